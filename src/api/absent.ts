@@ -4,8 +4,7 @@ import type { ApiClient } from "./client.ts";
 /** The API client of a standalone node: there is no API server, and every method throws CodedError failed_precondition at
  *  once. */
 export function absentApi(): ApiClient & AsyncDisposable {
-  const refuse = () =>
-    Promise.reject(new CodedError("failed_precondition", "this node stands alone, without an API server"));
+  const refuse = () => Promise.reject(new CodedError("failed_precondition", "standalone node: there is no API server"));
   const client: ApiClient & AsyncDisposable = {
     get: refuse,
     text: refuse,

@@ -14,9 +14,9 @@ export interface ReviewedUser {
 
 /** Authenticates and authorizes callers through the API server. Caches nothing. */
 export interface AccessReview {
-  /** The holder of a bearer token; undefined for an unknown token. @throws CodedError when the review fails. */
+  /** The user of a bearer token; undefined for an invalid token. @throws CodedError if the review fails. */
   byToken(token: string, signal: AbortSignal): Promise<ReviewedUser | undefined>;
-  /** True when the user may do `verb` on a subresource of this node. @throws CodedError when the review fails. */
+  /** True if the user may perform `verb` on a subresource of this node. @throws CodedError if the review fails. */
   allowed(user: ReviewedUser, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
 }
 
@@ -52,13 +52,13 @@ export function createAccessReview(deps: {
       const review = await client.create<Wire<k8s.V1SubjectAccessReview>>(path, body, {
         signal: clock.within(answerMs, signal),
       });
-      if (!review.status) throw new CodedError("unknown", "the access review came back without an answer");
+      if (!review.status) throw new CodedError("unknown", "the access review has no status");
       return review.status.allowed && !review.status.denied;
     },
   };
 }
 
-/** The cluster's client CA in PEM, as the API server publishes it; undefined when it publishes none, or does not show it.
+/** The cluster's client CA in PEM, as the API server publishes it; undefined if it is not published or not readable.
  *  @see https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/ */
 export async function readClusterClientCA(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
   const path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";

@@ -27,15 +27,15 @@ export function isExpired(error: unknown): boolean {
   return error instanceof ApiError && error.status === 410;
 }
 
-/** The error for an answer other than 2xx.
+/** The error for a response other than 2xx.
  *  @param status HTTP status
- *  @param body the answer's body: a Status object, or whatever a proxy says
+ *  @param body the response body: a Status object, or the text of a proxy
  *  @param retryAfter the Retry-After header, seconds
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/ */
 export function apiError(status: number, body: string, retryAfter?: string): ApiError {
   const parsed = statusOf(body);
   const reason = parsed?.reason ?? "";
-  const message = parsed?.message || body.trim().slice(0, 1024) || `the server answered ${status}`;
+  const message = parsed?.message || body.trim().slice(0, 1024) || `the server responded with status ${status}`;
   const seconds = retryAfter === undefined ? Number.NaN : Number(retryAfter);
   return new ApiError(codeOfStatus(status, reason), message, {
     status,

@@ -2,8 +2,8 @@ import type { Claims } from "../drivers.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
 
-/** Reads claims and volumes when a pod needs them, as the kubelet does: what a node may read, and of claims change the status, are those
- *  of its own pods.
+/** Reads PersistentVolumeClaims and PersistentVolumes when a pod needs them, as the kubelet does: a node may only read those of its own
+ *  pods, and patch the status of their claims.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
 export function createClaims({ client }: { readonly client: ApiClient }): Claims {
   const pathOf = (namespace: string, name: string) => `/api/v1/namespaces/${namespace}/persistentvolumeclaims/${name}`;

@@ -38,12 +38,12 @@ export interface WatchEvent<T> {
   readonly object: T;
 }
 
-/** The API server's REST interface. Paths start with `/api` or `/apis`; objects are as they travel in JSON.
- *  Every method throws ApiError (a CodedError with the server's own message) for a refusal, and CodedError unavailable when
- *  there is no answer. @see https://kubernetes.io/docs/reference/using-api/api-concepts/ */
+/** The API server's REST interface. Paths start with `/api` or `/apis`; objects are in their JSON form. Every method throws ApiError (a
+ *  CodedError with the server's own message) if the server refuses, and CodedError unavailable if there is no response.
+ *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/ */
 export interface ApiClient {
   get<T>(path: string, options: CallOptions): Promise<T>;
-  /** A plain text answer, such as one that passes through the API server. */
+  /** A plain text response, such as one proxied through the API server. */
   text(path: string, options: CallOptions): Promise<string>;
   /** One page: follow `metadata.continue` for more. */
   list<T>(path: string, options: CallOptions): Promise<ObjectList<T>>;
@@ -52,9 +52,9 @@ export interface ApiClient {
   patch<T>(path: string, patch: Patch, options: CallOptions): Promise<T>;
   /** @param body DeleteOptions, such as a grace period or preconditions. */
   delete(path: string, body: object | undefined, options: CallOptions): Promise<void>;
-  /** Events as they come; ends when the server ends the watch, throws when it breaks. An ERROR event is thrown. */
+  /** Events as they arrive; ends when the server ends the watch, throws when the connection breaks. An ERROR event is thrown. */
   watch<T>(path: string, options: CallOptions): AsyncGenerator<WatchEvent<T>, void, undefined>;
-  /** The same client with its own rate limit; undefined: without one, and without the write throttle. */
+  /** The same client with its own rate limit; with undefined, without rate limit and write throttle. */
   limited(limit: RateLimit | undefined): ApiClient;
   readonly health: HealthReader;
 }
@@ -94,9 +94,9 @@ interface Parts {
   readonly health: { readonly reader: HealthReader; readonly writer: HealthWriter };
 }
 
-/** A client for one API server. Makes no request by itself: a server that is not there yet is `unavailable`
- *  on each call, and `health` says so.
- *  @throws CodedError, one sentence, when its access cannot be used. */
+/** A client for one API server. Sends no request by itself: while the server is unreachable, each call fails with `unavailable`, and
+ *  `health` reports it.
+ *  @throws CodedError, one sentence, if the access configuration is unusable. */
 export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposable {
   const { clock, log } = deps;
   const requests = createRequests();
@@ -144,17 +144,17 @@ interface Call {
   readonly type?: string;
 }
 
-/** @throws CodedError unavailable for an answer that no API server sends: a proxy mangled it. */
+/** @throws CodedError unavailable for a response that no API server sends, for example one mangled by a proxy. */
 function parsed<T>(text: string, { method, path }: Call): T {
   try {
     return parseJson(text) as T;
   } catch (error) {
-    throw new CodedError("unavailable", `the answer to ${method} ${path} is no JSON: ${messageOf(error)}`);
+    throw new CodedError("unavailable", `the response to ${method} ${path} is not JSON: ${messageOf(error)}`);
   }
 }
 
-/** Reads the body of a 2xx answer with `read`. Requests that the server asks to repeat are repeated; after a 401 once more,
- *  with new credentials. */
+/** Reads the body of a 2xx response with `read`. Retries when the server requests it with Retry-After, and once with new credentials
+ *  after a 401. */
 async function attempt<T>(
   parts: Parts,
   limit: RateLimit | undefined,
@@ -192,7 +192,7 @@ async function noted<A>(sent: Promise<A | ApiError>, throttle: WriteThrottle | u
   }
 }
 
-/** @returns what was read, or the server's refusal. */
+/** @returns the value that was read, or the server's refusal. */
 async function once<T>(
   parts: Parts,
   call: Call & CallOptions,

@@ -41,8 +41,8 @@ const fileCheckMs = 10_000;
 /** Lifetime of a token file's content, milliseconds; client-go's number. */
 const tokenFileMs = 60_000;
 
-/** Credentials, kept current.
- *  @throws CodedError, one sentence, when they or a file that they name cannot be used, or their certificate has expired. */
+/** Authentication and impersonation headers, TLS settings and address, kept up to date.
+ *  @throws CodedError, one sentence, if the configuration or a file that it names is unusable, or the certificate has expired. */
 export function createCredentials(deps: { from: AccessFile; clock: Clock; log: Logger }): CredentialSource {
   const { from, clock, log } = deps;
   let loaded = load(from, clock.now());
@@ -54,9 +54,9 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
     try {
       loaded = load(from, undefined);
       generation += 1;
-      log.info({ from: from.name }, "credentials changed on disk, using the new ones");
+      log.info({ from: from.name }, "reloaded changed credentials");
     } catch (err) {
-      log.warn({ err, from: from.name }, "changed credentials cannot be used, keeping the old ones");
+      log.warn({ err, from: from.name }, "cannot load changed credentials; keeping the old ones");
       loaded = { ...loaded, stamp: stampOf(from, loaded.access) };
     }
   };
@@ -141,7 +141,7 @@ function checkCertificate({
   try {
     certificate = new X509Certificate(cert);
   } catch (error) {
-    throw new CodedError("invalid_argument", `${path}: ${file} holds no PEM certificate`, { cause: error });
+    throw new CodedError("invalid_argument", `${path}: ${file} does not contain a PEM certificate`, { cause: error });
   }
   const end = certificate.validToDate;
   if (now !== undefined && end.getTime() <= now) {

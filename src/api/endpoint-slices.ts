@@ -4,14 +4,14 @@ import { type ListerDeps, type EndpointWatch, createEndpointWatch } from "./list
 
 export interface OwnSlices extends EndpointWatch {
   ready(signal: AbortSignal): Promise<void>;
-  /** Makes the slice, or makes it as it is here. */
+  /** Creates or replaces the slice. */
   put(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
-  /** Nothing happens where it is gone. */
+  /** Deletes the slice, if it exists. */
   drop(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
 }
 
-/** EndpointSlices of one's own making, watched and written.
- *  @param labelSelector by which they are told from others'. */
+/** EndpointSlices that graftlet creates itself, watched and written.
+ *  @param labelSelector distinguishes them from others. */
 export function createOwnSlices(deps: ListerDeps, labelSelector: string): OwnSlices {
   const { client } = deps;
   const pathOf = ({ metadata: { namespace, name } }: WrittenSlice) =>

@@ -26,7 +26,7 @@ export interface Observation extends Happening {
 }
 
 export interface EventCorrelator {
-  /** @returns undefined when the object has exceeded its share of events. */
+  /** @returns undefined if the object has exceeded its event budget. */
   observe(happening: Happening): Observation | undefined;
 }
 
@@ -35,7 +35,7 @@ const cacheEntries = 4096;
 const similarMax = 10;
 const similarMs = 600_000;
 const combinedPrefix = "(combined from similar events): ";
-/** An object's share: this many at once, then one in five minutes. */
+/** An object's event budget: this many at once, then one in five minutes. */
 const spamBurst = 25;
 const spamRefillMs = 300_000;
 

@@ -29,7 +29,7 @@ const maxTries = 12;
 const retryMs = 10_000;
 const answerMs = 10_000;
 
-/** Writes events to the API server in the order they came. `event` only queues; a server that is away delays what waits.
+/** Writes events to the API server in order. `event` only queues; an unreachable server delays the queue.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ */
 export function createEventRecorder(deps: EventRecorderDeps): EventSink & Service {
   const { clock, log } = deps;
@@ -46,10 +46,7 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
       } catch (err) {
         if (signal.aborted) return;
         if (err instanceof ApiError || tried >= maxTries) {
-          return log.debug(
-            { err, reason: observation.reason, about: observation.about.name },
-            "event was not recorded",
-          );
+          return log.debug({ err, reason: observation.reason, about: observation.about.name }, "cannot record event");
         }
       }
       await clock.sleep(tried === 1 ? retryMs * clock.jitter(0, 1) : retryMs, signal).catch(() => undefined);
@@ -63,8 +60,7 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
       queue.push(observation);
       if (queue.length > queueMax) {
         queue.shift();
-        if (dropped++ === 0)
-          log.warn({ queued: queueMax }, "events come faster than the API server takes them, dropping the oldest");
+        if (dropped++ === 0) log.warn({ queued: queueMax }, "event queue is full; dropping the oldest events");
       }
       wake.resolve();
     },
@@ -80,7 +76,7 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
   };
 }
 
-/** One event: new, or one more of a kind that is there. */
+/** Creates an event, or increments the count of an existing one. */
 async function record(
   deps: EventRecorderDeps,
   client: ApiClient,
@@ -93,7 +89,7 @@ async function record(
   if (count > 1) {
     const body = { count, lastTimestamp, message };
     const patched = await unlessGone(client.patch(`${path}/${name}`, { type: "strategic", body }, { signal }));
-    // The server forgets events after an hour, or never had this one.
+    // The server deletes events after an hour, or this one was never created.
     if (patched !== undefined) return;
   }
   await client.create(path, eventObject(deps, observation), { signal });

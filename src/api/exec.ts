@@ -6,7 +6,7 @@ import { apiError } from "./api-error.ts";
 import type { Credentials } from "./credentials.ts";
 import { unreachable } from "./requests.ts";
 
-/** A container, and what to run in it. */
+/** A command to run in a container. */
 export interface Command {
   readonly namespace: string;
   readonly pod: string;
@@ -14,7 +14,7 @@ export interface Command {
   readonly argv: readonly string[];
 }
 
-/** How a command ended, as the runtime and the kubelet say it: the Status at the end of an exec. */
+/** Result of a command: the Status at the end of an exec. */
 export interface Ended {
   readonly status: "Success" | "Failure";
   /** NonZeroExitCode for a command that ran and failed. */
@@ -23,19 +23,19 @@ export interface Ended {
 }
 
 const protocol = "v5.channel.k8s.io";
-/** The protocol's channel of the Status. */
+/** The protocol's channel for the Status. */
 const statusChannel = 3;
 
-/** Runs a command in a container through the API server, as kubectl exec does. Its output is dropped.
- *  @throws ApiError for a refusal by the API server or by the kubelet API; CodedError unavailable when the connection ends before the
- *  command, unimplemented for a server behind a proxy.
+/** Runs a command in a container through the API server, as kubectl exec does. Its output is discarded.
+ *  @throws ApiError if the API server or the kubelet API refuses; CodedError unavailable if the connection ends before the command,
+ *  unimplemented for a server behind a proxy.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets */
 export async function execInContainer(
   { server, proxy, tls, headers }: Omit<Credentials, "generation">,
   { namespace, pod, container, argv }: Command,
   signal: AbortSignal,
 ): Promise<Ended> {
-  if (proxy !== undefined) throw new CodedError("unimplemented", "no command is run through a proxy");
+  if (proxy !== undefined) throw new CodedError("unimplemented", "exec through a proxy is not supported");
   const url = new URL(`/api/v1/namespaces/${namespace}/pods/${pod}/exec`, server);
   const query = [
     ["container", container],
@@ -53,7 +53,7 @@ export async function execInContainer(
   socket.once("unexpected-response", (_request, answer) => {
     text(answer).then((body) => ended.reject(apiError(answer.statusCode ?? 0, body)), ended.reject);
   });
-  // It also comes for a connection that is terminated before it stands.
+  // Also emitted for a connection that is terminated before it is established.
   socket.on("error", (error) => ended.reject(unreachable(server, error, signal)));
   socket.once("close", () =>
     ended.reject(new CodedError("unavailable", `${server.origin}: the connection ended before the command did`)),

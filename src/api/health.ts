@@ -18,7 +18,7 @@ export interface HealthWriter {
   failed(error: unknown): void;
 }
 
-/** Follows the outcome of requests, and logs once when the server goes away and once when it is back. */
+/** Tracks the outcome of requests, and logs once when the server becomes unreachable and once when it responds again. */
 export function createHealth(log: Logger): { readonly reader: HealthReader; readonly writer: HealthWriter } {
   let state: ApiHealth = { is: "unknown" };
   const listeners = new Set<(state: ApiHealth) => void>();
@@ -37,12 +37,12 @@ export function createHealth(log: Logger): { readonly reader: HealthReader; read
     writer: {
       answered() {
         if (state.is === "up") return;
-        if (state.is === "down") log.info({}, "the API server answers again");
+        if (state.is === "down") log.info({}, "the API server is reachable again");
         become({ is: "up" });
       },
       failed(err) {
         if (state.is === "down") return;
-        log.warn({ err }, "the API server does not answer; trying on");
+        log.warn({ err }, "the API server is unreachable; retrying");
         become({ is: "down", why: messageOf(err) });
       },
     },

@@ -5,35 +5,35 @@ import type { Clock, Timer } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Credentials } from "./credentials.ts";
 
-/** One HTTP/2 connection: it takes streams until it is full, closed by GOAWAY, or dead. */
+/** One HTTP/2 connection: accepts streams until it is full, closed by GOAWAY, or dead. */
 export interface Http2Session {
   readonly generation: number;
-  /** Takes one more stream. */
+  /** Opens one more stream. */
   open(headers: Readonly<Record<string, string>>): ClientHttp2Stream;
   readonly hasRoom: boolean;
   readonly closed: boolean;
-  /** Takes no new streams; ends when its last one has. */
+  /** Stops accepting streams; closes after the last one has ended. */
   retire(): void;
   destroy(): void;
 }
 
 export interface SessionDeps {
   readonly clock: Clock;
-  /** Streams that one session takes. */
+  /** Maximum number of streams per session. */
   readonly maxStreams: number;
-  /** Milliseconds from a ping's answer to the next ping, and milliseconds that an answer may take. */
+  /** Interval between pings and timeout of a ping, milliseconds. */
   readonly pingMs: number;
   readonly pongMs: number;
-  /** Called when a ping was not answered: the connection is dead. */
+  /** Called when a ping has timed out: the connection is dead. */
   readonly onSilent: () => void;
-  /** Milliseconds that a session without streams is kept. */
+  /** Time after which an idle session is closed, milliseconds. */
   readonly idleMs: number;
-  /** Milliseconds that connecting may take. */
+  /** Timeout of connecting, milliseconds. */
   readonly connectMs: number;
 }
 
-/** Dials the API server and asks for HTTP/2.
- *  @returns undefined when the server speaks only HTTP/1.1.
+/** Connects to the API server over HTTP/2.
+ *  @returns undefined if the server speaks only HTTP/1.1.
  *  @throws CodedError unavailable. */
 export async function dialHttp2(credentials: Credentials, deps: SessionDeps): Promise<Http2Session | undefined> {
   const socket = await dialTls(credentials, deps);
@@ -69,7 +69,7 @@ function dialTls({ server, tls }: Credentials, { clock, connectMs }: SessionDeps
   return promise;
 }
 
-/** An IP address is no server name (RFC 6066). */
+/** An IP address is not a server name (RFC 6066). */
 const serverName = (host: string) => (/^[\d.]+$|:/.test(host) ? "" : host);
 
 function manage(session: ClientHttp2Session, generation: number, deps: SessionDeps): Http2Session {
@@ -107,7 +107,7 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
       idle?.cancel();
       streams += 1;
       const stream = session.request(headers, { endStream: true });
-      // Whoever reads the answer hears it, too; one that was called off has no reader.
+      // The reader of the response gets the error, too; a cancelled stream has no reader.
       stream.on("error", () => undefined);
       stream.once("close", () => {
         streams -= 1;
@@ -123,7 +123,7 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
   };
 }
 
-/** Pings a session, and destroys it when a ping stays unanswered: a connection may be cut silently. @returns ends the pings. */
+/** Pings a session, and destroys it when a ping times out: a connection may be cut silently. @returns stops the pings. */
 export function keepAlive(
   session: ClientHttp2Session,
   { clock, pingMs, pongMs, onSilent }: Pick<SessionDeps, "clock" | "pingMs" | "pongMs" | "onSilent">,
@@ -134,7 +134,7 @@ export function keepAlive(
     onSilent();
   };
   const beat = () => {
-    // A session that breaks is destroyed a moment before it tells of its close.
+    // A session that breaks is destroyed just before it emits its close event.
     if (session.destroyed) return;
     timer = clock.after(pongMs, giveUp);
     const sent = session.ping((error) => {

@@ -2,8 +2,8 @@ import type { Readable } from "node:stream";
 
 const newline = 0x0a;
 
-/** The JSON values of a stream that holds one a line, as a watch does. A line is held in memory until it is whole.
- *  @throws what the stream fails with; SyntaxError for a line that is not JSON. */
+/** Yields the values of newline-delimited JSON, as in a watch. A line is buffered until it is complete.
+ *  @throws the stream's error; SyntaxError for a line that is not JSON. */
 export async function* jsonLines(body: Readable): AsyncGenerator<unknown, void, undefined> {
   let partial: Buffer[] = [];
   for await (const chunk of body as AsyncIterable<Buffer>) {
@@ -21,11 +21,11 @@ export async function* jsonLines(body: Readable): AsyncGenerator<unknown, void, 
 }
 
 /** Parses a JSON text.
- *  @throws SyntaxError without any of the text, which may be part of a secret or token: errors reach logs and events. */
+ *  @throws SyntaxError without any of the text, which may contain a secret or token: errors reach logs and events. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw new SyntaxError(`${text.length} characters that are no JSON, or no whole one`);
+    throw new SyntaxError(`${text.length} characters of invalid or incomplete JSON`);
   }
 }

@@ -37,8 +37,8 @@ export function kubeconfigFile(path: string): AccessFile {
   return { name: `kubeconfig ${path}`, path, read: () => readKubeconfig(path) };
 }
 
-/** The same API server, with the client certificate from a file that holds certificate and key and may be replaced. Until that
- *  file exists, the credentials stay as they were. */
+/** The same API server, with the client certificate from a file that contains certificate and key and may be replaced. Until that file
+ *  exists, the base credentials are used. */
 export function withCertificate(base: AccessFile, name: string, file: string): AccessFile {
   return {
     name,
@@ -51,8 +51,8 @@ export function withCertificate(base: AccessFile, name: string, file: string): A
   };
 }
 
-/** Writes a kubeconfig with one context, readable by its owner alone; a reader sees the whole of it or nothing.
- *  @throws CodedError when it cannot be written. */
+/** Writes a kubeconfig with one context, readable only by its owner, atomically.
+ *  @throws CodedError if it cannot be written. */
 export async function writeKubeconfig(path: string, { cluster, user }: ClusterAccess): Promise<void> {
   const document = {
     apiVersion: "v1",
@@ -68,7 +68,7 @@ export async function writeKubeconfig(path: string, { cluster, user }: ClusterAc
   } catch (cause) {
     throw new CodedError(
       "permission_denied",
-      `--kubeconfig ${path} cannot be written (${messageOf(cause)}): make its folder writable, or name another path`,
+      `cannot write --kubeconfig ${path} (${messageOf(cause)}): make its directory writable, or set another path`,
       { cause },
     );
   }
@@ -119,7 +119,7 @@ export function readKubeconfig(path: string): ClusterAccess {
   if (user.authProvider)
     throw invalid(
       path,
-      `user ${quote(user.name)} has an auth-provider, which is not served; use exec, a token or a client certificate`,
+      `user ${quote(user.name)} has an auth-provider, which is not supported; use exec, a token or a client certificate`,
     );
   return absolute(dirname(resolve(path)), cluster, user, tokenFileOf(raw.users, user.name));
 }
@@ -140,7 +140,7 @@ function parseFile(path: string): RawKubeconfig {
   } catch (error) {
     throw new CodedError("invalid_argument", `kubeconfig ${path} is not YAML: ${messageOf(error)}`, { cause: error });
   }
-  throw invalid(path, "holds no configuration; write one with `kubectl config`");
+  throw invalid(path, "contains no configuration; create one with `kubectl config`");
 }
 
 function currentContext(path: string, raw: RawKubeconfig): Context {
@@ -187,11 +187,11 @@ function checkServer(path: string, cluster: Cluster): void {
   if (proxy && !/^https?:/.test(proxy))
     throw invalid(
       path,
-      `cluster ${quote(cluster.name)} has proxy-url ${quote(proxy)}; only http and https proxies are served`,
+      `cluster ${quote(cluster.name)} has proxy-url ${quote(proxy)}; only http and https proxies are supported`,
     );
 }
 
-/** The package uses another name for the field than Kubernetes, so token files are read here. */
+/** The package uses a different name for the field than Kubernetes, so token files are read here. */
 function withoutTokenFiles(users: unknown): unknown {
   if (!Array.isArray(users)) return users;
   return users.map((entry: { user?: Record<string, unknown> | null }) =>

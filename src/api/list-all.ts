@@ -2,8 +2,10 @@ import type { ApiClient, Query } from "./client.ts";
 
 const pageSize = 500;
 
-/** Lists objects page by page. @param path of their kind, or of their kind in a namespace. @param query a selector of them.
- *  @throws ApiError as the client's `list`, also for a page whose token has expired.
+/** Lists objects page by page.
+ *  @param path of the collection, optionally in a namespace.
+ *  @param query selectors.
+ *  @throws ApiError as the client's `list`, also if the continue token expires.
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks */
 export async function listAll<T>(
   client: Pick<ApiClient, "list">,

@@ -13,11 +13,11 @@ export interface ListerDeps {
 }
 
 export interface ServiceWatch extends ServiceLister, Running {
-  /** Calls back after every change. @returns what stops that. */
+  /** Calls the listener after every change. @returns removes the listener. */
   onChange(listener: () => void): () => void;
 }
 
-/** Services with a cluster IP, for the environment of containers and the way that pods have to them. */
+/** Services with a cluster IP, for containers' environment variables and the service tunnel. */
 export function createServiceLister(deps: ListerDeps): ServiceWatch {
   return createServiceWatch(deps, "services", "spec.clusterIP!=None");
 }
@@ -34,24 +34,24 @@ function createServiceWatch(deps: ListerDeps, name: string, fieldSelector: strin
 }
 
 export interface EndpointWatch extends Running {
-  /** Empty until they have been read once. */
+  /** Empty until the first list has completed. */
   list(): readonly EndpointSlice[];
-  /** Calls back after every change. @returns what stops that. */
+  /** Calls the listener after every change. @returns removes the listener. */
   onChange(listener: () => void): () => void;
 }
 
-/** Endpoints that bear the label by which the control plane marks those of headless Services. Whoever writes EndpointSlices may set it.
+/** EndpointSlices with the label that the control plane sets for headless Services. Anybody who may write EndpointSlices may set it.
  *  @see https://kubernetes.io/docs/reference/labels-annotations-taints/#servicekubernetesioheadless */
 export function createHeadlessEndpoints(deps: ListerDeps): EndpointWatch {
   return createEndpointWatch(deps, "headless endpoints", "service.kubernetes.io/headless");
 }
 
-/** Endpoints of the Service `kubernetes`: the API servers. */
+/** EndpointSlices of the Service `kubernetes`: the API servers. */
 export function createServerEndpoints(deps: ListerDeps): EndpointWatch & Required<Running> {
   return createEndpointWatch(deps, "API servers", "kubernetes.io/service-name=kubernetes", "default");
 }
 
-/** Endpoints that bear a label. @param namespace where they lie; all of them unless given. */
+/** Watches EndpointSlices by label. @param namespace all namespaces by default. */
 export function createEndpointWatch(
   deps: ListerDeps,
   name: string,
@@ -65,7 +65,7 @@ export function createEndpointWatch(
 
 type Which = Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">;
 
-/** A copy of some objects that tells of its changes. */
+/** Watches some objects and notifies listeners of changes. */
 function observe<T extends ApiObject>(deps: ListerDeps, which: Which) {
   const listeners = new Set<() => void>();
   const tell = () => listeners.forEach((listener) => listener());
@@ -81,11 +81,11 @@ export interface NodeWatch extends NodeSource, Running {
   /** Resolves once it is known whether the node exists. */
   ready(signal: AbortSignal): Promise<void>;
   synced(): boolean;
-  /** Calls back on every change; with undefined when the node is gone. @returns what stops that. */
+  /** Calls the listener on every change; with undefined when the Node is deleted. @returns removes the listener. */
   onChange(listener: (node: Node | undefined) => void): () => void;
 }
 
-/** This node's object, watched by name. */
+/** This node's Node object, watched by name. */
 export function createNodeWatch(deps: ListerDeps & { readonly nodeName: string }): NodeWatch {
   const { reflector, onChange } = observe<Node>(deps, {
     path: "/api/v1/nodes",

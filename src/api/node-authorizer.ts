@@ -1,10 +1,10 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 
-/** Pause before a second try, milliseconds. */
+/** Delay before the retry, milliseconds. */
 const pauseMs = 250;
 
-/** Asks once more where it was refused: the Node authorizer may learn of a new pod after its node does.
+/** Retries once if forbidden: the Node authorizer may learn of a new pod later than its node.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
 export async function onceAuthorized<T>(clock: Clock, signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
   try {

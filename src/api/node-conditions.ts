@@ -1,9 +1,9 @@
 import type { NodeCondition } from "../objects.ts";
 
-/** Conditions of a Node that are good when they are true; any other is good when it is not. */
+/** Node conditions that are healthy when true; all others are healthy when false. */
 const goodWhenTrue: ReadonlySet<string> = new Set(["Ready", "KubeletReachable", "TargetPrivileges"]);
 
-/** True for a condition of a Node that wants attention. Pure. */
+/** True for a Node condition that indicates a problem. Pure. */
 export function isProblem({ type, status }: Pick<NodeCondition, "type" | "status">): boolean {
   return (status === "True") !== goodWhenTrue.has(type);
 }

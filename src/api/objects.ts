@@ -27,12 +27,11 @@ interface Entry {
   readonly watched: WatchedObject;
 }
 
-/** Longest wait of a reader for a new watch's first answer before it sends its own request, milliseconds; the kubelet's
- *  number. */
+/** Maximum time that a reader waits for a new watch's first response before it sends its own request, milliseconds; the kubelet's value. */
 const firstAnswerMs = 1_000;
 
-/** Secrets and config maps of registered pods: one watch each, by name, since the Node authorizer allows no other; shared by the
- *  pods that reference it, ended with the last of them, and ended early for an immutable object.
+/** Secrets and ConfigMaps of registered pods: one watch each, by name, since the Node authorizer allows no other. A watch is shared by the
+ *  pods that reference the object; it ends with the last of them, or early for an immutable object.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/#secret-immutable */
 export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
@@ -50,7 +49,7 @@ export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
     const watched = references.watched(keyOf(kind, namespace, name));
     const known = await watched?.read(clock.within(firstAnswerMs, signal));
     if (known) return known as T;
-    // Missing, or not known yet: the API server's own answer decides, since a watch may lag behind.
+    // Missing or not known yet: the API server is asked directly, since a watch may lag behind.
     try {
       const object = await client.get<T>(`${pathOf(kind, namespace)}/${name}`, { signal });
       watched?.handedOut(object);
@@ -80,7 +79,7 @@ export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
 
 /** References from pods to objects, and the watches that follow from them. */
 interface References {
-  /** The objects that a pod references now, by key. */
+  /** Sets the objects that a pod references, by key. */
   set(uid: string, keys: ReadonlySet<string>): void;
   watched(key: string): WatchedObject | undefined;
   /** Ends every watch. */

@@ -4,13 +4,13 @@ import type { ApiClient } from "./client.ts";
 
 type PodKey = Pick<Pod["metadata"], "namespace" | "name" | "uid">;
 
-/** Path of a pod's object. */
+/** API path of a pod. */
 export function podPath({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
   return `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
 }
 
-/** Asks the API server to delete a pod. One that is gone, or another by that name, is left alone.
- *  @param options the pod's own grace period unless they give one, seconds. */
+/** Requests deletion of a pod. Does nothing if the pod is gone or was recreated under the same name.
+ *  @param options the pod's own grace period by default, seconds. */
 export async function deletePod(
   client: Pick<ApiClient, "delete">,
   pod: PodKey,

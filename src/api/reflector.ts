@@ -27,26 +27,26 @@ export interface ReflectorOptions<T> {
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
   readonly handler?: ReflectorHandler<T>;
-  /** Lower bound of the longest pause after failures, milliseconds; pauses are drawn from it to its double. */
+  /** Lower bound of the maximum delay after failures, milliseconds; delays are drawn from it to its double. */
   readonly longestPauseMs?: number;
 }
 
-/** A copy of some of the API server's objects, kept by list and watch. */
+/** A local copy of some of the API server's objects, maintained by list and watch. */
 export interface Reflector<T> extends Service {
   /** True once the first list has been delivered. */
   synced(): boolean;
   ready(signal: AbortSignal): Promise<void>;
-  /** The object of that name; `namespace` is undefined for objects outside namespaces. */
+  /** The object of that name; `namespace` is undefined for cluster-scoped objects. */
   get(namespace: string | undefined, name: string): T | undefined;
   list(): readonly T[];
 }
 
 const pageSize = 500;
-/** Between tries: doubled from the first to the longest, each drawn from [1, 2) of it; client-go's numbers. */
+/** Retry delays: doubled from the first to the maximum, each drawn from [1, 2) of it; client-go's values. */
 const firstDelayMs = 800;
 const longestDelayMs = 30_000;
-/** Longest pause while the server is unreachable, so that its return is noticed within seconds; a starting server may refuse
- *  for a while what it allows later, and this many refusals in a row count as that. */
+/** Maximum delay while the server is unreachable, so that its return is noticed within seconds. A starting server may refuse requests
+ *  temporarily; up to this many consecutive refusals are treated as temporary. */
 const longestUnreachableMs = 2_500;
 const passingRefusals = 6;
 /** Errors that a retry is unlikely to fix. */
@@ -57,18 +57,19 @@ const refusals: readonly ErrorCode[] = [
   "invalid_argument",
   "unimplemented",
 ];
-/** Timeout of a page of a list, doubled with each failure: a lost answer is requested again. */
+/** Timeout of a page of a list, doubled with each failure: a lost response is requested again. */
 const firstPageMs = 15_000;
 const longestPageMs = 60_000;
-/** Seconds after which the server ends a watch: drawn from here to twice this. */
+/** Seconds after which the server ends a watch: drawn from this to twice this. */
 const watchSeconds = 300;
-/** Milliseconds after which a watch that the server did not end is given up. */
+/** Time after which a watch that the server did not end is abandoned, milliseconds. */
 const watchGraceMs = 30_000;
-/** A watch that ends sooner counts as failed, so that a server on its way out is not asked in a loop. */
+/** A watch that ends sooner counts as failed, so that a server that is shutting down is not polled in a loop. */
 const shortWatchMs = 1_000;
 
-/** Lists, then watches from there, for as long as it runs. Resumes a cut watch from the last version seen; lists anew only
- *  when the server no longer has that version. @see https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes */
+/** Lists, then watches, until the signal aborts. A broken watch resumes from the last version seen; objects are listed again only if the
+ *  server no longer has that version.
+ *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes */
 export function createReflector<T extends ApiObject>(options: ReflectorOptions<T>): Reflector<T> {
   const { clock, log, path } = options;
   const objects = new Map<string, T>();
@@ -112,7 +113,7 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
     } catch (error) {
       stale = isExpired(error);
       if (!stale || (listed && clock.monotonic() - since < shortWatchMs)) throw error;
-      log.debug({ path, version }, "the watched version is too old, listing anew");
+      log.debug({ path, version }, "watched resource version is too old; listing again");
     }
   };
 
@@ -128,10 +129,10 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
   };
 }
 
-/** A list if one is due, then a watch to its end. @param failures in a row before it. */
+/** Lists if needed, then watches until the watch ends. @param failures number of preceding consecutive failures. */
 type Cycle = (so: { readonly failures: number; readonly onProgress: () => void }, signal: AbortSignal) => Promise<void>;
 
-/** Repeats the cycle until the signal aborts, with growing pauses while it fails. */
+/** Repeats the cycle until the signal aborts, with growing delays while it fails. */
 async function retrying<T>(
   { clock, log, path, longestPauseMs = longestUnreachableMs }: ReflectorOptions<T>,
   cycle: Cycle,
@@ -149,7 +150,7 @@ async function retrying<T>(
       onProgress();
     } catch (err) {
       if (signal.aborted) return;
-      log.debug({ err, path, failures }, "list or watch failed, trying again");
+      log.debug({ err, path, failures }, "list or watch failed; retrying");
       refused = refusals.includes(codeOf(err)) ? refused + 1 : 0;
       const longest = refused > passingRefusals ? longestDelayMs / 2 : longestPauseMs;
       const delay = Math.min(firstDelayMs * 2 ** failures, longest);
@@ -186,7 +187,7 @@ async function listPages<T extends ApiObject>(
     } while (!signal.aborted);
     throw abortError(signal);
   } catch (error) {
-    // A page's token may expire under a slow reader: list everything in one answer.
+    // A continue token may expire for a slow reader: list everything in one response.
     if (!isExpired(error)) throw error;
     items.length = 0;
     const page = await ask({ fieldSelector, labelSelector });
@@ -227,7 +228,7 @@ function keyOf({ metadata }: ApiObject): string {
   return metadata.namespace ? `${metadata.namespace}/${metadata.name}` : (metadata.name ?? "");
 }
 
-/** Removes an object's managedFields: often its larger part, never read here, and objects stay in memory for as long as they
+/** Removes an object's managedFields: they are often its larger part, are never read here, and objects stay in memory as long as they
  *  exist. */
 export function withoutManagedFields<T extends ApiObject>(object: T): T {
   delete object.metadata.managedFields;

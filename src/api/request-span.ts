@@ -3,19 +3,19 @@ import type { Tracer } from "../lib/tracer.ts";
 import { ApiError } from "./api-error.ts";
 import type { RawRequest } from "./requests.ts";
 
-/** A request under way, as a span. */
+/** Span of a request in progress. */
 export interface RequestSpan {
-  /** Those that carry its trace to the API server. */
+  /** Headers that propagate the trace to the API server. */
   readonly headers: Readonly<Record<string, string>>;
-  /** @param status of the answer, whose body is still to come. */
+  /** @param status of the response, whose body is still to come. */
   answered(status: number): void;
-  /** @param error why there is no answer, or not all of it; absent when the body was read, or is not wanted any more. */
+  /** @param error why there is no complete response; undefined if the body was read or is no longer needed. */
   end(error?: Error): void;
 }
 
 const none: RequestSpan = { headers: {}, answered: () => undefined, end: () => undefined };
 
-/** Begins the span of a request to the API server, by the names and attributes of a kubelet's client.
+/** Starts the span of a request to the API server, with the names and attributes of the kubelet's client.
  *  @see https://pkg.go.dev/go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp */
 export function beginRequest(
   tracer: Tracer | undefined,
@@ -49,7 +49,7 @@ export function beginRequest(
     });
     return over.promise;
   });
-  // Whoever sends the request throws it.
+  // The sender of the request throws the error.
   whole.catch(() => undefined);
   return begun.promise;
 }

@@ -14,22 +14,22 @@ export interface RawRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** An answer whose body still has to be read, or destroyed. */
+/** A response whose body still has to be read or destroyed. */
 export interface RawAnswer {
   readonly status: number;
   readonly retryAfter?: string | undefined;
   readonly body: Readable;
-  /** True when the body ended with the connection, though the body itself does not show it. */
+  /** True if the connection broke before the end of the body, which the stream itself does not show. */
   readonly cut?: () => boolean;
 }
 
 /** HTTP/1.1 over pooled connections, with the given credentials. */
 export interface Requests extends AsyncDisposable {
-  /** @throws CodedError unavailable when there is no answer, or the signal's reason. */
+  /** @throws CodedError unavailable if there is no response, or the signal's reason. */
   send(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
   /** The same with a body that may stay silent for minutes. */
   stream(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
-  /** Closes every connection: requests under way fail with `unavailable`, the next one opens a new connection. */
+  /** Closes every connection: requests in progress fail with `unavailable`, the next one opens a new connection. */
   renew(): void;
 }
 
@@ -38,8 +38,8 @@ const keepAliveMs = 85_000;
 /** The API server gives up on an ordinary request after 60 s. */
 const answerMs = 65_000;
 const connectMs = 10_000;
-/** TCP keep-alive: probes after this much silence, one each second; ten unanswered ones end the connection (Node's own
- *  numbers). The only liveness check of watches over HTTP/1.1. */
+/** TCP keepalive: probes after this much idle time, one per second; ten unanswered ones end the connection (Node's values). This is the
+ *  only liveness check of watches over HTTP/1.1. */
 const aliveMs = 15_000;
 
 /** Connections are kept for one generation of credentials; older ones close when idle. */
@@ -95,7 +95,7 @@ export function createRequests(): Requests {
   };
 }
 
-/** The coded error for a request that got no answer. */
+/** The coded error for a request without a response. */
 export function unreachable(server: URL, error: unknown, signal: AbortSignal | undefined): CodedError {
   if (signal?.aborted) return abortError(signal);
   if (error instanceof CodedError) return error;
@@ -112,8 +112,8 @@ function dispatcherFor({ server, proxy, tls }: Credentials): Dispatcher {
   return new Agent({ ...pool, connect: server.protocol === "https:" ? secure : connect });
 }
 
-/** Certificates and key as all connections share them: read anew for each of them they cost more than its handshake. Absent where
- *  they cannot be used; a connection then says why. */
+/** TLS context shared by all connections: parsing certificates and key for each of them costs more than the handshake. Absent if they
+ *  are invalid; the connection then reports why. */
 function contextOf(tls: TlsOptions): { readonly secureContext?: SecureContext } {
   try {
     return { secureContext: createSecureContext(tls) };
@@ -122,13 +122,13 @@ function contextOf(tls: TlsOptions): { readonly secureContext?: SecureContext } 
   }
 }
 
-/** Lets requests under way end, then closes the connections. */
+/** Lets requests in progress finish, then closes the connections. */
 function retire(dispatcher: Dispatcher, old: Set<Dispatcher>): void {
   note(dispatcher, dispatcher.close(), old);
 }
 
 function discard(dispatcher: Dispatcher, old: Set<Dispatcher>): void {
-  const why = new CodedError("unavailable", "the API server does not answer on its connections");
+  const why = new CodedError("unavailable", "the API server does not respond on its connections");
   note(dispatcher, dispatcher.destroy(why), old);
 }
 

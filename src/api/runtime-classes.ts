@@ -4,10 +4,10 @@ import type { RuntimeClasses } from "../pipeline.ts";
 import type { ListerDeps } from "./listers.ts";
 import { createReflector } from "./reflector.ts";
 
-/** Longest wait of the first pod with a class for the list of classes, milliseconds. */
+/** Maximum time that the first pod with a runtime class waits for the list, milliseconds. */
 const firstListMs = 10_000;
 
-/** The cluster's runtime classes: one watch, which begins with the first pod that names one. Most nodes never have such a pod.
+/** The cluster's runtime classes: one watch, started by the first pod that names one. Most nodes never have such a pod.
  *  @see https://kubernetes.io/docs/concepts/containers/runtime-class/ */
 export function createRuntimeClasses(deps: ListerDeps): RuntimeClasses & Service {
   const reflector = createReflector<RuntimeClass>({ ...deps, path: "/apis/node.k8s.io/v1/runtimeclasses" });

@@ -7,7 +7,7 @@ const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /** A Pod's service account: access to the API server, and its namespace. */
 export interface ServiceAccount extends AccessFile {
-  /** @throws CodedError when the Pod has no service account token. */
+  /** @throws CodedError if the Pod has no service account token. */
   namespace(): string;
 }
 
@@ -40,7 +40,7 @@ export function serviceAccount(
       if (!URL.canParse(server))
         throw new CodedError(
           "invalid_argument",
-          `KUBERNETES_SERVICE_HOST ${JSON.stringify(host)} with KUBERNETES_SERVICE_PORT ${JSON.stringify(port)} is no address: give --kubeconfig instead`,
+          `KUBERNETES_SERVICE_HOST ${JSON.stringify(host)} with KUBERNETES_SERVICE_PORT ${JSON.stringify(port)} is not an address: set --kubeconfig instead`,
         );
       return {
         cluster: { name: "in-cluster", server, caFile: `${dir}/ca.crt`, skipTLSVerify: false },

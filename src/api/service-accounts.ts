@@ -9,7 +9,7 @@ export interface ServiceAccounts {
   serviceAccount(namespace: string, name: string, signal: AbortSignal): Promise<ServiceAccount>;
 }
 
-/** Reads them whenever they are asked for. */
+/** Reads service accounts on demand, without a cache. */
 export function createServiceAccounts({
   client,
   clock,

@@ -15,13 +15,13 @@ export interface TokenRequest {
   /** Empty: the API server's own audience. */
   readonly audience: string;
   readonly expirationSeconds: number;
-  /** UID that the service account shall have; undefined for any. */
+  /** Required UID of the service account; undefined for any. */
   readonly accountUid?: string;
 }
 
 export interface Token {
   readonly token: string;
-  /** Milliseconds since the epoch, as is `refreshAt`: when a reader should ask again. */
+  /** Milliseconds since the epoch, as is `refreshAt`: the time at which to request a new token. */
   readonly expiresAt: number;
   readonly refreshAt: number;
 }
@@ -39,11 +39,11 @@ interface Held {
 }
 
 const dayMs = 24 * 60 * 60_000;
-/** Refreshes of many tokens are spread over this long before they are due. */
+/** Refreshes of many tokens are spread over this time before they are due. */
 const spreadMs = 10_000;
 const collectMs = 60_000;
-/** Concurrent requests: a starting node requests the tokens of all its pods, and each concurrent request is a connection of
- *  its own. */
+/** Maximum number of concurrent requests: a starting node requests the tokens of all its pods, and each concurrent request needs a
+ *  connection. */
 const parallelRequests = 10;
 
 /** Service account tokens bound to the pod that mounts them: refreshed after four fifths of their lifetime, or a day. A token
@@ -70,7 +70,7 @@ export function createTokenSource(deps: {
     const token = answer.status?.token;
     const expiresAt = Date.parse(answer.status?.expirationTimestamp ?? "");
     if (!token || Number.isNaN(expiresAt))
-      throw new CodedError("unknown", `the token request for service account ${account} came back without a token`);
+      throw new CodedError("unknown", `the API server returned no token for service account ${account}`);
     signers.good(token);
     const lifeMs = (answer.spec?.expirationSeconds ?? request.expirationSeconds) * 1000;
     return { token, expiresAt, refreshAt: refreshTime(clock, expiresAt, lifeMs) };
@@ -99,7 +99,7 @@ export function createTokenSource(deps: {
         if (signal.aborted || !known || clock.now() >= known.expiresAt) throw fetchError(err);
         log.warn(
           { err, pod: `${pod.metadata.namespace}/${pod.metadata.name}` },
-          "service account token could not be refreshed, keeping the old one",
+          "cannot refresh service account token; keeping the old one",
         );
         return known;
       }
@@ -118,7 +118,7 @@ function tokenRequest(pod: Pod, { audience, expirationSeconds, accountUid }: Tok
   };
 }
 
-/** @param lifeMs what the server granted, which counts back from `expiresAt` to when it issued the token. */
+/** @param lifeMs lifetime granted by the server, counted back from `expiresAt` to the time of issue. */
 function refreshTime(clock: Clock, expiresAt: number, lifeMs: number): number {
   const early = clock.jitter(0, spreadMs);
   return Math.min(expiresAt - lifeMs * 0.2, expiresAt - lifeMs + dayMs) - early;

@@ -6,8 +6,7 @@ import type { Credentials } from "./credentials.ts";
 import { dialHttp2, type Http2Session, type SessionDeps } from "./http2-session.ts";
 import { type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
 
-/** Opens long-running answers over as few HTTP/2 connections as possible, or one HTTP/1.1 connection each when the server has
- *  no HTTP/2. */
+/** Opens watches over as few HTTP/2 connections as possible, or one HTTP/1.1 connection each if the server does not support HTTP/2. */
 export interface WatchSessions extends AsyncDisposable {
   /** @throws CodedError unavailable, or the signal's reason. */
   open(
@@ -23,8 +22,8 @@ const maxStreams = 90;
 const pingMs = 10_000;
 const pongMs = 10_000;
 
-/** @param deps.http1 takes the watches when the server or a proxy has no HTTP/2; its connections go the way of one that leads
- *  nowhere any more. */
+/** @param deps.http1 used for watches if the server or a proxy does not support HTTP/2; its connections are renewed when an HTTP/2
+ *  connection turns out to be dead. */
 export function createWatchSessions(deps: { readonly clock: Clock; readonly http1: Requests }): WatchSessions {
   const { clock, http1 } = deps;
   const onSilent = () => http1.renew();
@@ -57,7 +56,7 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     async open(credentials, request) {
       throwIfAborted(request.signal);
       try {
-        // The dial is shared: a caller that gives up leaves it to the others.
+        // The dial is shared: a caller that is cancelled leaves it to the others.
         const one = wantsHttp2(credentials) ? await untilAborted(sessionFor(credentials), request.signal) : undefined;
         if (one) return await answerOf(one.open(http2Headers(credentials, request)), request.signal);
       } catch (error) {
@@ -67,7 +66,7 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     },
     async [Symbol.asyncDispose]() {
       for (const one of sessions) one.destroy();
-      // A dial hangs while a name is not resolved or a host does not answer: it is not awaited.
+      // A dial hangs while a name does not resolve or a host does not respond: it is not awaited.
       void dialing?.then(
         (late) => late?.destroy(),
         () => undefined,
@@ -84,7 +83,7 @@ function http2Headers(
   return { ":method": "GET", ":path": pathname + search, ...headers, ...credentials.headers };
 }
 
-/** Resolves with the answer's head; the body is the stream, which ends with an error when the signal aborts. */
+/** Resolves with the response's headers; the body is the stream, which ends with an error when the signal aborts. */
 function answerOf(stream: ClientHttp2Stream, signal: AbortSignal): Promise<RawAnswer> {
   const { promise, resolve, reject } = Promise.withResolvers<RawAnswer>();
   const onAbort = () => stream.destroy(abortError(signal));

@@ -9,10 +9,10 @@ export type StoredObject = Secret | ConfigMap;
 
 /** One secret or config map, watched by name. */
 export interface WatchedObject {
-  /** The watched state: waits for the first answer as long as `signal` allows. Undefined when the object does not exist, or
-   *  nothing is known yet. Never rejects. */
+  /** The watched state: waits for the first response until `signal` aborts. Undefined if the object does not exist or is not known yet.
+   *  Never rejects. */
   read(signal: AbortSignal): Promise<StoredObject | undefined>;
-  /** Records a value that a reader got from elsewhere, so that the reader is notified when it changes. */
+  /** Records a value that a reader got elsewhere, so that the reader is notified when it changes. */
   handedOut(object: StoredObject | undefined): void;
   /** Ends the watch. */
   stop(): Promise<void>;
@@ -32,7 +32,7 @@ export interface WatchedObjectDeps {
 
 const absent = "absent";
 
-/** Starts watching at once; stops by itself when the object turns out to be immutable, and keeps it. */
+/** Starts watching immediately; stops when the object turns out to be immutable, and keeps it. */
 export function watchObject(deps: WatchedObjectDeps): WatchedObject {
   const { namespace, name, onChange } = deps;
   const stop = new AbortController();

@@ -1,20 +1,20 @@
 import type { Clock, Timer } from "../lib/clock.ts";
 import { abortError } from "../lib/errors.ts";
 
-/** Throttles writes while the API server cannot take them: retries of a hundred pods would keep it from recovering. */
+/** Throttles writes while the API server cannot accept them: retries for a hundred pods would keep it from recovering. */
 export interface WriteThrottle {
-  /** Resolves, in order of the calls, when a write may start: at once while writes succeed. Rejects when the signal aborts. */
+  /** Resolves, in order of the calls, when a write may start: immediately while writes succeed. Rejects when the signal aborts. */
   wait(signal: AbortSignal): Promise<void>;
   /** Reports the outcome of a write.
-   *  @param well true when the API server accepted the write, or refused it for the write's own sake. */
+   *  @param well true if the API server accepted the write, or rejected it as invalid. */
   ended(well: boolean): void;
 }
 
-/** Milliseconds between writes to a server that could not take the last one. */
+/** Interval between writes to a server that could not accept the last one, milliseconds. */
 const everyMs = 500;
 
-/** After a successful write, waiting ones follow: one, then two, then four, as long as none fails. A server that accepts one
- *  may not accept the next, and one that refuses a write for its own sake has not stored any. */
+/** After a successful write, queued ones follow: one, then two, then four, as long as none fails. A server that accepts one may not
+ *  accept the next, and one that rejects an invalid write has not stored any. */
 export function createWriteThrottle(clock: Clock): WriteThrottle {
   const waiting = new Set<() => void>();
   let timer: Timer | undefined;

@@ -41,10 +41,10 @@ export function objection({ spec }: CertificateSigningRequest, { nodeName, addre
   const { signerName, username = "", groups = [], usages = [], request } = spec;
   const user = `system:node:${nodeName}`;
   if (signerName !== signer) return `it is for the signer ${signerName}, not ${signer}`;
-  if (username !== user) return `${JSON.stringify(username)} asks for it, not ${user}`;
-  if (!groups.includes(group)) return `${user} asks for it without being in the group ${group}`;
+  if (username !== user) return `${JSON.stringify(username)} requests it, not ${user}`;
+  if (!groups.includes(group)) return `${user} requests it without being in the group ${group}`;
   if (!allowedUsages.includes(usages.toSorted().join()))
-    return `it is for other usages than a server's: ${usages.join(", ")}`;
+    return `it is not for the usages of a serving certificate: ${usages.join(", ")}`;
   try {
     const { commonName, organization, names } = requestedSubject(Buffer.from(request, "base64").toString("latin1"));
     if (commonName !== user || organization !== group)
@@ -52,8 +52,8 @@ export function objection({ spec }: CertificateSigningRequest, { nodeName, addre
     const own = new Set([nodeName, ...addresses.map(shortForm)]);
     const strange = names.filter((name) => !own.has(name));
     if (strange.length > 0)
-      return `it names ${JSON.stringify(strange)}, and only ${[...own].join(", ")} ${own.size > 1 ? "are" : "is"} the node's`;
-    return names.length === 0 ? "it names neither the node nor an address" : undefined;
+      return `it contains ${JSON.stringify(strange)}, but only ${[...own].join(", ")} ${own.size > 1 ? "belong" : "belongs"} to the node`;
+    return names.length === 0 ? "it contains neither the node's name nor an address" : undefined;
   } catch (error) {
     if (hasCode(error, "invalid_argument")) return messageOf(error);
     throw error;
@@ -69,7 +69,7 @@ export function createApprover({ client, nodeName, addresses, clock, log }: Appr
     if (why !== undefined) {
       log.warn(
         { request: name, why },
-        `a certificate is not approved; if it is right: kubectl certificate approve ${name}`,
+        `certificate request not approved; if it is valid, run: kubectl certificate approve ${name}`,
       );
       return;
     }
@@ -86,7 +86,7 @@ export function createApprover({ client, nodeName, addresses, clock, log }: Appr
       } catch (error) {
         if (signal.aborted || hasCode(error, "conflict", "not_found")) return;
         const why = messageOf(error);
-        if (why !== told) log.warn({ request: name, why }, "a certificate could not be approved, will try again");
+        if (why !== told) log.warn({ request: name, why }, "cannot approve certificate request; retrying");
         told = why;
         await clock.sleep(backoff.next(name) * clock.jitter(1, 1.2), signal).catch(() => undefined);
       }
@@ -99,7 +99,7 @@ function approved(request: CertificateSigningRequest): CertificateSigningRequest
     type: "Approved",
     status: "True",
     reason: "GraftletApprove",
-    message: "The node asks, by names and addresses that its graftlet knows to be its own.",
+    message: "Requested by the node for names and addresses that graftlet knows to be its own.",
   };
   return { ...request, status: { ...request.status, conditions: [...(request.status?.conditions ?? []), condition] } };
 }

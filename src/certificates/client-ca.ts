@@ -19,11 +19,11 @@ export async function clientCAFromFile(path: string, deps: { clock: Clock; log: 
   const read = async () => {
     const text = await readFile(path, "utf8");
     if (!text.includes("-----BEGIN CERTIFICATE-----"))
-      throw new CodedError("invalid_argument", "it holds no certificate in PEM");
+      throw new CodedError("invalid_argument", "it contains no PEM certificate");
     return text;
   };
   const initial = await read().catch((cause: unknown) => {
-    const sentence = `authentication.x509.clientCAFile "${path}" cannot be used (${messageOf(cause)}): name a readable PEM file, or leave the field out`;
+    const sentence = `authentication.x509.clientCAFile "${path}" cannot be used (${messageOf(cause)}): set a readable PEM file, or omit the field`;
     throw new CodedError("invalid_argument", sentence, { cause });
   });
   return createReloading<string | undefined>({
@@ -50,7 +50,7 @@ export function clientCAFromCluster(
     initial: undefined,
     read: (signal) => read(deps.clock.within(answerMs, signal)),
     same: Object.is,
-    // A new API server publishes it some seconds after it begins to serve.
+    // A new API server publishes it some seconds after it starts to serve.
     lacking: (ca) => ca === undefined,
     everyMs,
     ...deps,

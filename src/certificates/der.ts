@@ -31,7 +31,7 @@ export function partsOf<Tags extends readonly number[]>(
 ): { readonly [Place in keyof Tags]: Element } {
   const parts = elementsOf(content);
   if (parts.length !== tags.length || parts.some(({ tag }, index) => tag !== tags[index]))
-    throw malformed("other parts than it should have");
+    throw malformed("unexpected elements");
   return parts as { readonly [Place in keyof Tags]: Element };
 }
 
@@ -40,7 +40,7 @@ function lengthAt(bytes: Buffer, at: number): { readonly length: number; readonl
   if (first < 0x80) return { length: first, size: 1 };
   if (first === 0x81 && second >= 0x80) return { length: second, size: 2 };
   if (first === 0x82 && second > 0) return { length: second * 256 + third, size: 3 };
-  throw malformed("a length that is not in its shortest form");
+  throw malformed("a length that is not minimally encoded");
 }
 
 /** @param what the request's part, for the message. */

@@ -52,13 +52,16 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
   };
   // An unavailable store is read again before a certificate is requested.
   await look(signal).catch((error: unknown) =>
-    log.warn({ name, why: messageOf(error) }, "stored certificate not read"),
+    log.warn({ name, why: messageOf(error) }, "cannot read the stored certificate"),
   );
 
   const told = (request: string) => {
     waiting = request;
     if (!options.approve)
-      log.info({ name, request }, `a certificate waits for approval: kubectl certificate approve ${request}`);
+      log.info(
+        { name, request },
+        `certificate request is waiting for approval: kubectl certificate approve ${request}`,
+      );
   };
   const renew = async (stop: AbortSignal) => {
     const before = used.span();
@@ -80,7 +83,7 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
     async run(stop) {
       let pause = firstPauseMs;
       while (!stop.aborted) {
-        if (used.dropExpired()) log.warn({ name }, "the certificate has expired before another was issued");
+        if (used.dropExpired()) log.warn({ name }, "certificate expired before a new one was issued");
         const pair = used.current();
         const leftMs = used.renewAt() - clock.now();
         if (pair && leftMs > 0 && isFor(pair, subject())) {
@@ -93,7 +96,7 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
         } catch (error) {
           if (stop.aborted) return;
           measures.failed();
-          log.warn({ name, why: messageOf(error) }, "no certificate was issued, will ask again");
+          log.warn({ name, why: messageOf(error) }, "cannot obtain a certificate; retrying");
           await clock.sleep(pause * clock.jitter(1, 1.1), stop).catch(() => {});
           pause = Math.min(pause * 2, longestPauseMs);
         }
@@ -108,7 +111,7 @@ interface Span {
   readonly until: number;
 }
 
-/** The certificate in use: none before the first, and none once it has expired. */
+/** The current certificate; undefined before the first is issued and after it has expired. */
 function createUsed(clock: IssuedOptions["clock"]) {
   const listeners = new Set<() => void>();
   let pair: KeyPair | undefined;
@@ -119,7 +122,7 @@ function createUsed(clock: IssuedOptions["clock"]) {
   };
   return {
     current: () => pair,
-    /** Of the last one, though it may have expired. */
+    /** Validity of the last certificate, which may have expired. */
     span: () => span,
     renewAt: () => renewAt,
     onChange(listener: () => void) {
@@ -133,7 +136,7 @@ function createUsed(clock: IssuedOptions["clock"]) {
       pair = found;
       tell();
     },
-    /** @returns true when it has just expired. */
+    /** @returns true if the certificate has just expired. */
     dropExpired(): boolean {
       if (!pair || !span || clock.now() < span.until) return false;
       pair = undefined;
@@ -151,7 +154,7 @@ async function issue(options: IssuedOptions, onWaiting: (name: string) => void, 
   try {
     const certificate = await askForCertificate(options, { signerName, subject: subject(), key, onWaiting }, signal);
     const pair = pairIn(`${certificate}\n${key}`);
-    if (!pair) throw new CodedError("failed_precondition", "the certificate that was issued is for another key");
+    if (!pair) throw new CodedError("failed_precondition", "the issued certificate is for a different key");
     await store.write(pair, clock.now(), signal);
     await store.keepPendingKey(undefined, signal);
     return pair;

@@ -33,7 +33,7 @@ export function filePairStore(dir: string, name: string): PairStore {
       await mkdir(dir, { recursive: true, mode: 0o755 });
       await what();
     } catch (cause) {
-      const sentence = `cert-dir "${dir}" is not writable (${messageOf(cause)}): make it writable, or name another directory`;
+      const sentence = `cert-dir "${dir}" is not writable (${messageOf(cause)}): make it writable, or set another directory`;
       throw new CodedError("permission_denied", sentence, { cause });
     }
   };

@@ -34,7 +34,7 @@ export function requestedSubject(pem: string): Subject {
   const [request] = partsOf({ content: derOf(pem) }, sequence);
   const [info] = partsOf(request, sequence, sequence, tags.bits);
   const [version, subject, , attributes] = partsOf(info, tags.integer, sequence, sequence, tags.attributes);
-  if (version.content.toString("hex") !== "00") throw malformed("another version");
+  if (version.content.toString("hex") !== "00") throw malformed("an unsupported version");
   const [organization, commonName] = partsOf(subject, set, set);
   return {
     organization: textOf(organization, oids.organization),
@@ -47,7 +47,7 @@ function derOf(pem: string): Buffer {
   const block = /^-----BEGIN CERTIFICATE REQUEST-----\n([\w+/=\n]+)\n-----END CERTIFICATE REQUEST-----\n*$/;
   const base64 = pem.length > longest ? "" : (block.exec(pem)?.[1] ?? "").replaceAll("\n", "");
   const der = Buffer.from(base64, "base64");
-  if (base64 === "" || der.toString("base64") !== base64) throw malformed("more or less than one block of PEM");
+  if (base64 === "" || der.toString("base64") !== base64) throw malformed("not exactly one PEM block");
   return der;
 }
 
@@ -56,7 +56,7 @@ function textOf(names: Element, oid: string): string {
   const [attribute] = partsOf(names, tags.sequence);
   const [type, value, ...more] = elementsOf(attribute.content);
   const isText = value?.tag === tags.printable || value?.tag === tags.utf8;
-  if (!type || !isText || more.length > 0 || !is(type, oid)) throw malformed("a subject of other attributes");
+  if (!type || !isText || more.length > 0 || !is(type, oid)) throw malformed("unexpected subject attributes");
   return value.content.toString("utf8");
 }
 
@@ -66,11 +66,11 @@ function namesIn(attributes: Element): readonly string[] {
   if (attributes.content.length === 0) return [];
   const [attribute] = partsOf(attributes, sequence);
   const [kind, values] = partsOf(attribute, oid, tags.set);
-  if (!is(kind, oids.extensionRequest)) throw malformed("attributes other than its extensions");
+  if (!is(kind, oids.extensionRequest)) throw malformed("attributes other than extensions");
   const [extensions] = partsOf(values, sequence);
   const [extension] = partsOf(extensions, sequence);
   const [type, value] = partsOf(extension, oid, tags.octets);
-  if (!is(type, oids.alternativeNames)) throw malformed("extensions other than its names");
+  if (!is(type, oids.alternativeNames)) throw malformed("extensions other than alternative names");
   const [names] = partsOf(value, sequence);
   return elementsOf(names.content).map(nameOf);
 }

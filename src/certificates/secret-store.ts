@@ -25,7 +25,7 @@ export function secretPairStore({ client, namespace, secret, name }: SecretStore
       if (!hasCode(cause, "not_found")) throw cause;
       throw new CodedError(
         "not_found",
-        `certificateSecret ${JSON.stringify(secret)} is not in namespace ${namespace}: create it, empty`,
+        `certificateSecret ${JSON.stringify(secret)} does not exist in namespace ${namespace}: create it, empty`,
         { cause },
       );
     }

@@ -24,7 +24,7 @@ export interface ServingCertificateOptions {
   readonly log: Logger;
 }
 
-/** Pause between two looks at files whose changes the kernel does not report, milliseconds. */
+/** Polling interval for files whose changes the kernel does not report, milliseconds. */
 const everyMs = 60_000;
 
 /** The kubelet API's certificate: the configured files, read again when they change, or a self-signed pair on graftlet's own machine that is
@@ -46,7 +46,7 @@ export async function createServingCertificate(
         const what = `tlsCertFile "${files.certFile}" with tlsPrivateKeyFile "${files.keyFile}" cannot be used (${messageOf(cause)})`;
         throw new CodedError(
           "invalid_argument",
-          `${what}: name a readable PEM certificate and its key, or leave both fields out`,
+          `${what}: set a readable PEM certificate and its key, or omit both fields`,
           { cause },
         );
       })
@@ -67,7 +67,7 @@ function configuredFiles({ certFile, keyFile }: ServingCertificateOptions): File
   const [given, missing] = certFile ? ["tlsCertFile", "tlsPrivateKeyFile"] : ["tlsPrivateKeyFile", "tlsCertFile"];
   throw new CodedError(
     "invalid_argument",
-    `${given} "${certFile || keyFile}" stands alone: set ${missing} too, or leave both out`,
+    `${given} "${certFile || keyFile}" is set without ${missing}: set both or neither`,
   );
 }
 
@@ -75,7 +75,7 @@ function configuredFiles({ certFile, keyFile }: ServingCertificateOptions): File
 async function readPair(certFile: string, keyFile: string): Promise<KeyPair> {
   const [certificate, key] = await Promise.all([readFile(certFile, "utf8"), readFile(keyFile, "utf8")]);
   if (!new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key))) {
-    throw new CodedError("invalid_argument", "the key is not the certificate's");
+    throw new CodedError("invalid_argument", "the key does not match the certificate");
   }
   return { certificate, key };
 }
@@ -92,7 +92,7 @@ async function keptOrNew(
     await writeWhole(keyFile, made.key, 0o600);
     await writeWhole(certFile, made.certificate, 0o644);
   } catch (cause) {
-    const sentence = `cert-dir "${certDir}" is not writable (${messageOf(cause)}): make it writable, or name another directory`;
+    const sentence = `cert-dir "${certDir}" is not writable (${messageOf(cause)}): make it writable, or set another directory`;
     throw new CodedError("permission_denied", sentence, { cause });
   }
   log.info({ certFile }, "made a self-signed serving certificate");

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 
 /** The library that creates certificates and requests, loaded on first use. */
 export async function loadX509() {
-  await import("reflect-metadata"); // which the next import asks for
+  await import("reflect-metadata"); // required by the next import
   return import("@peculiar/x509");
 }
 

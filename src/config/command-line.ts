@@ -54,9 +54,9 @@ export type ParseResult =
       readonly several: boolean;
       /** Health endpoint of the process, in addition to those of its nodes. */
       readonly health: Endpoint | undefined;
-      /** The page that shows the process's nodes. */
+      /** The status page of the process's nodes. */
       readonly page: Endpoint | undefined;
-      /** Path of the socket that `graftlet status` asks; undefined for none. */
+      /** Path of the socket for `graftlet status`; undefined for none. */
       readonly statusSocket: string | undefined;
     }
   | {
@@ -89,28 +89,28 @@ export type ParseResult =
     }
   | {
       readonly kind: "doctor";
-      /** The nodes to look at; their kubeconfigs are not read. */
+      /** The nodes to examine; their kubeconfigs are not read. */
       readonly nodes: readonly NodeConfig[];
-      /** Kubeconfig for the cluster's part; undefined for the targets alone, or in a Pod. */
+      /** Kubeconfig for the checks of the cluster; undefined to check only the targets, or in a Pod. */
       readonly kubeconfig: string | undefined;
       /** Endpoints of their process. */
       readonly process: ServedByProcess;
       readonly output: "text" | "json";
-      /** Manifest of a pod, or of a workload, to look at in place of targets and cluster. */
+      /** Manifest of a pod or workload to check instead of targets and cluster. */
       readonly manifest: Readonly<Record<string, unknown>> | undefined;
     };
 
-/** Endpoints of a graftlet process, beside those of its nodes; undefined ones are not served. */
+/** Endpoints of a graftlet process, in addition to those of its nodes; undefined ones are disabled. */
 export interface ServedByProcess {
   readonly health: Endpoint | undefined;
   readonly page: Endpoint | undefined;
-  /** Path of the socket that `graftlet status` asks. */
+  /** Path of the socket for `graftlet status`. */
   readonly statusSocket: string | undefined;
 }
 
 type Flags = ReadonlyMap<string, unknown>;
 
-/** Help of the commands, and of graftlet itself. */
+/** Help texts of graftlet itself and of its commands. */
 const helps: Readonly<Record<string, () => string>> = {
   "": helpText,
   leave: leaveHelpText,
@@ -124,11 +124,11 @@ function textFor(command: "help" | "completion", word: string | undefined): stri
   if (command === "help") {
     const text = helps[word ?? ""];
     if (text) return text();
-    throw refuse("help", word, `name one of ${Object.keys(helps).filter(Boolean).join(", ")}, or none`);
+    throw refuse("help", word, `use one of ${Object.keys(helps).filter(Boolean).join(", ")}, or none`);
   }
   const shell = shells.find((each) => each === word);
   if (shell) return completionScript(shell);
-  throw refuse("completion", word, `name one of ${shells.join(", ")}`);
+  throw refuse("completion", word, `use one of ${shells.join(", ")}`);
 }
 
 /** Flags that apply to all nodes of --nodes; every other flag describes one node. */
@@ -151,7 +151,7 @@ const sharedFlags = new Set([
   "image-credential-provider-bin-dir",
 ]);
 
-/** `graftlet doctor`: the same flags; all nodes of the file of --nodes are looked at, or only the one of --node. */
+/** `graftlet doctor`: the same flags; examines all nodes of the file of --nodes, or only the one of --node. */
 function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   const ofPod = argv[0] === "pod";
   const file = ofPod && argv[1]?.startsWith("-") === false ? argv[1] : undefined;
@@ -161,7 +161,7 @@ function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   if (read.kind === "version") return { kind: "version", text: versionText() };
   const { values } = read;
   if (ofPod && file === undefined)
-    throw refuse("doctor pod", undefined, "names no file; give that of a pod's manifest");
+    throw refuse("doctor pod", undefined, "needs a file: set the path of a pod's manifest");
   const options = optionsFrom(values);
   return {
     kind: "doctor",
@@ -172,7 +172,7 @@ function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   };
 }
 
-/** The nodes that a command applies to, with the endpoints of their process, from one reading of the file of --nodes. */
+/** The nodes that a command applies to, with the endpoints of their process, reading the file of --nodes once. */
 function nodesWithProcess(
   io: ConfigIo,
   options: Options,
@@ -188,19 +188,18 @@ function nodesWithProcess(
   return { nodes: chosenOf(nodes, values), process: { health, page, statusSocket: socket } };
 }
 
-/** `graftlet status`: of the flags that the process was started with those count that say where its socket is. */
+/** `graftlet status`: accepts the process's flags, and uses those that determine its socket. */
 function parseStatus(argv: readonly string[], io: ConfigIo): ParseResult {
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields, statusFields));
   if (read.kind === "help") return { kind: "help", text: statusHelpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };
   const socket = statusSocket(io, optionsFrom(read.values));
-  if (socket === undefined) throw refuse("--status-socket", "", "name the socket of the running graftlet");
+  if (socket === undefined) throw refuse("--status-socket", "", "set the socket of the running graftlet");
   const node = read.values.get("node") as string | undefined;
   return { kind: "status", socket, node, output: read.values.get("output") === "json" ? "json" : "text" };
 }
 
-/** Where a process says how its nodes are: as the flag says, or the environment, else beside its certificates. @returns undefined where it
- *  does not. */
+/** Path of the status socket: from the flag, the environment, or next to the certificates. @returns undefined if it is disabled. */
 function statusSocket({ env }: ConfigIo, { statusSocket: given, certDir }: Options): string | undefined {
   const path = given ?? env["GRAFTLET_STATUS_SOCKET"] ?? `${absoluteDirectory("--cert-dir", certDir)}/status.sock`;
   return path === "" ? undefined : absoluteDirectory("--status-socket", path);
@@ -245,7 +244,7 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
 }
 
 const standaloneWarning =
-  "--kubeconfig is not given: the node stands alone, runs static pods, and speaks to no API server";
+  "--kubeconfig is not set: the node runs standalone, with static pods only and without an API server";
 
 function hasStaticPods({ kubelet }: NodeConfig): boolean {
   return kubelet.staticPodPath !== "" || kubelet.staticPodURL !== "";
@@ -275,7 +274,7 @@ function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
   const options = optionsFrom(values);
   const deployment = values.get("deployment") as string | undefined;
   if (deployment !== undefined && values.has("node"))
-    throw refuse("--deployment", deployment, "stops graftlet for all nodes of the file; leave out --node, or this");
+    throw refuse("--deployment", deployment, "stops graftlet for all nodes of the file; omit --node, or this flag");
   const [name = "", namespace, ...more] = deployment?.split("/").reverse() ?? [];
   if (deployment !== undefined && (![name, namespace ?? name].every(isSubdomain) || more.length > 0))
     throw refuse("--deployment", deployment, "give NAME, or NAMESPACE/NAME");
@@ -313,7 +312,7 @@ function nodeOfFlags(io: ConfigIo, options: Options, values: Flags): NodeConfig 
     throw refuse(
       "--node",
       name,
-      "it selects a node of the file of --nodes; name a single node with --hostname-override",
+      "it selects a node of the file of --nodes; set the name of a single node with --hostname-override",
     );
   const node = oneNode(io, options, values);
   // Only the ssh provider has a host, so --provider-config alone is unambiguous.

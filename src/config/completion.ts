@@ -3,15 +3,15 @@ import { kubeletFields } from "./kubelet-fields.ts";
 import { doctorFields, leaveFields, optionFields, removeFields, statusFields } from "./option-fields.ts";
 import type { Shape } from "./schema.ts";
 
-/** Shells that completion is written for. */
+/** Shells with completion. */
 export const shells = ["bash", "zsh", "fish"] as const;
 export type Shell = (typeof shells)[number];
 
-/** The commands, each with what it does and the flags that it has beside a node's. */
+/** The commands, with a description and the flags that they have in addition to a node's. */
 const commands: Readonly<Record<string, { readonly does: string; readonly own: Shape }>> = {
   leave: { does: "drains and deletes nodes, and cleans their machines", own: leaveFields },
   remove: { does: "cleans a node's machine", own: removeFields },
-  doctor: { does: "looks at a node's machine and cluster", own: doctorFields },
+  doctor: { does: "checks a node's machine and cluster", own: doctorFields },
   status: { does: "shows the nodes of a running graftlet", own: statusFields },
   completion: { does: "prints a shell's completion", own: {} },
   help: { does: "explains a command", own: {} },
@@ -23,7 +23,7 @@ interface Flag {
   readonly bare: boolean;
 }
 
-/** The script by which a shell completes graftlet's commands and flags; values are files unless the shell is told otherwise. Pure. */
+/** The script for completing graftlet's commands and flags; values complete to file names. Pure. */
 export function completionScript(shell: Shell): string {
   return shell === "fish"
     ? fish()

@@ -9,14 +9,14 @@ import { refuse } from "./refusal.ts";
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
 import { bool, duration, oneOf, text, texts } from "./value-types.ts";
 
-/** All programs of a node. */
+/** All credential provider plugins of a node. */
 export interface CredentialProviders {
   readonly providers: readonly CredentialProvider[];
-  /** SHA-256 of the configuration, as a kubelet has it. */
+  /** SHA-256 of the configuration, computed as by the kubelet. */
   readonly hash: string;
 }
 
-/** The flags that name them; empty: not given. */
+/** The flags of credential provider plugins; empty if not set. */
 export interface ProviderOptions {
   readonly imageCredentialProviderConfig: string;
   readonly imageCredentialProviderBinDir: string;
@@ -48,14 +48,14 @@ const tokenFields = {
   optionalServiceAccountAnnotationKeys: field(texts, []),
 } satisfies Shape;
 
-/** Reads which programs tell credentials of registries: a file, or the files of a directory in the order of their names. @returns
- *  undefined where the flags name none. @throws CodedError invalid_argument, one sentence
+/** Reads the configuration of credential provider plugins: a file, or the files of a directory in lexical order.
+ *  @returns undefined if the flags are not set. @throws CodedError invalid_argument, one sentence
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
 function readCredentialProviders(io: ConfigIo, options: ProviderOptions): CredentialProviders | undefined {
   const { imageCredentialProviderConfig: path, imageCredentialProviderBinDir: directory } = options;
   if (path === "" && directory === "") return undefined;
-  if (path === "") throw refuse(configFlag, undefined, `is not given: name the file with ${kind}`);
-  if (directory === "") throw refuse(directoryFlag, undefined, "is not given: name the directory of the programs");
+  if (path === "") throw refuse(configFlag, undefined, `is not set: set the file with ${kind}`);
+  if (directory === "") throw refuse(directoryFlag, undefined, "is not set: set the directory of the plugins");
   const hash = createHash("sha256");
   const providers = filesOf(io, path).flatMap((file) => {
     const content = readText(io, configFlag, file);
@@ -73,8 +73,8 @@ function readCredentialProviders(io: ConfigIo, options: ProviderOptions): Creden
   return { providers, hash: `sha256:${hash.digest("hex")}` };
 }
 
-/** Nodes with the programs that their flags name. @throws CodedError invalid_argument, as `readCredentialProviders`, and for what a gate
- *  of a node forbids */
+/** Adds the credential provider plugins to nodes. @throws CodedError invalid_argument, as `readCredentialProviders`, and if a node's
+ *  feature gates forbid them */
 export function withCredentialProviders<Node extends { readonly kubelet: { readonly featureGates: GateSettings } }>(
   io: ConfigIo,
   options: ProviderOptions,
@@ -107,7 +107,7 @@ function namesIn(io: ConfigIo, path: string): readonly string[] | undefined {
   }
 }
 
-/** The first name that is there a second time. */
+/** The first duplicate name. */
 function twinIn(names: readonly string[]): string | undefined {
   return names.find((name, index) => names.indexOf(name) !== index);
 }
@@ -150,7 +150,7 @@ function providerFrom(given: ValueOf<typeof providerFields>, place: Place, direc
   return { ...program, ...(token && { token }) };
 }
 
-/** Host, port and path, with `*` in the host's labels. */
+/** Checks for a host, port and path, with `*` allowed in the host's labels. */
 function isLocation(location: string): boolean {
   return URL.canParse(`https://${location.replaceAll("*", "x")}`) && !/^https?:|[?#\s]/.test(location);
 }
@@ -176,10 +176,10 @@ function tokenFrom(wire: Readonly<Record<string, unknown>>, { file, path }: Plac
     );
   const keys = [...required, ...others];
   const odd = keys.find((key) => !isQualifiedName(key.toLowerCase()));
-  if (odd !== undefined) throw refuse(where("requiredServiceAccountAnnotationKeys"), odd, "is no annotation's key");
+  if (odd !== undefined) throw refuse(where("requiredServiceAccountAnnotationKeys"), odd, "is not an annotation key");
   const twin = twinIn(keys);
   if (twin !== undefined)
-    throw refuse(where("optionalServiceAccountAnnotationKeys"), twin, "the key is named twice; keep one");
+    throw refuse(where("optionalServiceAccountAnnotationKeys"), twin, "the key is listed twice; keep one");
   return {
     audience,
     cacheType,

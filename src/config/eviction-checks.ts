@@ -16,15 +16,15 @@ const evictionSignals = [
   "pid.available",
 ] as const;
 
-/** The name of one of them. */
+/** Name of an eviction signal. */
 export type EvictionSignal = (typeof evictionSignals)[number];
 
-/** Those that a text may name. */
+/** The names, for lookups of any string. */
 const names: readonly string[] = evictionSignals;
 
 type CheckValue = (signal: string, value: string) => string | undefined;
 
-/** A check of values by signal, which names the first that is wrong. */
+/** Applies a check to each value by its signal, and returns the first failure. */
 function bySignal(check: CheckValue): (map: TextMap) => string | undefined {
   return (map) => {
     for (const [signal, value] of Object.entries(map)) {

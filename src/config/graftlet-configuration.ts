@@ -77,14 +77,15 @@ interface Draft {
   readonly healthzIsGiven: boolean;
 }
 
-/** Address of an endpoint of the process's own. */
+/** Address of an endpoint of the process. */
 export interface Endpoint {
   readonly address: string;
   readonly port: number;
 }
 
-/** Reads a GraftletConfiguration: its nodes, and the health endpoint and the page of their process, if enabled. Flags of the page win.
- *  @param purpose as that of `readNodes`. @throws CodedError invalid_argument, one sentence */
+/** Reads a GraftletConfiguration: its nodes, and the health endpoint and the page of their process, if enabled. Flags of the page take
+ *  precedence.
+ *  @param purpose as for `readNodes`. @throws CodedError invalid_argument, one sentence */
 export function readGraftletConfiguration(
   io: ConfigIo,
   path: string,
@@ -108,8 +109,9 @@ function given({ pagePort, pageAddress }: Options): Partial<Pick<Shared, "pagePo
   return { ...(pagePort !== undefined && { pagePort }), ...(pageAddress !== undefined && { pageAddress }) };
 }
 
-/** Where the page is, by the settings of the process; undefined for none. @param setting the port's name.
- *  @throws CodedError invalid_argument, one sentence, for what is no port, or a node's. */
+/** Address of the page from the settings of the process; undefined if disabled.
+ *  @param setting the port's name.
+ *  @throws CodedError invalid_argument, one sentence, for an invalid port or one that a node uses. */
 export function pageFrom(
   { pagePort: port = 0, pageAddress: address = "127.0.0.1" }: Pick<Options, "pagePort" | "pageAddress">,
   nodes: readonly NodeConfig[],
@@ -182,7 +184,7 @@ function loggingWarnings({ logging }: NodeConfig["kubelet"]): string[] {
   ];
 }
 
-/** Place of a node in the file. */
+/** Position of a node in the file. */
 interface EntryPlace {
   readonly path: string;
   readonly index: number;
@@ -265,12 +267,12 @@ function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: 
   };
   const [field, value] = Object.entries(given).find(([, value]) => value !== "") ?? [];
   if (field && !io.env["KUBERNETES_SERVICE_HOST"])
-    throw refuse(`${path}: ${field}`, value, "needs graftlet to run in a Pod; leave it out elsewhere");
+    throw refuse(`${path}: ${field}`, value, "needs graftlet to run in a Pod; omit it elsewhere");
   if (name !== "" && entry.providerConfig?.["inPod"] === true)
     throw refuse(
       `${path}: endpointsOwner`,
       name,
-      `nodes[${index}] has inPod: the Pod is in the machine's own network, to which ports 20000 to 29999 would be open; leave this out`,
+      `nodes[${index}] has inPod: the Pod uses the machine's network, on which ports 20000 to 29999 would be open; omit this`,
     );
   if ((of === "service") !== (service !== ""))
     throw refuse(
@@ -278,7 +280,7 @@ function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: 
       service || undefined,
       of === "service"
         ? "is not given; name the Service of kubeletAddress: service"
-        : "it requires kubeletAddress: service; set that too, or leave this out",
+        : "it requires kubeletAddress: service; set that too, or omit this",
     );
   return {
     certificateSecret: certificateSecret || undefined,

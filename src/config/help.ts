@@ -5,12 +5,12 @@ export function versionText(): string {
   return `Kubernetes ${kubeletVersion} (graftlet ${graftletVersion})`;
 }
 
-/** Flags of the process, whatever its nodes. */
+/** Flags of the process, independent of its nodes. */
 const processHelp = `
 The process
-  --page-port N                       a page that shows the nodes, such as 4194 (default 0, none)
-  --page-address IP                   its address (default 127.0.0.1); elsewhere TLS, with the kubelet API's callers and rights
-  --status-socket FILE                where graftlet status is answered (default: status.sock in --cert-dir; "" for nowhere)
+  --page-port N                       status page of the nodes, such as 4194 (default 0, none)
+  --page-address IP                   its address (default 127.0.0.1); any other uses TLS and the kubelet API's authentication
+  --status-socket FILE                socket for graftlet status (default: status.sock in --cert-dir; "" for none)
   -v N                                log verbosity: 0 information, 3 debugging, 5 everything
   --vmodule PATTERN=N,...             verbosity of source files by name, with --logging-format text
   --logging-format FORMAT             json (default), or text: the kubelet's format
@@ -31,7 +31,7 @@ Usage:
   graftlet leave [flags]              drains and deletes nodes, and cleans their machines: graftlet leave --help
   graftlet remove [flags]             cleans a node's machine: graftlet remove --help
   graftlet completion bash|zsh|fish   prints the shell's completion; graftlet help COMMAND explains a command
-  graftlet doctor [flags]             looks at a node's machine and cluster: graftlet doctor --help
+  graftlet doctor [flags]             checks a node's machine and cluster: graftlet doctor --help
   graftlet status [flags]             shows the nodes of a running graftlet: graftlet status --help
 
 Configuration
@@ -118,19 +118,19 @@ Exit code 0 means that nothing of the node is left.
 
 /** Output of doctor --help. */
 export function doctorHelpText(): string {
-  return `graftlet doctor: looks at nodes' machines and at their cluster, and says what is wrong. It changes nothing.
+  return `graftlet doctor: checks nodes' machines and their cluster, and reports problems. It changes nothing.
 
 Usage:
   graftlet doctor --provider-config FILE [--kubeconfig FILE] [flags that the node is started with]
   graftlet doctor --nodes FILE [--node NAME] [--kubeconfig FILE]
   graftlet doctor pod MANIFEST [the same flags]
 
-Before a node joins and while it runs. A line for each of: the link, the login's rights, the machine, its swap, cgroups,
-runtime, disk, clock and name servers, other agents there, what the pods' network takes. With --kubeconfig (or in
-graftlet's Pod) also: the API server, the Node's conditions and Lease, and whether the API server reaches the kubelet
-API and a pod's log.
+Use it before a node joins or while it runs. It prints a line for each of: the link, the login's privileges, the machine,
+its swap, cgroups, runtime, disk, clock and name servers, other agents there, requirements of the pods' network. With
+--kubeconfig (or in graftlet's Pod) also: the API server, the Node's conditions and Lease, and whether the API server
+reaches the kubelet API and a pod's log.
 
-doctor pod says what of the pod in a manifest (a Pod, or a Deployment, a Job and so on) the node would hold, and why.
+doctor pod reports which parts of a manifest (a Pod, or a Deployment, a Job and so on) the node does not support, and why.
 
   -o, --output text|json              text (default): ok, warning or FAILURE, with the node condition's reason and the remedy
   --node NAME                         only this node of the file of --nodes
@@ -147,14 +147,14 @@ Usage:
   graftlet status [--node NAME] [-o json] [--cert-dir DIR | --status-socket FILE]
   kubectl exec --namespace NAMESPACE deploy/NAME -- graftlet status
 
-For each node: whether it is ready, and why not; its link; conditions that want attention; its pods; the newest warnings
+For each node: whether it is ready, and why not; its link; conditions that need attention; its pods; the newest warnings
 and errors of its log. The process answers on a unix socket that only its own user and root may use.
 
   -o, --output text|json              text (default), or all of it as JSON
   --node NAME                         only this node
   --status-socket FILE                the socket (default: that of the environment's GRAFTLET_STATUS_SOCKET, or status.sock in --cert-dir)
 
-The flags that the process was started with are accepted; those of them that do not say where the socket is have no
+The flags that the process was started with are accepted; those that do not determine the socket have no
 effect. Exit code 0 means that all nodes are ready.
 `;
 }

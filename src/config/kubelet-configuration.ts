@@ -153,8 +153,8 @@ function evictsNothing({ evictionHard }: KubeletConfiguration): boolean {
   return Object.keys(evictionHard).length === 0;
 }
 
-/** The configuration as a v1beta1 document, as shown by /configz: whole, with the header values of staticPodURLHeader, as the kubelet shows
- *  it to whoever may get nodes/configz.
+/** The configuration as a v1beta1 document, for /configz: complete, including the header values of staticPodURLHeader, as the kubelet shows
+ *  it to users who may get nodes/configz.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
 export function configurationDocument(config: KubeletConfiguration): Record<string, unknown> {
   return { ...configurationKind, ...encode(kubeletFields, config) };

@@ -54,7 +54,7 @@ const imageVerification: Rule = (config) => {
   }
 };
 
-/** A name as the kubelet takes it: no blanks, no tag or digest, and a star only as the whole last part. */
+/** Checks a name as the kubelet does: no whitespace, no tag or digest, and a star only as the whole last part. */
 function isAllowedName(pattern: string): boolean {
   return /^[^\s*]+\/\*$/.test(pattern) || (/^[^\s*@]+$/.test(pattern) && !/:[^/]*$/.test(pattern));
 }
@@ -96,7 +96,7 @@ const systemReserved = {
 } as const;
 const kubeReserved = { field: "kubeReservedCgroup", flag: "--kube-reserved-cgroup", of: "kube-reserved" } as const;
 
-/** Parts that may be enforced, each with the cgroup that it needs. */
+/** Values of enforceNodeAllocatable, each with the cgroup that it requires. */
 const enforcements: Readonly<Record<string, typeof systemReserved | typeof kubeReserved | undefined>> = {
   pods: undefined,
   "system-reserved": systemReserved,
@@ -110,7 +110,7 @@ const validEnforcements = Object.keys(enforcements)
   .join(", ")
   .replace(/, (?="none")/, " or ");
 
-/** In the kubelet's order and words.
+/** Checks in the kubelet's order, with the kubelet's messages.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
 const nodeAllocatable: Rule = (config) => {
   const list = config.enforceNodeAllocatable;

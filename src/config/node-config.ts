@@ -18,7 +18,7 @@ export type KubeletAddress =
   | { readonly of: "podIP" }
   | { readonly of: "host" };
 
-/** Which pods of DaemonSets a node runs. */
+/** Pods of DaemonSets that a node runs. */
 export const daemonSetChoices = ["none", "selected", "all"] as const;
 
 /** All settings of one node, with defaults applied and checked. Port, taints and so on are in `kubelet`. */
@@ -40,16 +40,16 @@ export interface NodeConfig {
   readonly kubeletAddress: KubeletAddress;
   /** True if the Pod's service account approves the node's requests for the kubelet API's certificate. */
   readonly approvesServing: boolean;
-  /** Endpoints of this node's pods, which the Pod's service account publishes where the target is isolated; absent where it publishes
-   *  none. */
+  /** Publishes this node's pods as endpoints through the Pod's service account, if the target is isolated; absent if disabled. */
   readonly endpoints?: PublishedEndpoints;
-  /** Tunnel by which the API server reaches the kubelet API; undefined: as the API server's version says. */
+  /** Tunnel from the API server to the kubelet API; undefined to detect it from the API server's version. */
   readonly egressTunnel?: "none" | "k3s" | "rke2";
-  /** Pods of DaemonSets that run here; undefined: as the Node's annotation or its network says. */
+  /** Pods of DaemonSets that run here; undefined to use the Node's annotation or its network. */
   readonly daemonSets?: (typeof daemonSetChoices)[number];
-  /** Keys, or domains that end with a slash, by which storage drivers on the target may label the Node beside those of their own names. */
+  /** Keys, or domains that end with a slash, with which storage drivers on the target may label the Node, in addition to those of their
+   *  own names. */
   readonly driverTopologyKeys: readonly string[];
-  /** Port of the kubelet API at the Node's addresses, where that is not the one at which graftlet listens. */
+  /** Port of the kubelet API at the Node's addresses, if it differs from the one that graftlet listens on. */
   readonly advertisedPort?: number;
   readonly kubelet: KubeletConfiguration;
   /** Absolute path on the target. */
@@ -60,33 +60,32 @@ export interface NodeConfig {
   readonly nodeIPs: readonly string[];
   /** Labels at registration. */
   readonly nodeLabels: TextMap;
-  /** Labels, annotations and taints that the Node keeps after registration, too; absent for nodes of a command line. */
+  /** Labels, annotations and taints that are reconciled after registration; absent for nodes of a command line. */
   readonly configured?: { readonly labels: TextMap; readonly annotations: TextMap; readonly taints: readonly Taint[] };
   readonly deadContainers: DeadContainers;
-  /** Programs that tell credentials of registries; read where the node is to run. */
+  /** Credential provider plugins; read only to run the node. */
   readonly credentialProviders?: CredentialProviders;
 }
 
 export interface PublishedEndpoints {
   /** The ClusterRole that owns them. */
   readonly owner: string;
-  /** The only namespaces whose Services get them; empty for all. */
+  /** Namespaces whose Services get endpoints; empty for all. */
   readonly namespaces: readonly string[];
-  /** The cluster's node that graftlet's Pod is on: its kube-proxy tells by it whether they are its own. */
+  /** The cluster node of graftlet's Pod, by which kube-proxy recognizes local endpoints. */
   readonly podNode?: string;
 }
 
-/** Dead containers that stay, by --minimum-container-ttl-duration, --maximum-dead-containers-per-container and
- *  --maximum-dead-containers. */
+/** Limits of dead containers: --minimum-container-ttl-duration, --maximum-dead-containers-per-container and --maximum-dead-containers. */
 export interface DeadContainers {
   /** Milliseconds. */
   readonly minAgeMs: number;
-  /** Negative for any number. */
+  /** Negative for no limit. */
   readonly perContainer: number;
   readonly all: number;
 }
 
-/** The limits that a command line sets for each of its nodes. @throws CodedError invalid_argument for an age below zero */
+/** The limits that a command line sets for each of its nodes. @throws CodedError invalid_argument for a negative age */
 export function deadContainersOf(options: {
   readonly minimumContainerTTL: number;
   readonly maximumDeadContainersPerContainer: number;

@@ -5,7 +5,7 @@ import { isLabelValue, isQualifiedName } from "./names.ts";
 import { parseInteger, quantitySign } from "./go-values.ts";
 import { int32, int64, mapOf, textMap, type TextMap, uint32, type ValueType } from "./value-types.ts";
 
-/** The record, if it has no other keys than these. */
+/** The record, if it has only these keys. */
 function recordWith(wire: unknown, ...keys: readonly string[]): Record<string, unknown> | undefined {
   return isRecord(wire) && Object.keys(wire).every((key) => keys.includes(key)) ? wire : undefined;
 }
@@ -125,7 +125,7 @@ export const fileVerbosities: ValueType<readonly FileVerbosity[]> = {
   encode: (value) => value,
 };
 
-/** Fields that have a shape of their own. */
+/** Fields with a shape of their own, decoded separately. */
 export const group: ValueType<Readonly<Record<string, unknown>>> = {
   expected: "a group of fields",
   decode: (wire) => (isRecord(wire) ? wire : undefined),

@@ -4,16 +4,16 @@ import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
 
-/** A certificate of a node in a file of graftlet's own machine. */
+/** A certificate file of a node on graftlet's own machine. */
 export interface CertificateFile {
   readonly of: string;
-  /** It may be missing: the node then asks for it, or makes it. */
+  /** May be missing: the node then requests or creates it. */
   readonly file: string;
-  /** Remedy for one that is over, or was not renewed. */
+  /** Remedy for a certificate that has expired or was not renewed. */
   readonly remedy: string;
 }
 
-/** Looks at how long a node's certificates hold. */
+/** Checks the validity of a node's certificates. */
 export async function examineCertificates(
   files: readonly CertificateFile[],
   clock: Pick<Clock, "now">,
@@ -21,7 +21,7 @@ export async function examineCertificates(
 ): Promise<readonly Finding[]> {
   const look = async (): Promise<readonly Verdict[]> => {
     const found = (await Promise.all(files.map((file) => verdictsOf(file, clock.now())))).flat();
-    return found.length > 0 ? found : [ok("none yet: the node asks for them, or makes them, when it starts")];
+    return found.length > 0 ? found : [ok("none yet: the node requests or creates them when it starts")];
   };
   return examine([{ name: "certificates", look }], signal);
 }
@@ -32,7 +32,7 @@ async function verdictsOf(certificate: CertificateFile, now: number): Promise<re
     error.code === "ENOENT" ? undefined : error,
   );
   if (text === undefined) return [];
-  if (typeof text !== "string") return [warning(`${of}, ${file}: not looked at: ${messageOf(text)}`)];
+  if (typeof text !== "string") return [warning(`${of}, ${file}: not checked: ${messageOf(text)}`)];
   try {
     return [verdict(certificate, new X509Certificate(text), now)];
   } catch (error) {
@@ -40,7 +40,7 @@ async function verdictsOf(certificate: CertificateFile, now: number): Promise<re
   }
 }
 
-/** Part of its life after which a certificate that renews itself has been renewed. */
+/** Fraction of its lifetime by which a certificate should have been renewed. */
 const renewedBy = 0.9;
 
 function verdict(
@@ -52,6 +52,6 @@ function verdict(
   const until = `valid until ${validToDate.toISOString()}`;
   if (now >= to) return failure(`${of}: was ${until}: ${remedy}`);
   if (now < from) return failure(`${of}: not valid before ${validFromDate.toISOString()}: set the clocks by NTP`);
-  if (now > from + (to - from) * renewedBy) return warning(`${of}: ${until}, and not renewed yet: ${remedy}`);
+  if (now > from + (to - from) * renewedBy) return warning(`${of}: ${until}, but not renewed yet: ${remedy}`);
   return ok(`${of}: ${until}`);
 }

@@ -5,18 +5,18 @@ import { unlessGone } from "../lib/errors.ts";
 import type { Node, ServiceCIDR } from "../objects.ts";
 import { type Verdict, ok, warning } from "./findings.ts";
 
-/** A target's side of the comparison with the cluster's addresses. */
+/** A target's networks for the comparison with the cluster's address ranges. */
 export interface TargetNetworks {
   readonly networks: readonly Network[];
-  /** True where the target's pods are not in the cluster's network: another node's addresses must not look like neighbours there. */
+  /** True if the target's pods are not in the cluster's network: then other nodes' addresses must not be on-link there. */
   readonly apart: boolean;
 }
 
-/** The cluster's ranges, as far as its objects tell them. */
+/** The cluster's address ranges, as far as its objects contain them. */
 export interface ClusterRanges {
-  /** Undefined where the API server does not tell. */
+  /** Undefined if the API server does not report them. */
   readonly services: readonly string[] | undefined;
-  /** Those of other nodes' pods. */
+  /** Ranges of other nodes' pods. */
   readonly pods: readonly string[];
 }
 
@@ -49,19 +49,19 @@ export function compareRanges({ services, pods }: ClusterRanges, target: TargetN
     ...(target.apart ? clashes(pods, "other nodes' pods", near) : []),
   ];
   if (found.length > 0) return found;
-  const ofServices = services ? `Services ${services.join(", ")}` : "the Services' range is not told";
-  const ofPods = `ranges of other nodes' pods: ${pods.length > 0 ? pods.length : "not told"}`;
+  const ofServices = services ? `Services ${services.join(", ")}` : "the Services' range is unknown";
+  const ofPods = `ranges of other nodes' pods: ${pods.length > 0 ? pods.length : "unknown"}`;
   return [ok(`${ofServices}; ${ofPods}; no network of the target overlaps`)];
 }
 
-/** A warning for each network that has addresses of the ranges. */
+/** A warning for each network that overlaps with the ranges. */
 function clashes(ranges: readonly string[], whose: string, networks: readonly Network[]): readonly Verdict[] {
   return networks.flatMap(({ cidr, device }) => {
     const [first, ...others] = ranges.filter((range) => overlaps(cidr, range));
     if (first === undefined) return [];
     const more = others.length > 0 ? ` and ${others.length} more` : "";
     const what = `${cidr} (${device}) of the target overlaps with ${first}${more} of ${whose}`;
-    const remedy = "what is sent to one may end in the other; give the target's network other addresses";
+    const remedy = "traffic for one may go to the other; give the target's network other addresses";
     return [warning(`${what}: ${remedy}`, "PodNetworkOverlaps")];
   });
 }

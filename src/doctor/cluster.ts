@@ -10,9 +10,9 @@ import { type Check, type Finding, type Verdict, examine, failure, ok, warning }
 export interface ClusterExamination {
   readonly client: ApiClient;
   readonly nodeName: string;
-  /** Runs a command in a container through the API server. @throws CodedError unimplemented where that is not served. */
+  /** Runs a command in a container through the API server. @throws CodedError unimplemented if that is not supported. */
   readonly exec: (command: Command, signal: AbortSignal) => Promise<Ended>;
-  /** Undefined where the target does not tell. */
+  /** Undefined if the target does not report its networks. */
   readonly target: TargetNetworks | undefined;
   readonly clock: Clock;
 }
@@ -21,7 +21,7 @@ export interface ClusterExamination {
 const testedMinors = [34, 35, 36];
 const checkMs = 15_000;
 
-/** Looks at the cluster as a node sees it, and at the node as the cluster sees it. It writes nothing. */
+/** Checks the cluster as a node sees it, and the node as the cluster sees it. Writes nothing. */
 export async function examineCluster(of: ClusterExamination, signal: AbortSignal): Promise<readonly Finding[]> {
   const bounded = (name: string, look: Check["look"]): Check => ({
     name,
@@ -48,11 +48,11 @@ export async function examineCluster(of: ClusterExamination, signal: AbortSignal
   return [...server, ...found, ...(await examine(checks, signal))];
 }
 
-/** A check whose refusal by the API server is a warning: the account lacks a right, which is not wrong. */
+/** Turns a refusal by the API server into a warning: the account lacks a permission, which is not a problem of the node. */
 function whereAllowed({ name, look }: Check): Check {
   const unlessForbidden = async (signal: AbortSignal) =>
     (await unlessCode(look(signal), "permission_denied")) ??
-    warning("not looked at, since this account may not: give an administrator's --kubeconfig");
+    warning("not checked, as this account lacks the permission: use an administrator's --kubeconfig");
   return { name, look: unlessForbidden };
 }
 
@@ -71,7 +71,7 @@ async function version({ client }: ClusterExamination, signal: AbortSignal): Pro
   const { gitVersion, minor } = await client.get<{ gitVersion: string; minor: string }>("/version", { signal });
   const tested = testedMinors.includes(Number.parseInt(minor, 10));
   const range = `1.${testedMinors[0]} to 1.${testedMinors.at(-1)}`;
-  return tested ? ok(gitVersion) : warning(`${gitVersion}, with which graftlet is not tested: it is with ${range}`);
+  return tested ? ok(gitVersion) : warning(`${gitVersion} is not a tested version: graftlet is tested with ${range}`);
 }
 
 function conditions({ status }: Node): readonly Verdict[] {
@@ -80,7 +80,7 @@ function conditions({ status }: Node): readonly Verdict[] {
     const text = `${type} is ${holds}: ${message ?? ""}`;
     return type === "Ready" || type === "KubeletReachable" ? failure(text, reason) : warning(text, reason);
   });
-  return found.length > 0 ? found : [ok("Ready, and no condition tells of trouble")];
+  return found.length > 0 ? found : [ok("Ready, and no condition reports a problem")];
 }
 
 async function lease({ client, nodeName, clock }: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
@@ -90,7 +90,7 @@ async function lease({ client, nodeName, clock }: ClusterExamination, signal: Ab
   const most = spec?.leaseDurationSeconds ?? 40;
   return seconds <= most
     ? ok(`renewed ${seconds} s ago`)
-    : failure(`renewed ${seconds} s ago: graftlet does not run, or does not reach the API server`);
+    : failure(`renewed ${seconds} s ago: graftlet is not running, or cannot reach the API server`);
 }
 
 async function kubeletApi({ client, nodeName }: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
@@ -108,7 +108,7 @@ async function cidrs(
 
 type Running = Omit<Command, "argv">;
 
-/** A container that runs on the node; placeholders have none. */
+/** A running container of the node; placeholders have none. */
 async function running({ client, nodeName }: ClusterExamination, signal: AbortSignal): Promise<Running | undefined> {
   const query = { fieldSelector: `spec.nodeName=${nodeName},status.phase=Running` };
   const { items } = await client.list<Pod>("/api/v1/pods", { query, signal });
@@ -120,23 +120,24 @@ async function running({ client, nodeName }: ClusterExamination, signal: AbortSi
 }
 
 async function logs({ client }: ClusterExamination, at: Running | undefined, signal: AbortSignal): Promise<Verdict> {
-  if (!at) return ok("no pod runs there whose log could be read");
+  if (!at) return ok("no running pod with a log to read");
   const { namespace, pod, container } = at;
   const path = `/api/v1/namespaces/${namespace}/pods/${pod}/log`;
   await client.text(path, { query: { container, tailLines: 1 }, signal });
-  return ok(`that of ${namespace}/${pod} was read`);
+  return ok(`read the log of ${namespace}/${pod}`);
 }
 
-/** A runtime's word for a program that an image does not have: it has looked for it in the container, so the way there works. */
+/** The runtime's error for a program that the image does not have: the runtime has looked for it in the container, so the connection
+ *  works. */
 const noProgram = /executable file not found|no such file or directory/;
 
 async function exec(of: ClusterExamination, at: Running | undefined, signal: AbortSignal): Promise<Verdict> {
-  if (!at) return ok("no pod runs there in which a command could be run");
+  if (!at) return ok("no running pod to run a command in");
   const ended = await unlessCode(of.exec({ ...at, argv: ["true"] }, signal), "unimplemented");
-  if (!ended) return warning("not looked at: the kubeconfig has a proxy-url");
+  if (!ended) return warning("not checked: the kubeconfig has a proxy-url");
   const place = `${at.namespace}/${at.pod}`;
   const { status, reason, message = "" } = ended;
-  if (status === "Success" || reason === "NonZeroExitCode") return ok(`the command true ran in ${place}`);
-  if (noProgram.test(message)) return ok(`the runtime looked for the command true in ${place}, whose image has none`);
-  return failure(`the command true did not run in ${place}: ${message}`);
+  if (status === "Success" || reason === "NonZeroExitCode") return ok(`ran the command true in ${place}`);
+  if (noProgram.test(message)) return ok(`reached the runtime of ${place}, whose image has no command true`);
+  return failure(`cannot run the command true in ${place}: ${message}`);
 }

@@ -2,12 +2,12 @@ import { messageOf } from "../lib/errors.ts";
 
 /** A line of the doctor's report. */
 export interface Finding {
-  /** Part of target or cluster that was looked at. */
+  /** The part of the target or cluster that was checked. */
   readonly check: string;
   readonly level: "ok" | "warning" | "failure";
-  /** Word of the node's conditions, where one of them says the same. */
+  /** Reason of the corresponding Node condition, if there is one. */
   readonly reason?: string;
-  /** A sentence or two, with the remedy unless all is well. */
+  /** A sentence or two, with the remedy unless the level is ok. */
   readonly message: string;
 }
 
@@ -22,13 +22,13 @@ function verdict(level: Verdict["level"], message: string, reason: string | unde
   return { level, message, ...(reason !== undefined && { reason }) };
 }
 
-/** Something to look at. What it throws is a failure, in the error's words and with its reason. */
+/** A check. An error that it throws becomes a failure, with the error's message and reason. */
 export interface Check {
   readonly name: string;
   look(signal: AbortSignal): Promise<Verdict | readonly Verdict[]>;
 }
 
-/** Looks at one thing after another. @returns what was found, in the order of the checks. */
+/** Runs the checks one after another. @returns the findings, in the order of the checks. */
 export async function examine(checks: readonly Check[], signal: AbortSignal): Promise<readonly Finding[]> {
   const findings: Finding[] = [];
   for (const { name: check, look } of checks) {

@@ -4,7 +4,7 @@ import { basename } from "node:path";
 /** A process that listens on a port of this machine. */
 export interface Listener {
   readonly pid: number;
-  /** Name of its program's file. */
+  /** File name of its program. */
   readonly program: string;
 }
 
@@ -18,7 +18,7 @@ export async function listenersAt(port: number): Promise<readonly Listener[]> {
   return found.flat();
 }
 
-/** Links of the sockets that listen on a port, in a table of the form of /proc/net/tcp. Pure. */
+/** Socket links of the listeners on a port, from a table in the format of /proc/net/tcp. Pure. */
 export function socketsIn(table: string, port: number): readonly string[] {
   const suffix = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
   return table.split("\n").flatMap((line) => {

@@ -10,8 +10,8 @@ import { type Finding, type Verdict, examine, failure, ok, warning } from "./fin
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The pod of a manifest: itself, or what a Deployment, a Job or another workload makes.
- *  @throws CodedError invalid_argument, a sentence, for an object that makes none. */
+/** The pod of a manifest: itself, or the pod template of a Deployment, a Job or another workload.
+ *  @throws CodedError invalid_argument, a sentence, for an object without a pod. */
 export function podOf(manifest: Fields): Pod {
   const { kind } = manifest;
   const name = recordOf(manifest["metadata"])?.["name"];
@@ -20,7 +20,7 @@ export function podOf(manifest: Fields): Pod {
   if (!spec || !Array.isArray(containers) || containers.length === 0 || !containers.every(recordOf))
     throw new CodedError(
       "invalid_argument",
-      `the file holds ${typeof kind === "string" ? `a ${kind}` : "an object"} without a pod's containers: give a Pod, or a workload with a template`,
+      `the file contains ${typeof kind === "string" ? `a ${kind}` : "an object"} without a pod's containers: use a Pod, or a workload with a template`,
     );
   return {
     metadata: {
@@ -33,7 +33,7 @@ export function podOf(manifest: Fields): Pod {
   };
 }
 
-/** What a pod has from its DaemonSet. */
+/** Metadata that a pod gets from its DaemonSet. */
 function ofDaemonSet(manifest: Fields): Pick<Pod["metadata"], "annotations" | "ownerReferences"> {
   const template = recordOf(recordOf(manifest["spec"])?.["template"]);
   const annotations = recordOf(recordOf(template?.["metadata"])?.["annotations"]) ?? {};
@@ -50,16 +50,16 @@ function specIn(manifest: Fields): Fields | undefined {
   return template ? recordOf(template["spec"]) : spec;
 }
 
-/** A node's settings that a pod meets. */
+/** Settings of a node that affect a pod. */
 export interface PodPlace {
-  /** Undefined where the node is not told. */
+  /** Undefined if the node's choice is unknown. */
   readonly daemonSets: DaemonSets | undefined;
   readonly rootDir: string;
   readonly cpuCfsQuota: boolean;
 }
 
-/** Fields for which a node would hold a pod, and things that it would lack there; of a DaemonSet's also whether it would run. It asks the
- *  target, and changes nothing. */
+/** Reports fields that a node does not support, and limitations for the pod there; for a DaemonSet's pod also whether it would run.
+ *  Reads from the target, and changes nothing. */
 export async function examinePod(
   pod: Pod,
   target: Target,
@@ -76,10 +76,10 @@ export async function examinePod(
     const held = await served.unserved(pod, until);
     const found = [
       ...leftOut(pod, target, place),
-      ...held.map(({ field, why }) => failure(`it would be held for ${field}: ${why}`, "FieldNotServed")),
+      ...held.map(({ field, why }) => failure(`it would be held because of ${field}: ${why}`, "FieldNotServed")),
       ...degraded(pod, target),
     ];
-    return found.length > 0 ? found : [ok("it would be served whole")];
+    return found.length > 0 ? found : [ok("all of its fields are supported")];
   };
   return examine([{ name: `pod ${pod.metadata.name}`, look }], signal);
 }
@@ -91,10 +91,7 @@ function leftOut(pod: Pod, { network }: Target, { daemonSets, rootDir }: PodPlac
   const remedy =
     choice === "none" ? "set daemonSets: selected or all" : 'annotate its template with graftlet.dev/run: "true"';
   return [
-    warning(
-      `nothing of it would run, it would be a placeholder (daemonSets: ${choice}${ofItself}): ${remedy}`,
-      placeholderReason,
-    ),
+    warning(`it would not run, but be a placeholder (daemonSets: ${choice}${ofItself}): ${remedy}`, placeholderReason),
   ];
 }
 
@@ -103,11 +100,11 @@ function degraded({ spec }: Pod, { network }: Target): readonly Verdict[] {
   if (network?.isolated && usesCluster)
     return [
       warning(
-        "it would have the machine's name servers, and no way to Services: network: tunneled gives it both",
+        "it would use the machine's name servers and could not reach Services: network: tunneled provides both",
         "PodNetworkIsolated",
       ),
     ];
   if (network?.tunneled && spec.hostNetwork)
-    return [warning("with hostNetwork it would have no way to Services and their names", "PodNetworkIsolated")];
+    return [warning("with hostNetwork it could not reach Services or resolve their names", "PodNetworkIsolated")];
   return [];
 }

@@ -3,21 +3,21 @@ import { type ListenAt, tryListening } from "../server/listen.ts";
 import { type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
 import type { Listener } from "./listeners.ts";
 
-/** A port of graftlet's own machine. */
+/** A listen address of graftlet's own machine. */
 export interface Port extends ListenAt {
-  /** Name of the server there. */
+  /** Name of the server. */
   readonly of: string;
 }
 
 export interface PortsExamination {
   readonly ports: readonly Port[];
-  /** The process that runs the node, by its ID; undefined where none says so. */
+  /** PID of the process that runs the node; undefined if unknown. */
   readonly runner: number | undefined;
-  /** The processes that listen on a port, as far as they are to be seen. */
+  /** The processes that listen on a port, as far as they are visible. */
   readonly listenersAt: (port: number) => Promise<readonly Listener[]>;
 }
 
-/** Looks whether graftlet can listen on its ports, or does. */
+/** Checks whether graftlet listens on its ports, or can. */
 export async function examinePorts(of: PortsExamination, signal: AbortSignal): Promise<readonly Finding[]> {
   const checks = of.ports.map((port) => ({ name: "ports", look: () => verdictOf(port, of) }));
   return examine(checks, signal);
@@ -31,12 +31,13 @@ async function verdictOf(at: Port, { runner, listenersAt }: PortsExamination): P
     if (!hasCode(error, "already_exists")) return failure(messageOf(error));
     const listeners = await listenersAt(at.port);
     if (listeners.some(({ pid }) => pid === runner)) return ok(`${place}: graftlet serves it (process ${runner})`);
-    if (listeners.length === 0) return warning(`${place}: taken, by whom only root and graftlet's own user may see`);
+    if (listeners.length === 0)
+      return warning(`${place}: in use by a process that only root and graftlet's own user can see`);
     return failure([messageOf(error), ...listeners.map(told)].join("; "));
   }
   if (runner === undefined) return ok(`${place}: free`);
   return warning(
-    `${place}: free, though graftlet (process ${runner}) has the node: it is not that far yet, or was started with other flags`,
+    `${place}: free, although graftlet (process ${runner}) runs the node: it is still starting, or was started with other flags`,
   );
 }
 

@@ -24,15 +24,15 @@ export interface TargetExamination {
     readonly cgroupDriver: string;
     readonly resolvConf: string;
   };
-  /** Refuses another agent that works there. @throws its sentence. */
+  /** Checks for another agent on the target. @throws its error. */
   readonly refuseOtherAgent: (signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
 }
 
-/** Time for each check, milliseconds. */
+/** Timeout of each check, milliseconds. */
 const checkMs = 20_000;
 
-/** Looks at a target and changes nothing on it. One that is out of reach has that finding alone. */
+/** Checks a target without changing it. For an unreachable target, that is the only finding. */
 export async function examineTarget(of: TargetExamination, signal: AbortSignal): Promise<readonly Finding[]> {
   const bounded = ({ name, look }: Check): Check => ({ name, look: (until) => look(of.clock.within(checkMs, until)) });
   const reached = await examine([bounded({ name: "link", look: (until) => link(of, until) })], signal);
@@ -75,7 +75,7 @@ async function link(
 
 async function rights({ target }: TargetExamination, signal: AbortSignal): Promise<Verdict | readonly Verdict[]> {
   const missing = await target.missingRights?.(signal);
-  if (!missing || missing.sentences.length === 0) return ok("every right that a node needs");
+  if (!missing || missing.sentences.length === 0) return ok("all privileges that a node needs");
   return missing.sentences.map((sentence) => warning(sentence, "RightsMissing"));
 }
 
@@ -86,7 +86,7 @@ function machine(facts: HostFacts): Verdict {
   return ok(`${osImage}, kernel ${kernelVersion} (${architecture}), ${cpus} CPUs, ${memory}, address ${addresses[0]}`);
 }
 
-/** Features that pods take for granted. @see https://kubernetes.io/docs/setup/production-environment/container-runtimes/ */
+/** Kernel features that pods rely on. @see https://kubernetes.io/docs/setup/production-environment/container-runtimes/ */
 async function kernel(
   { target: { host } }: TargetExamination,
   { appArmor }: HostFacts,
@@ -96,13 +96,9 @@ async function kernel(
   const seccomp = await exists(host.fs, "/proc/sys/kernel/seccomp/actions_avail", signal);
   const found: Verdict[] = [];
   if (forwards?.toString().trim() === "0")
-    found.push(
-      warning(
-        "net.ipv4.ip_forward is 0: pods reach nothing beyond the machine until sysctl, or the runtime, sets it to 1",
-      ),
-    );
-  if (!seccomp) found.push(warning("it has no seccomp: containers with a seccomp profile do not start"));
-  return found.length > 0 ? found : [ok(`seccomp${appArmor ? ", AppArmor" : ""}, and it forwards packets`)];
+    found.push(warning("net.ipv4.ip_forward is 0: pods cannot reach anything beyond the machine until it is set to 1"));
+  if (!seccomp) found.push(warning("the kernel has no seccomp: containers with a seccomp profile do not start"));
+  return found.length > 0 ? found : [ok(`seccomp${appArmor ? ", AppArmor" : ""}, IP forwarding is on`)];
 }
 
 function swap({ kubelet }: TargetExamination, facts: HostFacts): Verdict {
@@ -118,7 +114,7 @@ async function cgroups(
   refuseUnfit({ ...kubelet, failSwapOn: false }, facts);
   if (facts.cgroupVersion === 2) return ok("version 2");
   refuseUnmounted(await unmountedControllers(target.host, signal));
-  return warning("version 1, which Kubernetes has deprecated: move the machine to version 2 when you can", "CgroupV1");
+  return warning("version 1, which is deprecated in Kubernetes: switch the machine to version 2", "CgroupV1");
 }
 
 async function runtime({ target, kubelet }: TargetExamination, signal: AbortSignal): Promise<readonly Verdict[]> {
@@ -131,12 +127,14 @@ async function runtime({ target, kubelet }: TargetExamination, signal: AbortSign
     if (!holds)
       found.push(failure(`${type} is false: ${[reason, message].filter(Boolean).join(": ")}`, "KubeletNotReady"));
   if (driver === undefined)
-    found.push(ok(`it does not tell its cgroup driver; cgroupDriver of the configuration is ${kubelet.cgroupDriver}`));
+    found.push(
+      ok(`the runtime does not report its cgroup driver; the configured cgroupDriver is ${kubelet.cgroupDriver}`),
+    );
   else found.push(ok(`cgroup driver ${driver}`));
   return found;
 }
 
-/** Undefined where the runtime does not tell it. */
+/** Undefined if the runtime does not report it. */
 async function cgroupDriver({ runtime }: Target, signal: AbortSignal): Promise<string | undefined> {
   try {
     const { linux } = await runtime.runtimeConfig(signal);
@@ -147,7 +145,7 @@ async function cgroupDriver({ runtime }: Target, signal: AbortSignal): Promise<s
   }
 }
 
-/** Shares of a file system below which pods are evicted by default. */
+/** Fractions of a file system below which pods are evicted by default. */
 const leastShare = { bytes: 0.1, inodes: 0.05 };
 
 async function disk({ target: { host }, rootDir }: TargetExamination, signal: AbortSignal): Promise<Verdict> {
@@ -158,11 +156,14 @@ async function disk({ target: { host }, rootDir }: TargetExamination, signal: Ab
   const short =
     availableBytes < capacityBytes * leastShare.bytes || (inodes > 0 && inodesFree < inodes * leastShare.inodes);
   return short
-    ? warning(`${free}: below the kubelet's default thresholds, at which pods are evicted; free some`, "DiskPressure")
+    ? warning(
+        `${free}: below the kubelet's default thresholds, at which pods are evicted; free some space`,
+        "DiskPressure",
+      )
     : ok(free);
 }
 
-/** A difference that tokens and certificates do not put up with, milliseconds. */
+/** Clock difference beyond which tokens and certificates are rejected, milliseconds. */
 const mostOffMs = 5_000;
 
 async function clockOf({ target: { host } }: TargetExamination, signal: AbortSignal): Promise<Verdict> {
@@ -178,15 +179,15 @@ async function resolver(
   { target: { host }, kubelet: { resolvConf } }: TargetExamination,
   signal: AbortSignal,
 ): Promise<Verdict> {
-  if (resolvConf === "") return ok("resolvConf is empty: pods have the cluster's DNS alone");
+  if (resolvConf === "") return ok("resolvConf is empty: pods use only the cluster's DNS");
   const { servers } = parseResolvConf((await host.fs.readFile(resolvConf, { signal })).toString());
   if (servers.length === 0)
     return warning(
-      `${resolvConf} names no name server: pods with dnsPolicy Default resolve nothing; name another file in resolvConf`,
+      `${resolvConf} contains no name server: pods with dnsPolicy Default cannot resolve names; set another file in resolvConf`,
     );
   if (servers.every((server) => server.startsWith("127.") || server === "::1"))
     return warning(
-      `${resolvConf} names ${servers.join(", ")}, which pods cannot reach: name another file in resolvConf, with systemd-resolved /run/systemd/resolve/resolv.conf`,
+      `${resolvConf} contains ${servers.join(", ")}, which pods cannot reach: set another file in resolvConf, with systemd-resolved /run/systemd/resolve/resolv.conf`,
     );
   return ok(`name servers ${servers.join(", ")}`);
 }
@@ -194,16 +195,16 @@ async function resolver(
 async function agents(of: TargetExamination, signal: AbortSignal): Promise<Verdict> {
   const record = await readOwnershipRecord(of.target.host.fs, of.rootDir, signal);
   if (record && record.node !== of.nodeName)
-    return failure(`${of.rootDir} is that of node ${record.node}: name another rootDir`, "RuntimeInUse");
+    return failure(`${of.rootDir} belongs to node ${record.node}: set another rootDir`, "RuntimeInUse");
   const other = await of.refuseOtherAgent(signal).then(
     () => undefined,
     (error: unknown) => ({ error }),
   );
-  // On graftlet's own machine it is this node itself that answers.
+  // On graftlet's own machine it is this node itself that responds.
   if (other && record && !of.target.link)
-    return ok(`an agent answers there, and ${of.rootDir} is this node's: it runs`);
+    return ok(`the node is running: an agent responds, and ${of.rootDir} is this node's`);
   if (other) throw other.error;
-  return ok(record ? `${of.rootDir} is this node's` : `no kubelet answers there, and ${of.rootDir} is nobody's`);
+  return ok(record ? `${of.rootDir} is this node's` : `no other kubelet responds, and ${of.rootDir} is unused`);
 }
 
 async function network(
@@ -213,11 +214,11 @@ async function network(
   const { isolated, obstacle, tunneled } = (await foreseenNetwork(target, rootDir, signal)) ?? {};
   if (isolated)
     return warning(
-      `isolated: pods reach neither Services nor the cluster's DNS; ${obstacle ?? "network: tunneled carries them over the link"}`,
+      `isolated: pods can reach neither Services nor the cluster's DNS; ${obstacle ?? "network: tunneled connects them over the link"}`,
       "PodNetworkIsolated",
     );
-  if (!tunneled) return ok("the cluster's, through your routes");
+  if (!tunneled) return ok("the cluster's network, through your routes");
   const obstacles = await wayObstacles(target.host, rootDir, signal);
-  if (obstacles.length === 0) return ok("tunneled, and the target has what that takes");
+  if (obstacles.length === 0) return ok("tunneled, and the target meets the requirements");
   return obstacles.map((sentence) => failure(sentence, "NoWayIntoCluster"));
 }

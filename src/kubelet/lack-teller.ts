@@ -1,4 +1,4 @@
-import type { TellLack } from "../network/lacks.ts";
+import type { TellLack } from "../network/limitations.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { Cluster } from "./deps.ts";
 

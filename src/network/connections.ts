@@ -10,48 +10,47 @@ import { endWhenIdle, joinStreams, keepAlive } from "./join-streams.ts";
 
 export interface JoinerDeps {
   readonly gate: Pick<Gate, "admit" | "isDestination">;
-  /** Connections at once, shared by the addresses of pods. */
+  /** Concurrent connections, shared among pod addresses. */
   readonly shares: Shares;
-  /** Told of a connection that was refused, with the reason. */
+  /** Called with the reason when a connection is refused. */
   readonly refused: (fields: { readonly to: string; readonly err: unknown }) => void;
-  /** Told when a pod, by its address, has as many connections as it may. */
+  /** Called with the pod's address when the pod has reached its connection limit. */
   readonly full: (pod: string) => void;
   readonly clock: Pick<Clock, "within" | "after" | "monotonic">;
-  /** Opens a connection from graftlet's own network; Node's by default. */
+  /** Opens a connection from graftlet's own network; defaults to Node's `connect`. */
   readonly dial?: (to: { readonly host: string; readonly port: number }) => Socket;
 }
 
-/** Bytes of the line before a connection's own. */
+/** Maximum length of the header line, bytes. */
 const longestHeader = 64;
-/** Time for a connection's first line, milliseconds. */
+/** Time limit for the header line, milliseconds. */
 const headerMs = 10_000;
-/** Connections at once whose first line has not come yet. */
+/** Maximum number of concurrent connections whose header line has not arrived yet. */
 const mostUnnamed = 2_048;
-/** Time for the destination to answer, milliseconds. */
+/** Time limit for connecting to the destination, milliseconds. */
 const dialMs = 10_000;
-/** Connections to one destination that are open or were closed from here: a second, and at once. The kernel keeps the port of the side that
- *  closes first for a minute, and Linux has 28,232 towards a destination, which leaves some to graftlet itself and to other nodes of the
- *  process. Those that the destination closes first, or refuses, cost no port and are not counted. */
+/** Rate and burst of connections to one destination that are open or were closed from this side. The kernel keeps the port of the side
+ *  that closes first for a minute, and Linux has 28,232 ephemeral ports per destination; these limits leave some for graftlet itself and
+ *  for other nodes of the process. Connections that the destination refuses or closes first cost no port and are not counted. */
 const newPerSecond = 250;
 const newAtOnce = 5_000;
 const joined = Buffer.from("+");
 
-/** Takes a destination's tokens; gives back as many as are negative. */
+/** Token bucket of a destination; a negative amount returns tokens. */
 type PortBucket = ReturnType<typeof createTokenBucket>;
 
 const dialTcp = ({ host, port }: { readonly host: string; readonly port: number }) =>
   connect({ host, port, allowHalfOpen: true, noDelay: true, ...keepAlive });
 
-/** Joins connections that come over the link to their destinations in the cluster. Each begins with a line: where it comes from, and
- *  where it is meant to go. Both ends wait for each other; what breaks one breaks the other.
- *  @returns takes a connection, which is the call's from then on, and settles when it has ended; it never rejects. */
+/** Forwards connections that arrive over the link to their destinations in the cluster. Each begins with a header line: its source and its
+ *  original destination. A half-close is passed on; an error on one side breaks the other.
+ *  @returns takes ownership of a connection and resolves when it has ended; never rejects. */
 export function createJoiner(deps: JoinerDeps): (connection: Duplex) => Promise<void> {
   const { gate, shares, refused, full, clock, dial = dialTcp } = deps;
   const buckets = new Map<string, PortBucket>();
   let unnamed = 0;
   const named = async (connection: Duplex): Promise<string> => {
-    if (unnamed >= mostUnnamed)
-      throw new CodedError("resource_exhausted", "too many connections have not said where they go");
+    if (unnamed >= mostUnnamed) throw new CodedError("resource_exhausted", "too many connections without a header");
     unnamed += 1;
     const timer = clock.after(headerMs, () => connection.destroy());
     try {
@@ -73,7 +72,7 @@ export function createJoiner(deps: JoinerDeps): (connection: Duplex) => Promise<
     const place = shares.take(pod);
     if (!place) {
       full(pod);
-      throw new CodedError("resource_exhausted", `${pod} has its share of this node's connections open`);
+      throw new CodedError("resource_exhausted", `${pod} has reached its share of the node's connections`);
     }
     const ends = [place];
     let keepsPort = false;
@@ -89,14 +88,14 @@ export function createJoiner(deps: JoinerDeps): (connection: Duplex) => Promise<
     }
   };
   return async (connection) => {
-    // A break is told where the two are joined.
+    // Errors are reported where the two connections are joined.
     connection.on("error", () => undefined);
     let to = "?";
     try {
       const [host = "", port = "", toHost = "", toPort = ""] = (await named(connection)).split(" ");
       to = `${toHost}:${toPort}`;
       const admitted = gate.admit("tcp", `${host}:${port}`, to);
-      if (!admitted) throw new CodedError("permission_denied", "no destination of this node's pods");
+      if (!admitted) throw new CodedError("permission_denied", "not an allowed source or destination");
       const bucket = bucketOf(to);
       if (!bucket()) throw new CodedError("resource_exhausted", "too many new connections to this destination");
       await carry(connection, admitted, bucket);
@@ -107,7 +106,7 @@ export function createJoiner(deps: JoinerDeps): (connection: Duplex) => Promise<
   };
 }
 
-/** Opens a connection from graftlet's own network. @throws unavailable when there is none, or the signal aborts. */
+/** Opens a connection from graftlet's own network. @throws unavailable when the connection fails or the signal aborts. */
 export function connectTo(to: { readonly host: string; readonly port: number }, soon: AbortSignal): Promise<Socket> {
   return connected(dialTcp(to), soon);
 }
@@ -123,21 +122,21 @@ async function connected(socket: Socket, soon: AbortSignal): Promise<Socket> {
   }
 }
 
-/** Reads the first line, and leaves the rest to be read. */
+/** Reads the first line and leaves the rest in the stream. */
 async function headerOf(connection: Duplex): Promise<string> {
   let head = Buffer.alloc(0);
   for (;;) {
     const chunk = connection.read() as Buffer | null;
     if (chunk === null) {
       if (connection.readableEnded || connection.destroyed)
-        throw new CodedError("unavailable", "it ended, or said nothing in time");
+        throw new CodedError("unavailable", "the connection ended or timed out before its header");
       await readableOrOver(connection);
       continue;
     }
     head = Buffer.concat([head, chunk]);
     const end = head.indexOf("\n");
     if (end > longestHeader || (end < 0 && head.length > longestHeader))
-      throw new CodedError("invalid_argument", "its first line is too long");
+      throw new CodedError("invalid_argument", "header line too long");
     if (end < 0) continue;
     if (end + 1 < head.length) connection.unshift(head.subarray(end + 1));
     return head.subarray(0, end).toString("latin1");

@@ -8,19 +8,19 @@ import type { Datagram } from "./relay.ts";
 
 export interface FlowDeps {
   readonly gate: Pick<Gate, "admit">;
-  /** Flows at once, shared by the addresses of pods. */
+  /** Concurrent flows, shared among pod addresses. */
   readonly shares: Shares;
   readonly clock: Clock;
   readonly answer: (datagram: Datagram) => void;
-  /** Opens a socket; Node's by default. */
+  /** Opens a socket; defaults to Node's `createSocket`. */
   readonly open?: () => Socket;
 }
 
-/** Datagrams of pods on their way to the cluster. */
+/** Forwards pods' datagrams to the cluster. */
 export interface Flows {
-  /** Sends a datagram on if the gate admits it; what exceeds a bound is dropped, as on any full network. */
+  /** Forwards a datagram if the gate admits it; datagrams over a limit are dropped, as on any congested network. */
   send(datagram: Datagram): void;
-  /** Ends the flows that the gate no longer admits. */
+  /** Closes the flows that the gate no longer admits. */
   recheck(): void;
   close(): void;
 }
@@ -31,28 +31,28 @@ interface Flow {
   readonly socket: Socket;
   readonly idle: Idle;
   readonly giveBack: () => void;
-  /** Datagrams that wait for the socket to be connected; undefined once it is. */
+  /** Datagrams queued until the socket is connected; undefined afterwards. */
   waiting?: Buffer[] | undefined;
 }
 
-/** Time without a datagram after which a flow is forgotten, milliseconds: the kernel's own for an answered one. */
+/** Idle time after which a flow is removed, milliseconds: the kernel's own for a flow that was answered. */
 const idleMs = 60_000;
-/** Datagrams of a flow that wait for its socket. */
+/** Maximum number of queued datagrams per flow. */
 const mostWaiting = 8;
-/** Bytes that all flows' datagrams wait with. */
+/** Maximum number of queued bytes of all flows. */
 const mostBytesWaiting = 1024 * 1024;
-/** Bytes of a flow that wait in the kernel's stead where its buffer is full. */
+/** Maximum number of bytes per flow that Node queues when the kernel's buffer is full. */
 const mostUnsent = 256 * 1024;
-/** Bytes a second that a node's pods may send, and as many that they may get. */
+/** Rate limit in each direction for all pods of the node, bytes per second. */
 const bytesPerSecond = 32 * 1024 * 1024;
-/** What a datagram, and a new flow, cost of that besides their bytes: the work that they are. */
+/** Fixed cost of a datagram and of a new flow, charged to that rate limit for the work that they cause, bytes. */
 const datagramCost = 1024;
 const flowCost = 16 * 1024;
 
-/** Sends datagrams on, each pod's port from a port of graftlet's own, and answers back. A pod that has its share of flows loses the one that
- *  it began first. */
+/** Forwards datagrams, each pod port from a local port of its own, and returns replies. A pod that has reached its share of flows loses
+ *  its oldest one. */
 export function createFlows({ gate, shares, clock, answer, open = () => createSocket("udp4") }: FlowDeps): Flows {
-  /** By the pod's address, then by both ends; those that began first come first. */
+  /** By pod address, then by source and destination; oldest first. */
   const byPod = new Map<string, Map<string, Flow>>();
   const maySend = createTokenBucket(clock, bytesPerSecond, bytesPerSecond);
   const mayAnswer = createTokenBucket(clock, bytesPerSecond, bytesPerSecond);
@@ -92,7 +92,7 @@ export function createFlows({ gate, shares, clock, answer, open = () => createSo
     const idle = createIdle(clock, idleMs, () => end(pod, key, flow));
     const flow: Flow = { from, to, socket, idle, giveBack, waiting: [] };
     byPod.set(pod, (byPod.get(pod) ?? new Map<string, Flow>()).set(key, flow));
-    // Nothing listens there, or there is no socket left: to the pod that is a lost datagram.
+    // Nothing listens there, or no socket is left: for the pod this is a lost datagram.
     socket.on("error", () => end(pod, key, flow));
     socket.on("message", (data) => {
       if (mayAnswer(data.length + datagramCost)) answer({ to, pod: from, data });

@@ -3,19 +3,19 @@ import type { Host } from "../seams/host.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
 import { wayObstacles } from "./fitness.ts";
 
-/** Annotation of a Node whose pods are isolated, with the value `isolated`: it says so where the target cannot write. */
+/** Node annotation with the value `isolated` for isolated pods; it records the mode where the target's file system is not writable. */
 export const podNetworkAnnotation = "graftlet.dev/pod-network";
 
-/** What a decision makes of a network that the configuration leaves open. Pure.
- *  @param decision absent for a node from before there were any. */
+/** Applies a recorded decision to a network whose mode the configuration leaves open. Pure.
+ *  @param decision undefined for a node that predates such records. */
 export function asDecided(network: TargetNetwork, decision: NetworkDecision | undefined): TargetNetwork {
   const { auto: _auto, ...rest } = network;
   if (decision?.is === "tunneled") return { ...rest, isolated: false, tunneled: true };
   return decision?.is === "isolated" ? { ...rest, obstacle: decision.obstacle } : rest;
 }
 
-/** The network that pods of a target have, or would have if their node began now, as far as the target tells. Nothing is changed there.
- *  @throws unavailable when the target is out of reach. */
+/** Predicts the network of a target's pods: the recorded mode, or the one that a new node would choose. Changes nothing on the target.
+ *  @throws unavailable when the target is unreachable. */
 export async function foreseenNetwork(
   { host, network }: { readonly host: Pick<Host, "run" | "fs">; readonly network?: TargetNetwork },
   rootDir: string,

@@ -2,32 +2,25 @@ import { isIPv4, isIPv6 } from "node:net";
 import type { EndpointSlice, Service } from "../objects.ts";
 import { usualDns } from "../pod/dns.ts";
 
-/** Addresses and ports of the cluster that pods reach through the link, each as `address:port`, sorted. */
+/** Addresses and ports of the cluster that pods reach through the tunnel, each as `address:port`, sorted. */
 export interface Destinations {
   readonly tcp: readonly string[];
-  /** Those of Services with few of them first: the target may have ports for so many. */
+  /** Services with the fewest UDP ports come first, as the target may run out of ports. */
   readonly udp: readonly string[];
   /** Cluster addresses of Services. */
   readonly addresses: readonly string[];
-  /** Those of IPv6, which are not carried. */
+  /** IPv6 cluster addresses, which are not forwarded. */
   readonly addressesIPv6: readonly string[];
 }
 
-/** Services of the cluster, followed. */
-export interface ServiceSource {
-  /** Undefined until they have been read once. */
-  list(): readonly Service[] | undefined;
-  /** Calls back after every change. @returns what stops that. */
-  onChange(hear: () => void): () => void;
-}
-
-/** Says whether pods may reach a Service. */
+/** Returns true if pods may reach a Service. */
 export type Reach = (service: Pick<Service, "metadata" | "spec">) => boolean;
 
 const everywhere: Reach = () => true;
 
-/** Limits pods to the Services of some namespaces, beside the API server and the cluster's DNS.
- *  @param namespaces undefined for all. @param dns addresses of the cluster's DNS, where they are configured. */
+/** Restricts pods to the Services of some namespaces; the API server and the cluster's DNS are always allowed.
+ *  @param namespaces undefined for all.
+ *  @param dns configured addresses of the cluster's DNS. */
 export function reachOf(namespaces: readonly string[] | undefined, dns: readonly string[]): Reach {
   if (!namespaces) return everywhere;
   return ({ metadata: { namespace, name }, spec }) =>
@@ -36,8 +29,8 @@ export function reachOf(namespaces: readonly string[] | undefined, dns: readonly
     (spec?.clusterIPs ?? []).some((address) => dns.includes(address));
 }
 
-/** Destinations by the Services of a cluster: the ports of their IPv4 cluster addresses. An ExternalName has none, nor has a headless
- *  Service. Of a Service that is out of reach the address alone is there. Pure.
+/** Returns the destinations of Services: the ports of their IPv4 cluster addresses. ExternalName and headless Services have none. For a
+ *  Service that pods may not reach only its address is included. Pure.
  *  @see https://kubernetes.io/docs/concepts/services-networking/service/ */
 export function destinationsOf(
   services: readonly Pick<Service, "metadata" | "spec">[],
@@ -68,9 +61,9 @@ export function destinationsOf(
   return { tcp: sorted(tcp), udp: inTurn, addresses: sorted(addresses), addressesIPv6: sorted(addressesIPv6) };
 }
 
-/** Destinations by the endpoints of headless Services, for connections alone: `address:port`, sorted. What is on this node is reached
- *  there. Pure.
- *  @param services the headless ones; endpoints of others are left out, whatever their labels say.
+/** Returns the endpoints of headless Services as `address:port`, sorted; TCP only. Endpoints on this node are omitted, as pods reach them
+ *  directly. Pure.
+ *  @param services headless Services; endpoints of other Services are omitted, regardless of their labels.
  *  @see https://kubernetes.io/docs/concepts/services-networking/service/#headless-services */
 export function headlessDestinations(
   slices: readonly EndpointSlice[],
@@ -92,12 +85,12 @@ export function headlessDestinations(
   return [...found].sort();
 }
 
-/** Addresses of destinations, each once. */
+/** Distinct addresses of destinations. */
 export function hostsOf(destinations: readonly string[]): readonly string[] {
   return [...new Set(destinations.flatMap((to) => destinationOf(to)?.host ?? []))];
 }
 
-/** Address and port of `address:port` in its one form, with no leading zeros; undefined for anything else. */
+/** Parses the canonical form of `address:port`, without leading zeros; undefined for anything else. */
 export function destinationOf(text: string): { readonly host: string; readonly port: number } | undefined {
   const [, host = "", digits = ""] = /^([0-9.]{7,15}):([1-9][0-9]{0,4})$/.exec(text) ?? [];
   const port = Number(digits);

@@ -11,53 +11,53 @@ import { endWhenIdle, joinStreams, keepAlive } from "./join-streams.ts";
 export interface DoorDeps {
   /** Opens a connection from the target. */
   readonly dial: Host["dial"];
-  /** The address that the pod has on the target; undefined while it has none. */
+  /** The pod's address on the target; undefined while it has none. */
   readonly addressOf: (uid: string) => string | undefined;
-  /** Address in the cluster to listen at. */
+  /** Cluster address to listen on. */
   readonly own: string;
-  /** Connections at once of all nodes of the process; those of this node take theirs as `nodeName`. */
+  /** Concurrent connections of all nodes of the process; this node acquires its own as `nodeName`. */
   readonly connections: Shares;
   readonly nodeName: string;
-  /** Connections at once of this node; 4,096 unless given. A port gets half of them by itself, and so does an address that connects, which
-   *  gets half of a port's. */
+  /** Maximum number of concurrent connections of this node, 4,096 by default. A single port gets half of them, and so does a single peer
+   *  address, which gets half of a port's. */
   readonly mostConnections?: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A port of a pod. */
+/** A pod's port that is published to the cluster. */
 export interface Door {
   readonly uid: string;
   readonly port: number;
 }
 
-/** Ports here that lead to ports of pods on the target. */
+/** Local ports that forward to ports of pods on the target. */
 export interface Doors extends AsyncDisposable {
-  /** The port here that leads to a pod's, opened where it is not yet.
-   *  @param avoided ports under which others may still be known. */
+  /** Returns the local port that forwards to a pod's port, opening it if needed.
+   *  @param avoided ports under which the cluster may still know other pods. */
   open(door: Door, avoided: ReadonlySet<number>): Promise<number>;
-  /** Closes all but these: at once where the pod has lost its address, else once the cluster has had time to hear of it. Connections go
-   *  on as long as their pod has its address. */
+  /** Closes all other ports: immediately if the pod has lost its address, otherwise after the cluster has had time to see the change.
+   *  Established connections continue as long as their pod has its address. */
   keep(doors: readonly Door[]): void;
 }
 
 interface Opened extends Door {
   readonly server: Server;
   readonly connections: Set<Socket>;
-  /** Runs while nobody wants it. */
+  /** Runs while the port is no longer wanted. */
   closing?: Timer | undefined;
 }
 
-/** Time for a pod to take a connection, milliseconds. */
+/** Time limit for connecting to a pod, milliseconds. */
 const dialMs = 10_000;
-/** Time for the cluster's nodes to hear that an endpoint is gone, milliseconds. */
+/** Time that the cluster's nodes get to see that an endpoint is gone, milliseconds. */
 const lingerMs = 10_000;
-/** Ports to listen at: a range that a NetworkPolicy can name. */
+/** Port range to listen on, fixed so that a NetworkPolicy can name it. */
 const firstPort = 20_000;
 const portCount = 10_000;
 
-/** Counts a node's connections by the port that they come to, and by who connects.
- *  @returns takes a place, and says how to give it back; undefined for one too many. */
+/** Limits a node's connections by local port and by peer address.
+ *  @returns acquires a connection and returns its release function, or undefined if a limit is reached. */
 function createDoorPlaces({ connections, nodeName, mostConnections = 4_096 }: DoorDeps) {
   const ports = createShares(mostConnections, () => connections.take(nodeName));
   const peers = createShares(mostConnections);
@@ -82,16 +82,16 @@ function createDoorPlaces({ connections, nodeName, mostConnections = 4_096 }: Do
   };
 }
 
-/** Joins a connection to the pod's port that its door leads to. */
+/** Connects a client to the pod's port. */
 function createLead(deps: DoorDeps) {
-  const warn = createLimitedWarning(deps, "a connection to a pod of the target failed");
+  const warn = createLimitedWarning(deps, "cannot forward a connection to a pod on the target");
   const placeFor = createDoorPlaces(deps);
   return async (door: Door, socket: Socket) => {
     const { remoteAddress: peer = "" } = socket;
     const place = placeFor(keyOf(door), peer);
     if (!place) {
       socket.resetAndDestroy();
-      return warn({ uid: door.uid, port: door.port, peer, err: "it has its share of connections open" });
+      return warn({ uid: door.uid, port: door.port, peer, err: "the client has reached its share of connections" });
     }
     const stopIdle = endWhenIdle(socket, deps.clock);
     try {
@@ -110,12 +110,12 @@ function createLead(deps: DoorDeps) {
   };
 }
 
-/** Leads connections to pods on the target, each over the link. What a pod refuses is reset. */
+/** Forwards connections to pods on the target, each over the link. If the pod refuses a connection, the client's is reset. */
 export function createDoors(deps: DoorDeps): Doors {
   const doors = new Map<string, Opened>();
   const lead = createLead(deps);
   const leaving = new Set<Opened>();
-  // A port that was given up is the last to be given again.
+  // A closed port is the last to be reused.
   const turn = { next: 0 };
   let over = false;
   const leave = (key: string, door: Opened) => {
@@ -137,7 +137,7 @@ export function createDoors(deps: DoorDeps): Doors {
       const server = await listenNext(deps.own, turn, avoided, (socket) => {
         connections.add(socket);
         socket.once("close", () => connections.delete(socket));
-        // A break is told where the two are joined.
+        // Errors are reported where the two connections are joined.
         socket.on("error", () => undefined);
         void lead({ uid, port }, socket);
       });
@@ -171,8 +171,8 @@ function keyOf({ uid, port }: Door): string {
   return `${uid}:${port}`;
 }
 
-/** Listens at the next free port, at one that is avoided only where there is no other: whoever writes EndpointSlices could have all of them
- *  avoided. @throws unavailable when no port is free. */
+/** Listens on the next free port. An avoided port is used only if no other is free: otherwise anybody who may write EndpointSlices could
+ *  block them all. @throws unavailable when no port is free. */
 async function listenNext(
   host: string,
   turn: { next: number },
@@ -187,7 +187,7 @@ async function listenNext(
     try {
       server.listen({ host, port });
       await once(server, "listening");
-      // Such as too many open files: callers that wait are taken later.
+      // For example too many open files: pending clients are accepted later.
       server.on("error", () => undefined);
       return server;
     } catch (error) {
@@ -196,7 +196,7 @@ async function listenNext(
   }
   throw new CodedError(
     "unavailable",
-    `no port from ${firstPort} to ${firstPort + portCount - 1} is free for pods' connections`,
+    `no port from ${firstPort} to ${firstPort + portCount - 1} is free for published pods`,
   );
 }
 

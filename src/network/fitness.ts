@@ -5,14 +5,15 @@ import { relayPrograms } from "./relay-program.ts";
 import { rulesText } from "./rules.ts";
 import { type Argv, command } from "../seams/command.ts";
 
-/** Why a cluster has nothing that the link could carry. */
-export const withoutIPv4 = "the cluster has no Services with IPv4, which alone the link carries";
+/** Failure of a cluster to which the link has nothing to forward. */
+export const withoutIPv4 = "the cluster has no IPv4 Services, and the service tunnel forwards IPv4 only";
 
-/** Rules that lead nothing anywhere. */
+/** Rules that redirect nothing. */
 const noRules = { port: 1, pods: [], tcp: [], udp: [], addresses: [] };
 
-/** What a target lacks for a way of its pods into the cluster, a sentence each with the remedy. It is looked for, and nothing is changed.
- *  @throws unavailable when the target is out of reach. */
+/** Checks whether a target supports the service tunnel, without changing it.
+ *  @returns a sentence with the remedy for each failure.
+ *  @throws unavailable when the target is unreachable. */
 export async function wayObstacles(
   { run }: Pick<Host, "run">,
   rootDir: string,
@@ -36,14 +37,14 @@ export async function wayObstacles(
     ...(rules
       ? []
       : [
-          "nft does not work there: install nftables (the kernel has to have nft_fib_ipv4), and log in as root or with sudo",
+          "nft does not work on the target: install nftables (the kernel needs nft_fib_ipv4), and log in as root or with sudo",
         ]),
-    ...(interpreters.includes(true) ? [] : [`there is neither ${names}: install one`]),
+    ...(interpreters.includes(true) ? [] : [`the target has neither ${names}: install one`]),
   ];
 }
 
-/** Listens at the target's end of the link, over what an earlier process has left there.
- *  @throws unimplemented where the target has no such end; permission_denied where its sshd allows none. */
+/** Listens on the target, replacing a stale socket.
+ *  @throws unimplemented where the target cannot listen; permission_denied where its sshd forbids it. */
 export async function listenAt(
   host: Pick<Host, "listen" | "fs" | "forPods">,
   path: string,
@@ -52,11 +53,12 @@ export async function listenAt(
 ): Promise<HostListener> {
   await host.fs.apply([{ do: "remove", path }], signal);
   const listener = await (host.forPods ?? host).listen?.({ unix: path }, take, signal);
-  if (!listener) throw new CodedError("unimplemented", "nothing leads from the target back to graftlet");
+  if (!listener)
+    throw new CodedError("unimplemented", "connections from the target back to graftlet are not supported");
   return listener;
 }
 
-/** The sentence of a target that lacks something; undefined for what may be mended by trying again. */
+/** Message of an error that means that the target lacks something; undefined for errors that a retry may fix. */
 export function unfitness(error: unknown): string | undefined {
   const isUnfit = hasCode(error, "not_found", "failed_precondition", "permission_denied", "unimplemented");
   return isUnfit ? messageOf(error) : undefined;

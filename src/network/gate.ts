@@ -3,22 +3,22 @@ import { destinationOf } from "./destinations.ts";
 
 export type Protocol = "tcp" | "udp";
 
-/** What may leave the tunnel: the addresses of this node's pods, and destinations as `address:port`. */
+/** Allowed traffic: addresses of this node's pods, and destinations as `address:port`. */
 export interface Allowed extends Readonly<Record<Protocol, readonly string[]>> {
   readonly pods: readonly string[];
 }
 
-/** What a pod sends, after it was compared with what is allowed. */
+/** Source and destination of admitted traffic. */
 export interface Admitted {
   /** Address of the pod. */
   readonly pod: string;
   readonly to: { readonly host: string; readonly port: number };
 }
 
-/** Decides what leaves the tunnel from graftlet's own network, for connections and datagrams alike. All that it is asked about is what the
- *  target says, which may be false. */
+/** Decides which connections and datagrams leave the tunnel from graftlet's own network. Sources and destinations are claims of the
+ *  target and are not trusted. */
 export interface Gate {
-  /** Replaces what is allowed; nothing is before the first call. */
+  /** Replaces what is allowed; nothing is allowed before the first call. */
   allow(now: Allowed): void;
   /** @param from `address:port` of a pod. @param to `address:port` of its destination. @returns undefined unless both are allowed. */
   admit(protocol: Protocol, from: string, to: string): Admitted | undefined;
@@ -48,7 +48,7 @@ export function createGate(): Gate {
   };
 }
 
-/** Addresses of no Service and no pod: graftlet's own loopback, link-local ones (a cloud's metadata), multicast and reserved ones. */
+/** Addresses that no Service or pod has: graftlet's own loopback, link-local (cloud metadata), multicast and reserved ones. */
 function unroutable(): BlockList {
   const list = new BlockList();
   list.addSubnet("0.0.0.0", 8);

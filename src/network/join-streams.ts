@@ -4,15 +4,15 @@ import { pipeline } from "node:stream/promises";
 import type { Clock } from "../lib/clock.ts";
 import { givesBack } from "../lib/give-back.ts";
 
-/** Time without a byte after which a connection between the cluster and a pod is ended, milliseconds: kube-proxy's for established ones
- *  (conntrack.tcpEstablishedTimeout).
+/** Idle time after which a connection between the cluster and a pod is reset, milliseconds: kube-proxy's timeout for established
+ *  connections (conntrack.tcpEstablishedTimeout).
  *  @see https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/ */
 const idleMs = 24 * 60 * 60 * 1000;
 
-/** Options of a TCP socket whose peer may vanish without a word: it is asked after a minute without a byte. */
+/** TCP keepalive options, for peers that may vanish silently: probes start after an idle minute. */
 export const keepAlive = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
-/** Resets a socket that has carried no byte in either direction between two looks, one a day. @returns stops looking. */
+/** Resets a socket that has moved no byte in either direction between two daily checks. @returns stops the checks. */
 export function endWhenIdle(socket: Socket, clock: Pick<Clock, "after">): () => void {
   const carried = () => socket.bytesRead + socket.bytesWritten;
   let before = carried();
@@ -25,9 +25,8 @@ export function endWhenIdle(socket: Socket, clock: Pick<Clock, "after">): () => 
   return () => timer.cancel();
 }
 
-/** Joins two connections, each way to its own end: they wait for each other, and what breaks one breaks the other. Both are the call's:
- *  nobody else reads what arrives at them.
- *  @throws what broke them. */
+/** Pipes two connections into each other. Half-closes are passed on; an error on one side breaks the other. Takes ownership of both.
+ *  @throws the error that broke them. */
 export async function joinStreams(one: Duplex, other: Duplex): Promise<void> {
   const [here, there] = [givesBack(one), givesBack(other)];
   await Promise.all([pipeline(here, there), pipeline(there, here)]);

@@ -1,15 +1,15 @@
 import { type Shares, createShares } from "../lib/shares.ts";
 
-/** Bounds on what graftlet carries between targets and the cluster, shared by the nodes of a process: each takes a socket, and so one of its
- *  ephemeral ports and descriptors. */
+/** Limits on what graftlet forwards between targets and the cluster, shared by the nodes of a process: each connection takes a socket,
+ *  and so an ephemeral port and descriptors. */
 export interface TunnelPlaces {
-  /** Connections at once, of pods to Services and of the cluster to pods. */
+  /** Concurrent connections, from pods to Services and from the cluster to pods. */
   readonly connections: Shares;
-  /** Flows of datagrams at once. */
+  /** Concurrent UDP flows. */
   readonly flows: Shares;
 }
 
-/** A node by itself gets half of either. */
+/** A single node gets half of either. */
 const mostConnections = 16_384;
 const mostFlows = 16_384;
 

@@ -5,23 +5,23 @@ import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { Column } from "../state/rows.ts";
 import { createSignal } from "../state/signals.ts";
 
-/** Addresses of this node's pods: what the runtime was last seen to have, and what is known to have come or gone since. */
+/** Addresses of this node's pods: those in the pod cache, corrected by changes that are not observed yet. */
 export interface PodAddresses {
-  /** Those of IPv4, sorted; those on the target's own network are not among them. */
+  /** IPv4 addresses, sorted; those of pods on the target's host network are omitted. */
   list(): readonly string[];
-  /** Those of IPv6, sorted. */
+  /** IPv6 addresses, sorted. */
   listIPv6(): readonly string[];
-  /** A sandbox of the pod has these addresses now, which has not been seen yet. */
+  /** Adds the addresses of a pod's new sandbox before it is observed. */
   joined(uid: string, addresses: readonly string[]): void;
-  /** The pod's sandboxes are about to be stopped: their addresses may become others'. */
+  /** Removes a pod's addresses before its sandboxes are stopped, as other pods may get them. */
   left(uid: string): void;
-  /** Calls back when the list may be another. @returns ends the calls. */
+  /** Calls the listener when the list may have changed. @returns removes the listener. */
   onChange(hear: () => void): () => void;
 }
 
-/** Follows the addresses of the pods that are seen. */
+/** Tracks the addresses of observed pods. */
 export function createPodAddresses(seen: Column<RuntimePod>): PodAddresses {
-  /** Addresses that are newer than what has been seen, by UID. */
+  /** Addresses that are newer than the pod cache, by UID. */
   const news = new Map<string, readonly string[]>();
   const changed = createSignal();
   seen.onChange((uid) => {

@@ -6,37 +6,37 @@ import { createLimitedWarning } from "../lib/limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
 import { paced } from "../lib/paced.ts";
 import { onAbort, type Service } from "../lib/service-group.ts";
+import type { Shares } from "../lib/shares.ts";
 import type { EndpointSlice, Service as ClusterService, WrittenSlice } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { ShownPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/rows.ts";
-import { createNews, type TellLack } from "./lacks.ts";
+import { createNews, type TellLack } from "./limitations.ts";
 import { createDoors, type Door, type Doors } from "./doors.ts";
-import type { TunnelPlaces } from "./places.ts";
 import { type ServedEndpoint, servedEndpoints } from "./served.ts";
-import type { ServiceSource } from "./destinations.ts";
+import type { ServiceSource } from "./service-source.ts";
 import { isOfNode, portsAt, saysTheSame, type SliceOwner, type SlicePlace, sliceOf } from "./slices.ts";
 import { unserved } from "./unserved.ts";
 
 export interface PublisherDeps {
   readonly host: Pick<Host, "dial" | "forPods">;
   readonly nodeName: string;
-  /** Bounds of the process, for all of its nodes. */
-  readonly places: Pick<TunnelPlaces, "connections">;
-  /** Address in the cluster of graftlet itself. */
+  /** Limits of the process, for all of its nodes. */
+  readonly places: { readonly connections: Shares };
+  /** Cluster address of graftlet itself. */
   readonly own: string;
-  /** The cluster's node that graftlet is on, where that is known. */
+  /** The cluster node on which graftlet runs, if known. */
   readonly podNode: string | undefined;
-  /** Owner of the slices. Asked once. */
+  /** Owner of the slices; read once. */
   readonly owner: (signal: AbortSignal) => Promise<SliceOwner>;
   readonly services: ServiceSource;
-  /** Headless ones, by which the cluster does not reach pods of the node; absent where graftlet does not watch them. */
+  /** Headless Services, through which the cluster cannot reach pods of the node; absent if graftlet does not watch them. */
   readonly headless: ServiceSource | undefined;
-  /** True for a Service that the cluster lets graftlet publish pods of. */
+  /** Returns true if graftlet's permissions allow it to publish pods of a Service. */
   readonly mayPublish: (service: ClusterService) => boolean;
-  /** Those of graftlet's nodes. */
+  /** EndpointSlices of graftlet's nodes. */
   readonly slices: Omit<OwnSlices, "name" | "run">;
   readonly tell: TellLack;
   readonly shown: Column<ShownPod>;
@@ -45,23 +45,20 @@ export interface PublisherDeps {
   readonly log: Logger;
 }
 
-/** Changes are followed no more often than this, milliseconds. */
+/** Minimum interval between reactions to changes, milliseconds. */
 const followMs = 250;
-/** Pause after the cluster has refused a slice, milliseconds. */
+/** Retry delay after the cluster has refused a slice, milliseconds. */
 const againMs = 5_000;
-/** Time to take the slices back when graftlet ends, milliseconds. */
+/** Time limit for deleting the slices when graftlet stops, milliseconds. */
 const takeBackMs = 5_000;
 
-/** Publishes the pods of an isolated target as endpoints of the cluster's Services: each at ports of graftlet itself, which lead over
- *  the link. When it ends it takes them back, since its address may become another's. */
+/** Publishes the pods of an isolated target as endpoints of the cluster's Services, at ports of graftlet itself that forward over the
+ *  link. Deletes the slices when it stops, since its address may be reassigned. */
 export function createServicePublisher(deps: PublisherDeps): Service {
   const { services, headless, slices, shown, seen, clock, log } = deps;
-  const warn = createLimitedWarning(
-    { log, clock },
-    "endpoints of this node's pods could not be published, will try again",
-  );
+  const warn = createLimitedWarning({ log, clock }, "cannot publish endpoints of the node's pods; retrying");
   return {
-    name: "endpoints of Services",
+    name: "Service endpoint publisher",
     async run(signal) {
       await slices.ready(signal).catch(() => undefined);
       if (signal.aborted) return;
@@ -99,7 +96,7 @@ export function createServicePublisher(deps: PublisherDeps): Service {
       await onAbort(signal);
       for (const stop of stops) stop();
       await takeBack(deps, written).catch((err: unknown) =>
-        log.warn({ err }, "endpoints of this node's pods are left behind"),
+        log.warn({ err }, "cannot delete the endpoints of the node's pods"),
       );
     },
   };
@@ -107,11 +104,11 @@ export function createServicePublisher(deps: PublisherDeps): Service {
 
 interface Publishing extends PublisherDeps {
   readonly doors: Doors;
-  /** Slices that were put and not dropped: the cluster may not have shown them yet. */
+  /** Slices that were written and not deleted: the watch may not have returned them yet. */
   readonly written: Map<string, WrittenSlice>;
 }
 
-/** Brings the cluster's slices in line with Services and pods. @throws the first failure, after the others were tried. */
+/** Reconciles the cluster's slices with Services and pods. @throws the first failure, after all were tried. */
 async function publish(deps: Publishing, place: SlicePlace, signal: AbortSignal): Promise<void> {
   const { services, slices, shown, doors, written } = deps;
   const known = services.list();
@@ -161,7 +158,8 @@ function keyOf({ metadata }: WrittenSlice): string {
   return `${metadata.namespace}/${metadata.name}`;
 }
 
-/** The address of a pod on which the API server and the runtime agree: one that has just been given to another pod is not among them. */
+/** The pod's address if the API server and the runtime agree on it, so that an address that was just reassigned to another pod is not
+ *  used. */
 function addressOf(shown: ShownPod | undefined, seen: RuntimePod | undefined): string | undefined {
   const address = shown?.status?.podIP;
   const has = seen?.sandboxes.flatMap(readySandboxIPs) ?? [];

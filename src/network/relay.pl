@@ -1,6 +1,7 @@
 # Joins pods to the link, as relay.py does; src/network/relay-program.ts has the protocol.
 use strict; use Socket; use POSIX qw(:errno_h); use Fcntl;
-# Connections at once, as many as graftlet carries for a node; descriptors that they leave to the command and to what Perl has open.
+# Maximum number of concurrent connections, equal to graftlet's limit per node; and descriptors reserved for the command and the
+# interpreter's own files, in addition to those of UDP ports.
 use constant { MAX_CONNECTIONS => 2304, SPARE_DESCRIPTORS => 64 };
 my ($link, @check) = @ARGV; $SIG{PIPE} = "IGNORE"; $SIG{CHLD} = "DEFAULT";
 my (%pods, %ports, %ends, %sockets, %held); my $typed = ""; my ($reading, $writing) = ("", ""); my ($total, $told) = (0, 0);

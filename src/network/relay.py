@@ -5,7 +5,8 @@ try:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 except (ImportError, OSError, ValueError): pass
-# Connections at once, as many as graftlet carries for a node; descriptors that they leave to the command and to what Python has open.
+# Maximum number of concurrent connections, equal to graftlet's limit per node; and descriptors reserved for the command and the
+# interpreter's own files, in addition to those of UDP ports.
 MAX_CONNECTIONS, SPARE_DESCRIPTORS = 2304, 64
 limit = os.sysconf("SC_OPEN_MAX")
 if limit < 0: limit = 1024

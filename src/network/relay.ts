@@ -5,7 +5,7 @@ import { untilAborted } from "../lib/service-group.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 import { relayPrograms } from "./relay-program.ts";
 
-/** A datagram of a pod, or an answer to it. */
+/** A datagram of a pod, or a reply to it. */
 export interface Datagram {
   /** `address:port` of the destination in the cluster. */
   readonly to: string;
@@ -16,36 +16,36 @@ export interface Datagram {
 
 export interface RelayEvents {
   datagram(datagram: Datagram): void;
-  /** The relay refuses further connections of a pod, by its address as the target says it. */
+  /** The relay refuses further connections of a pod, given by the address that the target reports. */
   full(pod: string): void;
-  /** The rules on the target are gone: somebody has flushed them. */
+  /** The redirect rules on the target are gone, for example flushed. */
   lost(): void;
 }
 
-/** The relay on the target, while it runs. */
+/** A running relay on the target. */
 export interface Relay {
-  /** Its port for connections. */
+  /** The relay's port for TCP connections. */
   readonly port: number;
-  /** Names the pods whose packets alone it takes. */
+  /** Sets the pods whose traffic is accepted. */
   allow(pods: readonly string[]): void;
-  /** Names the destinations of datagrams, the most wanted first. @returns the relay's port for each, as many as there are ports. */
+  /** Sets the UDP destinations, the most important first. @returns the relay's port for each, as far as ports are available. */
   listen(udp: readonly string[]): Promise<readonly (readonly [to: string, port: number])[]>;
   answer(datagram: Datagram): void;
-  /** Settles when it has ended, with what it said. */
+  /** Resolves with the program's output when it has ended. */
   readonly ended: Promise<string>;
 }
 
-/** Time for the program to say that it listens, and to open ports for datagrams, milliseconds. */
+/** Time limit for the program to start listening, and to open UDP ports, milliseconds. */
 const startMs = 15_000;
-/** Characters of a datagram's line after its addresses: what the longest one of UDP over IPv4 has in hex. */
+/** Maximum length of the hex payload: the largest UDP datagram over IPv4. */
 const longestHex = 2 * 65_507;
-/** Longest line of the program, bytes: a datagram with its addresses. */
+/** Maximum length of a line of the program, bytes: a datagram with its addresses. */
 const maxLineBytes = longestHex + 256;
-/** Bytes that may wait to be sent to the relay; beyond that datagrams are dropped, as on any full way. */
+/** Maximum number of bytes queued for the relay; beyond that datagrams are dropped, as on any congested network. */
 const mostWaiting = 1024 * 1024;
 
-/** Starts the relay by the first interpreter that the target has. It ends with the signal.
- *  @throws not_found when the target has none; failed_precondition in the program's words. */
+/** Starts the relay with the first interpreter that the target has; it ends with the signal.
+ *  @throws not_found when the target has none; failed_precondition with the program's output. */
 export async function startRelay(
   { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Pick<Clock, "within"> },
   place: { readonly link: string; readonly check: readonly string[] },
@@ -54,7 +54,7 @@ export async function startRelay(
 ): Promise<Relay> {
   const program = await spawnFirst(host, relayPrograms(place.link, place.check), signal);
   const { stdin } = program;
-  // It shows in what the program says, or in its end.
+  // A write error shows in the program's output or exit.
   stdin.on("error", () => undefined);
   const ready = Promise.withResolvers<number>();
   let listening: ((ports: readonly (readonly [string, number])[]) => void) | undefined;
@@ -75,7 +75,7 @@ export async function startRelay(
   });
   ended.catch(() => undefined);
   const early = ended.then((said): never => {
-    throw new CodedError("failed_precondition", `the relay on the target has ended: ${said || "without a word"}`);
+    throw new CodedError("failed_precondition", `the relay on the target exited: ${said || "no output"}`);
   });
   early.catch(() => undefined);
   const told = (line: string) => void stdin.write(`${line}\n`);
@@ -114,7 +114,7 @@ async function spawnFirst(
   throw new CodedError("not_found", `the target has no ${names}`);
 }
 
-/** True for a port that nobody but root takes. */
+/** True for a port that only root can bind. */
 function isPort(text: string | undefined): boolean {
   return text !== undefined && /^[1-9][0-9]{0,3}$/.test(text) && Number(text) < 1024;
 }

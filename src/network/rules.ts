@@ -4,43 +4,43 @@ import type { Host } from "../seams/host.ts";
 import type { Belonging } from "../seams/runtime.ts";
 import { command, commandWithoutDashes } from "../seams/command.ts";
 
-/** Packets that the target's firewall leads to the relay. */
+/** Traffic that the target's firewall redirects to the relay. */
 export interface Redirections {
-  /** Port of the relay for connections. */
+  /** The relay's port for TCP connections. */
   readonly port: number;
-  /** Addresses of this node's pods, sorted: nobody else's packets are touched. */
+  /** Addresses of this node's pods, sorted; other traffic is not touched. */
   readonly pods: readonly string[];
-  /** Destinations of connections, as `address:port`, sorted. */
+  /** TCP destinations as `address:port`, sorted. */
   readonly tcp: readonly string[];
-  /** Destinations of datagrams with the relay's port for each, sorted. */
+  /** UDP destinations with the relay's port for each, sorted. */
   readonly udp: readonly (readonly [to: string, port: number])[];
-  /** Addresses of the cluster: what no rule leads to the relay is refused, and does not leave the machine. */
+  /** Cluster addresses: traffic to them that no rule redirects is rejected and does not leave the machine. */
   readonly addresses: readonly string[];
-  /** Both of IPv6, of which nothing is carried: what the pods send to these addresses is refused. Absent without either. */
+  /** IPv6 is not forwarded: traffic from these pods to these addresses is rejected. Absent without either. */
   readonly ipv6?: { readonly pods: readonly string[]; readonly addresses: readonly string[] };
 }
 
-/** Name of what a node has on its target for the way into the cluster, by its root directory: several nodes may be on one machine. */
+/** Name of a node's tunnel resources on its target, derived from its root directory, as a machine may have several nodes. */
 export function wayName(rootDir: string): string {
   return `graftlet-${createHash("sha256").update(rootDir).digest("hex").slice(0, 10)}`;
 }
 
-/** Socket on the target that leads to graftlet. */
+/** Path of the socket on the target that leads to graftlet. */
 export function wayLink(rootDir: string): string {
   return `/run/${wayName(rootDir)}.sock`;
 }
 
-/** Command that fails when the rules are not there. */
+/** Command that fails when the rules are missing. */
 export function rulesCheck(rootDir: string): readonly string[] {
   return ["nft", "list", "chain", "ip", wayName(rootDir), "prerouting"];
 }
 
-/** Input of nft that puts the rules in place of what stands, in one transaction: all of it, or what has changed since `before`. Empty
- *  when nothing has. Pure.
+/** Returns nft input that replaces the installed rules in one transaction: all of them, or only what has changed since `before`. Empty if
+ *  nothing has changed. Pure.
  *
- *  A packet with a pod's address is a pod's if it came from where the machine's routes have that pod (`fib`): another machine of the network
- *  may forge the address. At the relay's ports begins only what the rules have led there; connections of the machine itself from such a port,
- *  as NFS has them, are left alone. */
+ *  A packet with a pod's address is a pod's only if it arrived on the interface to which the machine routes that pod (`fib`): other
+ *  machines of the network may forge the address. The relay's ports accept only redirected traffic; connections of the machine itself
+ *  from such a port, as NFS makes them, are not affected. */
 export function rulesText(rootDir: string, now: Redirections, before: Redirections | undefined): string {
   const table = `ip ${wayName(rootDir)}`;
   const anew = before?.port !== now.port;
@@ -64,7 +64,7 @@ export function rulesText(rootDir: string, now: Redirections, before: Redirectio
   return lines.length === 0 ? "" : `${lines.join("\n")}\n`;
 }
 
-/** The table of IPv6, which a kernel may lack: empty where it has nothing to refuse. */
+/** The IPv6 table, which a kernel may not support: empty if there is nothing to reject. */
 function refusalOfIPv6(rootDir: string, { ipv6 }: Redirections): string {
   if (!ipv6 || ipv6.pods.length === 0 || ipv6.addresses.length === 0) return "";
   return `table ip6 ${wayName(rootDir)} {
@@ -78,7 +78,7 @@ function refusalOfIPv6(rootDir: string, { ipv6 }: Redirections): string {
     }`;
 }
 
-/** Takes a table away, whether it is there or not. */
+/** Deletes a table whether it exists or not. */
 function tableGone(family: "ip" | "ip6", rootDir: string): string[] {
   const table = `${family} ${wayName(rootDir)}`;
   return [`add table ${table}`, `delete table ${table}`];
@@ -112,14 +112,13 @@ function frame(table: string, port: number): string {
     }`;
 }
 
-/** Gives nft its input. @throws not_found when the target has no nft; failed_precondition in nft's words. */
+/** Runs nft with this input. @throws not_found when the target has no nft; failed_precondition with nft's error. */
 export async function applyRules({ run }: Pick<Host, "run">, text: string, signal: AbortSignal): Promise<void> {
   const { code, stderr } = await run(command("nft", [["-f", "-"]]), { stdin: text, signal });
   if (code !== 0) throw new CodedError("failed_precondition", `nft: ${stderr.trim()}`);
 }
 
-/** Belongings of a node on its target for the way into the cluster, at most one: the rules, and the socket that they lead to in the
- *  end. */
+/** Resources of a node's tunnel on its target, at most one: the rules together with the relay's socket. */
 export async function wayBelongings(
   host: Pick<Host, "run" | "fs">,
   rootDir: string,

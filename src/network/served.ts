@@ -3,12 +3,12 @@ import type { Pod, Service } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { isTerminal } from "../pod/phase.ts";
 
-/** A Service's endpoint that a pod of this node is. */
+/** A pod of this node as an endpoint of a Service. */
 export interface ServedEndpoint {
   readonly service: Service;
   readonly pod: Pod;
   readonly conditions: { readonly ready: boolean; readonly serving: boolean; readonly terminating: boolean };
-  /** Ports for connections; at least one. */
+  /** TCP ports; at least one. */
   readonly ports: readonly ServedPort[];
 }
 
@@ -19,8 +19,8 @@ export interface ServedPort {
   readonly appProtocol?: string;
 }
 
-/** Endpoints that pods are of Services with a cluster address in IPv4, for connections, by the rules of the cluster's own controller. A
- *  pod on its machine's own network is none: its address is not its own. Pure.
+/** Returns the TCP endpoints that pods are of Services with an IPv4 cluster address, by the rules of the cluster's endpoint slice
+ *  controller. Pods on the host network are omitted, as their address is the machine's. Pure.
  *  @param pods as the API server has them.
  *  @see https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/ */
 export function servedEndpoints(services: readonly Service[], pods: readonly Pod[]): readonly ServedEndpoint[] {
@@ -38,12 +38,12 @@ function isServable({ spec }: Service): boolean {
   return spec?.type !== "ExternalName" && (spec?.clusterIPs ?? [spec?.clusterIP ?? ""]).some((one) => isIPv4(one));
 }
 
-/** True for a pod with an address of its own that is not over. */
+/** True for a pod that has an address of its own and is not terminal. */
 export function canServe({ spec, status }: Pod): boolean {
   return spec.hostNetwork !== true && !isTerminal(status?.phase) && isIPv4(status?.podIP ?? "");
 }
 
-/** True where the labels of a pod are those that a Service asks for, which asks for some. */
+/** True if the Service has a selector and the pod's labels match it. */
 export function selects({ spec }: Service, { metadata: { labels = {} } }: Pod): boolean {
   const wanted = Object.entries(spec?.selector ?? {});
   return wanted.length > 0 && wanted.every(([key, value]) => labels[key] === value);
@@ -62,7 +62,7 @@ function portsOf({ spec }: Service, pod: Pod): readonly ServedPort[] {
   });
 }
 
-/** A name is that of a port of one of the containers that run while the pod serves. */
+/** Resolves a target port; a name is looked up in the main containers and sidecars. */
 function targetOf({ spec }: Pod, port: number | string): number | undefined {
   if (typeof port === "number") return port;
   const all = [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)];

@@ -3,13 +3,13 @@ import type { EndpointSlice, WrittenSlice } from "../objects.ts";
 import { nodeLabel } from "../pod/labels.ts";
 import type { ServedEndpoint } from "./served.ts";
 
-/** Value by which the slices of graftlet's nodes are told from others'. */
+/** Value of the managed-by label that marks EndpointSlices of graftlet's nodes. */
 const sliceManager = "graftlet.dev";
 const managerLabel = "endpointslice.kubernetes.io/managed-by";
 const serviceLabel = "kubernetes.io/service-name";
 export const sliceSelector = `${managerLabel}=${sliceManager}`;
 
-/** The object of the cluster without which the slices mean nothing: they go when it goes. It lies in no namespace, as theirs differ. */
+/** Cluster-scoped owner of the slices, which garbage-collects them. It has no namespace, as theirs differ. */
 export interface SliceOwner {
   readonly apiVersion: string;
   readonly kind: string;
@@ -17,20 +17,20 @@ export interface SliceOwner {
   readonly uid: string;
 }
 
-/** Where a node's pods are reached. */
+/** Address at which a node's pods are published. */
 export interface SlicePlace {
-  /** Address here. */
+  /** Address of graftlet. */
   readonly address: string;
-  /** The cluster's node that it is on, where that is known. kube-proxy leads a connection of whoever is an endpoint back to it only where
-   *  the endpoint is of its own node, in the modes nftables and ipvs. */
+  /** The cluster node of that address, if known. In its nftables and ipvs modes kube-proxy hairpins connections of an endpoint to itself
+   *  only if the endpoint is on the same node. */
   readonly podNode: string | undefined;
-  /** Node that graftlet runs. */
+  /** Name of graftlet's node. */
   readonly nodeName: string;
   readonly owner: SliceOwner;
 }
 
-/** The slice by which the cluster reaches a pod of a Service: ports belong to a slice, so that each pod has one for each of its Services.
- *  @param at with the ports here that lead to the pod's, in their order.
+/** Builds the slice that publishes a pod for a Service. Ports belong to a slice, so each pod has one slice per Service.
+ *  @param at includes the local ports that forward to the pod's, in the same order.
  *  @see https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#management */
 export function sliceOf(
   { service, pod, conditions, ports }: ServedEndpoint,
@@ -66,18 +66,18 @@ export function sliceOf(
   };
 }
 
-/** True for a slice that a graftlet made for that node. */
+/** True for a slice that graftlet made for that node. */
 export function isOfNode({ metadata }: EndpointSlice, nodeName: string): boolean {
   return metadata.labels?.[nodeLabel] === nodeName;
 }
 
-/** Ports that slices name at that address. */
+/** Ports that slices publish at that address. */
 export function portsAt(slices: readonly EndpointSlice[], address: string): ReadonlySet<number> {
   const there = slices.filter(({ endpoints }) => endpoints?.some(({ addresses }) => addresses.includes(address)));
   return new Set(there.flatMap(({ ports }) => (ports ?? []).flatMap(({ port }) => port ?? [])));
 }
 
-/** True when both say the same of the same Service and pod. */
+/** True if both have the same content for the same Service and pod. */
 export function saysTheSame(one: EndpointSlice | undefined, other: WrittenSlice): boolean {
   return one !== undefined && JSON.stringify(sayings(one)) === JSON.stringify(sayings(other));
 }

@@ -2,8 +2,8 @@ import { isIPv4 } from "node:net";
 import type { Pod, Service } from "../objects.ts";
 import { canServe, selects } from "./served.ts";
 
-/** The sentence of Services that select pods of this node, and by which the cluster does not reach them, or not by each way: kinds that the
- *  link does not carry into a target. Undefined where there are none. Pure.
+/** Describes Services that select pods of this node and through which the cluster cannot reach them, or not in every way. Undefined if
+ *  there are none. Pure.
  *  @param pods as the API server has them. */
 export function unserved(services: readonly Service[], pods: readonly Pod[]): string | undefined {
   const able = pods.filter(canServe);
@@ -15,7 +15,7 @@ export function unserved(services: readonly Service[], pods: readonly Pod[]): st
   if (!first) return undefined;
   const others = found.length - 1;
   const more = others > 0 ? `, and ${others} more` : "";
-  return `the cluster does not reach pods of this node by ${nameOf(first.service)}: ${first.why}${more}`;
+  return `the cluster cannot reach pods of this node through ${nameOf(first.service)}: ${first.why}${more}`;
 }
 
 const nameOf = ({ metadata }: Service) => `${metadata.namespace}/${metadata.name}`;
@@ -24,14 +24,14 @@ function isOf(service: Service, pod: Pod): boolean {
   return pod.metadata.namespace === service.metadata.namespace && selects(service, pod);
 }
 
-/** Why the link does not carry a Service into a target; undefined where it does. */
+/** Why a Service cannot be forwarded into a target; undefined if it can. */
 function uncarried({ spec = {} }: Service): string | undefined {
   const { type, clusterIP = "", clusterIPs = [clusterIP], ports = [] } = spec;
   if (type === "ExternalName") return undefined;
-  if (clusterIP === "None") return "it is headless, and names in the DNS have no ports; give it a clusterIP";
-  if (!clusterIPs.some((one) => isIPv4(one))) return "it has no address in IPv4; set ipFamilyPolicy: PreferDualStack";
+  if (clusterIP === "None") return "it is headless, and DNS records carry no ports; give it a clusterIP";
+  if (!clusterIPs.some((one) => isIPv4(one))) return "it has no IPv4 address; set ipFamilyPolicy: PreferDualStack";
   if (spec.internalTrafficPolicy === "Local") return "internalTrafficPolicy is Local; set Cluster";
   if (spec.externalTrafficPolicy === "Local") return "externalTrafficPolicy is Local; set Cluster";
   const other = ports.find(({ protocol = "TCP" }) => protocol !== "TCP");
-  return other && `its port ${other.port} is ${other.protocol}, and TCP alone is carried`;
+  return other && `its port ${other.port} is ${other.protocol}; only TCP is forwarded`;
 }

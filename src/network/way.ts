@@ -16,7 +16,6 @@ import { createFlows } from "./datagrams.ts";
 import {
   type Destinations,
   type Reach,
-  type ServiceSource,
   destinationOf,
   destinationsOf,
   headlessDestinations,
@@ -24,15 +23,17 @@ import {
 } from "./destinations.ts";
 import { listenAt, unfitness, withoutIPv4 } from "./fitness.ts";
 import { createGate } from "./gate.ts";
-import { createLacks, type TellLack } from "./lacks.ts";
+import { createLacks } from "./lacks.ts";
+import type { TellLack } from "./limitations.ts";
 import type { TunnelPlaces } from "./places.ts";
 import { createPodAddresses } from "./pod-addresses.ts";
 import { type Relay, startRelay } from "./relay.ts";
 import { applyRules, type Redirections, rulesCheck, rulesText, wayLink } from "./rules.ts";
+import type { ServiceSource } from "./service-source.ts";
 
-/** The way of a target's pods into the cluster, over the link. */
+/** Service tunnel: gives pods on an isolated target access to the cluster's Services, over the link. */
 export interface ClusterWay extends Service, PodWay {
-  /** A sentence that says why the target cannot have one. */
+  /** Why the target cannot have a tunnel; undefined otherwise. */
   trouble(): string | undefined;
 }
 
@@ -41,48 +42,47 @@ export interface WayDeps {
   readonly rootDir: string;
   readonly seen: Column<RuntimePod>;
   readonly services: ServiceSource;
-  /** Headless Services and their endpoints; absent where graftlet may not read them. */
+  /** Headless Services and their endpoints; absent if graftlet may not read them. */
   readonly headless?: {
     readonly services: ServiceSource;
     readonly endpoints: { list(): readonly EndpointSlice[]; onChange(hear: () => void): () => void };
   };
-  /** Services that pods may reach. */
+  /** Returns true for Services that pods may reach. */
   readonly reaches: Reach;
   readonly nodeName: string;
-  /** Bounds of the process, for all of its nodes. */
+  /** Limits of the process, for all of its nodes. */
   readonly places: TunnelPlaces;
   readonly presence: Presence;
   readonly onTrouble: () => void;
-  /** Says on the node what the way lacks while it stands. */
+  /** Reports a limitation of the running tunnel as an event on the node. */
   readonly tell: TellLack;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Changes of Services are followed no more often than this, milliseconds. */
+/** Minimum interval between reactions to changes of Services, milliseconds. */
 const followMs = 250;
-/** Longest wait of a pod's start for the way, milliseconds. */
+/** Maximum time that a pod's start waits for the tunnel, milliseconds. */
 const patienceMs = 5_000;
-/** Pause after the way has ended, and after it has turned out that the target cannot have one, milliseconds. */
+/** Restart delay after the tunnel has ended, and after the target turned out not to support it, milliseconds. */
 const againMs = 500;
 const unfitMs = 30_000;
 
-/** Connections of a node's pods at once, and flows of datagrams; a pod by itself gets half of either. */
+/** Maximum number of concurrent connections and of UDP flows of a node's pods; a single pod gets half of either. */
 const mostConnections = 2_304;
 const mostFlows = 4_096;
 
-const rulesGone =
-  "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again";
+const rulesGone = "service tunnel rules are missing from the target's firewall; restoring them";
 
-/** The way while it stands. */
+/** A running tunnel. */
 interface Standing {
-  /** Brings the target up to date with Services and pods. */
+  /** Reconciles the target with Services and pods. */
   readonly sync: () => Promise<void>;
 }
 
-/** Keeps a way from pods on an isolated target into the cluster: rules of the target's firewall lead what this node's pods send to
- *  Services to a relay there, the link carries it here, and graftlet joins it to the Service from its own network. The rules stay when
- *  graftlet ends; then connections are refused until it is back. */
+/** Runs the service tunnel: firewall rules on the target redirect its pods' traffic for Services to a relay there, the link forwards it
+ *  to graftlet, and graftlet connects to the Service from its own network. The rules remain when graftlet stops; connections are then
+ *  refused until it is back. */
 export function createClusterWay(deps: WayDeps): ClusterWay {
   const { services, seen, clock, log } = deps;
   const addresses = createPodAddresses(seen);
@@ -103,7 +103,7 @@ export function createClusterWay(deps: WayDeps): ClusterWay {
       if (!standing && !trouble) await untilAborted(news.promise, soon);
       await untilAborted(standing?.sync() ?? Promise.resolve(), soon);
     } catch (err) {
-      if (!signal.aborted) log.warn({ err }, "a pod's way into the cluster is not open yet, its start goes on");
+      if (!signal.aborted) log.warn({ err }, "service tunnel is not ready; starting the pod without waiting");
     }
   };
   const round = async (signal: AbortSignal) => {
@@ -113,14 +113,14 @@ export function createClusterWay(deps: WayDeps): ClusterWay {
     } catch (error) {
       const why = signal.aborted ? undefined : unfitness(error);
       become(undefined, why);
-      if (why) log.warn({ err: error }, "pods have no way into the cluster");
+      if (why) log.warn({ err: error }, "service tunnel is not available");
       else throw error;
     }
   };
   const { presence } = deps;
   const everyMs = () => (trouble ? unfitMs : againMs);
   return {
-    ...patrol({ name: "cluster way", everyMs, presence, clock, log }, async (signal) => {
+    ...patrol({ name: "service tunnel", everyMs, presence, clock, log }, async (signal) => {
       while (services.list() === undefined) await clock.sleep(followMs, signal);
       await round(signal);
     }),
@@ -141,7 +141,7 @@ interface StandDeps extends WayDeps {
   readonly ready: (standing: Standing) => void;
 }
 
-/** Makes the way and keeps it until the relay ends or the signal aborts. @throws what the target says when it cannot be made. */
+/** Sets up the tunnel and runs it until the relay ends or the signal aborts. @throws the target's error if it cannot be set up. */
 async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   const { host, rootDir, services, addresses, clock, log } = deps;
   await using stack = new AsyncDisposableStack();
@@ -155,7 +155,7 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   };
   const gate = createGate();
   const lacks = createLacks(deps);
-  const refused = createLimitedWarning({ log, clock }, "a pod's connection into the cluster was refused");
+  const refused = createLimitedWarning({ log, clock }, "refused a pod's connection to a Service");
   const rulesLost = createLimitedWarning({ log, clock }, rulesGone);
   const link = wayLink(rootDir);
   const connections = createShares(mostConnections, () => deps.places.connections.take(deps.nodeName));
@@ -200,19 +200,19 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   await sync();
   stack.defer(services.onChange(follow));
   for (const watched of Object.values(deps.headless ?? {})) stack.defer(watched.onChange(follow));
-  // Most of what is seen of pods leaves their addresses as they are.
+  // Most changes of observed pods do not change their addresses.
   const followPods = () => (addresses.list().join() === applied?.pods.join() ? undefined : follow());
   stack.defer(addresses.onChange(followPods));
   deps.ready({ sync });
   void relay.ended.then(
-    (said) => fail(new CodedError("unavailable", `the relay on the target has ended: ${said || "without a word"}`)),
+    (said) => fail(new CodedError("unavailable", `the relay on the target exited: ${said || "no output"}`)),
     fail,
   );
   await onAbort(until);
   if (failure && !signal.aborted) throw failure.error;
 }
 
-/** Asks the relay for ports for datagrams when their destinations have changed. */
+/** Requests UDP ports from the relay when the destinations have changed. */
 function datagramPorts(relay: Relay, lacks: ReturnType<typeof createLacks>) {
   let ports: Redirections["udp"] = [];
   let asked = "";
@@ -225,7 +225,7 @@ function datagramPorts(relay: Relay, lacks: ReturnType<typeof createLacks>) {
   };
 }
 
-/** Destinations as the cluster has them now. Where its pods' addresses are this node's too, they are this node's pods. */
+/** Current destinations in the cluster. A headless endpoint with the address of one of this node's pods is that pod and is omitted. */
 function destinationsNow({ services, headless, reaches, nodeName }: WayDeps, pods: readonly string[]): Destinations {
   const known = services.list() ?? [];
   const { tcp, ...rest } = destinationsOf(known, reaches);

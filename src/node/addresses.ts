@@ -12,9 +12,6 @@ export function chooseAddresses(wanted: readonly string[], found: readonly strin
   const six = found.find((address) => isIPv6(address));
   const first = preferSix ? (six ?? four) : (four ?? six);
   if (first === undefined)
-    throw new CodedError(
-      "failed_precondition",
-      "--node-ip is not given and the target has no address but loopback: give --node-ip",
-    );
+    throw new CodedError("failed_precondition", "the target has only loopback addresses: set --node-ip");
   return [first];
 }

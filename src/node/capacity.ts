@@ -55,7 +55,7 @@ export function nodeAllocatable(capacity: ResourceList, reserved: ReservedInput)
   );
 }
 
-/** Complaint about reservations above the capacity, in the kubelet's words; undefined where all fit.
+/** Error text for reservations above the capacity, in the kubelet's words; undefined if all fit.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#general-guidelines */
 export function overReserved(capacity: ResourceList, reserved: ReservedInput): string | undefined {
   const complaints = Object.entries(capacity).flatMap(([name, total]) => {

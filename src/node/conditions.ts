@@ -20,7 +20,7 @@ export const conditionReasons = {
   ],
 } as const;
 
-/** Conditions that say what a node runs short of. */
+/** Conditions that report resource pressure. */
 export const pressureTypes = ["MemoryPressure", "DiskPressure", "PIDPressure"] as const;
 
 type Reasons = typeof conditionReasons;
@@ -39,7 +39,7 @@ export type ReachableVerdict = VerdictOf<"KubeletReachable">;
 
 /** The conditions that a kubelet writes, Ready last.
  *  @param pressure undefined while the target cannot be read.
- *  @param problems why the node is not ready; none when it is. */
+ *  @param problems why the node is not ready; empty if it is. */
 export function nodeVerdicts(pressure: Pressure | undefined, problems: readonly string[]): readonly Verdict[] {
   const pressures = pressure
     ? [
@@ -66,7 +66,7 @@ export function nodeVerdicts(pressure: Pressure | undefined, problems: readonly 
   return [...pressures, readyVerdict(problems)];
 }
 
-/** Conditions of a node whose target is out of reach. */
+/** Conditions of a node whose target is unreachable. */
 export function outOfReach({ reason, message }: LinkTrouble): readonly Verdict[] {
   return [{ type: "Ready", status: "False", reason, message }];
 }
@@ -81,10 +81,10 @@ function verdict<Type extends ConditionType>(
   return { type, status: bad ? "True" : "False", reason, message };
 }
 
-/** Why a node is not ready whose machine shuts down. */
+/** Message of a node that is not ready because its machine is shutting down. */
 export const shuttingDown = "node is shutting down";
 
-/** The condition Ready. @param problems why the node is not ready; none when it is. */
+/** The condition Ready. @param problems why the node is not ready; empty if it is. */
 export function readyVerdict(problems: readonly string[]): Verdict {
   if (problems.length === 0)
     return { type: "Ready", status: "True", reason: "KubeletReady", message: "kubelet is posting ready status" };
@@ -92,7 +92,7 @@ export function readyVerdict(problems: readonly string[]): Verdict {
   return { type: "Ready", status: "False", reason: "KubeletNotReady", message: message ?? "" };
 }
 
-/** Verdicts with their times: the transition time moves only when the status does. @param now RFC 3339. */
+/** Adds times to conditions: the transition time changes only with the status. @param now RFC 3339. */
 export function withTimes(
   verdicts: readonly Verdict[],
   before: readonly NodeCondition[],
@@ -105,7 +105,7 @@ export function withTimes(
   });
 }
 
-/** Event reasons for conditions whose status flipped; the first statuses of a new node are no flips, except Ready's. */
+/** Event reasons for conditions whose status changed. The first statuses of a new node do not count as changes, except Ready's. */
 export function flips(before: readonly NodeCondition[], after: readonly NodeCondition[]): readonly string[] {
   return after.flatMap(({ type, status }) => {
     const old = before.find((each) => each.type === type);

@@ -1,6 +1,6 @@
 import type { Node, Taint } from "../objects.ts";
 
-/** Labels, annotations and taints that the configuration gives a Node for as long as it names them. */
+/** Labels, annotations and taints that the configuration sets on a Node, and removes again when they are no longer configured. */
 export interface Configured {
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
@@ -9,21 +9,22 @@ export interface Configured {
 
 /** Annotation of a Node with the keys of the labels and annotations that the configuration has set, as JSON. */
 export const keysAnnotation = "graftlet.dev/configured";
-/** Annotation of a Node with the taints that the configuration has set: `key:effect`, separated by commas. An annotation of its own, for
- *  a node may not write its own taints and whoever does writes the record with them. */
+/** Annotation of a Node with the taints that the configuration has set: `key:effect`, separated by commas. It is separate because a node
+ *  may not write its own taints; the writer of the taints also writes this record. */
 export const taintsAnnotation = "graftlet.dev/configured-taints";
 
-/** Keys on record. */
+/** Recorded keys. */
 type Keys = Readonly<Record<"labels" | "annotations", readonly string[]>>;
 type Changes = Readonly<Record<string, string | null>>;
 
-/** The record of what the configuration sets, for a Node that is made with all of it. */
+/** The record for a Node that is created with the whole configuration. */
 export function recordOf(configured: Configured): Readonly<Record<string, string>> {
   return given({ [keysAnnotation]: keysText(configured), [taintsAnnotation]: taintsText(configured.taints) });
 }
 
-/** Merge patch that gives a Node the labels and annotations of its configuration, takes away those on record that the configuration no
- *  longer names, and keeps the record. Others stay as they are. @returns undefined for no change. */
+/** Merge patch that sets the configured labels and annotations, removes recorded ones that are no longer configured, and updates the
+ *  record. Others are not touched.
+ *  @returns undefined for no change. */
 export function metadataPatch({ metadata }: Node, configured: Configured): object | undefined {
   const before = keysOn(metadata.annotations?.[keysAnnotation]);
   const labels = changes(metadata.labels, configured.labels, before.labels);
@@ -36,8 +37,9 @@ export function metadataPatch({ metadata }: Node, configured: Configured): objec
   return { metadata: { ...(!isEmpty(labels) && { labels }), ...(!isEmpty(annotations) && { annotations }) } };
 }
 
-/** Merge patch that does the same with a Node's taints. The list is replaced as a whole, so the patch holds for the version of the Node
- *  that it was made from alone: another one is a conflict. @returns undefined for no change. */
+/** The same merge patch for taints. The list is replaced as a whole, so the patch applies only to the version of the Node that it was made
+ *  from; otherwise it conflicts.
+ *  @returns undefined for no change. */
 export function taintsPatch({ metadata, spec }: Node, { taints }: Configured): object | undefined {
   const recorded = metadata.annotations?.[taintsAnnotation];
   const own = new Set([...(recorded ?? "").split(","), ...taints.map(taintText)]);
@@ -69,13 +71,13 @@ function recordChange(shown: Readonly<Record<string, string>> | undefined, name:
   return { [name]: text === "" ? null : text };
 }
 
-/** Empty where there is nothing to record. */
+/** Empty if there is nothing to record. */
 function keysText({ labels, annotations }: Configured): string {
   const keys = { labels: Object.keys(labels).toSorted(), annotations: Object.keys(annotations).toSorted() };
   return keys.labels.length + keys.annotations.length === 0 ? "" : JSON.stringify(keys);
 }
 
-/** A record that somebody has spoiled says nothing: what was set then stays. */
+/** A corrupt record counts as empty: what it recorded stays on the Node. */
 function keysOn(text = "{}"): Keys {
   try {
     const { labels, annotations } = JSON.parse(text) as { readonly [name in keyof Keys]?: unknown };

@@ -12,13 +12,13 @@ import { quantityNumber } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { type Verdict, flips, pressureTypes, withTimes } from "./conditions.ts";
 
-/** The wanted node status, without the conditions' times. */
+/** The desired node status, without the conditions' times. */
 export interface WantedStatus {
   readonly status: NodeStatus;
   readonly verdicts: readonly Verdict[];
   /** Condition types to remove from the node. */
   readonly absent?: readonly string[];
-  /** It is not ready for a reason that more time after a start does not take away. */
+  /** True if the node is not ready for a reason that does not resolve itself shortly after a start. */
   readonly certain?: boolean;
 }
 
@@ -26,11 +26,11 @@ export interface HeartbeatDeps {
   readonly client: ApiClient;
   readonly nodes: NodeSource;
   readonly nodeName: string;
-  /** Reads the target and returns the wanted status. */
+  /** Reads the target and returns the desired status. */
   readonly wanted: (signal: AbortSignal) => Promise<WantedStatus>;
   readonly register: (signal: AbortSignal) => Promise<void>;
   readonly registerNode: boolean;
-  /** Labels that the Node must have, and gets back with a status. */
+  /** Labels that the Node must have; they are restored together with a status update. */
   readonly labels: Readonly<Record<string, string>>;
   /** KubeletConfiguration.nodeStatusUpdateFrequency and nodeStatusReportFrequency, milliseconds. */
   readonly updateMs: number;
@@ -42,18 +42,18 @@ export interface HeartbeatDeps {
 }
 
 export interface Heartbeat extends Service {
-  /** Requests an update at once, after a change that the status shows. */
+  /** Requests an immediate update after a change that affects the status. */
   hurry(): void;
 }
 
-/** Interval of updates at startup, until the node is ready; after a change it grows from here. */
+/** Update interval at startup until the node is ready; after a change the interval grows from this again. */
 const fastMs = 100;
 const fastForMs = 120_000;
-/** Grace period after a start, in which a node that was ready stays so: the agent has yet to hear from the runtime. */
+/** Grace period after a start in which a node that was ready stays so, as the agent has not heard from the runtime yet. */
 const settleMs = 5_000;
 
-/** Registers the Node and keeps its status up to date: checked every ten seconds, written on a change or after five minutes; for the first
- *  time after a change, or after the start, by up to half of that earlier or later. (kubelet, calculateDelay)
+/** Registers the Node and keeps its status up to date: checked every ten seconds, written on a change or after five minutes. The first
+ *  write after a change or a start is up to half of that earlier or later. (kubelet, calculateDelay)
  *  @see https://kubernetes.io/docs/reference/node/node-status/#heartbeats */
 export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   const { client, nodes, nodeName, clock, log } = deps;
@@ -69,7 +69,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
 
   const beat = async (signal: AbortSignal): Promise<boolean> => {
     const node = nodes.node();
-    // An existing Node is registered once, too: a kubelet reconciles its metadata.
+    // An existing Node is registered once, too, as by the kubelet, which reconciles its metadata.
     if (!registered || (!node && deps.registerNode)) await deps.register(signal);
     registered = true;
     if (!node) return false;
@@ -94,7 +94,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     return ready;
   };
 
-  /** Waits for the next round; a hurry shortens the wait. */
+  /** Waits for the next round; `hurry` shortens the wait. */
   const rest = (ms: number, signal: AbortSignal) => {
     const hurry = hurried.promise.then(() => clock.sleep(fastMs, signal).catch(() => undefined));
     return pause(clock, ms, hurry, signal);
@@ -119,7 +119,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
         } catch (error) {
           if (signal.aborted) return;
           if (missing++ === 0 && !hasCode(error, "not_found"))
-            log.warn({ err: error }, "node status was not written, will retry");
+            log.warn({ err: error }, "cannot update node status; retrying");
         }
         if (ready) [fastUntil, patienceMs] = [0, deps.updateMs];
         else patienceMs = Math.min(patienceMs * 2, deps.updateMs);
@@ -131,7 +131,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   };
 }
 
-/** Knows when an unchanged status is due. Nodes that changed together, or began together, do not report together from then on. */
+/** Decides when an unchanged status is due. Nodes that changed or started together do not keep reporting together. */
 function createReports({ reportMs, clock }: Pick<HeartbeatDeps, "reportMs" | "clock">) {
   let dueAt: number | undefined;
   return {
@@ -143,8 +143,9 @@ function createReports({ reportMs, clock }: Pick<HeartbeatDeps, "reportMs" | "cl
   };
 }
 
-/** Records that the Node is ready, and events for conditions that flipped, and for a reboot since the last status update. Whatever its
- *  Node showed before, an agent that registers tells of each pressure once: a kubelet makes its Node anew for that. (kubelet, initialNode) */
+/** Records when the Node becomes ready, and emits events for changed conditions and for a reboot since the last status update.
+ *  Regardless of the Node's previous status, an agent that registers emits each pressure once, as a kubelet recreates its Node.
+ *  (kubelet, initialNode) */
 function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatus) => void {
   const { events, nodeName, measures } = deps;
   const untold = new Set<string>(deps.registerNode ? pressureTypes : []);
@@ -158,14 +159,14 @@ function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatu
     const boot = node.status?.nodeInfo?.bootID;
     const booted = now.nodeInfo?.bootID;
     if (!boot || !booted || boot === booted || hasRebooted) return;
-    // The Node may be seen as it was for some time after the patch.
+    // The watch may still return the old Node for some time after the patch.
     hasRebooted = true;
     const message = `Node ${nodeName} has been rebooted, boot id: ${booted}`;
     events.event(nodeReference(nodeName), "Warning", "Rebooted", message);
   };
 }
 
-/** Tells of a node that is cordoned, or no longer, once. */
+/** Emits an event when the node is cordoned or uncordoned. */
 function createCordonEvents(deps: HeartbeatDeps): (node: Node) => void {
   let told = false;
   return ({ spec }) => {
@@ -183,7 +184,7 @@ function showsReady(node: Node): boolean {
   return node.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
 }
 
-/** True when the API server shows another status, heartbeat times aside. */
+/** True if the API server's status differs, ignoring heartbeat times. */
 function differs(node: Node, wanted: NodeStatus, verdicts: readonly Verdict[]): boolean {
   const shown = node.status ?? {};
   const conditions = verdicts.map(({ type, status, reason, message }) => {
@@ -200,7 +201,7 @@ function differs(node: Node, wanted: NodeStatus, verdicts: readonly Verdict[]): 
   return Object.entries(rest).some(([field, value]) => !equal(value, shown[field as keyof NodeStatus]));
 }
 
-/** Equality by value: the API server normalizes quantities, 1048576Ki comes back as 1Gi. */
+/** Compares quantities by value: the API server normalizes them, so 1048576Ki comes back as 1Gi. */
 function sameAmounts(wanted: NodeStatus["capacity"] = {}, shown: NodeStatus["capacity"] = {}): boolean {
   const names = Object.keys(shown);
   return (
@@ -209,7 +210,7 @@ function sameAmounts(wanted: NodeStatus["capacity"] = {}, shown: NodeStatus["cap
   );
 }
 
-/** The status with what others have added to the node's capacity as allocatable: pods may have all of it.
+/** Adds resources that others have added to the node's capacity to its allocatable resources.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/ */
 function withOthers(own: NodeStatus, { status }: Node): NodeStatus {
   const others = Object.entries(status?.capacity ?? {}).filter(
@@ -246,7 +247,7 @@ function patchOf(node: Node, wanted: NodeStatus): object {
   const gone = (name: "capacity" | "allocatable") =>
     Object.fromEntries(
       Object.keys(node.status?.[name] ?? {})
-        // Resources that others have added to the capacity are theirs to take away.
+        // Resources that others have added to the capacity are removed by them.
         .filter((key) => !(key in (wanted[name] ?? {})) && (isNative(key) || name === "allocatable"))
         .map((key) => [key, null]),
     );

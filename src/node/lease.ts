@@ -21,12 +21,12 @@ const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const retryMs = 200;
 const longestRetryMs = 7_000;
 
-/** Renews the node's Lease, from which the control plane knows that the node is alive.
+/** Renews the node's Lease, which tells the control plane that the node is alive.
  *  @see https://kubernetes.io/docs/concepts/architecture/leases/#node-heart-beats */
 export function createLease({ client, nodes, nodeName, durationSeconds, clock, log }: LeaseDeps): Service {
   let known: Lease | undefined;
   let failures = 0;
-  /** Looks at which there was no Node to own a Lease. */
+  /** Number of attempts at which there was no Node to own the Lease. */
   let early = 0;
 
   const spec = () => ({
@@ -55,7 +55,7 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
       known = await client.create<Lease>(leases, body, { signal });
       return;
     }
-    // One that has lost its owner would outlive the Node.
+    // A Lease without an owner would outlive the Node.
     const isOrphan = (known.metadata.ownerReferences ?? []).length === 0 && ownerReferences;
     const metadata = { ...known.metadata, ...(isOrphan && { ownerReferences }) };
     known = await client.update<Lease>(
@@ -77,7 +77,7 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
     } catch (error) {
       known = undefined;
       if (failures++ === 0 && !signal.aborted && !hasCode(error, "unavailable", "conflict"))
-        log.warn({ err: error }, "lease was not renewed, will retry");
+        log.warn({ err: error }, "cannot renew lease; retrying");
     }
   });
 }

@@ -1,14 +1,15 @@
-/** Whether the nodes of a process get on with their work, for whoever would start the process again. Nodes of other machines do not count:
- *  a new start of graftlet would not mend a target that is not there. */
+/** Liveness of the process: whether its nodes make progress, so that a supervisor can restart it. Nodes of other machines do not count,
+ *  as a restart would not fix an unreachable target. */
 export interface Liveness {
-  /** Has a node's check asked from now on. @param check why it does not get on, in one sentence; undefined when it does.
-   *  @returns what ends this. */
+  /** Registers a node's liveness check.
+   *  @param check returns why the node makes no progress, in one sentence; undefined if it does.
+   *  @returns unregisters the check. */
   watch(check: () => string | undefined): () => void;
-  /** Why no node gets on; undefined while one does, or none is watched. */
+  /** Why no node makes progress; undefined while at least one does, or none is registered. */
   trouble(): string | undefined;
 }
 
-/** The liveness of a process of which no node is watched yet. */
+/** Creates a liveness without registered nodes. */
 export function createLiveness(): Liveness {
   const checks = new Set<() => string | undefined>();
   return {

@@ -35,7 +35,7 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly updateMs: number;
   readonly reportMs: number;
   readonly leaseSeconds: number;
-  /** KubeletConfiguration.failSwapOn and failCgroupV1: properties that the target must not have. */
+  /** KubeletConfiguration.failSwapOn and failCgroupV1: whether swap and cgroup v1 on the target are refused. */
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;
 }
@@ -44,10 +44,9 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly host: Host;
   readonly client: ApiClient;
-  /** Writes the Node's taints, which a node itself may not; absent where there is nobody else. */
+  /** Client that may write the Node's taints, which a node itself may not; absent if there is none. */
   readonly tainter?: ApiClient;
-  /** Addresses of the kubelet API when it is not served at the target's: those of the machine or Pod that graftlet runs in,
-   *  best first. */
+  /** Addresses of the kubelet API if it is not served at the target's: those of graftlet's own machine or Pod, best first. */
   readonly ownAddresses: readonly string[] | undefined;
   readonly nodes: NodeSource;
   /** True when a name resolves on graftlet's own machine. @throws when no name server answers. */
@@ -60,12 +59,12 @@ export interface NodeAgentDeps extends TargetStatusDeps {
 
 export interface NodeAgent extends HostAddresses {
   readonly services: readonly Service[];
-  /** Addresses at which the kubelet API answers: the Node's InternalIPs. */
+  /** Addresses of the kubelet API: the Node's InternalIPs. */
   nodeIPs(): readonly string[];
   /** Resources that pods may use, as quantities by name. */
   allocatable(): ResourceList;
   hurry(): void;
-  /** The Node as it would register. */
+  /** The Node object as it would be registered. */
   ownNode(): Node;
   /** Facts of the target at the node's start. */
   readonly facts: HostFacts;
@@ -74,8 +73,8 @@ export interface NodeAgent extends HostAddresses {
 const cgroupV1Warning =
   "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
 
-/** Keeps the Node object, its Lease and its status. Reads the target's facts first: without them there is no node to report.
- *  @throws the target's failure when it cannot be read. */
+/** Maintains the Node object, its Lease and its status. Reads the target's facts first: without them there is no node to report.
+ *  @throws the target's error if it cannot be read. */
 export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal): Promise<NodeAgent> {
   const { settings, host, measures, clock, log, events } = deps;
   const { nodeName, configured } = settings;
@@ -139,7 +138,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   };
 }
 
-/** Reads the target; its failures are the target's. @throws TargetError; the signal's reason. */
+/** Wraps errors of reading the target. @throws TargetError; the signal's reason. */
 async function readable<T>(reading: Promise<T>, signal: AbortSignal): Promise<T> {
   try {
     return await reading;
@@ -173,8 +172,7 @@ async function capacityOf(
 /** Interval between lookups of the node's name, milliseconds. */
 const nameEveryMs = 300_000;
 
-/** True when the node's name resolves; undefined until the first answer. Not awaited: without a name server the lookup takes
- *  long. */
+/** True if the node's name resolves; undefined until the first answer. Not awaited: without a name server the lookup takes long. */
 function createOwnName({ settings: { nodeName }, resolves, clock, log }: NodeAgentDeps) {
   return createReloading<boolean | undefined>({
     name: "hostname address",
@@ -188,8 +186,8 @@ function createOwnName({ settings: { nodeName }, resolves, clock, log }: NodeAge
   });
 }
 
-/** InternalIPs, and the node's name when it resolves: API servers may try a Hostname address first. Until that is known the
- *  Node keeps its addresses. */
+/** InternalIPs, and the node's name if it resolves: API servers may try a Hostname address first. Until that is known the Node keeps its
+ *  addresses. */
 function addressList(
   { settings: { nodeName }, nodes }: Pick<NodeAgentDeps, "settings" | "nodes">,
   ips: readonly string[],

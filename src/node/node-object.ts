@@ -13,7 +13,7 @@ export interface NodeIdentity {
   /** Annotations at registration only. */
   readonly annotations: Readonly<Record<string, string>>;
   readonly taints: readonly Taint[];
-  /** What the Node keeps after registration; absent where that is the command line's, which sets it at registration only. */
+  /** Metadata that is reconciled after registration; absent if it comes from the command line, which only sets it at registration. */
   readonly configured?: Configured;
   readonly providerID: string;
 }
@@ -31,7 +31,7 @@ export function defaultLabels(
   };
 }
 
-/** Labels that name a machine's system: a kubelet puts them back when somebody changes them. */
+/** Labels for the machine's operating system; a kubelet restores them when they are changed. */
 export function systemLabels({
   operatingSystem,
   architecture,
@@ -39,12 +39,12 @@ export function systemLabels({
   return { "kubernetes.io/arch": architecture, "kubernetes.io/os": operatingSystem };
 }
 
-/** The Node object with which a node registers. */
+/** The Node object for registration. */
 export function newNode(identity: NodeIdentity, facts: HostFacts, status: NodeStatus): Node {
   return nodeOf(identity, defaultLabels(identity.nodeName, facts), status);
 }
 
-/** A Node object with an identity, and these labels beside its own. */
+/** A Node object with an identity, and additional labels. */
 export function nodeOf(
   { nodeName, labels, annotations, taints, providerID, configured }: NodeIdentity,
   others: Readonly<Record<string, string>>,
@@ -79,8 +79,8 @@ export interface StatusInput {
   readonly images: NodeStatus["images"];
 }
 
-/** Features that schedulers and the API server require of the node for pods that need them, and its WebSocket support, without
- *  which the API server would translate; no others, even where an earlier kubelet declared more.
+/** Features that schedulers and the API server require of the node for pods that need them, and its WebSocket support, without which the
+ *  API server would translate. Features declared by an earlier kubelet are removed.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/ */
 const declaredFeatures = [
   "ExtendWebSocketsToKubelet",
@@ -89,7 +89,7 @@ const declaredFeatures = [
   "RestartAllContainersOnContainerExits",
 ];
 
-/** Everything in a node's status but its conditions and what depends on the runtime's features. */
+/** A node's status without its conditions and the runtime's features. */
 export function nodeStatus(input: StatusInput): NodeStatus {
   const { facts } = input;
   return {
@@ -117,7 +117,7 @@ export function nodeStatus(input: StatusInput): NodeStatus {
 
 const namesPerImage = 5;
 
-/** The largest images, digests before tags. @param most -1 for all. */
+/** The largest images, digests before tags. @param most maximum number, -1 for all. */
 export function nodeImages(images: readonly Image[], most: number): NonNullable<NodeStatus["images"]> {
   const list = images.map(({ repoDigests, repoTags, size }) => ({
     names: [...repoDigests, ...repoTags].slice(0, namesPerImage),

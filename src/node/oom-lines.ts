@@ -1,23 +1,23 @@
-/** A process that the kernel ended for want of memory. */
+/** A process that the kernel's OOM killer ended. */
 export interface OomKill {
-  /** cgroup whose limit was reached; `/` when the whole machine was short. */
+  /** cgroup whose limit was reached; `/` if the whole machine was out of memory. */
   readonly cgroup: string;
-  /** Empty when the kernel did not say. */
+  /** Empty if the kernel did not log it. */
   readonly process: string;
   readonly pid: number;
 }
 
 const first = /invoked oom-killer:/;
-/** Parts of the line that names the victim, in the kernel's order. Names of cgroups and processes may have commas. */
+/** Parts of the victim's line, in the kernel's order. Names of cgroups and processes may contain commas. */
 const parts = ["oom-kill:constraint=", ",nodemask=", ",cpuset=", ",mems_allowed=", ",oom_memcg=", ",task_memcg="];
 const lastParts = [",task=", ",pid=", ",uid="] as const;
-/** Kernels before 5.0. */
+/** Line of kernels before 5.0. */
 const inCgroupBefore = /Task in .* killed as a result of limit of (?<cgroup>.*)/;
 const last = /Killed process (?<pid>\d+) \((?<name>.+)\)/;
 
-/** Reads the kernel's log, line by line, for processes that the kernel ended: a kill begins with the line of the process that
- *  wanted memory and ends with that of the victim. Lines of other things may stand in between. (cAdvisor's oomparser)
- *  @returns what is given one line after another, and returns the kill that a line completes. */
+/** Parses the kernel's log line by line for OOM kills: a kill starts with the line of the allocating process and ends with that of the
+ *  victim. Other lines may be in between. (cAdvisor's oomparser)
+ *  @returns a function that takes one line after another, and returns the kill that a line completes. */
 export function createOomParser(): (line: string) => OomKill | undefined {
   let cgroup: string | undefined;
   return (line) => {
@@ -35,7 +35,7 @@ export function createOomParser(): (line: string) => OomKill | undefined {
   };
 }
 
-/** Reads the line that names a victim and its cgroup. A regular expression for it takes time that grows with a power of the line's length. */
+/** Parses the victim's line. A regular expression would take time polynomial in the line's length. */
 function victimOf(line: string): { readonly cgroup: string; readonly name: string; readonly pid: string } | undefined {
   const ends: number[] = [];
   for (const part of parts) {

@@ -20,13 +20,13 @@ export interface OomWatcherDeps {
 }
 
 const listening = "listening";
-/** Longest record of the kernel's log, bytes. */
+/** Maximum size of a record of the kernel's log, bytes. */
 const maxLineBytes = 8 << 10;
-/** Pause before the kernel's log is read again after its reader has ended, milliseconds. */
+/** Delay before the kernel's log is read again after its reader has ended, milliseconds. */
 const retryMs = 10_000;
 
-/** Prints the kernel's log, record by record as the kernel wants it, from now on: what stands in it already is read away in the
- *  first second. The reader ends with its standard input, also when its starter is killed. */
+/** Prints new records of the kernel's log: existing ones are discarded in the first second. The reader ends with its standard input,
+ *  also if its parent is killed. */
 const reading = `
 exec 3</dev/kmsg
 command -v timeout >/dev/null || { echo "timeout: no such program" >&2; exit 1; }
@@ -37,15 +37,14 @@ exec >/dev/null 2>&1
 read -r nothing
 kill $!`;
 
-/** Tells, by an event of the Node, of each process that the kernel ended because the whole machine was out of memory; kills in a
- *  cgroup that reached its limit show in the container's status. Where the kernel's log cannot be read that is said once, and
- *  tried again.
+/** Emits an event on the Node for each process that the kernel ended because the whole machine was out of memory; kills in a cgroup that
+ *  reached its limit show in the container's status. If the kernel's log cannot be read, that is logged once and retried.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-out-of-memory-behavior */
 export function createOomWatcher(deps: OomWatcherDeps): Service {
   const { host, nodeName, events, log } = deps;
   let told = false;
   const failed = (why: string) => {
-    if (!told) log.warn({ why }, "the target's kernel log cannot be read: there will be no SystemOOM events");
+    if (!told) log.warn({ why }, "cannot read the target's kernel log; SystemOOM events are unavailable");
     told = true;
   };
   const heard = (parse: ReturnType<typeof createOomParser>) => (line: string) => {

@@ -1,7 +1,7 @@
 import { isIPv4 } from "node:net";
 import { networkInterfaces } from "node:os";
 
-/** Addresses of the machine that graftlet runs on, IPv4 before IPv6; no loopback and no link-local ones. */
+/** Addresses of the machine that graftlet runs on, IPv4 before IPv6, without loopback and link-local ones. */
 export function ownAddresses(): readonly string[] {
   const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
   const usable = all

@@ -19,12 +19,12 @@ const ownSources: NameSources = {
   resolver: () => new Resolver({ timeout: answerWithinMs, tries: 2 }),
 };
 
-/** Error codes of name servers for a missing name. */
+/** Error codes that mean that a name does not exist. */
 const denials = ["ENOTFOUND", "ENODATA"];
 
-/** True when a node's name resolves on graftlet's own machine: by /etc/hosts, or by a name server, including the search domains.
- *  The system's resolver is not used: it blocks a thread until it has an answer, and the process could not exit before.
- *  @throws the name servers' failure, when none has answered. */
+/** Returns true if a node's name resolves on graftlet's own machine: through /etc/hosts, or a name server, including the search domains.
+ *  The system's resolver is not used: it blocks a thread until it has an answer, and the process could not exit meanwhile.
+ *  @throws the name servers' error, if none has answered. */
 export async function nameResolves(name: string, signal: AbortSignal, sources = ownSources): Promise<boolean> {
   if (isIP(name) !== 0 || (await isInHosts(name, sources))) return true;
   const domains = await searchDomains(sources);
@@ -56,14 +56,14 @@ async function isInHosts(name: string, { readFile: read }: NameSources): Promise
   return lines.some(([, ...names]) => names.some((each) => each.toLowerCase() === name.toLowerCase()));
 }
 
-/** The last such line wins. */
+/** The last such line is used. */
 async function searchDomains({ readFile: read }: NameSources): Promise<readonly string[]> {
   const lines = await linesOf("/etc/resolv.conf", read);
   const [, ...domains] = lines.findLast(([keyword]) => keyword === "search" || keyword === "domain") ?? [];
   return domains.map((domain) => domain.replace(/\.$/, "")).filter((domain) => domain !== "");
 }
 
-/** Words of each line, comments left out; no lines for a missing file. */
+/** Words of each line, without comments; no lines for a missing file. */
 async function linesOf(path: string, read: NameSources["readFile"]): Promise<readonly (readonly string[])[]> {
   const text = await read(path).catch(() => "");
   return text.split("\n").map((line) =>

@@ -2,9 +2,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 
-/** Adjusts how early the kernel ends this process when memory runs out; that it may not is said, in the kubelet's words, and no
- *  failure. The commands that it starts inherit the score.
- *  @param score from −1000 (never) to 1000; below its present one it takes CAP_SYS_RESOURCE.
+/** Sets this process's OOM score adjustment. If that is not permitted, it logs the kubelet's message and continues. Child processes inherit
+ *  the score.
+ *  @param score from −1000 (never killed) to 1000; lowering it requires CAP_SYS_RESOURCE.
  *  @see https://man7.org/linux/man-pages/man5/proc_pid_oom_score_adj.5.html */
 export async function setOwnOomScore(score: number, log: Logger, path = "/proc/self/oom_score_adj"): Promise<void> {
   try {

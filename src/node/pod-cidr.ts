@@ -13,9 +13,9 @@ export interface PodCidrDeps {
   readonly log: Logger;
 }
 
-/** Pause after a failure, milliseconds. */
+/** Retry delay, milliseconds. */
 const retryMs = 5_000;
-/** Longest delay of the node's start, milliseconds: the runtime may be busy with this call. */
+/** Maximum delay of the node's start, milliseconds: the runtime may be slow to answer. */
 const patienceMs = 10_000;
 
 /** Passes the node's spec.podCIDRs to the runtime whenever they change.
@@ -29,10 +29,10 @@ export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Serv
       const request = UpdateRuntimeConfigRequest.fromPartial({ runtimeConfig: { networkConfig: { podCidr } } });
       await runtime.updateRuntimeConfig(request, signal);
       told = podCidr;
-      log.info({ podCidr }, "the runtime knows the addresses for pods");
+      log.info({ podCidr }, "pod CIDR passed to the runtime");
       return true;
     } catch (error) {
-      if (!signal.aborted) log.warn({ err: error, podCidr }, "the runtime cannot be told the addresses for pods yet");
+      if (!signal.aborted) log.warn({ err: error, podCidr }, "cannot pass pod CIDR to the runtime; retrying");
       return false;
     }
   };

@@ -12,11 +12,11 @@ export interface ReachabilityDeps {
   /** A client that may get nodes/proxy of this node: a Pod's service account. */
   readonly client: Pick<ApiClient, "text">;
   readonly nodeName: string;
-  /** Name of the certificate request that waits for approval. */
+  /** Name of the certificate request that is waiting for approval. */
   readonly waiting: () => string | undefined;
   /** API servers that have a tunnel to this node. */
   readonly tunnels: () => readonly string[];
-  /** Cell that the self-test writes. */
+  /** Writer of the self-test's result. */
   readonly reachable: CellPair<ReachableVerdict>["writer"];
   readonly signals: Sends<"nodeChanged">;
   readonly clock: Clock;
@@ -27,16 +27,16 @@ export interface ReachabilityDeps {
 export const reachableType = "KubeletReachable";
 const type = reachableType;
 const everyMs = 5 * 60_000;
-/** Interval while the check fails: short, so that the operator sees the effect of a fix. */
+/** Interval while the check fails: short, so that the operator soon sees the effect of a fix. */
 const againMs = 15_000;
-/** Interval while the result is unknown, as before registration, and after a missing certificate was issued. */
+/** Interval while the result is unknown, for example before registration, and after a missing certificate was issued. */
 const unknownMs = 2_000;
 const answerMs = 30_000;
-/** Time after the start in which a missing route is no verdict yet, milliseconds: the node's Service leads to a new Pod only once that is
- *  ready and kube-proxy has learned of it. */
+/** Time after the start in which a missing route is not reported, milliseconds: the node's Service routes to a new Pod only once the Pod
+ *  is ready and kube-proxy has seen it. */
 const settleMs = 20_000;
 
-/** Calls the kubelet API through the API server, at the start and every 5 minutes, and says why logs and exec would fail. */
+/** Calls the kubelet API through the API server, at the start and every 5 minutes, and reports why logs and exec would fail. */
 export function createReachability(deps: ReachabilityDeps): Service {
   const { client, nodeName, reachable, clock, log } = deps;
   const startedAt = clock.monotonic();
@@ -78,7 +78,7 @@ export function createReachability(deps: ReachabilityDeps): Service {
   };
 }
 
-/** Verdicts that a new route may change by itself. */
+/** Reasons that may resolve themselves for a new route. */
 const routeReasons: readonly ReachableVerdict["reason"][] = ["NoRoute", "NoAnswer"];
 
 /** Waits `ms` milliseconds, or until the pending certificate request is approved. */
@@ -91,7 +91,7 @@ async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: A
   }
 }
 
-/** Verdict on a failed call, with the remedy; undefined when the API server itself was not reached, or has no such Node yet. */
+/** Result of a failed call, with the remedy; undefined if the API server itself is unreachable, or does not have the Node yet. */
 function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): ReachableVerdict | undefined {
   const request = waiting();
   const no = (reason: ReachableVerdict["reason"], message: string): ReachableVerdict => ({
@@ -103,28 +103,31 @@ function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): R
   if (request !== undefined)
     return no(
       "CertificateNotApproved",
-      `the kubelet API has no certificate yet, logs and exec fail: kubectl certificate approve ${request}`,
+      `the kubelet API has no certificate yet, so logs and exec fail: kubectl certificate approve ${request}`,
     );
   const text = messageOf(error);
   if (!(error instanceof ApiError)) {
     if (hasCode(error, "unavailable")) return undefined;
-    return no("NoAnswer", `the API server got no answer from the kubelet API (${text}), logs and exec fail: ${routes}`);
+    return no(
+      "NoAnswer",
+      `the API server got no response from the kubelet API (${text}), so logs and exec fail: ${routes}`,
+    );
   }
   if (error.reason === "NotFound") return undefined;
   if (error.status === 401)
     return no(
       "CallerUnknown",
-      "the kubelet API does not know the API server's client certificate, logs and exec fail: set authentication.x509.clientCAFile, or let the node read the ConfigMap kube-system/extension-apiserver-authentication",
+      "the kubelet API does not trust the API server's client certificate, so logs and exec fail: set authentication.x509.clientCAFile, or let the node read the ConfigMap kube-system/extension-apiserver-authentication",
     );
   if (error.status === 403)
     return {
       type,
       status: "Unknown",
       reason: "NotPermitted",
-      message: `whether logs and exec work is not known: let graftlet's account get nodes/proxy of ${nodeName}, and the API server's user nodes/* (${text})`,
+      message: `cannot check whether logs and exec work: allow graftlet's account to get nodes/proxy of ${nodeName}, and the API server's user nodes/* (${text})`,
     };
-  return no("NoRoute", `the API server does not reach the kubelet API (${text}), logs and exec fail: ${routes}`);
+  return no("NoRoute", `the API server cannot reach the kubelet API (${text}), so logs and exec fail: ${routes}`);
 }
 
 const routes =
-  "see that its control plane has a route to the node's InternalIP and port; one behind an egress tunnel (Konnectivity; k3s and RKE2: egressTunnel) needs that to lead there";
+  "make sure that the control plane has a route to the node's InternalIP and port; with an egress tunnel (Konnectivity; k3s and RKE2: egressTunnel), the tunnel must lead there";

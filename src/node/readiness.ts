@@ -1,14 +1,14 @@
 import type { Clock } from "../lib/clock.ts";
 
-/** Longest time that a node without a result delays the readiness of the others, milliseconds. */
+/** Maximum time that a node without a result delays the readiness of the others, milliseconds. */
 const patienceMs = 20_000;
 
-/** Readiness of a process that runs several nodes: ready once each node is served, or has reported why it cannot be. A node
- *  does not become unready again: its Node condition reports later trouble. */
+/** Readiness of a process that runs several nodes: ready once each node is served, or has reported why it cannot be. A node does not
+ *  become unready again: its Node condition reports later failures. */
 export interface Readiness {
   /** Marks a node as serving its pods, or as having reported to the cluster why it does not. */
   settled(nodeName: string): void;
-  /** Reason for which the process is not ready yet, in one sentence; undefined when it is. */
+  /** Why the process is not ready yet, in one sentence; undefined if it is. */
   unready(): string | undefined;
 }
 

@@ -11,15 +11,14 @@ import type { TargetLink } from "../seams/provider.ts";
 export interface RebootWatchDeps {
   readonly host: Pick<Host, "clock">;
   readonly link: TargetLink;
-  /** The locks that make the target this node's. */
+  /** The locks that reserve the target for this node. */
   readonly claim: Fence & {
-    /** Calls back when they are lost. @returns what stops that. */
+    /** Calls the listener when the locks are lost. @returns removes the listener. */
     onLost(listener: () => void): () => void;
   };
   /** The target's boot id when its facts were read. */
   readonly bootID: string;
-  /** Reason that the node cannot continue although the target has not rebooted: a few words for the log; undefined when it
-   *  can. */
+  /** Why the node cannot continue although the target has not rebooted, in a few words for the log; undefined if it can. */
   readonly unfit: (signal: AbortSignal) => Promise<string | undefined>;
   /** Called once, when the state known of the target is outdated. */
   readonly onReboot: () => void;
@@ -32,12 +31,12 @@ export interface RebootWatch extends Service {
 }
 
 const retryMs = 1_000;
-/** Longest wait for the target's answer, milliseconds. */
+/** Timeout of a check of the target, milliseconds. */
 const patienceMs = 20_000;
 
-/** Checks whenever a lost target is back that it has not rebooted: mounts, cgroups and memory-backed volumes do not survive a
- *  reboot, nor would an agent on the target. Also checks that the node can continue otherwise. A target whose locks are lost counts as
- *  lost, and while it is not known whether they are, nothing new begins. */
+/** Checks whenever a lost target is reachable again that it has not rebooted: mounts, cgroups and memory-backed volumes do not survive a
+ *  reboot. Also checks that the node can continue otherwise. A target whose locks are lost counts as lost, and while the state of the
+ *  locks is unknown, no new work starts. */
 export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
   const { host, link, claim, bootID, unfit, onReboot, clock, log } = deps;
   let unsure: PromiseWithResolvers<void> | undefined;
@@ -62,23 +61,23 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
     if (lost()) become(Promise.withResolvers<void>());
     changed.resolve();
   };
-  /** What has to be awaited before something new begins. */
+  /** Resolves when new work may start; undefined if it may start now. */
   const doubt = (): Promise<void> | undefined =>
     unsure?.promise ?? (claim.isProved() ? undefined : claim.prove().catch(() => lose("the lock on the target")));
-  /** @returns false once it has rebooted. */
+  /** @returns false once the target has rebooted. */
   const look = async (signal: AbortSignal): Promise<boolean> => {
     const before = link.losses();
     const life = presence;
     try {
       const now = await host.clock.bootId(clock.within(patienceMs, signal));
       if (now !== bootID) {
-        log.warn({ bootID, now }, "the target has booted: its node starts anew");
+        log.warn({ bootID, now }, "target has rebooted; restarting node");
         onReboot();
         return false;
       }
       const why = await unfit(clock.within(patienceMs, signal));
       if (why !== undefined) {
-        log.warn({ why }, "the target is not as it was before it was lost: its node starts anew");
+        log.warn({ why }, "target changed while unreachable; restarting node");
         onReboot();
         return false;
       }
@@ -86,7 +85,7 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
       if (before === link.losses() && life === presence && !lost()) become(undefined);
     } catch (error) {
       if (!signal.aborted)
-        log.debug({ err: error, code: codeOf(error) }, "whether the target is as it was could not be read");
+        log.debug({ err: error, code: codeOf(error) }, "cannot check whether the target has changed");
     }
     return true;
   };
@@ -101,7 +100,7 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
       return presence.signal;
     },
     async run(signal) {
-      // It may have rebooted since its facts were read.
+      // The target may have rebooted since its facts were read.
       become(Promise.withResolvers<void>());
       const unsubscribe = [link.onChange(note), claim.onLost(() => lose("the lock on the target"))];
       while (!signal.aborted) {

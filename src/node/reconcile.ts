@@ -10,22 +10,22 @@ import { type Configured, metadataPatch, taintsPatch } from "./configured.ts";
 
 export interface ReconcileDeps {
   readonly client: Pick<ApiClient, "patch">;
-  /** Writes taints: NodeRestriction keeps a node from changing its own after registration. */
+  /** Client that writes taints: the NodeRestriction admission plugin forbids a node to change its own after registration. */
   readonly tainter: Pick<ApiClient, "patch">;
   readonly nodes: NodeSource;
   readonly nodeName: string;
   readonly configured: Configured;
-  /** Interval of looks at the Node, milliseconds. */
+  /** Interval between checks of the Node, milliseconds. */
   readonly everyMs: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Interval of looks until the Node is known, milliseconds. */
+/** Interval between checks until the Node is known, milliseconds. */
 const firstMs = 1_000;
 
-/** Keeps the Node's labels, annotations and taints as the configuration has them: see `configured.ts`. One patch a change for each of the
- *  two writers. A refusal is logged once and tried again.
+/** Keeps the Node's labels, annotations and taints in line with the configuration: see `configured.ts`. Each change is one patch for each
+ *  of the two writers. A refusal is logged once and retried.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
 export function createReconcile(deps: ReconcileDeps): Service {
   const { nodes, configured, everyMs, clock, log } = deps;
@@ -40,7 +40,7 @@ export function createReconcile(deps: ReconcileDeps): Service {
   });
 }
 
-/** Writes a patch to the Node; told once of each reason why it cannot. */
+/** Creates a writer of patches to the Node that logs each reason of a failure once. */
 function createWriter({ nodeName, log }: ReconcileDeps, what: string, client: ReconcileDeps["client"]) {
   let told = "";
   return async (patch: object | undefined, signal: AbortSignal): Promise<void> => {
@@ -48,12 +48,12 @@ function createWriter({ nodeName, log }: ReconcileDeps, what: string, client: Re
     try {
       await client.patch<Node>(`/api/v1/nodes/${nodeName}`, { type: "strategic", body: patch }, { signal });
       told = "";
-      log.info({ what }, "the Node has what its configuration says");
+      log.info({ what }, "updated the Node to match its configuration");
     } catch (error) {
-      // Somebody else has just written the Node: the next look sees it.
+      // The Node was changed meanwhile: the next check sees the new version.
       if (signal.aborted || hasCode(error, "conflict", "not_found", "unavailable") || messageOf(error) === told) return;
       told = messageOf(error);
-      log.warn({ err: error, what }, "the Node does not have what its configuration says, will try again");
+      log.warn({ err: error, what }, "cannot update the Node to match its configuration; retrying");
     }
   };
 }

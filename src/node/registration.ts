@@ -12,7 +12,7 @@ import { type NodeIdentity, attachAnnotation, defaultLabels, newNode } from "./n
 export interface RegistrationDeps {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
-  /** True when the devices in the Node's status belonged to another target. */
+  /** Returns true if the devices in the Node's status belonged to another target. */
   readonly startsAnew: (signal: AbortSignal) => Promise<boolean>;
   readonly measures: Pick<NodeStartMeasures, "registering" | "registered">;
   readonly clock: Clock;
@@ -22,8 +22,8 @@ export interface RegistrationDeps {
 const retryMs = 100;
 const longestRetryMs = 7_000;
 
-/** Labels that an existing Node gets from its agent: those of the machine's system, name and place, whether they are the default or the
- *  command line's. (kubelet, updateDefaultLabels) */
+/** Labels that are reconciled on an existing Node: those of the machine's system, name and topology, whether default or set on the
+ *  command line. (kubelet, updateDefaultLabels) */
 const reconciledLabels: ReadonlySet<string> = new Set([
   "kubernetes.io/hostname",
   "topology.kubernetes.io/zone",
@@ -39,9 +39,9 @@ const reconciledLabels: ReadonlySet<string> = new Set([
   "beta.kubernetes.io/arch",
 ]);
 
-/** Creates the Node object, or takes over an existing one: labels of its system, name and place and the attach annotation are
- *  reconciled, extended resources are set to 0 until a plugin offers them on a new target, other labels and taints of the command line
- *  are left as they are. Retries until it succeeds or the signal aborts.
+/** Creates the Node object, or takes over an existing one: labels of its system, name and topology and the attach annotation are
+ *  reconciled; on a new target, extended resources are set to 0 until a plugin offers them. Other labels and taints of the command line are
+ *  left as they are. Retries until it succeeds or the signal aborts.
  *  @see https://kubernetes.io/docs/concepts/architecture/nodes/#self-registration-of-nodes */
 export async function register(
   deps: RegistrationDeps,
@@ -58,7 +58,7 @@ export async function register(
       return;
     } catch (error) {
       if (signal.aborted) return;
-      if (failures === 0) log.warn({ err: error }, "node could not be registered, will keep trying");
+      if (failures === 0) log.warn({ err: error }, "cannot register node; retrying");
       await clock.sleep(Math.min(longestRetryMs, retryMs * 2 ** failures), signal).catch(() => undefined);
     }
   }
@@ -85,7 +85,7 @@ async function registerOnce(
   }
 }
 
-/** Zeroes for the extended resources of an existing Node; undefined when it has none. */
+/** Zeroes for the extended resources of an existing Node; undefined if it has none. */
 function zeroesOf({ status }: Node): Pick<NodeStatus, "capacity" | "allocatable"> | undefined {
   const shown = Object.entries(status?.capacity ?? {}).filter(
     ([name, amount]) => isExtendedResource(name) && quantityNumber(amount) !== 0,
@@ -95,7 +95,7 @@ function zeroesOf({ status }: Node): Pick<NodeStatus, "capacity" | "allocatable"
   return { capacity: none, allocatable: none };
 }
 
-/** Patch for the metadata of an existing Node; undefined for no change. A label without a value is taken away. */
+/** Patch for the metadata of an existing Node; undefined for no change. A label without a value is removed. */
 function reconcile(node: Node, { nodeName, labels: own }: NodeIdentity, facts: HostFacts): object | undefined {
   const shown = node.metadata.labels ?? {};
   const labels = Object.fromEntries(

@@ -7,9 +7,9 @@ import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
 const checkMs = 5_000;
-/** Interval before the runtime's first answer, or after it has gone: short, to notice its return. */
+/** Interval before the runtime's first answer, or after it became unreachable: short, to notice its return. */
 const impatientMs = 1_000;
-/** Silence after which the runtime counts as down, and the timeout of one call. */
+/** Silence after which the runtime counts as down; and timeout of one call, milliseconds. */
 const downAfterMs = 30_000;
 const patienceMs = 5_000;
 /** Silence after which a runtime with events is polled: longer than the interval of relists with events. */
@@ -18,20 +18,20 @@ const heardMs = 35_000;
 const versionEveryMs = 60_000;
 
 export interface RuntimeHealth extends Service {
-  /** Problems that keep the runtime from running pods, in the kubelet's order; empty when healthy. (kubelet, runtimeErrors)
-   *  @param unhealthy what health checks of the agent's own found: it stands before what the runtime says of itself. */
+  /** Problems that keep the runtime from running pods, in the kubelet's order; empty if healthy. (kubelet, runtimeErrors)
+   *  @param unhealthy results of the agent's own health checks, which precede the runtime's conditions. */
   problems(unhealthy?: readonly string[]): readonly string[];
-  /** Reason that pods get no network, or undefined. */
+  /** Why pods get no network; undefined if they do. */
   networkError(): string | undefined;
-  /** The last one that it told. */
+  /** The last version that the runtime reported. */
   version(): VersionResponse | undefined;
-  /** It has answered the last time it was asked. */
+  /** True if the runtime answered the last call. */
   isAnswering(): boolean;
   /** Resolves once the runtime has answered. */
   answered(signal: AbortSignal): Promise<void>;
-  /** Sorted by name: runtimes list them in any order. Undefined before the runtime has answered. */
+  /** Sorted by name, as runtimes list them in any order. Undefined before the runtime has answered. */
   handlers(): readonly RuntimeHandler[] | undefined;
-  /** Undefined where the runtime does not say. */
+  /** Undefined if the runtime does not report features. */
   features(): RuntimeFeatures | undefined;
 }
 
@@ -77,11 +77,11 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
       askedAt = undefined;
       first.resolve();
       if (failure !== undefined)
-        log.info({ version: `${version.runtimeName} ${version.runtimeVersion}` }, "container runtime answers");
+        log.info({ version: `${version.runtimeName} ${version.runtimeVersion}` }, "container runtime is up");
       failure = undefined;
     } catch (error) {
       if (signal.aborted) return;
-      if (failure === undefined) log.warn({ err: error }, "container runtime does not answer, will keep trying");
+      if (failure === undefined) log.warn({ err: error }, "container runtime does not respond; retrying");
       failure = messageOf(error);
     }
     if (problems().join() !== before) onChange();
@@ -112,7 +112,7 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
   };
 }
 
-/** The kubelet's message for an unmet runtime condition; undefined when it is met. */
+/** The kubelet's message for an unmet runtime condition; undefined if it is met. */
 function unmet(status: StatusResponse | undefined, type: string, what: string): string | undefined {
   const condition = status?.status?.conditions.find((each) => each.type === type);
   if (condition?.status) return undefined;

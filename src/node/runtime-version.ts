@@ -1,8 +1,9 @@
-/** Version of a runtime that does not tell it, or that is none. */
+/** Version of a runtime that reports none, or an invalid one. */
 export const unknownVersion = "Unknown";
 
-/** A runtime's version as a kubelet shows it: `v2.1.4` is 2.1.4, and of what is no semantic version, such as 1.6.20~ds1, the numbers alone
- *  stay. (kubelet, newRuntimeVersion) @see https://semver.org/#backusnaur-form-grammar-for-valid-semver-versions */
+/** Formats a runtime's version as the kubelet does: `v2.1.4` becomes 2.1.4; if it is not a semantic version, such as 1.6.20~ds1, only the
+ *  numbers remain. (kubelet, newRuntimeVersion)
+ *  @see https://semver.org/#backusnaur-form-grammar-for-valid-semver-versions */
 export function shownVersion(told: string): string {
   const [, numbers, extra = ""] = /^\s*v?(\d+(?:\.\d+)*)(.*)$/.exec(told) ?? [];
   if (numbers === undefined) return unknownVersion;

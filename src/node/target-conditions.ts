@@ -1,33 +1,33 @@
 import type { MissingRights } from "../seams/provider.ts";
 import type { Verdict } from "./conditions.ts";
 
-/** Why pods of a node do not reach the cluster. */
+/** Why pods of a node cannot reach the cluster. */
 export type Isolation = Pick<Extract<Verdict, { readonly type: typeof isolatedType }>, "reason" | "message">;
 
 const ownNetwork =
-  "pods are on a network of the target's own: they reach neither pods of other nodes nor Services, and none of those reach them";
+  "pods are on the target's own network: they cannot reach pods of other nodes or Services, and cannot be reached by them";
 
-/** Pods are on the target's own network. @param obstacle why, in a sentence, where the configuration did not ask for it. */
+/** Condition for pods on the target's own network. @param obstacle why, in a sentence, if the configuration did not request it. */
 export function isolatedBy(obstacle: string | undefined): Isolation {
   if (obstacle === undefined) return { reason: "NetworkOfTheTarget", message: ownNetwork };
   return {
     reason: "NoWayIntoCluster",
-    message: `${ownNetwork}. When the node was new, ${obstacle}. Set network: tunneled once that is mended`,
+    message: `${ownNetwork}. When the node was new, ${obstacle}. Set network: tunneled once that is fixed`,
   };
 }
 
-/** Peculiarities of a target, as conditions of its node. */
+/** Properties of a target that show as conditions of its node. */
 export interface TargetTraits {
   /** Undefined while pods reach the cluster. */
   readonly isolation: Isolation | undefined;
-  /** Undefined while unknown; `"whole"` where no right can be missing. */
+  /** Undefined while unknown; `"whole"` if the provider has no privileges that could be missing. */
   readonly rights: MissingRights | "whole" | undefined;
 }
 
-/** Graftlet's conditions beside the kubelet's. They describe the target, not its health: none makes a node unready. */
+/** Graftlet's own conditions. They describe the target, not its health: none makes a node unready. */
 export interface TargetConditions {
   readonly verdicts: readonly Verdict[];
-  /** Types to remove from the node: left by another target of its name, or by other settings. */
+  /** Types to remove from the Node: left by another target of the same name, or by other settings. */
   readonly absent: readonly string[];
 }
 
@@ -52,6 +52,6 @@ function rightsVerdict({ sentences }: MissingRights): Verdict {
     type: rightsType,
     status: "True",
     reason: "RightsComplete",
-    message: "the login has every right on the target that a node needs",
+    message: "the login user has all privileges on the target that a node needs",
   };
 }

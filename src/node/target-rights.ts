@@ -2,11 +2,11 @@ import { codeOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { MissingRights, Target, TargetFeature } from "../seams/provider.ts";
 
-/** Cache of the rights that graftlet lacks on the target. */
+/** Cache of the privileges that graftlet lacks on the target. */
 export interface TargetRights {
-  /** Reads the rights from the target; the last known ones stay when it does not answer. */
+  /** Reads the privileges from the target; if it does not respond, the last known ones are returned. */
   read(signal: AbortSignal): Promise<MissingRights | "whole" | undefined>;
-  /** Reason that pods cannot have a feature on this target; undefined when they can, and before the first answer. */
+  /** Why pods cannot use a feature on this target; undefined if they can, and before the first read. */
   lacks(feature: TargetFeature): string | undefined;
 }
 
@@ -23,7 +23,7 @@ export function createTargetRights(
         for (const sentence of now.sentences) if (!known?.sentences.includes(sentence)) log.warn({}, sentence);
         known = now;
       } catch (error) {
-        if (!signal.aborted) log.debug({ err: error, code: codeOf(error) }, "the target's rights could not be read");
+        if (!signal.aborted) log.debug({ err: error, code: codeOf(error) }, "cannot read the privileges on the target");
       }
       return known;
     },

@@ -27,30 +27,30 @@ export interface TargetStatusDeps {
   };
   readonly host: Pick<Host, "budget">;
   readonly images: Pick<Images, "listImages">;
-  /** What runs short on the target. */
+  /** Resource pressure on the target. */
   readonly pressure: CellReader<NodePressure>;
   readonly runtime: RuntimeHealth;
-  /** Other reasons for the node not to be ready, such as storage drivers'. */
+  /** Other reasons for the node not to be ready, for example of storage drivers. */
   readonly problems: () => readonly string[];
   /** Findings of the agent's own health checks, such as PLEG's. */
   readonly unhealthy: () => readonly string[];
-  /** True once the target is about to shut down. */
+  /** True once the target is shutting down. */
   readonly goingDown: () => true | undefined;
-  /** Attached volumes in use; undefined while they are not known: the Node keeps what it shows then. */
+  /** Attached volumes in use; undefined while unknown: the Node then keeps its list. */
   readonly volumesInUse: () => readonly string[] | undefined;
   /** The link to a target on another machine. */
   readonly link?: TargetLink;
-  /** Why the target's pods do not reach the cluster; absent where they always do. */
+  /** Why the target's pods cannot reach the cluster; absent if they always can. */
   readonly isolation?: () => Isolation | undefined;
-  /** Verdict on the API server's connection to the kubelet API, when it is checked. */
+  /** Result of the API server's connection to the kubelet API, if it is checked. */
   readonly reachable?: () => Verdict | undefined;
   readonly rights: Pick<TargetRights, "read">;
-  /** Resources that plugins on the target offer. */
+  /** Resources offered by device plugins on the target. */
   readonly devices: { amounts(): { readonly capacity: ResourceList; readonly allocatable: ResourceList } };
   readonly clock: Clock;
 }
 
-/** Facts that do not change while the target is up, and the node's present addresses. */
+/** Facts that do not change while the target is up, and the node's current addresses. */
 export interface TargetConstants {
   readonly facts: HostFacts;
   readonly addresses: () => readonly { readonly type: string; readonly address: string }[];
@@ -59,18 +59,18 @@ export interface TargetConstants {
 }
 
 export interface TargetStatus {
-  /** The status without images and conditions, as a node registers with it. */
+  /** The status without images and conditions, for registration. */
   bare(): NodeStatus;
-  /** Reads the target and returns the wanted status. A target that cannot be read makes the node unready. */
+  /** Reads the target and returns the desired status. If the target cannot be read, the node is not ready. */
   wanted(signal: AbortSignal): Promise<WantedStatus>;
 }
 
-/** Shortest interval between readings of the list of images. */
+/** Minimum interval between reads of the image list. */
 const imagesEveryMs = 30_000;
-/** Longest wait for the runtime, milliseconds: a runtime that hangs must not delay the status that reports it. */
+/** Timeout of calls to the runtime, milliseconds: a hanging runtime must not delay the status that reports it. */
 const patienceMs = 2_000;
 
-/** The node's status as the target shows it. */
+/** Builds the node's status from the target. */
 export function createTargetStatus(deps: TargetStatusDeps, constants: TargetConstants): TargetStatus {
   const { settings, runtime, clock } = deps;
   const images = createImageList(deps);
@@ -106,7 +106,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
     bare: () => status([]),
     async wanted(signal) {
       const trouble = deps.link?.trouble() ?? limitTrouble(deps.host);
-      // Its shutdown is the reason that a target is not there.
+      // The target's shutdown is the reason that it is unreachable.
       if (trouble && deps.goingDown())
         return { status: status(images.known()), verdicts: [readyVerdict([shuttingDown])] };
       if (trouble) return { status: status(images.known()), verdicts: outOfReach(trouble) };
@@ -132,13 +132,13 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   };
 }
 
-/** Trouble of a target that is reachable but over its budget. */
+/** Failure of a target that is reachable but over its memory budget. */
 function limitTrouble({ budget }: Pick<Host, "budget">): LinkTrouble | undefined {
   const message = budget?.exceeded();
   return message === undefined ? undefined : { reason: "LimitExceeded", message };
 }
 
-/** True while the runtime, and not the link to its machine, is why there is no answer: a kubelet does not know its version then. */
+/** True while the runtime, and not the link to its machine, does not respond: a kubelet does not know its version then. */
 function createSilence({ runtime, link }: TargetStatusDeps): () => boolean {
   let losses = link?.losses();
   return () => {
@@ -148,7 +148,7 @@ function createSilence({ runtime, link }: TargetStatusDeps): () => boolean {
   };
 }
 
-/** A handler with both features: one that it does not name it lacks. */
+/** Adds both features to a handler; missing ones are false. */
 function handlerShown({ name, features }: RuntimeHandler) {
   const { recursiveReadOnlyMounts = false, userNamespaces = false } = features ?? {};
   return { name, features: { recursiveReadOnlyMounts, userNamespaces } };
@@ -156,7 +156,7 @@ function handlerShown({ name, features }: RuntimeHandler) {
 
 type ImageList = NonNullable<NodeStatus["images"]>;
 
-/** The images, read at intervals; the last list when the runtime does not answer. */
+/** The image list, read at intervals; the last one if the runtime does not respond. */
 function createImageList({ settings, images, runtime, clock }: TargetStatusDeps): {
   known(): ImageList;
   read(signal: AbortSignal): Promise<ImageList>;

@@ -1,13 +1,13 @@
 import type { HostFacts } from "../host/facts.ts";
 import { TargetError } from "../seams/provider.ts";
 
-/** Demands of a configuration on its target. */
+/** Requirements of the configuration on its target. */
 export interface Demands {
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;
 }
 
-/** @throws TargetError, one sentence, for a target that the configuration rules out. */
+/** @throws TargetError, one sentence, if the target does not meet the requirements. */
 export function refuseUnfit(
   { failSwapOn, failCgroupV1 }: Demands,
   { swapBytes, cgroupVersion }: Pick<HostFacts, "swapBytes" | "cgroupVersion">,
@@ -28,19 +28,19 @@ export function refuseUnfit(
   }
 }
 
-/** @throws TargetError, in the kubelet's words, where a controller is missing that a node needs. */
+/** @throws TargetError, in the kubelet's words, if a required cgroup controller is missing. */
 export function refuseUnmounted(controllers: readonly string[]): void {
   if (controllers.length === 0) return;
   const missing = `Following Cgroup subsystem not mounted: [${controllers.join(" ")}]`;
   throw new TargetError("CgroupSubsystem", "failed_precondition", `system validation failed - ${missing}`);
 }
 
-/** @throws TargetError for a target that has no address but loopback. */
+/** @throws TargetError for a target that has only loopback addresses. */
 export function refuseWithoutAddress({ addresses }: Pick<HostFacts, "addresses">): void {
   if (addresses.length > 0) return;
   throw new TargetError(
     "TargetWithoutAddress",
     "failed_precondition",
-    "the target has no address but loopback, which its pods' hostIP would be: give it one",
+    "the target has only loopback addresses, which would become its pods' hostIP: give it another address",
   );
 }

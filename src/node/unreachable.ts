@@ -20,12 +20,12 @@ export interface TroubleReporterDeps {
 
 /** Reports why a node cannot start. */
 export interface TroubleReporter {
-  /** Writes the trouble as the Node's Ready condition; a missing Node is created, without capacity and unready. An unchanged
-   *  report is repeated only to keep the node alive. */
+  /** Writes the failure as the Node's Ready condition; a missing Node is created, without capacity and unready. An unchanged report is
+   *  repeated only to keep the node alive. */
   report(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
 }
 
-/** Interval of repeated reports: the cluster takes a node for dead after 50 s (node-monitor-grace-period). */
+/** Interval of repeated reports: the cluster considers a node dead after 50 s (node-monitor-grace-period). */
 const repeatMs = 15_000;
 
 export function createTroubleReporter(deps: TroubleReporterDeps): TroubleReporter {
@@ -41,7 +41,7 @@ export function createTroubleReporter(deps: TroubleReporterDeps): TroubleReporte
         told = now;
         toldAt = clock.monotonic();
       } catch (error) {
-        if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "node status was not written, will retry");
+        if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "cannot update node status; retrying");
       }
     },
   };
@@ -54,12 +54,12 @@ export interface UnreachableDeps {
   readonly clock: Clock;
 }
 
-/** Interval of checks of an unreachable target, beside every change of the link, milliseconds. */
+/** Interval of checks of an unreachable target, in addition to those on changes of the link, milliseconds. */
 const askMs = 5_000;
 /** Number of failed checks over an apparently working link before it is reported. */
 const doubtful = 3;
 
-/** Waits at a node's start until the target can be reached; meanwhile its Node reports the trouble. */
+/** Waits at a node's start until the target can be reached; meanwhile its Node reports the failure. */
 export async function untilReachable(
   { host, link, reporter, clock }: UnreachableDeps,
   signal: AbortSignal,
@@ -85,10 +85,10 @@ function unreadable(error: unknown): LinkTrouble {
   return { reason: "TargetUnreadable", message: `the target's files cannot be read: ${messageOf(error)}` };
 }
 
-/** Pause before the next try to start a node on a target, ms, before jitter; a change of the link ends it early. */
+/** Delay before the next attempt to start a node on a target, milliseconds, before jitter; a change of the link ends it early. */
 const startAgainMs = 10_000;
 
-/** Waits until the next try. */
+/** Waits until the next attempt. */
 export async function untilWorthATry(
   { link, clock }: Pick<UnreachableDeps, "link" | "clock">,
   signal: AbortSignal,
@@ -114,7 +114,7 @@ async function write(deps: TroubleReporterDeps, trouble: LinkTrouble, signal: Ab
   }
 }
 
-/** The target's last word was that it shuts down: that is why it is out of reach. */
+/** True if the target last reported that it is shutting down, which explains why it is unreachable. */
 function wasShutDown(conditions: readonly NodeCondition[]): boolean {
   return conditions.some(
     ({ type, status, message }) => type === "Ready" && status !== "True" && message === shuttingDown,

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { BlockList, isIP } from "node:net";
 
-/** Headers of every answer: the page runs its own script and style alone, reaches its own origin alone, and is in nobody's frame.
+/** Headers of every response: the page runs only its own script and style, connects only to its own origin, and cannot be framed.
  *  @see https://www.w3.org/TR/CSP3/ */
 export const securityHeaders: Readonly<Record<string, string>> = {
   "Content-Security-Policy": [
@@ -24,7 +24,7 @@ export const securityHeaders: Readonly<Record<string, string>> = {
   "Cache-Control": "no-store",
 };
 
-/** Why a request is not answered. */
+/** Response to a refused request. */
 export interface Refused {
   readonly status: number;
   readonly text: string;
@@ -34,28 +34,28 @@ const local = new BlockList();
 local.addSubnet("127.0.0.0", 8, "ipv4");
 local.addAddress("::1", "ipv6");
 
-/** True for an address that only this machine, or this Pod, reaches. */
+/** True for an address that can be reached only from this machine or Pod. */
 export function isLoopback(address: string): boolean {
   const family = isIP(address);
   return family !== 0 && local.check(address, family === 6 ? "ipv6" : "ipv4");
 }
 
-/** Why a request on loopback is refused; undefined for one that is answered. A page of another site may send requests here by a name
- *  of its own that leads to 127.0.0.1 (DNS rebinding). Pure. */
+/** Refuses requests on loopback whose Host is neither localhost nor a loopback address: another site's page may send requests through a
+ *  name of its own that resolves to 127.0.0.1 (DNS rebinding). Undefined if allowed. Pure. */
 export function refusedOnLoopback({ host }: IncomingHttpHeaders): Refused | undefined {
   const name = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]+))(?::\d{1,5})?$/i.exec(host ?? "");
   const asked = name?.[1] ?? name?.[2] ?? "";
   if (asked.toLowerCase() !== "localhost" && !isLoopback(asked))
-    return { status: 403, text: "this page is asked for as localhost or 127.0.0.1 only\n" };
+    return { status: 403, text: "open this page as localhost or 127.0.0.1\n" };
   return undefined;
 }
 
-/** Why a request from another site's page is refused; following a link to `/` is not that. Pure.
+/** Refuses requests from another site's page, except navigation to `/`. Undefined if allowed. Pure.
  *  @see https://www.w3.org/TR/fetch-metadata/ */
 export function refusedFromElsewhere(
   path: string,
   { "sec-fetch-site": site }: IncomingHttpHeaders,
 ): Refused | undefined {
   if (path === "/" || site === undefined || site === "same-origin" || site === "none") return undefined;
-  return { status: 403, text: "this page's parts are for the page alone\n" };
+  return { status: 403, text: "cross-site requests are not allowed\n" };
 }

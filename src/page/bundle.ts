@@ -3,11 +3,11 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { type Metafile, build } from "esbuild";
 
-/** Browsers that the page is for: those that know its style's `light-dark()`. */
+/** Supported browsers: those that implement the style sheet's `light-dark()`. */
 const target = ["chrome123", "firefox120", "safari17.5"];
 
-/** Bundles the page of its source, with the plotting library: its script, its style, its icon and its HTML, by name, each compressed by
- *  gzip and in base64. tools/build.ts calls it for the built program; from the source it is called when a page is served. */
+/** Bundles the page from source, with the plotting library: script, style, icon and HTML by file name, each gzipped and base64-encoded.
+ *  tools/build.ts calls this for the built program; when run from source, it is called when a page is first served. */
 export async function bundlePage(): Promise<{ readonly files: Record<string, string>; readonly metafile: Metafile }> {
   const folder = join(import.meta.dirname, "browser");
   const { outputFiles, metafile } = await build({

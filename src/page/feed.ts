@@ -9,17 +9,17 @@ import { nodeShown } from "./node-shown.ts";
 import { podShown } from "./pod-shown.ts";
 import { usageShown } from "./usage-shown.ts";
 
-/** Who looks at the page. */
+/** A client of the feed. */
 export interface Listener {
-  /** True for a node that they may see. */
+  /** True for a node that the client may see. */
   sees(node: string): boolean;
-  /** Takes a message as JSON. @param about a later message about the same takes the place of one that is not sent yet; undefined when
-   *  each has to be sent. */
+  /** Sends a JSON message.
+   *  @param about a later message with the same value replaces an unsent one; undefined for messages that must all be sent. */
   send(message: string, about?: string): void;
 }
 
 export interface Feed extends Service {
-  /** Sends what is known, and from then on what changes. @returns what ends that. */
+  /** Sends the current state, then every change. @returns ends the subscription. */
   listen(listener: Listener): () => void;
 }
 
@@ -30,20 +30,19 @@ export interface FeedDeps {
   readonly log: Logger;
 }
 
-/** Pause between two looks at a node, and how long a look may take, milliseconds. Its usage is a sample of the kubelet API's, which is
- *  taken every ten seconds at most. */
+/** Polling interval and timeout per node, milliseconds. Usage comes from the kubelet API's samples, which are taken every ten seconds at
+ *  most. */
 const lookMs = 3_000;
 const longestLookMs = 30_000;
 
-/** What one node last said, a message of each kind. */
+/** Last message of each kind from one node. */
 interface Told {
   node?: string;
   pods?: string;
   usage?: string;
 }
 
-/** Looks at the nodes while somebody listens: begins with the first listener, ends with the last. What the last one leaves behind is
- *  forgotten. */
+/** Polls the nodes while there are subscribers: starts with the first and ends with the last, whose cached messages are discarded. */
 export function createFeed(deps: FeedDeps): Feed {
   const { reports, version, clock } = deps;
   const listeners = new Set<Listener>();
@@ -100,7 +99,7 @@ export function createFeed(deps: FeedDeps): Feed {
   };
 }
 
-/** Notes of nodes that the listener sees; what is about no node is for those who see all. */
+/** Sends notes of nodes that the subscriber may see; notes about no node are sent only to those who may see all nodes. */
 function sendNotes({ nodes }: Reports, listener: Listener, all: readonly Note[]): void {
   const seesAll = nodes.every(({ name }) => listener.sees(name));
   const notes = all.filter(({ node }) => (node === "" ? seesAll : listener.sees(node)));
@@ -125,7 +124,7 @@ function lookAfter(of: ReportedNode, { clock, log }: FeedDeps, tell: Tell): Serv
       const summary = await work.summary(clock.within(longestLookMs, signal));
       if (!signal.aborted) tell(name, "usage", { kind: "usage", node: name, usage: usageShown(summary, clock.now()) });
     } catch (err) {
-      if (!signal.aborted) log.debug({ err, node: name }, "the page shows no usage: it could not be measured");
+      if (!signal.aborted) log.debug({ err, node: name }, "cannot measure usage for the page");
     }
   });
 }

@@ -1,6 +1,6 @@
 import { gunzipSync } from "node:zlib";
 
-/** The page's files by path, compressed. */
+/** Compressed files of the page, by path. */
 export type PageFiles = ReadonlyMap<string, PageFile>;
 
 export interface PageFile {
@@ -8,8 +8,8 @@ export interface PageFile {
   readonly gzip: Buffer;
 }
 
-/** In the built program tools/build.ts puts the files here, as JSON: by name, each compressed and in base64. A text, so that the branch
- *  for the source is left out of it. */
+/** Set by tools/build.ts in the built program: JSON of the files by name, each gzipped and base64-encoded. A string, so that the branch
+ *  for running from source is eliminated. */
 declare const builtPage: string;
 
 const types: Readonly<Record<string, string>> = {
@@ -19,7 +19,7 @@ const types: Readonly<Record<string, string>> = {
   svg: "image/svg+xml",
 };
 
-/** The page's files: those in the built program, else made of the source. @throws where the source's esbuild is not installed. */
+/** Returns the page's files from the built program, or bundles them from source. @throws if esbuild is not installed. */
 export async function pageFiles(): Promise<PageFiles> {
   const built =
     typeof builtPage === "undefined"
@@ -33,7 +33,7 @@ export async function pageFiles(): Promise<PageFiles> {
   );
 }
 
-/** A file as it was. */
+/** Uncompressed content of a file. */
 export function plain({ gzip }: PageFile): Buffer {
   return gunzipSync(gzip);
 }

@@ -7,22 +7,22 @@ import type { Refused } from "./access.ts";
 import type { ReadGate } from "../report/node.ts";
 import type { Reports } from "../report/notes.ts";
 
-/** Parts of the kubelet API whose content the page shows: a caller needs `get` on nodes/pods, nodes/stats and nodes/log. */
+/** Areas of the kubelet API that the page shows: a caller needs `get` on nodes/pods, nodes/stats and nodes/log. */
 const areas = ["pods", "stats", "logs"] as const;
 
-/** No connection presents a certificate that counts. */
+/** Certificates of a connection on which no client certificate is accepted. */
 export const noCertificates: Pick<PeerCertificates, "identify"> = { identify: () => ({ is: "none" }) };
 
-/** The node whose certificate and client CA the page uses where it is served over TLS: the first one that has them. */
+/** The node whose certificate and client CA the page uses for TLS: the first that has a certificate. */
 export function leadOf({ nodes }: Pick<Reports, "nodes">): ReadGate | undefined {
   return nodes.map((node) => node.work()?.gate).find((gate) => gate?.certificate.current() !== undefined);
 }
 
-/** The nodes that a caller may see: of each node, its own kubelet API's authentication and authorization decide. A client certificate
- *  counts only for nodes that trust the CA by which TLS has verified it. Nodes that trust the same CA are of one cluster: a caller whom the
- *  first of them does not know is not asked about by the others, for each of them would send the token to the same API server.
+/** Returns the nodes that a caller may see, decided by the authentication and authorization of each node's kubelet API. A client
+ *  certificate is valid only for nodes that trust the CA against which TLS has verified it. Nodes with the same CA belong to one cluster:
+ *  if the first of them does not authenticate the caller, the others are not tried, as each would send the token to the same API server.
  *  @param ca that CA, PEM.
- *  @returns the reason of the refusal if there is none. */
+ *  @returns the reason of the refusal if the caller may see none. */
 export async function visibleNodes(
   {
     reports,
@@ -63,7 +63,7 @@ interface Judged {
   readonly gate: ReadGate;
 }
 
-/** True when the caller is nobody, or could not be asked about because others ask too much. */
+/** True if the caller is unauthenticated, or could not be reviewed because of rate limits. */
 function isUnknown(verdict: Verdict): boolean {
   return verdict.is === "refused" && (verdict.status === 401 || verdict.status === tooMany.status);
 }

@@ -14,12 +14,12 @@ import { type Refused, refusedOnLoopback } from "./access.ts";
 import type { Reports } from "../report/notes.ts";
 import { leadOf, noCertificates, visibleNodes } from "./gates.ts";
 
-/** Who sees what: of all nodes, or of some, or the reason of a refusal. */
+/** Decides which nodes a caller may see, or why the request is refused. */
 export type Admit = (request: IncomingMessage, signal: AbortSignal) => Promise<((node: string) => boolean) | Refused>;
 
 export interface Listening {
   readonly server: Server;
-  /** Undoes what it has subscribed to. */
+  /** Removes the listener's subscriptions. */
   readonly end: () => void;
 }
 
@@ -29,13 +29,13 @@ export interface ListenerDeps {
   readonly log: Logger;
 }
 
-/** Plain HTTP for loopback: whoever reaches it sees all nodes. */
+/** Plain HTTP for loopback: any caller sees all nodes. */
 export function openListener(answer: (admit: Admit) => RequestListener): Listening {
   const admit: Admit = async ({ headers }) => refusedOnLoopback(headers) ?? (() => true);
   return { server: guardResponses(createServer(requestTimes, answer(admit))), end: () => undefined };
 }
 
-/** TLS with the certificate and the client CA of the first node that has them; each caller sees the nodes whose kubelet API lets them.
+/** TLS with the certificate and client CA of the first node that has them; callers see the nodes whose kubelet API authorizes them.
  *  Without a certificate no handshake succeeds. */
 export function guardedListener(
   { reports, clock, log }: ListenerDeps,
@@ -44,7 +44,7 @@ export function guardedListener(
   let context = contextOf(reports);
   const certificates = createPeerCertificates(() => context.ca.length > 0, clock, tlsHandshakeMs);
   const admit: Admit = async (request, signal) => {
-    // A connection that another CA may have let in says nothing of who is there.
+    // A connection that may have been accepted under an older CA identifies nobody.
     const stale = certificates.isStale(request.socket);
     const known = {
       reports,
@@ -57,7 +57,7 @@ export function guardedListener(
   const options = { requestCert: true, rejectUnauthorized: false, handshakeTimeout: tlsHandshakeMs, ...requestTimes };
   const server = guardResponses(createTlsServer({ ...context, ...options }, answer(admit)));
   server.prependListener("secureConnection", (socket: TLSSocket) => certificates.accept(socket));
-  server.on("error", (error) => log.debug({ why: messageOf(error) }, "the page's server has failed"));
+  server.on("error", (error) => log.debug({ why: messageOf(error) }, "page server failed"));
   server.on("tlsClientError", (error) => log.debug({ why: messageOf(error) }, "TLS handshake failed"));
   const end = followGates(reports, () => {
     const now = contextOf(reports);
@@ -77,7 +77,7 @@ function contextOf(
   return lead ? { ...secrets(lead), ...tlsOptions(lead.config) } : { ca: [] };
 }
 
-/** Calls back when a certificate or a CA of a node may have changed. @returns what stops that. */
+/** Calls back when the certificate or CA of a node may have changed. @returns removes the listeners. */
 function followGates({ nodes }: ListenerDeps["reports"], changed: () => void): () => void {
   let forget: readonly (() => void)[] = [];
   const stop = () => {

@@ -1,5 +1,5 @@
-// The messages that a page gets, as JSON: the browser's code knows these types and nothing else of graftlet. Times are milliseconds
-// since the epoch by graftlet's clock, sizes bytes, CPU cores.
+// Messages to the page, as JSON: the browser's code knows only these types. Times are milliseconds since the epoch on graftlet's clock,
+// sizes are bytes, CPU is in cores.
 
 import type { Note } from "../report/notes.ts";
 
@@ -15,10 +15,10 @@ export type Message =
 export interface NodeShown {
   readonly name: string;
   readonly provider: string;
-  /** A word, and why. */
+  /** Summary and its explanation. */
   readonly state: "Ready" | "NotReady" | "Starting";
   readonly why: string;
-  /** `local`, `up`, `unknown` before there is one, or the reason why the target is not reached. */
+  /** `local`, `up`, `unknown` before the first connection, or the reason why the target is unreachable. */
   readonly link: string;
   readonly conditions: readonly ConditionShown[];
   readonly version: string;
@@ -27,7 +27,7 @@ export interface NodeShown {
   readonly cpus: number;
   readonly memory: number;
   readonly maxPods: number;
-  /** Images that the Node names, and their size together. */
+  /** Number and total size of the images that the Node lists. */
   readonly images: number;
   readonly imageBytes: number;
 }
@@ -37,7 +37,7 @@ export interface ConditionShown {
   readonly status: string;
   readonly reason: string;
   readonly message: string;
-  /** True where this status is one to look after. */
+  /** True if this status needs attention. */
   readonly bad: boolean;
 }
 
@@ -45,7 +45,7 @@ export interface PodShown {
   readonly uid: string;
   readonly namespace: string;
   readonly name: string;
-  /** As kubectl's column STATUS. */
+  /** As in kubectl's STATUS column. */
   readonly status: string;
   readonly bad: boolean;
   readonly ready: number;
@@ -67,7 +67,7 @@ export interface PodMeasure extends Measure {
   readonly containers: Readonly<Record<string, Measure>>;
 }
 
-/** What is not known is absent. `rx` and `tx` are bytes since the start. */
+/** Unknown values are absent. `rx` and `tx` are totals in bytes. */
 export interface Measure {
   readonly cpu?: number;
   readonly memory?: number;

@@ -7,15 +7,15 @@ import type { ConditionShown, NodeShown } from "./messages.ts";
 export interface ShownOf {
   readonly name: string;
   readonly provider: string;
-  /** Undefined while the Node is not known. */
+  /** Undefined while the Node is unknown. */
   readonly node: Node | undefined;
   /** True while the node runs on its target. */
   readonly running: boolean;
-  /** The trouble of its link; `local` for a target that is this machine. */
+  /** The link's failure; `local` if the target is this machine. */
   readonly link: LinkTrouble | "up" | "local" | "unknown";
 }
 
-/** What the page shows of a Node. Pure. */
+/** Builds the page's view of a Node. Pure. */
 export function nodeShown({ name, provider, node, running, link }: ShownOf): NodeShown {
   const { conditions = [], images = [] } = node?.status ?? {};
   const ready = conditions.find(({ type }) => type === "Ready");
@@ -54,7 +54,7 @@ function machineShown(
   };
 }
 
-/** A problem's reason that is a setting. */
+/** Condition reason that reflects a setting and not a problem. */
 const chosen = "NetworkOfTheTarget";
 
 function conditionShown({ type, status, reason = "", message = "" }: NodeCondition): ConditionShown {

@@ -1,7 +1,7 @@
 import type { ContainerStatus, Pod } from "../objects.ts";
 import type { PodShown } from "./messages.ts";
 
-/** What the page shows of a pod. Pure. */
+/** Builds the page's view of a pod. Pure. */
 export function podShown(pod: Pod): PodShown {
   const { metadata, spec, status } = pod;
   const containers = status?.containerStatuses ?? [];
@@ -21,7 +21,7 @@ export function podShown(pod: Pod): PodShown {
   };
 }
 
-/** Statuses of pods that need nobody. */
+/** Statuses that need no attention. */
 const calm: ReadonlySet<string> = new Set([
   "Running",
   "Succeeded",
@@ -32,7 +32,7 @@ const calm: ReadonlySet<string> = new Set([
   "Terminating",
 ]);
 
-/** As kubectl's column STATUS has it, but for the progress of init containers.
+/** As kubectl's STATUS column, without the progress of init containers.
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/ */
 function statusOf({ metadata, status }: Pod, containers: readonly ContainerStatus[]): string {
   if (metadata.deletionTimestamp !== undefined) return "Terminating";

@@ -18,17 +18,17 @@ export interface PageDeps {
   readonly address: string;
   readonly port: number;
   readonly reports: Reports;
-  /** graftlet's. */
+  /** graftlet's version. */
   readonly version: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Most connections of callers who are not admitted, and who are. */
+/** Connection limits: for unauthenticated callers, and for authenticated ones. */
 const connections = { most: 64, mostKnown: 256 };
 
-/** The page that shows the process's nodes: plain HTTP where only this machine reaches it, else TLS with the kubelet API's
- *  authentication and authorization. Nothing is measured while nobody looks. `run` throws a CodedError, one sentence, if it cannot
+/** The status page of the process's nodes: plain HTTP if only this machine can reach it, otherwise TLS with the kubelet API's
+ *  authentication and authorization. Nothing is measured while no page is open. `run` throws a CodedError, one sentence, if it cannot
  *  listen.
  *  @param open true for plain HTTP. */
 export function createPage(deps: PageDeps, open = isLoopback(deps.address)): KubeletServer {
@@ -78,7 +78,7 @@ function answers(deps: Answering): RequestListener {
   return (request, response) => {
     for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value);
     answer(deps, request, response).catch((err: unknown) => {
-      deps.log.error({ err }, "the page could not be served");
+      deps.log.error({ err }, "cannot serve the page");
       response.destroy();
     });
   };
@@ -101,11 +101,11 @@ async function answer(deps: Answering, request: IncomingMessage, response: Serve
   answerFeed(response, { feed, sees, clock, stopped });
 }
 
-const notRead: Refused = { status: 405, text: "this page can only be read\n" };
+const notRead: Refused = { status: 405, text: "this page is read-only\n" };
 const unknown: Refused = { status: 404, text: "404 page not found\n" };
 
 function refuse(request: IncomingMessage, response: ServerResponse, { status, text }: Refused): void {
-  // Nothing more is read from a client that is refused; on a connection of its own, a certificate may count that did not here.
+  // Nothing more is read from a refused client. After a 401 the client may present another certificate on a new connection.
   if (!request.complete || status === 401) response.setHeader("Connection", "close");
   if (status === 405) response.setHeader("Allow", "GET, HEAD");
   response.writeHead(status, { "Content-Type": "text/plain; charset=utf-8" }).end(text);

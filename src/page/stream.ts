@@ -2,13 +2,13 @@ import type { ServerResponse } from "node:http";
 import type { Clock } from "../lib/clock.ts";
 import type { Feed } from "./feed.ts";
 
-/** Notes that wait for a page that reads too slowly; beyond them it is dropped, and connects again by itself. */
+/** Maximum number of queued notes for a slow client; beyond it the connection is dropped, and the browser reconnects. */
 const maxWaitingNotes = 500;
-/** Time for a page to read the end of its answer, milliseconds: one whose machine sleeps never does. */
+/** Time limit for a client to read the end of the response, milliseconds; a sleeping machine never does. */
 const endWithinMs = 5_000;
-/** After so long a page has to connect again, and its rights are looked at again, milliseconds. */
+/** Maximum duration of a connection, milliseconds: then the browser reconnects and is authorized again. */
 const longestMs = 600_000;
-/** The browser's pause before it connects again, milliseconds. */
+/** The browser's reconnect delay, milliseconds. */
 const againMs = 1_000;
 
 interface Answered {
@@ -16,15 +16,15 @@ interface Answered {
   /** True for a node that the viewer may see. */
   readonly sees: (node: string) => boolean;
   readonly clock: Clock;
-  /** Aborts when the server stops, which does not wait for pages that are open. */
+  /** Aborts when the server stops, which does not wait for open pages. */
   readonly stopped: AbortSignal;
 }
 
-/** Answers with the feed as server-sent events until the browser goes. A page that does not read costs one message in its connection, and
- *  the newest of each kind, which all pages share.
+/** Responds with the feed as server-sent events until the browser disconnects. A client that does not read costs one message in its
+ *  connection, and the newest message of each kind, which all clients share.
  *  @see https://html.spec.whatwg.org/multipage/server-sent-events.html */
 export function answerFeed(response: ServerResponse, { feed, sees, clock, stopped }: Answered): void {
-  // A connection that is reset closes the response, too.
+  // A connection reset closes the response, too.
   response.on("error", () => undefined);
   response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8" });
   response.write(`retry: ${againMs}\n\n`);
@@ -59,12 +59,12 @@ export function answerFeed(response: ServerResponse, { feed, sees, clock, stoppe
   });
 }
 
-/** Messages that are not sent yet, in order. */
+/** Unsent messages, in order. */
 function createWaiting() {
   const messages = new Map<string | number, string>();
   let [lastNote, notes] = [0, 0];
   return {
-    /** @returns false when too many wait. */
+    /** @returns false if too many are queued. */
     add(message: string, about: string | undefined): boolean {
       if (about === undefined) notes += 1;
       messages.set(about ?? ++lastNote, message);

@@ -32,8 +32,8 @@ interface Summary {
   })[];
 }
 
-/** What the page shows of a node's /stats/summary. Pure.
- *  @param now for an answer that says no time, milliseconds since the epoch. */
+/** Builds the page's view of a node's /stats/summary. Pure.
+ *  @param now used if the response has no time, milliseconds since the epoch. */
 export function usageShown(answer: object, now: number): UsageShown {
   const { node, pods } = answer as Summary;
   const at = node.cpu ? Date.parse(node.cpu.time) : now;
@@ -76,7 +76,7 @@ function measure({ cpu, memory }: Used, network?: Traffic): Measure {
   };
 }
 
-/** The whole file system's use, whatever part of it is the node's own. */
+/** Usage of the whole file system, including files that are not the node's. */
 function space(fs: Fs | undefined): Space | undefined {
   if (fs?.capacityBytes === undefined || fs.availableBytes === undefined) return undefined;
   return { used: Math.max(0, fs.capacityBytes - fs.availableBytes), capacity: fs.capacityBytes };

@@ -28,7 +28,7 @@ export interface Exchange {
 
 /** Passes on requests whose sender is authenticated and authorized; refuses all others. */
 export function createAdmit(deps: AdmitDeps): (exchange: Exchange, next: NextFunction) => Promise<void> {
-  const unknown = createLimitedWarning(deps, "cannot find out who is calling");
+  const unknown = createLimitedWarning(deps, "cannot authenticate the caller");
   return async (exchange, next) => {
     const { request, response } = exchange;
     const verdict = await verdictOn(deps, exchange, unknown);

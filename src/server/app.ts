@@ -79,7 +79,7 @@ function count({ serving, clock, upgradeOf }: AppDeps, request: Request, respons
   lasting.once("close", () => ended(clock.monotonic() - since));
 }
 
-/** Serves a request as a span, which continues the trace of an authorized caller. Its attributes have no query: that of exec has a command.
+/** Serves a request as a span, which continues the trace of an authorized caller. The query is not an attribute: that of exec contains a command.
  *  @see https://pkg.go.dev/go.opentelemetry.io/contrib/instrumentation/github.com/emicklei/go-restful/otelrestful */
 function tracedServe(deps: AppDeps, route: Route, handler: Handler, exchange: Exchange): Promise<void> {
   const { request, response } = exchange;
@@ -109,7 +109,7 @@ async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Ex
   const { namespace, pod } = request.params as Record<string, string | undefined>;
   const known = namespace === undefined || pod === undefined || (await untilPodKnown(deps, namespace, pod, signal));
   if (known) await handler(request, response, signal);
-  else sendText(response, 503, "this node has just started and does not know its pods yet: try again in a moment");
+  else sendText(response, 503, "the node has just started and does not know its pods yet: try again in a moment");
 }
 
 function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
@@ -118,7 +118,7 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     ping,
     { name: "log", check: ping.check },
     { name: "syncloop", check: deps.syncLoop },
-    // Healthy: where the socket of device plugins cannot be served, the node runs without them and tries again.
+    // Always healthy: if the device plugin socket cannot be served, the node runs without device plugins and retries.
     { name: "device-plugin", check: ping.check },
   ];
   return {

@@ -13,10 +13,10 @@ export interface Reviews extends Authorizer {
 const rate = { qps: 400, burst: 400 };
 const atOnce = 16;
 const waiting = { each: 256, all: 1024 };
-/** A caller gets a response within two seconds, even if only to come again. */
+/** Maximum time that a caller waits for a review, milliseconds: responses come within two seconds, even if only 429. */
 const waitMs = 1500;
 
-/** Turns for reviews of this node's callers, independent of its other API requests. */
+/** Fair queue for reviews of this node's callers, independent of its other API requests. */
 function createReviewTurns(clock: Clock): FairTurns {
   const { take } = createRateLimit(clock, rate);
   return createFairTurns({ clock, atOnce, waiting, waitMs, take });

@@ -1,8 +1,8 @@
-/** The part of a file that a request asks for. */
+/** The requested part of a file. */
 export type AskedBytes =
   | { readonly is: "all" }
   | { readonly is: "part"; readonly start: number; readonly length: number }
-  /** @param text what is wrong with the range. */
+  /** @param text why the range is invalid. */
   | { readonly is: "invalid"; readonly text: string; readonly overlaps: boolean };
 
 const all: AskedBytes = { is: "all" };

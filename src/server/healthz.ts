@@ -23,7 +23,7 @@ export interface HealthzServerDeps {
   readonly instance: string;
   /** Reason why the process is not ready; undefined if /readyz succeeds. */
   readonly readiness: { unready(): string | undefined };
-  /** Counts what /healthz found; absent where the endpoint is that of several nodes. */
+  /** Counts results of /healthz; absent if the endpoint serves several nodes. */
   readonly measures?: HealthMeasures;
   readonly clock: Clock;
   readonly log: Logger;

@@ -47,8 +47,8 @@ export const handshakeMs = 30_000;
  *  only limits the resources held by a vanished peer. */
 const lingerMs = 10_000;
 
-/** Requests the upgrade from a client's endpoint. @returns the endpoint's consent; undefined if it refused, which the client has been
- *  told, or if the client is gone. */
+/** Requests the upgrade from a client's endpoint. @returns the upgraded connection; undefined if the endpoint refused,
+ *  which is reported to the client, or if the client is gone. */
 export async function askEndpoint(joining: Joining, asking: Asking): Promise<Upgraded | undefined> {
   const { endpoint, request, response, signal, clock, log } = joining;
   const answer = await handshake(endpoint, asking, clock.within(handshakeMs, signal)).catch((error: unknown) => {

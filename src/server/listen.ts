@@ -42,8 +42,8 @@ export async function serve(
     socket.once("close", () => sockets.delete(socket));
   });
   await listen(server, at);
-  // Such as too many open files: connections that wait are taken later.
-  server.on("error", (err) => log.warn({ err, port: at.port }, "a connection could not be taken"));
+  // For example too many open files: pending connections are accepted later.
+  server.on("error", (err) => log.warn({ err, port: at.port }, "cannot accept connection"));
   const address = server.address();
   if (typeof address === "object" && address) onListening(address);
   await onAbort(signal);
@@ -54,7 +54,7 @@ export async function serve(
   await closing;
 }
 
-/** Finds out whether an address can be listened on. @throws CodedError already_exists where another does; else as `serve`. */
+/** Checks whether an address can be listened on. @throws CodedError already_exists if the port is in use; else as `serve`. */
 export async function tryListening(at: ListenAt): Promise<void> {
   const server = createServer();
   await listen(server, at);
@@ -88,14 +88,14 @@ function listenError(
     case "EACCES":
       return new CodedError(
         "permission_denied",
-        `${portField} ${port} may not be listened on: run as root or set a ${portField} above 1023`,
+        `${portField} ${port} cannot be listened on without privileges: run as root or set a ${portField} above 1023`,
         { cause },
       );
     case "EADDRNOTAVAIL":
     case "ENOTFOUND":
       return new CodedError(
         "invalid_argument",
-        `${addressField} "${address}" is no address of this machine: set one that is, or 0.0.0.0`,
+        `${addressField} "${address}" is not an address of this machine: set one that is, or 0.0.0.0`,
         { cause },
       );
     default:

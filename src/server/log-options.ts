@@ -10,9 +10,8 @@ const largest = 2n ** 63n - 1n;
 
 class Undecodable extends Error {}
 
-/** Parses the query of a log request: PodLogOptions of v1, and the older `tail`. @param now milliseconds since the epoch from which
- *  `sinceSeconds` counts back, on the clock that stamps the log's lines. @param now milliseconds since the epoch, from which
- *  `sinceSeconds` counts back: by the clock that stamps the log's lines.
+/** Parses the query of a log request: PodLogOptions of v1, and the older `tail`.
+ *  @param now milliseconds since the epoch from which `sinceSeconds` counts back, on the clock that stamps the log's lines.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#get-read-log-of-the-specified-pod */
 export function decodeLogOptions(query: URLSearchParams, now: number): DecodedLogOptions {
   try {

@@ -25,7 +25,7 @@ export async function untilPodKnown(
   );
 }
 
-/** Why nothing of a pod runs, in a sentence, where the node shows a placeholder for it. */
+/** Why no containers run: a sentence, if the node shows a placeholder for the pod. */
 export function inertText(
   { statuses }: Pick<KubeletServerDeps, "statuses">,
   { metadata: { uid, name }, status }: Pod,

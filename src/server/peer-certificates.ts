@@ -17,7 +17,7 @@ export interface PeerCertificates {
   renew(): void;
 }
 
-/** Contents of a certificate, whatever its signer. */
+/** Contents of a certificate, regardless of its signer. */
 interface Holder {
   readonly user: User | undefined;
   /** Expiry, milliseconds since the epoch. */

@@ -33,7 +33,7 @@ const verbs: Readonly<Record<string, string>> = {
 /** Areas that act on a pod, with any method: WebSocket requests use GET. */
 const acting: ReadonlySet<string> = new Set(["run", "exec", "attach", "portForward"]);
 
-/** The required verb: that of the method; for actions on a pod `create`, whatever the method. Empty for methods without one. */
+/** The required verb: that of the method, or `create` for actions on a pod with any method. Empty for methods without a verb. */
 export function verbOf(method: string, segments: readonly string[]): string {
   return acting.has(segments[0] ?? "") ? "create" : (verbs[method] ?? "");
 }
@@ -71,7 +71,7 @@ export interface Route {
 const container = "/:namespace/:pod/:container";
 const containerByUid = "/:namespace/:pod/:uid/:container";
 const read = { methods: ["get"], debugging: false } as const;
-/** Whatever the method, as handlers outside of web services are in a kubelet. */
+/** Any method is accepted, as by kubelet handlers outside of web services. */
 const any = { methods: "any", debugging: false } as const;
 const debugRead = { methods: ["get"], debugging: true } as const;
 const stream = { methods: ["get", "post"], debugging: true } as const;

@@ -20,12 +20,12 @@ export interface KubeletServer extends Service {
   address(): AddressInfo | undefined;
 }
 
-/** The kubelet's own values. */
+/** The kubelet's values. */
 const idleMs = 90_000;
 const maxHeaderBytes = 1 << 20;
-/** Limits of a request header from a client without a client certificate of the cluster: long commands arrive through the API server. */
+/** Header limits for clients without a client certificate of the cluster: long commands arrive through the API server. */
 const stranger = { maxHeaderSize: 64 << 10, maxHeadersCount: 100 };
-/** Node's default number of headers. */
+/** Header limits for other clients; Node's default number of headers. */
 const somebody = { maxHeaderSize: maxHeaderBytes, maxHeadersCount: 2000 };
 /** Timeout of the TLS handshake, milliseconds. */
 export const tlsHandshakeMs = 10_000;
@@ -136,7 +136,7 @@ function serveRequests(
   });
 }
 
-/** Responds to an invalid or incomplete request as Node itself would; but Node does not wait until TLS has sent the response. */
+/** Responds to an invalid or incomplete request as Node would; Node itself does not wait until TLS has sent the response. */
 function turnAway(error: NodeJS.ErrnoException, socket: Duplex, clock: Clock): void {
   socket.on("error", () => socket.destroy());
   if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();

@@ -17,7 +17,7 @@ export interface StrangersOptions {
   readonly mostKnown: number;
 }
 
-/** For the process with all its nodes: their headers, of 64 KiB each, take 32 MiB. */
+/** Limits of the process, for all of its nodes: headers of 64 KiB for each connection take up to 32 MiB. */
 export const processConnections: StrangersOptions = { most: 512, mostKnown: 4096 };
 
 export function createStrangers({ most, mostKnown }: StrangersOptions): Strangers {

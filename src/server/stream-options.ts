@@ -45,7 +45,7 @@ export function forwardedPorts(headers: IncomingHttpHeaders, query: URLSearchPar
       if (port < 1) return { is: "invalid", text: `port ${goQuote(value)} must be > 0` };
       ports.push(port);
       if (ports.length > mostPorts)
-        return { is: "invalid", text: `query parameter "port" names more than ${mostPorts} ports: ask for fewer` };
+        return { is: "invalid", text: `query parameter "port" names more than ${mostPorts} ports: request fewer` };
     }
   }
   return { is: "ports", ports };

@@ -20,7 +20,7 @@ export function tlsOptions({
   if (!minVersion) {
     throw new CodedError(
       "invalid_argument",
-      `tlsMinVersion "${tlsMinVersion}" is not served: use VersionTLS12 or VersionTLS13, or leave it out`,
+      `tlsMinVersion "${tlsMinVersion}" is not supported: use VersionTLS12 or VersionTLS13, or omit it`,
     );
   }
   if (tlsCipherSuites.length === 0) return { minVersion };
@@ -48,6 +48,6 @@ function opensslName(suite: string): string {
   if (getCiphers().includes(name.toLowerCase())) return name;
   throw new CodedError(
     "invalid_argument",
-    `tlsCipherSuites "${suite}" is not served: use suites that this build offers, or leave the field out`,
+    `tlsCipherSuites "${suite}" is not supported: use suites that this build offers, or omit the field`,
   );
 }

@@ -14,7 +14,7 @@ import { sendText } from "./answer.ts";
 import { handshake, refusalOf, spdyFor } from "./handshake.ts";
 import { type Joining, askEndpoint, handshakeMs, run } from "./joining.ts";
 
-/** Serves a command over WebSocket to the client and over SPDY to the endpoint. The client is accepted before the endpoint is asked;
+/** Serves a command over WebSocket to the client and over SPDY to the endpoint. The client is accepted before the endpoint is contacted;
  *  later errors become the command's status.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets */
 export async function relayOverWebSocket(joining: Joining, command: CommandRequest): Promise<void> {

@@ -3,7 +3,7 @@ import { referencedObjects } from "../pod/object-references.ts";
 import { refused } from "./pod-fields.ts";
 import { volumeSources } from "./volume-sources.ts";
 
-/** Volumes that depend only on the pod and its machine, and therefore need no API server. */
+/** Volume sources that depend only on the pod and its machine, and therefore need no API server. */
 const standingAlone: ReadonlySet<string> = new Set(
   (
     "awsElasticBlockStore azureDisk cephfs cinder downwardAPI emptyDir fc flexVolume flocker gcePersistentDisk gitRepo " +
@@ -23,13 +23,16 @@ export function refuseReferences(spec: PodSpec): void {
   for (const [index, volume] of (spec.volumes ?? []).entries()) {
     const at = `spec.volumes[${index}]`;
     const needing = volumeSources(volume).find((kind) => !standingAlone.has(kind));
-    if (needing !== undefined) throw forbidden(`${at}.${needing}`, "what it is made from");
+    if (needing !== undefined) throw forbidden(`${at}.${needing}`, "objects");
     const sources = (volume.projected?.sources ?? []).flatMap((one) => Object.keys(one));
     const projecting = sources.find((kind) => kind !== "downwardAPI");
-    if (projecting !== undefined) throw forbidden(`${at}.projected.${projecting}`, "what it is made from");
+    if (projecting !== undefined) throw forbidden(`${at}.projected.${projecting}`, "objects");
   }
 }
 
 function forbidden(field: string, what: string): Error {
-  return refused(field, `a static pod may not use ${what} of the API server: take a file of the machine by hostPath`);
+  return refused(
+    field,
+    `a static pod may not use ${what} of the API server: use a file of the machine through hostPath`,
+  );
 }

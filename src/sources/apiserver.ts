@@ -24,7 +24,7 @@ export function createApiServerSource(deps: ApiServerSourceDeps): Service {
   const push = () => set(reflector.list());
   let told = false;
   const replace = (pods: readonly Pod[]) => {
-    if (!told) log.info({ pods: pods.length }, "the node's pods are known");
+    if (!told) log.info({ pods: pods.length }, "listed the node's pods");
     told = true;
     push();
   };
@@ -34,7 +34,7 @@ export function createApiServerSource(deps: ApiServerSourceDeps): Service {
     log,
     path: "/api/v1/pods",
     fieldSelector: `spec.nodeName=${nodeName}`,
-    // Short, because pods wait for this watch alone.
+    // Short, because pods wait for this watch.
     longestPauseMs: 1_000,
     handler: {
       replace,

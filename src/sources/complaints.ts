@@ -4,11 +4,11 @@ import { nodeReference } from "../pod/reference.ts";
 
 /** Reports problems of manifests: each once, until it changes or is fixed. */
 export interface Complaints {
-  /** The manifest is refused. @param of its source, such as a file's path. */
+  /** Reports that a manifest is rejected. @param of its source, such as a file's path. */
   tell(of: string, why: string): void;
-  /** The manifest is accepted, except for a part. */
+  /** Reports that a part of an accepted manifest is ignored. */
   remark(of: string, what: string): void;
-  /** The manifest is valid, or gone. */
+  /** Clears the problem of a manifest that is valid again, or gone. */
   settle(of: string): void;
 }
 
@@ -27,13 +27,14 @@ export function createComplaints(deps: {
   return {
     tell(of, why) {
       once(of, why, () => {
-        log.warn({ manifest: of, why }, "a manifest of static pods is ignored");
+        log.warn({ manifest: of, why }, "ignoring invalid static pod manifest");
         events.event(nodeReference(nodeName), "Warning", "ManifestIgnored", `${of} is ignored: ${why}`);
       });
     },
-    remark: (of, what) => once(of, what, () => log.warn({ manifest: of, what }, "a part of a manifest is ignored")),
+    remark: (of, what) =>
+      once(of, what, () => log.warn({ manifest: of, what }, "ignoring part of a static pod manifest")),
     settle(of) {
-      if (told.delete(of)) log.info({ manifest: of }, "nothing is wrong with a manifest any more");
+      if (told.delete(of)) log.info({ manifest: of }, "static pod manifest is valid again");
     },
   };
 }

@@ -63,13 +63,13 @@ function checkMounts({ volumeMounts = [] }: Container, { at, volumes }: Containe
     if (!volumes.has(name))
       throw refused(`${field}.name`, `there is no volume ${JSON.stringify(name)} in spec.volumes`);
     if (!mountPath) throw refused(`${field}.mountPath`, "is missing: name a path in the container");
-    if (paths.has(mountPath)) throw refused(`${field}.mountPath`, `something else is mounted at ${mountPath} too`);
+    if (paths.has(mountPath)) throw refused(`${field}.mountPath`, `${mountPath} is already the path of another mount`);
     paths.add(mountPath);
     if (subPath && subPathExpr)
       throw refused(`${field}.subPathExpr`, "is used together with subPath: keep one of them");
     for (const part of [subPath, subPathExpr]) {
       if (part && (part.startsWith("/") || part.split("/").includes("..")))
-        throw refused(`${field}.subPath`, "leads out of the volume: write a path below it, without ..");
+        throw refused(`${field}.subPath`, "leads out of the volume: use a path within it, without ..");
     }
   }
 }
@@ -119,7 +119,7 @@ function checkOne(handler: object, kinds: readonly string[], field: string): voi
     throw refused(
       field,
       given.length === 0
-        ? `has no action: give one of ${kinds.join(", ")}`
-        : `has several actions: leave one of ${given.join(", ")}`,
+        ? `has no action: set one of ${kinds.join(", ")}`
+        : `has several actions: keep one of ${given.join(", ")}`,
     );
 }

@@ -35,7 +35,7 @@ const answerMs = 10_000;
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/#pods-created-via-http */
 export function createHttpSource(deps: HttpSourceDeps): Service {
   const { url, nodeName, everyMs, set, adopt, complaints, clock, log } = deps;
-  // A password in the URL is never shown.
+  // A password in the URL is never logged.
   const shown = urlWithoutSecrets(url) ?? "staticPodURL";
   let taken: string | undefined;
   /** The last response, if it was unusable. */
@@ -58,7 +58,7 @@ export function createHttpSource(deps: HttpSourceDeps): Service {
     if (body.length === 0) {
       if (digest !== taken) set([]);
       taken = digest;
-      throw unusable("its response is empty: no pod is taken from it");
+      throw unusable("the response is empty: no pod is read from it");
     }
     if (digest === taken) return;
     const pods = await podsOf(digest, body, signal);
@@ -81,12 +81,12 @@ async function fetched({ url, headers }: HttpSourceDeps, signal: AbortSignal): P
     const { statusCode, body } = await request(url, { headers: { ...basic(url), ...given }, signal });
     if (statusCode !== 200) {
       await body.dump();
-      throw new CodedError("unavailable", `it answers with status ${statusCode} in place of 200`);
+      throw new CodedError("unavailable", `it responds with status ${statusCode} instead of 200`);
     }
     return await bounded(body);
   } catch (error) {
     if (error instanceof CodedError) throw error;
-    throw new CodedError("unavailable", `it does not answer: ${messageOf(error)}`, { cause: error });
+    throw new CodedError("unavailable", `it does not respond: ${messageOf(error)}`, { cause: error });
   }
 }
 
@@ -104,7 +104,7 @@ async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
   for await (const part of body) {
     length += part.length;
     if (length > longestManifestBytes)
-      throw unusable(`its response is longer than ${longestManifestBytes} bytes: make it smaller`);
+      throw unusable(`the response is longer than ${longestManifestBytes} bytes: make it smaller`);
     parts.push(part);
   }
   return Buffer.concat(parts);

@@ -58,7 +58,7 @@ async function readFolder(path: string): Promise<readonly ManifestFile[]> {
 
 /** Beyond the limit, the valid files are unknown: no new file may replace a running pod. */
 function tooMuch(most: string): CodedError {
-  return new CodedError("invalid_argument", `it holds more than ${most}: nothing of it is read until there is less`);
+  return new CodedError("invalid_argument", `it contains more than ${most}: it is not read until there are fewer`);
 }
 
 /** @returns undefined if the file has disappeared. */
@@ -66,13 +66,13 @@ async function readManifest(path: string, root: string): Promise<ManifestFile | 
   try {
     const real = await realpath(path);
     if (!real.startsWith(root.endsWith("/") ? root : `${root}/`))
-      return { path, problem: `it is a link out of its folder, to ${real}: put the file itself there` };
+      return { path, problem: `it is a symbolic link out of its directory, to ${real}: replace it with the file` };
     return await readRegular(path, real);
   } catch (error) {
     const errno = errnoOf(error);
     if (errno === "ENOENT" && !(await isLink(path))) return undefined;
     const problem =
-      errno === "ENOENT" ? "it is a link to nothing: remove it" : `it cannot be read (${messageOf(error)})`;
+      errno === "ENOENT" ? "it is a dangling symbolic link: remove it" : `it cannot be read (${messageOf(error)})`;
     return { path, problem };
   }
 }
@@ -80,10 +80,10 @@ async function readManifest(path: string, root: string): Promise<ManifestFile | 
 async function readRegular(path: string, real: string): Promise<ManifestFile> {
   // A FIFO or a device is opened without blocking, and not read.
   const kind = await stat(real);
-  if (kind.isDirectory()) return { path, problem: "it is a directory: manifests are read from one folder only" };
-  if (!kind.isFile()) return { path, problem: "it is no file: put a file there" };
+  if (kind.isDirectory()) return { path, problem: "it is a directory: manifests in subdirectories are not read" };
+  if (!kind.isFile()) return { path, problem: "it is not a regular file" };
   await using file = await open(real, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
-  if (!(await file.stat()).isFile()) return { path, problem: "it is no file: put a file there" };
+  if (!(await file.stat()).isFile()) return { path, problem: "it is not a regular file" };
   const parts: Buffer[] = [];
   let length = 0;
   for await (const part of file.createReadStream({ autoClose: false, end: longestManifestBytes })) {
@@ -93,7 +93,7 @@ async function readRegular(path: string, real: string): Promise<ManifestFile> {
   if (length > longestManifestBytes)
     return {
       path,
-      problem: `it is longer than ${longestManifestBytes} bytes: an API server could not take such a pod`,
+      problem: `it is longer than ${longestManifestBytes} bytes: an API server could not store such a pod`,
     };
   return { path, text: Buffer.concat(parts).toString("utf8") };
 }

@@ -58,13 +58,13 @@ function startThread(maxOldGenerationSizeMb: number): Worker {
 }
 
 function tooMuch(most: string): CodedError {
-  return unusable(`it takes more than ${most} to read: make it smaller, or write it as JSON`);
+  return unusable(`parsing it takes more than ${most}: make it smaller, or write it as JSON`);
 }
 
 async function answerOf(thread: Worker, manifest: Manifest, signal: AbortSignal): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const onAbort = () => reject(abortError(signal));
-  const onExit = (code: number) => reject(new CodedError("unknown", `the thread that reads it ended with ${code}`));
+  const onExit = (code: number) => reject(new CodedError("unknown", `the parser thread exited with code ${code}`));
   signal.addEventListener("abort", onAbort);
   thread.on("message", resolve).on("error", reject).on("exit", onExit);
   try {

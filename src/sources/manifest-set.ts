@@ -34,7 +34,7 @@ interface Held {
   readonly pod: Pod;
 }
 
-/** Maximum number of fields in one complaint. */
+/** Maximum number of fields in one warning. */
 const mostNamed = 10;
 
 export function createManifestSet({ nodeName, adopt, complaints, clock }: ManifestSetDeps): ManifestSet {
@@ -51,7 +51,7 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
       return before?.text === file.text ? before : await readings.read(file, round);
     } catch (error) {
       round.signal.throwIfAborted();
-      const instead = before ? `; the pod ${fullName(before.pod)} that it held runs on` : "";
+      const instead = before ? `; pod ${fullName(before.pod)}, which it contained before, keeps running` : "";
       complaints.tell(file.path, `${messageOf(error)}${instead}`);
       return before;
     }
@@ -61,7 +61,7 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
     if (unknown.length === 0) complaints.settle(path);
     else {
       const more = unknown.length > mostNamed ? ` and ${unknown.length - mostNamed} more` : "";
-      complaints.remark(path, `a pod has no ${unknown.slice(0, mostNamed).join(", no ")}${more}`);
+      complaints.remark(path, `unknown fields: ${unknown.slice(0, mostNamed).join(", ")}${more}`);
     }
   };
 
@@ -83,9 +83,10 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
         const { uid } = holding.pod.metadata;
         const other = holders.get(name);
         const otherOfUid = uids.get(uid);
-        if (other !== undefined) complaints.tell(path, `the pod ${name} is in ${other} already: give it another name`);
+        if (other !== undefined)
+          complaints.tell(path, `pod ${name} is already defined in ${other}: give it another name`);
         else if (otherOfUid !== undefined)
-          complaints.tell(path, `a pod with the UID ${uid} is in ${otherOfUid} already: leave metadata.uid out`);
+          complaints.tell(path, `a pod with UID ${uid} is already defined in ${otherOfUid}: omit metadata.uid`);
         else {
           holders.set(name, path);
           uids.set(uid, path);

@@ -7,7 +7,7 @@ import type { Fields } from "./pod-fields.ts";
  *  never have a mirror pod. */
 export const longestManifestBytes = 1 << 20;
 
-/** Depth of a pod's deepest field, with margin: deeper nesting is meant to exhaust the stack. */
+/** Maximum nesting depth: that of a pod's deepest field, with margin. Deeper nesting is meant to exhaust the stack. */
 const deepest = 100;
 /** Limits of characters and values in a manifest, with aliases expanded. */
 const largest = 4 << 20;
@@ -15,7 +15,7 @@ const largest = 4 << 20;
 /** Parses the object of a manifest, as YAML 1.1 (which includes JSON), like Kubernetes. A MiB of YAML takes seconds: see
  *  `openManifestReader`. @throws CodedError invalid_argument, one sentence, for anything but one object. */
 export function manifestObject(text: string): Fields {
-  if (text.trim() === "") throw unusable("it is empty: write a pod into it");
+  if (text.trim() === "") throw unusable("it is empty");
   const object = jsonIn(text) ?? yamlIn(text);
   checkExtent(object);
   return object;
@@ -28,9 +28,9 @@ function yamlIn(text: string): Fields {
   if (fault?.code === "RESOURCE_EXHAUSTION") throw tooDeep();
   if (fault) throw unusable(`it is not YAML: ${(fault.message.split("\n")[0] ?? "").replace(/:$/, "")}`);
   const filled = documents.filter(({ contents }) => contents !== null);
-  if (filled.length > 1) throw unusable("it contains several documents: give each pod a file of its own");
+  if (filled.length > 1) throw unusable("it contains several documents: put each pod in its own file");
   const value = objectIn(filled[0]);
-  if (Array.isArray(value)) throw unusable("it contains a list: give each pod a file of its own");
+  if (Array.isArray(value)) throw unusable("it contains a list: put each pod in its own file");
   if (!isRecord(value)) throw unusable("it contains no object: write apiVersion, kind, metadata and spec");
   return value;
 }
@@ -75,7 +75,7 @@ export function expectKind({ apiVersion, kind }: Fields, expected: string): void
   if (apiVersion !== "v1")
     throw unusable(`its apiVersion is ${JSON.stringify(apiVersion) ?? "missing"}: write apiVersion: v1`);
   if (kind === expected) return;
-  if (kind === "List" || kind === "PodList") throw unusable(`it is a ${kind}: give each pod a file of its own`);
+  if (kind === "List" || kind === "PodList") throw unusable(`it is a ${kind}: put each pod in its own file`);
   throw unusable(`its kind is ${JSON.stringify(kind) ?? "missing"}: write kind: ${expected}`);
 }
 

@@ -40,7 +40,7 @@ export function checkMeta({ name, namespace, uid, labels, annotations }: StaticM
   if (uid !== undefined && !uidShape.test(uid))
     throw refused(
       "metadata.uid",
-      `${JSON.stringify(uid)} is not a valid UID: use letters, digits and -, or leave it out and the node makes one`,
+      `${JSON.stringify(uid)} is not a valid UID: use letters, digits and -, or omit it to have one generated`,
     );
   for (const [key, value] of Object.entries(labels)) {
     if (!keyShape.test(key) || !labelValueShape.test(value))
@@ -66,16 +66,16 @@ const choices = {
 export function checkSpec(spec: PodSpec): void {
   if (spec.containers.length === 0) throw refused("spec.containers", "is empty: a pod needs at least one container");
   if (spec.ephemeralContainers?.length)
-    throw refused("spec.ephemeralContainers", "are added to running pods only, not by a manifest: leave them out");
+    throw refused("spec.ephemeralContainers", "can only be added to running pods, not by a manifest: omit them");
   for (const [field, allowed] of Object.entries(choices)) {
     const value = spec[field as keyof typeof choices] ?? "";
     if (!(allowed as readonly string[]).includes(value))
       throw refused(`spec.${field}`, `${JSON.stringify(value)} is none of ${allowed.join(", ")}`);
   }
   if ((spec.terminationGracePeriodSeconds ?? 0) < 0)
-    throw refused("spec.terminationGracePeriodSeconds", "is less than 0: write a number of seconds");
+    throw refused("spec.terminationGracePeriodSeconds", "is less than 0: set a number of seconds");
   if ((spec.activeDeadlineSeconds ?? 1) < 1)
-    throw refused("spec.activeDeadlineSeconds", "is less than 1: write a number of seconds, or leave it out");
+    throw refused("spec.activeDeadlineSeconds", "is less than 1: set a number of seconds, or omit it");
   const volumes = checkVolumes(spec);
   const seen = new Set<string>();
   for (const list of ["initContainers", "containers"] as const) {
@@ -91,7 +91,8 @@ function checkContainerName({ name }: Container, at: string, seen: Set<string>):
   if (name === undefined) throw refused(`${at}.name`, "is missing: give the container a name");
   if (!isDnsLabel(name))
     throw refused(`${at}.name`, `${JSON.stringify(name)} is not a valid name: use lower-case letters, digits and -`);
-  if (seen.has(name)) throw refused(`${at}.name`, `${JSON.stringify(name)} names another container of this pod too`);
+  if (seen.has(name))
+    throw refused(`${at}.name`, `${JSON.stringify(name)} is already the name of another container of this pod`);
   seen.add(name);
 }
 
@@ -102,16 +103,17 @@ function checkVolumes({ volumes = [] }: PodSpec): ReadonlySet<string> {
     const at = `spec.volumes[${index}]`;
     if (volume.name === undefined || !isDnsLabel(volume.name))
       throw refused(`${at}.name`, "is missing or invalid: use lower-case letters, digits and -");
-    if (names.has(volume.name)) throw refused(`${at}.name`, `${volume.name} names another volume of this pod too`);
+    if (names.has(volume.name))
+      throw refused(`${at}.name`, `${volume.name} is already the name of another volume of this pod`);
     names.add(volume.name);
     const sources = volumeSources(volume);
-    if (sources.length > 1) throw refused(at, `has several sources (${sources.join(", ")}): leave one`);
+    if (sources.length > 1) throw refused(at, `has several sources (${sources.join(", ")}): keep one`);
     if (volume.hostPath) checkHostPath(volume.hostPath.path, `${at}.hostPath.path`);
   }
   return names;
 }
 
 function checkHostPath(path: string | undefined, field: string): void {
-  if (path === undefined) throw refused(field, "is missing: name a path of the machine");
-  if (path.split("/").includes("..")) throw refused(field, "contains ..: write the path itself");
+  if (path === undefined) throw refused(field, "is missing: set a path of the machine");
+  if (path.split("/").includes("..")) throw refused(field, "contains ..: set the path without it");
 }

@@ -5,7 +5,7 @@ import { askedPod } from "../roles.ts";
 import { changeOf, firstSeen, stamped } from "./pod-change.ts";
 
 export interface PodConfigDeps {
-  /** Sources that have spoken: the pod config writes it. */
+  /** Records the sources that have reported their pods; written by the pod config. */
   readonly spoken: { note(source: SourceName): void };
   readonly emit: (update: PodUpdate) => void;
   readonly events: EventSink;

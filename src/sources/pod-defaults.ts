@@ -23,8 +23,9 @@ export function withDefaults(spec: PodSpec): PodSpec {
   });
 }
 
-/** Amounts of a pod as a whole that follow from others: a limit of huge pages from its containers', a request from theirs or else from its
- *  limit. A pod without amounts of its own gets none. @param spec with its containers' defaults. */
+/** Sets pod-level amounts that follow from others: limits of huge pages from the containers' limits; requests from the containers'
+ *  requests, otherwise from the pod's limits. A pod without pod-level amounts gets none.
+ *  @param spec with its containers' defaults. */
 function withWholeRequests(spec: PodSpec): PodSpec {
   if (!spec.resources) return spec;
   const { limits: ownLimits = {}, requests: own = {} } = spec.resources;

@@ -35,7 +35,7 @@ function typed(value: unknown, type: string, field: string, unknown: string[]): 
   const scalar = scalars[type];
   if (scalar) {
     const read = scalar.read(value);
-    if (read === undefined) throw refused(field, `${shown(value)} stands where ${scalar.expected} is expected`);
+    if (read === undefined) throw refused(field, `expected ${scalar.expected}, found ${shown(value)}`);
     return read;
   }
   return objectOf(value, type, field, unknown);
@@ -51,11 +51,11 @@ const isText = (value: unknown): value is string => typeof value === "string";
 const isInteger = (value: unknown): value is number => Number.isSafeInteger(value);
 
 const scalars: Readonly<Record<string, Scalar>> = {
-  string: { expected: 'a text such as "1"', read: (value) => (isText(value) ? value : undefined) },
+  string: { expected: 'a string such as "1"', read: (value) => (isText(value) ? value : undefined) },
   boolean: { expected: "true or false", read: (value) => (typeof value === "boolean" ? value : undefined) },
-  number: { expected: "a whole number", read: (value) => (isInteger(value) ? value : undefined) },
+  number: { expected: "an integer", read: (value) => (isInteger(value) ? value : undefined) },
   IntOrString: {
-    expected: "a whole number or a text",
+    expected: "an integer or a string",
     read: (value) => (isText(value) || isInteger(value) ? value : undefined),
   },
   Quantity: {
@@ -66,18 +66,18 @@ const scalars: Readonly<Record<string, Scalar>> = {
 };
 
 function listOf(value: unknown, type: string, field: string, unknown: string[]): unknown[] {
-  if (!Array.isArray(value)) throw refused(field, `${shown(value)} stands where a list is expected`);
+  if (!Array.isArray(value)) throw refused(field, `expected a list, found ${shown(value)}`);
   return value.map((item, index) => typed(item, type, `${field}[${index}]`, unknown));
 }
 
 function mapOf(value: unknown, type: string, field: string, unknown: string[]): Fields {
-  if (!isRecord(value)) throw refused(field, `${shown(value)} stands where names with values are expected`);
+  if (!isRecord(value)) throw refused(field, `expected a map, found ${shown(value)}`);
   const entries = Object.entries(value);
   return Object.fromEntries(entries.map(([name, one]) => [name, typed(one, type, `${field}[${name}]`, unknown)]));
 }
 
 function objectOf(value: unknown, type: string, field: string, unknown: string[]): Fields {
-  if (!isRecord(value)) throw refused(field, `${shown(value)} stands where fields are expected`);
+  if (!isRecord(value)) throw refused(field, `expected an object, found ${shown(value)}`);
   const types = podTypes[type] ?? {};
   const known = Object.entries(value).flatMap(([name, one]) => {
     const path = `${field}.${name}`;

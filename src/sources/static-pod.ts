@@ -63,7 +63,7 @@ function metaOf(metadata: unknown, nodeName: string): StaticMeta {
   if (annotations[configMirrorAnnotation] !== undefined)
     throw refused(
       `metadata.annotations[${configMirrorAnnotation}]`,
-      "is reserved for mirror pods: leave it out, and the node's name at the end of the pod's name too",
+      "is reserved for mirror pods: omit it, and the node's name at the end of the pod's name",
     );
   return {
     name: `${name}-${nodeName.toLowerCase()}`,
@@ -77,7 +77,7 @@ function metaOf(metadata: unknown, nodeName: string): StaticMeta {
 function textOf(metadata: Fields, field: string): string | undefined {
   const value = metadata[field];
   if (value === undefined || value === null || value === "") return undefined;
-  if (typeof value !== "string") throw refused(`metadata.${field}`, `is not a text: write it in quotes`);
+  if (typeof value !== "string") throw refused(`metadata.${field}`, `is not a string: put it in quotes`);
   return value;
 }
 
@@ -93,7 +93,7 @@ function sortedJson(value: object): string {
   return JSON.stringify(value, (_key, one: unknown) => (isRecord(one) ? sortedByKey(one) : one));
 }
 
-/** A file's pod stays, whatever its node's state. */
+/** Pods from files tolerate all NoExecute taints, as with the kubelet. */
 function withNoExecute(tolerations: readonly Toleration[]): Toleration[] {
   const all: Toleration = { operator: "Exists", effect: "NoExecute" };
   const isSame = ({ key, operator, effect }: Toleration) => !key && operator === "Exists" && effect === "NoExecute";

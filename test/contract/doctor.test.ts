@@ -81,10 +81,10 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
     await say("nameserver 127.0.0.53\n");
     assert.match(
       worst(await examined(), "DNS")?.message ?? "",
-      /names 127\.0\.0\.53, which pods cannot reach: name another/,
+      /contains 127\.0\.0\.53, which pods cannot reach: set another/,
     );
     await say("search nowhere\n");
-    assert.match(worst(await examined(), "DNS")?.message ?? "", /names no name server/);
+    assert.match(worst(await examined(), "DNS")?.message ?? "", /contains no name server/);
   });
 
   test("reports a kernel that does not forward packets", async () => {
@@ -94,7 +94,7 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
     assert.equal(said?.level, "warning");
     assert.match(said.message, /^net\.ipv4\.ip_forward is 0/);
     await forward(1);
-    assert.match(worst(await examined(), "kernel")?.message ?? "", /^seccomp.* and it forwards packets$/);
+    assert.match(worst(await examined(), "kernel")?.message ?? "", /^seccomp.* IP forwarding is on$/);
   });
 
   test("explains isolation, by configuration or for lack of a service tunnel", async () => {
@@ -102,13 +102,13 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
     assert.equal(worst(isolated, "pods' network")?.reason, "PodNetworkIsolated");
     const unable = worst(await examined({ user: "plain", sudo: "never" }), "pods' network");
     assert.equal(unable?.reason, "PodNetworkIsolated");
-    assert.match(unable?.message ?? "", /isolated: .*nft does not work there: install nftables/);
+    assert.match(unable?.message ?? "", /isolated: .*nft does not work on the target: install nftables/);
   });
 
   test("checks the requirements of the service tunnel", async () => {
     assert.match(
       worst(await examined({ network: "tunneled" }), "pods' network")?.message ?? "",
-      /the target has what that takes/,
+      /the target meets the requirements/,
     );
     const unable = await examined({ network: "tunneled", user: "plain", sudo: "never" });
     assert.equal(worst(unable, "pods' network")?.reason, "NoWayIntoCluster");

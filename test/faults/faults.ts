@@ -22,8 +22,8 @@ export const faults: readonly Fault[] = [
     text: "headers: { ...basic(url), ...given }",
     becomes: "headers: { ...basic(url) }",
     breaks: "A server of manifests that asks for staticPodURLHeader refuses the node: its static pods never start.",
-    assertion: '"one pod or a list of pods, asked for with the headers given": Expected values to be strictly equal',
-    foundBy: [unit("sources/http", "one pod or a list of pods, asked for with the headers given")],
+    assertion: '"reads one pod or a PodList, with the configured headers": Expected values to be strictly equal',
+    foundBy: [unit("sources/http", "reads one pod or a PodList, with the configured headers")],
   },
   {
     name: "claim-of-another",
@@ -276,7 +276,7 @@ export const faults: readonly Fault[] = [
     becomes: "now - sinceSeconds",
     breaks: "kubectl logs --since=1h shows the last seconds.",
     assertion:
-      '"containerLogs: options reach the reader, with the running container or the previous one": The expression evaluated to a falsy value',
+      '"containerLogs: passes options to the reader, with the running or the previous container": The expression evaluated to a falsy value',
     foundBy: [unit("server/routes")],
   },
   {
@@ -286,7 +286,7 @@ export const faults: readonly Fault[] = [
     becomes: "(span.until - span.from) * clock.jitter(1.1, 1.2)",
     breaks: "A node's certificate is renewed once it has expired: the API server knows the node no more.",
     assertion:
-      '"where this process may approve, a certificate and its renewal need nobody else; what it leaves waits": never: () => certificate.current() !== first',
+      '"approves its own requests if permitted, and leaves invalid ones": never: () => certificate.current() !== first',
     foundBy: [unit("certificates/issued")],
   },
   {
@@ -296,7 +296,7 @@ export const faults: readonly Fault[] = [
     becomes: "durationSeconds * 1000;",
     breaks: "The node's lease runs out between two renewals: the control plane takes a healthy node for lost.",
     assertion:
-      '"created with the node as its owner, then renewed every quarter of its length": Expected values to be strictly deep-equal',
+      '"creates the lease with the Node as owner, then renews it every quarter of its duration": Expected values to be strictly deep-equal',
     foundBy: [unit("node/lease")],
   },
   {

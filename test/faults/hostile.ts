@@ -18,8 +18,7 @@ export const hostile: readonly Fault[] = [
     text: "    stop();\n    response.end();",
     becomes: "    response.end();",
     breaks: "A page that does not read is written to after its end.",
-    assertion:
-      '"closes a page that does not read when its time is over, and sends it nothing after the end": The expression evaluated to a falsy value',
+    assertion: '"closes a client that does not read after its maximum time": The expression evaluated to a falsy value',
     foundBy: [unit("page/stream")],
   },
   {

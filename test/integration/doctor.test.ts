@@ -70,8 +70,8 @@ describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
       "exec",
     ])
       assert.match(stdout, new RegExp(`^  (ok|warning) +${check} `, "m"));
-    assert.match(stdout, /logs +that of default\/talks was read/);
-    assert.match(stdout, /exec +the command true ran in default\/talks/);
+    assert.match(stdout, /logs +read the log of default\/talks/);
+    assert.match(stdout, /exec +ran the command true in default\/talks/);
     assert.match(
       stdout,
       new RegExp(`ports +kubelet API, port 10250 on .*: graftlet serves it \\(process ${lab.agent.pid}\\)`),
@@ -87,7 +87,7 @@ describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
     await lab.pods.ready("bare");
     const exec = (await found()).find(({ check }) => check === "exec");
     assert.equal(exec?.level, "ok", JSON.stringify(exec));
-    assert.match(exec.message, /the command true in default\/bare, whose image has none/);
+    assert.match(exec.message, /reached the runtime of default\/bare, whose image has no command true/);
     await lab.pods.remove("bare");
     await lab.pods.gone("bare");
   });
@@ -121,7 +121,7 @@ describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
     assert.match(plain.stdout, /(ok|warning) +pod plain/);
     assert.equal(plain.code, 0, plain.stdout + plain.stderr);
     const other = await manifest("other", { hostUsers: false });
-    assert.match(other.stdout, /FAILURE +pod other +FieldNotServed: it would be held for spec\.hostUsers: /);
+    assert.match(other.stdout, /FAILURE +pod other +FieldNotServed: it would be held because of spec\.hostUsers: /);
     assert.equal(other.code, 1);
     const { code, stderr } = await beside([...program, "doctor", "pod", "/nowhere", ...flags]);
     assert.equal(code, 1);

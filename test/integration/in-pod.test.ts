@@ -202,7 +202,7 @@ describe("in a Pod: no kubeconfig, a service account, a Service for the kubelet 
     const why = await cluster.waitFor("the condition", reachable);
     assert.equal(why.reason, "CertificateNotApproved");
     assert.match(why.message ?? "", new RegExp(`kubectl certificate approve ${waiting.metadata.name}$`));
-    assert.match(agent.log(), /a certificate could not be approved, will try again/);
+    assert.match(agent.log(), /cannot approve certificate request; retrying/);
     await cluster.apply(mayApprove);
     const { status } = await cluster.waitFor("the approval", async () => {
       const now = (await requests()).find(({ metadata }) => metadata.name === waiting.metadata.name);

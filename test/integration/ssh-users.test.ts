@@ -75,7 +75,10 @@ describe("a user with sudo", { timeout: 500_000 }, () => {
 
   test("has every privilege that a node needs: pods live, secrets are in memory", async () => {
     const { cluster } = lab;
-    assert.deepEqual(await privileges(cluster), ["True", "the login has every right on the target that a node needs"]);
+    assert.deepEqual(await privileges(cluster), [
+      "True",
+      "the login user has all privileges on the target that a node needs",
+    ]);
     const pod = await liveWithSecret(lab);
     const directory = join(cluster.layout.kubeletRoot, "pods", pod.metadata.uid);
     const mounts = await cluster.runInside(["cat", "/proc/self/mountinfo"]);

@@ -284,7 +284,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     // The log is that of all agents of this node.
     const log = agent.log();
     const said = log.slice(log.lastIndexOf('"graftlet starts"')).split("\n");
-    assert.equal(said.filter((line) => line.includes("container runtime does not answer")).length, 1);
+    assert.equal(said.filter((line) => line.includes("container runtime does not respond")).length, 1);
     const warnings = said.filter((line) => line.includes('"level":40') && /protectKernelDefaults\b/.test(line));
     assert.equal(warnings.length, 1, warnings.join("\n"));
     assert.match(warnings[0] ?? "", /protectKernelDefaults .*not (served|heeded)/);

@@ -108,7 +108,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     const grown = memoryOf(agent.pid).peak - before;
     assert.ok(grown < 400, `${grown.toFixed(0)} MiB`);
     await cluster.waitFor("the node to have nothing against it", () =>
-      /nothing is wrong with a manifest any more/.test(agent.log()),
+      /static pod manifest is valid again/.test(agent.log()),
     );
   });
 

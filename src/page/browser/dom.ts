@@ -1,4 +1,4 @@
-// Elements are made here, and text only ever goes in as text: what pods and machines are called cannot become markup.
+// Text is only set as text content, so that names of pods and machines cannot become markup.
 
 export interface Made {
   readonly class?: string;
@@ -6,7 +6,7 @@ export interface Made {
   readonly title?: string;
 }
 
-/** An element with its class, its text and its children. */
+/** Creates an element with its class, text and children. */
 export function make<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   { class: name, text, title }: Made = {},
@@ -20,14 +20,14 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** An element of the page's HTML. @throws if the page has none. */
+/** Returns an element of the page's HTML by ID. @throws if it does not exist. */
 export function part(id: string): HTMLElement {
   const element = document.getElementById(id);
   if (!element) throw new Error(`the page has no #${id}`);
   return element;
 }
 
-/** Sets an element's text if it is another one. */
+/** Sets an element's text if it differs. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }

@@ -1,6 +1,6 @@
 import type { Measure } from "../messages.ts";
 
-/** What is plotted. */
+/** Plotted metrics. */
 export const metrics = ["cpu", "memory", "rx", "tx", "disk"] as const;
 export type Metric = (typeof metrics)[number];
 
@@ -8,18 +8,18 @@ export type Metric = (typeof metrics)[number];
 export interface Track {
   readonly at: number[];
   readonly values: Readonly<Record<Metric, (number | undefined)[]>>;
-  /** The last sample as it came. */
+  /** The last sample as received. */
   last: Measure;
 }
 
-/** Points kept of each track: half an hour of samples every ten seconds. */
+/** Maximum number of points per track: half an hour of samples every ten seconds. */
 export const keptPoints = 180;
 
 export function newTrack(): Track {
   return { at: [], values: { cpu: [], memory: [], rx: [], tx: [], disk: [] }, last: {} };
 }
 
-/** Adds a sample, unless it is there already. @param at milliseconds since the epoch. */
+/** Adds a sample unless it has been added. @param at milliseconds since the epoch. */
 export function addSample(track: Track, at: number, measure: Measure): void {
   const before = track.at.at(-1);
   if (before !== undefined && at <= before) return;
@@ -34,13 +34,13 @@ export function addSample(track: Track, at: number, measure: Measure): void {
   if (track.at.length > keptPoints) for (const list of [track.at, ...Object.values(track.values)]) list.shift();
 }
 
-/** A counter's growth per second; undefined where it is not known, or began anew. */
+/** A counter's increase per second; undefined if unknown or if the counter was reset. */
 function rate(before: number | undefined, now: number | undefined, seconds: number): number | undefined {
   if (before === undefined || now === undefined || now < before || seconds <= 0) return undefined;
   return (now - before) / seconds;
 }
 
-/** The newest value that is known. */
+/** The newest value; undefined if unknown. */
 export function latest(track: Track | undefined, metric: Metric): number | undefined {
   return track?.values[metric].at(-1);
 }

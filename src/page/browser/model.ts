@@ -1,10 +1,10 @@
 import type { Message, NodeShown, Note, PodShown, UsageShown } from "../messages.ts";
 import { type Track, addSample, newTrack } from "./history.ts";
 
-/** All that the page knows, from the messages that it got. */
+/** State of the page, built from the messages received. */
 export interface Model {
   version: string;
-  /** Latest time that the server has named: its clock counts, not the browser's. */
+  /** Latest time that the server has sent; the server's clock is used, not the browser's. */
   now: number;
   nodes: readonly string[];
   readonly shown: Map<string, NodeShown>;
@@ -15,7 +15,7 @@ export interface Model {
   notes: readonly Note[];
 }
 
-/** What is looked at: everything, a node, or one of its pods. */
+/** What is displayed: everything, a node, or one of its pods. */
 export interface Scope {
   readonly node?: string;
   readonly pod?: string;
@@ -42,7 +42,7 @@ export function newModel(): Model {
   };
 }
 
-/** Takes a message in. */
+/** Applies a message. */
 export function take(model: Model, message: Message): void {
   switch (message.kind) {
     case "hello":
@@ -83,7 +83,7 @@ function takeUsage(model: Model, node: string, usage: UsageShown): void {
   }
 }
 
-/** Samples of pods that are gone are not kept. */
+/** Deletes samples of pods that are gone. */
 function forgetGone(model: Model, before: readonly PodShown[], now: readonly PodShown[]): void {
   const standing = new Set(now.map(({ uid }) => uid));
   const gone = new Set(before.map(({ uid }) => uid).filter((uid) => !standing.has(uid)));

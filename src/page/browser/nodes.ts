@@ -5,7 +5,7 @@ import type { Model, Scope } from "./model.ts";
 
 type Choose = (scope: Scope) => void;
 
-/** The list of nodes: each with its state, its link, and how full it is. */
+/** Draws the list of nodes with their state, link and utilization. */
 export function drawNodes(into: HTMLElement, model: Model, scope: Scope, choose: Choose): void {
   const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset["node"] : undefined;
   const all = card(

@@ -3,10 +3,10 @@ import { make } from "./dom.ts";
 import { age } from "./format.ts";
 import type { Model, Scope } from "./model.ts";
 
-/** Notes shown of each kind. */
+/** Maximum number of notes displayed per source. */
 const most = 40;
 
-/** The last events, and the last warnings and errors of graftlet's log. */
+/** Draws the latest events, and the latest warnings and errors of graftlet's log. */
 export function drawNotes(into: HTMLElement, model: Model, scope: Scope): void {
   const name = scope.node === undefined ? undefined : podName(model, scope);
   const notes = model.notes.filter(
@@ -15,7 +15,7 @@ export function drawNotes(into: HTMLElement, model: Model, scope: Scope): void {
   );
   const of = (source: Note["source"]) => notes.filter((note) => note.source === source).slice(0, most);
   into.replaceChildren(
-    column("Events", of("event"), model, "no event since graftlet's start"),
+    column("Events", of("event"), model, "no events since graftlet started"),
     column("Warnings and errors", of("log"), model, "none in graftlet's log"),
   );
 }

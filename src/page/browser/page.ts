@@ -20,7 +20,7 @@ function choose(chosen: Scope): void {
   draw();
 }
 
-/** Draws once for all messages that came since the last frame. */
+/** Draws once per frame, for all messages received since the last one. */
 function draw(): void {
   if (waiting) return;
   waiting = true;
@@ -50,7 +50,7 @@ function live(text: string, good: boolean): void {
 
 const feed = new EventSource("feed");
 feed.addEventListener("open", () => live("live", true));
-feed.addEventListener("error", () => live("no connection, trying again", false));
+feed.addEventListener("error", () => live("disconnected, reconnecting", false));
 feed.addEventListener("message", ({ data }: MessageEvent<string>) => {
   take(model, JSON.parse(data) as Message);
   draw();

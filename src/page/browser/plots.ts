@@ -10,7 +10,7 @@ interface PlotKind {
   /** Two for the network: received above, sent below as a dashed line. */
   readonly metrics: readonly Metric[];
   readonly as: (value: number) => string;
-  /** Distances of the lines of its grid; powers of two for bytes. */
+  /** Grid line increments; powers of two for bytes. */
   readonly steps?: readonly number[];
 }
 
@@ -29,7 +29,7 @@ export interface Plots {
   draw(model: Model, scope: Scope): void;
 }
 
-/** The four plots. What a line stands for has the same colour in all of them. */
+/** Creates the four plots. The same line has the same colour in all of them. */
 export function createPlots(into: HTMLElement): Plots {
   const plots = kinds.map((kind) => createPlot(kind));
   into.replaceChildren(...plots.map(({ element }) => element));
@@ -80,7 +80,7 @@ function legendOf({ metrics, as }: PlotKind, { label, track }: Line, colour: str
   return make("li", { title: label }, [swatch, make("span", { text: label }), make("b", { text: values })]);
 }
 
-/** A colour a line, each once in a plot: that of the same line in another plot, if it is free here. */
+/** Assigns each line a colour, unique within a plot: the line's colour in other plots if it is free here. */
 function coloursOf(lines: readonly Line[], colours: Map<string, number>): readonly string[] {
   const taken = new Set<number>();
   return lines.map(({ key }) => {

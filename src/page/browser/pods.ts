@@ -23,7 +23,7 @@ const columns: readonly Column[] = [
   { title: "Age", by: "since", text: ({ since }, { now }) => (since > 0 ? age(now - since) : "–") },
 ];
 
-/** Height of a row, as the style has it, and rows above and below the visible ones, pixels and rows. */
+/** Height of a row in the style sheet, pixels; and number of rows rendered above and below the visible ones. */
 const rowHeight = 28;
 const spare = 6;
 
@@ -31,13 +31,13 @@ export interface PodTable {
   draw(model: Model, scope: Scope): void;
 }
 
-/** The table of pods. Only the rows in sight are in the document: thousands of pods cost no more than a screenful. */
+/** Creates the table of pods. Only visible rows are in the document, so that thousands of pods cost no more than a screenful. */
 export function createPodTable(into: HTMLElement, choose: (scope: Scope) => void): PodTable {
   const filter = make("input");
   Object.assign(filter, {
     type: "search",
     placeholder: "name, namespace, node or status",
-    ariaLabel: "Filter of pods",
+    ariaLabel: "Filter pods",
   });
   const count = make("span", { class: "faint" });
   const head = make("div", { class: "row head" });

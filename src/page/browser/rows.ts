@@ -2,7 +2,7 @@ import type { PodShown } from "../messages.ts";
 import { latest } from "./history.ts";
 import { type Model, type Scope, trackOf } from "./model.ts";
 
-/** A pod with its newest usage; what is not known is undefined. */
+/** A pod with its newest usage; unknown values are undefined. */
 export interface Row extends PodShown {
   readonly node: string;
   readonly cpu: number | undefined;
@@ -17,7 +17,7 @@ export interface Sorting {
   readonly down: boolean;
 }
 
-/** The pods of all nodes, or of the one that is looked at. Pure. */
+/** Rows for the pods of all nodes, or of the selected one. Pure. */
 export function rowsOf(model: Model, scope: Scope): readonly Row[] {
   const nodes = scope.node === undefined ? model.nodes : [scope.node];
   return nodes.flatMap((node) =>
@@ -31,7 +31,7 @@ export function rowsOf(model: Model, scope: Scope): readonly Row[] {
   );
 }
 
-/** Rows that have each word of the filter, in order; equal ones by name. Pure. */
+/** Rows that match every word of the filter, sorted; ties are sorted by name. Pure. */
 export function chosenRows(rows: readonly Row[], filter: string, { by, down }: Sorting): readonly Row[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter(({ namespace, name, node, status }) => {
@@ -42,7 +42,7 @@ export function chosenRows(rows: readonly Row[], filter: string, { by, down }: S
   return found.toSorted((one, other) => sign * compare(one[by], other[by]) || compare(one.name, other.name));
 }
 
-/** Numbers before texts do not occur; what is not known is smallest. */
+/** Values of a column have one type; undefined sorts first. */
 function compare(one: Row[keyof Row], other: Row[keyof Row]): number {
   if (one === other) return 0;
   if (one === undefined) return -1;

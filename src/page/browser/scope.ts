@@ -3,7 +3,7 @@ import { make } from "./dom.ts";
 import { age, bytes, count } from "./format.ts";
 import type { Model, Scope } from "./model.ts";
 
-/** The head of what is looked at: its name, its facts, its conditions. */
+/** Draws the heading of the selection: name, facts and conditions. */
 export function drawScope(into: HTMLElement, model: Model, scope: Scope, choose: (scope: Scope) => void): void {
   const node = scope.node === undefined ? undefined : model.shown.get(scope.node);
   const pod = node && (model.pods.get(node.name) ?? []).find(({ uid }) => uid === scope.pod);

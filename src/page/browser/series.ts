@@ -8,10 +8,10 @@ export interface Line {
   readonly track: Track;
 }
 
-/** Lines of one plot: the colours end there. */
+/** Maximum number of lines per plot: the number of colours. */
 export const mostLines = 8;
 
-/** Lines of a plot: nodes, or a node with its pods, or a pod's containers; those with the largest value of late if they are too many.
+/** Lines of a plot: all nodes, a node with its pods, or a pod's containers; if there are too many, those with the largest current value.
  *  Pure. */
 export function linesOf(model: Model, scope: Scope, metric: Metric): readonly Line[] {
   if (scope.pod !== undefined) return podLines(model, scope.pod, metric);
@@ -49,10 +49,10 @@ function largest(lines: readonly (Line | undefined)[], metric: Metric, most: num
     .slice(0, most);
 }
 
-/** Samples of different nodes are moved to common times so far apart, milliseconds. */
+/** Samples of different nodes are aligned to multiples of this, milliseconds. */
 const stepMs = 5_000;
 
-/** Lines as columns of a plot: times in seconds, then a column a line; null where there is no sample. Pure. */
+/** Converts lines to columns of a plot: times in seconds, then one column per line; null without a sample. Pure. */
 export function columnsOf(lines: readonly { readonly track: Track; readonly metric: Metric }[]): (number | null)[][] {
   const slot = (at: number) => Math.round(at / stepMs) * stepMs;
   const times = [...new Set(lines.flatMap(({ track }) => track.at.map(slot)))].toSorted((one, other) => one - other);

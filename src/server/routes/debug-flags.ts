@@ -4,7 +4,7 @@ import { KeptBytes } from "../../lib/kept-bytes.ts";
 import { sendText } from "../answer.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
-/** More than any number needs. */
+/** Maximum body size, bytes; far more than a number needs. */
 const bodyBytes = 1024;
 
 /** PUT /debug/flags/v: sets the verbosity of the process's log while it runs; status and text are the kubelet's.

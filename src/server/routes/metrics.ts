@@ -6,7 +6,7 @@ import type { KubeletServerDeps } from "../ports.ts";
 
 const zip = promisify(gzip);
 
-/** /metrics and related paths: Prometheus' text format, whatever format is requested, compressed if the scraper accepts it.
+/** /metrics and related paths: Prometheus' text format, regardless of the requested format, compressed if the scraper accepts it.
  *  @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */
 export function metrics(
   text: (signal: AbortSignal) => Promise<string>,

@@ -20,7 +20,7 @@ export function statsSummary({
       sendJson(response, await stats.summary(asked.length === 1 && asked[0] === "true", signal));
     } catch (error) {
       if (signal.aborted) return void response.destroy();
-      log.warn({ err: error }, "the node's resource usage could not be measured");
+      log.warn({ err: error }, "cannot measure the node's resource usage");
       sendText(response, 500, `Internal Error: ${messageOf(error)}`);
     }
   };

@@ -53,7 +53,7 @@ export const attach = streaming(async (deps, request, signal) => {
   return { endpoint, command };
 });
 
-/** /portForward: ports of a pod, with as many concurrent connections as the node has places. */
+/** /portForward: ports of a pod; concurrent connections are limited per node. */
 export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler {
   const places = createForwardPlaces(deps.clock);
   return streaming(async ({ pods, statuses, runtime }, request, signal) => {
@@ -62,7 +62,7 @@ export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler 
     const { pod, uid } = podOf({ pods, statuses }, request);
     if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
     const port = [...ports.ports];
-    // Without ports in the query, it is one connection that carries others.
+    // Without ports in the query, it is one connection that multiplexes others.
     const taken = places.take(pod.metadata.uid, Math.max(1, port.length));
     if (taken.is === "full") throw new CodedError("resource_exhausted", taken.text);
     const gate = forwardGate({ places, podUid: pod.metadata.uid, own: taken.place, clock: deps.clock });
@@ -108,7 +108,7 @@ function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHan
       if (signal.aborted) return void response.destroy();
       const status = streamingStatus(error);
       if (status === 429) response.set("Retry-After", "60");
-      deps.log.debug({ path: request.path, err: error }, "no endpoint for a stream");
+      deps.log.debug({ path: request.path, err: error }, "cannot open a streaming endpoint");
       return sendText(response, status, runtimeErrorText(error));
     }
     try {

@@ -31,7 +31,7 @@ export function systemLogs(
     const segments = pathSegments(request.originalUrl)?.slice(1) ?? [];
     try {
       const path = await files.realpath(posix.join(root, ...segments), signal);
-      if (!(await isLog(deps, path, signal))) return sendText(response, 403, `this leads out of ${root}\n`);
+      if (!(await isLog(deps, path, signal))) return sendText(response, 403, `the path leads out of ${root}\n`);
       const { kind, modifiedAt } = await files.lstat(path, signal);
       const name = segments.at(-1) ?? "logs";
       const isDirectory = kind === "directory";
@@ -43,7 +43,7 @@ export function systemLogs(
     } catch (error) {
       if (signal.aborted || response.headersSent) return void response.destroy();
       const status = statuses[codeOf(error)] ?? 500;
-      if (status === 500) log.warn({ err: error }, "a log of the target could not be read");
+      if (status === 500) log.warn({ err: error }, "cannot read a log file of the target");
       sendText(response, status, status === 404 ? "404 page not found\n" : `${messageOf(error)}\n`);
     }
   };
@@ -66,7 +66,7 @@ async function realPathOf(files: Pick<HostFs, "realpath">, path: string, signal:
   return (await unlessCode(files.realpath(path, signal), "not_found", "permission_denied")) ?? path;
 }
 
-/** Sends a file as Go's file server does: in whole, or the part that `Range` asks for. */
+/** Sends a file as Go's file server does: all of it, or the requested range. */
 async function sendFile(
   files: Pick<HostFs, "open">,
   path: string,
@@ -89,7 +89,7 @@ async function sendFile(
   await pipeline(Readable.from(blocksOf(file, start, start + length, signal)), response, { signal });
 }
 
-/** Says when a file was changed. @returns true after a response to a client that has it as it is. */
+/** Sets Last-Modified. @returns true after a 304 response to a client whose copy is current. */
 function isUnchanged(request: Request, response: Response, modifiedAt: number): boolean {
   response.set("Last-Modified", httpDate(modifiedAt));
   const since = Date.parse(request.headers["if-modified-since"] ?? "");
@@ -102,11 +102,11 @@ function httpDate(milliseconds: number): string {
   return new Date(milliseconds).toUTCString();
 }
 
-/** Sends the size at opening time: a growing file would have no end, and a truncated one must not look complete. */
+/** Reads up to the size at opening time: a growing file would have no end, and a truncated one must not look complete. */
 async function* blocksOf(file: HostFile, start: number, end: number, signal: AbortSignal): AsyncGenerator<Buffer> {
   for (let at = start; at < end; ) {
     const block = await file.read(at, Math.min(blockBytes, end - at), signal);
-    if (block.length === 0) throw new CodedError("conflict", "the file was cut short while it was read");
+    if (block.length === 0) throw new CodedError("conflict", "the file was truncated while it was read");
     at += block.length;
     yield block;
   }

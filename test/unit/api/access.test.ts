@@ -12,7 +12,7 @@ function start(answer: (call: Call) => unknown) {
   return { client, review: createAccessReview({ client, clock: fakeClock(), nodeName: "n1" }) };
 }
 
-test("a token's holder as the API server names them", async () => {
+test("returns the token's user as authenticated by the API server", async () => {
   const user = { username: "jane", uid: "7", groups: ["devs"], extra: { scope: ["a"] } };
   const { review, client } = start(() => ({ status: { authenticated: true, user } }));
   assert.deepEqual(await review.byToken("secret", signal), {
@@ -24,12 +24,12 @@ test("a token's holder as the API server names them", async () => {
   assert.deepEqual(bodyOf<{ spec: object }>(client, 0).spec, { token: "secret" });
 });
 
-test("a token that is not authenticated is nobody's", async () => {
+test("returns no user for an unauthenticated token", async () => {
   const { review } = start(() => ({ status: { authenticated: false, user: { username: "jane" }, error: "expired" } }));
   assert.equal(await review.byToken("secret", signal), undefined);
 });
 
-test("asks for this node's subresource, and a denial wins", async () => {
+test("reviews the node's subresource, and a denial takes precedence", async () => {
   let status: object = { allowed: true };
   const { review, client } = start(() => ({ status }));
   const jane = { name: "jane", groups: ["devs"] };
@@ -50,7 +50,7 @@ test("asks for this node's subresource, and a denial wins", async () => {
   assert.equal(await review.allowed(jane, "create", "proxy", "/exec", signal), false);
 });
 
-test("the cluster's client CA, where it publishes one", async () => {
+test("reads the cluster's client CA if it is published", async () => {
   assert.equal(
     await readClusterClientCA(
       fakeClient(() => ({ data: { "client-ca-file": "PEM" } })),

@@ -64,7 +64,7 @@ async function connected(
 const overHttp = (listener: RequestListener) => connected(createServer(listener), {}, "http");
 const json = JSON.stringify;
 
-test("requests carry method, query, body, type and who asks", async () => {
+test("sends method, query, body, content type and user agent", async () => {
   const seen: unknown[] = [];
   await using t = await overHttp((request, response) => {
     let body = "";
@@ -88,7 +88,7 @@ test("requests carry method, query, body, type and who asks", async () => {
   ]);
 });
 
-test("refusals are coded, with the server's message", async () => {
+test("maps refusals to error codes with the server's message", async () => {
   const cases: readonly [number, string, string][] = [
     [400, "BadRequest", "invalid_argument"],
     [403, "Forbidden", "permission_denied"],
@@ -111,7 +111,7 @@ test("refusals are coded, with the server's message", async () => {
   }
 });
 
-test("what the server asks to repeat is repeated; a 401 is tried once more with fresh credentials", async () => {
+test("retries on Retry-After, and once with new credentials after a 401", async () => {
   let busy = 2;
   await using t = await overHttp((request, response) => {
     if (request.headers.authorization === "Bearer one") response.statusCode = 401;
@@ -124,7 +124,7 @@ test("what the server asks to repeat is repeated; a 401 is tried once more with 
   assert.equal(busy, -1);
 });
 
-test("health tells when the server goes and when it is back", async () => {
+test("health reports when the server is lost and when it is back", async () => {
   const server = createServer((_request, response) => response.end("{}"));
   await using t = await connected(server, {}, "http");
   const states: string[] = [];
@@ -141,7 +141,7 @@ test("health tells when the server goes and when it is back", async () => {
   assert.deepEqual(states, ["up", "down", "up"]);
 });
 
-test("a call is given up when its signal aborts", async () => {
+test("cancels a call when its signal aborts", async () => {
   await using t = await overHttp((_request, response) => void setTimeout(() => response.end("{}"), 1_000).unref());
   const stop = new AbortController();
   const call = t.client.get("/a", { signal: stop.signal });
@@ -151,7 +151,7 @@ test("a call is given up when its signal aborts", async () => {
 
 const line = (type: string, name: string) => `${json({ type, object: { metadata: { name } } })}\n`;
 
-test("a watch over HTTP/1.1: events across chunks, an error event is thrown", async () => {
+test("watches over HTTP/1.1, with events across chunks, and throws an error event", async () => {
   await using t = await overHttp((request, response) => {
     assert.equal(request.url, "/a?watch=true");
     const text =
@@ -159,7 +159,7 @@ test("a watch over HTTP/1.1: events across chunks, an error event is thrown", as
       line("MODIFIED", "b") +
       json({ type: "ERROR", object: { code: 410, reason: "Expired", message: "too old" } });
     const bytes = Buffer.from(text);
-    // The first cut falls inside a character.
+    // The first chunk ends inside a character.
     response.write(bytes.subarray(0, text.indexOf("ä") + 1), () => response.end(bytes.subarray(text.indexOf("ä") + 1)));
   });
   const seen: unknown[] = [];
@@ -174,7 +174,7 @@ test("a watch over HTTP/1.1: events across chunks, an error event is thrown", as
   ]);
 });
 
-/** A TLS server with HTTP/2 that keeps its watches open. @param so where the client finds it instead, and its clock. */
+/** A TLS server with HTTP/2 that keeps its watches open. @param so overrides its address and clock. */
 async function overHttp2(so?: { readonly port: number; readonly clock: Clock }) {
   const pair = await makeSelfSigned("localhost", ["127.0.0.1"], Date.now());
   const sessions: ServerHttp2Session[] = [];
@@ -204,7 +204,7 @@ async function opened(client: ReturnType<typeof createApiClient>, stop = signal)
   return events;
 }
 
-test("watches share HTTP/2 connections up to the server's limit; calls go over HTTP/1.1", async () => {
+test("shares HTTP/2 connections among watches up to the server's limit; calls use HTTP/1.1", async () => {
   await using t = await overHttp2();
   assert.deepEqual(await t.client.get("/a", { signal }), { version: "1.1" });
   const first = await opened(t.client);
@@ -215,7 +215,7 @@ test("watches share HTTP/2 connections up to the server's limit; calls go over H
   for (const watch of [first, second, third]) await watch.return();
 });
 
-test("after a GOAWAY open watches go on and new ones take another connection", async () => {
+test("keeps open watches after a GOAWAY and opens new ones on another connection", async () => {
   await using t = await overHttp2();
   const first = await opened(t.client);
   t.sessions[0]?.goaway();
@@ -230,7 +230,7 @@ test("after a GOAWAY open watches go on and new ones take another connection", a
   await second.return();
 });
 
-test("a broken connection fails its watches, and the next watch dials anew", async () => {
+test("a broken connection fails its watches, and the next watch reconnects", async () => {
   await using t = await overHttp2();
   const first = await opened(t.client);
   t.sessions[0]?.destroy();
@@ -240,7 +240,7 @@ test("a broken connection fails its watches, and the next watch dials anew", asy
   await second.return();
 });
 
-test("a watch ends with its signal, and a refused one with the server's words", async () => {
+test("a watch ends with its signal, and a refused one with the server's message", async () => {
   await using t = await overHttp2();
   const stop = new AbortController();
   const events = await opened(t.client, stop.signal);
@@ -250,7 +250,7 @@ test("a watch ends with its signal, and a refused one with the server's words", 
   await assert.rejects(t.client.watch("/forbidden", { signal }).next(), { code: "permission_denied", message: "no" });
 });
 
-/** Leads to a port as long as it is open; after that nothing comes through any more, and nobody is told. */
+/** Forwards to a port until it is closed; after that it drops everything silently. */
 async function openRelay() {
   let to = 0;
   const sockets: Socket[] = [];
@@ -279,14 +279,14 @@ async function openRelay() {
   };
 }
 
-test("connections that lead nowhere any more are given up, those of calls too, and made anew", {
+test("abandons dead connections of watches and calls, and reconnects", {
   timeout: 20_000,
 }, async () => {
   const clock = systemClock();
   const hundredfold: Clock = { ...clock, after: (ms, fn) => clock.after(ms / 100, fn) };
   const relay = await openRelay();
   await using t = await overHttp2({ port: relay.port, clock: hundredfold });
-  // The server's end waits for its connections.
+  // Closing the server waits for its connections.
   await using _ = relay;
   relay.leadTo(t.port);
   const watch = await opened(t.client);
@@ -298,16 +298,16 @@ test("connections that lead nowhere any more are given up, those of calls too, a
   await (await opened(t.client)).return();
 });
 
-test("an answer that was cut short is the server's failure, whichever way", async () => {
+test("a truncated response is reported as unavailable", async () => {
   await using t = await overHttp((request, response) => {
     if (request.url === "/half") return void response.end('{"kind":"Pod","meta');
     response.writeHead(200, { "content-length": "100" }).write("{", () => response.destroy());
   });
-  await assert.rejects(t.client.get("/half", { signal }), { code: "unavailable", message: /GET \/half is no JSON/ });
+  await assert.rejects(t.client.get("/half", { signal }), { code: "unavailable", message: /GET \/half is not JSON/ });
   await assert.rejects(t.client.get("/cut", { signal }), { code: "unavailable" });
 });
 
-test("nothing of an answer that cannot be read comes into an error: it may be a secret", async () => {
+test("an error about an unreadable response contains nothing of it, as it may be secret", async () => {
   await using t = await overHttp((_, response) => response.end('c2VjcmV0"}\n'));
   const silentOf = (error: unknown) => {
     assert.ok(error instanceof CodedError && error.code === "unavailable");
@@ -318,7 +318,7 @@ test("nothing of an answer that cannot be read comes into an error: it may be a 
   await assert.rejects(t.client.watch("/secret", { signal }).next(), silentOf);
 });
 
-test("while the server fails writes go one by one; heartbeats and reads are not held back", async () => {
+test("writes one at a time while the server fails; heartbeats and reads are not throttled", async () => {
   let sick = true;
   let mangled = false;
   const asked: string[] = [];

@@ -10,7 +10,7 @@ import { bodyOf, type Call, fakeClient, settle, silent } from "./fake-client.ts"
 const about = { kind: "Pod", apiVersion: "v1", namespace: "ns", name: "p", uid: "u" };
 const happening = (message: string, reason = "Failed") => ({ about, type: "Warning" as const, reason, message });
 
-test("the same event again is the first one counted up", () => {
+test("counts a repeated event", () => {
   const correlator = createEventCorrelator(fakeClock());
   const first = correlator.observe(happening("m"));
   const second = correlator.observe(happening("m"));
@@ -22,7 +22,7 @@ test("the same event again is the first one counted up", () => {
   assert.match(first?.name ?? "", /^p\.[0-9a-f]{16}$/);
 });
 
-test("from the tenth different message on, similar events are combined into one", () => {
+test("combines similar events from the tenth different message", () => {
   const correlator = createEventCorrelator(fakeClock());
   const seen = Array.from({ length: 12 }, (_, i) => correlator.observe(happening(`m${i}`)));
   assert.equal(seen[8]?.message, "m8");
@@ -36,7 +36,7 @@ test("from the tenth different message on, similar events are combined into one"
   );
 });
 
-test("messages more than ten minutes apart are not combined", async () => {
+test("does not combine messages that are more than ten minutes apart", async () => {
   const clock = fakeClock();
   const correlator = createEventCorrelator(clock);
   for (let i = 0; i < 9; i++) correlator.observe(happening(`m${i}`));
@@ -44,7 +44,7 @@ test("messages more than ten minutes apart are not combined", async () => {
   assert.equal(correlator.observe(happening("late"))?.message, "late");
 });
 
-test("an object has 25 events at once and then one in five minutes", async () => {
+test("allows an object 25 events at once and then one in five minutes", async () => {
   const clock = fakeClock();
   const correlator = createEventCorrelator(clock);
   const admitted = () => correlator.observe(happening("m")) !== undefined;
@@ -86,7 +86,7 @@ function start(answer: (call: Call) => unknown = () => ({})) {
   };
 }
 
-test("a new event is created in the object's namespace, a repeated one patched", async () => {
+test("creates a new event in the object's namespace and patches a repeated one", async () => {
   await using t = start();
   t.recorder.event(about, "Normal", "Pulled", "hello");
   t.recorder.event(about, "Normal", "Pulled", "hello");
@@ -117,14 +117,14 @@ test("a new event is created in the object's namespace, a repeated one patched",
   assert.deepEqual(patch?.body, { count: 2, lastTimestamp: "2026-01-02T03:04:05Z", message: "hello" });
 });
 
-test("an event about a node goes to the default namespace", async () => {
+test("writes a node's events to the default namespace", async () => {
   await using t = start();
   t.recorder.event({ kind: "Node", apiVersion: "v1", name: "n1" }, "Normal", "Starting", "Starting kubelet.");
   await settle();
   assert.equal(t.client.calls[0]?.path, "/api/v1/namespaces/default/events");
 });
 
-test("a repeated event that the server has forgotten is created again", async () => {
+test("recreates a repeated event that the server has deleted", async () => {
   await using t = start((call) => {
     if (call.verb === "patch") throw apiError(404, "");
     return {};
@@ -138,7 +138,7 @@ test("a repeated event that the server has forgotten is created again", async ()
   );
 });
 
-test("a server that is away is tried again, one that refuses is not", async () => {
+test("retries if the server is unreachable, and not if it refuses", async () => {
   let down = true;
   await using t = start(() => {
     if (down) throw new CodedError("unavailable", "refused");
@@ -162,7 +162,7 @@ test("a server that is away is tried again, one that refuses is not", async () =
   assert.equal(refused.client.calls.length, 1);
 });
 
-test("at most a thousand events wait; the oldest go", async () => {
+test("queues at most a thousand events and drops the oldest", async () => {
   const clock = fakeClock();
   const client = fakeClient(() => ({}));
   const recorder = createEventRecorder({

@@ -13,8 +13,8 @@ export interface FakeClient extends ApiClient {
   readonly calls: Call[];
 }
 
-/** An API client whose answers are `answer`'s: what it returns is the answer, what it throws the refusal. For a watch it
- *  returns an async iterable of events, such as a WatchFeed. */
+/** An API client whose responses come from `answer`: it returns the response or throws the refusal. For a watch it returns an async
+ *  iterable of events, such as a WatchFeed. */
 export function fakeClient(answer: (call: Call, signal: AbortSignal) => unknown): FakeClient {
   const calls: Call[] = [];
   const ask = async <T>(call: Omit<Call, "query">, options: CallOptions): Promise<T> => {
@@ -40,7 +40,7 @@ export function fakeClient(answer: (call: Call, signal: AbortSignal) => unknown)
   return client;
 }
 
-/** The body of the call of that number. */
+/** The body of the call with that number. */
 export function bodyOf<T>(client: FakeClient, index: number): T {
   const call = client.calls[index];
   assert.ok(call, `there was no call ${index}`);
@@ -83,7 +83,7 @@ export function watchFeed(signal: AbortSignal): WatchFeed {
   };
 }
 
-/** Lets every chain of promises that can go on do so. */
+/** Lets all pending promise chains proceed. */
 export async function settle(): Promise<void> {
   for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
 }

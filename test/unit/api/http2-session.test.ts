@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { keepAlive } from "../../../src/api/http2-session.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("a session that is destroyed before its next ping is not pinged", async () => {
+test("does not ping a session that was destroyed before its next ping", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const session = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);

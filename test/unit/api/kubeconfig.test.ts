@@ -39,7 +39,7 @@ function folder() {
 const credentialsOf = (path: string, clock = fakeClock(Date.now())) =>
   createCredentials({ from: kubeconfigFile(path), clock, log: silent });
 
-test("each mistake is one sentence that names the file and the field", () => {
+test("describes each mistake in one sentence with file and field", () => {
   using at = folder();
   assert.throws(() => readKubeconfig(at.path), {
     code: "not_found",
@@ -54,7 +54,7 @@ test("each mistake is one sentence that names the file and the field", () => {
     [{ cluster: { server: "here:80" } }, 'cluster "c" has server "here:80", which is not an http or https URL'],
     [
       { user: { "auth-provider": { name: "gcp" } } },
-      'user "u" has an auth-provider, which is not served; use exec, a token or a client certificate',
+      'user "u" has an auth-provider, which is not supported; use exec, a token or a client certificate',
     ],
   ];
   for (const [parts, sentence] of cases) {
@@ -65,11 +65,11 @@ test("each mistake is one sentence that names the file and the field", () => {
   }
   writeFileSync(at.path, "");
   assert.throws(() => readKubeconfig(at.path), {
-    message: `kubeconfig ${at.path}: holds no configuration; write one with \`kubectl config\``,
+    message: `kubeconfig ${at.path}: contains no configuration; create one with \`kubectl config\``,
   });
 });
 
-test("files are relative to the kubeconfig, and one that cannot be read is named", () => {
+test("resolves files relative to the kubeconfig, and names an unreadable one", () => {
   using at = folder();
   const path = at.write({
     cluster: { "certificate-authority": "ca.crt" },
@@ -83,7 +83,7 @@ test("files are relative to the kubeconfig, and one that cannot be read is named
   });
 });
 
-test("an expired client certificate ends the start; a certificate and key in one file do", async () => {
+test("refuses an expired client certificate; accepts certificate and key in one file", async () => {
   using at = folder();
   const made = await makeSelfSigned("n1", [], Date.now());
   writeFileSync(join(at.dir, "current.pem"), made.certificate + made.key);
@@ -97,7 +97,7 @@ test("an expired client certificate ends the start; a certificate and key in one
   });
 });
 
-test("a rotated certificate is taken up within seconds, a broken one is not", async () => {
+test("loads a rotated certificate within seconds, and ignores a broken one", async () => {
   using at = folder();
   const [first, second] = [await makeSelfSigned("n1", [], Date.now()), await makeSelfSigned("n2", [], Date.now())];
   const pem = join(at.dir, "current.pem");
@@ -118,7 +118,7 @@ test("a rotated certificate is taken up within seconds, a broken one is not", as
   assert.equal(String(after.tls.cert), second.certificate + second.key);
 });
 
-test("tokens of the kubeconfig, of a file, of a plugin; and basic credentials", async () => {
+test("uses tokens of the kubeconfig, a file or a plugin, and basic credentials", async () => {
   using at = folder();
   const authorization = async (user: object) =>
     (await credentialsOf(at.write({ user })).current()).headers["authorization"];
@@ -139,7 +139,7 @@ test("tokens of the kubeconfig, of a file, of a plugin; and basic credentials", 
   });
 });
 
-test("a token file is read again after a minute, and at once when the server refused it", async () => {
+test("reads a token file again after a minute, and immediately after a refusal", async () => {
   using at = folder();
   const token = join(at.dir, "token");
   writeFileSync(token, "one");
@@ -156,7 +156,7 @@ test("a token file is read again after a minute, and at once when the server ref
   assert.equal(await header(), "Bearer three");
 });
 
-test("in a Pod: the service account's token and CA, as they are renewed; outside a Pod none", async () => {
+test("uses the service account's token and CA in a Pod, and nothing outside", async () => {
   using at = folder();
   const { dir } = at;
   writeFileSync(join(dir, "ca.crt"), "the CA");
@@ -175,7 +175,7 @@ test("in a Pod: the service account's token and CA, as they are renewed; outside
   assert.equal((await credentials.current()).headers["authorization"], "Bearer two");
 });
 
-test("with a certificate file the base's cluster is spoken to as who that names, and as before until it is there", async () => {
+test("uses the certificate file's user with the base's cluster once the file exists", async () => {
   using at = folder();
   const base = kubeconfigFile(at.write({ user: { token: "first" } }));
   const file = join(at.dir, "current.pem");

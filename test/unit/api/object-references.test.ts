@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { referencedObjects } from "../../../src/pod/object-references.ts";
 import { pod } from "./pods.ts";
 
-test("finds secrets and config maps wherever a pod may name them, each once", () => {
+test("finds each Secret and ConfigMap that a pod references once", () => {
   const found = referencedObjects(
     pod("p", {
       imagePullSecrets: [{ name: "pull" }],
@@ -41,6 +41,6 @@ test("finds secrets and config maps wherever a pod may name them, each once", ()
   assert.deepEqual(found.configMaps.toSorted(), ["debug", "files", "kube-root-ca.crt", "settings"]);
 });
 
-test("a pod that names nothing references nothing", () => {
+test("finds no references in a pod without any", () => {
   assert.deepEqual(referencedObjects(pod("p")), { secrets: [], configMaps: [] });
 });

@@ -17,7 +17,7 @@ const notFound = () => {
   throw apiError(404, "");
 };
 
-/** A server that holds secret `s` as long as `stored` is set. */
+/** A server with secret `s` while `stored` is set. */
 function start(stored: object | undefined, options: { listing?: () => Promise<never> } = {}) {
   const clock = fakeClock();
   const stop = new AbortController();
@@ -55,7 +55,7 @@ function start(stored: object | undefined, options: { listing?: () => Promise<ne
   };
 }
 
-test("one watch by name serves every pod and every read", async () => {
+test("serves all pods and reads with one watch by name", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   t.caches.register(wanting("b"));
@@ -67,7 +67,7 @@ test("one watch by name serves every pod and every read", async () => {
   assert.equal(t.calls[0]?.query["fieldSelector"], "metadata.name=s");
 });
 
-test("the watch ends with the last pod that references the object", async () => {
+test("ends the watch with the last pod that references the object", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   t.caches.register(wanting("b"));
@@ -82,7 +82,7 @@ test("the watch ends with the last pod that references the object", async () => 
   assert.equal(t.count("get"), 1, "without a watch a read asks the server");
 });
 
-test("a changed pod releases what it no longer names", async () => {
+test("a changed pod releases objects that it no longer references", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   await t.read();
@@ -91,7 +91,7 @@ test("a changed pod releases what it no longer names", async () => {
   assert.deepEqual(t.aborted, [true]);
 });
 
-test("tells of changes to what has been read, and only of those", async () => {
+test("notifies of changes only to objects that were read", async () => {
   await using t = start(secret("1"));
   t.caches.register(wanting("a"));
   await settle();
@@ -105,7 +105,7 @@ test("tells of changes to what has been read, and only of those", async () => {
   assert.deepEqual((await t.read()).data, { v: "3" });
 });
 
-test("an object that is not there is not_found in the kubelet's words, and its coming is told", async () => {
+test("reports a missing object in the kubelet's words, and notifies when it appears", async () => {
   await using t = start(undefined);
   t.caches.register(wanting("a"));
   await assert.rejects(t.read(), { code: "not_found", message: 'secret "s" not found' });
@@ -117,7 +117,7 @@ test("an object that is not there is not_found in the kubelet's words, and its c
   assert.deepEqual(t.changes, ["secret/ns/s"]);
 });
 
-test("what a watch does not show yet is asked for before it counts as missing", async () => {
+test("asks the server before treating an object as missing", async () => {
   await using t = start(undefined);
   t.caches.register(wanting("a"));
   await settle();
@@ -125,7 +125,7 @@ test("what a watch does not show yet is asked for before it counts as missing", 
   assert.deepEqual((await t.read()).data, { v: "9" });
 });
 
-test("a read waits one second for the watch's first answer, then asks by itself", async () => {
+test("a read waits one second for the watch's first response, then sends a request", async () => {
   await using t = start(secret("1"), { listing: () => Promise.reject(new CodedError("permission_denied", "not yet")) });
   t.caches.register(wanting("a"));
   const reading = t.read();
@@ -135,7 +135,7 @@ test("a read waits one second for the watch's first answer, then asks by itself"
   assert.deepEqual((await reading).data, { v: "1" });
 });
 
-test("an immutable object is read once and then watched no more", async () => {
+test("stops watching an immutable object after the first read", async () => {
   await using t = start(secret("1", { immutable: true }));
   t.caches.register(wanting("a"));
   await t.read();

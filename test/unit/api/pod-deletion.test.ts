@@ -6,14 +6,14 @@ import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
 const pod = { namespace: "ns", name: "p", uid: "uid-1" };
 const never = new AbortController().signal;
 
-test("a pod is deleted with its own grace period, and no other of its name", async () => {
+test("deletes a pod by UID with its own grace period", async () => {
   const calls: unknown[] = [];
   const client = { delete: async (...call: readonly unknown[]) => void calls.push(call.slice(0, 2)) };
   await deletePod(client, pod, {}, never);
   assert.deepEqual(calls, [["/api/v1/namespaces/ns/pods/p", { preconditions: { uid: "uid-1" } }]]);
 });
 
-test("one that is gone, or another by then, is left alone; other failures are told", async () => {
+test("ignores a pod that is gone or was replaced, and reports other failures", async () => {
   const deleting = (code: ErrorCode) =>
     deletePod({ delete: () => Promise.reject(new CodedError(code, code)) }, pod, {}, never);
   await deleting("not_found");

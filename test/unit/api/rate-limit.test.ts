@@ -4,7 +4,7 @@ import { createBoundedMap } from "../../../src/lib/bounded-map.ts";
 import { createRateLimit } from "../../../src/api/rate-limit.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("a burst passes at once, then so many a second, in order", async () => {
+test("allows a burst, then a number of calls per second, in order", async () => {
   const clock = fakeClock();
   const limit = createRateLimit(clock, { qps: 10, burst: 3 });
   const passed: number[] = [];
@@ -17,7 +17,7 @@ test("a burst passes at once, then so many a second, in order", async () => {
   assert.deepEqual(passed, [0, 1, 2, 3, 4, 5]);
 });
 
-test("who gives up waiting gives back its place", async () => {
+test("returns the token of a caller that stops waiting", async () => {
   const clock = fakeClock();
   const limit = createRateLimit(clock, { qps: 1, burst: 1 });
   await limit.wait();
@@ -31,7 +31,7 @@ test("who gives up waiting gives back its place", async () => {
   assert.equal(passed, true);
 });
 
-test("a place that is not waited for is taken, or told when there is one", async () => {
+test("takes a token without waiting, or returns the time until one is available", async () => {
   const clock = fakeClock();
   const limit = createRateLimit(clock, { qps: 10, burst: 2 });
   assert.deepEqual([limit.take(), limit.take(), limit.take(), limit.take()], [0, 0, 100, 100]);
@@ -39,7 +39,7 @@ test("a place that is not waited for is taken, or told when there is one", async
   assert.deepEqual([limit.take(), limit.take()], [0, 100]);
 });
 
-test("a bounded map forgets what was least recently used", () => {
+test("a bounded map drops the least recently used entry", () => {
   const map = createBoundedMap<number>(2);
   map.set("a", 1);
   map.set("b", 2);

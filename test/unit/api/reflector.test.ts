@@ -15,7 +15,7 @@ const thing = (name: string, uid: string, resourceVersion: string): Thing => ({
   metadata: { name, namespace: "ns", uid, resourceVersion },
 });
 
-/** A reflector on a server whose lists are `lists` in order and whose watches are handed to the test. */
+/** A reflector for a server whose lists are `lists` in order and whose watches are controlled by the test. */
 function start(lists: readonly (() => unknown)[]) {
   const clock = fakeClock();
   const stop = new AbortController();
@@ -79,7 +79,7 @@ test("lists from the cache, then watches from there and delivers changes", async
   assert.equal(t.reflector.get("ns", "b"), undefined);
 });
 
-test("an object recreated under the same name is deleted first, then added", async () => {
+test("delivers a recreated object as deleted and added", async () => {
   await using t = start([page("10", thing("a", "a1", "3"))]);
   await settle();
   t.feed(0).send("MODIFIED", thing("a", "a2", "11"));
@@ -87,7 +87,7 @@ test("an object recreated under the same name is deleted first, then added", asy
   assert.deepEqual(t.said.slice(1), ["deleted a1", "added a2"]);
 });
 
-test("a cut watch resumes within five seconds from the last version, bookmarks included", async () => {
+test("resumes a broken watch within five seconds from the last version, including bookmarks", async () => {
   await using t = start([page("10")]);
   await settle();
   t.feed(0).send("ADDED", thing("a", "a1", "11"));
@@ -106,7 +106,7 @@ test("a cut watch resumes within five seconds from the last version, bookmarks i
   assert.deepEqual(t.said, ["replace ", "added a1"], "no object is told twice");
 });
 
-test("a version that is too old is listed anew, from the newest state", async () => {
+test("lists again from the newest state if the version is too old", async () => {
   await using t = start([page("10", thing("a", "a1", "3")), page("30", thing("b", "b1", "25"))]);
   await settle();
   await t.clock.advance(2_000);
@@ -121,7 +121,7 @@ test("a version that is too old is listed anew, from the newest state", async ()
   assert.equal(t.queries("watch").at(-1)?.["resourceVersion"], "30");
 });
 
-test("pages are joined; a page token that expired gives way to one whole list", async () => {
+test("joins pages, and lists in one response if a continue token expires", async () => {
   const lists = [
     () => ({ metadata: { continue: "next" }, items: [thing("a", "a1", "1")] }),
     page("10", thing("b", "b1", "2")),
@@ -148,7 +148,7 @@ test("pages are joined; a page token that expired gives way to one whole list", 
   assert.deepEqual(u.said, ["replace c1"]);
 });
 
-test("a server that ends watches at once is not asked in a loop", async () => {
+test("does not poll a server that ends watches immediately", async () => {
   await using t = start([page("10")]);
   t.setWatches((feed) => {
     feed.end();
@@ -159,7 +159,7 @@ test("a server that ends watches at once is not asked in a loop", async () => {
   assert.ok(count >= 2 && count <= 12, `${count} watches in ten seconds`);
 });
 
-test("managedFields are dropped", async () => {
+test("drops managedFields", async () => {
   const heavy: Thing = { metadata: { ...thing("a", "a1", "1").metadata, managedFields: [] } };
   await using t = start([() => ({ metadata: { resourceVersion: "10" }, items: [heavy] })]);
   await settle();
@@ -183,7 +183,7 @@ test("ready waits for the first list, through failures", async () => {
   assert.equal(t.reflector.synced(), true);
 });
 
-test("an answer that never comes is asked for again, with more patience each time", async () => {
+test("requests a lost response again, with a growing timeout", async () => {
   const never = () => new Promise<never>(() => undefined);
   await using t = start([never, never, page("10", thing("a", "a1", "3"))]);
   await t.clock.advance(15_000);
@@ -196,7 +196,7 @@ test("an answer that never comes is asked for again, with more patience each tim
   assert.deepEqual(t.said, ["replace a1"]);
 });
 
-test("what a server that comes back refuses at first is asked for again within seconds, what it goes on refusing is not", async () => {
+test("retries within seconds what a returning server refuses at first, and slows down for lasting refusals", async () => {
   const away = () => {
     throw new CodedError("unavailable", "refused");
   };
@@ -216,7 +216,7 @@ test("what a server that comes back refuses at first is asked for again within s
   assert.ok(u.queries("list").length - before <= 5, "it is not hammered");
 });
 
-test("a server that says when to come back is not asked sooner", async () => {
+test("waits as long as the server's Retry-After", async () => {
   const busy = () => {
     throw apiError(429, "busy", "9");
   };

@@ -34,7 +34,7 @@ async function connected(listener: RequestListener, tracer: Tracer) {
   };
 }
 
-test("traced requests are spans, and carry their trace: answers, refusals, watches, servers that are gone", async () => {
+test("traces requests as spans and propagates the trace: responses, refusals, watches, lost servers", async () => {
   await using collector = await startCollector();
   const config = { endpoint: collector.endpoint, samplingRatePerMillion: 1_000_000 };
   const tracer = await openTracer(config, { nodeName: "n", clock: systemClock(), log: silent });
@@ -73,7 +73,7 @@ test("traced requests are spans, and carry their trace: answers, refusals, watch
   );
 });
 
-test("requests that are not traced carry no trace", async () => {
+test("does not propagate a trace for untraced requests", async () => {
   const carried: unknown[] = [];
   await using t = await connected((request, response) => {
     carried.push(request.headers["traceparent"]);

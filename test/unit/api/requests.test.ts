@@ -8,8 +8,8 @@ import { createWatchSessions } from "../../../src/api/watch-sessions.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 
-test("a request, a watch and the client's end do not wait for a connection that is never made", async (t) => {
-  // Takes connections, and says nothing of TLS.
+test("requests, watches and closing do not wait for a connection that is never established", async (t) => {
+  // Accepts connections without a TLS handshake.
   const server = createServer((socket) => t.after(() => socket.destroy())).listen(0, "127.0.0.1");
   await once(server, "listening");
   t.after(() => server.close());

@@ -10,7 +10,7 @@ const classOf = (name: string, handler: string, uid = "u") => ({
   handler,
 });
 
-/** A server that has the class `kata`, as long as it is up. */
+/** A server with the class `kata`, while it is up. */
 function start({ up = true } = {}) {
   const clock = fakeClock();
   const stop = new AbortController();
@@ -36,7 +36,7 @@ function start({ up = true } = {}) {
   };
 }
 
-test("nothing is watched until a pod names a class; then one watch serves all", async () => {
+test("starts one watch when the first pod names a class", async () => {
   await using rig = start();
   await settle();
   assert.equal(rig.client.calls.length, 0);
@@ -49,7 +49,7 @@ test("nothing is watched until a pod names a class; then one watch serves all", 
   );
 });
 
-test("a class that is not there is named in the kubelet's words; one that comes, goes or is made anew is known", async () => {
+test("reports a missing class in the kubelet's words, and follows added, deleted and recreated ones", async () => {
   await using rig = start();
   await assert.rejects(rig.handler("secure"), { message: 'runtimeclass.node.k8s.io "secure" not found' });
   await settle();
@@ -64,7 +64,7 @@ test("a class that is not there is named in the kubelet's words; one that comes,
   assert.equal(await rig.handler("secure"), "kata");
 });
 
-test("an API server that lists no classes: the pod waits for a while, then says so", async () => {
+test("fails after a while if the API server does not list runtime classes", async () => {
   await using rig = start({ up: false });
   const asked = rig.handler("kata");
   const refused = assert.rejects(asked, {

@@ -8,7 +8,7 @@ const jwt = (head: string, claims: unknown, signature = "signature") =>
   `${head}.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.${signature}`;
 const inForce = { iss: "https://cluster", exp: now + 60 };
 
-test("a token is known by the head of a good one, and is in force, or is like any other", () => {
+test("classifies tokens by the header of a valid one, as unexpired JWTs, or as others", () => {
   const signers = createTokenSigners(fakeClock());
   assert.equal(signers.kindOf(jwt("head", inForce)), "jwt");
   signers.good(jwt("head", inForce));
@@ -27,7 +27,7 @@ test("a token is known by the head of a good one, and is in force, or is like an
   for (const token of others) assert.equal(signers.kindOf(token), "other", token.slice(0, 80));
 });
 
-test("of many signers the newest are remembered", () => {
+test("remembers the newest signing keys", () => {
   const signers = createTokenSigners(fakeClock());
   for (let index = 0; index < 20; index++) signers.good(jwt(`head-${index}`, inForce));
   assert.deepEqual(

@@ -9,7 +9,7 @@ import { pod } from "./pods.ts";
 const request = { audience: "", expirationSeconds: 3600 };
 const owner = pod("p", { serviceAccountName: "sa" });
 
-/** A server that grants `grantSeconds`, or what was asked for. */
+/** A server that grants `grantSeconds`, or the requested time. */
 function start(grantSeconds?: number) {
   const clock = fakeClock();
   let issued = 0;
@@ -45,7 +45,7 @@ function start(grantSeconds?: number) {
   };
 }
 
-test("a token is bound to the pod and asked for once while it is fresh", async () => {
+test("binds a token to the pod and caches it while fresh", async () => {
   const t = start();
   assert.equal(await t.token(), "t1");
   assert.equal(await t.token(), "t1");
@@ -59,7 +59,7 @@ test("a token is bound to the pod and asked for once while it is fresh", async (
   assert.deepEqual(t.good, ["t1", "t2"]);
 });
 
-test("an authorizer that has not heard of the pod yet is asked once more, and then believed", async () => {
+test("retries once when the authorizer does not know the pod yet", async () => {
   const late = start();
   late.forbid(1);
   const token = late.token();
@@ -73,7 +73,7 @@ test("an authorizer that has not heard of the pod yet is asked once more, and th
   assert.equal(never.client.calls.length, 2);
 });
 
-test("refreshed when a fifth of its life is left", async () => {
+test("refreshes when a fifth of the lifetime is left", async () => {
   const t = start();
   await t.token();
   await t.clock.advance(2_879_000);
@@ -82,7 +82,7 @@ test("refreshed when a fifth of its life is left", async () => {
   assert.equal(await t.token(), "t2");
 });
 
-test("refreshed after a day, however long it lives", async () => {
+test("refreshes after a day, regardless of the lifetime", async () => {
   const t = start(30 * 86_400);
   await t.token();
   await t.clock.advance(86_399_000);
@@ -91,7 +91,7 @@ test("refreshed after a day, however long it lives", async () => {
   assert.equal(await t.token(), "t2");
 });
 
-test("an old token serves while it cannot be refreshed, until it expires", async () => {
+test("uses the old token until it expires if it cannot be refreshed", async () => {
   const t = start();
   await t.token();
   t.setDown(true);

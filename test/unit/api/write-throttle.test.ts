@@ -14,7 +14,7 @@ function start(count: number) {
   return { clock, throttle, passed, ask, askAll };
 }
 
-test("nothing is held back while writes go well", async () => {
+test("does not throttle while writes succeed", async () => {
   const { clock, throttle, passed, askAll } = start(50);
   throttle.ended(true);
   await Promise.all(askAll());
@@ -22,7 +22,7 @@ test("nothing is held back while writes go well", async () => {
   assert.equal(clock.pending, 0);
 });
 
-test("after a write that the server could not take they go one at a time, in order", async () => {
+test("writes one at a time, in order, after a write that the server could not accept", async () => {
   const { clock, throttle, passed, askAll } = start(50);
   throttle.ended(false);
   const all = Promise.all(askAll());
@@ -47,7 +47,7 @@ test("after a write that the server could not take they go one at a time, in ord
   assert.equal(clock.pending, 0);
 });
 
-test("one that goes well lets one more go, and those that go well after it ever more; one that fails stops them", async () => {
+test("a success releases growing numbers of writes, and a failure stops them", async () => {
   const { clock, throttle, passed, askAll, ask } = start(50);
   throttle.ended(false);
   void askAll();
@@ -65,7 +65,7 @@ test("one that goes well lets one more go, and those that go well after it ever 
   assert.equal(passed.length, 9, "late ones wait for their turn");
 });
 
-test("who gives up leaves the queue", async () => {
+test("a cancelled caller leaves the queue", async () => {
   const { clock, throttle, passed, ask } = start(0);
   throttle.ended(false);
   const stop = new AbortController();
@@ -79,7 +79,7 @@ test("who gives up leaves the queue", async () => {
   await assert.rejects(throttle.wait(stop.signal), { code: "cancelled" });
 });
 
-test("one that comes late waits for no more than the pause since the last", async () => {
+test("a late write waits only for the rest of the interval", async () => {
   const { clock, throttle, passed, ask } = start(0);
   throttle.ended(false);
   await clock.advance(10_000);

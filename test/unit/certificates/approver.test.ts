@@ -21,7 +21,7 @@ const own = { nodeName: "edge-1", addresses: ["10.0.0.9", "fd00:0:0::9"] };
 const user = "system:node:edge-1";
 const usages = ["digital signature", "server auth"];
 
-/** A request as the API server shows it. */
+/** A request as the API server has it. */
 function request(pem: string, spec: Partial<CertificateSigningRequest["spec"]> = {}): CertificateSigningRequest {
   return {
     apiVersion: "certificates.k8s.io/v1",
@@ -49,10 +49,10 @@ const dns = (name: string) => [0x82, name] as const;
 const names = { oid: alternativeNames, names: [dns("edge-1"), [0x87, [10, 0, 0, 9]] as const] };
 const by = (variant: RequestVariant, subject = [nodes, named(user)]) => pemOf(requestDer(subject, variant));
 
-describe("whether a request for a serving certificate is right", () => {
+describe("validation of serving certificate requests", () => {
   const why = (pem: string, spec?: Partial<CertificateSigningRequest["spec"]>) => objection(request(pem, spec), own);
 
-  test("a node's own, by its name and addresses of its release, by any key", async () => {
+  test("accepts the node's own request, with its name and addresses, with any key", async () => {
     assert.equal(why(right), undefined);
     assert.equal(why(await asked("edge-1")), undefined);
     assert.equal(why(await asked("10.0.0.9")), undefined);
@@ -61,7 +61,7 @@ describe("whether a request for a serving certificate is right", () => {
     assert.equal(why(by({ extensions: [[names]], key: "rsa" })), undefined);
   });
 
-  test("another signer", () => {
+  test("rejects another signer", () => {
     const signerName = "kubernetes.io/kube-apiserver-client-kubelet";
     assert.match(
       why(right, { signerName }) ?? "",
@@ -69,16 +69,16 @@ describe("whether a request for a serving certificate is right", () => {
     );
   });
 
-  test("another requestor: another node, the account itself, nobody, one outside of the group", () => {
+  test("rejects another requestor: another node, the service account, anonymous, outside the group", () => {
     for (const username of ["system:node:edge-2", "system:serviceaccount:edge:edge-graftlet", "edge-1", undefined])
       assert.match(
         objection({ ...request(right), spec: { ...request(right).spec, username } }, own) ?? "",
-        /asks for it, not system:node:edge-1$/,
+        /requests it, not system:node:edge-1$/,
       );
     assert.match(why(right, { groups: ["system:authenticated"] }) ?? "", /without being in the group system:nodes/);
   });
 
-  test("other usages", () => {
+  test("rejects other usages", () => {
     for (const other of [
       [],
       ["server auth"],
@@ -88,10 +88,14 @@ describe("whether a request for a serving certificate is right", () => {
       [...usages, "cert sign"],
       [...usages, "server auth"],
     ])
-      assert.match(why(right, { usages: other }) ?? "", /^it is for other usages than a server's/, other.join());
+      assert.match(
+        why(right, { usages: other }) ?? "",
+        /^it is not for the usages of a serving certificate/,
+        other.join(),
+      );
   });
 
-  test("another subject", () => {
+  test("rejects another subject", () => {
     const unit = [{ oid: organizationalUnit, value: "x" }];
     const subjects = {
       "another node": [nodes, named("system:node:edge-2")],
@@ -106,23 +110,26 @@ describe("whether a request for a serving certificate is right", () => {
     for (const [what, subject] of Object.entries(subjects))
       assert.match(
         why(by({ extensions: [[names]] }, subject)) ?? "",
-        /^it is for O=|^the request has (a subject of other attributes|other parts)/,
+        /^it is for O=|^the request has (unexpected subject attributes|unexpected elements)/,
         what,
       );
   });
 
-  test("another name or address than the node's, or none", async () => {
+  test("rejects other names or addresses, or none", async () => {
     for (const more of ["kubernetes.default.svc", "edge-2", "*.edge-1", "EDGE-1", "10.96.0.1", "fd00::1", "10.0.0.90"])
       assert.match(
         why(await asked("edge-1", "10.0.0.9", more)) ?? "",
-        /^it names \[".*"\], and only edge-1, 10\.0\.0\.9, fd00::9 are the node's$/,
+        /^it contains \[".*"\], but only edge-1, 10\.0\.0\.9, fd00::9 belong to the node$/,
         more,
       );
-    assert.match(why(by({})) ?? "", /names neither the node nor an address/);
-    assert.match(why(by({ extensions: [[{ ...names, names: [] }]] })) ?? "", /names neither the node nor an address/);
+    assert.match(why(by({})) ?? "", /contains neither the node's name nor an address/);
+    assert.match(
+      why(by({ extensions: [[{ ...names, names: [] }]] })) ?? "",
+      /contains neither the node's name nor an address/,
+    );
   });
 
-  test("anything beside names", () => {
+  test("rejects extensions other than names", () => {
     const uri = [0x86, "https://edge-1"] as const;
     const mail = [0x81, "root@edge-1"] as const;
     const variants: Record<string, RequestVariant> = {
@@ -140,7 +147,7 @@ describe("whether a request for a serving certificate is right", () => {
       assert.match(why(by(variant)) ?? "", /^the request has /, what);
   });
 
-  test("what others could read otherwise", () => {
+  test("rejects encodings that others could parse differently", () => {
     const good = requestDer([nodes, named(user)], { extensions: [[names]] });
     const bad = requestDer([nodes, named(user)], { extensions: [[{ ...names, names: [dns("api")] }]] });
     const long = Buffer.concat([Buffer.from([0x30, 0x83, 0x00]), good.subarray(2)]);
@@ -175,7 +182,7 @@ describe("the approver", () => {
   };
   const signal = () => AbortSignal.timeout(20_000);
 
-  test("approves what is right, as the API server knows it", async () => {
+  test("approves a valid request as the API server has it", async () => {
     const { client, approve, told } = lab(() => ({}));
     await approve(request(right), signal());
     const [call] = client.calls;
@@ -190,19 +197,19 @@ describe("the approver", () => {
     assert.deepEqual(told, []);
   });
 
-  test("leaves what is not, and says why and what to do", async () => {
+  test("leaves an invalid request and logs the reason and the remedy", async () => {
     const { client, approve, told } = lab(() => ({}), ["10.0.0.8"]);
     await approve(request(right), signal());
     assert.deepEqual(client.calls, []);
     assert.equal(told.length, 1);
     assert.match(
       told[0] ?? "",
-      /^a certificate is not approved; if it is right: kubectl certificate approve node-csr-1 /,
+      /^certificate request not approved; if it is valid, run: kubectl certificate approve node-csr-1 /,
     );
-    assert.match(told[0] ?? "", /it names \[.*10\.0\.0\.9.*and only edge-1, 10\.0\.0\.8 are the node's/);
+    assert.match(told[0] ?? "", /it contains \[.*10\.0\.0\.9.*but only edge-1, 10\.0\.0\.8 belong to the node/);
   });
 
-  test("tries again what the API server does not allow yet, and says so once", async () => {
+  test("retries while the API server does not permit it, and logs that once", async () => {
     let tries = 0;
     const { clock, approve, told } = lab(() => {
       tries += 1;
@@ -214,10 +221,10 @@ describe("the approver", () => {
     await done;
     assert.equal(tries, 4);
     assert.equal(told.length, 1);
-    assert.match(told[0] ?? "", /could not be approved, will try again .*not yet/);
+    assert.match(told[0] ?? "", /cannot approve certificate request; retrying .*not yet/);
   });
 
-  test("gives up what somebody else has changed or deleted, and at the end", async () => {
+  test("stops if the request was changed or deleted, or when the signal aborts", async () => {
     for (const code of ["conflict", "not_found"] as const) {
       const { client, approve, told } = lab(() => {
         throw new CodedError(code, "changed");

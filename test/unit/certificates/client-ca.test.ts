@@ -10,7 +10,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const pem = (name: string) => `-----BEGIN CERTIFICATE-----\n${name}\n-----END CERTIFICATE-----\n`;
 
-test("the cluster's CA: none before the first answer, changes are told, a failure keeps what is known and is logged once", async () => {
+test("cluster CA: undefined before the first response, notifies of changes, keeps the known CA on failures and logs one", async () => {
   const clock = fakeClock();
   let logged = "";
   const log = createLogger(0, { write: (line: string) => void (logged += line) });
@@ -43,7 +43,7 @@ test("the cluster's CA: none before the first answer, changes are told, a failur
   await done;
 });
 
-test("the cluster's CA: an answer that does not come is asked for again", async () => {
+test("cluster CA: retries after a timeout", async () => {
   const clock = fakeClock();
   const answers = [
     (signal: AbortSignal) => untilAborted(new Promise<string>(() => undefined), signal),
@@ -60,7 +60,7 @@ test("the cluster's CA: an answer that does not come is asked for again", async 
   await done;
 });
 
-test("a configured file that cannot be used ends the start with its field", async () => {
+test("an unusable configured file stops startup with its field", async () => {
   const dir = await mkdtemp(join(tmpdir(), "graftlet-ca-"));
   const deps = { clock: fakeClock(), log: createLogger(0, { write: () => {} }) };
   const path = join(dir, "ca.crt");
@@ -70,7 +70,7 @@ test("a configured file that cannot be used ends the start with its field", asyn
       message: /^authentication\.x509\.clientCAFile ".*ca\.crt" cannot be used/,
     });
     await writeFile(path, "no certificate");
-    await assert.rejects(clientCAFromFile(path, deps), { code: "invalid_argument", message: /no certificate in PEM/ });
+    await assert.rejects(clientCAFromFile(path, deps), { code: "invalid_argument", message: /no PEM certificate/ });
     await writeFile(path, pem("one"));
     assert.equal((await clientCAFromFile(path, deps)).current(), pem("one"));
   } finally {

@@ -18,7 +18,7 @@ interface Place extends AsyncDisposable {
   readonly dir: string;
   readonly clock: FakeClock;
   readonly signer: Signer;
-  /** How often no certificate was issued, and how old those were that another replaced. */
+  /** Number of failures, and ages of replaced certificates. */
   readonly measured: { failures: number; readonly agesMs: number[] };
   start(more?: Partial<IssuedOptions>): Promise<Running>;
 }
@@ -76,7 +76,7 @@ async function place(refuse?: () => Error | undefined): Promise<Place> {
   };
 }
 
-/** Waits for what takes the event loop some turns: keys are made in a thread. */
+/** Waits for work that takes several turns of the event loop: keys are generated in a thread. */
 async function until<T>(what: () => T | undefined | false): Promise<T> {
   const began = performance.now();
   while (performance.now() - began < 10_000) {
@@ -87,7 +87,7 @@ async function until<T>(what: () => T | undefined | false): Promise<T> {
   assert.fail(`never: ${what.toString()}`);
 }
 
-/** A store whose answers wait for no disk. */
+/** A store in memory. */
 function memoryStore(): PairStore {
   let pair: KeyPair | undefined;
   let pending: string | undefined;
@@ -105,7 +105,7 @@ function memoryStore(): PairStore {
 
 const names = ({ requests }: Signer) => [...requests.keys()];
 
-test("a certificate is asked for, waited for and kept; a second start asks nobody", async () => {
+test("requests, awaits and stores a certificate; a second start requests none", async () => {
   await using at = await place();
   const store = filePairStore(at.dir, "kubelet-server");
   const { certificate, stop } = await at.start({ store });
@@ -130,7 +130,7 @@ test("a certificate is asked for, waited for and kept; a second start asks nobod
   assert.equal(at.signer.requests.size, 1);
 });
 
-test("where this process may approve, a certificate and its renewal need nobody else; what it leaves waits", async () => {
+test("approves its own requests if permitted, and leaves invalid ones", async () => {
   await using at = await place();
   const approved = new Set<string>();
   const { certificate, stop } = await at.start({
@@ -154,7 +154,7 @@ test("where this process may approve, a certificate and its renewal need nobody 
   assert.equal(second.certificate.current(), undefined);
 });
 
-test("it is renewed at 70 % of its life, with a new key, and the old one is used until then", async () => {
+test("renews at 70 % of the lifetime with a new key, and uses the old one until then", async () => {
   await using at = await place();
   const { certificate } = await at.start();
   await at.signer.approve(await until(() => certificate.waiting()), at.clock.now(), 10 * hourMs);
@@ -175,7 +175,7 @@ test("it is renewed at 70 % of its life, with a new key, and the old one is used
   assert.deepEqual(at.measured, { failures: 0, agesMs: [7 * hourMs] });
 });
 
-test("one that nobody renewed is used no longer once it has expired, and that is told", async () => {
+test("stops using an expired certificate and logs that", async () => {
   await using at = await place();
   const { certificate } = await at.start();
   await at.signer.approve(await until(() => certificate.waiting()), at.clock.now(), hourMs);
@@ -186,7 +186,7 @@ test("one that nobody renewed is used no longer once it has expired, and that is
   await at.clock.advance(hourMs * 0.7);
   await until(() => certificate.waiting());
   assert.ok(certificate.current());
-  // The next look follows the deadline of a request.
+  // The next check follows the timeout of a request.
   for (let spans = 0; spans < 3; spans += 1) {
     const request = await until(() => certificate.waiting());
     await at.clock.advance(15 * 60_000);
@@ -196,7 +196,7 @@ test("one that nobody renewed is used no longer once it has expired, and that is
   assert.deepEqual([certificate.current(), changes], [undefined, 1]);
 });
 
-test("a certificate that does not name what it should is renewed at once", async () => {
+test("renews a certificate with wrong names immediately", async () => {
   await using at = await place();
   const one = await at.start();
   await at.signer.approve(await until(() => one.certificate.waiting()), at.clock.now(), 10 * hourMs);
@@ -209,7 +209,7 @@ test("a certificate that does not name what it should is renewed at once", async
   assert.equal(at.signer.requests.size, 2);
 });
 
-test("who restarts while nobody has approved finds the same request again", async () => {
+test("finds the same pending request after a restart", async () => {
   await using at = await place();
   const one = await at.start();
   const name = await until(() => one.certificate.waiting());
@@ -221,7 +221,7 @@ test("who restarts while nobody has approved finds the same request again", asyn
   await until(() => certificate.current());
 });
 
-test("a denied request, one that was deleted and one that nobody answered for 15 minutes are followed by another with a new key", async () => {
+test("requests again with a new key after a denial, a deletion, or 15 minutes without approval", async () => {
   await using at = await place();
   const { certificate } = await at.start();
   const first = await until(() => certificate.waiting());
@@ -241,7 +241,7 @@ test("a denied request, one that was deleted and one that nobody answered for 15
   assert.deepEqual(at.measured, { failures: 3, agesMs: [] });
 });
 
-test("what the API server refuses is asked again with growing pauses, 32 s at most", async () => {
+test("retries refused requests with delays of up to 32 s", async () => {
   let refusals = 0;
   await using at = await place(() => {
     refusals += 1;
@@ -250,7 +250,7 @@ test("what the API server refuses is asked again with growing pauses, 32 s at mo
   const { certificate } = await at.start();
   await until(() => refusals === 1);
   for (const [index, pauseMs] of [2_000, 4_000, 8_000, 16_000, 32_000, 32_000].entries()) {
-    // A deadline for each request so far, and the pause.
+    // A timeout for each request so far, and the delay.
     await until(() => at.clock.pending === index + 2);
     await at.clock.advance(pauseMs - 1);
     assert.equal(refusals, index + 1);

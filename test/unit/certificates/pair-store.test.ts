@@ -8,7 +8,7 @@ import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 
 const { signal } = new AbortController();
 
-test("a pair takes the place of the one before, which goes; a torn file is no pair", async () => {
+test("a new pair replaces the old file; a torn file is not a pair", async () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-pairs-"));
   try {
     const store = filePairStore(join(dir, "pki"), "kubelet-client");

@@ -11,7 +11,7 @@ import { fakeClient } from "../api/fake-client.ts";
 
 const { signal } = new AbortController();
 
-/** A secret as the API server keeps it. */
+/** A Secret as stored by the API server. */
 function secret() {
   const data: Record<string, string> = {};
   const client = fakeClient(({ verb, path, body }) => {
@@ -27,7 +27,7 @@ function secret() {
 
 const at = { namespace: "edge", secret: "certificates" };
 
-test("pairs of several names share a secret; a pending key comes and goes", async () => {
+test("several names share a Secret; a pending key is stored and removed", async () => {
   const { client, data } = secret();
   const [one, other] = ["a.kubelet-client", "b.kubelet-client"].map((name) => secretPairStore({ client, ...at, name }));
   assert.ok(one && other);
@@ -43,17 +43,17 @@ test("pairs of several names share a secret; a pending key comes and goes", asyn
   assert.equal(await one.pendingKey(signal), undefined);
 });
 
-test("a secret that is not there is told in a sentence", async () => {
+test("describes a missing Secret in a sentence", async () => {
   const client = fakeClient(() => {
     throw new CodedError("not_found", "no");
   });
   await assert.rejects(secretPairStore({ client, ...at, name: "a" }).read(signal), {
     code: "not_found",
-    message: 'certificateSecret "certificates" is not in namespace edge: create it, empty',
+    message: 'certificateSecret "certificates" does not exist in namespace edge: create it, empty',
   });
 });
 
-test("what a new Pod finds in the secret alone is put into the files that others read", async () => {
+test("writes a pair that only the Secret has to the files", async () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-secret-"));
   try {
     const kept = secretPairStore({ client: secret().client, ...at, name: "a" });

@@ -37,7 +37,7 @@ async function place(): Promise<Place> {
   };
 }
 
-test("a self-signed pair for the node's name and addresses, one year, its key for the owner alone", async () => {
+test("creates a self-signed pair for the node's name and addresses, valid one year, readable by the owner", async () => {
   await using at = await place();
   const { certificate, key } = (await at.make()).current();
   const parsed = new X509Certificate(certificate);
@@ -52,7 +52,7 @@ test("a self-signed pair for the node's name and addresses, one year, its key fo
   assert.equal((await stat(join(at.dir, "pki/kubelet.key"))).mode & 0o777, 0o600);
 });
 
-test("the pair is kept while it is valid and whole, and made anew otherwise", async () => {
+test("keeps the pair while it is valid, and recreates it otherwise", async () => {
   await using at = await place();
   const first = (await at.make()).current();
   assert.deepEqual((await at.make()).current(), first);
@@ -68,7 +68,7 @@ test("the pair is kept while it is valid and whole, and made anew otherwise", as
   assert.deepEqual((await at.make()).current(), fourth);
 });
 
-test("configured files are used, and read again when they change; a torn pair changes nothing", async () => {
+test("reloads configured files when they change, and ignores a mismatched pair", async () => {
   await using at = await place();
   const [certFile, keyFile] = [join(at.dir, "tls.crt"), join(at.dir, "tls.key")];
   const write = async ({ certificate, key }: { certificate: string; key: string }) => {
@@ -101,22 +101,22 @@ test("configured files are used, and read again when they change; a torn pair ch
   await done;
 });
 
-/** A minute, with turns enough for files to be read. */
+/** Advances a minute, with enough turns for files to be read. */
 async function passMinute(clock: FakeClock): Promise<void> {
   await clock.advance(60_000);
   for (let turn = 0; turn < 20; turn++) await clock.advance(0);
 }
 
-test("what cannot be used is told in one sentence with the field", async () => {
+test("describes unusable files in one sentence with the field", async () => {
   await using at = await place();
   const [certFile, keyFile] = [join(at.dir, "none.crt"), join(at.dir, "none.key")];
   await assert.rejects(at.make({ certFile }), {
     code: "invalid_argument",
-    message: /^tlsCertFile ".*none\.crt" stands alone: set tlsPrivateKeyFile too/,
+    message: /^tlsCertFile ".*none\.crt" is set without tlsPrivateKeyFile: set both/,
   });
   await assert.rejects(at.make({ keyFile }), {
     code: "invalid_argument",
-    message: /^tlsPrivateKeyFile ".*none\.key" stands alone/,
+    message: /^tlsPrivateKeyFile ".*none\.key" is set without tlsCertFile/,
   });
   await assert.rejects(at.make({ certFile, keyFile }), {
     code: "invalid_argument",
@@ -124,7 +124,7 @@ test("what cannot be used is told in one sentence with the field", async () => {
   });
   await writeFile(certFile, (await makeSelfSigned("a", [], at.clock.now())).certificate);
   await writeFile(keyFile, (await makeSelfSigned("b", [], at.clock.now())).key);
-  await assert.rejects(at.make({ certFile, keyFile }), { message: /the key is not the certificate's/ });
+  await assert.rejects(at.make({ certFile, keyFile }), { message: /the key does not match the certificate/ });
   await writeFile(join(at.dir, "file"), "");
   await assert.rejects(at.make({ certDir: join(at.dir, "file") }), {
     code: "permission_denied",

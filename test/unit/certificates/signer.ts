@@ -6,7 +6,7 @@ import { type Call, type FakeClient, fakeClient, watchFeed, type WatchFeed } fro
 
 const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
 
-/** The API server's certificates API with a signer behind it, who signs what is approved. */
+/** The API server's certificates API with a signer that signs approved requests. */
 export interface Signer {
   readonly client: FakeClient;
   /** Requests by name, as created. */
@@ -16,7 +16,7 @@ export interface Signer {
   remove(name: string): void;
 }
 
-/** @param refuse what a create is refused with. */
+/** @param refuse the error that creation fails with. */
 export async function fakeSigner(refuse?: () => Error | undefined): Promise<Signer> {
   const keys = await webcrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
   const requests = new Map<string, CertificateSigningRequest>();
@@ -34,7 +34,7 @@ export async function fakeSigner(refuse?: () => Error | undefined): Promise<Sign
     if (call.verb === "list") return { metadata: { resourceVersion: "1" }, items: found ? [found] : [] };
     const feed = watchFeed(signal);
     feeds.add(feed);
-    // What changed between the list and the watch is part of the watch.
+    // Changes between the list and the watch are part of the watch.
     if (found) feed.send("MODIFIED", found);
     return feed;
   });
@@ -78,7 +78,7 @@ export async function fakeSigner(refuse?: () => Error | undefined): Promise<Sign
   };
 }
 
-/** What openssl would say of a certificate. */
+/** Output of openssl for a certificate. */
 export function read(pem: string): X509Certificate {
   return new X509Certificate(pem);
 }

@@ -7,7 +7,7 @@ import { optionFields } from "../../../src/config/option-fields.ts";
 import { kubeletVersion } from "../../../src/version.ts";
 import { filesIo, nodeOf, refusalOf, run } from "./files.ts";
 
-test("flags take every spelling that the kubelet's do", () => {
+test("accepts every spelling of flags that the kubelet does", () => {
   assert.equal(nodeOf(["--port", "1234"]).kubelet.port, 1234);
   assert.equal(nodeOf(["--port=1234"]).kubelet.port, 1234);
   assert.equal(nodeOf(["--max_pods=7"]).kubelet.maxPods, 7);
@@ -17,7 +17,7 @@ test("flags take every spelling that the kubelet's do", () => {
     assert.equal(run(verbosity).logging.verbosity, 4, verbosity.join(" "));
 });
 
-test("lists and maps add up over repeated flags", () => {
+test("accumulates lists and maps over repeated flags", () => {
   assert.deepEqual(nodeOf(["--cluster-dns=10.0.0.1,10.0.0.2", "--cluster-dns=10.0.0.3"]).kubelet.clusterDNS, [
     "10.0.0.1",
     "10.0.0.2",
@@ -49,14 +49,14 @@ test("lists and maps add up over repeated flags", () => {
   ]);
 });
 
-test("help and version win over everything beside them", () => {
+test("help and version take precedence over all other flags", () => {
   const help = parseCommandLine(["--port=1", "-h"], filesIo());
   assert.ok(help.kind === "help" && help.text.split("\n").length <= 80 && help.text.includes("--provider"));
   const version = parseCommandLine(["--version"], filesIo());
   assert.ok(version.kind === "version" && version.text.startsWith(`Kubernetes ${kubeletVersion} `));
 });
 
-test("every flag that --help names is a flag", () => {
+test("every flag listed by --help exists", () => {
   const help = parseCommandLine(["--help"], filesIo());
   assert.ok(help.kind === "help");
   const named = [...help.text.matchAll(/--([a-z][a-z0-9-]+)/g)].map(([, flag]) => flag ?? "");
@@ -68,7 +68,7 @@ test("every flag that --help names is a flag", () => {
   );
 });
 
-test("every flag that remove --help names is a flag there, and remove has two of its own", () => {
+test("every flag listed by remove --help exists, and remove has two of its own", () => {
   const help = parseCommandLine(["remove", "--help"], filesIo());
   assert.ok(help.kind === "help" && help.text.startsWith("graftlet remove: "));
   const named = new Set([...help.text.matchAll(/--([a-z][a-z0-9-]+)/g)].map(([, flag]) => flag ?? ""));

@@ -129,7 +129,7 @@ for (const [body, sentence] of refusals) {
   });
 }
 
-test("values at the bounds are taken", () => {
+test("accepts values at the bounds", () => {
   const body = [
     "port: 65535",
     "healthzPort: 0",

@@ -18,7 +18,7 @@ describe("completion", () => {
   before(() => void (folder = mkdtempSync(join(tmpdir(), "graftlet-completion-"))));
   after(() => rmSync(folder, { recursive: true }));
 
-  /** What bash proposes for the last of these words. */
+  /** Bash's completions for the last of these words. */
   const proposedByBash = (...words: readonly string[]) => {
     const file = join(folder, "bash");
     writeFileSync(file, printed("completion", "bash"));
@@ -28,7 +28,7 @@ describe("completion", () => {
       .split("\n");
   };
 
-  test("bash: commands, flags of a node, and those of a command", () => {
+  test("bash: completes commands, flags of a node and flags of a command", () => {
     assert.deepEqual(proposedByBash("graftlet", "do"), ["doctor"]);
     assert.deepEqual(proposedByBash("graftlet", "--provider"), ["--provider", "--provider-config", "--provider-id"]);
     assert.deepEqual(proposedByBash("graftlet", "--vers"), ["--version"]);
@@ -38,7 +38,7 @@ describe("completion", () => {
     assert.deepEqual(proposedByBash("graftlet", "help", "rem"), ["remove"]);
   });
 
-  test("fish: the same", () => {
+  test("fish: completes the same", () => {
     const file = join(folder, "graftlet.fish");
     writeFileSync(file, printed("completion", "fish"));
     const proposed = (line: string) =>
@@ -57,13 +57,13 @@ describe("completion", () => {
     assert.deepEqual(proposed("graftlet leave --deploy"), ["--deployment"]);
   });
 
-  test("help of each command, and what is wrong", () => {
+  test("prints the help of each command, and refuses unknown ones", () => {
     for (const command of ["leave", "remove", "doctor", "status"])
       assert.equal(printed("help", command), printed(command, "--help"));
     assert.equal(printed("help"), printed("--help"));
     const refused = (...argv: readonly string[]) => sentenceOf(() => printed(...argv));
-    assert.match(refused("help", "me"), /help is "me": name one of leave, remove, doctor, status, or none/);
-    assert.match(refused("completion", "csh"), /completion is "csh": name one of bash, zsh, fish/);
-    assert.match(refused("completion"), /completion .*name one of bash, zsh, fish/);
+    assert.match(refused("help", "me"), /help is "me": use one of leave, remove, doctor, status, or none/);
+    assert.match(refused("completion", "csh"), /completion is "csh": use one of bash, zsh, fish/);
+    assert.match(refused("completion"), /completion .*use one of bash, zsh, fish/);
   });
 });

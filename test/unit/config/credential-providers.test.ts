@@ -20,7 +20,7 @@ function fileOf(...providers: readonly object[]): string {
 
 const filesWith = (...providers: readonly object[]) => ({ "/c.yaml": fileOf(...providers), "/bin/ecr": "" });
 
-test("a provider is a program of the directory, with what it is asked about", () => {
+test("reads a provider as a program in the directory, with its image patterns", () => {
   const env = [{ name: "AWS_PROFILE", value: "node" }];
   const { credentialProviders } = nodeOf(flags, filesWith({ ...ecr, args: ["get"], env }));
   assert.deepEqual(credentialProviders?.providers, [
@@ -37,7 +37,7 @@ test("a provider is a program of the directory, with what it is asked about", ()
   assert.equal(nodeOf([]).credentialProviders, undefined);
 });
 
-test("service accounts' tokens are for a provider that names the audience", () => {
+test("reads token attributes of a provider with an audience", () => {
   const tokenAttributes = {
     serviceAccountTokenAudience: "registry",
     cacheType: "Token",
@@ -61,7 +61,7 @@ test("service accounts' tokens are for a provider that names the audience", () =
   assert.equal(nodeOf([...flags, `--feature-gates=${gate}=false`], filesWith(ecr)).nodeName, "worker-1.example");
 });
 
-test("the files of a directory count in the order of their names, and make one hash", () => {
+test("reads the files of a directory in lexical order with one hash", () => {
   const [one, two] = [fileOf(ecr), fileOf({ ...ecr, name: "gcr" })];
   const files = { "/d/20.yml": two, "/d/10.json": one, "/d/README": "-", "/d/more/30.json": "-" };
   const programs = { "/bin/ecr": "", "/bin/gcr": "" };
@@ -81,7 +81,7 @@ test("the files of a directory count in the order of their names, and make one h
   assert.match(refusalOf(argv, { "/d/README": "", ...programs }), /\/d": the directory has no \*\.json, \*\.yaml or/);
 });
 
-test("all nodes of a file have the programs of the process", () => {
+test("applies the process's plugins to all nodes of a file", () => {
   const nodes = "apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\nnodes: [{name: a}, {name: b}]\n";
   const found = run([...flags, "--nodes=/n"], { ...filesWith(ecr), "/n": nodes }).nodes;
   assert.deepEqual(
@@ -90,12 +90,12 @@ test("all nodes of a file have the programs of the process", () => {
   );
 });
 
-test("a node that is removed needs none of the programs", () => {
+test("does not require the plugins to remove a node", () => {
   const { kind } = parseCommandLine(["remove", ...flags], filesIo());
   assert.equal(kind, "remove");
 });
 
-test("what is wrong is named with the remedy", () => {
+test("names each invalid setting with the remedy", () => {
   const where = "/c.yaml: providers[0]";
   const token = {
     serviceAccountTokenAudience: "registry",
@@ -131,7 +131,7 @@ test("what is wrong is named with the remedy", () => {
     ],
     [
       { ...ecr, tokenAttributes: { ...token, optionalServiceAccountAnnotationKeys: ["a", "a"] } },
-      `${where}.tokenAttributes.optionalServiceAccountAnnotationKeys is "a": the key is named twice; keep one`,
+      `${where}.tokenAttributes.optionalServiceAccountAnnotationKeys is "a": the key is listed twice; keep one`,
     ],
     [
       { ...ecr, apiVersion: `${version}beta1`, tokenAttributes: token },
@@ -145,7 +145,7 @@ test("what is wrong is named with the remedy", () => {
     '/c.yaml: providers.name is "ecr": two providers have that name; keep one',
   );
   const [config = "", directory = ""] = flags;
-  assert.match(refusalOf([config], filesWith(ecr)), /^--image-credential-provider-bin-dir is not given: name the/);
-  assert.match(refusalOf([directory]), /^--image-credential-provider-config is not given: name the file/);
+  assert.match(refusalOf([config], filesWith(ecr)), /^--image-credential-provider-bin-dir is not set: set the/);
+  assert.match(refusalOf([directory]), /^--image-credential-provider-config is not set: set the file/);
   assert.match(refusalOf(flags), /^--image-credential-provider-config is "\/c.yaml": there is no such file/);
 });

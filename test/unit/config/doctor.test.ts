@@ -22,7 +22,7 @@ function asked(...argv: readonly string[]) {
   return { ...parsed, nodes: parsed.nodes.map(({ nodeName, provider }) => `${nodeName} by ${provider}`) };
 }
 
-test("the nodes of a file, one of them, or that of the flags; the cluster's part only with a kubeconfig", () => {
+test("doctor: examines all nodes of a file, one of them, or that of the flags, and the cluster only with a kubeconfig", () => {
   assert.deepEqual(asked("--nodes=/n.yaml"), {
     kind: "doctor",
     nodes: ["one by docker", "two by ssh"],
@@ -48,7 +48,7 @@ test("the nodes of a file, one of them, or that of the flags; the cluster's part
   assert.deepEqual(asked("--nodes=/n.yaml", "--node=two").nodes, ["two by ssh"]);
 });
 
-test("a file of nodes is read once, by each command", () => {
+test("reads a file of nodes once per command", () => {
   const commands = [
     ["doctor"],
     ["leave", "--kubeconfig=/kubeconfig"],
@@ -66,11 +66,11 @@ test("a file of nodes is read once, by each command", () => {
   }
 });
 
-test("a pod's manifest, and what is wrong with the command line", () => {
+test("doctor pod: reads a manifest, and refuses invalid command lines", () => {
   const { manifest, nodes } = asked("pod", "/pod.yaml", "--nodes=/n.yaml", "--node=one", "-ojson");
   assert.deepEqual([manifest?.["kind"], nodes], ["Pod", ["one by docker"]]);
   const refused = (...argv: readonly string[]) => sentenceOf(() => asked(...argv));
-  assert.match(refused("pod", "--nodes=/n.yaml"), /doctor pod names no file; give that of a pod's manifest/);
+  assert.match(refused("pod", "--nodes=/n.yaml"), /doctor pod needs a file: set the path of a pod's manifest/);
   assert.match(refused("pod", "/gone.yaml"), /doctor pod is "\/gone\.yaml": there is no such file/);
   assert.match(refused("-o", "yaml"), /--output is "yaml": expected text or json/);
   assert.match(refused("now"), /argument is "now": graftlet takes flags only/);

@@ -3,7 +3,7 @@ import { type ParseResult, parseCommandLine } from "../../../src/config/command-
 import type { ConfigIo } from "../../../src/config/documents.ts";
 import type { NodeConfig } from "../../../src/config/node-config.ts";
 
-/** Files in memory; /kubeconfig is always there. */
+/** Files in memory; /kubeconfig always exists. */
 export function filesIo(files: Readonly<Record<string, string>> = {}, env: ConfigIo["env"] = {}): ConfigIo {
   const all: Readonly<Record<string, string>> = { "/kubeconfig": "kubeconfig", ...files };
   const missing = (path: string): Error => Object.assign(new Error(`ENOENT: ${path}`), { code: "ENOENT" });
@@ -26,7 +26,7 @@ export function filesIo(files: Readonly<Record<string, string>> = {}, env: Confi
   };
 }
 
-/** The run that these arguments lead to, with --kubeconfig given. */
+/** The run that these arguments result in, with --kubeconfig set. */
 export function run(
   argv: readonly string[],
   files: Readonly<Record<string, string>> = {},
@@ -36,7 +36,7 @@ export function run(
   return result;
 }
 
-/** A run's warnings without the node that each is about. */
+/** A run's warnings without their nodes. */
 export function textsOf({ warnings }: Pick<ReturnType<typeof run>, "warnings">): string[] {
   return warnings.map(({ text }) => text);
 }
@@ -53,7 +53,7 @@ export function kubeletFile(body: string): string {
   return `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n${body}`;
 }
 
-/** The sentence with which these arguments are refused. */
+/** The error with which these arguments are refused. */
 export function refusalOf(argv: readonly string[], files: Readonly<Record<string, string>> = {}): string {
   return sentenceOf(() => run(argv, files));
 }

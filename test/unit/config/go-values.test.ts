@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { goDuration, parseDuration } from "../../../src/lib/go-duration.ts";
 import { parseBool, parseInteger, quantitySign } from "../../../src/config/go-values.ts";
 
-test("durations are read as Go reads them", () => {
+test("parses durations as Go does", () => {
   const cases: readonly [string, number | undefined][] = [
     ["1m30s", 90_000],
     ["0", 0],
@@ -21,7 +21,7 @@ test("durations are read as Go reads them", () => {
   for (const [text, ms] of cases) assert.equal(parseDuration(text), ms, text);
 });
 
-test("durations are written as Go writes them", () => {
+test("formats durations as Go does", () => {
   const cases: readonly [number, string][] = [
     [0, "0s"],
     [100, "100ms"],
@@ -38,7 +38,7 @@ test("durations are written as Go writes them", () => {
   }
 });
 
-test("switches and integers take the spellings of Go", () => {
+test("parses booleans and integers as Go does", () => {
   assert.equal(parseBool("T"), true);
   assert.equal(parseBool("0"), false);
   assert.equal(parseBool("yes"), undefined);
@@ -49,7 +49,7 @@ test("switches and integers take the spellings of Go", () => {
   assert.equal(parseInteger(""), undefined);
 });
 
-test("quantities have a sign or are none", () => {
+test("returns the sign of valid quantities only", () => {
   const cases: readonly [string, number | undefined][] = [
     ["500Mi", 1],
     ["200m", 1],

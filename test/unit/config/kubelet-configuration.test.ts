@@ -8,7 +8,7 @@ function fromFile(body: string, ...argv: readonly string[]) {
   return nodeOf(["--config=/etc/kubelet.yaml", ...argv], { "/etc/kubelet.yaml": kubeletFile(body) }).kubelet;
 }
 
-test("an empty configuration is the kubelet's, secure with and without a file", () => {
+test("an empty configuration has the kubelet's defaults, and is secure with and without a file", () => {
   for (const config of [fromFile(""), nodeOf([]).kubelet]) {
     assert.equal(config.port, 10250);
     assert.equal(config.readOnlyPort, 0);
@@ -26,7 +26,7 @@ test("an empty configuration is the kubelet's, secure with and without a file", 
   assert.deepEqual(nodeOf([]).kubelet.evictionHard, {});
 });
 
-test("values are read in YAML 1.1 and in JSON", () => {
+test("reads values in YAML 1.1 and JSON", () => {
   const config = fromFile(
     "registerNode: no\nauthentication: {anonymous: {enabled: yes}}\nsyncFrequency: 1m30s\nmaxPods: 0x10\n",
   );
@@ -46,7 +46,7 @@ test("values are read in YAML 1.1 and in JSON", () => {
   assert.deepEqual(node.kubelet.clusterDNS, ["10.0.0.10"]);
 });
 
-test("a zero counts as unset where the kubelet says so, and is meant where it does not", () => {
+test("treats zero as unset for value fields and as a value for pointer fields", () => {
   const config = fromFile(
     'port: 0\nsyncFrequency: 0s\naddress: ""\nhealthzPort: 0\nresolvConf: ""\nregistryPullQPS: 0\nmaxPods: null\n',
   );
@@ -59,7 +59,7 @@ test("a zero counts as unset where the kubelet says so, and is meant where it do
   assert.equal(config.maxPods, 110);
 });
 
-test("defaults that hang on other fields", () => {
+test("computes defaults that depend on other fields", () => {
   assert.equal(fromFile("nodeStatusUpdateFrequency: 4s\n").nodeStatusReportFrequency, 4000);
   assert.equal(
     fromFile("nodeStatusUpdateFrequency: 4s\nnodeStatusReportFrequency: 1m\n").nodeStatusReportFrequency,
@@ -79,13 +79,13 @@ test("defaults that hang on other fields", () => {
   );
 });
 
-test("relative paths are meant from the file's directory", () => {
+test("resolves relative paths from the file's directory", () => {
   const config = fromFile("authentication: {x509: {clientCAFile: ca.crt}}\nresolvConf: /run/resolv.conf\n");
   assert.equal(config.authentication.x509.clientCAFile, "/etc/ca.crt");
   assert.equal(config.resolvConf, "/run/resolv.conf");
 });
 
-test("flags win over drop-ins, which win over the file in their order", () => {
+test("flags override drop-ins, which override the file in order", () => {
   const files = {
     "/k.yaml": kubeletFile(
       "maxPods: 1\nport: 1111\nsystemReserved: {cpu: 100m}\nclusterDNS: [10.0.0.1]\nfeatureGates: {EnvFiles: false}\n",
@@ -107,7 +107,7 @@ test("flags win over drop-ins, which win over the file in their order", () => {
   assert.deepEqual(flagged.featureGates, { EnvFiles: false, EventedPLEG: true });
 });
 
-test("a configuration written as a document reads back the same", () => {
+test("encodes a configuration to a document that decodes to the same", () => {
   const config = fromFile(
     "syncFrequency: 90s\ncrashLoopBackOff: {maxContainerRestartPeriod: 10s}\nregisterWithTaints: [{key: a, effect: NoExecute}]\nimagePullCredentialsVerificationPolicy: NeverVerify\n",
   );
@@ -117,7 +117,7 @@ test("a configuration written as a document reads back the same", () => {
   assert.deepEqual(nodeOf(["--config=/k.json"], { "/k.json": JSON.stringify(document) }).kubelet, config);
 });
 
-test("images of an allowlist have names without tag and digest, and a star only as the last part", () => {
+test("allows names without tag and digest in the image allowlist, with a star only as the last part", () => {
   const withList = (pattern: string) =>
     fromFile(
       `imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\npreloadedImagesVerificationAllowlist: [${JSON.stringify(pattern)}]\n`,
@@ -128,7 +128,7 @@ test("images of an allowlist have names without tag and digest, and a star only 
     assert.throws(() => withList(pattern), /preloadedImagesVerificationAllowlist/, pattern);
 });
 
-test("the document shows where static pods come from, and with which headers", () => {
+test("the document includes static pod sources and their headers", () => {
   const given = {
     staticPodURL: "https://pods.example/node-1",
     staticPodURLHeader: { Authorization: ["value", "another"] },
@@ -167,7 +167,7 @@ for (const [body, sentence] of refusals) {
     assert.equal(refusalOf([`--config=${path}`], { [path]: kubeletFile(body) }), sentence));
 }
 
-test("a file that is no KubeletConfiguration is refused", () => {
+test("refuses a file that is not a KubeletConfiguration", () => {
   const refused = (text: string): string => refusalOf(["--config=/k"], { "/k": text });
   assert.equal(
     refused("kind: KubeletConfiguration\n"),

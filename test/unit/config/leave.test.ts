@@ -20,7 +20,7 @@ function leavingOf(argv: readonly string[], env: Readonly<Record<string, string>
   return { ...asked, nodes: asked.nodes.map(({ nodeName }) => nodeName) };
 }
 
-test("all nodes of the file leave, or the one that is named, by a kubeconfig that is not theirs", () => {
+test("leave: all nodes of the file or the selected one leave, with a separate kubeconfig", () => {
   const admin = "--kubeconfig=/kubeconfig";
   assert.deepEqual(leavingOf([admin, "--nodes=/n.yaml"]), {
     kind: "leave",
@@ -35,7 +35,7 @@ test("all nodes of the file leave, or the one that is named, by a kubeconfig tha
   assert.deepEqual(leavingOf([admin, "--provider-config=/ssh.yaml", "--hostname-override=edge-1"]).nodes, ["edge-1"]);
 });
 
-test("in a Pod the service account does it, and its namespace has the Deployment", () => {
+test("leave: uses the service account and its namespace in a Pod", () => {
   const pod = { KUBERNETES_SERVICE_HOST: "10.0.0.1" };
   const own = leavingOf(["--nodes=/n.yaml", "--deployment=edge"], pod);
   assert.deepEqual([own.kubeconfig, own.deployment], [undefined, { namespace: undefined, name: "edge" }]);
@@ -43,7 +43,7 @@ test("in a Pod the service account does it, and its namespace has the Deployment
   assert.deepEqual(elsewhere.deployment, { namespace: "other", name: "edge" });
 });
 
-test("what cannot be is refused in a sentence", () => {
+test("leave: refuses invalid combinations in a sentence", () => {
   const refusal = (...argv: readonly string[]) => sentenceOf(() => leavingOf(argv));
   assert.match(refusal("--nodes=/n.yaml"), /^--kubeconfig is not given: graftlet needs an API server; /);
   const admin = ["--kubeconfig=/kubeconfig", "--nodes=/n.yaml"];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isLabelValue, isNodeLabel, isQualifiedName, isSubdomain, nearest } from "../../../src/config/names.ts";
 
-test("names have the shapes that Kubernetes gives them", () => {
+test("validates names as Kubernetes does", () => {
   assert.ok(isSubdomain("node-1.example"));
   assert.ok(!isSubdomain("Node"));
   assert.ok(!isSubdomain("a..b"));
@@ -14,7 +14,7 @@ test("names have the shapes that Kubernetes gives them", () => {
   assert.ok(!isLabelValue("-a"));
 });
 
-test("of Kubernetes' own labels a node may set only a few", () => {
+test("allows only a few of Kubernetes' own labels on a node", () => {
   assert.ok(isNodeLabel("example.org/role"));
   assert.ok(isNodeLabel("plain"));
   assert.ok(isNodeLabel("topology.kubernetes.io/zone"));
@@ -24,7 +24,7 @@ test("of Kubernetes' own labels a node may set only a few", () => {
   assert.ok(isNodeLabel("notkubernetes.io/x"));
 });
 
-test("the nearest name is found, a far one is not", () => {
+test("finds the nearest name, and none that is far", () => {
   const names = ["port", "address", "node-ip", "max-pods"];
   assert.equal(nearest("prot", names), "port");
   assert.equal(nearest("adress", names), "address");

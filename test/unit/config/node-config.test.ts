@@ -3,13 +3,13 @@ import { test } from "node:test";
 import { parseCommandLine } from "../../../src/config/command-line.ts";
 import { filesIo, nodeOf, refusalOf, run, sentenceOf } from "./files.ts";
 
-test("a node is named by the host unless a flag names it", () => {
+test("uses the host name unless a flag sets the node's name", () => {
   assert.equal(nodeOf([]).nodeName, "worker-1.example");
   assert.equal(nodeOf(["--hostname-override= Node-A "]).nodeName, "node-a");
   assert.match(refusalOf(["--hostname-override=a_b"]), /^--hostname-override is "a_b": a node's name is/);
 });
 
-test("the provider is cri with nothing of its own, or what the flags say", () => {
+test("the provider defaults to cri without settings", () => {
   const plain = nodeOf([]);
   assert.deepEqual([plain.provider, plain.providerConfig], ["cri", undefined]);
   const node = nodeOf(["--provider=ssh", "--provider-config=/p.yaml"], { "/p.yaml": "host: 10.0.0.1\nport: 22\n" });
@@ -17,7 +17,7 @@ test("the provider is cri with nothing of its own, or what the flags say", () =>
   assert.match(refusalOf(["--provider-config=/none"]), /^--provider-config is "\/none": there is no such file/);
 });
 
-test("directories are absolute and clean", () => {
+test("directories are absolute and normalized", () => {
   assert.equal(nodeOf(["--root-dir=/srv//kubelet/"]).rootDir, "/srv/kubelet");
   assert.equal(nodeOf([]).certDir, "/var/lib/kubelet/pki");
   assert.equal(refusalOf(["--root-dir=kubelet"]), '--root-dir is "kubelet": give an absolute path');
@@ -32,7 +32,7 @@ test("node addresses are none, one, or one of each family", () => {
   assert.match(refusalOf(["--node-ip=here"]), /^--node-ip is "here": give an IP address/);
 });
 
-test("labels that a node may not give itself are refused", () => {
+test("refuses labels that a node may not set on itself", () => {
   assert.match(
     refusalOf(["--node-labels=node-role.kubernetes.io/worker="]),
     /^--node-labels is "node-role\.kubernetes\.io\/worker=": a node may set labels/,
@@ -40,7 +40,7 @@ test("labels that a node may not give itself are refused", () => {
   assert.match(refusalOf(["--node-labels=a=b c"]), /^--node-labels is "a=b c": a label is/);
 });
 
-test("a kubeconfig must be given and be there, but for a Pod", () => {
+test("requires an existing kubeconfig, except in a Pod", () => {
   assert.match(
     sentenceOf(() => parseCommandLine([], filesIo())),
     /^--kubeconfig is not given: /,
@@ -63,7 +63,7 @@ function several(nodes: string, ...argv: readonly string[]) {
   return run(["--nodes=/n.yaml", ...argv], graftletFile(nodes));
 }
 
-test("several nodes have names, ports and directories of their own", () => {
+test("several nodes have separate names, ports and directories", () => {
   const { nodes, warnings, logging } = several(
     `
 - name: a
@@ -111,7 +111,7 @@ test("several nodes have names, ports and directories of their own", () => {
   assert.equal(logging.verbosity, 3);
 });
 
-test("which pods of DaemonSets a node runs is said for each node, or by a flag", () => {
+test("reads the DaemonSet choice of each node, or of a flag", () => {
   const { nodes } = several("- name: a\n- {name: b, daemonSets: selected}");
   assert.deepEqual(
     nodes.map(({ daemonSets }) => daemonSets),
@@ -125,7 +125,7 @@ test("which pods of DaemonSets a node runs is said for each node, or by a flag",
   );
 });
 
-test("the process answers on a health port of its own; its nodes do where they ask for one", () => {
+test("the process has its own health port; its nodes only if they set one", () => {
   const file = (fields: string) => ({
     "/n.yaml": `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}`,
   });
@@ -149,7 +149,7 @@ test("the process answers on a health port of its own; its nodes do where they a
   assert.match(refused("healthzBindAddress: here\nnodes: [{name: a}]\n"), /^\/n.yaml: healthzBindAddress is "here": /);
 });
 
-test("wrong lists of nodes are refused", () => {
+test("refuses invalid lists of nodes", () => {
   const refused = (nodes: string, ...argv: readonly string[]): string => sentenceOf(() => several(nodes, ...argv));
   assert.equal(refused("  []\n"), "/n.yaml: nodes is []: list at least one node");
   assert.equal(
@@ -180,11 +180,11 @@ test("wrong lists of nodes are refused", () => {
   );
   assert.equal(
     refused("- name: a\n  labels: {kubernetes.io/hostname: b}\n"),
-    '/n.yaml: nodes[0].labels is "kubernetes.io/hostname": the node sets that label by itself; leave it out',
+    '/n.yaml: nodes[0].labels is "kubernetes.io/hostname": the node sets that label itself; omit it',
   );
   assert.equal(
     refused("- name: a\n  annotations: {graftlet.dev/configured: x}\n"),
-    '/n.yaml: nodes[0].annotations is "graftlet.dev/configured": the node sets that annotation by itself; leave it out',
+    '/n.yaml: nodes[0].annotations is "graftlet.dev/configured": the node sets that annotation itself; omit it',
   );
   assert.match(
     refused("- name: a\n  annotations: {a b: x}\n"),
@@ -196,7 +196,7 @@ test("wrong lists of nodes are refused", () => {
   );
 });
 
-test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that is refused", () => {
+test("shares a Secret and a Service among nodes in a Pod, and refuses them elsewhere or if incomplete", () => {
   const read = (
     fields: string,
     env: Record<string, string> = { KUBERNETES_SERVICE_HOST: "10.0.0.1" },
@@ -222,7 +222,7 @@ test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that
   );
   assert.equal(
     sentenceOf(() => read("", inPod, "{name: a, kubeletService: a}")),
-    '/n.yaml: nodes[0].kubeletService is "a": it requires kubeletAddress: service; set that too, or leave this out',
+    '/n.yaml: nodes[0].kubeletService is "a": it requires kubeletAddress: service; set that too, or omit this',
   );
   const unsaid = read("");
   assert.equal(unsaid.kind === "run" && unsaid.nodes[0]?.approvesServing, false);
@@ -232,7 +232,7 @@ test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that
   );
   assert.equal(
     sentenceOf(() => read("kubeletService: api\n")),
-    '/n.yaml: kubeletService is "api": it requires kubeletAddress: service; set that too, or leave this out',
+    '/n.yaml: kubeletService is "api": it requires kubeletAddress: service; set that too, or omit this',
   );
   for (const [field, value] of [
     ["certificateSecret", '"kept"'],
@@ -241,12 +241,12 @@ test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that
     const outside = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${field}: ${value}\nnodes: [{name: a}]\n`;
     assert.equal(
       refusalOf(["--nodes=/n.yaml"], { "/n.yaml": outside }),
-      `/n.yaml: ${field} is ${value}: needs graftlet to run in a Pod; leave it out elsewhere`,
+      `/n.yaml: ${field} is ${value}: needs graftlet to run in a Pod; omit it elsewhere`,
     );
   }
 });
 
-test("what a process does for all of its nodes at the API server is read, and refused where there is none", () => {
+test("reads process-wide settings for the API server, and refuses them outside a Pod", () => {
   const read = (fields: string, env: Record<string, string> = { KUBERNETES_SERVICE_HOST: "10.0.0.1" }) => {
     const nodes = "nodes: [{name: a, kubeconfig: /k}]\n";
     const text = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}${nodes}`;
@@ -269,7 +269,7 @@ test("what a process does for all of its nodes at the API server is read, and re
   const io = filesIo({ "/n.yaml": local, "/k": "" }, { KUBERNETES_SERVICE_HOST: "10.0.0.1" });
   assert.match(
     sentenceOf(() => parseCommandLine(["--nodes=/n.yaml"], io)),
-    /endpointsOwner is "edge\.endpoints": nodes\[0\] has inPod: the Pod is in the machine's own network/,
+    /endpointsOwner is "edge\.endpoints": nodes\[0\] has inPod: the Pod uses the machine's network/,
   );
   assert.match(
     sentenceOf(() => read("egressTunnel: yes\n")),
@@ -277,7 +277,7 @@ test("what a process does for all of its nodes at the API server is read, and re
   );
 });
 
-test("a bootstrap kubeconfig must be there, and the kubeconfig need not", () => {
+test("requires an existing bootstrap kubeconfig, but no kubeconfig", () => {
   const parse = (...argv: readonly string[]) => parseCommandLine(argv, filesIo({ "/boot": "kubeconfig" }));
   const result = parse("--kubeconfig=/new", "--bootstrap-kubeconfig=/boot");
   assert.ok(result.kind === "run");
@@ -293,7 +293,7 @@ test("a bootstrap kubeconfig must be there, and the kubeconfig need not", () => 
   );
 });
 
-test("the limits of dead containers are the command line's, for each of several nodes, too", () => {
+test("applies the command line's limits of dead containers to each of several nodes", () => {
   const flags = [
     "--minimum-container-ttl-duration=1m",
     "--maximum-dead-containers-per-container=2",

@@ -8,7 +8,7 @@ const file = (fields: string) => ({
 const several = (fields: string, flags: readonly string[] = []) =>
   run(["--nodes=/n.yaml", ...flags], file(fields)).page;
 
-test("there is no page unless a port is given; then it is on loopback unless an address is given", () => {
+test("has no page without a port; the default address is loopback", () => {
   assert.equal(run([]).page, undefined);
   assert.equal(several(""), undefined);
   assert.deepEqual(run(["--page-port=4194"]).page, { address: "127.0.0.1", port: 4194 });
@@ -16,13 +16,13 @@ test("there is no page unless a port is given; then it is on loopback unless an 
   assert.deepEqual(run(["--page-port=4194", "--page-address=::"]).page, { address: "::", port: 4194 });
 });
 
-test("the page's flags win over the file of all nodes, and may be given with it", () => {
+test("flags of the page override the file of all nodes", () => {
   const flags = ["--page-port=4196", "--page-address=::1"];
   assert.deepEqual(several("pagePort: 4195\npageAddress: 192.0.2.7", flags), { address: "::1", port: 4196 });
   assert.equal(several("pagePort: 4195", ["--page-port=0"]), undefined);
 });
 
-test("a port that is taken, or is none, is refused", () => {
+test("refuses a page port that is in use or invalid", () => {
   const refused = (fields: string) => refusalOf(["--nodes=/n.yaml"], file(fields));
   assert.equal(refused("pagePort: 4194"), "/n.yaml: pagePort is 4194: node b listens on that port; give each its own");
   assert.equal(refused("pagePort: 10248"), "/n.yaml: pagePort is 10248: healthzPort has that port; give each its own");

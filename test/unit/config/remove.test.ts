@@ -20,7 +20,7 @@ function removalOf(...argv: readonly string[]) {
   return asked;
 }
 
-test("remove takes the flags of the node, and needs no kubeconfig, even where one is named that is gone", () => {
+test("remove: accepts the node's flags, and needs no existing kubeconfig", () => {
   const { node, yes } = removalOf(
     "--provider=docker",
     "--hostname-override=Edge-1",
@@ -35,13 +35,13 @@ test("remove takes the flags of the node, and needs no kubeconfig, even where on
   assert.equal(removalOf().yes, false);
 });
 
-test("the provider is ssh where its settings have a host and no other is named", () => {
+test("remove: selects the ssh provider if the settings have a host and no provider is set", () => {
   assert.equal(removalOf("--provider-config=/ssh.yaml").node.provider, "ssh");
   assert.equal(removalOf("--provider-config=/cri.yaml").node.provider, "cri");
   assert.equal(removalOf("--provider-config=/ssh.yaml", "--provider=cri").node.provider, "cri");
 });
 
-test("of several nodes one is named", () => {
+test("remove: requires the name of one of several nodes", () => {
   const { node } = removalOf("--nodes=/n.yaml", "--node=two");
   assert.deepEqual([node.nodeName, node.provider, node.rootDir], ["two", "ssh", "/var/lib/kubelet/two"]);
   assert.equal(

@@ -9,7 +9,7 @@ function asked(argv: readonly string[], env: Record<string, string> = {}) {
   return parsed;
 }
 
-test("the socket is that of the flag, of the environment, or beside the certificates: for the process and for who asks", () => {
+test("the status socket comes from the flag, the environment or the certificate directory", () => {
   assert.deepEqual(asked([]), {
     kind: "status",
     socket: "/var/lib/kubelet/pki/status.sock",
@@ -27,10 +27,10 @@ test("the socket is that of the flag, of the environment, or beside the certific
   assert.equal(run(["--nodes=/n.yaml", "--status-socket=/f/s"], { "/n.yaml": file }).statusSocket, "/f/s");
 });
 
-test("what is wrong is a sentence", () => {
+test("refuses invalid status flags in a sentence", () => {
   assert.match(
     sentenceOf(() => asked(["--status-socket="])),
-    /--status-socket .*name the socket of the running graftlet/,
+    /--status-socket .*set the socket of the running graftlet/,
   );
   assert.match(
     sentenceOf(() => asked(["--status-socket=s"])),

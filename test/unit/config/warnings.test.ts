@@ -9,7 +9,7 @@ import { optionFields } from "../../../src/config/option-fields.ts";
 import { fieldsOf } from "../../../src/config/schema.ts";
 import { kubeletFile, run, textsOf } from "./files.ts";
 
-test("defaults never warn, written out or not", () => {
+test("defaults never warn, explicit or not", () => {
   assert.deepEqual(textsOf(run([])), []);
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile("") })), []);
   assert.deepEqual(
@@ -22,7 +22,7 @@ test("defaults never warn, written out or not", () => {
   );
 });
 
-test("a setting that is not served yet is named in one line, with what happens instead", () => {
+test("warns of an unsupported setting in one line with the actual behaviour", () => {
   const body =
     "staticPodPath: /etc/kubernetes/manifests\nstaticPodURL: http://127.0.0.1/\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
   assert.deepEqual(textsOf(run(["--config=/k", "--lock-file=/l"], { "/k": kubeletFile(body) })), [
@@ -30,15 +30,15 @@ test("a setting that is not served yet is named in one line, with what happens i
   ]);
 });
 
-test("values that make no difference do not warn", () => {
+test("does not warn of values that make no difference", () => {
   const body = "memorySwap: {swapBehavior: NoSwap}\ncontentType: application/json\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
-/** Fields that change nothing in a kubelet 1.36 either. */
+/** Fields that have no effect in a kubelet 1.36 either. */
 const idle = ["streamingConnectionIdleTimeout", "hairpinMode", "iptablesMasqueradeBit", "iptablesDropBit"];
 
-/** The texts of the program's files, but of those that declare fields and flags. */
+/** The texts of the program's files, except those that declare fields and flags. */
 function sourceTexts(): readonly string[] {
   const source = join(import.meta.dirname, "..", "..", "..", "src");
   const declared = ["config/kubelet-fields.ts", "config/kubelet-groups.ts", "config/option-fields.ts"];
@@ -47,7 +47,7 @@ function sourceTexts(): readonly string[] {
     .map((name) => readFileSync(join(source, name), "utf8"));
 }
 
-test("each field and flag is read somewhere, or says what happens instead", () => {
+test("every field and flag is read somewhere, or has a warning", () => {
   const texts = sourceTexts();
   const ignored = [...fieldsOf({ ...kubeletFields, ...optionFields })].flatMap(([path, { instead }]) => {
     const name = new RegExp(`\\b${path.split(".").at(-1)}\\b`);
@@ -56,7 +56,7 @@ test("each field and flag is read somewhere, or says what happens instead", () =
   assert.deepEqual(ignored, []);
 });
 
-test("what concerns handlers, chains and the log's buffer is ignored, and said so", () => {
+test("warns of ignored settings of handlers, chains and the log's buffer", () => {
   const body =
     "makeIPTablesUtilChains: false\nenableProfilingHandler: false\nlogging: {format: text, flushFrequency: 1s}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
@@ -66,14 +66,14 @@ test("what concerns handlers, chains and the log's buffer is ignored, and said s
   ]);
 });
 
-test("thresholds of containerfs are derived, as with a kubelet, and it is said so", () => {
+test("warns that containerfs thresholds are derived, as in the kubelet", () => {
   const body = "evictionHard: {containerfs.available: 5%, nodefs.available: 5%}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
     "evictionHard (--eviction-hard) is not served yet: containerfs.available is ignored: the threshold of the file system that the layers are on holds, nodefs or imagefs",
   ]);
 });
 
-test("what a kubelet does by default and graftlet does not is named once for all nodes", () => {
+test("reports unsupported kubelet defaults once for all nodes", () => {
   const all = [
     "kernel settings are neither checked nor changed",
     "no iptables chains are created",
@@ -97,7 +97,7 @@ nodes: [{name: a}, {name: b, kubeletConfiguration: {makeIPTablesUtilChains: fals
   assert.deepEqual(run(["--nodes=/n"], { "/n": nodes }).defaults, all);
 });
 
-test("what a kubelet does by default and graftlet does not is among the limitations, by its field", () => {
+test("documents unsupported kubelet defaults as limitations, by field", () => {
   const page = readFileSync(join(import.meta.dirname, "..", "..", "..", "docs", "limitations.md"), "utf8");
   const unnamed = [...fieldsOf(kubeletFields)]
     .filter(([path, { actsByDefault }]) => actsByDefault && !page.includes(`\`${path}\``))
@@ -105,7 +105,7 @@ test("what a kubelet does by default and graftlet does not is among the limitati
   assert.deepEqual(unnamed, []);
 });
 
-test("the log is the process's: its format and verbosity are said on the command line, not of a node of several", () => {
+test("warns of per-node log settings: the process's log is configured on the command line", () => {
   assert.equal(run([]).logging.format, "json");
   assert.equal(run(["--config=/k"], { "/k": kubeletFile("logging: {format: text}\n") }).logging.format, "text");
   const ofNode = "{format: text, verbosity: 4, vmodule: [{filePattern: pleg, verbosity: 5}]}";
@@ -134,7 +134,7 @@ nodes: [{name: a}, {name: b, kubeletConfiguration: {logging: ${ofNode}}}]
   ]);
 });
 
-test("files have verbosities of their own in the text format alone, as with a kubelet", () => {
+test("accepts vmodule only in the text format, as the kubelet does", () => {
   const remedy = "only supported for text log format; set logging.format (--logging-format) to text";
   const message = `logging.vmodule (--vmodule) is [{"filePattern":"pleg","verbosity":5}]: ${remedy}`;
   assert.throws(() => run(["--vmodule=pleg=5"]), { message });
@@ -143,23 +143,23 @@ test("files have verbosities of their own in the text format alone, as with a ku
   assert.throws(() => run(["--logging-format=text", `--vmodule=pleg=${2 ** 31}`]), /give verbosities of 0 or more/);
 });
 
-test("without a kubeconfig a node that has static pods stands alone, and says so; without either it does not start", () => {
+test("without a kubeconfig a node with static pods runs standalone with a warning, others do not start", () => {
   const alone = run(["--kubeconfig=", "--pod-manifest-path=/m"]);
   assert.equal(alone.nodes[0]?.kubeconfig, undefined);
   assert.deepEqual(textsOf(alone), [
-    "--kubeconfig is not given: the node stands alone, runs static pods, and speaks to no API server",
+    "--kubeconfig is not set: the node runs standalone, with static pods only and without an API server",
   ]);
   assert.throws(() => run(["--kubeconfig="]), /--kubeconfig is not given: graftlet needs an API server/);
 });
 
-test("warnings show no values", () => {
+test("warnings contain no values", () => {
   const argv = ["--storage-driver-password=secret-value"];
   const warnings = textsOf(run(argv));
   assert.equal(warnings.length, 1);
   assert.ok(!warnings.join().includes("secret-value"));
 });
 
-test("gates warn where the kubelet would heed them and graftlet does not", () => {
+test("warns of gates that the kubelet implements and graftlet does not", () => {
   const warningsOf = (gates: string): readonly string[] => textsOf(run([`--feature-gates=${gates}`]));
   assert.deepEqual(warningsOf("EventedPLEG=true"), [
     "feature gate EventedPLEG=true is not served yet: it changes nothing in graftlet",
@@ -173,10 +173,10 @@ test("gates warn where the kubelet would heed them and graftlet does not", () =>
   ]);
 });
 
-test("a gate that the program asks for does not warn, on or off, nor do its settings", () => {
+test("does not warn of implemented gates and their settings", () => {
   const asked = sourceTexts().flatMap((text) => [...text.matchAll(/gateEnabled\([^()]*, "(\w+)"\)/g)]);
   assert.ok(asked.length > 5);
-  // That gate is locked: it may only be given as it is.
+  // That gate is locked: it may only be set to its default.
   const gates = new Set(asked.map(([, gate = ""]) => gate)).difference(new Set(["NodeSwap"]));
   for (const gate of gates) for (const on of [true, false]) assert.deepEqual(gateWarnings({ [gate]: on }), [], gate);
   const body =
@@ -184,7 +184,7 @@ test("a gate that the program asks for does not warn, on or off, nor do its sett
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
-test("a gate is on as set, else by its stage, else by default", () => {
+test("a gate's state is its setting, else its stage's, else the default", () => {
   assert.equal(gateEnabled({}, "GracefulNodeShutdown"), true);
   assert.equal(gateEnabled({ GracefulNodeShutdown: false }, "GracefulNodeShutdown"), false);
   assert.equal(gateEnabled({}, "EventedPLEG"), false);

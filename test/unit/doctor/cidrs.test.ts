@@ -19,7 +19,7 @@ const six = [
   `00000000000000000000000000000001 80 ${zero} 00 ${zero} 00000000 00000002 00000000 80200001 lo`,
 ].join("\n");
 
-test("the networks of a target: those of its routes, without the default one and link-local ones", () => {
+test("lists a target's networks from its routes, without default and link-local ones", () => {
   assert.deepEqual(networksIn(four, six), [
     { cidr: "192.0.2.0/24", device: "eth0", near: true },
     { cidr: "10.88.0.0/16", device: "cni0", near: true },
@@ -31,10 +31,10 @@ test("the networks of a target: those of its routes, without the default one and
 const networks = networksIn(four, six);
 const said = (services: readonly string[] | undefined, pods: readonly string[], apart: boolean) =>
   compareRanges({ services, pods }, { networks, apart }).map(
-    ({ level, message }) => `${level} ${message.replace(/: what is sent.*/, "")}`,
+    ({ level, message }) => `${level} ${message.replace(/: traffic for one.*/, "")}`,
   );
 
-test("Services clash with any network; other nodes' pods with a near one, where the target's pods are apart", () => {
+test("Services clash with any network; other nodes' pods with on-link ones, if the target's pods are separate", () => {
   assert.deepEqual(said(["10.96.0.0/12"], ["10.244.1.0/24"], true), [
     "ok Services 10.96.0.0/12; ranges of other nodes' pods: 1; no network of the target overlaps",
   ]);
@@ -48,11 +48,11 @@ test("Services clash with any network; other nodes' pods with a near one, where 
   ]);
   assert.match(
     said(undefined, pods, false).join(),
-    /^ok the Services' range is not told; ranges of other nodes' pods: 3;/,
+    /^ok the Services' range is unknown; ranges of other nodes' pods: 3;/,
   );
 });
 
-test("the cluster's ranges: those of all ServiceCIDRs, and of all other nodes, page by page", async () => {
+test("reads the ranges of all ServiceCIDRs and of all other nodes, page by page", async () => {
   const node = (name: string, ...podCIDRs: readonly string[]) => ({ metadata: { name }, spec: { podCIDRs } });
   const pages: Readonly<Record<string, object>> = {
     "": { items: [node("here", "10.0.0.0/24"), node("a", "10.0.1.0/24", "fd00:1::/64")], metadata: { continue: "b" } },

@@ -22,7 +22,7 @@ describe("ports of graftlet's own machine", () => {
   };
   const taken = () => (server.address() as AddressInfo).port;
 
-  test("one that is taken: by the node's graftlet, or by whom", async () => {
+  test("reports a port in use by the node's graftlet or another process", async () => {
     assert.equal(
       await said(taken(), process.pid),
       `ok page, port ${taken()} on 127.0.0.1: graftlet serves it (process ${process.pid})`,
@@ -34,24 +34,27 @@ describe("ports of graftlet's own machine", () => {
       );
   });
 
-  test("one that is taken by a process that is not to be seen", async () => {
+  test("reports a port in use by an invisible process", async () => {
     assert.equal(
       await said(taken(), process.pid, "127.0.0.1", async () => []),
-      `warning page, port ${taken()} on 127.0.0.1: taken, by whom only root and graftlet's own user may see`,
+      `warning page, port ${taken()} on 127.0.0.1: in use by a process that only root and graftlet's own user can see`,
     );
   });
 
-  test("one that is free, and an address of another machine", async () => {
+  test("reports a free port and a foreign address", async () => {
     const free = createServer();
     await new Promise<void>((resolve) => free.listen(0, "127.0.0.1", resolve));
     const { port } = free.address() as AddressInfo;
     await new Promise((resolve) => free.close(resolve));
     assert.equal(await said(port, undefined), `ok page, port ${port} on 127.0.0.1: free`);
-    assert.match(await said(port, 7), /^warning .*: free, though graftlet \(process 7\) has the node/);
-    assert.match(await said(port, undefined, "192.0.2.1"), /^failure pageAddress "192\.0\.2\.1" is no address of this/);
+    assert.match(await said(port, 7), /^warning .*: free, although graftlet \(process 7\) runs the node/);
+    assert.match(
+      await said(port, undefined, "192.0.2.1"),
+      /^failure pageAddress "192\.0\.2\.1" is not an address of this/,
+    );
   });
 
-  test("of the table, the sockets that listen at a port", () => {
+  test("finds the listening sockets of a port in the table", () => {
     const line = (local: string, state: string, inode: number) =>
       `   0: ${local} 00000000:0000 ${state} 00000000:00000000 00:00000000 00000000     0        0 ${inode} 1 0 100 0 0 10 0`;
     const table = ["  sl  local_address", line("0100007F:0050", "0A", 11), line("00000000:0050", "01", 12)];
@@ -63,7 +66,7 @@ describe("certificates of a node", () => {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-doctor-"));
   after(() => rmSync(dir, { recursive: true }));
 
-  test("none, one that holds, one near its end, one past it, one that is none", async () => {
+  test("reports missing, valid, expiring, expired and invalid certificates", async () => {
     const file = join(dir, "kubelet.crt");
     const said = async (now: number) => {
       const [finding] = await examineCertificates(
@@ -81,7 +84,7 @@ describe("certificates of a node", () => {
     assert.match(await said(from + 1), /^ok the node's: valid until 2031-01-01T/);
     assert.match(
       await said(from + yearMs * 0.95),
-      /^warning the node's: valid until .*, and not renewed yet: renew it$/,
+      /^warning the node's: valid until .*, but not renewed yet: renew it$/,
     );
     assert.match(await said(from + yearMs * 2), /^failure the node's: was valid until .*: renew it$/);
     assert.match(await said(from - yearMs), /^failure the node's: not valid before 20.*: set the clocks by NTP$/);

@@ -11,7 +11,7 @@ const agent = (annotations = {}, more = {}) => ({
   spec: { template: { metadata: { annotations }, spec: { ...spec, ...more } } },
 });
 
-/** What the doctor says of a manifest's pods on a node. */
+/** The doctor's findings for a manifest on a node. */
 async function saidOf(
   manifest: Readonly<Record<string, unknown>>,
   daemonSets: DaemonSets | undefined,
@@ -23,10 +23,10 @@ async function saidOf(
   return findings.map(({ level, reason = "", message }) => `${level} ${reason} ${message}`);
 }
 
-test("of a DaemonSet the doctor says whether its pods would run, and what to do", async () => {
-  const whole = ["ok  it would be served whole"];
+test("reports whether pods of a DaemonSet would run, with the remedy", async () => {
+  const whole = ["ok  all of its fields are supported"];
   assert.deepEqual(await saidOf(agent(), "none"), [
-    "warning NotRunByGraftlet nothing of it would run, it would be a placeholder (daemonSets: none): set daemonSets: selected or all",
+    "warning NotRunByGraftlet it would not run, but be a placeholder (daemonSets: none): set daemonSets: selected or all",
   ]);
   assert.match(
     (await saidOf(agent(), undefined, { isolated: true })).join(),

@@ -10,8 +10,8 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const service = "10.96.0.1:443";
 
-/** A joiner whose destination echoes.
- *  @param answers false where it refuses connections. */
+/** A forwarder whose destination echoes.
+ *  @param answers false to refuse connections. */
 async function setUp(t: { after(fn: () => void): void }, { connections = 100, answers = true } = {}) {
   const clock = fakeClock();
   const server = createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket)).listen(0, "127.0.0.1");
@@ -51,7 +51,7 @@ async function setUp(t: { after(fn: () => void): void }, { connections = 100, an
 
 const next = async (far: Duplex) => String((await once(far, "data"))[0]);
 
-test("joins a pod to an allowed destination", async (t) => {
+test("connects a pod to an allowed destination", async (t) => {
   const { open, lineFrom } = await setUp(t);
   const { far } = open(`${lineFrom("10.88.0.2")}hello`);
   assert.equal(await next(far), "+");
@@ -66,20 +66,20 @@ for (const [why, line] of [
   test(`refuses ${why}`, async (t) => {
     const { open, refused, dialled } = await setUp(t);
     await open(line).over;
-    assert.deepEqual([refused, dialled()], [["no destination of this node's pods"], 0]);
+    assert.deepEqual([refused, dialled()], [["not an allowed source or destination"], 0]);
   });
 
 for (const [why, line] of [
   ["without an end", "x".repeat(65)],
   ["with an end", `${"x".repeat(65)}\n`],
 ] as const)
-  test(`refuses a first line beyond 64 bytes, ${why}`, async (t) => {
+  test(`refuses a header line longer than 64 bytes: ${why}`, async (t) => {
     const { open, refused } = await setUp(t);
     await open(line).over;
-    assert.deepEqual(refused, ["its first line is too long"]);
+    assert.deepEqual(refused, ["header line too long"]);
   });
 
-test("ends a connection that does not say within 10 s where it goes", async (t) => {
+test("closes a connection that sends no header line within 10 s", async (t) => {
   const { open, clock } = await setUp(t);
   const { over, near } = open("10.88.0.2 40");
   await clock.advance(9_000);
@@ -89,17 +89,17 @@ test("ends a connection that does not say within 10 s where it goes", async (t) 
   assert.equal(near.destroyed, true);
 });
 
-test("refuses connections beyond 2,048 that have not said where they go", async (t) => {
+test("refuses connections when 2,048 are waiting for a header", async (t) => {
   const { open, lineFrom, refused, clock } = await setUp(t);
   const silent = Array.from({ length: 2_048 }, () => open());
   await open(lineFrom("10.88.0.2")).over;
-  assert.deepEqual(refused, ["too many connections have not said where they go"]);
+  assert.deepEqual(refused, ["too many connections without a header"]);
   await clock.advance(11_000);
   await Promise.all(silent.map(({ over }) => over));
   assert.equal(await next(open(lineFrom("10.88.0.2")).far), "+");
 });
 
-test("a pod gets its share of the connections, another pod finds room, and a closed one makes room", async (t) => {
+test("limits connections per pod; other pods still connect, and a closed connection frees capacity", async (t) => {
   const { open, lineFrom, full } = await setUp(t, { connections: 8 });
   const idle = Array.from({ length: 4 }, () => open(lineFrom("10.88.0.2")));
   for (const { far } of idle) assert.equal(await next(far), "+");
@@ -114,7 +114,7 @@ test("a pod gets its share of the connections, another pod finds room, and a clo
   assert.equal(await next(open(lineFrom("10.88.0.2")).far), "+");
 });
 
-test("refuses connections to a destination beyond the ports that the kernel keeps of those closed from here", async (t) => {
+test("limits new connections to a destination by the ephemeral ports that closed ones keep", async (t) => {
   const { open, lineFrom, refused, clock, dialled } = await setUp(t);
   for (let n = 0; n < 5_001; n += 1) {
     const { far, over } = open(lineFrom("10.88.0.2"));
@@ -132,13 +132,13 @@ test("refuses connections to a destination beyond the ports that the kernel keep
   assert.equal(dialled(), 5_001);
 });
 
-test("connections that the destination refuses keep no port, and are not counted", async (t) => {
+test("does not count connections that the destination refuses, as they keep no port", async (t) => {
   const { open, lineFrom, dialled } = await setUp(t, { answers: false });
   for (let n = 0; n < 5_100; n += 1) await open(lineFrom("10.88.0.2")).over;
   assert.equal(dialled(), 5_100);
 });
 
-test("a connection that fails before it is joined ends nothing else", async (t) => {
+test("a connection that fails before it is forwarded affects no other", async (t) => {
   const { open } = await setUp(t);
   const { near, over } = open("10.88");
   near.destroy(new Error("the link is lost"));

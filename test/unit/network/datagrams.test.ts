@@ -9,7 +9,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const dns = "10.96.0.10:53";
 
-/** A socket that is connected when the test says so. */
+/** A socket that the test connects. */
 class FakeSocket extends EventEmitter {
   readonly sent: Buffer[] = [];
   readonly to: string[] = [];
@@ -52,7 +52,7 @@ function setUp({ flows: most = 100 } = {}) {
   return { clock, sockets, open, answers, flows, allow, send };
 }
 
-test("sends only what the gate admits", () => {
+test("forwards only datagrams that the gate admits", () => {
   const t = setUp();
   t.send("10.88.0.2:5000");
   t.send("10.88.0.9:5000");
@@ -63,7 +63,7 @@ test("sends only what the gate admits", () => {
   );
 });
 
-test("keeps a few datagrams until the socket is connected, and drops the others", () => {
+test("queues a few datagrams until the socket is connected and drops the rest", () => {
   const t = setUp();
   for (let n = 0; n < 1_000; n += 1) t.send("10.88.0.2:5000");
   t.sockets[0]?.emit("connect");
@@ -72,7 +72,7 @@ test("keeps a few datagrams until the socket is connected, and drops the others"
   assert.equal(t.sockets[0]?.sent.length, 9);
 });
 
-test("keeps at most 1 MiB of datagrams for sockets that are not connected", () => {
+test("queues at most 1 MiB of datagrams for sockets that are not connected", () => {
   const t = setUp();
   for (let n = 0; n < 40; n += 1) t.send(`10.88.0.2:${5_000 + n}`, 60_000);
   for (const socket of t.sockets) socket.emit("connect");
@@ -82,7 +82,7 @@ test("keeps at most 1 MiB of datagrams for sockets that are not connected", () =
   assert.equal(t.sockets.at(-1)?.sent.length, 1, "and has room again when they are sent");
 });
 
-test("ends a flow whose socket fails; the next datagram begins another", () => {
+test("removes a flow whose socket fails; the next datagram opens a new one", () => {
   const t = setUp();
   t.send("10.88.0.2:5000");
   t.sockets[0]?.emit("error", new Error("EACCES"));
@@ -91,7 +91,7 @@ test("ends a flow whose socket fails; the next datagram begins another", () => {
   assert.equal(t.sockets.length, 2);
 });
 
-test("a pod with its share of flows loses its oldest one, and another pod keeps its own", () => {
+test("closes the oldest flow of a pod that has reached its share, and none of other pods", () => {
   const t = setUp({ flows: 8 });
   t.send("10.88.0.3:1");
   for (let n = 0; n < 50; n += 1) t.send(`10.88.0.2:${5_000 + n}`);
@@ -100,7 +100,7 @@ test("a pod with its share of flows loses its oldest one, and another pod keeps 
   assert.equal(t.sockets.at(-1)?.closed, 0, "the newest one is open");
 });
 
-test("bounds the bytes of a second, and the new flows", async () => {
+test("limits bytes per second and new flows", async () => {
   const t = setUp({ flows: 100_000 });
   t.send("10.88.0.2:5000");
   t.sockets[0]?.emit("connect");
@@ -112,7 +112,7 @@ test("bounds the bytes of a second, and the new flows", async () => {
   assert.ok(t.sockets.length > 1_500 && t.sockets.length < 2_100, `${t.sockets.length}`);
 });
 
-test("drops what the kernel does not take", () => {
+test("drops datagrams that the kernel cannot queue", () => {
   const t = setUp();
   t.send("10.88.0.2:5000");
   const [socket] = t.sockets;
@@ -123,14 +123,14 @@ test("drops what the kernel does not take", () => {
   assert.equal(socket.sent.length, 1);
 });
 
-test("bounds the bytes of answers", () => {
+test("limits the bytes of replies", () => {
   const t = setUp();
   t.send("10.88.0.2:5000");
   for (let n = 0; n < 1_000; n += 1) t.sockets[0]?.emit("message", Buffer.alloc(64_000));
   assert.ok(t.answers.length > 400 && t.answers.length < 600, `${t.answers.length}`);
 });
 
-test("ends flows of a pod that is gone, to a destination that is gone, and idle ones", async () => {
+test("closes flows whose pod or destination is gone, and idle ones", async () => {
   const t = setUp();
   t.allow(["10.88.0.2", "10.88.0.3"], [dns, "10.96.0.11:53"]);
   t.send("10.88.0.2:5000");

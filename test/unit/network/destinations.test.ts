@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { destinationOf, destinationsOf, headlessDestinations, reachOf } from "../../../src/network/destinations.ts";
 import type { EndpointSlice } from "../../../src/objects.ts";
 
-test("destinations are the ports of Services' IPv4 addresses, by protocol", () => {
+test("returns the ports of Services' IPv4 addresses by protocol", () => {
   const metadata = { namespace: "n", name: "s", uid: "u" };
   const found = destinationsOf([
     {
@@ -25,7 +25,7 @@ test("destinations are the ports of Services' IPv4 addresses, by protocol", () =
   });
 });
 
-test("datagrams of Services with few ports come first", () => {
+test("sorts UDP destinations of Services with few ports first", () => {
   const service = (clusterIP: string, ports: number) => ({
     metadata: { namespace: "n", name: clusterIP, uid: "u" },
     spec: { clusterIP, ports: Array.from({ length: ports }, (_, port) => ({ port: port + 1, protocol: "UDP" })) },
@@ -35,7 +35,7 @@ test("datagrams of Services with few ports come first", () => {
   assert.deepEqual(udp.slice(0, 3), ["10.96.0.2:1", "10.96.0.9:1", "10.96.0.1:1"]);
 });
 
-test("out of reach are Services of other namespaces than the configured ones, but the API server and DNS: their addresses alone are there", () => {
+test("excludes ports of Services in other namespaces, except the API server and DNS, and keeps their addresses", () => {
   const service = (namespace: string, name: string, clusterIP: string) => ({
     metadata: { namespace, name, uid: name },
     spec: { clusterIPs: [clusterIP], ports: [{ port: 80 }] },
@@ -64,7 +64,7 @@ test("out of reach are Services of other namespaces than the configured ones, bu
   assert.deepEqual(headlessDestinations(slices, headless, "n", reachOf(["shop"], [])), ["10.244.0.1:1"]);
 });
 
-test("endpoints of headless Services are destinations of connections, but for those on the node itself", () => {
+test("returns TCP endpoints of headless Services, except those on the node itself", () => {
   const slice = (more: object) =>
     ({
       metadata: { name: "s", namespace: "default", uid: "u", labels: { "kubernetes.io/service-name": "db" } },
@@ -86,7 +86,7 @@ test("endpoints of headless Services are destinations of connections, but for th
     assert.deepEqual(headlessDestinations(slices, others, "edge-1"), [], "whatever the labels of slices say");
 });
 
-test("an address and a port, and nothing else", () => {
+test("parses only a canonical address and port", () => {
   assert.deepEqual(destinationOf("10.96.0.1:443"), { host: "10.96.0.1", port: 443 });
   for (const text of ["", ":80", "10.96.0.1", "10.96.0.1:", "10.96.0.1:0", "10.96.0.1:65536", "web:80", "::1:80"])
     assert.equal(destinationOf(text), undefined, text);

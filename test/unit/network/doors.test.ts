@@ -9,8 +9,9 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const own = "127.0.0.1";
 
-/** Doors of a node, one of them open.
- *  @param most connections of the node at once. @param ofProcess those of all nodes. */
+/** Endpoint listeners of a node, with one port open.
+ *  @param most maximum number of concurrent connections of the node.
+ *  @param ofProcess limits of all nodes. */
 async function setUp(t: { after(fn: () => PromiseLike<void>): void }, most: number, ofProcess = 1_000) {
   const inPods: Duplex[] = [];
   const doors = createDoors({
@@ -31,7 +32,7 @@ async function setUp(t: { after(fn: () => PromiseLike<void>): void }, most: numb
   t.after(() => doors[Symbol.asyncDispose]());
   const ports = [80, 81];
   const [port = 0, other = 0] = await Promise.all(ports.map((one) => doors.open({ uid: "a", port: one }, new Set())));
-  /** @returns undefined for a connection that is reset. */
+  /** @returns undefined if the connection is reset. */
   const open = async (from: string, at = port): Promise<Socket | undefined> => {
     const socket = connect({ port: at, host: own, localAddress: from });
     const answered = new Promise<Socket>((resolve) => socket.once("data", () => resolve(socket)));
@@ -46,7 +47,7 @@ async function setUp(t: { after(fn: () => PromiseLike<void>): void }, most: numb
   return { open, openMany, inPods, other };
 }
 
-test("a peer has half of a port's connections, and others find room", async (t) => {
+test("limits a peer to half of a port's connections", async (t) => {
   const { open, openMany, inPods, other } = await setUp(t, 16);
   assert.equal((await openMany(6, "127.0.0.2")).length, 4);
   assert.equal(inPods.length, 4, "what is refused does not reach the pod");
@@ -55,7 +56,7 @@ test("a peer has half of a port's connections, and others find room", async (t) 
   assert.ok(await open("127.0.0.3", other));
 });
 
-test("a port has half of a node's connections, and another port the rest", async (t) => {
+test("limits a port to half of the node's connections", async (t) => {
   const { openMany, other } = await setUp(t, 16);
   const opened = [];
   for (const peer of [2, 3, 4, 5, 6, 7, 8, 9]) opened.push(...(await openMany(3, `127.0.0.${peer}`)));
@@ -63,7 +64,7 @@ test("a port has half of a node's connections, and another port the rest", async
   assert.equal((await openMany(1, "127.0.0.10", other)).length, 1);
 });
 
-test("a connection that ends makes room", async (t) => {
+test("frees capacity when a connection ends", async (t) => {
   const { open, openMany, inPods } = await setUp(t, 8);
   const opened = await openMany(3, "127.0.0.2");
   assert.equal(opened.length, 2);
@@ -72,7 +73,7 @@ test("a connection that ends makes room", async (t) => {
   for (let tries = 0; !(await open("127.0.0.2")); tries += 1) assert.ok(tries < 100, "there is no room");
 });
 
-test("a node has its share of the process's connections", async (t) => {
+test("limits a node to its share of the process's connections", async (t) => {
   const { openMany } = await setUp(t, 1_000, 8);
   assert.equal((await openMany(6, "127.0.0.2")).length, 4);
 });

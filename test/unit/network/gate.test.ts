@@ -12,7 +12,7 @@ function aGate() {
   return gate;
 }
 
-test("admits what one of the pods sends to an allowed destination of that protocol", () => {
+test("admits traffic from a pod to an allowed destination of the same protocol", () => {
   const gate = aGate();
   assert.deepEqual(gate.admit("tcp", "10.88.0.2:4000", "10.96.0.1:443"), {
     pod: "10.88.0.2",
@@ -38,7 +38,7 @@ for (const [why, protocol, from, to] of [
 ] satisfies readonly (readonly [string, Protocol, string, string])[])
   test(`refuses ${why}`, () => assert.equal(aGate().admit(protocol, from, to), undefined));
 
-test("admits nothing before it was told what is allowed, and nothing that was allowed before", () => {
+test("admits nothing before the first allow, and nothing that is no longer allowed", () => {
   assert.equal(createGate().admit("tcp", "10.88.0.2:4000", "10.96.0.1:443"), undefined);
   const gate = aGate();
   gate.allow({ pods: ["10.88.0.2"], tcp: [], udp: [] });

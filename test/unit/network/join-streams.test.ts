@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { endWhenIdle, joinStreams } from "../../../src/network/join-streams.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("what one brings is written to the other before its memory is freed", async () => {
+test("writes a chunk to the other side before its buffer is recycled", async () => {
   const brought = Array.from({ length: 4 }, (_, index) => Buffer.alloc(32 * 1024, index + 1));
   const written: string[] = [];
   let given = 0;
@@ -35,7 +35,7 @@ test("what one brings is written to the other before its memory is freed", async
   );
 });
 
-test("a connection without a byte for a day is reset, and one with some is not", async (t) => {
+test("resets a connection that was idle for a day", async (t) => {
   const clock = fakeClock();
   const server = createServer((socket) => void socket.on("error", () => undefined).pipe(socket)).listen(0, "127.0.0.1");
   t.after(() => void server.close());

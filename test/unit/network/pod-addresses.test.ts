@@ -17,7 +17,7 @@ function setUp(pods: Readonly<Record<string, RuntimePod>>) {
   return { seen, addresses, lists };
 }
 
-test("addresses of ready sandboxes, but not of those on the machine's network or of another family", () => {
+test("lists IPv4 addresses of ready sandboxes outside the host network", () => {
   const onHost = { linux: { namespaces: { options: { network: NamespaceMode.NODE } } } } as never;
   const { addresses } = setUp({
     a: at("10.88.0.3"),
@@ -28,14 +28,14 @@ test("addresses of ready sandboxes, but not of those on the machine's network or
   assert.deepEqual(addresses.list(), ["10.88.0.2", "10.88.0.3"]);
 });
 
-test("addresses of IPv6 are listed apart", () => {
+test("lists IPv6 addresses separately", () => {
   const { addresses } = setUp({
     a: at("10.88.0.2", { network: { ip: "10.88.0.2", additionalIps: [{ ip: "fd00::2" }] } }),
   });
   assert.deepEqual([addresses.list(), addresses.listIPv6()], [["10.88.0.2"], ["fd00::2"]]);
 });
 
-test("a sandbox that has just joined counts before it is seen, and after", () => {
+test("lists a new sandbox's address before and after it is observed", () => {
   const { seen, addresses, lists } = setUp({});
   addresses.joined("a", ["10.88.0.2", "fd00::2"]);
   seen.set("b", at("10.88.0.9"));
@@ -45,7 +45,7 @@ test("a sandbox that has just joined counts before it is seen, and after", () =>
   assert.deepEqual(addresses.list(), ["10.88.0.9"]);
 });
 
-test("a pod that leaves counts no more, although its sandbox is still seen", () => {
+test("removes a pod's addresses although its sandbox is still observed", () => {
   const { seen, addresses } = setUp({ a: at("10.88.0.2") });
   addresses.left("a");
   assert.deepEqual(addresses.list(), []);

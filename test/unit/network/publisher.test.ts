@@ -29,7 +29,7 @@ const shop: Service = {
   spec: { clusterIP: "10.96.0.9", clusterIPs: ["10.96.0.9"], selector: { app: "shop" }, ports: [{ port: 80 }] },
 };
 
-/** A publisher with a cluster of slices, and a pod's server that says where it was dialled. */
+/** A publisher with a cluster of slices, and a pod's server that reports how it was dialled. */
 async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
   const clock = fakeClock();
   const shown = aColumn<ShownPod>();
@@ -137,7 +137,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
 const portOf = ({ ports }: EndpointSlice) => ports?.[0]?.port ?? 0;
 const ask = (port: number) => text(connect({ port, host: own }));
 
-test("a pod's slice names a port here that leads to the pod, and goes when the pod or graftlet goes", async () => {
+test("publishes a port that forwards to the pod, and deletes the slice with the pod or graftlet", async () => {
   const t = await setUp();
   t.show("a");
   await t.settle();
@@ -158,7 +158,7 @@ test("a pod's slice names a port here that leads to the pod, and goes when the p
   assert.equal(t.slices.size, 0);
 });
 
-test("nothing is written while nothing changes, and what somebody changes or removes is put right", async () => {
+test("writes only on changes, and restores slices that were changed or deleted", async () => {
   const t = await setUp();
   t.show("a");
   await t.settle();
@@ -177,7 +177,7 @@ test("nothing is written while nothing changes, and what somebody changes or rem
   await t.stop();
 });
 
-test("an address that the runtime no longer has leads nowhere", async () => {
+test("does not forward to an address that the runtime no longer reports", async () => {
   const t = await setUp();
   t.show("a");
   await t.settle();
@@ -189,7 +189,7 @@ test("an address that the runtime no longer has leads nowhere", async () => {
   await t.stop();
 });
 
-test("what an earlier graftlet left of this node goes, and its ports are nobody else's meanwhile", async () => {
+test("deletes stale slices of the node, and avoids their ports meanwhile", async () => {
   const [endpoint] = servedEndpoints([shop], [pod("gone")]);
   assert.ok(endpoint);
   const old = sliceOf(endpoint, { address: own, podNode: "node-1", nodeName: "edge-1", owner, ports: [20_000] });
@@ -206,7 +206,7 @@ test("what an earlier graftlet left of this node goes, and its ports are nobody 
   assert.deepEqual([...t.slices.keys()], ["other"]);
 });
 
-test("a refusal is tried again, and a Service that goes takes its slice with it", async () => {
+test("retries a refused slice, and deletes the slices of a deleted Service", async () => {
   const t = await setUp();
   t.refuse(2);
   t.show("a");
@@ -223,7 +223,7 @@ test("a refusal is tried again, and a Service that goes takes its slice with it"
   await t.stop();
 });
 
-test("a Service that may not have endpoints keeps others from nothing, and one that shall have none is not asked for", async () => {
+test("a Service whose slices are refused does not block others, and ineligible Services are not tried", async () => {
   const of = (namespace: string): Service => ({ ...shop, metadata: { name: "shop", namespace, uid: namespace } });
   const t = await setUp();
   t.forbid("first");
@@ -237,7 +237,7 @@ test("a Service that may not have endpoints keeps others from nothing, and one t
   await t.stop();
 });
 
-test("a Service by which the cluster does not reach a pod is one event, and one more when it is so again", async () => {
+test("emits one event for a Service that cannot be forwarded, and another when it recurs", async () => {
   const t = await setUp();
   const local: Service = { ...shop, spec: { ...shop.spec, internalTrafficPolicy: "Local" } };
   t.offer([local]);
@@ -247,7 +247,7 @@ test("a Service by which the cluster does not reach a pod is one event, and one 
   await t.settle();
   assert.deepEqual(
     t.events.map((event) => event.split(":")[0]),
-    ["ServicesNotCarried the cluster does not reach pods of this node by default/shop"],
+    ["ServicesNotCarried the cluster cannot reach pods of this node through default/shop"],
   );
   t.offer([shop]);
   await t.settle();
@@ -258,7 +258,7 @@ test("a Service by which the cluster does not reach a pod is one event, and one 
   await t.stop();
 });
 
-test("a headless Service that selects a pod of the node is an event", async () => {
+test("emits an event for a headless Service that selects a pod of the node", async () => {
   const t = await setUp();
   t.show("a");
   t.offerHeadless([
@@ -269,11 +269,11 @@ test("a headless Service that selects a pod of the node is an event", async () =
     },
   ]);
   await t.settle();
-  assert.match(t.events.join(), /^ServicesNotCarried .* by default\/db: it is headless/);
+  assert.match(t.events.join(), /^ServicesNotCarried .* through default\/db: it is headless/);
   await t.stop();
 });
 
-test("slices that name all ports at graftlet's address keep no pod from being published", async () => {
+test("publishes pods even if slices claim all ports at graftlet's address", async () => {
   const [endpoint] = servedEndpoints([shop], [pod("gone")]);
   assert.ok(endpoint);
   const ports = Array.from({ length: 10_000 }, (_, index) => ({ port: 20_000 + index }));

@@ -16,7 +16,7 @@ const rules: Redirections = {
 };
 const never = new AbortController().signal;
 
-test("at first the whole table is made, in place of whatever stood there", () => {
+test("creates the whole table at first, replacing a stale one", () => {
   const text = rulesText(root, rules, undefined);
   assert.ok(text.startsWith(`add table ${table}\ndelete table ${table}\ntable ${table} {`));
   assert.ok(text.includes("redirect to :1023"));
@@ -30,7 +30,7 @@ test("at first the whole table is made, in place of whatever stood there", () =>
     assert.ok(text.split("\n").includes(line), line);
 });
 
-test("later only what has changed is said, nothing when nothing has", () => {
+test("later updates only changed sets, and nothing if nothing changed", () => {
   assert.equal(rulesText(root, { ...rules }, rules), "");
   assert.equal(
     rulesText(root, { ...rules, pods: ["10.88.0.3"] }, rules),
@@ -43,7 +43,7 @@ test("later only what has changed is said, nothing when nothing has", () => {
   assert.ok(rulesText(root, { ...rules, port: 1000 }, rules).includes("redirect to :1000"));
 });
 
-test("IPv6 is refused in a table of its own, where pods and Services both have it", () => {
+test("rejects IPv6 in a separate table if pods and Services both have IPv6", () => {
   const six = `ip6 ${wayName(root)}`;
   const ipv6 = { pods: ["fd00:99::2"], addresses: ["fd00:96::1"] };
   for (const none of [undefined, { ...ipv6, pods: [] }, { ...ipv6, addresses: [] }])
@@ -55,11 +55,11 @@ test("IPv6 is refused in a table of its own, where pods and Services both have i
   assert.equal(rulesText(root, rules, { ...rules, ipv6 }), `add table ${six}\ndelete table ${six}\n`);
 });
 
-test("nodes of one machine have rules apart", () => {
+test("uses separate tables for nodes on one machine", () => {
   assert.notEqual(wayName(root), wayName(`${root}0`));
 });
 
-test("what is left on the target is found and removed; without nft there is nothing", async () => {
+test("finds and removes leftover resources; without nft there are none", async () => {
   const host = fakeHost({ clock: fakeClock() });
   assert.deepEqual(await wayBelongings(host, root, never), []);
   const standing = new Set([wayName(root)]);

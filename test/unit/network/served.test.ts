@@ -30,7 +30,7 @@ const shop = (spec: Service["spec"] = {}, namespace = "default"): Service => ({
 
 const found = (service: Service, pod: Pod) => servedEndpoints([service], [pod])[0];
 
-test("a pod is an endpoint of the Services of its namespace that select it", () => {
+test("a pod is an endpoint of Services in its namespace that select it", () => {
   assert.equal(found(shop(), serving())?.pod.metadata.uid, serving().metadata.uid);
   assert.ok(found(shop({ selector: { app: "shop", tier: "front" } }), serving()));
   const others = [
@@ -45,7 +45,7 @@ test("a pod is an endpoint of the Services of its namespace that select it", () 
   assert.deepEqual(servedEndpoints(others, [serving()]), []);
 });
 
-test("a pod without an address of its own, or that is over, is none", () => {
+test("omits host network pods and terminal pods", () => {
   const none = [
     serving({ podIP: "" }),
     serving({}, { hostNetwork: true }),
@@ -55,7 +55,7 @@ test("a pod without an address of its own, or that is over, is none", () => {
   assert.deepEqual(servedEndpoints([shop()], none), []);
 });
 
-test("its conditions are those that the cluster's controller would show", () => {
+test("sets endpoint conditions as the cluster's controller does", () => {
   const ending = { deletionTimestamp: "2026-01-01T00:00:00Z" };
   const of = (pod: Pod, spec: Service["spec"] = {}) => {
     const { ready: is, serving: serves, terminating } = found(shop(spec), pod)?.conditions ?? {};
@@ -69,7 +69,7 @@ test("its conditions are those that the cluster's controller would show", () => 
   assert.deepEqual(of(serving({}, {}, ending), early), [true, true, true]);
 });
 
-test("ports lead to numbers, to names of the pod's own ports, and nowhere for names that it has not", () => {
+test("resolves target ports by number and by container port name", () => {
   const sidecar = aContainer("s", { restartPolicy: "Always", ports: [{ name: "metrics", containerPort: 9090 }] });
   const ports = [
     { name: "plain", port: 80 },

@@ -14,27 +14,27 @@ const shop = (spec: Service["spec"] = {}, name = "shop"): Service => ({
 });
 const said = (...services: readonly Service[]) => unserved(services, [pod]) ?? "";
 
-test("kinds of Services that the link does not carry into a target are named, with the remedy", () => {
+test("describes kinds of Services that cannot be forwarded, with the remedy", () => {
   const kinds: readonly (readonly [Service["spec"], RegExp])[] = [
     [
       { clusterIP: "None" },
-      /by default\/shop: it is headless, and names in the DNS have no ports; give it a clusterIP$/,
+      /through default\/shop: it is headless, and DNS records carry no ports; give it a clusterIP$/,
     ],
-    [{ clusterIP: "fd00::9", clusterIPs: ["fd00::9"] }, /no address in IPv4; set ipFamilyPolicy: PreferDualStack$/],
+    [{ clusterIP: "fd00::9", clusterIPs: ["fd00::9"] }, /no IPv4 address; set ipFamilyPolicy: PreferDualStack$/],
     [{ internalTrafficPolicy: "Local" }, /: internalTrafficPolicy is Local; set Cluster$/],
     [{ type: "LoadBalancer", externalTrafficPolicy: "Local" }, /: externalTrafficPolicy is Local; set Cluster$/],
-    [{ ports: [{ port: 80 }, { port: 53, protocol: "UDP" }] }, /its port 53 is UDP, and TCP alone is carried$/],
+    [{ ports: [{ port: 80 }, { port: 53, protocol: "UDP" }] }, /its port 53 is UDP; only TCP is forwarded$/],
   ];
   for (const [spec, why] of kinds) assert.match(said(shop(spec)), why);
 });
 
-test("several are one sentence, whatever their order", () => {
+test("describes several Services in one sentence, regardless of order", () => {
   const some = ["b", "a", "c"].map((name) => shop({ clusterIP: "None" }, name));
-  assert.match(said(...some), /by default\/a: .*, and 2 more$/);
+  assert.match(said(...some), /through default\/a: .*, and 2 more$/);
   assert.equal(said(...some), said(...some.toReversed()));
 });
 
-test("what is carried, or selects no pod of the node, is none", () => {
+test("omits Services that can be forwarded or select no pod of the node", () => {
   assert.equal(said(shop(), shop({ clusterIP: "10.96.0.9", clusterIPs: ["fd00::9", "10.96.0.9"] })), "");
   const headless = { clusterIP: "None" };
   assert.equal(said(shop({ ...headless, selector: { app: "other" } })), "");

@@ -18,13 +18,13 @@ const service = (clusterIP: string, ...ports: number[]): Service => ({
   spec: { clusterIP, clusterIPs: [clusterIP], ports: ports.map((port) => ({ port })) },
 });
 
-/** A Service of datagrams. */
+/** A UDP Service. */
 const datagrams = (clusterIP: string, ...ports: number[]): Service => {
   const { metadata, spec } = service(clusterIP);
   return { metadata, spec: { ...spec, ports: ports.map((port) => ({ port, protocol: "UDP" })) } };
 };
 
-/** @param udpPorts how many ports the relay finds for datagrams. @param answer what it says of them instead. */
+/** @param udpPorts number of UDP ports that the relay can open. @param answer overrides its reply. */
 function setUp({
   programs = ["nft", "python3"],
   udpPorts = 10,
@@ -120,7 +120,7 @@ function setUp({
   };
 }
 
-test("rules for the Services are made once the relay listens, and follow them", async () => {
+test("installs rules once the relay listens, and updates them with the Services", async () => {
   const t = setUp();
   await t.clock.advance(1_000);
   assert.match(t.inputs[0] ?? "", /redirect to :1023[^]*connections \{ 10\.96\.0\.1 \. 443 \}/);
@@ -131,7 +131,7 @@ test("rules for the Services are made once the relay listens, and follow them", 
   await t.stop();
 });
 
-test("a pod's start waits until it may use the way; its end shuts it", async () => {
+test("a pod's start waits for the tunnel to admit it; its end revokes access", async () => {
   const t = setUp();
   const { signal } = new AbortController();
   const joined = t.way.joined("uid-1", ["10.88.0.2"], signal);
@@ -149,7 +149,7 @@ test("a pod's start waits until it may use the way; its end shuts it", async () 
   await t.stop();
 });
 
-test("a relay that ends is followed by another, whose port the rules take", async () => {
+test("restarts a relay that exits, and updates the rules to its port", async () => {
   const t = setUp();
   await t.clock.advance(1_000);
   t.relays[0]?.end();
@@ -159,7 +159,7 @@ test("a relay that ends is followed by another, whose port the rules take", asyn
   await t.stop();
 });
 
-test("rules that are gone are made again, whole", async () => {
+test("restores all rules when they were removed", async () => {
   const t = setUp();
   await t.clock.advance(1_000);
   t.relays[0]?.say("lost");
@@ -172,7 +172,7 @@ for (const [missing, left] of [
   ["nft", ["python3"]],
   ["python3 or perl", ["nft"]],
 ] as const)
-  test(`a target without ${missing} has none: the node tells why, pods start, and it is tried again`, async () => {
+  test(`reports why a target without ${missing} has no tunnel, starts pods regardless, and retries`, async () => {
     const t = setUp({ programs: left });
     await t.clock.advance(1_000);
     assert.match(t.way.trouble() ?? "", new RegExp(missing));
@@ -184,7 +184,7 @@ for (const [missing, left] of [
     await t.stop();
   });
 
-test("what an earlier process left where graftlet listens does not matter", async () => {
+test("replaces a stale socket of an earlier process", async () => {
   const t = setUp();
   await t.host.fs.apply([
     { do: "mkdir", path: "/run", parents: true },
@@ -195,14 +195,14 @@ test("what an earlier process left where graftlet listens does not matter", asyn
   await t.stop();
 });
 
-test("a Service with more ports for datagrams than the target has leaves the others theirs, and one event says so", async () => {
+test("a Service with more UDP ports than the target has leaves other Services' ports alone and causes one event", async () => {
   const t = setUp({ udpPorts: 2 });
   t.become([datagrams("10.96.0.2", 1, 2, 3), datagrams("10.96.0.10", 53), service("10.96.0.3", 80)]);
   await t.clock.advance(1_000);
   assert.match(t.inputs.join(""), /datagrams \{ 10\.96\.0\.10 \. 53 : 700, 10\.96\.0\.2 \. 1 : 700 \}/);
   assert.deepEqual(
     t.events.map((event) => event.split(":")[0]),
-    ["DatagramsNotCarried UDP of 10.96.0.2"],
+    ["DatagramsNotCarried UDP to 10.96.0.2"],
   );
   t.become([datagrams("10.96.0.2", 1, 2, 3), datagrams("10.96.0.10", 53)]);
   await t.clock.advance(1_000);
@@ -211,7 +211,7 @@ test("a Service with more ports for datagrams than the target has leaves the oth
   await t.stop();
 });
 
-test("five hundred ports of a Service are led there", async () => {
+test("redirects five hundred ports of one Service", async () => {
   const t = setUp();
   t.become([service("10.96.0.2", ...Array.from({ length: 500 }, (_, index) => 1_000 + index))]);
   await t.clock.advance(1_000);
@@ -220,18 +220,18 @@ test("five hundred ports of a Service are led there", async () => {
   await t.stop();
 });
 
-test("a cluster without IPv4 has no way, and the node says why; once it has, there is one", async () => {
+test("reports a cluster without IPv4 Services, and starts the tunnel once there is one", async () => {
   const t = setUp();
   t.become([service("fd00::1", 443)]);
   await t.clock.advance(1_000);
-  assert.match(t.way.trouble() ?? "", /no Services with IPv4/);
+  assert.match(t.way.trouble() ?? "", /no IPv4 Services/);
   t.become([service("10.96.0.1", 443)]);
   await t.clock.advance(40_000);
   assert.equal(t.way.trouble(), undefined);
   await t.stop();
 });
 
-test("addresses of the cluster in the network of the target's pods are one event", async () => {
+test("emits one event for cluster addresses inside the target's pod network", async () => {
   const t = setUp();
   const routes =
     "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\ncni0 0000600A 00000000 0001 0 0 0 0000FFFF 0 0 0\n";
@@ -254,7 +254,7 @@ test("addresses of the cluster in the network of the target's pods are one event
   await t.stop();
 });
 
-test("five hundred Services at rest: nothing is asked of the target", async () => {
+test("runs no command on the target while five hundred Services are unchanged", async () => {
   const t = setUp();
   t.become(Array.from({ length: 500 }, (_, index) => service(`10.96.${index >> 8}.${index & 255}`, 80)));
   await t.way.joined("uid-1", ["10.88.0.2"], new AbortController().signal);
@@ -266,7 +266,7 @@ test("five hundred Services at rest: nothing is asked of the target", async () =
   await t.stop();
 });
 
-test("a pod whose connections the relay refuses is an event, at most one a minute; another address is none", async () => {
+test("emits at most one event a minute for pods that the relay refuses, and none for other addresses", async () => {
   const t = setUp();
   await t.way.joined("uid-1", ["10.88.0.2"], new AbortController().signal);
   await t.clock.advance(1_000);
@@ -285,7 +285,7 @@ test("a pod whose connections the relay refuses is an event, at most one a minut
   await t.stop();
 });
 
-test("ports that the relay names for other destinations, or that anybody may take, are led nowhere", async () => {
+test("ignores ports that the relay reports for other destinations, or that are not privileged", async () => {
   const t = setUp({ answer: "udp 10.96.0.10:53=5353 10.96.0.99:53=700 10.96.0.2:1=701x 10.96.0.2:2=702" });
   t.become([datagrams("10.96.0.2", 1, 2), datagrams("10.96.0.10", 53), service("10.96.0.3", 80)]);
   await t.clock.advance(1_000);
@@ -293,7 +293,7 @@ test("ports that the relay names for other destinations, or that anybody may tak
   await t.stop();
 });
 
-test("a relay that does not say which ports it has is taken for dead after 15 s", async () => {
+test("treats a relay that reports no ports as dead after 15 s", async () => {
   const t = setUp({ answer: "" });
   t.become([datagrams("10.96.0.10", 53)]);
   await t.clock.advance(14_000);

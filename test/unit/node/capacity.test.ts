@@ -6,7 +6,7 @@ const gi = 1024 ** 3;
 const facts = { cpus: 4, memoryBytes: 8 * gi, hugepages: {} };
 const nothing = { kubeReserved: {}, systemReserved: {}, evictionHard: {} };
 
-test("capacity as the kubelet writes it", () => {
+test("formats capacity as the kubelet does", () => {
   assert.deepEqual(nodeCapacity({ facts, storageBytes: 100 * gi, maxPods: 110, podsPerCore: 0 }), {
     cpu: "4",
     memory: "8388608Ki",
@@ -22,7 +22,7 @@ test("capacity as the kubelet writes it", () => {
   assert.deepEqual([small["pods"], small["hugepages-2Mi"]], ["40", "4096Ki"]);
 });
 
-test("allocatable is what reservations and hard eviction leave", () => {
+test("allocatable is capacity less reservations and hard eviction thresholds", () => {
   const capacity = nodeCapacity({ facts, storageBytes: 100 * gi, maxPods: 110, podsPerCore: 0 });
   const left = nodeAllocatable(capacity, {
     kubeReserved: { cpu: "100m", memory: "1Gi", "ephemeral-storage": "1Gi" },
@@ -32,13 +32,13 @@ test("allocatable is what reservations and hard eviction leave", () => {
   assert.deepEqual(left, {
     cpu: "2900m",
     memory: `${8388608 - 1048576 - 204800}Ki`,
-    // As a kubelet counts: a percentage is of single precision.
+    // As in the kubelet, a percentage has single precision.
     "ephemeral-storage": "95563022176",
     pods: "110",
   });
 });
 
-test("nothing reserved leaves everything, and nothing goes below zero", () => {
+test("without reservations everything is allocatable, and nothing becomes negative", () => {
   const capacity = nodeCapacity({ facts, storageBytes: gi, maxPods: 110, podsPerCore: 0 });
   assert.deepEqual(nodeAllocatable(capacity, nothing), {
     cpu: "4",
@@ -50,7 +50,7 @@ test("nothing reserved leaves everything, and nothing goes below zero", () => {
   assert.deepEqual([left["cpu"], left["memory"]], ["0", "0"]);
 });
 
-test("huge pages come out of memory", () => {
+test("subtracts huge pages from memory", () => {
   const capacity = nodeCapacity({
     facts: { ...facts, hugepages: { "hugepages-1Gi": 2 * gi } },
     storageBytes: gi,
@@ -60,7 +60,7 @@ test("huge pages come out of memory", () => {
   assert.equal(nodeAllocatable(capacity, nothing)["memory"], `${6 * 1024 * 1024}Ki`);
 });
 
-test("reservations above the capacity are named with both amounts; what fits to the last bit is fine", () => {
+test("reports reservations above the capacity with both amounts", () => {
   const capacity = nodeCapacity({ facts, storageBytes: 100 * gi, maxPods: 110, podsPerCore: 0 });
   assert.equal(overReserved(capacity, nothing), undefined);
   assert.equal(overReserved(capacity, { ...nothing, kubeReserved: { cpu: "4" } }), undefined);

@@ -5,7 +5,7 @@ import type { Pressure } from "../../../src/pipeline.ts";
 
 const well: Pressure = { memory: false, disk: false, pid: false };
 
-test("a healthy node, Ready last, in the kubelet's words", () => {
+test("writes the conditions of a healthy node in the kubelet's words, Ready last", () => {
   assert.deepEqual(nodeVerdicts(well, []), [
     {
       type: "MemoryPressure",
@@ -29,7 +29,7 @@ test("a healthy node, Ready last, in the kubelet's words", () => {
   ]);
 });
 
-test("problems make the node not ready: one verbatim, several in brackets; pressures are not problems", () => {
+test("lists problems in the Ready message, in brackets if several, and not pressures", () => {
   const message = (problems: string[]) => nodeVerdicts({ ...well, memory: true }, problems).at(-1)?.message;
   assert.equal(message(["container runtime is down"]), "container runtime is down");
   assert.equal(message(["a", "b"]), "[a, b]");
@@ -37,14 +37,14 @@ test("problems make the node not ready: one verbatim, several in brackets; press
   assert.deepEqual([verdicts[0]?.reason, verdicts.at(-1)?.status], ["KubeletHasInsufficientMemory", "True"]);
 });
 
-test("a target that cannot be read says nothing of pressure", () => {
+test("reports no pressure for an unreadable target", () => {
   assert.deepEqual(
     nodeVerdicts(undefined, ["gone"]).map(({ type }) => type),
     ["Ready"],
   );
 });
 
-test("the transition time moves with the status alone, and flips are told", () => {
+test("changes the transition time only with the status, and reports changes", () => {
   const first = withTimes(nodeVerdicts(well, ["x"]), [], "T1");
   const second = withTimes(nodeVerdicts(well, ["y"]), first, "T2");
   assert.deepEqual([second.at(-1)?.lastTransitionTime, second.at(-1)?.lastHeartbeatTime], ["T1", "T2"]);

@@ -30,7 +30,7 @@ function shown({ labels, annotations, taints }: Shown): Node {
   };
 }
 
-/** The configuration as a Node shows it that has nothing else. */
+/** The configuration as in the Node's metadata, without anything else. */
 function settled(configured: Configured): Node {
   const { labels, annotations, taints } = configured;
   return shown({
@@ -42,7 +42,7 @@ function settled(configured: Configured): Node {
 
 const full: Configured = { labels: { site: "north" }, annotations: { "example.org/rack": "7 b" }, taints: [press] };
 
-test("a Node that has what is configured is left alone, also where nothing is", () => {
+test("makes no patch for a Node that matches its configuration", () => {
   for (const configured of [full, nothing, { ...nothing, labels: { a: "" } }]) {
     assert.equal(metadataPatch(settled(configured), configured), undefined);
     assert.equal(taintsPatch(settled(configured), configured), undefined);
@@ -52,7 +52,7 @@ test("a Node that has what is configured is left alone, also where nothing is", 
   assert.equal(taintsPatch(others, nothing), undefined);
 });
 
-test("what is lacking or was changed is set again, and no other key", () => {
+test("restores missing and changed keys, and touches no others", () => {
   const node = shown({ labels: { site: "south", mine: "1" }, annotations: { mine: "2", ...recordOf(full) } });
   assert.deepEqual(metadataPatch(node, full), {
     metadata: { labels: { site: "north" }, annotations: { "example.org/rack": "7 b" } },
@@ -62,7 +62,7 @@ test("what is lacking or was changed is set again, and no other key", () => {
   });
 });
 
-test("what leaves the configuration is taken away with its record; what was never on record stays", () => {
+test("removes keys that are no longer configured, and keeps those that were never recorded", () => {
   const left: Configured = { ...full, labels: {} };
   const node = settled(full);
   assert.deepEqual(metadataPatch(node, left), {
@@ -75,14 +75,14 @@ test("what leaves the configuration is taken away with its record; what was neve
   assert.equal(metadataPatch(byHand, nothing), undefined);
 });
 
-test("a record that somebody has spoiled takes nothing away, and is mended", () => {
+test("a corrupt record removes nothing and is rewritten", () => {
   for (const text of ["{", "[]", "null", '{"labels":"site"}', '{"labels":[7]}'])
     assert.deepEqual(metadataPatch(shown({ labels: { 7: "x", site: "x" }, annotations: { [keys]: text } }), nothing), {
       metadata: { annotations: { [keys]: null } },
     });
 });
 
-test("taints: those of others keep their place and time, and the patch is for this version of the Node alone", () => {
+test("keeps others' taints with their position and time, and patches only this version of the Node", () => {
   const other: Taint = { key: "dedicated", value: "other", effect: "NoSchedule" };
   assert.deepEqual(taintsPatch(shown({ taints: [{ ...press, value: "changed" }, cordoned, other] }), full), {
     metadata: { resourceVersion: "7", annotations: { [taintKeys]: "dedicated:NoExecute" } },
@@ -103,7 +103,7 @@ test("taints: those of others keep their place and time, and the patch is for th
   );
 });
 
-test("a new value of a taint replaces the one on record", () => {
+test("replaces the value of a recorded taint", () => {
   const taints = [{ ...press, value: "radio" }];
   assert.deepEqual(taintsPatch(settled(full), { ...full, taints }), {
     metadata: { resourceVersion: "7" },
@@ -111,7 +111,7 @@ test("a new value of a taint replaces the one on record", () => {
   });
 });
 
-/** Runs the service over a Node. */
+/** Runs the service for a Node. */
 async function run(answer: (call: Call) => unknown) {
   const clock = fakeClock();
   const client = fakeClient(answer);
@@ -149,7 +149,7 @@ async function run(answer: (call: Call) => unknown) {
   };
 }
 
-test("the Node is looked at as soon as it is known, and taints are written by the one who may", async () => {
+test("checks the Node as soon as it is known, and writes taints with the permitted client", async () => {
   await using t = await run(() => ({}));
   assert.deepEqual([t.client.calls, t.tainter.calls], [[], []]);
   t.show(shown({}));
@@ -162,7 +162,7 @@ test("the Node is looked at as soon as it is known, and taints are written by th
   assert.deepEqual([t.client.calls.length, t.tainter.calls.length], [1, 1]);
 });
 
-test("a refusal is told once and tried again; a conflict is no news; labels do not wait for taints", async () => {
+test("logs a refusal once and retries; ignores conflicts; labels do not wait for taints", async () => {
   let status = 403;
   await using t = await run(({ body }) => {
     if ("spec" in (body as object))

@@ -6,7 +6,7 @@ import type { Node } from "../../../src/objects.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeClient, silent } from "../api/fake-client.ts";
 
-/** A heartbeat beside an API server that keeps what it is sent. */
+/** A heartbeat with an API server that stores its requests. */
 function start(options: { readonly shown?: Node; readonly register?: boolean; readonly problems?: string[] } = {}) {
   const clock = fakeClock();
   const events: string[] = [];
@@ -78,7 +78,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
     label: (labels: Record<string, string>) =>
       void (node = node && { ...node, metadata: { ...node.metadata, labels } }),
     labels: () => node?.metadata.labels,
-    /** What the API server shows of the status in place of what it was sent. */
+    /** Status that the API server returns instead of the one that it was sent. */
     show: (status: Partial<NonNullable<Node["status"]>>) =>
       void (node = node && { ...node, status: { ...node.status, ...status } }),
     lastPatch: () =>
@@ -99,14 +99,14 @@ const shownReady: Node = {
   },
 };
 
-test("registers, then posts the first status at once and says that the node is ready", async () => {
+test("registers, then posts the first status immediately with an event that the node is ready", async () => {
   await using t = start();
   await t.clock.advance(500);
   assert.deepEqual([t.registered(), t.ready(), t.measuredReady() > 0], [1, "True", true]);
   assert.ok(t.events.includes("Normal NodeReady Node n1 status is now: NodeReady"));
 });
 
-test("writes when something changed, up to half the interval earlier or later after that, and then every five minutes", async () => {
+test("writes on changes, then within half an interval earlier or later, then every five minutes", async () => {
   await using t = start();
   await t.clock.advance(60_000);
   assert.equal(t.patches(), 1);
@@ -114,7 +114,7 @@ test("writes when something changed, up to half the interval earlier or later af
   await t.clock.advance(10_000);
   assert.equal(t.patches(), 2);
   assert.deepEqual(t.lastPatch().status.allocatable, { cpu: null, memory: "1Ki" });
-  // The clock's jitter is the low bound.
+  // The clock's jitter returns the lower bound.
   await t.clock.advance(140_000);
   assert.equal(t.patches(), 2);
   await t.clock.advance(20_000);
@@ -125,7 +125,7 @@ test("writes when something changed, up to half the interval earlier or later af
   assert.equal(t.patches(), 4);
 });
 
-test("after a change a node that is not ready is looked at soon, and then less and less often", async () => {
+test("checks a node that is not ready soon after a change, then less and less often", async () => {
   await using t = start();
   await t.clock.advance(20_000);
   t.setProblems("container runtime is down");
@@ -145,7 +145,7 @@ test("after a change a node that is not ready is looked at soon, and then less a
   assert.equal(t.ready(), "True");
 });
 
-test("a problem is shown when hurried, and its end too", async () => {
+test("reports a problem and its end immediately when hurried", async () => {
   await using t = start();
   await t.clock.advance(20_000);
   t.setProblems("container runtime is down");
@@ -162,7 +162,7 @@ test("a problem is shown when hurried, and its end too", async () => {
   );
 });
 
-test("an agent that has just started does not unready its node before it knows", async () => {
+test("a starting agent does not mark its node unready before it knows", async () => {
   await using t = start({ shown: shownReady, problems: ["container runtime status check may not have completed yet"] });
   await t.clock.advance(2_000);
   assert.equal(t.patches(), 0);
@@ -179,14 +179,14 @@ test("an agent that has just started does not unready its node before it knows",
   assert.equal(u.ready(), "False");
 });
 
-test("a machine that shuts down right after the start is told of at once", async () => {
+test("reports a shutdown right after the start immediately", async () => {
   await using t = start({ shown: shownReady, problems: ["node is shutting down"] });
   t.setCertain();
   await t.clock.advance(500);
   assert.equal(t.ready(), "False");
 });
 
-test("a condition that the node must not have is taken away, once", async () => {
+test("removes an unwanted condition once", async () => {
   await using t = start();
   await t.clock.advance(500);
   const deletions = () => t.lastPatch().status.conditions.filter((condition) => "$patch" in condition);
@@ -201,7 +201,7 @@ test("a condition that the node must not have is taken away, once", async () => 
   assert.equal(t.patches(), 2);
 });
 
-test("a node that is cordoned, and one that is no longer, says so once", async () => {
+test("emits one event when the node is cordoned and one when it is uncordoned", async () => {
   await using t = start({ shown: shownReady });
   const told = () => t.events.filter((line) => line.includes("Schedulable"));
   await t.clock.advance(20_000);
@@ -215,7 +215,7 @@ test("a node that is cordoned, and one that is no longer, says so once", async (
   assert.equal(told().length, 2);
 });
 
-test("an agent that begins tells of each pressure once, whatever its node showed", async () => {
+test("a starting agent emits each pressure once, regardless of the Node's status", async () => {
   const status = {
     conditions: nodeVerdicts({ memory: false, disk: false, pid: false }, []).map((one) => ({ ...one })),
   };
@@ -245,7 +245,7 @@ test("another boot id is a reboot", async () => {
   assert.equal(rebooted().length, 1, "one that is seen late is the same");
 });
 
-test("a deleted node is registered again, and is ready soon after", async () => {
+test("registers a deleted Node again, which soon becomes ready", async () => {
   await using t = start();
   await t.clock.advance(30_000);
   t.remove();
@@ -254,13 +254,13 @@ test("a deleted node is registered again, and is ready soon after", async () => 
   assert.deepEqual([t.registered(), t.ready()], [2, "True"]);
 });
 
-test("without registration a missing node stays missing", async () => {
+test("does not create a missing Node without registration", async () => {
   await using t = start({ register: false });
   await t.clock.advance(60_000);
   assert.deepEqual([t.registered(), t.patches()], [0, 0]);
 });
 
-test("a node that is there at the start is set right, once", async () => {
+test("reconciles an existing Node once at the start", async () => {
   await using t = start({ shown: shownReady });
   await t.clock.advance(60_000);
   assert.equal(t.registered(), 1);
@@ -269,7 +269,7 @@ test("a node that is there at the start is set right, once", async () => {
   assert.equal(other.registered(), 0);
 });
 
-test("amounts that the API server writes in another way, and resources of others, are no change", async () => {
+test("ignores different formats of quantities, and others' resources", async () => {
   const capacity = { "example.com/gpu": "2" };
   const allocatable = { cpu: "1", memory: "1Gi", ...capacity };
   await using t = start({ shown: { ...shownReady, status: { ...shownReady.status, capacity, allocatable } } });
@@ -284,7 +284,7 @@ test("amounts that the API server writes in another way, and resources of others
   assert.equal(t.patches(), before + 1);
 });
 
-test("what others add to the capacity is allocatable, and goes from there with it", async () => {
+test("adds others' capacity to allocatable, and removes it with the capacity", async () => {
   await using t = start({ shown: shownReady });
   await t.clock.advance(500);
   t.show({ capacity: { "example.com/dongle": "4" } });
@@ -300,7 +300,7 @@ test("what others add to the capacity is allocatable, and goes from there with i
   assert.deepEqual(t.lastPatch().status.allocatable, { "example.com/dongle": null, cpu: "1" });
 });
 
-test("labels of the system that somebody changed are put back with the next status; others stay", async () => {
+test("restores changed system labels with the next status, and no others", async () => {
   await using t = start();
   await t.clock.advance(1_000);
   assert.equal(t.labels()?.["kubernetes.io/os"], "linux");

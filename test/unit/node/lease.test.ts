@@ -7,7 +7,7 @@ import type { Lease, Node } from "../../../src/objects.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeClient, silent } from "../api/fake-client.ts";
 
-/** A lease beside an API server that keeps one. */
+/** A lease with an API server that stores one. */
 function start(node: Node | undefined) {
   const clock = fakeClock();
   let lease: Lease | undefined;
@@ -41,7 +41,7 @@ function start(node: Node | undefined) {
   };
 }
 
-test("created with the node as its owner, then renewed every quarter of its length", async () => {
+test("creates the lease with the Node as owner, then renews it every quarter of its duration", async () => {
   await using t = start({ metadata: { name: "n1", uid: "u1" } });
   await t.clock.advance(0);
   assert.deepEqual(t.lease()?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n1", uid: "u1" }]);
@@ -55,7 +55,7 @@ test("created with the node as its owner, then renewed every quarter of its leng
   assert.equal(t.lease()?.spec?.renewTime, "2026-01-01T00:00:30.000000Z");
 });
 
-test("a lease that has lost its owner gets it back when it is renewed", async () => {
+test("restores a missing owner on renewal", async () => {
   await using t = start({ metadata: { name: "n1", uid: "u1" } });
   await t.clock.advance(0);
   t.orphan();
@@ -67,7 +67,7 @@ test("a lease that has lost its owner gets it back when it is renewed", async ()
   assert.deepEqual(t.lease()?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n1", uid: "u1" }]);
 });
 
-test("without a node there is no lease, and it is looked for as rarely as one is renewed", async () => {
+test("creates no lease without a Node, and retries as rarely as it renews", async () => {
   await using t = start(undefined);
   await t.clock.advance(120_000);
   assert.equal(t.verbs().includes("create"), false);
@@ -76,7 +76,7 @@ test("without a node there is no lease, and it is looked for as rarely as one is
   assert.equal(t.verbs().length - before, 6);
 });
 
-test("a server that is away is tried again within seconds, and a conflict reads the lease anew", async () => {
+test("retries within seconds if the server is unreachable, and reads the lease again after a conflict", async () => {
   await using t = start({ metadata: { name: "n1", uid: "u1" } });
   await t.clock.advance(0);
   t.fail(new CodedError("unavailable", "refused"));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLiveness } from "../../../src/node/liveness.ts";
 
-test("a process gets on while one of its nodes does; without a node there is nothing to mend", () => {
+test("a process is live while one of its nodes makes progress, or without nodes", () => {
   const liveness = createLiveness();
   assert.equal(liveness.trouble(), undefined);
   const second: { trouble?: string } = {};

@@ -10,7 +10,7 @@ import { setOwnOomScore } from "../../../src/node/own-oom-score.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type Spawned, spawning, spokenProcess } from "../../fakes/process.ts";
 
-/** A watcher whose readers a test gives, one after the other. */
+/** A watcher whose readers are controlled by the test. */
 function watching(...given: readonly Spawned[]) {
   const clock = fakeClock();
   const stop = new AbortController();
@@ -25,7 +25,7 @@ function watching(...given: readonly Spawned[]) {
 const kill = (pid: number) => `4,1,1,-;a invoked oom-killer: x\n3,2,1,-;Out of memory: Killed process ${pid} (a b) y\n`;
 const systemOom = (pid: number) => ["Warning", "SystemOOM", `System OOM encountered, victim process: a b, pid: ${pid}`];
 
-test("a kill of the whole machine is an event, however its lines arrive; one in a cgroup is none", async () => {
+test("emits an event for a kill of the whole machine, and none for a cgroup", async () => {
   const kernel = spokenProcess();
   const { clock, stop, done, events } = watching(kernel);
   await clock.advance(0);
@@ -40,7 +40,7 @@ test("a kill of the whole machine is an event, however its lines arrive; one in 
   assert.ok(kernel.stdin.writableEnded, "the reader is left to its end");
 });
 
-test("a reader that ends is followed by another; that the log cannot be read is said once", async () => {
+test("restarts a reader that ends, and logs an unreadable log once", async () => {
   const [lost, forbidden, again] = [spokenProcess(), spokenProcess(), spokenProcess()];
   const { clock, stop, done, events, said } = watching(lost, new CodedError("unavailable", "lost"), forbidden, again);
   await clock.advance(0);
@@ -56,13 +56,13 @@ test("a reader that ends is followed by another; that the log cannot be read is 
   await clock.advance(10_000);
   assert.deepEqual(events, [systemOom(1)]);
   assert.equal(said.length, 1);
-  assert.match(said.join(), /there will be no SystemOOM events/);
+  assert.match(said.join(), /SystemOOM events are unavailable/);
   assert.match(said.join(), /Operation not permitted/);
   stop.abort();
   await done;
 });
 
-test("the process's own score is written when it is another, and a failure only said", async () => {
+test("writes the process's OOM score if it differs, and only logs a failure", async () => {
   const directory = await mkdtemp(join(tmpdir(), "graftlet-oom-"));
   const said: string[] = [];
   const log = createLogger(0, { write: (text: string) => said.push(text) });

@@ -7,7 +7,7 @@ import { type NameSources, nameResolves } from "../../../src/node/own-name.ts";
 
 const never = new AbortController().signal;
 
-/** Files by path, and what name servers say of each name: addresses, or an error's code. */
+/** Files by path, and the name servers' answers by name: addresses, or an error code. */
 function sources(files: Record<string, string>, answers: Record<string, string[] | string> = {}) {
   const asked: string[] = [];
   const say = async (name: string): Promise<string[]> => {
@@ -25,7 +25,7 @@ function sources(files: Record<string, string>, answers: Record<string, string[]
   return { asked, sources: { readFile, resolver } };
 }
 
-test("an address, and a name of /etc/hosts, resolve without a question", async () => {
+test("resolves an address or a name in /etc/hosts without a query", async () => {
   const { asked, sources: own } = sources({ "/etc/hosts": "127.0.0.1 localhost\n::1 ip6 Node-1 # node-2\n" });
   assert.equal(await nameResolves("10.0.0.1", never, own), true);
   assert.equal(await nameResolves("node-1", never, own), true);
@@ -33,7 +33,7 @@ test("an address, and a name of /etc/hosts, resolve without a question", async (
   assert.equal(await nameResolves("node-2", never, own), false);
 });
 
-test("name servers are asked for the name, and for it in each search domain", async () => {
+test("queries name servers for the name and for each search domain", async () => {
   const files = { "/etc/resolv.conf": "search old.example\nnameserver 10.0.0.53\nsearch a.example b.example.\n" };
   const { asked, sources: own } = sources(files, { "node-1.b.example": ["10.0.0.1"] });
   assert.equal(await nameResolves("node-1", never, own), true);
@@ -41,12 +41,12 @@ test("name servers are asked for the name, and for it in each search domain", as
   assert.equal(await nameResolves("node-2", never, own), false);
 });
 
-test("where no name server answers, nothing is known; one that does is believed", async () => {
+test("fails if no name server answers, and trusts one that does", async () => {
   const { sources: own } = sources({}, { silent: "ETIMEOUT" });
   await assert.rejects(nameResolves("silent", never, own), { code: "ETIMEOUT" });
 });
 
-test("a name server that says nothing is waited for no longer than the signal allows", async (t) => {
+test("stops waiting for a name server when the signal aborts", async (t) => {
   const silent = createSocket("udp4");
   t.after(() => silent.close());
   silent.bind(0, "127.0.0.1");

@@ -58,7 +58,7 @@ function start(podCIDRs?: readonly string[], hangs = false) {
   };
 }
 
-test("the runtime is told what the node has, before the service is ready, and once", async () => {
+test("passes the pod CIDR to the runtime once, before the service is ready", async () => {
   await using t = start(["10.1.0.0/24", "fd00::/64"]);
   await t.service.ready?.(new AbortController().signal);
   assert.deepEqual(t.told, ["10.1.0.0/24,fd00::/64"]);
@@ -67,7 +67,7 @@ test("the runtime is told what the node has, before the service is ready, and on
   assert.deepEqual(t.told, ["10.1.0.0/24,fd00::/64"]);
 });
 
-test("a node without addresses for pods says nothing until it gets some", async () => {
+test("passes nothing until the node has a pod CIDR", async () => {
   await using t = start();
   await t.clock.advance(60_000);
   assert.deepEqual(t.told, []);
@@ -76,7 +76,7 @@ test("a node without addresses for pods says nothing until it gets some", async 
   assert.deepEqual(t.told, ["10.2.0.0/24"]);
 });
 
-test("a runtime that cannot be told is told when it is back", async () => {
+test("retries until the runtime accepts the pod CIDR", async () => {
   await using t = start();
   t.setDown(true);
   t.setCidrs("10.2.0.0/24");
@@ -86,7 +86,7 @@ test("a runtime that cannot be told is told when it is back", async () => {
   assert.deepEqual(t.told, ["10.2.0.0/24"]);
 });
 
-test("a runtime that does not answer holds up the start for no longer than ten seconds", async () => {
+test("delays the start by at most ten seconds for a runtime that does not answer", async () => {
   await using t = start(["10.2.0.0/24"], true);
   let ready = false;
   void t.service.ready?.(new AbortController().signal).then(() => (ready = true));
@@ -96,7 +96,7 @@ test("a runtime that does not answer holds up the start for no longer than ten s
   assert.equal(ready, true);
 });
 
-test("stopping leaves no listener", async () => {
+test("removes its listener when stopped", async () => {
   const t = start(["10.1.0.0/24"]);
   await t.clock.advance(0);
   await t.stop();

@@ -8,7 +8,7 @@ import { createCell } from "../../../src/state/cells.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
 
-/** A node whose self-test is answered with what `answer` gives or throws. */
+/** A node whose self-test gets the result or the error of `answer`. */
 function started(answer: () => string, waiting: () => string | undefined = () => undefined) {
   const clock = fakeClock();
   const through: string[] = [];
@@ -48,7 +48,7 @@ const refuse = (error: Error) => () => {
   throw error;
 };
 
-test("a kubelet API that answers through the API server is asked every 5 minutes, and told once", async () => {
+test("checks a reachable kubelet API every 5 minutes and reports it once", async () => {
   await using at = started(() => "ok");
   await at.clock.advance(0);
   assert.deepEqual(at.verdict(), {
@@ -62,7 +62,7 @@ test("a kubelet API that answers through the API server is asked every 5 minutes
   assert.deepEqual(at.changes, ["KubeletAnswers"]);
 });
 
-test("tunnels by which the kubelet API is reached are named, and told when they change", async () => {
+test("names the tunnels to the kubelet API, and reports changes", async () => {
   await using at = started(() => "ok");
   await at.clock.advance(0);
   at.through.push("10.0.0.1:6443", "10.0.0.2:6443");
@@ -71,7 +71,7 @@ test("tunnels by which the kubelet API is reached are named, and told when they 
   assert.deepEqual(at.changes, ["KubeletAnswers", "KubeletAnswers"]);
 });
 
-test("once the request is approved that was waited for, it is looked at again within two seconds", async () => {
+test("checks again within two seconds after the pending request is approved", async () => {
   let request: string | undefined = "node-csr-1";
   const answer = () => {
     if (request !== undefined) throw apiError(503, "x");
@@ -85,7 +85,7 @@ test("once the request is approved that was waited for, it is looked at again wi
   assert.deepEqual([at.asked.length, at.changes], [2, ["CertificateNotApproved", "KubeletAnswers"]]);
 });
 
-test("what is wrong has its own reason, and is looked at again soon", async () => {
+test("reports each failure with its own reason, and checks again soon", async () => {
   const faults: readonly [Error, string | undefined, string, RegExp][] = [
     [apiError(503, "x"), "node-csr-1", "CertificateNotApproved", /kubectl certificate approve node-csr-1$/],
     [apiError(401, "Unauthorized"), undefined, "CallerUnknown", /clientCAFile/],
@@ -109,14 +109,14 @@ test("what is wrong has its own reason, and is looked at again soon", async () =
   }
 });
 
-test("an API server that is away says nothing about the kubelet API", async () => {
+test("reports nothing about the kubelet API while the API server is unreachable", async () => {
   await using at = started(refuse(new CodedError("unavailable", "connection refused")));
   await at.clock.advance(0);
   assert.equal(at.verdict(), undefined);
   assert.deepEqual(at.changes, []);
 });
 
-test("a Node that is not there yet is no fault of the way to it, and is looked for again at once", async () => {
+test("does not report a missing Node as a failure, and retries immediately", async () => {
   let there = false;
   const notFound = apiError(
     404,
@@ -133,7 +133,7 @@ test("a Node that is not there yet is no fault of the way to it, and is looked f
   assert.equal(wrong.verdict()?.reason, "NoRoute");
 });
 
-test("a Service that does not lead to a new Pod yet is asked every two seconds, and is no fault", async () => {
+test("checks every two seconds while a new Pod's Service has no route, without a failure", async () => {
   let leads = false;
   await using at = started(() => (leads ? "ok" : refuse(apiError(503, "connect: connection refused"))()));
   await at.clock.advance(5_000);

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createReadiness } from "../../../src/node/readiness.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("a process is ready once each of its nodes has got somewhere", () => {
+test("a process is ready once each of its nodes is served or has reported a failure", () => {
   const readiness = createReadiness(["edge-1", "edge-2"], fakeClock());
   assert.equal(readiness.unready(), "not served yet: edge-1, edge-2");
   readiness.settled("edge-1");
@@ -12,7 +12,7 @@ test("a process is ready once each of its nodes has got somewhere", () => {
   assert.equal(readiness.unready(), undefined);
 });
 
-test("a node that neither serves nor says why holds the others up for a while only", async () => {
+test("a node without a result delays readiness only for a while", async () => {
   const clock = fakeClock();
   const readiness = createReadiness(["edge-1", "hangs"], clock);
   readiness.settled("edge-1");

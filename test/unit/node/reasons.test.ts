@@ -6,21 +6,21 @@ import { conditionReasons } from "../../../src/node/conditions.ts";
 
 const page = readFileSync(join(import.meta.dirname, "../../../docs/troubleshooting.md"), "utf8");
 
-/** What the page explains under a heading that names the condition. */
+/** The section of the page under the condition's heading. */
 function explained(type: string): string[] {
   const section = page.split(/^## /m).find((part) => (part.split("\n")[0] ?? "").split(", ").includes(type));
   assert.ok(section, `docs/troubleshooting.md has no heading that names ${type}`);
   return [...section.matchAll(/^\| `(\w+)` +\|/gm)].map(([, reason = ""]) => reason);
 }
 
-test("docs/troubleshooting.md explains every reason of every condition of a node, under its name", () => {
+test("docs/troubleshooting.md explains every reason of every node condition", () => {
   for (const [type, reasons] of Object.entries(conditionReasons)) {
     const rows = explained(type);
     for (const reason of reasons) assert.ok(rows.includes(reason), `${type}: ${reason} is not explained`);
   }
 });
 
-test("and none that a node does not have, but for what the cluster writes itself", () => {
+test("docs/troubleshooting.md explains no reason that a node does not have, except the cluster's own", () => {
   const known: readonly string[] = [...Object.values(conditionReasons).flat(), "NodeStatusUnknown"];
   for (const type of Object.keys(conditionReasons))
     assert.deepEqual(

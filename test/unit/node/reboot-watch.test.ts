@@ -6,7 +6,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeLink } from "../../fakes/link.ts";
 import { silent } from "../api/fake-client.ts";
 
-/** Locks that a test takes away, or leaves in doubt until it says that they are held. */
+/** Locks that a test can take away or leave unproved. */
 function fakeClaim() {
   const listeners = new Set<() => void>();
   let doubt: PromiseWithResolvers<void> | undefined;
@@ -33,7 +33,7 @@ function fakeClaim() {
   };
 }
 
-/** A watch over a target that a test boots; `waiting` tells of a pass that wants to act on the target. */
+/** A watch of a target that a test can reboot; `waiting` reports on a pass that waits to act on the target. */
 async function start() {
   const clock = fakeClock();
   const link = fakeLink();
@@ -93,14 +93,14 @@ async function start() {
   };
 }
 
-test("a target that is not lost holds nothing up, and is asked once", async () => {
+test("does not delay work on a target that is not lost, and checks it once", async () => {
   await using t = await start();
   assert.equal((await t.pass())(), "goes on");
   await t.clock.advance(600_000);
   assert.deepEqual([t.state.reads, t.state.reboots], [1, 0]);
 });
 
-test("passes stop when the target is lost, and wait until it is back and known to be in the same life", async () => {
+test("stops passes when the target is lost, and continues once it is back without a reboot", async () => {
   await using t = await start();
   const before = await t.pass();
   t.link.cut();
@@ -116,7 +116,7 @@ test("passes stop when the target is lost, and wait until it is back and known t
   assert.deepEqual([pass(), whileDown(), t.state.reboots], ["goes on", "goes on", 0]);
 });
 
-test("one of several connections that is lost ends the passes under way, and the next ones wait until the target was looked at", async () => {
+test("a lost connection among several ends current passes, and later ones wait for a check", async () => {
   await using t = await start();
   const before = await t.pass();
   t.link.thin();
@@ -126,7 +126,7 @@ test("one of several connections that is lost ends the passes under way, and the
   assert.deepEqual([after(), t.state.reads, t.state.reboots], ["goes on", 2, 0]);
 });
 
-test("a lock that is lost while the link stays up ends the passes under way, and the next ones wait until the target was looked at", async () => {
+test("a lost lock with a working link ends current passes, and later ones wait for a check", async () => {
   await using t = await start();
   const before = await t.pass();
   t.claim.lose();
@@ -136,7 +136,7 @@ test("a lock that is lost while the link stays up ends the passes under way, and
   assert.deepEqual([after(), t.state.reads, t.state.reboots], ["goes on", 2, 0]);
 });
 
-test("a pass waits while it is not known whether the lock is still held", async () => {
+test("a pass waits while the lock is unproved", async () => {
   await using t = await start();
   t.claim.doubt();
   const pass = await t.pass();
@@ -152,7 +152,7 @@ test("a pass waits while it is not known whether the lock is still held", async 
   assert.deepEqual([pass(), next(), t.state.reboots], ["lost", "waits", 1]);
 });
 
-test("a target that booted meanwhile ends the run, and no pass goes on before", async () => {
+test("a reboot ends the run before any pass continues", async () => {
   await using t = await start();
   t.link.cut();
   t.state.bootId = "life-2";
@@ -165,7 +165,7 @@ test("a target that booted meanwhile ends the run, and no pass goes on before", 
   assert.equal(pass(), "cancelled");
 });
 
-test("an answer of before another loss does not count", async () => {
+test("ignores a result from before another loss", async () => {
   await using t = await start();
   t.link.cut();
   t.link.mend();
@@ -180,7 +180,7 @@ test("an answer of before another loss does not count", async () => {
   assert.deepEqual([pass(), t.state.reboots], ["waits", 1]);
 });
 
-test("a target that is back and does not answer is asked again", async () => {
+test("checks again if the target does not respond after its return", async () => {
   await using t = await start();
   t.state.answers = false;
   t.link.cut();
@@ -193,7 +193,7 @@ test("a target that is back and does not answer is asked again", async () => {
   assert.deepEqual([pass(), t.state.reboots], ["goes on", 0]);
 });
 
-test("a boot between the reading of the facts and the watch is noticed too", async () => {
+test("notices a reboot between reading the facts and the watch", async () => {
   await using t = await start();
   t.link.cut();
   t.state.bootId = "life-2";
@@ -204,7 +204,7 @@ test("a boot between the reading of the facts and the watch is noticed too", asy
   assert.equal(t.state.reboots, 1);
 });
 
-test("a target that is in the same life and somebody else's ends the run too, and no pass goes on before", async () => {
+test("ends the run if the target changed or belongs to another node, before any pass continues", async () => {
   await using t = await start();
   t.link.cut();
   t.state.unfit = "another graftlet has it";

@@ -52,7 +52,7 @@ async function run(
   return client.calls;
 }
 
-test("creates the node with its labels, taints and annotation", async () => {
+test("creates the Node with its labels, taints and annotation", async () => {
   const measured: string[] = [];
   const [create] = await run(() => ({}), { measured });
   assert.ok(create);
@@ -66,7 +66,7 @@ test("creates the node with its labels, taints and annotation", async () => {
   assert.deepEqual(spec, { taints: [{ key: "k", effect: "NoSchedule" }] });
 });
 
-test("a node of a configuration file is created with what that keeps, and its record", () => {
+test("creates a Node of a configuration file with the configured metadata and its record", () => {
   const taints = [{ key: "k", effect: "NoSchedule" }];
   const configured = { labels: { zone: "a" }, annotations: { "example.org/rack": "7" }, taints };
   const { metadata } = newNode({ ...identity, configured }, facts, {});
@@ -83,7 +83,7 @@ for (const [why, status, reason] of [
   ["is there already", 409, "AlreadyExists"],
   ["may not be created", 403, "Forbidden"],
 ] as const) {
-  test(`a node that ${why} is set right: default labels and annotation, nothing of the command line`, async () => {
+  test(`reconciles default labels and the annotation of a node that ${why}, and nothing of the command line`, async () => {
     const calls = await run((call) => {
       if (call.verb === "create") throw apiError(status, JSON.stringify({ kind: "Status", reason }));
       if (call.verb === "get")
@@ -98,7 +98,7 @@ for (const [why, status, reason] of [
   });
 }
 
-test("of the command line's labels an existing node gets those of its name and place", async () => {
+test("applies name and topology labels of the command line to an existing node", async () => {
   const shown = { ...labels, "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r" };
   const own = {
     "kubernetes.io/hostname": "other",
@@ -124,7 +124,7 @@ test("of the command line's labels an existing node gets those of its name and p
   });
 });
 
-test("a node that is right already is left alone", async () => {
+test("does not patch a node that is up to date", async () => {
   const calls = await run((call) => {
     if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
     return { metadata: { name: "n1", labels, annotations } };
@@ -135,7 +135,7 @@ test("a node that is right already is left alone", async () => {
   );
 });
 
-test("a target that starts anew has none of the extended resources that its node shows; one that goes on keeps them", async () => {
+test("zeroes extended resources on a new target, and keeps them on the same one", async () => {
   const shown = { cpu: "2", "example.com/gpu": "4", "example.com/none": "0", "hugepages-2Mi": "2Mi" };
   const answer = (call: Call) => {
     if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
@@ -148,7 +148,7 @@ test("a target that starts anew has none of the extended resources that its node
   assert.equal((await run(answer, { anew: false })).at(-1)?.verb, "get");
 });
 
-test("tries again until the API server is there", async () => {
+test("retries until the API server is reachable", async () => {
   let tries = 0;
   await run(() => {
     if (++tries < 5) throw new CodedError("unavailable", "refused");
@@ -157,7 +157,7 @@ test("tries again until the API server is there", async () => {
   assert.equal(tries, 5);
 });
 
-test("addresses: what is asked for, else one of the target's, by the family that is asked for", () => {
+test("chooses the configured addresses, or one of the target's by family", () => {
   assert.deepEqual(chooseAddresses(["10.1.1.1", "fd00::1"], []), ["10.1.1.1", "fd00::1"]);
   assert.deepEqual(chooseAddresses([], ["fd00::2", "10.0.0.2", "10.0.0.3"]), ["10.0.0.2"]);
   assert.deepEqual(chooseAddresses(["::"], ["10.0.0.2", "fd00::2"]), ["fd00::2"]);
@@ -165,7 +165,7 @@ test("addresses: what is asked for, else one of the target's, by the family that
   assert.throws(() => chooseAddresses([], []), { code: "failed_precondition" });
 });
 
-test("images: the largest first, digests before tags, five names each, nameless ones left out", () => {
+test("lists the largest images first, digests before tags, at most five names each, without unnamed ones", () => {
   const image = (size: bigint, repoTags: string[], repoDigests: string[] = []) =>
     Image.fromPartial({ size, repoTags, repoDigests });
   const images = [image(1n, ["small"]), image(9n, ["t1", "t2", "t3", "t4", "t5"], ["d1"]), image(5n, [])];

@@ -55,7 +55,7 @@ function start(options: { readonly down?: boolean } = {}) {
   };
 }
 
-test("a runtime's handlers are sorted, in whatever order it lists them", async () => {
+test("sorts runtime handlers by name", async () => {
   await using t = start();
   assert.equal(t.health.handlers(), undefined);
   t.setHandlers("runsc", "", "kata");
@@ -66,7 +66,7 @@ test("a runtime's handlers are sorted, in whatever order it lists them", async (
   );
 });
 
-test("a runtime that answers and is ready has no problems", async () => {
+test("reports no problems for a ready runtime", async () => {
   await using t = start();
   await t.clock.advance(0);
   assert.deepEqual([t.health.problems(), t.health.isAnswering()], [[], true]);
@@ -74,7 +74,7 @@ test("a runtime that answers and is ready has no problems", async () => {
   assert.equal(t.changes(), 1);
 });
 
-test("a runtime that is not there at the start is down, with the reason, until it comes", async () => {
+test("reports a runtime that is missing at the start as down, until it responds", async () => {
   await using t = start({ down: true });
   await t.clock.advance(0);
   assert.deepEqual(t.health.problems(), ["container runtime is down: no socket"]);
@@ -83,7 +83,7 @@ test("a runtime that is not there at the start is down, with the reason, until i
   assert.deepEqual(t.health.problems(), []);
 });
 
-test("a silence of half a minute is forgiven, a longer one is not", async () => {
+test("tolerates silence for half a minute", async () => {
   await using t = start();
   await t.clock.advance(0);
   t.setDown(true);
@@ -94,7 +94,7 @@ test("a silence of half a minute is forgiven, a longer one is not", async () => 
   assert.equal(t.health.problems(["PLEG is not healthy"]).at(-1), "PLEG is not healthy");
 });
 
-test("what the runtime says of itself and of its network", async () => {
+test("reports the runtime's own conditions for itself and its network", async () => {
   await using t = start();
   await t.clock.advance(0);
   t.setConditions(ready("RuntimeReady"), ready("NetworkReady", false));
@@ -109,7 +109,7 @@ test("what the runtime says of itself and of its network", async () => {
   assert.equal(t.health.networkError(), undefined);
 });
 
-test("a runtime that would tell by itself is not asked while it is heard, and is found down when it falls silent", async () => {
+test("does not poll a runtime with live events, and reports it down when it falls silent", async () => {
   await using t = start();
   t.setHeard(() => t.clock.monotonic());
   await t.clock.advance(0);
@@ -128,7 +128,7 @@ test("a runtime that would tell by itself is not asked while it is heard, and is
   assert.deepEqual(t.health.problems(), []);
 });
 
-test("a runtime that cannot tell by itself any more is asked at once", async () => {
+test("polls a runtime immediately when its events stop", async () => {
   await using t = start();
   t.setHeard(() => t.clock.monotonic());
   await t.clock.advance(10_000);
@@ -136,14 +136,14 @@ test("a runtime that cannot tell by itself any more is asked at once", async () 
   t.setConditions(ready("RuntimeReady"), ready("NetworkReady", false));
   await t.clock.advance(5_000);
   assert.match(t.health.networkError() ?? "", /NetworkReady=false/);
-  // What is wrong may be mended without a word.
+  // A problem may be fixed without an event.
   t.setHeard(() => t.clock.monotonic());
   t.setConditions(ready("RuntimeReady"), ready("NetworkReady"));
   await t.clock.advance(5_000);
   assert.deepEqual(t.health.problems(), []);
 });
 
-test("the version is asked for once a minute, and when the runtime is back", async () => {
+test("reads the version once a minute, and when the runtime is back", async () => {
   await using t = start();
   await t.clock.advance(59_000);
   assert.equal(t.asked().filter((verb) => verb === "version").length, 1);

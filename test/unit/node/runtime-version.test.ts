@@ -19,6 +19,6 @@ const shown: Readonly<Record<string, string>> = {
   "": "Unknown",
 };
 
-test("a runtime's version is shown as a kubelet shows it", () => {
+test("formats a runtime's version as the kubelet does", () => {
   assert.deepEqual(Object.fromEntries(Object.keys(shown).map((told) => [told, shownVersion(told)])), shown);
 });

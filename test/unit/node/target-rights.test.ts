@@ -13,13 +13,13 @@ function rig(answer: () => MissingRights) {
   return { logged, rights: createTargetRights({ missingRights: async () => answer() }, { log }) };
 }
 
-test("the machine's own process lacks nothing that could be told", async () => {
+test("reports no missing privileges for a local target", async () => {
   const rights = createTargetRights({}, { log: createLogger(0, { write: () => undefined }) });
   assert.equal(await rights.read(never), "whole");
   assert.equal(rights.lacks("fileOwner"), undefined);
 });
 
-test("what is missing is logged once a sentence, and known until the target says otherwise", async () => {
+test("logs each missing privilege once, and keeps it until the target reports otherwise", async () => {
   let answer: MissingRights | undefined = { sentences: ["log in as root"], lacks: { fileOwner: "not root" } };
   const { rights, logged } = rig(() => {
     if (!answer) throw new CodedError("unavailable", "gone");

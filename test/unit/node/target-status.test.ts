@@ -63,13 +63,13 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
   return { clock, known, runtime, told, problems, unhealthy, target, lines };
 }
 
-test("what plugins offer stands beside what the target has", async () => {
+test("adds device plugin resources to the target's", async () => {
   const { status } = await rig().target.wanted(never);
   assert.deepEqual(status.capacity, { cpu: "1", "a.b/c": "2" });
   assert.deepEqual(status.allocatable, { cpu: "1", "a.b/c": "1" });
 });
 
-test("the status shows the runtime's name and its largest images, and what the node runs short of", async () => {
+test("reports the runtime's name, its largest images and resource pressure", async () => {
   const { known, target, lines } = rig();
   const { status } = await target.wanted(never);
   assert.equal(status.nodeInfo?.containerRuntimeVersion, "fake://1.0.0");
@@ -83,7 +83,7 @@ test("the status shows the runtime's name and its largest images, and what the n
   assert.equal(await lines(), "MemoryPressure False, DiskPressure True, PIDPressure False, Ready True");
 });
 
-test("what a runtime's handlers cannot is said as well, and that a runtime has none of them any more", async () => {
+test("reports missing handler features, and that a runtime has no handlers any more", async () => {
   const { told, target } = rig();
   const shown = async () => {
     const { status } = await target.wanted(never);
@@ -106,7 +106,7 @@ test("what a runtime's handlers cannot is said as well, and that a runtime has n
   assert.deepEqual((await shown())[0], []);
 });
 
-test("the version of a runtime that does not answer is unknown, unless it is the link that is lost", async () => {
+test("reports an unknown version for a runtime that does not respond, unless the link is lost", async () => {
   const link = fakeLink();
   const { told, target } = rig("known", { link });
   const shown = async () => (await target.wanted(never)).status.nodeInfo?.containerRuntimeVersion;
@@ -130,7 +130,7 @@ test("the version of a runtime that does not answer is unknown, unless it is the
   assert.equal(status.nodeInfo?.containerRuntimeVersion, "fake://Unknown");
 });
 
-test("why a node is not ready stands in the kubelet's order", async () => {
+test("lists problems in the kubelet's order", async () => {
   const { problems, unhealthy, target } = rig("known", { goingDown: () => true });
   unhealthy.push("PLEG is not healthy");
   problems.push("a storage driver is missing");
@@ -140,7 +140,7 @@ test("why a node is not ready stands in the kubelet's order", async () => {
   );
 });
 
-test("the first status waits for the first look at the target, and not for long", async () => {
+test("the first status waits briefly for the first observation of the target", async () => {
   const looked = Promise.withResolvers<void>();
   const { clock, target } = rig("known", { pressure: { get: () => undefined, written: looked.promise } });
   let written = 0;
@@ -156,7 +156,7 @@ test("the first status waits for the first look at the target, and not for long"
   assert.equal(written, 2);
 });
 
-test("images are read every half minute at most", async () => {
+test("reads images at most every half minute", async () => {
   const { clock, runtime, target } = rig();
   const reads = () => runtime.calls.filter(({ verb }) => verb === "listImages").length;
   for (let beat = 0; beat < 3; beat++) {
@@ -168,7 +168,7 @@ test("images are read every half minute at most", async () => {
   assert.equal(reads(), 2);
 });
 
-test("a runtime that hangs holds the status up for seconds, not for minutes, and its images stay", async () => {
+test("a hanging runtime delays the status by seconds only, and keeps its images", async () => {
   const { clock, runtime, target } = rig();
   await target.wanted(never);
   await clock.advance(30_000);
@@ -180,13 +180,13 @@ test("a runtime that hangs holds the status up for seconds, not for minutes, and
   release();
 });
 
-test("before the runtime has answered it is not asked, and nothing is said of it", async () => {
+test("does not query the runtime before its first answer", async () => {
   const { runtime, target } = rig("unknown");
   const { status } = await target.wanted(never);
   assert.deepEqual([status.images, status.nodeInfo?.containerRuntimeVersion, runtime.calls], [[], "", []]);
 });
 
-test("a target that cannot be read is a reason not to be ready, beside the others; its pressures are not known", async () => {
+test("reports an unreadable target as a problem, and no pressures", async () => {
   const { known, problems, target } = rig();
   known.now = { pressure: none, problem: "/proc/meminfo: not found" };
   problems.push("PLEG is not healthy");
@@ -198,12 +198,12 @@ test("a target that cannot be read is a reason not to be ready, beside the other
   );
 });
 
-test("an ordinary target has no conditions but the kubelet's, and what another left goes", async () => {
+test("sets no own conditions for an ordinary target, and removes stale ones", async () => {
   const { target } = rig();
   assert.deepEqual((await target.wanted(never)).absent, ["PodNetworkIsolated", "TargetPrivileges", "KubeletReachable"]);
 });
 
-test("an isolated network and missing rights are conditions of their own, which leave the node ready", async () => {
+test("sets conditions for an isolated network and missing privileges, with the node ready", async () => {
   const rights = { sentences: ["User me is not root: log in as root.", "No awk: install it."], lacks: {} };
   const { target, lines } = rig("known", {
     isolation: () => isolatedBy(undefined),
@@ -222,7 +222,7 @@ test("an isolated network and missing rights are conditions of their own, which 
   );
 });
 
-test("a routed network is no condition; rights that are all there are a good one, unknown ones none", async () => {
+test("sets no condition for a routed network, and a good one for complete privileges", async () => {
   const whole = { sentences: [], lacks: {} };
   const known = rig("known", { isolation: () => undefined, rights: { read: async () => whole } });
   assert.match(await known.lines(), /^TargetPrivileges True, MemoryPressure/);
@@ -232,7 +232,7 @@ test("a routed network is no condition; rights that are all there are a good one
   assert.deepEqual((await unknown.target.wanted(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
 });
 
-test("the way from the API server to the kubelet API is a condition once it has been tried, where it is tried", async () => {
+test("sets KubeletReachable once it has been checked", async () => {
   const way = { type: "KubeletReachable", status: "False", reason: "NoRoute", message: "no route" } as const;
   const tried = rig("known", { reachable: () => way });
   assert.match(await tried.lines(), /^KubeletReachable False, MemoryPressure.*Ready True$/);
@@ -241,7 +241,7 @@ test("the way from the API server to the kubelet API is a condition once it has 
   assert.match(await untried.lines(), /^MemoryPressure/);
 });
 
-test("a target out of reach is the Ready condition's reason, and nothing else is said or taken back", async () => {
+test("reports an unreachable target as the Ready condition's reason, and changes no other condition", async () => {
   const link = fakeLink();
   const { target, lines } = rig("known", { link, isolation: () => isolatedBy(undefined) });
   link.cut({ reason: "HostKeyMismatch", message: "another key" });
@@ -250,7 +250,7 @@ test("a target out of reach is the Ready condition's reason, and nothing else is
   assert.deepEqual([verdicts[0]?.reason, absent], ["HostKeyMismatch", []]);
 });
 
-test("a machine that shuts down is the reason, beside others, and in the place of a link that is lost with it", async () => {
+test("reports a shutdown together with other problems, and instead of a lost link", async () => {
   const link = fakeLink();
   const { target, problems } = rig("known", { link, goingDown: () => true });
   const ready = async () => (await target.wanted(never)).verdicts.at(-1);
@@ -266,7 +266,7 @@ test("a machine that shuts down is the reason, beside others, and in the place o
   assert.deepEqual([reason, message], ["KubeletNotReady", "node is shutting down"]);
 });
 
-test("a target over its budget makes the node unready with the reason LimitExceeded", async () => {
+test("reports LimitExceeded for a target over its budget", async () => {
   let message: string | undefined = "the target sends too much";
   const budget = { spend: () => undefined, exceeded: () => message };
   const { target } = rig("known", { host: { budget } });

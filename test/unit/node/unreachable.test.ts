@@ -7,7 +7,7 @@ import type { Node, NodeCondition } from "../../../src/objects.ts";
 import type { LinkTrouble } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-/** What the Node's Ready condition says after a report, when it said this before. */
+/** Message of the Node's Ready condition after a report, given the previous condition. */
 async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): Promise<string> {
   const conditions: NodeCondition[] = [{ type: "Ready", status: "False", reason: "KubeletNotReady", ...before }];
   let written: readonly NodeCondition[] = [];
@@ -31,7 +31,7 @@ async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): P
 
 const down: LinkTrouble = { reason: "LinkDown", message: "it does not answer." };
 
-test("a target that said that it shuts down and is out of reach has shut down, whoever asks; another trouble is a new word", async () => {
+test("keeps a reported shutdown as the reason while the target is unreachable, and reports other failures", async () => {
   const last = { message: "node is shutting down" };
   assert.equal(await reported(last, down), "False KubeletNotReady node is shutting down");
   const mistaken: LinkTrouble = { reason: "HostKeyMismatch", message: "another key" };

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { isLoopback, refusedFromElsewhere, refusedOnLoopback, securityHeaders } from "../../../src/page/access.ts";
 
-test("on loopback the page is asked for by names of this machine alone", () => {
+test("on loopback accepts only loopback names as Host", () => {
   for (const host of ["localhost", "LOCALHOST:4194", "127.0.0.1:4194", "127.3.2.1", "[::1]:80"])
     assert.equal(refusedOnLoopback({ host }), undefined, host);
   for (const host of [
@@ -19,7 +19,7 @@ test("on loopback the page is asked for by names of this machine alone", () => {
     assert.equal(refusedOnLoopback({ host })?.status, 403, String(host));
 });
 
-test("parts of the page are for the page; a link may lead to it", () => {
+test("refuses cross-site requests except navigation to the page", () => {
   const from = (site: string, path: string) => refusedFromElsewhere(path, { "sec-fetch-site": site })?.status;
   assert.deepEqual(
     [from("same-origin", "/feed"), from("none", "/feed"), from("cross-site", "/")],
@@ -34,7 +34,7 @@ test("loopback is 127.0.0.0/8 and ::1", () => {
   assert.deepEqual(["0.0.0.0", "::", "192.0.2.7", "10.0.0.1", "localhost", ""].map(isLoopback), Array(6).fill(false));
 });
 
-test("the policy allows nothing but the page's own script, style, picture and feed", () => {
+test("the content security policy allows only the page's own script, style, image and feed", () => {
   const policy = new Map(
     (securityHeaders["Content-Security-Policy"] ?? "").split("; ").map((part) => {
       const [name = "", ...sources] = part.split(" ");
@@ -47,7 +47,7 @@ test("the policy allows nothing but the page's own script, style, picture and fe
   assert.doesNotMatch([...policy.values()].join(" "), /unsafe|https?:|\*/);
 });
 
-test("the page's source has no inline script or style, no address elsewhere, and makes no markup of text", () => {
+test("the page's source has no inline script or style, no external address, and creates no markup from text", () => {
   const folder = join(import.meta.dirname, "../../../src/page/browser");
   const html = readFileSync(join(folder, "page.html"), "utf8");
   assert.doesNotMatch(html, /<style|style=| on\w+=|https?:|<script(?![^>]*src=)/);

@@ -30,7 +30,7 @@ function model(pods: readonly PodShown[], cpus: readonly number[] = []) {
   return made;
 }
 
-test("counters become rates, and begin anew with their container", () => {
+test("converts counters to rates, and restarts them with their container", () => {
   const track = newTrack();
   for (const [at, rx] of [
     [0, 100],
@@ -43,7 +43,7 @@ test("counters become rates, and begin anew with their container", () => {
   assert.deepEqual(track.at, [0, 10_000, 20_000]);
 });
 
-test("a track keeps its newest points alone", () => {
+test("limits the points of a track", () => {
   const track = newTrack();
   for (let index = 0; index < keptPoints + 20; index++) addSample(track, index, { cpu: index });
   assert.deepEqual(
@@ -52,7 +52,7 @@ test("a track keeps its newest points alone", () => {
   );
 });
 
-test("rows are found by each word of the filter and sorted, what is not known last", () => {
+test("filters rows by every word and sorts them, unknown values last", () => {
   const rows = rowsOf(model([pod("web"), pod("cart", { status: "CrashLoopBackOff" }), pod("mail")], [1, 3, 2]), {});
   const names = (filter: string, by: "cpu" | "name" | "disk", down: boolean) =>
     chosenRows(rows, filter, { by, down }).map(({ name }) => name);
@@ -62,13 +62,13 @@ test("rows are found by each word of the filter and sorted, what is not known la
   assert.deepEqual(names("", "disk", true), ["cart", "mail", "web"]);
 });
 
-test("the samples of pods that are gone are forgotten", () => {
+test("deletes samples of pods that are gone", () => {
   const made = model([pod("web"), pod("cart")]);
   take(made, { kind: "pods", node: "a", pods: [pod("cart")] });
   assert.deepEqual([...made.tracks.keys()].toSorted(), ["container cart app", "node a", "pod cart"]);
 });
 
-test("a plot has the node and its largest pods, no more lines than colours; a pod's has its containers", () => {
+test("limits a plot to the node and its largest pods, and a pod's plot to its containers", () => {
   const pods = Array.from({ length: 20 }, (_, index) => pod(`p${index}`));
   const made = model(
     pods,
@@ -87,7 +87,7 @@ test("a plot has the node and its largest pods, no more lines than colours; a po
   assert.deepEqual(linesOf(made, {}, "disk"), []);
 });
 
-test("lines of nodes that are sampled at other moments share their times", () => {
+test("aligns samples of nodes to common times", () => {
   const [one, other] = [newTrack(), newTrack()];
   for (const at of [0, 10_000]) addSample(one, at, { cpu: 1 });
   for (const at of [1_000, 21_000]) addSample(other, at, { cpu: 2 });
@@ -104,7 +104,7 @@ test("lines of nodes that are sampled at other moments share their times", () =>
   );
 });
 
-test("hello after a lost connection keeps the samples and takes the notes anew", () => {
+test("a new hello after a reconnect keeps samples and replaces notes", () => {
   const made = model([pod("web")]);
   const note = {
     id: 1,
@@ -126,7 +126,7 @@ test("hello after a lost connection keeps the samples and takes the notes anew",
   );
 });
 
-test("numbers are read with their units", () => {
+test("formats numbers with units", () => {
   assert.deepEqual([0, 1023, 1536, 5 * 2 ** 30].map(bytes), ["0 B", "1023 B", "1.50 KiB", "5 GiB"]);
   assert.deepEqual([0, 0.0125, 0.25, 1.5, 12.34].map(cores), ["0", "12.5m", "250m", "1.50", "12.3"]);
   assert.deepEqual([-5, 90_000, 600_000, 7_200_000, 864_000_000].map(age), ["0s", "90s", "10m", "2h", "10d"]);

@@ -23,7 +23,7 @@ function world(names: readonly string[]) {
   return { clock, ...reports, works, listen, stop: () => (stop.abort(), ended) };
 }
 
-test("nothing is measured until somebody listens, nor after the last one has gone", async () => {
+test("measures only while there are subscribers", async () => {
   const { clock, works, listen, stop } = world(["a"]);
   const looks = () => works.get("a")?.looks() ?? 0;
   await clock.advance(60_000);
@@ -42,7 +42,7 @@ test("nothing is measured until somebody listens, nor after the last one has gon
   await stop();
 });
 
-test("whoever comes later gets what is known at once, and only changes after that", async () => {
+test("sends the current state to a new subscriber, then only changes", async () => {
   const { clock, listen, stop } = world(["a"]);
   const first = listen();
   await clock.advance(1);
@@ -53,7 +53,7 @@ test("whoever comes later gets what is known at once, and only changes after tha
   await stop();
 });
 
-test("a listener gets nothing of nodes that it may not see", async () => {
+test("sends a subscriber nothing about nodes that it may not see", async () => {
   const { clock, node, notes, listen, stop } = world(["a", "b"]);
   const { got } = listen((node) => node === "a");
   await clock.advance(1);
@@ -66,7 +66,7 @@ test("a listener gets nothing of nodes that it may not see", async () => {
   await stop();
 });
 
-test("a node whose link is broken is not measured, and one that cannot be measured still shows its pods", async () => {
+test("does not measure a node with a broken link, and shows pods of a node that cannot be measured", async () => {
   const { clock, node, works, listen, stop } = world(["a", "b"]);
   node("a")?.opened({ trouble: () => ({ reason: "LinkDown", message: "gone" }) });
   const work = works.get("b");
@@ -82,7 +82,7 @@ test("a node whose link is broken is not measured, and one that cannot be measur
   await stop();
 });
 
-test("of events and of the log's warnings the newest 200 each are kept", () => {
+test("keeps the newest 200 events and 200 log warnings", () => {
   const { node, notes } = fakeReports(["a"], fakeClock());
   for (let index = 0; index < 250; index++)
     node("a")?.event?.({ kind: "Pod", namespace: "n", name: "p" }, "Warning", "R", `${index}`);
@@ -93,7 +93,7 @@ test("of events and of the log's warnings the newest 200 each are kept", () => {
   assert.deepEqual([all[0]?.text, all[0]?.about, all.at(-1)?.text], ["50", "Pod/n/p", "not fine"]);
 });
 
-test("what comes again and again is one note, with its number of times", () => {
+test("combines repeated notes and counts them", () => {
   const { node, notes } = fakeReports(["a"], fakeClock());
   const { event } = node("a") ?? {};
   for (const text of ["pulled", "back-off", "back-off", "back-off"])
@@ -109,7 +109,7 @@ test("what comes again and again is one note, with its number of times", () => {
   );
 });
 
-test("of a log line the page takes its node, pod, reason, sentence and error, and no other field", () => {
+test("takes node, pod, reason, message and error of a log line, and no other field", () => {
   const line = {
     level: 50,
     node: "a",

@@ -14,7 +14,7 @@ import { testCA } from "../server/pki.ts";
 
 type Gates = Readonly<Record<string, ReadGate | undefined>>;
 
-/** A page on loopback. @param open false: served as it is elsewhere. */
+/** A page on loopback. @param open false to serve it with TLS. */
 async function served(open: boolean, gates: Gates) {
   const clock = systemClock();
   const names = Object.keys(gates);
@@ -40,7 +40,7 @@ async function served(open: boolean, gates: Gates) {
   };
 }
 
-/** An answer, or the beginning of one that goes on: as much as has `until` in it. */
+/** A response, or the beginning of a continuing one, up to `until`. */
 async function ask(make: typeof plainRequest, options: RequestOptions, until?: RegExp) {
   const asked = make({ host: "127.0.0.1", agent: false, ...options });
   asked.end();
@@ -55,7 +55,7 @@ async function ask(make: typeof plainRequest, options: RequestOptions, until?: R
   return { status: answer.statusCode, headers: answer.headers, body: Buffer.concat(parts) };
 }
 
-test("on loopback the page, its script, style and picture are there to be read, compressed for those who take that", async () => {
+test("serves page, script, style and image on loopback, compressed if accepted", async () => {
   await using page = await served(true, { a: undefined });
   const get = (path: string, options: RequestOptions = {}) => ask(plainRequest, { port: page.port, path, ...options });
   for (const [path, type] of [
@@ -75,7 +75,7 @@ test("on loopback the page, its script, style and picture are there to be read, 
   assert.equal((await get("/nothing")).status, 404);
 });
 
-test("the page can only be read, by names of this machine, and from no other site", async () => {
+test("is read-only, and refuses other host names and other sites", async () => {
   await using page = await served(true, { a: undefined });
   const status = async (options: RequestOptions) =>
     (await ask(plainRequest, { port: page.port, path: "/feed", ...options })).status;
@@ -86,7 +86,7 @@ test("the page can only be read, by names of this machine, and from no other sit
   assert.equal(page.looks(), 0);
 });
 
-test("the feed begins with all nodes, and the node is left alone once its reader has gone", async () => {
+test("the feed begins with all nodes, and polling ends when its reader disconnects", async () => {
   await using page = await served(true, { a: undefined });
   const { status, headers, body } = await ask(plainRequest, { port: page.port, path: "/feed" }, /"kind":"usage"/);
   assert.deepEqual([status, headers["content-type"]], [200, "text/event-stream; charset=utf-8"]);
@@ -105,7 +105,7 @@ async function gate(ca: string, may: (user: string, verb: string, subresource: s
   };
 }
 
-test("elsewhere each caller sees the nodes that the kubelet API would let them read, over TLS", async () => {
+test("with TLS each caller sees the nodes that the kubelet API authorizes", async () => {
   const ca = await testCA("cluster");
   const asked: string[] = [];
   const all = await gate(ca.certificate, (user, verb, subresource) => {
@@ -125,7 +125,7 @@ test("elsewhere each caller sees the nodes that the kubelet API would let them r
   assert.deepEqual(asked, ["bob get pods", "bob get stats", "bob get log"]);
 });
 
-test("elsewhere a token that one node's API server does not know is not reviewed by its other nodes", async () => {
+test("with TLS a token that one node's API server rejects is not reviewed again by its other nodes", async () => {
   const [cluster, other] = [(await testCA("cluster")).certificate, (await testCA("other")).certificate];
   let reviews = 0;
   const counted = async (ca: string) => ({
@@ -143,7 +143,7 @@ test("elsewhere a token that one node's API server does not know is not reviewed
   assert.deepEqual([status, reviews], [401, 2]);
 });
 
-test("elsewhere somebody without a right to any node gets nothing but the kubelet API's refusal", async () => {
+test("with TLS a caller without access to any node gets the kubelet API's refusal", async () => {
   const none = await gate((await testCA("cluster")).certificate, () => false);
   await using page = await served(false, { none });
   const options = { port: page.port, rejectUnauthorized: false, headers: { authorization: "Bearer good" } };
@@ -155,7 +155,7 @@ test("elsewhere somebody without a right to any node gets nothing but the kubele
   assert.equal(page.looks(), 0);
 });
 
-test("elsewhere there is no connection without a certificate, and one as soon as a node has its own", async () => {
+test("with TLS connections fail until a node has a certificate", async () => {
   const { certificate, ...rest } = await gate((await testCA("cluster")).certificate, () => true);
   const later = settable<ReturnType<typeof certificate.current>>(undefined);
   await using page = await served(false, { later: { ...rest, certificate: later } });
@@ -165,7 +165,7 @@ test("elsewhere there is no connection without a certificate, and one as soon as
   assert.equal((await ask(tlsRequest, options)).status, 200);
 });
 
-test("a client certificate counts for the nodes whose own CA has signed it, and for no others", async () => {
+test("a client certificate is valid only for nodes whose CA signed it", async () => {
   const [ca, otherCA] = [await testCA("cluster"), await testCA("another cluster")];
   const own = await gate(ca.certificate, (user) => user === "alice");
   const foreign = await gate(otherCA.certificate, (user) => user === "alice");

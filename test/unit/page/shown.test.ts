@@ -10,7 +10,7 @@ const node = fakeNodeWork({ name: "edge", pods: 3 }, () => 0).node();
 const of = { name: "edge", provider: "ssh", node, running: true, link: "up" } as const;
 const broken = { reason: "LinkDown", message: "no route to host" } as const;
 
-test("a node shows its state, its link, its conditions and what its machine has", () => {
+test("shows a node's state, link, conditions and machine", () => {
   const { conditions, ...shown } = nodeShown(of);
   assert.deepEqual(shown, {
     name: "edge",
@@ -33,13 +33,13 @@ test("a node shows its state, its link, its conditions and what its machine has"
   );
 });
 
-test("a node with a broken link is not ready, and says why; one that never ran is starting", () => {
+test("shows a node with a broken link as not ready with the reason, and one that never ran as starting", () => {
   const { state, why, link } = nodeShown({ ...of, link: broken });
   assert.deepEqual([state, why, link], ["NotReady", "no route to host", "LinkDown"]);
   assert.equal(nodeShown({ ...of, node: undefined, running: false }).state, "Starting");
 });
 
-test("conditions are bad by their type: pressure that is there, a kubelet API that is not reached, a network that was not chosen", () => {
+test("marks conditions as bad by type, except a configured isolated network", () => {
   const bad = (type: string, status: string, reason = "R") => {
     const conditions = [{ type, status, reason }] as NonNullable<Node["status"]>["conditions"];
     return nodeShown({ ...of, node: { metadata: { name: "edge" }, status: { conditions: conditions ?? [] } } })
@@ -63,7 +63,7 @@ const pod = (status: object, metadata: object = {}): Pod => ({
 });
 const container = (state: object, more: object = {}) => ({ name: "a", ready: false, restartCount: 0, state, ...more });
 
-test("a pod's status is that of kubectl", () => {
+test("shows a pod's status as kubectl does", () => {
   const shown = (status: object, metadata?: object) => podShown(pod(status, metadata)).status;
   const running = container({ running: {} });
   assert.equal(shown({ phase: "Running", containerStatuses: [running] }), "Running");
@@ -80,7 +80,7 @@ test("a pod's status is that of kubectl", () => {
   assert.equal(shown({}), "Pending");
 });
 
-test("a pod that needs somebody is marked; its ready containers, restarts and start are counted", () => {
+test("marks a pod that needs attention, and counts ready containers and restarts", () => {
   const containerStatuses = [container({ running: {} }, { ready: true, restartCount: 2 })];
   const initContainerStatuses = [container({ terminated: { exitCode: 0 } }, { restartCount: 1 })];
   const shown = podShown(
@@ -90,7 +90,7 @@ test("a pod that needs somebody is marked; its ready containers, restarts and st
   assert.equal(podShown(pod({ phase: "Failed", reason: "Evicted" })).bad, true);
 });
 
-test("usage is that of /stats/summary, of the node, its pods and their containers", async () => {
+test("shows usage of the node, its pods and containers from /stats/summary", async () => {
   const view = fakeNodeWork({ name: "edge", pods: 1 }, () => 60_000);
   const usage = usageShown(await view.summary(new AbortController().signal), 1);
   assert.equal(usage.at, 60_000);
@@ -100,7 +100,7 @@ test("usage is that of /stats/summary, of the node, its pods and their container
   assert.equal(usage.pods["edge-0"]?.containers["app"]?.disk, 7e6);
 });
 
-test("what a summary does not know is absent, and an answer without a time has that of its arrival", () => {
+test("omits values missing in a summary, and uses the time of arrival if it has none", () => {
   const containers = [{ name: "a" }];
   const usage = usageShown({ node: {}, pods: [{ podRef: { uid: "u" }, containers }] }, 7);
   assert.deepEqual(usage, { at: 7, node: {}, pods: { u: { containers: { a: {} } } } });

@@ -12,11 +12,11 @@ interface Open extends AsyncDisposable {
   readonly listener: Listener;
   readonly response: ServerResponse;
   readonly reader: Socket;
-  /** True while the feed has a listener. */
+  /** True while the feed has a subscriber. */
   readonly isListening: () => boolean;
 }
 
-/** A page that is open, at a real server, and reads nothing until its socket is resumed. */
+/** An open page, with a real server, that reads nothing until its socket is resumed. */
 async function openPage(): Promise<Open> {
   const clock = fakeClock();
   let listener: Listener | undefined;
@@ -58,7 +58,7 @@ async function openPage(): Promise<Open> {
 
 const message = (number: number) => JSON.stringify({ number, padding: "x".repeat(100_000) });
 
-test("closes a page that does not read when its time is over, and sends it nothing after the end", {
+test("closes a client that does not read after its maximum time", {
   timeout: 20_000,
 }, async () => {
   await using page = await openPage();
@@ -72,7 +72,7 @@ test("closes a page that does not read when its time is over, and sends it nothi
   await closed;
 });
 
-test("keeps one message in the connection of a page that does not read, and the newest of each kind", {
+test("keeps one message in the connection of a slow client, and the newest of each kind", {
   timeout: 20_000,
 }, async () => {
   await using page = await openPage();
@@ -86,7 +86,7 @@ test("keeps one message in the connection of a page that does not read, and the 
   assert.ok(numbers.length < 100, `${numbers.length} messages`);
 });
 
-test("drops a page for which too many notes wait", { timeout: 20_000 }, async () => {
+test("drops a client with too many queued notes", { timeout: 20_000 }, async () => {
   await using page = await openPage();
   const closed = once(page.response, "close");
   page.listener.send(message(0), "pods");

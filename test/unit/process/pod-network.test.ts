@@ -111,9 +111,9 @@ test("leaves the decision open if the start ends before it", async () => {
 });
 
 for (const [what, options, obstacle] of [
-  ["a target without nft", { programs: ["python3"] }, /^nft does not work there: install nftables/],
-  ["a target without an interpreter", { programs: ["nft"] }, /^there is neither python3 nor perl: install one$/],
-  ["a cluster of IPv6 alone", { service: { clusterIPs: ["fd00::1"] } }, /no Services with IPv4/],
+  ["a target without nft", { programs: ["python3"] }, /^nft does not work on the target: install nftables/],
+  ["a target without an interpreter", { programs: ["nft"] }, /^the target has neither python3 nor perl: install one$/],
+  ["a cluster of IPv6 alone", { service: { clusterIPs: ["fd00::1"] } }, /no IPv4 Services/],
 ] as const)
   test(`${what} isolates the node permanently, with the reason`, async () => {
     const t = setUp(options);

@@ -6,7 +6,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { ask, settable, start } from "./harness.ts";
 import { serverAuth, testCA } from "./pki.ts";
 
-/** An authorizer that allows everything and notes whom. */
+/** An authorizer that allows everything and records the callers. */
 function noting(): Authorizer & { readonly users: User[] } {
   const users: User[] = [];
   return {
@@ -20,7 +20,7 @@ function noting(): Authorizer & { readonly users: User[] } {
 
 const nobody = { headers: {} };
 
-test("a certificate of the client CA: common name is the user, organizations are the groups", async () => {
+test("maps a certificate's common name to the user and its organizations to groups", async () => {
   const ca = await testCA("cluster");
   const authorizer = noting();
   await using server = await start({ deps: { authorizer, clientCA: settable<string | undefined>(ca.certificate) } });
@@ -29,7 +29,7 @@ test("a certificate of the client CA: common name is the user, organizations are
   assert.deepEqual(authorizer.users, [{ name: "alice", groups: ["admins", "users", "system:authenticated"] }]);
 });
 
-test("certificates that do not count: another CA's, expired, for servers, without a name", async () => {
+test("ignores certificates of another CA, expired ones, serving certificates and ones without a name", async () => {
   const [ca, other] = [await testCA("cluster"), await testCA("cluster")];
   await using server = await start({ deps: { clientCA: settable<string | undefined>(ca.certificate) } });
   const wrong = [
@@ -43,20 +43,20 @@ test("certificates that do not count: another CA's, expired, for servers, withou
   }
 });
 
-test("without a client CA no certificate counts", async () => {
+test("accepts no certificate without a client CA", async () => {
   const ca = await testCA("cluster");
   await using server = await start();
   const alice = await ca.client("CN=alice, O=system:masters");
   assert.equal((await ask(server, "/healthz", { ...nobody, ...alice })).status, 401);
 });
 
-test("a bad certificate does not spoil a good token", async () => {
+test("accepts a valid token despite an invalid certificate", async () => {
   const [ca, other] = [await testCA("cluster"), await testCA("other")];
   await using server = await start({ deps: { clientCA: settable<string | undefined>(ca.certificate) } });
   assert.equal((await ask(server, "/healthz", await other.client("CN=mallory"))).status, 200);
 });
 
-test("a new client CA counts at once, and connections of the old one are given up", async () => {
+test("applies a new client CA immediately, and closes connections accepted under the old one", async () => {
   const [old, fresh] = [await testCA("cluster"), await testCA("cluster")];
   const clientCA = settable<string | undefined>(old.certificate);
   await using server = await start({ deps: { clientCA } });
@@ -72,7 +72,7 @@ test("a new client CA counts at once, and connections of the old one are given u
   agent.destroy();
 });
 
-test("bearer tokens: a good one, a bad one, none, one as a WebSocket subprotocol", async () => {
+test("accepts valid bearer tokens, also as a WebSocket subprotocol", async () => {
   const authorizer = noting();
   await using server = await start({ deps: { authorizer } });
   assert.equal((await ask(server, "/healthz")).status, 200);
@@ -93,7 +93,7 @@ test("bearer tokens: a good one, a bad one, none, one as a WebSocket subprotocol
   assert.equal((await ask(server, "/healthz", { headers: upgrade(token) })).status, 401);
 });
 
-test("a token's authenticator that fails is a 401, logged without the token", async () => {
+test("responds 401 if token authentication fails, and logs no token", async () => {
   await using server = await start({
     deps: { authenticator: { byToken: () => Promise.reject(new Error("API server away")) } },
   });
@@ -102,18 +102,18 @@ test("a token's authenticator that fails is a 401, logged without the token", as
   assert.doesNotMatch(server.logged(), /let-me-in/);
 });
 
-test("one question too many is a 429 with the time to come again, and the log tells of a thousand in one line", async () => {
+test("responds 429 with Retry-After at the review limit, and logs a thousand refusals in one line", async () => {
   const busy = () => Promise.reject(new CodedError("resource_exhausted", "too many wait"));
   await using server = await start({ deps: { authenticator: { byToken: busy } } });
   for (let index = 0; index < 20; index++) {
     const { status, headers } = await ask(server, "/healthz");
     assert.deepEqual([status, headers["retry-after"]], [429, "1"]);
   }
-  assert.equal(server.logged().match(/cannot find out who is calling/g)?.length, 1);
+  assert.equal(server.logged().match(/cannot authenticate the caller/g)?.length, 1);
   assert.match(server.logged(), /"times":1,/);
 });
 
-test("anonymous only where configured, and not after a credential that failed", async () => {
+test("allows anonymous access only if configured, and not after a failed credential", async () => {
   const ca = await testCA("other");
   const authorizer = noting();
   const clientCA = settable<string | undefined>((await testCA("cluster")).certificate);

@@ -4,7 +4,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { type Authorizer } from "../../../src/server/ports.ts";
 import { ask, start } from "./harness.ts";
 
-/** Which subresources are asked for, in order, for every path and method; the kubelet's table. */
+/** Required subresources, in order, for every path and method; the kubelet's table. */
 const table: readonly (readonly [method: string, path: string, verb: string, subresources: readonly string[]])[] = [
   ["GET", "/healthz", "get", ["healthz", "proxy"]],
   ["GET", "/healthz/ping", "get", ["healthz", "proxy"]],
@@ -47,7 +47,7 @@ const table: readonly (readonly [method: string, path: string, verb: string, sub
 
 const upgrade = { connection: "Upgrade", upgrade: "SPDY/3.1" };
 
-test("every path asks for its subresources in order, upgrades too, and is refused in the kubelet's words", async () => {
+test("checks each path's subresources in order, also for upgrades, and refuses in the kubelet's words", async () => {
   const asked: string[] = [];
   const authorizer: Authorizer = {
     allowed: (user, verb, subresource, path) => {
@@ -78,7 +78,7 @@ test("every path asks for its subresources in order, upgrades too, and is refuse
   }
 });
 
-test("without a credential every path is 401, upgrades too", async () => {
+test("responds 401 on every path without credentials, also for upgrades", async () => {
   await using server = await start();
   for (const [method, path] of table) {
     for (const headers of [{}, upgrade]) {
@@ -88,7 +88,7 @@ test("without a credential every path is 401, upgrades too", async () => {
   }
 });
 
-test("one subresource that is allowed is enough", async () => {
+test("requires only one allowed subresource", async () => {
   await using server = await start({
     deps: { authorizer: { allowed: (_user, _verb, subresource) => Promise.resolve(subresource === "proxy") } },
   });
@@ -96,7 +96,7 @@ test("one subresource that is allowed is enough", async () => {
   assert.equal((await ask(server, "/metrics")).status, 403);
 });
 
-test("an authorizer that fails is a 500", async () => {
+test("responds 500 if the authorizer fails", async () => {
   await using server = await start({
     deps: { authorizer: { allowed: () => Promise.reject(new Error("API server away")) } },
   });
@@ -107,14 +107,14 @@ test("an authorizer that fails is a 500", async () => {
   );
 });
 
-test("an authorizer that is asked too much is a 429", async () => {
+test("responds 429 if the authorizer is overloaded", async () => {
   const busy = () => Promise.reject(new CodedError("resource_exhausted", "too many wait"));
   await using server = await start({ deps: { authorizer: { allowed: busy } } });
   const { status, headers } = await ask(server, "/pods");
   assert.deepEqual([status, headers["retry-after"]], [429, "1"]);
 });
 
-test("paths that no honest client sends are 404 before anything is asked", async () => {
+test("responds 404 to malformed paths before any review", async () => {
   let asked = 0;
   const authorizer: Authorizer = { allowed: () => Promise.resolve(++asked > 0) };
   await using server = await start({ deps: { authorizer } });
@@ -132,7 +132,7 @@ test("paths that no honest client sends are 404 before anything is asked", async
   assert.equal(asked, 0);
 });
 
-test("what is not there is 404, what is not done that way 405", async () => {
+test("responds 404 to unknown paths and 405 to unsupported methods", async () => {
   await using server = await start();
   assert.deepEqual(await statusAndBody(server, "/nothing"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/metrics/others"), [404, "404: Page Not Found"]);
@@ -147,7 +147,7 @@ test("what is not there is 404, what is not done that way 405", async () => {
   );
 });
 
-test("health and metrics are there whatever the method", async () => {
+test("serves health and metrics for any method", async () => {
   const text = () => Promise.resolve("a 1\n");
   const metrics = { text, probes: text, slis: text, resetSlis: () => undefined };
   const stats = { summary: () => Promise.resolve({}), resource: text, cadvisor: text };
@@ -157,7 +157,7 @@ test("health and metrics are there whatever the method", async () => {
   assert.deepEqual(await statusAndBody(server, "/metrics/resource", "POST"), [200, "a 1\n"]);
 });
 
-test("without debugging handlers only health, pods, metrics and statistics are served", async () => {
+test("serves only health, pods, metrics and statistics without debugging handlers", async () => {
   const metrics = {
     text: () => Promise.resolve("a 1\n"),
     probes: () => Promise.resolve("b 1\n"),

@@ -8,18 +8,18 @@ import type { TestContext } from "node:test";
 import type { Endpoint } from "../../../src/seams/runtime.ts";
 import { type Running, adminToken } from "./harness.ts";
 
-/** What a client sends that wants SPDY. */
+/** Request headers of a SPDY client. */
 export const spdy = { connection: "Upgrade", upgrade: "SPDY/3.1", "x-stream-protocol-version": "v4.channel.k8s.io" };
 
 export interface Backend {
   readonly endpoint: Endpoint;
   readonly requests: IncomingMessage[];
   readonly connections: Socket[];
-  /** Our ends of them. */
+  /** The server's ends of the streams. */
   readonly dialed: Socket[];
 }
 
-/** A streaming server such as a runtime has: it accepts every upgrade and hands the connection to `serve`. */
+/** A streaming server like a runtime's: accepts every upgrade and passes the connection to `serve`. */
 export async function backend(
   t: TestContext,
   serve: (socket: Duplex, head: Buffer) => void,
@@ -57,14 +57,14 @@ export async function backend(
   return { endpoint: { path: "/exec/token-1?x=%20y", host: `127.0.0.1:${port}`, dial }, requests, connections, dialed };
 }
 
-/** A connection that has left HTTP, on the client's side. */
+/** The client's side of an upgraded connection. */
 export interface Upgraded {
   readonly response: IncomingMessage;
   readonly socket: Duplex;
   readonly head: Buffer;
 }
 
-/** Asks the server for another protocol, as the admin. */
+/** Requests an upgrade as the admin. */
 export function upgrade(
   { port }: Running,
   path: string,

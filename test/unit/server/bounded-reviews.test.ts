@@ -5,14 +5,14 @@ import { boundedAccess, boundedTokens } from "../../../src/server/bounded-review
 import { fakeClock } from "../../fakes/clock.ts";
 
 const { signal } = new AbortController();
-/** A JWT in force, with that head and signature. */
+/** An unexpired JWT with this header and signature. */
 const jwt = (head: string, signature: string) => {
   const claims = { iss: "https://cluster", exp: Date.UTC(2030, 0, 1) / 1000 };
   return `${head}.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.${signature}`;
 };
 const alice = { name: "alice", groups: [] };
 
-/** An API server that takes 20 ms to know a token, which is good when it ends in `.good`. */
+/** An API server that takes 20 ms to review a token, which is valid if it ends in `.good`. */
 function start() {
   const clock = fakeClock();
   let now = 0;
@@ -33,7 +33,7 @@ function start() {
       await clock.advance(100);
     }
   };
-  /** Milliseconds until the token is known. */
+  /** Milliseconds until the review of the token ends. */
   const known = async (token: string, from: string) => {
     const at = clock.monotonic();
     const asked = bounded(token, from, signal).then((user) => {
@@ -46,7 +46,7 @@ function start() {
   return { clock, signers, flood, known, most: () => most, refused: () => refused };
 }
 
-test("made-up tokens of an address hold up a good one neither of another address nor of this one", async () => {
+test("forged tokens of an address delay valid tokens neither of other addresses nor of its own", async () => {
   const api = start();
   await api.flood((index) => (index % 2 === 0 ? `made-up-${index}` : `head.${index}.bad`), 2);
   assert.ok(api.refused() > 1000, `${api.refused()} were refused`);
@@ -56,14 +56,14 @@ test("made-up tokens of an address hold up a good one neither of another address
   assert.ok((await api.known(jwt("other", "good"), "10.0.0.1")) < 100);
 });
 
-test("nor do made-up JWTs, where a token with its signer has been made for a pod", async () => {
+test("forged JWTs do not delay a token whose signing key has issued a pod's token", async () => {
   const api = start();
   api.signers.good(jwt("head", "of-a-pod"));
   await api.flood((index) => jwt(`made${index}`, "up"), 2);
   assert.ok((await api.known(jwt("head", "good"), "10.0.0.1")) < 100);
 });
 
-test("questions about rights: each user has their turn", async () => {
+test("access reviews of several users take turns", async () => {
   const clock = fakeClock();
   const allowed = async () => {
     await clock.sleep(20);

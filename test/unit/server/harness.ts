@@ -15,7 +15,7 @@ import { createStrangers, processConnections } from "../../../src/server/strange
 import { fakeHost } from "../../fakes/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 
-/** A value that a test changes. */
+/** A value that a test can change. */
 export function settable<T>(initial: T): Reloading<T> & { set(next: T): void } {
   const listeners = new Set<() => void>();
   let value = initial;
@@ -72,7 +72,7 @@ export interface World {
 export interface Running extends AsyncDisposable {
   readonly port: number;
   readonly server: KubeletServer;
-  /** Everything that went to the log. */
+  /** All log lines. */
   readonly logged: () => string;
   readonly stop: () => Promise<void>;
 }
@@ -83,12 +83,12 @@ export interface Answer {
   readonly headers: IncomingHttpHeaders;
 }
 
-/** The bearer of this token is `admin`. */
+/** The token of user `admin`. */
 export const adminToken = "let-me-in";
 
 const serving = await makeSelfSigned("node", ["127.0.0.1"], Date.now());
 
-/** A kubelet API on a free port of loopback; `admin` by token, and everything allowed, unless `deps` say otherwise. */
+/** A kubelet API on a free port of loopback; `admin` by token, and everything allowed, unless `deps` override it. */
 export async function start({
   config: changed = {},
   pods = [],
@@ -146,7 +146,7 @@ export async function start({
   return { port: server.address()?.port ?? 0, server, logged: () => logged, stop, [Symbol.asyncDispose]: stop };
 }
 
-/** One request on a connection of its own. Sends the admin's token unless `headers` say otherwise. */
+/** Sends one request on a new connection, with the admin's token unless `headers` override it. */
 export function ask(
   { port }: { readonly port: number },
   path: string,

@@ -16,7 +16,7 @@ import { ask, settable, start } from "./harness.ts";
 
 const quiet = createLogger(0, { write: () => {} });
 
-test("a port that is taken, an address that is not here: one sentence with field, value and remedy", async () => {
+test("describes a port in use or an invalid address in one sentence with field, value and remedy", async () => {
   await using server = await start();
   const taken = new RegExp(
     `^port ${server.port} is taken on 127\\.0\\.0\\.1: stop the program that listens there .* or set another port$`,
@@ -24,11 +24,11 @@ test("a port that is taken, an address that is not here: one sentence with field
   await assert.rejects(start({ config: { port: server.port } }), { code: "already_exists", message: taken });
   await assert.rejects(start({ config: { address: "192.0.2.1" } }), {
     code: "invalid_argument",
-    message: /^address "192\.0\.2\.1" is no address of this machine/,
+    message: /^address "192\.0\.2\.1" is not an address of this machine/,
   });
 });
 
-test("a server goes on after a connection that it could not take, and after one whose response fails", async () => {
+test("continues after a failed accept and after a failed response", async () => {
   const server = createServer((_request, response) => {
     response.end("first");
     response.write("after the end");
@@ -53,12 +53,12 @@ test("a server goes on after a connection that it could not take, and after one 
     get({ host: "127.0.0.1", port, agent: false }, resolve),
   );
   assert.equal(await text(answer), "first");
-  assert.match(lines.join(), /a connection could not be taken/);
+  assert.match(lines.join(), /cannot accept connection/);
   stop.abort();
   await serving;
 });
 
-test("TLS settings: names are translated, unknown ones refused", async () => {
+test("translates TLS settings and refuses unknown values", async () => {
   const suites = [
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
@@ -80,13 +80,13 @@ test("TLS settings: names are translated, unknown ones refused", async () => {
   });
 });
 
-test("the minimum version is enforced", async () => {
+test("enforces the minimum TLS version", async () => {
   await using server = await start({ config: { tlsMinVersion: "VersionTLS13" } });
   assert.equal((await ask(server, "/healthz")).status, 200);
   await assert.rejects(ask(server, "/healthz", { maxVersion: "TLSv1.2" }));
 });
 
-test("a new serving certificate is shown at once", async () => {
+test("serves a renewed certificate immediately", async () => {
   const [old, fresh] = [await makeSelfSigned("old", [], Date.now()), await makeSelfSigned("fresh", [], Date.now())];
   const certificate = settable(old);
   await using server = await start({ deps: { certificate } });
@@ -103,7 +103,7 @@ async function shown(port: number): Promise<string> {
   return names;
 }
 
-test("the local health endpoint", async () => {
+test("serves the local health endpoint", async () => {
   let unready: string | undefined = "not served yet: edge-1";
   const readiness = { unready: () => unready };
   const checked: string[] = [];

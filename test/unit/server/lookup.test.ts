@@ -8,7 +8,7 @@ import { runtimeOf, start } from "./harness.ts";
 
 const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns", uid: "uid-1" });
 
-test("a container and a sandbox that were seen running are not looked for; they are where what was seen is no more", async (t) => {
+test("uses the cached container or sandbox, and queries the runtime only if it is gone", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   const c = aContainer("c");
   const seen = observe(

@@ -15,7 +15,7 @@ const texts = {
 };
 const textFormat = "text/plain; version=0.0.4; charset=utf-8";
 
-test("metrics are in Prometheus' text format, whatever is asked for; of probes at a path of their own", async () => {
+test("serves metrics in Prometheus text format regardless of Accept; probe metrics have a separate path", async () => {
   await using server = await start({ deps: { metrics: texts } });
   for (const accept of ["application/openmetrics-text;version=1.0.0", "text/plain;version=0.0.4", "*/*"]) {
     const headers = { authorization: "Bearer let-me-in", accept };
@@ -25,7 +25,7 @@ test("metrics are in Prometheus' text format, whatever is asked for; of probes a
   assert.equal((await ask(server, "/metrics/probes")).body, "prober_probe_total 2\n");
 });
 
-test("results of health checks are counted, shown at a path of their own, and dropped by DELETE", async () => {
+test("counts health check results, serves them at a separate path and resets them on DELETE", async () => {
   const checked: unknown[] = [];
   let resets = 0;
   const health = { checked: (...given: readonly unknown[]) => void checked.push(given) };
@@ -44,7 +44,7 @@ test("results of health checks are counted, shown at a path of their own, and dr
   assert.deepEqual([status, body, resets], [200, "metrics reset\n", 1]);
 });
 
-test("who takes them zipped gets them zipped", async () => {
+test("compresses metrics for clients that accept gzip", async () => {
   const { promise, resolve } = Promise.withResolvers<Buffer>();
   await using server = await start({
     deps: { metrics: { ...texts, text: () => Promise.resolve("up 1\n".repeat(500)) } },
@@ -60,7 +60,7 @@ test("who takes them zipped gets them zipped", async () => {
   assert.equal(gunzipSync(await promise).toString(), "up 1\n".repeat(500));
 });
 
-test("requests are counted from their first byte to their last, refused ones too, streams until they end", async (t) => {
+test("measures requests from first to last byte, including refused ones, and streams until they end", async (t) => {
   const open = new Map<string, number>();
   const said: string[] = [];
   const serving: ServingMeasures = {
@@ -89,7 +89,7 @@ test("requests are counted from their first byte to their last, refused ones too
   assert.deepEqual([...open.values()], [0, 0, 0]);
 });
 
-test("counting nothing changes nothing", async () => {
+test("works without measurements", async () => {
   await using server = await start({ deps: { serving: unmeasured.serving } });
   assert.equal((await ask(server, "/healthz")).body, "ok");
 });

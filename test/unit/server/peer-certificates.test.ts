@@ -8,7 +8,7 @@ const untilNextYear = new Date("2027-01-01T00:00:00Z");
 
 const handshakeMs = 10_000;
 
-/** Connections of a client that shows a certificate, and how often it was taken apart. */
+/** Connections of a client with a certificate, and the number of times that it was parsed. */
 function client(fingerprint256: string, subject: object) {
   const count = { taken: 0 };
   const connection = (authorized: boolean) =>
@@ -23,7 +23,7 @@ function client(fingerprint256: string, subject: object) {
   return { count, connection };
 }
 
-test("a certificate is taken apart once; what TLS says of it counts anew on each connection", async () => {
+test("parses a certificate once, and applies the TLS result per connection", async () => {
   const clock = fakeClock();
   const peers = createPeerCertificates(() => true, clock, handshakeMs);
   const { count, connection } = client("AA", { CN: "kube-apiserver", O: ["system:masters", "others"] });
@@ -36,7 +36,7 @@ test("a certificate is taken apart once; what TLS says of it counts anew on each
   assert.deepEqual(peers.identify(second), { is: "refused" });
 });
 
-test("another certificate is another user; one that names nobody is none", () => {
+test("another certificate is another user; a certificate without a name is none", () => {
   const peers = createPeerCertificates(() => true, fakeClock(), handshakeMs);
   const sockets = [client("AA", { CN: "a" }), client("BB", { CN: "b" }), client("CC", { O: "c" })].map((one) =>
     one.connection(true),
@@ -49,7 +49,7 @@ test("another certificate is another user; one that names nobody is none", () =>
   ]);
 });
 
-test("a connection is no longer used once the CA has changed, nor one whose handshake began before it did", async () => {
+test("marks connections stale after a CA change, also those whose handshake began before it", async () => {
   const clock = fakeClock();
   const peers = createPeerCertificates(() => true, clock, handshakeMs);
   const { connection } = client("AA", { CN: "a" });

@@ -11,11 +11,11 @@ export interface Identity {
   readonly key: string;
 }
 
-/** A certificate authority of a test's own. */
+/** A test's certificate authority. */
 export interface TestCA {
   readonly certificate: string;
   /** @param subject such as `CN=alice, O=admins`.
-   *  @param days from now until it expires; negative for one that has. */
+   *  @param days from now until it expires; negative for an expired one. */
   client(subject: string, options?: { days?: number; usage?: x509.ExtendedKeyUsageType }): Promise<Identity>;
 }
 

@@ -5,7 +5,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const signal = new AbortController().signal;
 
-test("whose a token is, is remembered for its time, a nobody's too; failures are not", async () => {
+test("caches users of valid and invalid tokens for the TTL, and no failures", async () => {
   const clock = fakeClock();
   const asked: string[] = [];
   const inner = {
@@ -26,7 +26,7 @@ test("whose a token is, is remembered for its time, a nobody's too; failures are
   assert.deepEqual(asked, ["good", "bad", "broken", "broken", "good"]);
 });
 
-test("yes holds longer than no; everything that decides is part of the question", async () => {
+test("caches positive results longer than negative ones, and includes all inputs in the key", async () => {
   const clock = fakeClock();
   let asked = 0;
   let answer = true;
@@ -54,7 +54,7 @@ test("yes holds longer than no; everything that decides is part of the question"
   assert.equal(await ask(), false);
 });
 
-test("made-up tokens drive out no good answer", async () => {
+test("forged tokens evict no positive result", async () => {
   let asked = 0;
   const good = { name: "alice", groups: [] };
   const inner = { byToken: (token: string) => (asked++, Promise.resolve(token === "good" ? good : undefined)) };
@@ -66,7 +66,7 @@ test("made-up tokens drive out no good answer", async () => {
   assert.equal(asked, 5001);
 });
 
-test("no more than a bounded number of answers is kept", async () => {
+test("limits the number of cached results", async () => {
   let asked = 0;
   const cached = cachedAuthenticator({ byToken: () => (asked++, Promise.resolve(undefined)) }, fakeClock(), 120_000);
   for (let index = 0; index < 5000; index++) await cached.byToken(`${index}`, "", signal);

@@ -24,7 +24,7 @@ async function answer(world: World, path: string, method = "GET"): Promise<[numb
   return [status, body];
 }
 
-test("healthz: ok, details on failure, on request, with checks left out", async () => {
+test("healthz: ok, details on failure or on request, with excluded checks", async () => {
   const sick = { deps: { syncLoop: () => "sync Loop took longer than expected" } };
   assert.deepEqual(await answer({}, "/healthz"), [200, "ok"]);
   for (const name of ["syncloop", "device-plugin"]) assert.deepEqual(await answer({}, `/healthz/${name}`), [200, "ok"]);
@@ -48,7 +48,7 @@ test("healthz: ok, details on failure, on request, with checks left out", async 
   assert.equal((await answer({}, "/healthz/none"))[0], 404);
 });
 
-test("pods: what the node should run, with the statuses it holds", async () => {
+test("pods: the desired pods with the node's current statuses", async () => {
   const other = aPod({}, { name: "q", uid: "uid-2" });
   const world = {
     pods: [pod, { ...other, status: { phase: "Pending" } }],
@@ -71,7 +71,7 @@ test("pods: what the node should run, with the statuses it holds", async () => {
   );
 });
 
-test("runningpods: names and images of what runs", async () => {
+test("runningpods: names and images of running containers", async () => {
   const [up, down] = [aContainer("up"), aContainer("down")];
   const image = { image: "busybox:1" } as never;
   const seen = observe(
@@ -96,7 +96,7 @@ test("runningpods: names and images of what runs", async () => {
   ]);
 });
 
-test("configz: the configuration, whole", async () => {
+test("configz: the complete configuration", async () => {
   const configz = () => ({ kind: "KubeletConfiguration", port: 10250, staticPodURLHeader: { "X-Key": ["secret"] } });
   const [, body] = await answer({ deps: { configz } }, "/configz");
   assert.deepEqual(JSON.parse(body), {
@@ -104,7 +104,7 @@ test("configz: the configuration, whole", async () => {
   });
 });
 
-test("the log's verbosity is set by PUT, with a kubelet's answers", async () => {
+test("sets the log verbosity by PUT, with the kubelet's responses", async () => {
   const verbosity = createVerbosity(0);
   await using server = await start({ deps: { verbosity } });
   const put = async (body: string) => {
@@ -135,7 +135,7 @@ test("the log's verbosity is set by PUT, with a kubelet's answers", async () => 
   assert.deepEqual(asked, ["update proxy"]);
 });
 
-test("a request is a span that continues its caller's trace, without the query, once the caller is let in", async () => {
+test("traces an authorized request as a child of the caller's span, without the query", async () => {
   const tracer = fakeTracer();
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
   await using server = await start({ pods: [pod], deps: { tracer } });
@@ -157,7 +157,7 @@ test("a request is a span that continues its caller's trace, without the query, 
   assert.equal(JSON.stringify(span).includes("secret"), false);
 });
 
-/** A world whose log reader writes what it was asked for. */
+/** A server whose log reader writes the options that it gets. */
 function logging(status: PodStatus | undefined): World {
   return {
     pods: [pod],
@@ -187,7 +187,7 @@ const runningStatus = {
   ],
 } as unknown as PodStatus;
 
-test("containerLogs: options reach the reader, with the running container or the previous one", async () => {
+test("containerLogs: passes options to the reader, with the running or the previous container", async () => {
   const [status, body] = await answer(
     logging(runningStatus),
     "/containerLogs/ns/p/c?follow=true&timestamps=1&tailLines=5&limitBytes=9&sinceTime=2026-01-01T00:00:00Z",
@@ -213,7 +213,7 @@ test("containerLogs: options reach the reader, with the running container or the
   assert.ok(Math.abs(Date.now() - 60_000 - all.since) < 30_000);
 });
 
-test("containerLogs: sinceSeconds counts back by the clock that stamps the lines, the target's", async () => {
+test("containerLogs: sinceSeconds uses the target's clock, which stamps the lines", async () => {
   for (const offsetMs of [3_600_000, -3_600_000]) {
     const world = logging(runningStatus);
     const deps = { ...world.deps, targetClock: { now: () => 1_000_000_000 + offsetMs } };
@@ -222,7 +222,7 @@ test("containerLogs: sinceSeconds counts back by the clock that stamps the lines
   }
 });
 
-test("containerLogs: which container's log, or why none", async () => {
+test("containerLogs: selects the container's log or explains why there is none", async () => {
   const last = { lastState: { terminated: terminated("containerd://last") } };
   const cases: readonly (readonly [object, string, number, string | RegExp])[] = [
     [{ state: { terminated: terminated("containerd://dead") } }, "", 200, /"containerId":"dead"/],
@@ -260,7 +260,7 @@ test("containerLogs: which container's log, or why none", async () => {
   }
 });
 
-test("who asks a placeholder for logs, or runs a command there, is told so in one sentence", async () => {
+test("responds with the placeholder's message to log and exec requests for it", async () => {
   const status = { phase: "Running", reason: "NotRunByGraftlet" };
   const text = /^400 pod "p" is a placeholder: this pod does not run: [^\n]*$/;
   for (const world of [logging(status), { pods: [{ ...pod, status }] }]) {
@@ -276,7 +276,7 @@ test("who asks a placeholder for logs, or runs a command there, is told so in on
   }
 });
 
-test("containerLogs: what is wrong with the request", async () => {
+test("containerLogs: refuses invalid requests", async () => {
   const world = logging(runningStatus);
   const undecodable = '{"message": "Unable to decode query."}';
   const invalid = '{"message": "Invalid request."}';
@@ -306,7 +306,7 @@ test("containerLogs: what is wrong with the request", async () => {
   assert.equal(split.stream, "Stdout");
 });
 
-test("a pod that is not known yet is waited for, and one of which nothing is known in time is not denied", async () => {
+test("waits for a pod that is not known yet, and responds 503 on a timeout", async () => {
   const { promise: podsKnown, resolve } = Promise.withResolvers<void>();
   const pods: TestPod[] = [];
   const clock = { ...systemClock(), within: (_ms: number, signal?: AbortSignal) => systemClock().within(300, signal) };
@@ -325,7 +325,7 @@ test("a pod that is not known yet is waited for, and one of which nothing is kno
   assert.deepEqual([p?.status, q?.status, q?.body], [200, 404, 'pod "q" does not exist']);
 });
 
-test("containerLogs: what fails once the stream has begun is told in the stream", async () => {
+test("containerLogs: reports an error after the first byte in the stream", async () => {
   const world = logging(runningStatus);
   const noStatus = { ...world, deps: { ...world.deps, runtime: runtimeOf({}) } };
   assert.deepEqual(await answer(noStatus, "/containerLogs/ns/p/c"), [
@@ -344,7 +344,7 @@ test("containerLogs: what fails once the stream has begun is told in the stream"
   ]);
 });
 
-test("containerLogs: a follower is connected before the first line, and its leaving ends the reading", async () => {
+test("containerLogs: connects a follower before the first line, and stops reading when it disconnects", async () => {
   const world = logging(runningStatus);
   const over = Promise.withResolvers<void>();
   const logs = {

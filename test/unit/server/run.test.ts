@@ -12,7 +12,7 @@ async function post(world: World, path: string): Promise<[number, string]> {
   return [status, body];
 }
 
-test("run: a command's whole output, its failure in words", async () => {
+test("run: returns all output of a command, or describes its failure", async () => {
   const asked: unknown[] = [];
   const world = (exitCode: number) => ({
     pods: [pod],

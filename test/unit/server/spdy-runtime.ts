@@ -14,19 +14,19 @@ import { aContainer, aPod } from "../../fakes/pods.ts";
 import { type WebSocketClient, dialWebSocket } from "../streams/clients.ts";
 import { type Running, adminToken, runtimeOf, start } from "./harness.ts";
 
-/** A kubelet API before a runtime whose streaming server speaks SPDY alone, as that of containerd 1.6. */
+/** A kubelet API for a runtime whose streaming server only speaks SPDY, like that of containerd 1.6. */
 export interface SpdyRuntime extends AsyncDisposable {
   readonly server: Running;
-  /** Requests that it got. */
+  /** Requests received. */
   readonly requests: readonly IncomingMessage[];
-  /** Breaks all its connections. */
+  /** Breaks all connections. */
   cut(): void;
 }
 
 const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns", uid: "uid-1" });
 const deps = { clock: systemClock(), log: createLogger(5, { write: () => undefined }) };
 
-/** @param run what each command does; @param forward where each forwarded connection goes. */
+/** @param run executes each command; @param forward handles each forwarded connection. */
 export async function startSpdyRuntime(
   t: TestContext,
   { run, forward }: { readonly run?: RunCommand; readonly forward?: ConnectPort },

@@ -10,7 +10,7 @@ import { adminToken, ask, runtimeOf, start } from "./harness.ts";
 
 const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns" });
 
-test("the summary is JSON; only the word true leaves networks and disks out; a failure is told", async () => {
+test("returns the summary as JSON, omits networks and disks only for the value true, and reports failures", async () => {
   const asked: boolean[] = [];
   const failures: Error[] = [];
   const stats = {
@@ -34,7 +34,7 @@ test("the summary is JSON; only the word true leaves networks and disks out; a f
   assert.deepEqual([status, body], [500, "Internal Error: the target is out of reach"]);
 });
 
-test("statistics need their own subresources, and no proxy helps", async () => {
+test("statistics require their own subresource; proxy is not sufficient", async () => {
   const wanted: string[] = [];
   const authorizer = {
     async allowed(_user: unknown, _verb: string, subresource: string) {
@@ -65,7 +65,7 @@ async function logs() {
   return fs;
 }
 
-test("logs: files of the target and lists of them", async () => {
+test("logs: serves files and directory listings of the target", async () => {
   const runtime = runtimeOf({ logRoots: async () => ["/var/lib/docker"] });
   await using server = await start({ deps: { files: await logs(), runtime } });
   const get = async (path: string) => {
@@ -88,7 +88,7 @@ test("logs: files of the target and lists of them", async () => {
   assert.equal((await ask(server, "/logs/syslog", { method: "POST" })).status, 405);
 });
 
-test("logs: a part of a file for who asks for it, and nothing for who has it", async () => {
+test("logs: supports range and conditional requests", async () => {
   await using server = await start({ deps: { files: await logs() } });
   const get = async (headers: Readonly<Record<string, string>>, path = "/logs/syslog") => {
     const answer = await ask(server, path, { headers: { authorization: `Bearer ${adminToken}`, ...headers } });
@@ -117,7 +117,7 @@ test("logs: a part of a file for who asks for it, and nothing for who has it", a
   }
 });
 
-test("logs: a name is nothing but a name, whatever it looks like", async () => {
+test("logs: treats file names as data", async () => {
   const files = await logs();
   await files.apply([
     { do: "write", path: "/var/log/javascript:alert(1)", data: "" },
@@ -137,7 +137,7 @@ test("logs: a name is nothing but a name, whatever it looks like", async () => {
   assert.deepEqual([moved.status, moved.headers.location], [301, "./https:elsewhere.example/"]);
 });
 
-test("logs: a directory that a link replaces between look and opening shows nothing of another", async () => {
+test("logs: does not list a directory that was replaced by a link meanwhile", async () => {
   for (const [path, calls] of [
     ["/logs/apt/file", "open"],
     ["/logs/apt/", "list"],
@@ -162,7 +162,7 @@ test("logs: a directory that a link replaces between look and opening shows noth
   }
 });
 
-test("a log that is cut short while it is read breaks off: nobody waits on a connection for the rest", async () => {
+test("aborts the response if a log is truncated while it is read", async () => {
   const files = await logs();
   const open: typeof files.open = async (...of) => {
     const file = await files.open(...of);
@@ -170,13 +170,13 @@ test("a log that is cut short while it is read breaks off: nobody waits on a con
   };
   await using server = await start({ deps: { files: { ...files, open } } });
   const agent = new Agent({ keepAlive: true });
-  // The server ends a connection on which nothing moves by itself, a moment later.
+  // The server ends an idle connection itself, a moment later.
   const signal = AbortSignal.timeout(3_000);
   await assert.rejects(ask(server, "/logs/syslog", { agent, signal }), { code: "ECONNRESET" });
   agent.destroy();
 });
 
-test("logs of a machine whose /var/log is a link", async () => {
+test("logs: follows a /var/log that is a link", async () => {
   const { files, fs } = fakeHost({ clock: systemClock() });
   await fs.apply([
     { do: "mkdir", path: "/data/log", parents: true },
@@ -189,13 +189,13 @@ test("logs of a machine whose /var/log is a link", async () => {
   assert.deepEqual([status, body], [200, "hello\n"]);
 });
 
-test("enableSystemLogHandler: false", async () => {
+test("logs: disabled by enableSystemLogHandler false", async () => {
   await using server = await start({ config: { enableSystemLogHandler: false }, deps: { files: await logs() } });
   const { status, body } = await ask(server, "/logs/syslog");
   assert.deepEqual([status, body], [405, "logs endpoint is disabled.\n"]);
 });
 
-test("a checkpoint goes to the target's root directory; where the runtime has none it says so", async () => {
+test("stores a checkpoint in the target's root directory, or reports that the runtime does not support it", async () => {
   const { fs } = fakeHost({ clock: systemClock() });
   await fs.apply([{ do: "mkdir", path: "/var/lib/kubelet", parents: true }]);
   const taken: unknown[] = [];

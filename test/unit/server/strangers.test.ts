@@ -7,7 +7,7 @@ import { createStrangers } from "../../../src/server/strangers.ts";
 import { type Running, adminToken, ask, settable, start } from "./harness.ts";
 import { testCA } from "./pki.ts";
 
-/** A socket of that address, which notes its end. */
+/** A socket with that address that records its end. */
 function fakeSocket(remoteAddress: string, remotePort: number) {
   const closed: (() => void)[] = [];
   const socket = {
@@ -25,7 +25,7 @@ function fakeSocket(remoteAddress: string, remotePort: number) {
   return socket as unknown as Socket;
 }
 
-test("for one too many the oldest of the address with the most is closed", () => {
+test("closes the oldest connection of the address with the most when over the limit", () => {
   const strangers = createStrangers({ most: 4, mostKnown: 9 });
   const few = [1, 2].map((port) => fakeSocket("10.0.0.2", port));
   const many = [1, 2, 3, 4].map((port) => fakeSocket("10.0.0.3", port));
@@ -36,7 +36,7 @@ test("for one too many the oldest of the address with the most is closed", () =>
   assert.deepEqual(states(), [true, false, true, true, false, false]);
 });
 
-test("what is known counts no more, up to a bound; what has closed makes room", () => {
+test("excludes authenticated connections up to a limit, and closed ones", () => {
   const strangers = createStrangers({ most: 2, mostKnown: 2 });
   const sockets = [1, 2, 3, 4, 5, 6].map((port) => fakeSocket("10.0.0.2", port));
   for (const socket of sockets.slice(0, 3)) {
@@ -66,7 +66,7 @@ async function opened({ port }: Running, text: string): Promise<TLSSocket> {
   return socket;
 }
 
-/** All that a connection says until it ends. */
+/** Everything that a connection receives until it ends. */
 async function said(socket: TLSSocket): Promise<string> {
   let text = "";
   socket.on("data", (data) => (text += String(data)));
@@ -76,7 +76,7 @@ async function said(socket: TLSSocket): Promise<string> {
 
 const head = `GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${adminToken}\r\n`;
 
-test("connections of strangers are bounded; whoever shows a certificate, or has been allowed anything, is none", async () => {
+test("limits unauthenticated connections, and not those with a certificate or an authorized request", async () => {
   const ca = await testCA("cluster");
   const clientCA = settable<string | undefined>(ca.certificate);
   const strangers = createStrangers({ most: 3, mostKnown: 10 });
@@ -96,7 +96,7 @@ test("connections of strangers are bounded; whoever shows a certificate, or has 
   assert.match(await said(allowed), /200 OK/);
 });
 
-test("a stranger's head has 64 KiB, a certificate's has 1 MiB", async () => {
+test("limits headers to 64 KiB without and 1 MiB with a client certificate", async () => {
   const ca = await testCA("cluster");
   const clientCA = settable<string | undefined>(ca.certificate);
   await using server = await start({ deps: { clientCA } });
@@ -107,7 +107,7 @@ test("a stranger's head has 64 KiB, a certificate's has 1 MiB", async () => {
   assert.equal((await ask(server, long(70_000))).status, 431);
 });
 
-test("the body of a request that is refused is not listened to", async () => {
+test("does not read the body of a refused request", async () => {
   await using server = await start();
   const post = await opened(
     server,

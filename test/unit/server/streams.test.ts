@@ -18,7 +18,7 @@ const pod = aPod(
 const running = { listContainers: () => Promise.resolve([{ id: "cid", createdAt: 1n }] as never) };
 const everywhere = "/exec/ns/p/c?command=sh&command=-c&input=1&output=1&error=1";
 
-test("exec: the handshake is rewritten, the bytes pass both ways, half-closed in turn", async (t) => {
+test("exec: rewrites the handshake, forwards bytes in both directions and half-closes", async (t) => {
   const served = await backend(t, (socket) => {
     socket.on("data", (part) => socket.write(`echo ${part}`));
     socket.on("end", () => socket.end("bye"));
@@ -57,7 +57,7 @@ test("exec: the handshake is rewritten, the bytes pass both ways, half-closed in
   ]);
 });
 
-test("exec over WebSocket at an endpoint that speaks it: its headers go onward, a token among its subprotocols does not", async (t) => {
+test("exec over WebSocket: forwards its headers to an endpoint that supports it, but no token", async (t) => {
   const served = await backend(t, (socket) => socket.end("hi"));
   const endpoint = { ...served.endpoint, webSockets: true } as const;
   await using server = await start({
@@ -82,7 +82,7 @@ test("exec over WebSocket at an endpoint that speaks it: its headers go onward, 
   assert.equal(received.headers["sec-websocket-protocol"], "v4.channel.k8s.io");
 });
 
-test("the running container is asked for by pod and name, and the newest one is taken", async (t) => {
+test("execs in the newest running container of that pod and name", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   const filters: (ContainerFilter | undefined)[] = [];
   const ids: string[] = [];
@@ -111,7 +111,7 @@ test("the running container is asked for by pod and name, and the newest one is 
   assert.equal(filters[0]?.state?.state, 1);
 });
 
-test("attach takes the terminal from the container", async (t) => {
+test("attach uses the container's tty setting", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   const attached: unknown[] = [];
   const attach = (asked: unknown) => {
@@ -127,7 +127,7 @@ test("attach takes the terminal from the container", async (t) => {
   ]);
 });
 
-test("port-forward asks the newest ready sandbox; ports come from the query over WebSocket only", async (t) => {
+test("port-forward uses the newest ready sandbox, and ports of the query only over WebSocket", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   const forwarded: unknown[] = [];
   const filters: (PodSandboxFilter | undefined)[] = [];
@@ -161,8 +161,8 @@ test("port-forward asks the newest ready sandbox; ports come from the query over
   for (const [query, text] of [
     ["", 'query parameter "port" is required'],
     ["?port=", 'query parameter "port" cannot be empty'],
-    [`?port=${"1,".repeat(128)}1`, 'query parameter "port" names more than 128 ports: ask for fewer'],
-    [`?${"port=1&".repeat(129)}`, 'query parameter "port" names more than 128 ports: ask for fewer'],
+    [`?port=${"1,".repeat(128)}1`, 'query parameter "port" names more than 128 ports: request fewer'],
+    [`?${"port=1&".repeat(129)}`, 'query parameter "port" names more than 128 ports: request fewer'],
     ["?port=0", 'port "0" must be > 0'],
     ["?port=99999", 'unable to parse "99999" as a port: strconv.ParseUint: parsing "99999": value out of range'],
     ["?port=1,web", 'unable to parse "1,web" as a port: strconv.ParseUint: parsing "web": invalid syntax'],
@@ -174,7 +174,7 @@ test("port-forward asks the newest ready sandbox; ports come from the query over
   }
 });
 
-test("what cannot be streamed is refused in the kubelet's words", async (t) => {
+test("refuses invalid streaming requests in the kubelet's words", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   const missing = runtimeOf({ exec: () => Promise.resolve(served.endpoint) });
   await using server = await start({ pods: [pod], deps: { runtime: missing } });
@@ -202,7 +202,7 @@ test("what cannot be streamed is refused in the kubelet's words", async (t) => {
   assert.deepEqual(await refused("/portForward/ns/p"), [500, 'pod not found ("p_ns")']);
 });
 
-test("the runtime's refusals keep their meaning, and a request without upgrade asks it for nothing it would leave behind", async () => {
+test("keeps the meaning of the runtime's errors, and does not call it for a request without upgrade", async () => {
   const failing = (reason: Error) => runtimeOf({ ...running, exec: () => Promise.reject(reason) });
   const cases = [
     [new CodedError("not_found", "no such container"), 404, "NotFound desc = no such container"],
@@ -220,7 +220,7 @@ test("the runtime's refusals keep their meaning, and a request without upgrade a
   }
 });
 
-test("an answer other than 101 is passed on with its body; no answer is told", async (t) => {
+test("forwards a response other than 101 with its body, and reports a missing response", async (t) => {
   const forbidding = await backend(
     t,
     () => {},
@@ -257,7 +257,7 @@ test("an answer other than 101 is passed on with its body; no answer is told", a
   for (const socket of forbidding.connections) if (!socket.destroyed) await once(socket.resume(), "close");
 });
 
-test("without an upgrade an exec is refused", async (t) => {
+test("refuses an exec without upgrade", async (t) => {
   const served = await backend(t, (socket) => socket.end());
   await using server = await start({
     pods: [pod],
@@ -268,7 +268,7 @@ test("without an upgrade an exec is refused", async (t) => {
   assert.equal(served.connections.length, 0);
 });
 
-test("a client that vanishes takes the backend's connection with it", async (t) => {
+test("closes the backend's connection when the client vanishes", async (t) => {
   const ended = Promise.withResolvers<void>();
   const served = await backend(t, (socket) => {
     socket.on("data", () => {});
@@ -285,7 +285,7 @@ test("a client that vanishes takes the backend's connection with it", async (t) 
   await ended.promise;
 });
 
-test("a backend that goes on after the client's end is given ten seconds", async (t) => {
+test("gives the backend ten seconds after the client's end", async (t) => {
   const ended = Promise.withResolvers<void>();
   const served = await backend(t, (socket) => {
     socket.on("end", () => ended.resolve());
@@ -300,7 +300,7 @@ test("a backend that goes on after the client's end is given ten seconds", async
   socket.on("error", () => {});
   socket.end();
   await ended.promise;
-  // The handshake's deadline and the ten seconds.
+  // The handshake's timeout and the ten seconds.
   while (clock.pending < 2) await new Promise((resolve) => setImmediate(resolve));
   await clock.advance(9_999);
   assert.equal(served.dialed[0]?.destroyed, false);
@@ -308,7 +308,7 @@ test("a backend that goes on after the client's end is given ten seconds", async
   assert.equal(served.dialed[0]?.destroyed, true);
 });
 
-test("a backend that does not answer the handshake is given thirty seconds", async (t) => {
+test("gives the backend thirty seconds for the handshake", async (t) => {
   const silent = await backend(
     t,
     () => {},
@@ -331,7 +331,7 @@ test("a backend that does not answer the handshake is given thirty seconds", asy
   if (!connection.destroyed) await once(connection.resume(), "close");
 });
 
-test("stopping the server ends its streams at once", async (t) => {
+test("ends streams immediately when the server stops", async (t) => {
   const served = await backend(t, (socket) => socket.on("data", () => {}));
   const server = await start({
     pods: [pod],
@@ -344,7 +344,7 @@ test("stopping the server ends its streams at once", async (t) => {
   await closed;
 });
 
-test("64 MiB each way arrive unchanged", async (t) => {
+test("transfers 64 MiB in each direction unchanged", async (t) => {
   const total = 64 * 1024 * 1024;
   const received = createHash("sha256");
   const served = await backend(t, (socket, head) => {
@@ -368,7 +368,7 @@ test("64 MiB each way arrive unchanged", async (t) => {
   assert.equal(back.digest("hex"), sum);
 });
 
-/** The same bytes every time, no two blocks alike. */
+/** Deterministic bytes without equal blocks. */
 function bytes(total: number): Readable {
   const block = Buffer.alloc(64 * 1024, "0123456789abcdef");
   let at = 0;

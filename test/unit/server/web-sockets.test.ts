@@ -22,7 +22,7 @@ interface Told {
 }
 const told = (status: string): Told => JSON.parse(status) as Told;
 
-/** Answers what it heard, once it has heard all; exits with 4. */
+/** Echoes its input at the end; exits with 4. */
 const answerAll: RunCommand = async ({ stdin, stdout, stderr }) => {
   assert.ok(stdin && stdout && stderr);
   stdout.write(`heard: ${await text(stdin)}`);
@@ -30,14 +30,14 @@ const answerAll: RunCommand = async ({ stdin, stdout, stderr }) => {
   return 4;
 };
 
-/** Says something, and goes on until its connection breaks. */
+/** Writes output and continues until its connection breaks. */
 const talksOn: RunCommand = ({ stdout }, signal) => {
   assert.ok(stdout);
   stdout.write("so far");
   return new Promise((resolve) => signal.addEventListener("abort", () => resolve(0)));
 };
 
-test("exec over WebSocket where the runtime speaks SPDY alone: streams, half-close, exit code, goodbye", async (t) => {
+test("exec over WebSocket with a SPDY-only runtime: streams, half-close, exit code, close", async (t) => {
   await using runtime = await startSpdyRuntime(t, { run: answerAll });
   const client = await webSocketTo(runtime.server, everything, "v5.channel.k8s.io");
   assert.equal(client.ws.protocol, "v5.channel.k8s.io");
@@ -61,7 +61,7 @@ test("exec over WebSocket where the runtime speaks SPDY alone: streams, half-clo
   assert.equal(asked?.headers["sec-websocket-protocol"], undefined);
 });
 
-test("the older dialects of WebSocket are translated alike", async (t) => {
+test("translates older WebSocket subprotocols", async (t) => {
   const run: RunCommand = async ({ stdin }) => {
     assert.ok(stdin);
     for await (const part of stdin) return String(part) === "go" ? 9 : 0;
@@ -80,7 +80,7 @@ test("the older dialects of WebSocket are translated alike", async (t) => {
   }
 });
 
-test("terminal sizes reach the runtime", async (t) => {
+test("forwards terminal resizes to the runtime", async (t) => {
   const run: RunCommand = async ({ tty, sizes, stdout }) => {
     assert.ok(tty && stdout);
     for await (const { width, height } of sizes) {
@@ -100,7 +100,7 @@ test("terminal sizes reach the runtime", async (t) => {
   assert.deepEqual([client.text(1), told(client.text(3))], ["132x25", { status: "Success" }]);
 });
 
-test("16 MiB each way pass a translation unchanged", async (t) => {
+test("translates 16 MiB in each direction unchanged", async (t) => {
   const total = 256;
   const block = Buffer.alloc(1 << 16, "0123456789abcdef");
   const blocks = function* () {
@@ -133,7 +133,7 @@ test("16 MiB each way pass a translation unchanged", async (t) => {
   assert.deepEqual(told(client.text(3)), { status: "Success" });
 });
 
-test("a runtime that breaks off, or a server that stops, in mid-command is told on channel 3", async (t) => {
+test("reports a broken runtime connection or a stopping server on channel 3", async (t) => {
   for (const end of ["cut", "stop"] as const) {
     await using runtime = await startSpdyRuntime(t, { run: talksOn });
     const client = await webSocketTo(runtime.server, everything, "v5.channel.k8s.io");
@@ -147,7 +147,7 @@ test("a runtime that breaks off, or a server that stops, in mid-command is told 
   }
 });
 
-test("a runtime that refuses is told on channel 3, in its words", async (t) => {
+test("reports the runtime's refusal on channel 3", async (t) => {
   await using runtime = await startSpdyRuntime(t, {});
   const client = await webSocketTo(runtime.server, everything, "v5.channel.k8s.io");
   assert.equal(await client.closed, 1000);
@@ -157,7 +157,7 @@ test("a runtime that refuses is told on channel 3, in its words", async (t) => {
   );
 });
 
-test("a client over WebSocket that vanishes takes the runtime's connection with it", async (t) => {
+test("closes the runtime's connection when a WebSocket client vanishes", async (t) => {
   const gone = Promise.withResolvers<void>();
   const run: RunCommand = (_streams, signal) =>
     new Promise((resolve) =>
@@ -173,7 +173,7 @@ test("a client over WebSocket that vanishes takes the runtime's connection with 
   await gone.promise;
 });
 
-test("a SPDY client hears of a break in mid-command on its error stream, in the words of its version", async (t) => {
+test("reports a broken connection on a SPDY client's error stream in its protocol version", async (t) => {
   for (const end of ["cut", "stop"] as const) {
     for (const version of ["v4.channel.k8s.io", "v3.channel.k8s.io"]) {
       await using runtime = await startSpdyRuntime(t, { run: talksOn });
@@ -194,7 +194,7 @@ test("a SPDY client hears of a break in mid-command on its error stream, in the 
   }
 });
 
-test("a tunnelled port-forward reaches a runtime that speaks SPDY alone", async (t) => {
+test("tunnels port-forward to a SPDY-only runtime", async (t) => {
   const forward = () => {
     const [near, far] = connectionPair();
     far.pipe(far);

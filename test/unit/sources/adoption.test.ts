@@ -15,7 +15,7 @@ const manifest = (more: { metadata?: object; spec?: object } = {}) => ({
 const found = (more?: Parameters<typeof manifest>[0]) =>
   staticPod(manifest(more), { nodeName: "n", of: { file: "/m/etcd.yaml" } });
 
-/** As a kubelet started it. */
+/** The pod as a kubelet started it. */
 function running(annotations: Record<string, string> = {}): RuntimePod {
   const sandbox = aSandbox({
     linux: { namespaces: { options: { network: NamespaceMode.NODE } } } as never,
@@ -33,11 +33,11 @@ const uidOf = (one: ReturnType<typeof found>, ...pods: readonly RuntimePod[]) =>
   return metadata.uid;
 };
 
-test("what a kubelet runs just as the manifest says keeps its UID", () => {
+test("keeps the UID of a running pod that matches the manifest exactly", () => {
   assert.equal(uidOf(found(), running()), "kubelets");
 });
 
-test("what differs is another pod", () => {
+test("treats a pod that differs as another pod", () => {
   const own = found().pod.metadata.uid;
   const other = aStatus(aContainer("etcd", { image: "etcd:4" }), ContainerState.CONTAINER_RUNNING);
   const cases: readonly (readonly [string, RuntimePod])[] = [
@@ -54,7 +54,7 @@ test("what differs is another pod", () => {
     assert.equal(uidOf(found(more), running()), found(more).pod.metadata.uid, JSON.stringify(more));
 });
 
-test("a UID of the manifest's own stands, and so does one that runs already", () => {
+test("keeps a UID given in the manifest, and that of a pod that is already running", () => {
   assert.equal(uidOf(found({ metadata: { name: "etcd", namespace: "kube-system", uid: "mine" } }), running()), "mine");
   const own = found().pod.metadata.uid;
   assert.equal(uidOf(found(), { ...running(), uid: own }, running()), own);

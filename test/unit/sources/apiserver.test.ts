@@ -5,7 +5,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeClient, settle, silent, type WatchFeed, watchFeed } from "../api/fake-client.ts";
 import { pod } from "../api/pods.ts";
 
-test("pushes the complete set of the node's pods, once its Node has been read", async () => {
+test("emits the complete set of the node's pods once its Node has been read", async () => {
   const feeds: WatchFeed[] = [];
   const client = fakeClient((call, signal) => {
     if (call.verb === "list") return { metadata: { resourceVersion: "1" }, items: [pod("a")] };

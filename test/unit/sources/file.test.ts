@@ -16,7 +16,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 const manifest = (name: string, image = "nginx") =>
   `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec:\n  containers: [{name: c, image: "${image}"}]\n`;
 
-/** A source over a real folder and a clock that stands still. */
+/** A source over a real directory with a fake clock. */
 async function rig(t: TestContext, path?: (folder: string) => string) {
   const folder = await mkdtemp(join(tmpdir(), "manifests-"));
   const clock = fakeClock();
@@ -52,17 +52,17 @@ async function rig(t: TestContext, path?: (folder: string) => string) {
     await done;
     await rm(folder, { recursive: true });
   });
-  /** The names of the set that comes next. */
+  /** The names of the next set. */
   const next = async (move: () => Promise<void>) => {
     await heard.promise;
-    // The source rests, and would miss nothing.
+    // The source is idle, and misses no change.
     while (clock.pending === 0) await new Promise(setImmediate);
     heard = Promise.withResolvers();
     await move();
     await heard.promise;
     return (sets.at(-1) ?? []).map(({ metadata }) => metadata.name);
   };
-  // What a test writes is not read half written by the first look.
+  // The first read does not see half-written files.
   await heard.promise;
   return {
     folder,
@@ -72,7 +72,7 @@ async function rig(t: TestContext, path?: (folder: string) => string) {
     clock,
     write: (name: string, text: string) => writeFile(join(folder, name), text),
     period: () => next(() => clock.advance(20_000)),
-    /** A regular look that gives no set. */
+    /** A periodic read without a new set. */
     async unheard(seen: () => boolean) {
       while (clock.pending === 0) await new Promise(setImmediate);
       await clock.advance(20_000);
@@ -89,7 +89,7 @@ async function rig(t: TestContext, path?: (folder: string) => string) {
   };
 }
 
-test("a folder's manifests are read by name, at the start, on a change and every period", async (t) => {
+test("reads the manifests of a directory by name: at the start, on changes and periodically", async (t) => {
   const { write, folder, period, change, sets, told } = await rig(t);
   assert.deepEqual(sets[0], [], "an empty folder has spoken too");
   await write("b.yaml", manifest("b"));
@@ -113,7 +113,7 @@ test("a folder's manifests are read by name, at the start, on a change and every
   assert.deepEqual(told, []);
 });
 
-test("bad files are named once each, and harm no other", async (t) => {
+test("reports each bad file once, without affecting others", async (t) => {
   const { write, folder, change, period, told, logged } = await rig(t);
   await write("good.yaml", manifest("good"));
   await write("big.yaml", `${manifest("big")}# ${"x".repeat(2 << 20)}\n`);
@@ -136,16 +136,16 @@ test("bad files are named once each, and harm no other", async (t) => {
   const named = told.map((line) => line.slice(`Node Warning ManifestIgnored ${folder}/`.length));
   const whys = {
     "big.yaml": "it is longer than 1048576 bytes",
-    "fifo.yaml": "it is no file",
+    "fifo.yaml": "it is not a regular file",
     "kind.yaml": 'its kind is "Service"',
-    "link.yaml": `it is a link out of its folder, to ${outside}/secret.yaml`,
+    "link.yaml": `it is a symbolic link out of its directory, to ${outside}/secret.yaml`,
     "list.yaml": "it contains a list",
-    "loose.yaml": "it is a link to nothing",
+    "loose.yaml": "it is a dangling symbolic link",
     "slash.yaml": "metadata.namespace",
     sub: "it is a directory",
     "text.txt": "it is not YAML",
     "torn.yaml": "it is not YAML",
-    "twice.yaml": `the pod default/good-n is in ${folder}/good.yaml already`,
+    "twice.yaml": `pod default/good-n is already defined in ${folder}/good.yaml`,
     "two.yaml": "it contains several documents",
   };
   for (const [name, why] of Object.entries(whys))
@@ -163,7 +163,7 @@ test("bad files are named once each, and harm no other", async (t) => {
   assert.equal(told.length, Object.keys(whys).length, "nothing is told again");
 });
 
-test("a folder with more than a node can take is not read until there is less: what runs goes on", async (t) => {
+test("does not read a directory with too many files, and keeps running pods", async (t) => {
   for (const [much, fill] of [
     ["1000 files", 1_000],
     ["16777216 bytes", 17],
@@ -178,7 +178,7 @@ test("a folder with more than a node can take is not read until there is less: w
     assert.ok(
       told
         .at(-1)
-        ?.endsWith(`${folder} is ignored: it holds more than ${much}: nothing of it is read until there is less`),
+        ?.endsWith(`${folder} is ignored: it contains more than ${much}: it is not read until there are fewer`),
       told.join("\n"),
     );
     await rm(join(folder, names[0] ?? ""));
@@ -186,7 +186,7 @@ test("a folder with more than a node can take is not read until there is less: w
   }
 });
 
-test("links inside the folder are followed: so a config map's volume looks", async (t) => {
+test("follows links inside the directory, as in a ConfigMap volume", async (t) => {
   const { write, folder, change, told } = await rig(t);
   await mkdir(join(folder, "..2026"));
   await write("..2026/web.yaml", manifest("web"));
@@ -196,7 +196,7 @@ test("links inside the folder are followed: so a config map's volume looks", asy
   assert.deepEqual(told, []);
 });
 
-test("a file that becomes unusable goes on standing for its pod until it is mended or gone", async (t) => {
+test("an invalid file keeps its previous pod until it is fixed or removed", async (t) => {
   const { write, folder, change, sets, told } = await rig(t);
   await write("a.yaml", manifest("a"));
   await change();
@@ -204,7 +204,7 @@ test("a file that becomes unusable goes on standing for its pod until it is mend
   await write("a.yaml", "kind: [");
   assert.deepEqual(await change(), ["a-n"]);
   assert.deepEqual(sets.at(-1), before);
-  assert.match(told[0] ?? "", /the pod default\/a-n that it held runs on$/);
+  assert.match(told[0] ?? "", /pod default\/a-n, which it contained before, keeps running$/);
   await write("a.yaml", manifest("a", "other"));
   assert.deepEqual(await change(), ["a-n"]);
   assert.notDeepEqual(sets.at(-1), before);
@@ -215,7 +215,7 @@ test("a file that becomes unusable goes on standing for its pod until it is mend
   assert.equal(told.length, 2);
 });
 
-test("a file that was bad for a while stands for the pod of before, under the UID that was taken over", async () => {
+test("a file that was invalid for a while keeps its pod with the adopted UID", async () => {
   const { signal } = new AbortController();
   const set = createManifestSet({
     nodeName: "n",
@@ -229,7 +229,7 @@ test("a file that was bad for a while stands for the pod of before, under the UI
   assert.notDeepEqual(await uids(manifest("a", "other")), ["adopted"]);
 });
 
-test("of two files with one pod the one that had it keeps it; the other takes over when that goes", async (t) => {
+test("of two files with the same pod the first keeps it; the other takes over when that is removed", async (t) => {
   const { write, folder, change, sets } = await rig(t);
   await write("b.yaml", manifest("web"));
   await change();
@@ -242,7 +242,7 @@ test("of two files with one pod the one that had it keeps it; the other takes ov
   assert.equal(sets.at(-1)?.[0]?.spec.containers[0]?.image, "other");
 });
 
-test("of two pods with one UID the one that was there first runs on, and the other's file is named", async (t) => {
+test("of two pods with the same UID the first keeps running, and the other's file is reported", async (t) => {
   const { write, folder, change, period, sets, told } = await rig(t);
   const withUid = (name: string) => manifest(name).replace(`name: ${name}`, `name: ${name}, uid: u-1`);
   await write("b.yaml", withUid("web"));
@@ -253,13 +253,13 @@ test("of two pods with one UID the one that was there first runs on, and the oth
   assert.deepEqual(await period(), ["web-n"]);
   assert.equal(sets.at(-1)?.[0], first);
   assert.deepEqual(told, [
-    `Node Warning ManifestIgnored ${folder}/a.yaml is ignored: a pod with the UID u-1 is in ${folder}/b.yaml already: leave metadata.uid out`,
+    `Node Warning ManifestIgnored ${folder}/a.yaml is ignored: a pod with UID u-1 is already defined in ${folder}/b.yaml: omit metadata.uid`,
   ]);
   await rm(join(folder, "b.yaml"));
   assert.deepEqual(await change(), ["copy-n"]);
 });
 
-test("a text that has not changed is not taken apart again, whatever it is worth", async (t) => {
+test("does not parse an unchanged text again, valid or not", async (t) => {
   const { write, change, period } = await rig(t);
   const parse = t.mock.method(Parser.prototype, "parse");
   await write("a.yaml", manifest("a"));
@@ -274,7 +274,7 @@ test("a text that has not changed is not taken apart again, whatever it is worth
   assert.deepEqual(await change(), ["a-n", "b-n"]);
 });
 
-test("a path that is not there counts as empty, is told, and is looked for every second", async (t) => {
+test("treats a missing path as empty, reports it and checks it every second", async (t) => {
   const { folder, sets, told, second } = await rig(t, (root) => join(root, "manifests"));
   assert.deepEqual(sets[0], []);
   await mkdir(join(folder, "coming"));
@@ -284,7 +284,7 @@ test("a path that is not there counts as empty, is told, and is looked for every
   assert.match(told[0] ?? "", /manifests is ignored: it does not exist: create the directory/);
 });
 
-test("the path may be a file", async (t) => {
+test("accepts a file as the path", async (t) => {
   const { write, second, period } = await rig(t, (root) => join(root, "only.yaml"));
   await write("other.yaml", manifest("other"));
   await write("only.yaml", manifest("only"));
@@ -293,7 +293,7 @@ test("the path may be a file", async (t) => {
   assert.deepEqual(await period(), ["renamed-n"]);
 });
 
-test("a manifest that was away for a moment was away; one that another took the place of was not", async (t) => {
+test("restarts the pod of a manifest that was removed and put back, but not of a replaced one", async (t) => {
   const { write, change, sets } = await rig(t);
   await write("a.yaml", manifest("a"));
   await write("b.yaml", manifest("b"));
@@ -311,7 +311,7 @@ test("a manifest that was away for a moment was away; one that another took the 
   ]);
 });
 
-test("a watch tells an entry that came or went from a file that was written", async (t) => {
+test("a watch distinguishes added and removed entries from written files", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "watched-"));
   t.after(() => rm(folder, { recursive: true }));
   const path = join(folder, "a.yaml");
@@ -325,7 +325,7 @@ test("a watch tells an entry that came or went from a file that was written", as
     if (change.path === marker && change.entry) told.resolve();
   });
   await watch.renew();
-  /** What was told of the file: the kernel tells in order. */
+  /** Changes reported for the file: the kernel reports them in order. */
   const seen = async () => {
     told = Promise.withResolvers();
     marker = join(folder, `marker-${marks++}`);
@@ -344,7 +344,7 @@ test("a watch tells an entry that came or went from a file that was written", as
   assert.deepEqual(await seen(), { entries: 1, writes: false });
 });
 
-test("a watch tells of changes in a folder, and in one that took its place", async (t) => {
+test("a watch reports changes in a directory, and in a replacement of it", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "watched-"));
   t.after(() => rm(folder, { recursive: true }));
   const path = join(folder, "m");

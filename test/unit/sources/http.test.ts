@@ -18,7 +18,7 @@ const pod = (name: string) => ({
 const withUid = (name: string) => ({ ...pod(name), metadata: { name, uid: "u-1" } });
 const listOf = (...items: readonly object[]) => JSON.stringify({ apiVersion: "v1", kind: "PodList", items });
 
-/** A source over a server that answers as the test says. */
+/** A source for a server controlled by the test. */
 async function rig(t: TestContext, user = "") {
   const answer = { status: 200, body: "" };
   const asked: IncomingHttpHeaders[] = [];
@@ -66,7 +66,7 @@ async function rig(t: TestContext, user = "") {
     server.closeAllConnections();
     server.close();
   });
-  /** One more request, answered and worked up: the source sleeps. */
+  /** One more request, completely handled: the source is idle. */
   const look = async (status: number, body: string) => {
     Object.assign(answer, { status, body });
     const before = asked.length;
@@ -92,7 +92,7 @@ async function rig(t: TestContext, user = "") {
   };
 }
 
-test("one pod or a list of pods, asked for with the headers given", async (t) => {
+test("reads one pod or a PodList, with the configured headers", async (t) => {
   const { look, asked, sets, told } = await rig(t, "me:s%3Acret@");
   assert.deepEqual(await look(200, JSON.stringify(pod("a"))), ["a-n"]);
   assert.equal(asked[0]?.["x-key"], "k1, k2");
@@ -107,16 +107,16 @@ test("one pod or a list of pods, asked for with the headers given", async (t) =>
   assert.deepEqual(told, []);
 });
 
-test("an answer that cannot be used changes nothing, and is told once, without what the URL may hide", async (t) => {
+test("an unusable response changes nothing and is reported once, without secrets of the URL", async (t) => {
   const { look, told, logged } = await rig(t, "me:secret@");
   const parse = t.mock.method(Parser.prototype, "parse");
   await look(200, JSON.stringify(pod("a")));
   for (const [status, body, why] of [
-    [500, "", "it answers with status 500 in place of 200"],
+    [500, "", "it responds with status 500 instead of 200"],
     [200, "a: [", "it is not YAML"],
     [200, JSON.stringify({ ...pod("a"), kind: "Secret" }), 'its kind is "Secret"'],
     [200, listOf(pod("b"), { ...pod("c"), spec: {} }), "items[1] of its PodList: spec.containers: is empty"],
-    [200, JSON.stringify({ ...pod("b"), x: "x".repeat(1 << 20) }), "its response is longer than 1048576 bytes"],
+    [200, JSON.stringify({ ...pod("b"), x: "x".repeat(1 << 20) }), "the response is longer than 1048576 bytes"],
     [200, listOf(withUid("b"), withUid("c")), "items[1] of its PodList: metadata.uid: another of its pods has it too"],
   ] as const) {
     told.length = 0;
@@ -130,18 +130,18 @@ test("an answer that cannot be used changes nothing, and is told once, without w
   assert.ok(!/secret|hidden|k1/.test(logged.join()));
 });
 
-test("an empty answer takes all pods away, once; the same pods may come back", async (t) => {
+test("an empty response removes all pods, once; the same pods may come back", async (t) => {
   const { look, sets, told } = await rig(t);
   const body = JSON.stringify(pod("a"));
   await look(200, body);
   assert.deepEqual(await look(200, ""), []);
   await look(200, "");
   assert.equal(sets.length, 2);
-  assert.match(told[0] ?? "", /its response is empty/);
+  assert.match(told[0] ?? "", /the response is empty/);
   assert.deepEqual(await look(200, body), ["a-n"]);
 });
 
-test("a server that hangs costs ten seconds", async (t) => {
+test("times out after ten seconds", async (t) => {
   const { look, hang, told } = await rig(t);
   await look(200, JSON.stringify(pod("a")));
   await hang();

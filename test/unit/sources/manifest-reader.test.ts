@@ -10,7 +10,7 @@ const manifestOf = (text: string) => ({ text, origin: { nodeName: "n", of: { fil
 const pod = (name: string, annotation = "") =>
   `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}, annotations: {a: "${annotation}"}}\nspec: {containers: [{name: c, image: i}]}\n`;
 
-/** The longest that nothing else could run while the work was on, as a part of its time. */
+/** Longest period in which nothing else could run during the work, as a fraction of its time. */
 async function longestHoldUp(work: () => Promise<unknown>): Promise<number> {
   const began = performance.now();
   const delays = monitorEventLoopDelay({ resolution: 10 });
@@ -20,7 +20,7 @@ async function longestHoldUp(work: () => Promise<unknown>): Promise<number> {
   return delays.max / 1e6 / (performance.now() - began);
 }
 
-test("what takes seconds to read holds up nobody, and is told like anything else", async () => {
+test("parses large manifests without blocking, and reports errors as usual", async () => {
   await using reader = openManifestReader(systemClock());
   const slow = `a:\n${"- x\n".repeat(20_000)}`;
   const part = await longestHoldUp(() =>
@@ -35,7 +35,7 @@ test("what takes seconds to read holds up nobody, and is told like anything else
   assert.equal(found?.pod.metadata.annotations?.["a"]?.length, 50_000);
 });
 
-test("so many small manifests do not hold it up either: after the first few they are read beside it", async () => {
+test("moves many small manifests to a thread after the first few", async () => {
   await using reader = openManifestReader(systemClock());
   const part = await longestHoldUp(async () => {
     for (let index = 0; index < 100; index += 1)
@@ -44,10 +44,10 @@ test("so many small manifests do not hold it up either: after the first few they
   assert.ok(part < 0.5, `${(part * 100).toFixed(0)} % of the time`);
 });
 
-test("what would take too much memory or time is refused with that reason, and the next is read", async () => {
+test("refuses manifests that exceed memory or time limits, and continues with the next", async () => {
   for (const [bounds, why] of [
-    [{ MiB: 20, ms: 120_000 }, /^it takes more than 20 MiB of memory to read: make it smaller, or write it as JSON$/],
-    [{ MiB: 512, ms: 1 }, /^it takes more than 1 ms to read: make it smaller, or write it as JSON$/],
+    [{ MiB: 20, ms: 120_000 }, /^parsing it takes more than 20 MiB of memory: make it smaller, or write it as JSON$/],
+    [{ MiB: 512, ms: 1 }, /^parsing it takes more than 1 ms: make it smaller, or write it as JSON$/],
   ] as const) {
     await using reader = openManifestReader(systemClock(), bounds);
     const large = `a: [${"1,".repeat(30_000)}1]`;
@@ -56,7 +56,7 @@ test("what would take too much memory or time is refused with that reason, and t
   }
 });
 
-test("an end that does not wait: the thread goes with it", async () => {
+test("ends the thread without waiting for it", async () => {
   await using reader = openManifestReader(systemClock());
   const stop = new AbortController();
   const reading = reader.read(manifestOf(`a: [${"1,".repeat(100_000)}1]`), stop.signal);
@@ -64,7 +64,7 @@ test("an end that does not wait: the thread goes with it", async () => {
   await assert.rejects(reading, /stopped|aborted/);
 });
 
-test("what lies too deep, or says more than a pod can, is refused in a sentence", () => {
+test("refuses deeply nested or oversized manifests in a sentence", () => {
   const deep = /^its values are nested more than 100 levels deep, which no pod needs$/;
   const list = `[${Array<string>(900).fill("xxxxxxxxxx").join()}]`;
   for (const [text, message] of [

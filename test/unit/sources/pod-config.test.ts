@@ -31,7 +31,7 @@ function start(expected: readonly ("api" | "file")[] = ["api"]) {
   return { clock, config, emitted, events, spoken: spoken.reader, take };
 }
 
-test("new pods are added, with where they come from and when they were first seen", () => {
+test("adds new pods with their source and the time when they were first seen", () => {
   const t = start();
   t.config.set("api", [pod("a")]);
   const [update] = t.emitted;
@@ -43,7 +43,7 @@ test("new pods are added, with where they come from and when they were first see
   });
 });
 
-test("changes are told apart", () => {
+test("distinguishes kinds of changes", () => {
   const cases: readonly [string, Parameters<typeof pod>[1], string[]][] = [
     ["nothing", {}, []],
     ["spec", { spec: { activeDeadlineSeconds: 5 } }, ["UPDATE a"]],
@@ -63,7 +63,7 @@ test("changes are told apart", () => {
   }
 });
 
-test("the time of first sight stays", async () => {
+test("keeps the time when a pod was first seen", async () => {
   const t = start();
   t.config.set("api", [pod("a")]);
   await t.clock.advance(60_000);
@@ -71,7 +71,7 @@ test("the time of first sight stays", async () => {
   assert.equal(t.emitted[1]?.pods[0]?.metadata.annotations?.["kubernetes.io/config.seen"], "2026-01-01T00:00:00.000Z");
 });
 
-test("what goes is told before what comes, and status last", () => {
+test("emits removals before additions, and status changes last", () => {
   const t = start();
   t.config.set("api", [pod("gone"), pod("changed"), pod("deleted"), pod("same")]);
   t.take();
@@ -84,7 +84,7 @@ test("what goes is told before what comes, and status last", () => {
   assert.deepEqual(t.take(), ["REMOVE gone", "ADD new", "UPDATE changed", "DELETE deleted", "RECONCILE same"]);
 });
 
-test("a pod recreated under the same name is another pod", () => {
+test("treats a pod recreated under the same name as another pod", () => {
   const t = start();
   t.config.set("api", [pod("one", { metadata: { name: "web" } })]);
   t.take();
@@ -92,7 +92,7 @@ test("a pod recreated under the same name is another pod", () => {
   assert.deepEqual(t.take(), ["REMOVE one", "ADD two"]);
 });
 
-test("the second of two pods with one name is ignored, with an event", () => {
+test("ignores the second of two pods with the same name, with an event", () => {
   const t = start();
   t.config.set("api", [pod("one", { metadata: { name: "web" } }), pod("two", { metadata: { name: "web" } })]);
   assert.deepEqual(t.take(), ["ADD one"]);
@@ -101,7 +101,7 @@ test("the second of two pods with one name is ignored, with an event", () => {
   ]);
 });
 
-test("an empty source speaks once, and all must have spoken", () => {
+test("marks an empty source as ready once; all sources must be ready", () => {
   const t = start(["api", "file"]);
   assert.equal(t.spoken.all(), false);
   t.config.set("file", []);
@@ -113,7 +113,7 @@ test("an empty source speaks once, and all must have spoken", () => {
   assert.equal(t.spoken.all(), true);
 });
 
-test("sources do not touch each other's pods", () => {
+test("sources do not affect each other's pods", () => {
   const t = start(["api", "file"]);
   t.config.set("api", [pod("a")]);
   t.take();
@@ -123,7 +123,7 @@ test("sources do not touch each other's pods", () => {
   assert.deepEqual(t.take(), ["REMOVE a"]);
 });
 
-test("a pod that is given again as it was is not looked into again: with one change a node's source gives all its pods", () => {
+test("does not compare unchanged pod objects again", () => {
   const t = start();
   let looks = 0;
   const { spec, ...rest } = pod("a");

@@ -20,7 +20,7 @@ spec:
 `;
 const container = (more: string) => `${web}${more}`;
 
-test("a pod with limits of its own requests what its containers do, and else as much as it may have", () => {
+test("defaults pod-level requests to those of the containers, then to the limits", () => {
   const resourcesOf = (whole: string, ofContainer = "{}") =>
     read(container(`    resources: ${ofContainer}\n  resources: ${whole}\n`)).pod.spec.resources;
   assert.deepEqual(resourcesOf("{limits: {cpu: 2, memory: 1Gi}}", "{requests: {cpu: 100m}}"), {
@@ -35,7 +35,7 @@ test("a pod with limits of its own requests what its containers do, and else as 
   assert.equal(read(web).pod.spec.resources, undefined);
 });
 
-test("a manifest becomes a pod of this node, with what the API server would have filled in", () => {
+test("converts a manifest to a pod of this node with the API server's defaults", () => {
   const { pod, uidGiven, unknown } = read(
     container(`    ports: [{containerPort: 80}]
     resources: {limits: {cpu: 1, memory: 64Mi}}
@@ -96,13 +96,13 @@ test("a manifest becomes a pod of this node, with what the API server would have
   });
 });
 
-test("of a priority class the name stands: its number is the API server's to give, to the mirror pod", () => {
+test("keeps the priority class name: the API server resolves it for the mirror pod", () => {
   const { spec } = read(container("  priorityClassName: system-node-critical\n")).pod;
   assert.deepEqual([spec.priorityClassName, spec.priority], ["system-node-critical", undefined]);
   assert.equal(read(container("  priority: 2000001000\n")).pod.spec.priority, 2_000_001_000);
 });
 
-test("the UID is that of the content, the node and the file; how it is written does not matter", () => {
+test("derives the UID from content, node and file, independent of formatting", () => {
   const uid = (text: string, from?: Parameters<typeof staticPod>[1]) => read(text, from).pod.metadata.uid;
   const first = uid(web);
   const reordered = '{"kind":"Pod","spec":{"containers":[{"image":"nginx","name":"c"}]},"apiVersion":"v1",';
@@ -124,13 +124,13 @@ test("the UID is that of the content, the node and the file; how it is written d
   );
 });
 
-test("a file's pod tolerates what befalls its node; a URL's only what it says", () => {
+test("adds a NoExecute toleration to pods from files, not from URLs", () => {
   const tolerating = container("  tolerations: [{effect: NoExecute, operator: Exists}]\n");
   assert.equal(read(tolerating).pod.spec.tolerations?.length, 1);
   assert.equal(read(web, { ...origin, of: { url: "http://h/" } }).pod.spec.tolerations, undefined);
 });
 
-test("what only the API server gives counts for nothing, and a field that no pod has is told", () => {
+test("ignores fields that only the API server sets, and reports unknown fields", () => {
   const { pod, unknown } = read(
     web.replace("name: web,", "name: web, resourceVersion: '5', deletionTimestamp: '2026-01-01T00:00:00Z',") +
       "    imagePulPolicy: Never\n  hostNetwork: null\nstatus: {phase: Running}\n",
@@ -140,11 +140,11 @@ test("what only the API server gives counts for nothing, and a field that no pod
   assert.deepEqual(unknown, ["spec.containers[0].imagePulPolicy"]);
 });
 
-test("YAML is read in version 1.1, where yes is true", () => {
+test("parses YAML 1.1, where yes is true", () => {
   assert.equal(read(container("  hostNetwork: yes\n")).pod.spec.hostNetwork, true);
 });
 
-test("pods on the host's network have the ports that their containers have", () => {
+test("sets host ports of pods on the host network", () => {
   const { pod } = read(container("    ports: [{containerPort: 80}]\n  hostNetwork: true\n"));
   assert.deepEqual(pod.spec.containers[0]?.ports, [{ containerPort: 80, hostPort: 80, protocol: "TCP" }]);
 });
@@ -155,16 +155,16 @@ const refusals: readonly (readonly [what: string, text: string, sentence: RegExp
   ["half a file", web.slice(0, web.indexOf("spec")), /^spec: is missing/],
   ["half a line", `${web}  restartPol`, /^it is not YAML: /],
   ["text", "hello", /^it contains no object/],
-  ["a list", `- ${JSON.stringify(manifestObject(web))}`, /^it contains a list: give each pod a file of its own/],
+  ["a list", `- ${JSON.stringify(manifestObject(web))}`, /^it contains a list: put each pod in its own file/],
   ["two documents", `${web}---\n${web}`, /^it contains several documents/],
-  ["a List", "apiVersion: v1\nkind: List\nitems: []", /^it is a List: give each pod a file/],
+  ["a List", "apiVersion: v1\nkind: List\nitems: []", /^it is a List: put each pod in its own file/],
   ["another kind", web.replace("Pod", "Deployment"), /^its kind is "Deployment": write kind: Pod$/],
   ["another version", web.replace("v1", "v2"), /^its apiVersion is "v2"/],
   ["a name twice in it", `${web}kind: Pod\n`, /^it is not YAML: Map keys must be unique/],
   ["no name", web.replace("name: web,", ""), /^metadata.name: is missing/],
   ["a name with a slash", web.replace("name: web", "name: a/b"), /^metadata.name: "a\/b-node-1" is not a valid name/],
   ["a name that leads upward", web.replace("name: web", "name: .."), /^metadata.name: /],
-  ["a number for a name", web.replace("name: web", "name: 5"), /^metadata.name: is not a text: write it in quotes/],
+  ["a number for a name", web.replace("name: web", "name: 5"), /^metadata.name: is not a string: put it in quotes/],
   ["a namespace with a slash", web.replace("name: web", "name: web, namespace: ../../x"), /^metadata.namespace: /],
   [
     "a UID with a slash",
@@ -172,19 +172,15 @@ const refusals: readonly (readonly [what: string, text: string, sentence: RegExp
     /^metadata.uid: "..\/..\/etc" is not a valid UID/,
   ],
   ["a UID of dots", web.replace("name: web", "name: web, uid: .."), /^metadata.uid: /],
-  [
-    "a label that is no text",
-    web.replace("app: web", "app: true"),
-    /^metadata.labels\[app\]: true stands where a text/,
-  ],
+  ["a label that is no text", web.replace("app: web", "app: true"), /^metadata.labels\[app\]: expected a string/],
   [
     "a mirror pod",
     web.replace("labels", "annotations: {kubernetes.io/config.mirror: x}, labels"),
     /is reserved for mirror pods/,
   ],
   ["no containers", web.replace(/containers:[^]*/, "containers: []"), /^spec.containers: is empty/],
-  ["a text for a list", web.replace(/containers:[^]*/, "containers: c"), /^spec.containers: "c" stands where a list/],
-  ["two containers of a name", container("  - {name: c, image: i}\n"), /names another container of this pod too/],
+  ["a text for a list", web.replace(/containers:[^]*/, "containers: c"), /^spec.containers: expected a list/],
+  ["two containers of a name", container("  - {name: c, image: i}\n"), /is already the name of another container/],
   ["no image", web.replace("    image: nginx\n", ""), /^spec.containers\[0\].image: is missing/],
   ["a port of 70000", container("    ports: [{containerPort: 70000}]\n"), /ports\[0\].containerPort: write a number/],
   ["a mount of nothing", container("    volumeMounts: [{name: v, mountPath: /v}]\n"), /there is no volume "v"/],
@@ -216,14 +212,14 @@ const refusals: readonly (readonly [what: string, text: string, sentence: RegExp
   ["too many aliases", bomb(), /^its aliases cannot be expanded/],
 ];
 
-/** Some hundred bytes that stand for a billion. */
+/** A few hundred bytes that expand to a billion. */
 function bomb(): string {
   const rows = Array.from({ length: 9 }, (_, i) => `a${i + 1}: &a${i + 1} [${Array(9).fill(`*a${i}`).join(", ")}]`);
   return ["a0: &a0 [x, x]", ...rows].join("\n");
 }
 
 for (const [what, text, sentence] of refusals) {
-  test(`a manifest is refused in one sentence: ${what}`, () => {
+  test(`refuses a manifest in one sentence: ${what}`, () => {
     assert.throws(
       () => read(text),
       (error: Error & { code?: string }) =>
@@ -233,7 +229,7 @@ for (const [what, text, sentence] of refusals) {
   });
 }
 
-test("what needs nothing of the API server is taken: files of the machine, the pod's own fields", () => {
+test("accepts volumes that need no API server: files of the machine and the pod's own fields", () => {
   const { pod } = read(
     container(`  volumes:
   - {name: a, hostPath: {path: /etc}}
