@@ -82,9 +82,9 @@ type Writers<S extends { [P in keyof S]: { readonly writer: unknown } }, K exten
 /** State and signals of an actor: readers, writers and signals by name. */
 export type Handed<Name extends ActorName> = Readers<NodeState, Part & Names<(typeof wiring)[Name], "reads">> &
   Writers<NodeState, Part & Names<(typeof wiring)[Name], "writes">> & {
-  readonly signals: Sends<SignalName & Names<(typeof wiring)[Name], "sends">> &
-    Hears<SignalName & Names<(typeof wiring)[Name], "hears">>;
-};
+    readonly signals: Sends<SignalName & Names<(typeof wiring)[Name], "sends">> &
+      Hears<SignalName & Names<(typeof wiring)[Name], "hears">>;
+  };
 
 /** Returns the state and signals that the wiring lists for an actor. */
 export type HandOut = <Name extends ActorName>(name: Name) => Handed<Name>;
