@@ -40,7 +40,7 @@ const wrong: readonly (readonly [unknown, RegExp])[] = [
   [{ endpoint: 3 }, /providerConfig\.endpoint is 3.*unix:\/\//],
   [{ endpoint: "unix://relative.sock" }, /providerConfig\.endpoint/],
   [{ imageEndpoint: "" }, /providerConfig\.imageEndpoint is ""/],
-  [{ inPod: "yes" }, /providerConfig\.inPod is "yes": write true where graftlet runs in a privileged Pod/],
+  [{ inPod: "yes" }, /providerConfig\.inPod is "yes": write true if graftlet runs in a privileged Pod/],
   [{ sharing: "some" }, /providerConfig\.sharing is "some": write exclusive or shared/],
   [["endpoint"], /not a map of fields/],
 ];
