@@ -18,7 +18,10 @@ const notFound = () => {
 };
 
 /** A server that holds secret `s` as long as `stored` is set. */
-function start(stored: object | undefined, options: { listing?: () => Promise<never> } = {}) {
+function start(
+  stored: object | undefined,
+  options: { listing?: () => Promise<never>; getting?: (feed: WatchFeed | undefined) => Promise<void> } = {},
+) {
   const clock = fakeClock();
   const stop = new AbortController();
   const feeds: WatchFeed[] = [];
@@ -27,7 +30,10 @@ function start(stored: object | undefined, options: { listing?: () => Promise<ne
   const client = fakeClient((call, signal) => {
     if (call.verb === "list")
       return options.listing ? options.listing() : { metadata: { resourceVersion: "5" }, items: now ? [now] : [] };
-    if (call.verb === "get") return now ?? notFound();
+    if (call.verb === "get") {
+      const answer = now;
+      return (options.getting?.(feeds[0]) ?? Promise.resolve()).then(() => answer ?? notFound());
+    }
     const feed = watchFeed(signal);
     const index = feeds.push(feed) - 1;
     signal.addEventListener("abort", () => (aborted[index] = true));
@@ -115,6 +121,19 @@ test("an object that is not there is not_found in the kubelet's words, and its c
   t.feeds[0]?.send("ADDED", secret("7"));
   await settle();
   assert.deepEqual(t.changes, ["secret/ns/s"]);
+});
+
+test("an object that the watch shows while the server answers that there is none is told", async () => {
+  await using t = start(undefined, {
+    getting: async (feed) => {
+      feed?.send("ADDED", secret("7"));
+      await settle();
+    },
+  });
+  t.caches.register(wanting("a"));
+  await assert.rejects(t.read(), { code: "not_found" });
+  assert.deepEqual(t.changes, ["secret/ns/s"]);
+  assert.deepEqual((await t.read()).data, { v: "7" });
 });
 
 test("what a watch does not show yet is asked for before it counts as missing", async () => {
