@@ -3,6 +3,9 @@ import { isUtf8 } from "node:buffer";
 const blankLine = /^[ \t]*(?:#[^]*)?\r?$/;
 const assignment = /^[ \t]*([^= \t][^=]*?)=/;
 
+/** Longest line that a kubelet reads, bytes without the line feed. @see https://pkg.go.dev/bufio#pkg-constants */
+const maxLineBytes = 64 * 1024 - 1;
+
 /** The variables of an environment file. */
 export interface EnvFile {
   /** @returns undefined when the file does not have it. @throws Error that names the line, where what comes before it is not right;
@@ -15,7 +18,7 @@ export class NotText extends Error {}
 
 /** Reads an environment file, once: lines `NAME='value'`, the value in single quotes as it stands and over as many lines as it
  *  takes, a comment after it or on a line of its own. Lines may end with CR LF, in a value too, which then has LF alone. Without quotes, after a blank, it is empty. Of a name that comes twice the
- *  first counts. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
+ *  first counts. A line longer than 65535 bytes is not read, and nothing after it. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
 export function parseEnvFile(bytes: Buffer): EnvFile {
   // Byte by byte: what is not UTF-8 in one value changes no other.
   const values = new Map<string, string>();
@@ -35,7 +38,9 @@ export function parseEnvFile(bytes: Buffer): EnvFile {
 }
 
 /** @returns what is wrong with the first line that is none of these: nothing after it is read. */
-function readVariables(text: string, found: (name: string, value: string) => void): Error | undefined {
+function readVariables(all: string, found: (name: string, value: string) => void): Error | undefined {
+  const readable = readableLength(all);
+  const text = all.slice(0, readable);
   let at = 0;
   const line = () => text.slice(0, at).split("\n").length;
   while (at < text.length) {
@@ -61,5 +66,15 @@ function readVariables(text: string, found: (name: string, value: string) => voi
     found(assigned[1], (quoted[1] ?? "").replaceAll("\r\n", "\n"));
     at = value.lastIndex;
   }
-  return undefined;
+  return readable < all.length ? new Error(`line ${line()} has more than ${maxLineBytes} bytes`) : undefined;
+}
+
+/** The length of a text up to its first line that is too long. */
+function readableLength(text: string): number {
+  for (let at = 0; text.length - at > maxLineBytes; ) {
+    const newline = text.indexOf("\n", at);
+    if ((newline < 0 ? text.length : newline) - at > maxLineBytes) return at;
+    at = newline + 1;
+  }
+  return text.length;
 }
