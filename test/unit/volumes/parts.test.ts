@@ -94,6 +94,22 @@ test("what goes wrong is told in the kubelet's words, without the machine's file
   });
 });
 
+test("a subPath that makes a path longer than the kernel opens is refused in the kubelet's words", async () => {
+  const { bench, pod, stage } = await mounted();
+  const bind = (subPath: string) => stage.bindParts(pod, "c", [part(0, subPath)], never);
+  const names = (bytes: number) =>
+    "ab/"
+      .repeat(Math.ceil(bytes / 3))
+      .slice(0, bytes)
+      .replace(/\/$/, "b");
+  const rest = 4095 - volume.length - 1;
+  assert.equal((await bind(names(rest))).size, 1);
+  const before = bench.host.commands.length;
+  for (const subPath of [names(rest + 1), `a/${"ä".repeat(128)}`])
+    await assert.rejects(bind(subPath), { message: 'failed to prepare subPath for volumeMount "v" of container "c"' });
+  assert.equal(bench.host.commands.length, before, "the machine is asked nothing");
+});
+
 test("a mount of the machine that a part shows goes there alone: the part is parted from its source before", async () => {
   const { bench, pod, stage } = await mounted();
   const places = await stage.bindParts(pod, "c", [part(0, "a")], never);
