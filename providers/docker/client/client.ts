@@ -66,8 +66,12 @@ interface Agreed {
   readonly forUser: Dockerode;
 }
 
-/** Creates the client. The negotiated version holds until a call finds the daemon unavailable: it may come back as
- *  another version. */
+/** What a daemon says to a call of an API version that it does not serve: another daemon is there than the one that was asked for its
+ *  version. @see https://docs.docker.com/reference/api/engine/#versioned-api-and-sdk */
+const refusedVersion = /^client version \S+ is too (?:new|old)\b/;
+
+/** Creates the client. The negotiated version holds until a call finds the daemon unavailable, or the daemon refuses the version: it may
+ *  come back as another version. */
 export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOptions): Docker {
   const agent = new DialAgent({ host, socket, clock, keep: true });
   const agentApart = new DialAgent({ host, socket, clock, keep: false });
@@ -100,7 +104,7 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
       return answer;
     } catch (error) {
       const coded = codedDockerError(error, socket, until);
-      if (hasCode(coded, "unavailable")) agreed = undefined;
+      if (hasCode(coded, "unavailable") || refusedVersion.test(coded.message)) agreed = undefined;
       throw coded;
     }
   };
