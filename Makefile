@@ -155,6 +155,11 @@ fuzz: $(deps) ## decoders of others' bytes get mutated samples FOR=10 minutes; p
 	$(call say,fuzz)
 	@FOR="$(FOR)" SEED="$(SEED)" TARGET="$(TARGET)" node test/fuzz/run.ts
 
+.PHONY: endure
+endure: $(deps) packages cluster-tools ## one graftlet with ten nodes, whose targets turn hostile in turn for FOR=60 minutes: the others answer, and it grows by at most 32 MiB; root
+	$(call say,endure)
+	@FOR="$(or $(FOR),60)" node test/endure/endure.ts
+
 .PHONY: faults
 faults: $(deps) packages cluster-tools ## small mistakes, each made in a checkout of its own: the tests that should find it do (FAULT=name makes one); root
 	$(call say,faults)

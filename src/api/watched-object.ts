@@ -64,7 +64,11 @@ export function watchObject(deps: WatchedObjectDeps): WatchedObject {
       if (object) handedOut = versionOf(object);
       return object;
     },
-    handedOut: (object) => void (handedOut = versionOf(object)),
+    handedOut(object) {
+      handedOut = versionOf(object);
+      // The watch may have shown another version while the value was fetched.
+      if (current()) changed();
+    },
     stop() {
       stop.abort();
       return ended;

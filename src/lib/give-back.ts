@@ -4,14 +4,18 @@ import type { Writable } from "node:stream";
 const leastBytes = 16 * 1024;
 /** Maximum size difference between a block and its underlying packet buffer, bytes. */
 const mostAround = 64;
+/** Memory that Node fills with one read after another, of whichever connection: what is around a block there is another connection's,
+ *  bytes. */
+const sharedBytes = 64 * 1024;
 
 /** Frees the memory of a large block that is not read again; its length is 0 afterwards. V8 marks the whole heap each time
  *  external memory has grown by the size of the heap, which is half of the cost of forwarding bytes. Small blocks and slices
- *  of larger ones, such as those of Node's pool, are left alone.
+ *  of larger ones, such as those of Node's pool and of memory that several reads share, are left alone.
  *  @see https://tc39.es/ecma262/#sec-arraybuffer.prototype.transfer */
 export function giveBack(block: Buffer): void {
   const { buffer, length } = block;
-  if (length < leastBytes || buffer.byteLength - length > mostAround) return;
+  const around = buffer.byteLength - length;
+  if (length < leastBytes || around > mostAround || (around > 0 && buffer.byteLength === sharedBytes)) return;
   if (buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
 

@@ -35,11 +35,14 @@ export class KeptBytes {
     return taken.length === piece.length;
   }
 
-  /** Returns the kept bytes and starts over. */
+  /** Returns the kept bytes and starts over. What is returned holds at most twice its length. */
   take(): Buffer {
-    const taken = this.bytes();
-    this.#kept = Buffer.alloc(0);
+    const kept = this.bytes();
     this.#length = 0;
+    const isFull = 2 * kept.length > this.#kept.length;
+    const taken = isFull ? kept : Buffer.alloc(kept.length);
+    if (!isFull) kept.copy(taken);
+    if (isFull || this.#kept.length > firstBytes) this.#kept = Buffer.alloc(0);
     return taken;
   }
 }

@@ -3,6 +3,9 @@ import { isUtf8 } from "node:buffer";
 const blankLine = /^[ \t]*(?:#[^]*)?\r?$/;
 const assignment = /^[ \t]*([^= \t][^=]*?)=/;
 
+/** Longest line that a kubelet reads, bytes without the line feed. @see https://pkg.go.dev/bufio#pkg-constants */
+const maxLineBytes = 64 * 1024 - 1;
+
 /** The variables of an environment file. */
 export interface EnvFile {
   /** @returns undefined if the file does not define it. @throws Error with the line number of a syntax error before it; NotText if the
@@ -15,7 +18,7 @@ export class NotText extends Error {}
 
 /** Parses an environment file of `NAME='value'` lines. Values are literal, in single quotes, and may span lines; comments may follow a
  *  value or have a line of their own. CR LF is read as LF, also within values. A blank after `=` means an empty value. The first
- *  definition of a name counts. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
+ *  definition of a name counts. A line longer than 65535 bytes ends the reading. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
 export function parseEnvFile(bytes: Buffer): EnvFile {
   // As bytes, so that invalid UTF-8 in one value does not affect others.
   const values = new Map<string, string>();
@@ -35,7 +38,9 @@ export function parseEnvFile(bytes: Buffer): EnvFile {
 }
 
 /** @returns the error of the first invalid line; nothing after it is read. */
-function readVariables(text: string, found: (name: string, value: string) => void): Error | undefined {
+function readVariables(all: string, found: (name: string, value: string) => void): Error | undefined {
+  const readable = readableLength(all);
+  const text = all.slice(0, readable);
   let at = 0;
   const line = () => text.slice(0, at).split("\n").length;
   while (at < text.length) {
@@ -61,5 +66,15 @@ function readVariables(text: string, found: (name: string, value: string) => voi
     found(assigned[1], (quoted[1] ?? "").replaceAll("\r\n", "\n"));
     at = value.lastIndex;
   }
-  return undefined;
+  return readable < all.length ? new Error(`line ${line()} has more than ${maxLineBytes} bytes`) : undefined;
+}
+
+/** The length of a text up to its first line that is too long. */
+function readableLength(text: string): number {
+  for (let at = 0; text.length - at > maxLineBytes; ) {
+    const newline = text.indexOf("\n", at);
+    if ((newline < 0 ? text.length : newline) - at > maxLineBytes) return at;
+    at = newline + 1;
+  }
+  return text.length;
 }

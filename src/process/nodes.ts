@@ -3,6 +3,7 @@ import type { Warning, Endpoint } from "../config/graftlet-configuration.ts";
 import type { Logging } from "../config/kubelet-groups.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { systemClock } from "../lib/clock.ts";
+import { limitInformationalAnswers } from "../lib/informational-answers.ts";
 import { createProcessLog } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { createTunnelPlaces } from "../network/places.ts";
@@ -65,6 +66,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   );
   const liveness = createLiveness();
   const managed = tellServiceManager({ ...options, readiness, liveness, clock, log });
+  using _informational = limitInformationalAnswers();
   using lastResort = createLastResort({ clock, log, exit: () => process.exit(1) });
   const { several, providers, env } = options;
   const common = {

@@ -5,6 +5,9 @@ import type { MountedVolume, VolumePart, VolumeParts } from "../pipeline.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
 import { podDirectory } from "./paths.ts";
 
+/** Longest path and longest name that the kernel opens, bytes. @see https://man7.org/linux/man-pages/man0/limits.h.0p.html */
+const [maxPathBytes, maxNameBytes] = [4095, 255];
+
 /** subPath mounts: bind mounts below the pod's directory, as the kubelet makes them, unmounted together with the volumes.
  *  @param mounted volumes of a pod, by its UID.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath */
@@ -21,22 +24,39 @@ export function createParts(
         // For a claim, the directory is named after the persistent volume.
         const name = persistent?.name ?? part.volume;
         const target = `${podDirectory(rootDir, uid)}/volume-subpaths/${name}/${containerName}/${part.index}`;
-        return { base: hostPath, below: withinVolume(part.subPath), target };
+        const below = withinVolume(part.subPath);
+        if (isTooLong(hostPath, below)) {
+          const message = "subPath exceeds the length limit of paths";
+          log.warn({ uid, container: containerName, volume: part.volume }, message);
+          throw new CodedError("failed_precondition", failureOf("prepare subPath", part, containerName));
+        }
+        return { base: hostPath, below, target };
       });
       try {
         await bindParts(host, bindings, signal);
       } catch (error) {
         if (!(error instanceof PartError)) throw error;
-        const { volume } = parts[error.index] ?? { volume: "" };
+        const failed = parts[error.index] ?? { volume: "" };
+        const { volume } = failed;
         log.warn({ err: error, uid, container: containerName, volume }, "cannot bind-mount subPath");
         // The details mention paths of the host, which the pod must not see.
         const what = error.step === "create" ? "create subPath directory" : "prepare subPath";
-        const message = `failed to ${what} for volumeMount "${volume}" of container "${containerName}"`;
-        throw new CodedError(error.code, message, { cause: error });
+        throw new CodedError(error.code, failureOf(what, failed, containerName), { cause: error });
       }
       return new Map(parts.map(({ index }, at) => [index, bindings[at]?.target ?? ""]));
     },
   };
+}
+
+/** The kubelet's text. */
+function failureOf(what: string, { volume }: Pick<VolumePart, "volume">, containerName: string): string {
+  return `failed to ${what} for volumeMount "${volume}" of container "${containerName}"`;
+}
+
+/** Paths that are opened one name at a time may be longer than the kernel allows a process to open. */
+function isTooLong(base: string, below: string): boolean {
+  if (Buffer.byteLength(`${base}/${below}`) > maxPathBytes) return true;
+  return below.split("/").some((name) => Buffer.byteLength(name) > maxNameBytes);
 }
 
 function volumeOf(

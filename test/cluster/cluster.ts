@@ -97,28 +97,36 @@ const commands: Readonly<Record<string, (wanted: Wanted) => Promise<number>>> = 
   },
 };
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    name: { type: "string", default: "demo" },
-    node: { type: "string" },
-    provider: { type: "string" },
-    containerd: { type: "string" },
-  },
-});
-const command = commands[positionals[0] ?? ""];
-if (!command || positionals.length !== 1) {
-  console.error(usage);
-  process.exitCode = 2;
-} else {
-  try {
-    const provider = values.provider === undefined ? providerUnderTest() : providerNamed(values.provider, "--provider");
-    const name = clusterName(values.name, provider);
-    const containerd =
-      values.containerd === undefined ? containerdUnderTest() : containerdNamed(values.containerd, "--containerd");
-    process.exitCode = await command({ name, givenName: values.name, node: values.node, provider, containerd });
-  } catch (error) {
-    console.error(error instanceof Error ? error.message : String(error));
-    process.exitCode = 1;
+async function main(): Promise<number> {
+  if (process.argv.slice(2).some((word) => word === "--help" || word === "-h")) {
+    console.log(usage);
+    return 0;
   }
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      name: { type: "string", default: "demo" },
+      node: { type: "string" },
+      provider: { type: "string" },
+      containerd: { type: "string" },
+    },
+  });
+  const [given = ""] = positionals;
+  const command = commands[given];
+  if (!command || positionals.length !== 1) {
+    console.error(usage);
+    return 2;
+  }
+  const provider = values.provider === undefined ? providerUnderTest() : providerNamed(values.provider, "--provider");
+  const name = clusterName(values.name, provider);
+  const containerd =
+    values.containerd === undefined ? containerdUnderTest() : containerdNamed(values.containerd, "--containerd");
+  return await command({ name, givenName: values.name, node: values.node, provider, containerd });
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(error instanceof Error ? error.message : String(error));
+  process.exitCode = 1;
 }

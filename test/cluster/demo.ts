@@ -9,10 +9,10 @@ import { needsOf, preparations, prepare } from "./demo/prepare.ts";
 import { createSteps } from "./demo/steps.ts";
 import { providerUnderTest } from "../harness/runtime-daemon.ts";
 
-const { values } = parseArgs({ options: { agent: { type: "string", default: "graftlet" } } });
 const keep = (process.env.KEEP ?? "") !== "" && process.env.KEEP !== "0";
 const kubeconfig = process.env.KUBECONFIG;
 try {
+  const { values } = parseArgs({ options: { agent: { type: "string", default: "graftlet" } } });
   const byHelm = process.env.GRAFTLET_TEST_PROVIDER === "helm";
   if (values.agent !== "graftlet" && values.agent !== "kubelet")
     throw new Error(`--agent is graftlet or kubelet, not ${values.agent}`);

@@ -6,6 +6,7 @@ import { NodeGetCapabilitiesRequest, NodeService } from "../../src/gen/csi.ts";
 import { callSocket } from "../../src/host/grpc-session.ts";
 import { smallLimits } from "../../src/lib/bounded-decode.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { limitInformationalAnswers } from "../../src/lib/informational-answers.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { type HostileSocket, startHostileSocket } from "../harness/hostile-socket.ts";
@@ -64,6 +65,7 @@ const cases: readonly Case[] = [
   { attack: "an end at once", runtime: /No connection established/, plugin: lost },
   { attack: "garbage", runtime: /No connection established/, plugin: lost },
   { attack: "header fields without end", runtime: /memory limit exceeded/, plugin: lost },
+  { attack: "informational answers without end", runtime: /more than 100 informational answers/ },
   { attack: "settings without end", runtime: /Flooding was detected/, plugin: lost },
   { attack: "pings without end", runtime: /Flooding was detected/, plugin: lost },
   { attack: "pings without end whose answers are not read", runtime: /Flooding was detected/, plugin: lost },
@@ -72,19 +74,23 @@ const cases: readonly Case[] = [
   { attack: "window updates without end", runtime: overdue },
   { attack: "unknown frames without end", runtime: /Protocol error/, plugin: lost },
   { attack: "promises without end", runtime: /Protocol error/, plugin: lost },
+  { attack: "alternative services without end", runtime: overdue },
   { attack: "goodbyes without end", runtime: /Stream refused/, plugin: lost },
 ];
 
 describe("a hostile gRPC server", { timeout: 300_000 }, () => {
+  let limits: Disposable;
   let good: HostileSocket;
   let other: Runtime;
   before(async () => {
+    limits = limitInformationalAnswers();
     good = await startHostileSocket("grpc", "none");
     other = runtimeAt(good.path);
   });
   after(async () => {
     await other[Symbol.asyncDispose]();
     await good[Symbol.asyncDispose]();
+    limits[Symbol.dispose]();
   });
   const neighbour = async () => assert.deepEqual(await other.listContainers(undefined, never), []);
 

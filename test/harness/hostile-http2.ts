@@ -168,5 +168,8 @@ export const grpcAttacks: Readonly<Record<string, Attack>> = {
   "window updates without end": flood(many(frame(windowUpdate, 0, 0, word(1)))),
   "unknown frames without end": flood(many(frame(0x42, 0, 0, Buffer.alloc(8)))),
   "promises without end": flood(many(frame(pushPromise, 4, 1, Buffer.concat([word(2), Buffer.from([0x82])])))),
+  "alternative services without end": flood(
+    many(frame(0xa, 0, 0, Buffer.concat([Buffer.from([0, 8]), Buffer.from("http://a"), Buffer.from('h2=":1"')]))),
+  ),
   "goodbyes without end": flood(many(frame(goAway, 0, 0, Buffer.concat([word(0), word(0)])))),
 };

@@ -1,20 +1,20 @@
 // A hostile target: an SSH server that serves this machine's commands and files, until it is told to attack. Run by startHostileSsh;
 // process.argv: the attack's name, a file with the host key. Says its port in a line; a line "begin" begins the attack, on this connection
-// and on later ones; the end of its input ends it.
+// and on later ones; "attack NAME" begins another one, "rest" ends all attacks and cuts the connections; the end of its input ends it.
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { type AddressInfo, type Socket, connect, createServer } from "node:net";
 import { createInterface } from "node:readline";
 import type { Duplex } from "node:stream";
-import ssh2, { type ServerChannel } from "ssh2";
-import { type HostileConnection, type Session, sshAttacks } from "./hostile-ssh-attacks.ts";
+import ssh2, { type Connection, type ServerChannel } from "ssh2";
+import { type HostileConnection, type Session, type SshAttack, sshAttacks } from "./hostile-ssh-attacks.ts";
 
 const [name = "", hostKeyFile = ""] = process.argv.slice(2);
-const attack = sshAttacks[name];
-if (!attack) throw new Error(`there is no attack of the name ${name}`);
+let attack = attackNamed(name);
 const forwards: string[] = [];
 const sessions: Session[] = [];
 const children = new Set<ChildProcess>();
+const sockets = new Set<Socket>();
 let newest: HostileConnection | undefined;
 let begun = false;
 /** A connection works for so long before it is attacked, too, milliseconds. */
@@ -45,10 +45,17 @@ const joined = (there: Duplex, here: Duplex): void => {
 };
 
 function begin(): void {
-  if (newest) attack?.begin?.(newest, sessions, forwards);
+  if (newest) attack.begin?.(newest, sessions, forwards);
 }
 
-const server = new ssh2.Server({ hostKeys: [readFileSync(hostKeyFile)], ...attack.server }, (plain) => {
+function attackNamed(wanted: string): SshAttack {
+  const found = sshAttacks[wanted];
+  if (!found) throw new Error(`there is no attack of the name ${wanted}`);
+  return found;
+}
+
+/** Serves a new connection. */
+function serve(plain: Connection): void {
   const connection = plain as HostileConnection;
   newest = connection;
   sessions.length = 0;
@@ -73,19 +80,26 @@ const server = new ssh2.Server({ hostKeys: [readFileSync(hostKeyFile)], ...attac
   );
   attack.connected?.(connection);
   if (begun) connection.once("ready", () => setTimeout(begin, againMs));
-});
+}
 
-const raw = attack.raw;
+const hostKeys = [readFileSync(hostKeyFile)];
 const listener = createServer((socket: Socket) => {
   socket.on("error", () => undefined);
-  if (raw) raw(socket);
-  else server.injectSocket(socket);
+  sockets.add(socket);
+  socket.once("close", () => sockets.delete(socket));
+  if (attack.raw) attack.raw(socket);
+  else new ssh2.Server({ hostKeys, ...attack.server }, serve).injectSocket(socket);
 });
 listener.listen(0, "127.0.0.1", () => console.log((listener.address() as AddressInfo).port));
 const lines = createInterface({ input: process.stdin });
-lines.on("line", () => {
-  begun = true;
-  begin();
+lines.on("line", (line) => {
+  const [word, wanted] = line.split(/ (.*)/);
+  if (word === "attack") attack = attackNamed(wanted ?? "");
+  if (word === "rest") attack = {};
+  begun = word !== "rest";
+  // An attack that has no beginning of its own is one on new connections.
+  if (attack.begin) begin();
+  else if (word !== "begin") for (const socket of sockets) socket.destroy();
   console.log("begun");
 });
 lines.on("close", () => {

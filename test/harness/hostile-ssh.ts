@@ -14,6 +14,10 @@ export interface HostileSsh extends AsyncDisposable {
   readonly fields: Readonly<Record<string, unknown>>;
   /** Begins the attack on the newest connection. */
   begin(): Promise<void>;
+  /** Begins an attack by its name, on the newest connection and on later ones. */
+  attack(name: string): Promise<void>;
+  /** Ends the attack: cuts the connections, and serves new ones honestly. */
+  rest(): Promise<void>;
 }
 
 type Start = (argv: readonly string[]) => ChildProcess;
@@ -38,6 +42,10 @@ export async function startHostileSsh(attack: string, run: Start = start): Promi
   if (!child.stdout) throw new Error("the hostile target cannot say its port");
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const port = Number((await lines.next()).value);
+  const tell = async (line: string): Promise<void> => {
+    child.stdin?.write(`${line}\n`);
+    if ((await lines.next()).done) throw new Error(`the hostile target ended when it was told "${line}"`);
+  };
   return {
     fields: {
       host: "127.0.0.1",
@@ -46,10 +54,9 @@ export async function startHostileSsh(attack: string, run: Start = start): Promi
       passwordFile: at("password", "any"),
       hostKeyFingerprints: [fingerprintOf(key.wire)],
     },
-    async begin() {
-      child.stdin?.write("begin\n");
-      await lines.next();
-    },
+    begin: () => tell("begin"),
+    attack: (name) => tell(`attack ${name}`),
+    rest: () => tell("rest"),
     async [Symbol.asyncDispose]() {
       const over = once(child, "exit");
       child.stdin?.end();

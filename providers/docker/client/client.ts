@@ -63,7 +63,12 @@ interface Agreed {
   readonly forUser: Dockerode;
 }
 
-/** Creates the client. The negotiated version is kept until a call finds the daemon unavailable: it may come back as another version. */
+/** Message of a daemon that rejects the API version of a call: another daemon has replaced the one whose version was negotiated.
+ *  @see https://docs.docker.com/reference/api/engine/#versioned-api-and-sdk */
+const refusedVersion = /^client version \S+ is too (?:new|old)\b/;
+
+/** Creates the client. The negotiated version is kept until a call finds the daemon unavailable, or the daemon rejects the version: it may
+ *  come back as another version. */
 export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOptions): Docker {
   const agent = new DialAgent({ host, socket, clock, keep: true });
   const agentApart = new DialAgent({ host, socket, clock, keep: false });
@@ -96,7 +101,7 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
       return answer;
     } catch (error) {
       const coded = codedDockerError(error, socket, until);
-      if (hasCode(coded, "unavailable")) agreed = undefined;
+      if (hasCode(coded, "unavailable") || refusedVersion.test(coded.message)) agreed = undefined;
       throw coded;
     }
   };

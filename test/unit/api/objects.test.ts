@@ -18,7 +18,10 @@ const notFound = () => {
 };
 
 /** A server with secret `s` while `stored` is set. */
-function start(stored: object | undefined, options: { listing?: () => Promise<never> } = {}) {
+function start(
+  stored: object | undefined,
+  options: { listing?: () => Promise<never>; getting?: (feed: WatchFeed | undefined) => Promise<void> } = {},
+) {
   const clock = fakeClock();
   const stop = new AbortController();
   const feeds: WatchFeed[] = [];
@@ -27,7 +30,10 @@ function start(stored: object | undefined, options: { listing?: () => Promise<ne
   const client = fakeClient((call, signal) => {
     if (call.verb === "list")
       return options.listing ? options.listing() : { metadata: { resourceVersion: "5" }, items: now ? [now] : [] };
-    if (call.verb === "get") return now ?? notFound();
+    if (call.verb === "get") {
+      const answer = now;
+      return (options.getting?.(feeds[0]) ?? Promise.resolve()).then(() => answer ?? notFound());
+    }
     const feed = watchFeed(signal);
     const index = feeds.push(feed) - 1;
     signal.addEventListener("abort", () => (aborted[index] = true));
@@ -115,6 +121,19 @@ test("reports a missing object in the kubelet's words, and notifies when it appe
   t.feeds[0]?.send("ADDED", secret("7"));
   await settle();
   assert.deepEqual(t.changes, ["secret/ns/s"]);
+});
+
+test("reports an object that the watch delivers while the server responds that it does not exist", async () => {
+  await using t = start(undefined, {
+    getting: async (feed) => {
+      feed?.send("ADDED", secret("7"));
+      await settle();
+    },
+  });
+  t.caches.register(wanting("a"));
+  await assert.rejects(t.read(), { code: "not_found" });
+  assert.deepEqual(t.changes, ["secret/ns/s"]);
+  assert.deepEqual((await t.read()).data, { v: "7" });
 });
 
 test("asks the server before treating an object as missing", async () => {

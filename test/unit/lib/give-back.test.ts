@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, type Server, type Socket, connect, createServer } from "node:net";
 import { Writable } from "node:stream";
 import { test } from "node:test";
-import { givesBack } from "../../../src/lib/give-back.ts";
+import * as tls from "node:tls";
+import { giveBack, givesBack } from "../../../src/lib/give-back.ts";
 
 const size = 64 * 1024;
 
@@ -19,16 +22,16 @@ function held() {
 
 test("frees a large block once it has been written, whatever its offset in the packet", async () => {
   const { stream, end } = held();
-  const blocks = [Buffer.alloc(size), Buffer.from(new ArrayBuffer(size), 10, size - 20)];
+  const blocks = [Buffer.alloc(size), Buffer.from(new ArrayBuffer(size + 20), 10, size)];
   for (const block of blocks) assert.equal(stream.write(block), false);
   assert.deepEqual(
     blocks.map(({ length }) => length),
-    [size, size - 20],
+    [size, size],
   );
   await end();
   assert.deepEqual(
     blocks.map(({ length }) => length),
-    [0, size - 20],
+    [0, size],
   );
   await end();
   assert.equal(blocks[1]?.length, 0);
@@ -50,6 +53,49 @@ test("a pooled buffer never counts as a large whole block", () => {
     const { byteLength } = Buffer.allocUnsafe(length).buffer;
     assert.ok(byteLength === length || byteLength - length > 64, `${length} of ${byteLength}`);
   }
+});
+
+test("keeps a block that nearly fills memory shared with other connections", async () => {
+  const around = 40;
+  const secret = { pskCallback: () => Buffer.alloc(16, 1), ciphers: "PSK", maxVersion: "TLSv1.2" } as const;
+  const listen = async (server: Server): Promise<number> => {
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    return (server.address() as AddressInfo).port;
+  };
+  await using plain = createServer();
+  await using secure = tls.createServer(secret);
+  const [bulk, ours] = [connect(await listen(plain), "127.0.0.1"), once(plain, "connection")];
+  const [bulkPeer] = (await ours) as [Socket];
+  const pskCallback = () => ({ psk: Buffer.alloc(16, 1), identity: "test" });
+  const options = { ...secret, pskCallback, checkServerIdentity: () => undefined };
+  const accepted = once(secure, "secureConnection");
+  const small = tls.connect({ ...options, port: await listen(secure), host: "127.0.0.1" });
+  const [smallPeer] = (await accepted) as [tls.TLSSocket];
+  using sockets = new DisposableStack();
+  for (const socket of [bulk, bulkPeer, small, smallPeer]) sockets.defer(() => socket.destroy());
+  // What is read in one go has arrived before; a read that is under way has taken its memory.
+  bulk.pause();
+  bulkPeer.write("x");
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  bulk.resume();
+  await once(bulk, "data");
+  bulk.pause();
+  await new Promise((resolve) => bulkPeer.write(Buffer.alloc(size - around), resolve));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  bulk.on("data", giveBack);
+  const arrived = once(bulk, "data");
+  bulk.resume();
+  await arrived;
+  smallPeer.write("hello");
+  const [answer] = (await once(small, "data")) as [Buffer];
+  assert.equal(answer.toString(), "hello");
+});
+
+test("keeps a block that shares its memory with another connection's", () => {
+  const memory = new ArrayBuffer(size);
+  const other = Buffer.from(memory, 0, 40).fill("o");
+  giveBack(Buffer.from(memory, 40, size - 40));
+  assert.equal(other.toString(), "o".repeat(40));
 });
 
 test("keeps a block whose write is pending or failed", async () => {

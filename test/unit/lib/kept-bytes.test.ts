@@ -26,3 +26,15 @@ test("a million one-byte chunks cost no more than the bytes kept", () => {
   const grown = (process.memoryUsage().rss - before) / 2 ** 20;
   assert.ok(grown < 32, `${grown} MiB`);
 });
+
+test("what is taken holds no more memory than twice its length, and stays as it is", () => {
+  const kept = new KeptBytes(2 ** 20);
+  const taken = ["small", "x".repeat(3_000), "y".repeat(5_000), "end"].map((text) => {
+    kept.add(Buffer.from(text));
+    return { text, bytes: kept.take() };
+  });
+  for (const { text, bytes } of taken) {
+    assert.equal(bytes.toString(), text);
+    assert.ok(bytes.buffer.byteLength <= 2 * text.length, `${text.length} bytes hold ${bytes.buffer.byteLength}`);
+  }
+});

@@ -47,6 +47,19 @@ test("errors before the variable are reported, errors after it are ignored", () 
   assert.equal(envFileValue("A='x'\nnonsense", "A"), "x");
 });
 
+test("rejects a line of more than 65535 bytes, and keeps the definitions before it", () => {
+  const longest = "x".repeat(65_535);
+  const lines = ["A='x'", `# ${longest.slice(2)}`, "B='y", longest, "'", "C='z'", `D='${longest}'`, "E='x'"].join("\n");
+  assert.deepEqual(
+    ["A", "B", "C"].map((name) => envFileValue(lines, name)),
+    ["x", `y\n${longest}\n`, "z"],
+  );
+  for (const name of ["D", "E", "F"])
+    assert.throws(() => envFileValue(lines, name), /line 7 has more than 65535 bytes/);
+  assert.throws(() => envFileValue(`A='x\n${longest}x\n'`, "A"), /line 1|line 2/);
+  assert.throws(() => envFileValue(`A='x'\n${longest}\r`, "B"), /line 2 has more than 65535 bytes/);
+});
+
 test("parsing takes linear time in the file's size, whatever its number of lines", () => {
   const began = performance.now();
   assert.equal(envFileValue(`${"\n".repeat(300_000)}A='x'`, "A"), "x");

@@ -94,6 +94,22 @@ test("reports failures in the kubelet's words, without paths of the host", async
   });
 });
 
+test("rejects a subPath longer than the kernel opens, in the kubelet's words", async () => {
+  const { bench, pod, stage } = await mounted();
+  const bind = (subPath: string) => stage.bindParts(pod, "c", [part(0, subPath)], never);
+  const names = (bytes: number) =>
+    "ab/"
+      .repeat(Math.ceil(bytes / 3))
+      .slice(0, bytes)
+      .replace(/\/$/, "b");
+  const rest = 4095 - volume.length - 1;
+  assert.equal((await bind(names(rest))).size, 1);
+  const before = bench.host.commands.length;
+  for (const subPath of [names(rest + 1), `a/${"ä".repeat(128)}`])
+    await assert.rejects(bind(subPath), { message: 'failed to prepare subPath for volumeMount "v" of container "c"' });
+  assert.equal(bench.host.commands.length, before, "the machine is asked nothing");
+});
+
 test("makes a subPath mount private before unmounting, so that nested host mounts stay on the host", async () => {
   const { bench, pod, stage } = await mounted();
   const places = await stage.bindParts(pod, "c", [part(0, "a")], never);

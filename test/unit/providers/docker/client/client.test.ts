@@ -49,6 +49,22 @@ test("negotiates the version once", async () => {
   assert.equal(await docker.apiVersion(never), "1.43");
 });
 
+test("negotiates the version again after the engine rejects it", async () => {
+  let newest = "1.44";
+  const { docker, asked, listen } = await engineThat((path) => {
+    if (path === "/version") return { status: 200, body: { ApiVersion: newest, Version: "any" } };
+    if (path.startsWith(`/v${newest}/`)) return { status: 200, body: [] };
+    const message = `client version 1.44 is too new. Maximum supported API version is ${newest}`;
+    return { status: 400, body: { message } };
+  });
+  await using _listener = await listen();
+  await list(docker);
+  newest = "1.41";
+  await assert.rejects(list(docker), { code: "invalid_argument", message: /too new/ });
+  await list(docker);
+  assert.deepEqual(asked.slice(2), ["/v1.44/containers/json", "/version", "/v1.41/containers/json"]);
+});
+
 test("aborts an endless response and buffers at most the limit", async () => {
   const clock = fakeClock();
   const host = fakeHost({ clock });
