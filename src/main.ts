@@ -31,8 +31,8 @@ async function main(stop: AbortController): Promise<number> {
     return (await runRemoval({ ...asked, providers, terminal: processTerminal(), signal })) ? 0 : 1;
   }
   if (asked.kind === "leave") {
-    const { runLeaving } = await import("./process/leave.ts");
-    return (await runLeaving({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
+    const { runLeave } = await import("./process/leave.ts");
+    return (await runLeave({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
   }
   if (asked.kind === "doctor") {
     const { runDoctor } = await import("./process/doctor.ts");

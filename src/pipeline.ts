@@ -1,7 +1,7 @@
 import type { Writable } from "node:stream";
 import type * as cri from "./gen/cri.ts";
 import type { ConfigMap, Container, Node, ObjectReference, Pod, PodStatus, Secret, Service } from "./objects.ts";
-import type { AskedPod, GivenPod } from "./roles.ts";
+import type { DesiredPod, AllocatedPod } from "./roles.ts";
 
 // Values that stages exchange, and ports (interfaces of one to three methods) through which stages call each other.
 // Stages import this file and never each other; kubelet/kubelet.ts passes each stage its dependencies. Ports for resizes
@@ -16,7 +16,7 @@ export type SourceName = "api" | "file" | "http";
 export interface PodUpdate {
   readonly op: PodOperation;
   readonly source: SourceName;
-  readonly pods: readonly AskedPod[];
+  readonly pods: readonly DesiredPod[];
 }
 
 /** Reason for waking a pod worker. */
@@ -64,11 +64,11 @@ export interface MountedVolume {
   /** The file system has no SELinux labels, although the target uses SELinux. */
   readonly unlabelled?: true;
   /** Set for a PersistentVolumeClaim: the volume that it is bound to. */
-  readonly persistent?: PersistentPlace;
+  readonly persistent?: PersistentVolumeFacts;
 }
 
 /** Facts about a claim's PersistentVolume that the pod's spec does not contain. */
-export interface PersistentPlace {
+export interface PersistentVolumeFacts {
   readonly name: string;
   /** Full name of its volume plugin. */
   readonly plugin: string;
@@ -131,9 +131,9 @@ export interface LogOptions {
 
 /** Desired pods of this node, as the sources last reported. */
 export interface PodStore {
-  get(uid: string): AskedPod | undefined;
-  byName(namespace: string, name: string): AskedPod | undefined;
-  list(): readonly AskedPod[];
+  get(uid: string): DesiredPod | undefined;
+  byName(namespace: string, name: string): DesiredPod | undefined;
+  list(): readonly DesiredPod[];
 }
 
 /** Pods in the runtime, as last observed. */
@@ -145,23 +145,23 @@ export interface PodCache {
 /** Inspects one pod in the runtime and caches the observation. A pod without sandboxes and containers is returned
  *  with empty lists. */
 export interface PodInspector {
-  /** @param made IDs that the caller knows to exist. */
-  inspect(uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
+  /** @param knownIds IDs that the caller knows to exist. */
+  inspect(uid: string, signal: AbortSignal, knownIds?: RuntimeIds): Promise<RuntimePod>;
   /** True if the last inspection of an uncached pod failed: its absence from the cache does not mean that it does not exist. */
-  isUnseen(uid: string): boolean;
+  needsInspection(uid: string): boolean;
   /** Records the caller's observation of a pod. */
-  learn(pod: RuntimePod): void;
+  recordObservation(pod: RuntimePod): void;
 }
 
 /** Waits until the target is reachable, and known not to have rebooted since this node was started. Undefined
  *  if the target is the local machine. @returns a signal that aborts when the connection to the target is lost: calls over it have failed.
  *  @throws the signal's abort reason. */
-export type Presence = (signal: AbortSignal) => Promise<AbortSignal>;
+export type WaitForTarget = (signal: AbortSignal) => Promise<AbortSignal>;
 
 /** Service tunnel from pods into the cluster: opened for a new sandbox's IPs, closed before the pod's sandboxes stop. Neither call fails. */
-export interface PodWay {
-  joined(uid: string, ips: readonly string[], signal: AbortSignal): Promise<void>;
-  left(uid: string, signal: AbortSignal): Promise<void>;
+export interface PodServiceTunnel {
+  openFor(uid: string, ips: readonly string[], signal: AbortSignal): Promise<void>;
+  closeFor(uid: string, signal: AbortSignal): Promise<void>;
 }
 
 export interface StatusReader {
@@ -172,9 +172,9 @@ export interface StatusReader {
 export interface StatusSink extends StatusReader {
   /** Sets the latest status of a pod. It is written to the API server if it differs from the status there.
    *  @param ended no container of the pod runs, or will run, any more. */
-  set(pod: AskedPod, status: PodStatus, ended?: boolean): void;
+  set(pod: DesiredPod, status: PodStatus, ended?: boolean): void;
   /** Marks a pod as terminated: its containers are gone and its volumes unmounted, so the status is final and the object may be deleted. */
-  terminated(pod: AskedPod): void;
+  terminated(pod: DesiredPod): void;
 }
 
 export type EventType = "Normal" | "Warning";
@@ -226,9 +226,9 @@ export interface HostAddresses {
 }
 
 /** Mounts and unmounts the volumes of pods. */
-export interface VolumeGate {
+export interface VolumeMounter {
   /** Resolves when all volumes of the pod are mounted and up to date. @throws with the kubelet's FailedMount text. */
-  mount(pod: GivenPod, signal: AbortSignal): Promise<void>;
+  mount(pod: AllocatedPod, signal: AbortSignal): Promise<void>;
   /** By volume name; empty before `mount` resolved. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
   /** Unmounts all volumes and removes graftlet's directories; the pod object is not needed. Idempotent. */
@@ -266,35 +266,35 @@ export interface ProbeResults {
   /** True once the container has passed its startup probe; undefined without one. */
   started(uid: string, containerName: string, containerId: string): boolean | undefined;
   /** The failed probe for which the container is to be killed. */
-  condemnedBy(uid: string, containerName: string, containerId: string): CondemningProbe | undefined;
+  failedProbe(uid: string, containerName: string, containerId: string): FatalProbeKind | undefined;
 }
 
-export type CondemningProbe = Exclude<ProbeKind, "readiness">;
+export type FatalProbeKind = Exclude<ProbeKind, "readiness">;
 
 /** Starts and stops probing a pod's containers. */
 export interface Prober {
-  add(pod: GivenPod): void;
+  add(pod: AllocatedPod): void;
   /** Stops liveness and startup probes of a terminating pod. */
-  spare(uid: string): void;
+  stopLivenessAndStartup(uid: string): void;
   remove(uid: string): void;
 }
 
 /** Called when a new sandbox has its IPs, to report the pod's status before containers and possibly long pulls follow.
  *  @param seen the pod with its sandbox, if it has nothing else. */
-export type ShowPod = (seen: RuntimePod | undefined) => Promise<void>;
+export type OnSandboxReady = (seen: RuntimePod | undefined) => Promise<void>;
 
 /** A planned sync of a pod's sandbox and containers. */
-export interface PlannedPass {
+export interface PlannedSync {
   /** Executes the plan; the pod's volumes are mounted already. The signal interrupts waits and pulls, never a call that creates or
    *  starts something. Rejects only when the signal aborts. */
-  perform(show: ShowPod, signal: AbortSignal): Promise<SyncOutcome>;
+  perform(onSandboxReady: OnSandboxReady, signal: AbortSignal): Promise<SyncOutcome>;
 }
 
 /** Starts and stops a pod's sandbox and containers. */
 export interface PodRuntime {
   /** Computes the actions that reconcile the runtime's pod with the spec, and starts reading what its sandbox needs from the target. Rejects
    *  only when the signal aborts. */
-  plan(pod: GivenPod, observed: RuntimePod, signal: AbortSignal): Promise<PlannedPass>;
+  plan(pod: AllocatedPod, observed: RuntimePod, signal: AbortSignal): Promise<PlannedSync>;
   /** Stops all containers, then the sandboxes. `pod` is undefined for a pod that only the runtime knows. */
   kill(
     observed: RuntimePod,
@@ -333,7 +333,7 @@ export interface NodePressure {
 /** Admits pods, one at a time. */
 export interface Admission {
   /** @param others active pods that are admitted already. @returns undefined if the pod may run. */
-  admit(pod: GivenPod, others: readonly GivenPod[], signal: AbortSignal): Promise<Rejection | undefined>;
+  admit(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
 }
 
 /** Frees space on the target by removing what no pod needs. */
@@ -347,9 +347,9 @@ export interface Reclaim {
 }
 
 /** Checks pods for fields that this node does not support; such a pod is held, with an event that names them. */
-export interface Served {
+export interface FieldChecker {
   /** Paths such as `spec.containers[0].lifecycle.preStop`, each with the reason; empty if all fields are supported. */
-  unserved(pod: Pod, signal: AbortSignal): Promise<readonly { readonly field: string; readonly why: string }[]>;
+  unsupportedFields(pod: Pod, signal: AbortSignal): Promise<readonly { readonly field: string; readonly why: string }[]>;
 }
 
 /** The list of the spec that a container is in. */

@@ -1,33 +1,33 @@
 import type { ContainerStatus } from "./gen/cri.ts";
 import type { Resources } from "./objects.ts";
 import type { RuntimePod } from "./pipeline.ts";
-import type { AskedPod, GivenPod } from "./roles.ts";
+import type { DesiredPod, AllocatedPod } from "./roles.ts";
 
 // Values and ports for in-place resizes, like pipeline.ts for everything else.
 
 /** Actuated CPU and memory of running containers, which may lag behind the allocation. Pod-level limits are the default of
  *  container limits. */
-export interface ResourcesInForce {
+export interface ActuatedResources {
   /** @param pod the allocated pod. @param status of one of its running containers. */
-  ofContainer(pod: GivenPod, status: ContainerStatus): Resources;
+  containerResources(pod: AllocatedPod, status: ContainerStatus): Resources;
   /** Actuated pod-level resources; undefined if it has none. */
-  ofPod(pod: GivenPod): Resources | undefined;
+  podResources(pod: AllocatedPod): Resources | undefined;
   /** Records resources that the runtime has applied to a container. */
-  setContainer(uid: string, containerId: string, resources: Resources): Promise<void>;
-  setPod(uid: string, resources: Resources): Promise<void>;
+  setContainerResources(uid: string, containerId: string, resources: Resources): Promise<void>;
+  setPodResources(uid: string, resources: Resources): Promise<void>;
 }
 
 /** In-place resizes of pods on the node.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export interface Resizes {
   /** The pod with its allocated resources in place of its requested ones. */
-  allocated(pod: AskedPod): GivenPod;
+  allocatedPod(pod: DesiredPod): AllocatedPod;
   /** The pod with the actuated resources of its running containers. */
-  inForce(pod: GivenPod, observed: RuntimePod): GivenPod;
+  actuatedPod(pod: AllocatedPod, observed: RuntimePod): AllocatedPod;
   /** Checks by an observation whether the pod's resize is complete. @param pod the allocated pod. */
-  observe(pod: GivenPod, observed: RuntimePod): void;
+  checkProgress(pod: AllocatedPod, observed: RuntimePod): void;
   /** Records that the pod's allocation could not be actuated. @param pod the allocated pod. */
-  failed(pod: GivenPod, message: string): void;
+  actuationFailed(pod: AllocatedPod, message: string): void;
 }
 
 /** Progress of a pod's resize, as shown by its conditions. */
@@ -65,14 +65,14 @@ export type ResizeTrigger =
 
 /** Decides on resizes, one pod at a time. */
 export interface ResizeDecider {
-  allocated(pod: AskedPod): GivenPod;
+  allocatedPod(pod: DesiredPod): AllocatedPod;
   /** The allocated pod, with resources no lower than the actuated ones, which other pods cannot use yet. */
-  held(pod: AskedPod): GivenPod;
+  effectivePod(pod: DesiredPod): AllocatedPod;
   /** Restores or makes the allocation of a pod that is about to be admitted: a previous allocation takes precedence over the spec. */
-  take(pod: AskedPod): void;
+  addPod(pod: DesiredPod): void;
   /** Records the resources that a running pod requests. @returns true if they have changed and differ from its allocation. */
-  ask(pod: AskedPod): boolean;
+  recordRequest(pod: DesiredPod): boolean;
   /** Retries pending resizes. @param active the pods that hold resources now: a decision may terminate some. @param trigger for metrics.
    *  @returns the UIDs of pods whose allocation or resize status has changed. */
-  decide(active: () => readonly AskedPod[], trigger: ResizeTrigger, signal: AbortSignal): Promise<readonly string[]>;
+  retryPending(active: () => readonly DesiredPod[], trigger: ResizeTrigger, signal: AbortSignal): Promise<readonly string[]>;
 }

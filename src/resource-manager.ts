@@ -1,7 +1,7 @@
 import type { Service } from "./lib/service-group.ts";
 import type { Container, Pod } from "./objects.ts";
 import type { Rejection } from "./pipeline.ts";
-import type { GivenPod } from "./roles.ts";
+import type { AllocatedPod } from "./roles.ts";
 
 /** What resource managers add to a container. Paths on the host are the target's. */
 export interface ContainerAdditions {
@@ -26,7 +26,7 @@ export interface ResourceManager {
   /** Allocates what a pod asks for, at its admission. A pod keeps what it has: after a restart it is admitted again.
    *  @param others the other pods that the node has admitted and that have not ended.
    *  @returns why the pod cannot be admitted. @throws unavailable; the signal's reason. */
-  allocate(pod: GivenPod, others: readonly GivenPod[], signal: AbortSignal): Promise<Rejection | undefined>;
+  allocate(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
   /** Amounts of the manager's resources that count when the pod's requests are compared with what the node has, by resource name. They are
    *  asked for once the pod has its allocation. */
   allocatable(pod: Pod): Readonly<Record<string, string>>;

@@ -6,25 +6,25 @@ import type { Pod } from "./objects.ts";
 declare const role: unique symbol;
 
 /** A pod as its source wants it. */
-export type AskedPod = Pod & { readonly [role]: { readonly asked: true } };
+export type DesiredPod = Pod & { readonly [role]: { readonly asked: true } };
 
 /** A pod with its allocated resources in place of its requested ones. */
-export type GivenPod = Pod & { readonly [role]: { readonly given: true } };
+export type AllocatedPod = Pod & { readonly [role]: { readonly given: true } };
 
 /** The API server's copy of a pod: for a static pod, its mirror pod. */
-export type ShownPod = Pod & { readonly [role]: { readonly shown: true } };
+export type ApiPod = Pod & { readonly [role]: { readonly shown: true } };
 
 /** Marks a pod that came from a source. */
-export function askedPod(pod: Pod): AskedPod {
-  return pod as AskedPod;
+export function desiredPod(pod: Pod): DesiredPod {
+  return pod as DesiredPod;
 }
 
 /** Marks a pod whose resources are the allocated ones. */
-export function givenPod(pod: Pod): GivenPod {
-  return pod as GivenPod;
+export function allocatedPod(pod: Pod): AllocatedPod {
+  return pod as AllocatedPod;
 }
 
 /** Marks a pod that came from the API server. */
-export function shownPod(pod: Pod): ShownPod {
-  return pod as ShownPod;
+export function apiPod(pod: Pod): ApiPod {
+  return pod as ApiPod;
 }

@@ -1,7 +1,7 @@
 // Usage of pods, as measured by statistics and ranked by eviction.
 
 /** Disk usage of a pod, or of one part of it. */
-export interface FileUse {
+export interface DiskUsage {
   readonly bytes: number;
   readonly inodes: number;
 }
@@ -11,8 +11,8 @@ export interface ContainerUsage {
   /** Working set, bytes. */
   readonly memoryBytes?: number;
   /** The writable layer. */
-  readonly layer?: FileUse;
-  readonly logs?: FileUse;
+  readonly layer?: DiskUsage;
+  readonly logs?: DiskUsage;
 }
 
 /** Usage of one pod; unknown values are undefined. */
@@ -23,7 +23,7 @@ export interface PodUsage {
   /** By name. */
   readonly containers: ReadonlyMap<string, ContainerUsage>;
   /** Volumes on the node's disk by name, without memory-backed volumes and claims. */
-  readonly volumes: ReadonlyMap<string, FileUse>;
+  readonly volumes: ReadonlyMap<string, DiskUsage>;
 }
 
 /** Measures pods, to rank them for eviction. */

@@ -5,7 +5,7 @@ import type { Admission, NodeSource, Pressure, Rejection } from "../pipeline.ts"
 import { isCritical, isStaticPod } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import type { ResourceManager } from "../resource-manager.ts";
-import type { GivenPod } from "../roles.ts";
+import type { AllocatedPod } from "../roles.ts";
 import { appArmorEnforced } from "./app-armor.ts";
 import type { Candidate, Handler } from "./candidate.ts";
 import { type Shortage, insufficient, shortages } from "./fit.ts";
@@ -36,7 +36,7 @@ export interface AdmissionDeps {
   /** KubeletConfiguration.allowedUnsafeSysctls. */
   readonly allowedUnsafeSysctls: readonly string[];
   /** True once the target is shutting down. */
-  readonly goingDown: { get(): true | undefined };
+  readonly shuttingDown: { get(): true | undefined };
   /** Preempts pods in favour of a critical one. */
   readonly makeRoom: MakeRoom;
   readonly log: Logger;
@@ -99,7 +99,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       const yields = isCritical(pod) && short.length > 0;
       const refusal = short[0] && !yields ? insufficient(short[0]) : refusals[0]?.refusal;
       const noRoom = yields && !refusal ? await makeRoom(pod, others, short, signal) : refusal;
-      return noRoom ?? appArmorEnforced(pod, deps.facts.appArmor) ?? (deps.goingDown.get() && shuttingDown);
+      return noRoom ?? appArmorEnforced(pod, deps.facts.appArmor) ?? (deps.shuttingDown.get() && shuttingDown);
     },
   };
 }
@@ -107,8 +107,8 @@ export function createAdmission(deps: AdmissionDeps): Admission {
 /** Has each manager allocate what the pod requests, until one rejects it. Allocations of a rejected pod are released at its end. */
 async function allocate(
   managers: AdmissionDeps["managers"],
-  pod: GivenPod,
-  others: readonly GivenPod[],
+  pod: AllocatedPod,
+  others: readonly AllocatedPod[],
   signal: AbortSignal,
 ): Promise<Rejection | undefined> {
   for (const manager of managers) {

@@ -5,9 +5,9 @@ import type { Pod } from "../objects.ts";
 import type { EventSink, Eviction, Rejection } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
 import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
-import { untilStopped } from "../state/worker-ends.ts";
+import { untilStopped } from "../state/worker-phases.ts";
 import type { Shortage } from "./fit.ts";
 import { type Need, needOf, victimsFor } from "./victims.ts";
 

@@ -1,4 +1,4 @@
-import type { Served } from "../pipeline.ts";
+import type { FieldChecker } from "../pipeline.ts";
 import { fieldsOf } from "./decisions.ts";
 import { claimedResources } from "./extended-resources.ts";
 import { type Lacks, type LackingSettings, lacking } from "./lacking.ts";
@@ -10,10 +10,10 @@ import { podSpec } from "./pod-decisions.ts";
 export function createServed(
   lacks: Lacks = async () => undefined,
   settings: LackingSettings = { cpuCfsQuota: true },
-): Served {
+): FieldChecker {
   const judge = fieldsOf(podSpec);
   return {
-    unserved: async (pod, signal) => [
+    unsupportedFields: async (pod, signal) => [
       ...judge(pod.spec, "spec"),
       ...claimedResources(pod),
       ...(await lacking(pod, { lacks, ...settings }, signal)),

@@ -73,7 +73,7 @@ export async function examinePod(
     place,
   );
   const look = async (until: AbortSignal): Promise<readonly Verdict[]> => {
-    const held = await served.unserved(pod, until);
+    const held = await served.unsupportedFields(pod, until);
     const found = [
       ...leftOut(pod, target, place),
       ...held.map(({ field, why }) => failure(`it would be held because of ${field}: ${why}`, "FieldNotServed")),

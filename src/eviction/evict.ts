@@ -4,9 +4,9 @@ import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
 import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
-import { isStopped } from "../state/worker-ends.ts";
+import { isStopped } from "../state/worker-phases.ts";
 
 export interface EvictDeps {
   readonly worker: Pick<Column<WorkerView>, "get">;

@@ -3,11 +3,11 @@ import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, Presence } from "../pipeline.ts";
+import type { EventSink, WaitForTarget } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
 import type { WorkerPhase, WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
-import { isFinished, untilStopped, untilWorkers } from "../state/worker-ends.ts";
+import type { Column } from "../state/records.ts";
+import { isFinished, untilStopped, untilWorkers } from "../state/worker-phases.ts";
 import type { Evicted } from "./evict.ts";
 import type { HoldToLimits } from "./local-limits.ts";
 import type { NodePressureRound } from "./node-pressure.ts";
@@ -25,7 +25,7 @@ export interface EvictionDeps {
   readonly sourcesSeen: () => boolean;
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly events: EventSink;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -7,14 +7,14 @@ import { programText } from "../lib/program-text.ts";
 import { paced } from "../lib/paced.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Presence } from "../pipeline.ts";
+import type { WaitForTarget } from "../pipeline.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 import type { MemoryBound } from "./memory-bounds.ts";
 import { interpreted } from "../seams/command.ts";
 
 export interface MemoryNotifierDeps {
   readonly host: Pick<Host, "spawn">;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -6,7 +6,7 @@ import type { Pod } from "../objects.ts";
 import type { EventSink, NodePressure, Reclaim } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
 import { fullName, nodeReference } from "../pod/reference.ts";
-import type { CellPair } from "../state/cells.ts";
+import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
 import { createDecider } from "./decision.ts";
 import type { Evict, Evicted } from "./evict.ts";
@@ -40,7 +40,7 @@ export interface NodePressureDeps {
   readonly usages: PodUsages;
   readonly reclaim: Reclaim;
   readonly evict: Evict;
-  readonly pressure: CellPair<NodePressure>["writer"];
+  readonly pressure: ValuePair<NodePressure>["writer"];
   readonly signals: Sends<"nodeChanged">;
   readonly events: EventSink;
   readonly measures: Pick<EvictionMeasures, "aged">;

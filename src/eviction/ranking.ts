@@ -3,7 +3,7 @@ import { quantityNumber } from "../pod/quantity.ts";
 import { requestToFree } from "../pod/resources.ts";
 import { type NodeSignal, signals } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
-import type { FileUse, PodUsage } from "../usage.ts";
+import type { DiskUsage, PodUsage } from "../usage.ts";
 
 /** A candidate for eviction, with its usage if known. */
 export interface Candidate {
@@ -60,7 +60,7 @@ function partsOn(signal: NodeSignal, { imagesApart, layersApart }: DiskLayout): 
   return layersApart ? [] : ["layers"];
 }
 
-function filesOf({ containers, volumes }: PodUsage, parts: readonly Part[], unit: keyof FileUse): number {
+function filesOf({ containers, volumes }: PodUsage, parts: readonly Part[], unit: keyof DiskUsage): number {
   const runs = [...containers.values()];
   const uses = [
     ...(parts.includes("layers") ? runs.map(({ layer }) => layer) : []),

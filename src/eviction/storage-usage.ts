@@ -1,6 +1,6 @@
 import type { DiskMeter } from "../host/disk-meter.ts";
 import type { Pod } from "../objects.ts";
-import type { PodCache, VolumeGate } from "../pipeline.ts";
+import type { PodCache, VolumeMounter } from "../pipeline.ts";
 import { ephemeralFiles, isEphemeral } from "../pod/ephemeral-files.ts";
 import { podUidLabel } from "../pod/labels.ts";
 import { isRunning, newestRun } from "../pod/runs.ts";
@@ -11,7 +11,7 @@ import type { StorageLimits, StorageUsage } from "./storage-limits.ts";
 export interface UsageDeps {
   readonly disk: Pick<DiskMeter, "bytes">;
   readonly runtime: Pick<Stats, "listContainerStats">;
-  readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly volumes: Pick<VolumeMounter, "mounted">;
   readonly cache: Pick<PodCache, "get">;
   /** The target's root directory. */
   readonly rootDir: string;

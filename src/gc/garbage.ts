@@ -15,14 +15,14 @@ import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import { createTurns } from "../lib/turns.ts";
-import type { EventSink, PodCache, PodInspector, PodStore, Presence, Reclaim } from "../pipeline.ts";
+import type { EventSink, PodCache, PodInspector, PodStore, WaitForTarget, Reclaim } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { podTerminationGraceAnnotation } from "../pod/labels.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import { type ContainerLimits, deadContainers, deadSandboxes } from "./dead-containers.ts";
 import { podLogsToRemove, removeDanglingLinks } from "./dead-logs.ts";
 
@@ -33,12 +33,12 @@ export interface GarbageDeps {
   readonly pods: Pick<PodStore, "get">;
   readonly cache: PodCache;
   readonly worker: Pick<Column<WorkerView>, "get">;
-  readonly inspector: Pick<PodInspector, "inspect" | "isUnseen">;
+  readonly inspector: Pick<PodInspector, "inspect" | "needsInspection">;
   /** True once all pod sources have reported; until then no pod counts as unknown. */
   readonly sourcesSeen: () => boolean;
   /** Labels of this node's containers and sandboxes on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   /** Directory of pod logs on the target: KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
   /** Directory of the links for log collectors, one per container. */
@@ -150,7 +150,7 @@ async function removePodLogs(
 /** True if no source wants the pod and the runtime does not have it: only its logs are left. On a shared runtime such a directory may
  *  belong to another node. */
 function isUnknown({ pods, cache, worker, inspector, ownerLabels, sourcesSeen }: GarbageDeps, uid: string): boolean {
-  const isKnown = uid === "" || pods.get(uid) || worker.get(uid) || cache.get(uid) || inspector.isUnseen(uid);
+  const isKnown = uid === "" || pods.get(uid) || worker.get(uid) || cache.get(uid) || inspector.needsInspection(uid);
   return !isKnown && Object.keys(ownerLabels).length === 0 && sourcesSeen();
 }
 

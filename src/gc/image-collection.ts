@@ -9,7 +9,7 @@ import type { Service } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { ImageRemoval, ImageRemovalMeasures } from "../measures.ts";
-import type { EventSink, PodCache, Presence, Reclaim } from "../pipeline.ts";
+import type { EventSink, PodCache, WaitForTarget, Reclaim } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
@@ -38,7 +38,7 @@ export interface ImageCollectionDeps {
   /** Forgets pull records of images that are not in the list. @param since milliseconds since the epoch: records of later pulls are
    *  kept. */
   readonly forgetPulls?: (imageIds: readonly string[], since: number) => Promise<void>;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   readonly limits: ImageLimits;
   readonly nodeName: string;
   readonly events: EventSink;

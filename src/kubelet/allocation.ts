@@ -8,15 +8,15 @@ import type { ResizeDecider, Resizes } from "../resizes.ts";
 import { type Allocations, createAllocations } from "../resources/allocations.ts";
 import { createResizes } from "../resources/resizes.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import { limitedSwap } from "./settings.ts";
 
 /** Delay and interval of retries of pending resizes: the kubelet's, milliseconds. */
-const firstRetryMs = 30_000;
-const retryMs = 180_000;
+const firstRetryDelayMs = 30_000;
+const retryIntervalMs = 180_000;
 
 /** Admission, allocations and resizes of pods. */
-export interface Allocating {
+export interface AllocationStages {
   readonly admission: Admission;
   readonly allocations: Allocations;
   readonly resizes: Resizes & ResizeDecider;
@@ -25,28 +25,28 @@ export interface Allocating {
 }
 
 /** Creates admission, allocations and resizes. */
-export function allocateResources(context: NodeContext, cluster: Cluster, observed: Observed): Allocating {
+export function createAllocationStages(context: NodeContext, cluster: Cluster, observed: ObservedTarget): AllocationStages {
   const { config, target, metrics, clock, log, hand } = context;
   const { events } = cluster;
   const admission = createNodeAdmission(context, cluster, observed);
-  const { seen, allocation } = hand("allocations");
+  const { podCache, allocations: allocation } = hand("allocations");
   const allocations = createAllocations({
     fs: target.host.fs,
     rootDir: config.rootDir,
-    cache: seen,
+    cache: podCache,
     entries: allocation,
     clock,
     log,
   });
-  const { asked: pods, ...columns } = hand("resizes");
+  const { desired: pods, ...columns } = hand("resizes");
   const { resizes: measures } = metrics.measures;
   const facts = createTargetFacts(target.host.fs);
-  const swaps = async (signal: AbortSignal): Promise<boolean> => {
+  const usesSwap = async (signal: AbortSignal): Promise<boolean> => {
     if (!limitedSwap(config.kubelet)) return false;
     const { cgroupV2, swapController } = await facts(signal);
     return cgroupV2 && swapController;
   };
-  const resizes = createResizes({ ...columns, pods, allocations, admission, swaps, events, measures, clock, log });
+  const resizes = createResizes({ ...columns, pods, allocations, admission, usesSwap, events, measures, clock, log });
   return { admission, allocations, resizes, facts };
 }
 
@@ -54,10 +54,10 @@ export function allocateResources(context: NodeContext, cluster: Cluster, observ
 function createNodeAdmission(
   { config: { kubelet, nodeName }, client, metrics: { measures }, clock, log, hand }: NodeContext,
   { nodes, events }: Cluster,
-  { agent, managers }: Observed,
+  { agent, managers }: ObservedTarget,
 ): Admission {
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
-  const { pressure: cell, goingDown } = hand("admission");
+  const { pressure: cell, shuttingDown } = hand("admission");
   const pressure = () => cell.get()?.pressure;
   const makeRoom = createPreemption({ ...hand("preemption"), events, measures, clock, log });
   return createAdmission({
@@ -68,14 +68,14 @@ function createNodeAdmission(
     freshNode,
     managers,
     makeRoom,
-    goingDown,
+    shuttingDown,
     log,
   });
 }
 
 /** Retries pending resizes periodically. */
-export function retryResizes({ hand, clock, log }: NodeContext): Service {
-  const { weigh } = hand("resizeRetry").signals;
-  const options = { name: "resizes", everyMs: retryMs, firstMs: firstRetryMs, clock, log };
-  return patrol(options, () => weigh.send("periodic_retry"));
+export function createResizeRetry({ hand, clock, log }: NodeContext): Service {
+  const { retryPendingResizes } = hand("resizeRetry").signals;
+  const options = { name: "resizes", everyMs: retryIntervalMs, firstMs: firstRetryDelayMs, clock, log };
+  return patrol(options, () => retryPendingResizes.send("periodic_retry"));
 }

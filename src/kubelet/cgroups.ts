@@ -4,15 +4,15 @@ import type { Service } from "../lib/service-group.ts";
 import { createCgroupLayout } from "../resources/cgroup-layout.ts";
 import { createNodeAllocatable } from "../resources/node-allocatable.ts";
 import { createNodeCgroups } from "../resources/node-cgroups.ts";
-import { pageSizes } from "../resources/node-share.ts";
-import { createPodGround } from "../resources/pod-ground.ts";
+import { pageSizes } from "../resources/allocatable-limits.ts";
+import { createPodHostResources } from "../resources/pod-host-resources.ts";
 import { createReservedCgroups } from "../resources/reserved-cgroups.ts";
-import { createTiers } from "../resources/tiers.ts";
+import { createQosCgroups } from "../resources/qos-cgroups.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { PodGroups } from "../runtime/resize.ts";
-import type { PodGround } from "../sync/passes.ts";
-import type { Allocating } from "./allocation.ts";
-import type { Cluster, NodeContext, Observed, TargetCgroups } from "./deps.ts";
+import type { PodHostResources } from "../sync/passes.ts";
+import type { AllocationStages } from "./allocation.ts";
+import type { Cluster, NodeContext, ObservedTarget, TargetCgroups } from "./deps.ts";
 import type { Placeholders } from "./placeholders.ts";
 import { enforcement, memoryQos } from "./settings.ts";
 
@@ -26,7 +26,7 @@ export async function openTargetCgroups(
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const measures = metrics.measures.cgroups;
-  const layout = createCgroupLayout({ runtime, kubelet, outdated: () => measures.outdated(), clock, log });
+  const layout = createCgroupLayout({ runtime, kubelet, onOutdatedRuntime: () => measures.outdated(), clock, log });
   const open = createNodeCgroups({ host, layout, rootDir, measures, clock, log });
   const enforced = enforcement(config);
   const reserved = createReservedCgroups({
@@ -44,44 +44,44 @@ export async function openTargetCgroups(
 }
 
 /** Managers of the node's cgroups. */
-export interface ComposedCgroups {
+export interface CgroupStages {
   /** Data directories and cgroups of pods. */
-  readonly ground: PodGround & { readonly groups: PodGroups };
+  readonly hostResources: PodHostResources & { readonly groups: PodGroups };
   /** Enforces the node's allocatable resources and the reservations. */
   readonly nodeAllocatable: Service;
 }
 
-interface CgroupParts extends Pick<Allocating, "allocations"> {
+interface CgroupParts extends Pick<AllocationStages, "allocations"> {
   readonly placeholders: Placeholders;
   readonly settings: PodSettings;
 }
 
 /** Creates the managers of pod cgroups, of QoS cgroups, and of the cgroup of all pods. */
-export function composeCgroups(
+export function createCgroupStages(
   { config, target, metrics, clock, log, hand }: NodeContext,
   { events }: Cluster,
-  { agent, cgroups: { open, reserved, enforced }, presence }: Observed,
+  { agent, cgroups: { open, reserved, enforced }, waitForTarget }: ObservedTarget,
   { allocations, placeholders, settings }: CgroupParts,
-): ComposedCgroups {
+): CgroupStages {
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
-  const { asked, ...columns } = hand("cgroups");
+  const { desired, ...columns } = hand("cgroups");
   const sizes = pageSizes(agent.facts);
-  const pods = { list: () => placeholders.without(asked.list()) };
-  const tiers = createTiers({
+  const pods = { list: () => placeholders.without(desired.list()) };
+  const qosCgroups = createQosCgroups({
     ...columns,
     cgroups: open,
     pods,
-    allocated: allocations.of,
+    allocatedPod: allocations.allocatedPod,
     pageSizes: sizes,
     memoryQos: settings.memoryQos,
     measures: metrics.measures.cgroups,
   });
-  const ground = createPodGround({
+  const hostResources = createPodHostResources({
     host,
     rootDir,
     cgroups: open,
-    tiers,
+    qosCgroups,
     settings,
     podPidsLimit: kubelet.podPidsLimit,
     memoryQos: settings.memoryQos,
@@ -93,16 +93,16 @@ export function composeCgroups(
   });
   const nodeAllocatable = createNodeAllocatable({
     cgroups: open,
-    tiers,
-    pods: ground,
+    qosCgroups,
+    pods: hostResources,
     reserved,
     capacity: agent.facts,
     enforcement: enforced,
     nodeName,
     events,
-    ...(presence && { presence }),
+    ...(waitForTarget && { waitForTarget }),
     clock,
     log,
   });
-  return { ground, nodeAllocatable };
+  return { hostResources, nodeAllocatable };
 }

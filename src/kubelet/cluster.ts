@@ -19,21 +19,21 @@ import type { Cluster, NodeContext } from "./deps.ts";
 import { staticSources } from "./settings.ts";
 import { loggedEvents, noNode, noServices } from "./standalone.ts";
 
-const firstAnswerMs = 2_000;
+const firstListTimeoutMs = 2_000;
 
 /** Creates the watches of cluster objects for this node; a standalone node has no Node, no Services, and no referenced objects. */
 export function observeCluster(context: NodeContext): Cluster {
-  const { config, alone, client, clock, log } = context;
+  const { config, standalone, client, clock, log } = context;
   const { kubelet, nodeName } = config;
   const common = { client, clock, log };
   const { eventRecordQPS: qps, eventBurst: burst } = kubelet;
-  const written = alone
+  const recorder = standalone
     ? loggedEvents(log)
     : createEventRecorder({ ...common, component: "kubelet", host: nodeName, qps, burst });
   const { event } = context.report;
-  const events = event ? toldEvents(written, event) : written;
-  const nodes = alone ? noNode : createNodeWatch({ ...common, nodeName });
-  const services = alone ? noServices : createServiceLister(common);
+  const events = event ? reportedEvents(recorder, event) : recorder;
+  const nodes = standalone ? noNode : createNodeWatch({ ...common, nodeName });
+  const services = standalone ? noServices : createServiceLister(common);
   const runtimeClasses = createRuntimeClasses(common);
   const objects = createObjectCaches(common);
   const signers = createTokenSigners(clock);
@@ -51,11 +51,11 @@ export function observeCluster(context: NodeContext): Cluster {
     waiting.retry.send();
   });
   // The API server itself may be a static pod: a node with static pods does not wait for it.
-  const patient = { ...nodes, ready: (signal: AbortSignal) => atMost(firstAnswerMs, nodes.ready, clock, signal) };
-  const first = staticSources(config).length > 0 ? patient : nodes;
+  const withoutLongWait = { ...nodes, ready: (signal: AbortSignal) => withTimeout(firstListTimeoutMs, nodes.ready, clock, signal) };
+  const first = staticSources(config).length > 0 ? withoutLongWait : nodes;
   const { account, target } = context;
   const headless = account && target.network?.tunneled ? watchHeadless(common, account) : undefined;
-  const watching: readonly Service[] = alone
+  const watching: readonly Service[] = standalone
     ? []
     : [first, services, runtimeClasses, ...(headless ? [headless.services, headless.endpoints] : [])];
   return {
@@ -79,18 +79,18 @@ function watchHeadless(common: ListerDeps, { client }: Pick<ListerDeps, "client"
 }
 
 /** An event sink that also reports events to the process. */
-function toldEvents(written: Cluster["events"], tell: NonNullable<NodeTelling["event"]>): Cluster["events"] {
+function reportedEvents(written: Cluster["events"], report: NonNullable<NodeTelling["event"]>): Cluster["events"] {
   return {
     ...written,
     event(...of) {
       const [about, type, reason, message] = of;
-      tell(about, type, reason, message);
+      report(about, type, reason, message);
       written.event(...of);
     },
   };
 }
 
-async function atMost(
+async function withTimeout(
   ms: number,
   ready: (signal: AbortSignal) => Promise<void>,
   clock: Clock,

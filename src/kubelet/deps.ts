@@ -27,7 +27,7 @@ import type { Readiness } from "../node/readiness.ts";
 import type { NodeTelling } from "../report/node.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { TargetRights } from "../node/target-rights.ts";
-import type { EventSink, LogReader, Presence, RuntimeClasses } from "../pipeline.ts";
+import type { EventSink, LogReader, WaitForTarget, RuntimeClasses } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { OpenNodeCgroups } from "../resources/node-cgroups.ts";
 import type { Enforcement, ReservedCgroups } from "../resources/reserved-cgroups.ts";
@@ -54,7 +54,7 @@ export interface KubeletDeps {
   readonly claim: TargetClaim;
   readonly client: ApiClient;
   /** Standalone: there is no API server; pods come from files and URLs, and events go to the log. */
-  readonly alone: boolean;
+  readonly standalone: boolean;
   /** The service account of graftlet's Pod, if it has one. */
   readonly account?: { readonly client: ApiClient };
   /** The node's credentials for the API server; undefined without one. */
@@ -120,11 +120,11 @@ export interface TargetCgroups {
 }
 
 /** The node's view of the target: its pods, logs, devices and health. */
-export interface Observed {
+export interface ObservedTarget {
   /** Undefined if the target is the local machine. */
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   /** Set if pods reach the cluster through a service tunnel. */
-  readonly way?: ClusterWay;
+  readonly serviceTunnel?: ClusterWay;
   /** Labels of this node's objects in a shared runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   readonly targetClock: TargetClock & Service;

@@ -2,30 +2,30 @@ import { type Garbage, createGarbage } from "../gc/garbage.ts";
 import { createImageCollection } from "../gc/image-collection.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Reclaim } from "../pipeline.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
-import type { OwnImages } from "./images.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
+import type { ImageRecords } from "./images.ts";
 import { imageLimits, logLinksDirectory } from "./settings.ts";
 
-interface GarbageParts extends OwnImages {
+interface GarbageParts extends ImageRecords {
   /** True once every source has reported, and all updates have been handled. */
   readonly sourcesSeen: () => boolean;
 }
 
 /** Creates garbage collection of containers and images. */
-export function collectGarbage(
+export function createGarbageCollection(
   { config, target, metrics, tracer, clock, log, hand }: NodeContext,
   { events }: Cluster,
-  { presence, pleg, ownerLabels, targetClock }: Observed,
+  { waitForTarget, pleg, ownerLabels, targetClock }: ObservedTarget,
   { pulled, pullManager, sourcesSeen }: GarbageParts,
 ): { readonly garbage: Garbage; readonly reclaim: Reclaim; readonly collecting: readonly Service[] } {
   const { host, runtime } = target;
   const { kubelet, nodeName } = config;
-  const common = { runtime, fs: host.fs, nodeName, events, tracer, clock, log, ...(presence && { presence }) };
-  const { asked, seen, worker } = hand("garbage");
+  const common = { runtime, fs: host.fs, nodeName, events, tracer, clock, log, ...(waitForTarget && { waitForTarget }) };
+  const { desired, podCache, worker } = hand("garbage");
   const garbage = createGarbage({
     ...common,
-    pods: asked,
-    cache: seen,
+    pods: desired,
+    cache: podCache,
     worker,
     inspector: pleg,
     sourcesSeen,
@@ -37,7 +37,7 @@ export function collectGarbage(
   });
   const images = createImageCollection({
     ...common,
-    cache: hand("imageCollection").seen,
+    cache: hand("imageCollection").podCache,
     ...(pulled && { pulled }),
     ...(pullManager && { forgetPulls: pullManager.prune }),
     limits: imageLimits(kubelet),

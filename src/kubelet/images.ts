@@ -11,7 +11,7 @@ import type { Cluster, NodeContext } from "./deps.ts";
 import { verificationSettings } from "./settings.ts";
 
 /** Records of pulled images. */
-export interface OwnImages {
+export interface ImageRecords {
   /** Images pulled by this node; set if the runtime is shared. */
   readonly pulled?: PulledImages;
   /** Verifies that pods may use an image that is present already; undefined if verification is off. */
@@ -19,7 +19,7 @@ export interface OwnImages {
 }
 
 /** Creates the records of pulled images and of the credentials used. */
-export function recordImages({ config, target, metrics, clock, log }: NodeContext): OwnImages {
+export function createImageRecords({ config, target, metrics, clock, log }: NodeContext): ImageRecords {
   const { host, runtime, sharing } = target;
   const { rootDir } = config;
   const verification = verificationSettings(config);
@@ -41,7 +41,7 @@ export function recordImages({ config, target, metrics, clock, log }: NodeContex
 export function pullDeps(
   context: NodeContext,
   cluster: Cluster,
-  { pullManager }: OwnImages,
+  { pullManager }: ImageRecords,
 ): Pick<ImagePullerDeps, "measures" | "keyrings" | "pullManager" | "serialize" | "maxParallel" | "qps" | "burst"> {
   const { kubelet } = context.config;
   return {

@@ -4,28 +4,28 @@ import type { Tunnels } from "../egress/tunnels.ts";
 import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
 import { observeCluster } from "./cluster.ts";
-import type { KubeletDeps, NodeContext, Observed } from "./deps.ts";
-import { egressOf } from "./egress.ts";
-import { nodeView } from "./view.ts";
+import type { KubeletDeps, NodeContext, ObservedTarget } from "./deps.ts";
+import { createApiServerTunnels } from "./api-server-tunnels.ts";
+import { createNodeView } from "./node-view.ts";
 import { createNodeState } from "./node-state.ts";
-import { workOnPods } from "./pods.ts";
-import { publishing } from "./publishing.ts";
+import { createPodPipeline } from "./pods.ts";
+import { createEndpointPublishing } from "./endpoint-publishing.ts";
 import { type NodeServer, createNodeServer } from "./server.ts";
-import { sourceNames, syncLoopPatience } from "./settings.ts";
+import { sourceNames, syncLoopTimeout } from "./settings.ts";
 import { observeTarget } from "./target.ts";
 import { tracedRuntime } from "../tracing/runtime-calls.ts";
 import { handOut } from "./wiring.ts";
-import { nodeWork } from "./work.ts";
+import { createNodeIntrospection } from "./introspection.ts";
 
 /** Runs one node until the signal aborts, or until a remote target has rebooted, or has changed or been used by another node while it
  *  was unreachable. State and signals are created first; kubelet/wiring.ts says which actor gets which. Pods keep running when
  *  it ends.
  *  @returns `again` if the node should be restarted.
  *  @throws the first failure of a service, such as a port in use, in one sentence. */
-export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise<"stopped" | "again"> {
+export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<"stopped" | "again"> {
   const { target, metrics, tracer, report, clock } = deps;
-  const anew = new AbortController();
-  const signal = AbortSignal.any([given, anew.signal]);
+  const restart = new AbortController();
+  const signal = AbortSignal.any([stop, restart.signal]);
   const { state, onEnd } = createNodeState(clock, sourceNames(deps));
   const calls = tracer.isOn ? tracedRuntime(target.runtime, tracer) : target.runtime;
   const runtime = measuredRuntime(calls, metrics.measures.runtime, clock);
@@ -33,28 +33,28 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   const context: NodeContext = { ...deps, target: { ...target, runtime }, hand, onEnd, signal };
 
   const cluster = observeCluster(context);
-  const observed = await observeTarget(context, cluster, () => anew.abort());
-  const work = workOnPods(context, cluster, observed);
-  const server = await createNodeServer(context, { cluster, observed, stats: work.stats });
-  metrics.show(nodeView(context, { agent: observed.agent, work, server }));
-  report.works(nodeWork(context, { cluster, observed, stats: work.stats, server }));
+  const observed = await observeTarget(context, cluster, () => restart.abort());
+  const pipeline = createPodPipeline(context, cluster, observed);
+  const server = await createNodeServer(context, { cluster, observed, stats: pipeline.stats });
+  metrics.show(createNodeView(context, { agent: observed.agent, pipeline, server }));
+  report.works(createNodeIntrospection(context, { cluster, observed, stats: pipeline.stats, server }));
 
-  const stages = [...cluster.running, ...observed.running, ...work.running, ...publishing(context, cluster)];
-  const egress = egressOf(context);
-  const telling = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, egress)];
+  const stages = [...cluster.running, ...observed.running, ...pipeline.running, ...createEndpointPublishing(context, cluster)];
+  const egress = createApiServerTunnels(context);
+  const reporting = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, egress)];
   try {
-    await runGroup([...server.running, ...(egress ? [egress] : []), ...stages, ...telling], signal);
+    await runGroup([...server.running, ...(egress ? [egress] : []), ...stages, ...reporting], signal);
   } finally {
     report.works(undefined);
   }
-  return anew.signal.aborted && !given.aborted ? "again" : "stopped";
+  return restart.signal.aborted && !stop.aborted ? "again" : "stopped";
 }
 
 /** Marks the node as ready once the kubelet API can answer requests about pods. */
 function readiness({ config, readiness: process, hand }: NodeContext, { certified }: NodeServer): Service {
-  const { takenIn } = hand("kubeletServer");
+  const { sourcesSynced } = hand("kubeletServer");
   return onceThenIdle("readiness", async (signal) => {
-    await untilAborted(Promise.all([takenIn.reached, certified]), signal);
+    await untilAborted(Promise.all([sourcesSynced.reached, certified]), signal);
     process.settled(config.nodeName);
   });
 }
@@ -62,20 +62,20 @@ function readiness({ config, readiness: process, hand }: NodeContext, { certifie
 /** Adds the sync loop of a node on this machine to the liveness check of the process. */
 function liveness(
   { config, target: { link }, liveness: process }: NodeContext,
-  { pleg }: Observed,
+  { pleg }: ObservedTarget,
 ): readonly Service[] {
-  return link ? [] : [onceThenIdle("liveness", () => process.watch(() => pleg.stalled(syncLoopPatience(config))))];
+  return link ? [] : [onceThenIdle("liveness", () => process.watch(() => pleg.stalled(syncLoopTimeout(config))))];
 }
 
 /** Creates the self-test of the connection from the API server to the kubelet API; only in a Pod, whose service account may run it. */
 function selfTest(
   { account, config, clock, log, hand }: NodeContext,
-  { waiting }: NodeServer,
+  { pendingCertificateRequest }: NodeServer,
   egress: Tunnels | undefined,
 ): readonly Service[] {
   if (!account || !config.kubelet.enableServer) return [];
   const { client } = account;
   const { nodeName } = config;
   const tunnels = () => egress?.standing() ?? [];
-  return [createReachability({ ...hand("selfTest"), client, nodeName, waiting, tunnels, clock, log })];
+  return [createReachability({ ...hand("selfTest"), client, nodeName, waiting: pendingCertificateRequest, tunnels, clock, log })];
 }

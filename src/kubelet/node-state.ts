@@ -3,39 +3,39 @@ import type { ReachableVerdict } from "../node/conditions.ts";
 import type { NodePressure, SourceName } from "../pipeline.ts";
 import type { PodResources } from "../pod/resize.ts";
 import type { Allocation } from "../resources/allocations.ts";
-import { createCell, createSourceMarks } from "../state/cells.ts";
+import { createValue, createSourceMilestone } from "../state/values.ts";
 import { createPodTable } from "../state/pod-table.ts";
-import type { ColumnPair, ColumnWriter } from "../state/rows.ts";
+import type { ColumnPair, ColumnWriter } from "../state/records.ts";
 import type { Held } from "../status/delivery.ts";
 
 /** Creates the state of a node: passive, created before its actors. Each part has a reader and a writer; kubelet/wiring.ts says which
  *  actor gets which. @param sources pod sources of the node. */
 export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
-  const { field, onEnd, ...columns } = createPodTable(clock);
+  const { privateColumn, onEnd, ...columns } = createPodTable(clock);
   const state = {
     ...columns,
     /** Allocated and actuated resources of a pod. */
-    allocation: pairOf(field<Allocation>()),
+    allocations: pairOf(privateColumn<Allocation>()),
     /** Pods with a resize that has not been decided, or that is deferred. */
-    pending: pairOf(field<true>()),
+    pendingResizes: pairOf(privateColumn<true>()),
     /** Last requested resources of a pod. */
-    wishes: pairOf(field<PodResources>()),
+    requestedResources: pairOf(privateColumn<PodResources>()),
     /** Status waiting to be written to the API server. */
-    held: pairOf(field<Held>()),
+    pendingStatus: pairOf(privateColumn<Held>()),
     /** Pods that a pass has changed without observing the outcome. */
-    unseen: pairOf(field<true>()),
+    needsInspection: pairOf(privateColumn<true>()),
     /** Sources that have reported. */
-    spoken: createSourceMarks(sources),
+    sourcesReady: createSourceMilestone(sources),
     /** Sources whose first report has been processed. */
-    takenIn: createSourceMarks(sources),
+    sourcesSynced: createSourceMilestone(sources),
     /** Pressure conditions of the node. */
-    pressure: createCell<NodePressure>(),
+    pressure: createValue<NodePressure>(),
     /** Result of the self-test from the API server to the kubelet API. */
-    reachable: createCell<ReachableVerdict>(),
+    reachable: createValue<ReachableVerdict>(),
     /** The target is about to shut down. */
-    goingDown: createCell<true>(),
+    shuttingDown: createValue<true>(),
     /** Attachable volumes in use, as in Node.status.volumesInUse; undefined until volumes of an earlier process have been recovered. */
-    inUse: createCell<readonly string[]>(),
+    volumesInUse: createValue<readonly string[]>(),
   };
   return { state, onEnd };
 }

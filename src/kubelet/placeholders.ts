@@ -3,18 +3,18 @@ import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { podNetworkAnnotation } from "../network/decision.ts";
 import type { NodeSource, RuntimePod } from "../pipeline.ts";
 import { type DaemonSets, type Standing, daemonSetsAnnotation, standingOf } from "../pod/daemon-sets.ts";
-import type { AskedPod } from "../roles.ts";
+import type { DesiredPod } from "../roles.ts";
 import { type Target, hasOwnNetwork } from "../seams/provider.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 
 /** Decides which DaemonSet pods the node runs, and for which it shows placeholders. */
 export interface Placeholders {
   /** @param seen the pod's observation in the runtime. */
-  standingOf(pod: AskedPod, seen: RuntimePod | undefined): Standing;
+  daemonSetDecision(pod: DesiredPod, seen: RuntimePod | undefined): Standing;
   /** True if the pod is shown as a placeholder. */
-  standsFor(pod: AskedPod): boolean;
+  isPlaceholder(pod: DesiredPod): boolean;
   /** Filters out placeholders. */
-  without(pods: readonly AskedPod[]): readonly AskedPod[];
+  without(pods: readonly DesiredPod[]): readonly DesiredPod[];
   readonly running: readonly Service[];
 }
 
@@ -29,12 +29,12 @@ export function registeredAnnotations(target: Pick<Target, "network"> | undefine
 
 /** Creates the DaemonSet policy: from the configuration, otherwise from the Node's annotation, so that an upgrade does not change existing
  *  Nodes. */
-export function choosePods(context: NodeContext, { nodes }: Cluster): Placeholders {
+export function createPlaceholders(context: NodeContext, { nodes }: Cluster): Placeholders {
   const { config, target, log, hand } = context;
-  const { seen: cache, status: statuses } = hand("placeholders");
-  const isTold = config.daemonSets !== undefined || !hasOwnNetwork(target.network);
-  const choice = isTold ? () => config.daemonSets ?? "all" : () => choiceOf(nodes);
-  const standing: Placeholders["standingOf"] = (pod, seen) =>
+  const { podCache: cache, status: statuses } = hand("placeholders");
+  const isConfigured = config.daemonSets !== undefined || !hasOwnNetwork(target.network);
+  const choice = isConfigured ? () => config.daemonSets ?? "all" : () => choiceOf(nodes);
+  const daemonSetDecision: Placeholders["daemonSetDecision"] = (pod, seen) =>
     standingOf({
       pod,
       status: statuses.get(pod.metadata.uid) ?? pod.status,
@@ -42,17 +42,17 @@ export function choosePods(context: NodeContext, { nodes }: Cluster): Placeholde
       choice: choice(),
       rootDir: config.rootDir,
     });
-  const tell = onceThenIdle("daemon-sets", async (signal) => {
+  const warning = onceThenIdle("daemon-sets", async (signal) => {
     await nodes.ready(signal);
     if (choiceOf(nodes) === "all")
       log.warn({}, "running pods of all DaemonSets, as before: set nodes[].daemonSets to none, selected or all");
   });
-  const standsFor = (pod: AskedPod) => standing(pod, cache.get(pod.metadata.uid)).is === "placeholder";
+  const isPlaceholder = (pod: DesiredPod) => daemonSetDecision(pod, cache.get(pod.metadata.uid)).is === "placeholder";
   return {
-    standingOf: standing,
-    standsFor,
-    without: (pods) => pods.filter((pod) => !standsFor(pod)),
-    running: isTold ? [] : [tell],
+    daemonSetDecision: daemonSetDecision,
+    isPlaceholder,
+    without: (pods) => pods.filter((pod) => !isPlaceholder(pod)),
+    running: isConfigured ? [] : [warning],
   };
 }
 

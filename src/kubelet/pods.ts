@@ -12,7 +12,7 @@ import { placeholderStatus } from "../pod/placeholder.ts";
 import { generateStatus } from "../pod/status.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
 import { resizeConditions } from "../resources/resize-states.ts";
-import type { AskedPod } from "../roles.ts";
+import type { DesiredPod } from "../roles.ts";
 import { isTargetFeature } from "../seams/provider.ts";
 import { createDriverSpace } from "../stats/driver-space.ts";
 import { type NodeStats, createNodeStats } from "../stats/node-stats.ts";
@@ -24,27 +24,27 @@ import { type PodManager, createPodManager } from "../sync/pod-manager.ts";
 import { type PodWorkers, createPodWorkers } from "../sync/pod-workers.ts";
 import { type SyncLoop, createSyncLoop } from "../sync/sync-loop.ts";
 import type { Volumes } from "../volumes/volumes.ts";
-import { type Allocating, allocateResources, retryResizes } from "./allocation.ts";
-import { cleanUp } from "./cleaning.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
-import { evictPods } from "./evicting.ts";
-import { countRejections, followPods } from "./counts.ts";
-import { type Placeholders, choosePods } from "./placeholders.ts";
+import { type AllocationStages, createAllocationStages, createResizeRetry } from "./allocation.ts";
+import { createCleanup } from "./cleanup.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
+import { createEvictionManager } from "./eviction.ts";
+import { countRejections, countPods } from "./pod-counters.ts";
+import { type Placeholders, createPlaceholders } from "./placeholders.ts";
 import { watchShutdown } from "./shutdown.ts";
-import { type RuntimeStages, composeRuntime } from "./runtime.ts";
+import { type RuntimeStages, createRuntimeStages } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
-import { keptVolumes } from "./volumes.ts";
-import { lookAfter } from "./upkeep.ts";
+import { volumesService } from "./volumes.ts";
+import { createMaintenance } from "./maintenance.ts";
 import type { PodUsages } from "../usage.ts";
 
 /** Time for running calls to the runtime to finish when the node stops, milliseconds. */
-const drainMs = 20_000;
+const drainTimeoutMs = 20_000;
 
 /** Generates a pod's status from an observation. */
-type StatusOf = (pod: AskedPod, seen: RuntimePod, ending: boolean) => PodStatus;
+type StatusGenerator = (pod: DesiredPod, seen: RuntimePod, ending: boolean) => PodStatus;
 
 /** The pod pipeline's parts that other components query. */
-export interface PodWork {
+export interface PodPipeline {
   readonly stats: NodeStats;
   readonly volumes: Volumes;
   readonly manager: PodManager;
@@ -52,17 +52,17 @@ export interface PodWork {
 }
 
 /** Components that pod workers use. */
-interface Stages extends Allocating, RuntimeStages {
+interface PodStages extends AllocationStages, RuntimeStages {
   readonly statuses: StatusManager;
   readonly probes: Probes;
   readonly placeholders: Placeholders;
-  readonly statusOf: StatusOf;
+  readonly statusOf: StatusGenerator;
 }
 
 /** Creates the pod pipeline: reads pods from their sources, runs them, reports their status, and cleans up after them. */
-export function workOnPods(context: NodeContext, cluster: Cluster, observed: Observed): PodWork {
+export function createPodPipeline(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodPipeline {
   const { target, clock } = context;
-  const stages = createStages(context, cluster, observed);
+  const stages = createPodStages(context, cluster, observed);
   const { statuses, probes, placeholders, volumes, allocations } = stages;
   const { layout } = observed.cgroups;
   const stop = new AbortController();
@@ -70,10 +70,10 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
   const manager = createPodManager(context.hand("podManager"));
   const disk = createDiskMeter({ host: target.host, clock });
   const stats = createStats(context, cluster, observed, { stages, disk });
-  const flow = takeIn(context, cluster, observed, { stages, workers, manager, disk, usages: stats.usages });
+  const intake = createPodIntake(context, cluster, observed, { stages, workers, manager, disk, usages: stats.usages });
   const running: readonly Service[] = [
     statuses,
-    keptVolumes(volumes, observed, context),
+    volumesService(volumes, observed, context),
     probes,
     allocations.records,
     // Read before the first pod needs it, so that missing cgroup support is logged at the start; if the runtime does not respond now,
@@ -82,36 +82,36 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
     stages.nodeAllocatable,
     ...placeholders.running,
     { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) },
-    ...flow,
+    ...intake,
     ...stats.services,
   ];
   return { stats, volumes, manager, running };
 }
 
 /** Creates the components that pod workers use. */
-function createStages(context: NodeContext, cluster: Cluster, observed: Observed): Stages {
+function createPodStages(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodStages {
   const { target, client, metrics, clock, log, hand, onEnd } = context;
   const { measures } = metrics;
   const api = createPodApi(client);
-  const { shown, held, ...reported } = hand("statusManager");
+  const { apiPods, pendingStatus, ...reported } = hand("statusManager");
   const statuses = createStatusManager({
     ...reported,
-    shown,
-    held,
+    apiPods,
+    pendingStatus,
     onEnd,
     api,
     measures: measures.statuses,
     clock,
     log,
   });
-  const allocating = allocateResources(context, cluster, observed);
-  const { asked, seen, shown: apiCopies, ...columns } = hand("probes");
+  const allocating = createAllocationStages(context, cluster, observed);
+  const { desired, podCache, apiPods: apiCopies, ...columns } = hand("probes");
   const probes = createProbes({
     ...target,
     ...columns,
-    pods: asked,
-    shown: apiCopies,
-    cache: seen,
+    pods: desired,
+    apiPods: apiCopies,
+    cache: podCache,
     onEnd,
     targetClock: observed.targetClock,
     events: cluster.events,
@@ -120,37 +120,37 @@ function createStages(context: NodeContext, cluster: Cluster, observed: Observed
     clock,
     log,
   });
-  const placeholders = choosePods(context, cluster);
-  const statusOf = createStatusOf(context, observed, { ...allocating, probes, placeholders });
-  const runtime = composeRuntime(context, cluster, observed, { ...allocating, probes, placeholders });
+  const placeholders = createPlaceholders(context, cluster);
+  const statusOf = createStatusGenerator(context, observed, { ...allocating, probes, placeholders });
+  const runtime = createRuntimeStages(context, cluster, observed, { ...allocating, probes, placeholders });
   cluster.objects.onChange(runtime.volumes.objectChanged);
   return { ...allocating, ...runtime, statuses, probes, placeholders, statusOf };
 }
 
 /** Creates the status generator. */
-function createStatusOf(
+function createStatusGenerator(
   { config, hand }: NodeContext,
-  { health, agent, devices }: Observed,
-  { allocations, probes, placeholders }: Pick<Stages, "allocations" | "probes" | "placeholders">,
-): StatusOf {
+  { health, agent, devices }: ObservedTarget,
+  { allocations, probes, placeholders }: Pick<PodStages, "allocations" | "probes" | "placeholders">,
+): StatusGenerator {
   const { status, starts, resize } = hand("statusGenerator");
-  const tellsOfDevices = gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus");
-  return (asked, observed, ending) => {
-    const { uid } = asked.metadata;
-    if (placeholders.standingOf(asked, observed).is === "placeholder") return placeholderStatus(asked, agent.hostIPs());
-    const pod = allocations.of(asked);
+  const reportsDeviceHealth = gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus");
+  return (desired, observed, ending) => {
+    const { uid } = desired.metadata;
+    if (placeholders.daemonSetDecision(desired, observed).is === "placeholder") return placeholderStatus(desired, agent.hostIPs());
+    const pod = allocations.allocatedPod(desired);
     return generateStatus({
       pod,
       resize: resizeConditions(resize.get(uid)),
-      wholeInForce: pod.spec.resources && allocations.ofPod(pod),
-      inForce: (run) => amountsOf(allocations.ofContainer(pod, run)),
+      wholeInForce: pod.spec.resources && allocations.podResources(pod),
+      inForce: (run) => amountsOf(allocations.containerResources(pod, run)),
       observed,
       ending,
       previous: status.get(uid),
       failures: starts.get(uid)?.failures ?? new Map(),
       readiness: (name, id) => probes.readiness(uid, name, id),
       started: (name, id) => probes.started(uid, name, id),
-      ...(tellsOfDevices && { devices: (name: string) => devices.health(uid, name) }),
+      ...(reportsDeviceHealth && { devices: (name: string) => devices.health(uid, name) }),
       hostIPs: agent.hostIPs(),
       runtimeName: health.version()?.runtimeName ?? "",
     });
@@ -161,27 +161,27 @@ function createStatusOf(
 function createWorkers(
   context: NodeContext,
   cluster: Cluster,
-  observed: Observed,
-  { stages, stop }: { readonly stages: Stages; readonly stop: AbortSignal },
+  observed: ObservedTarget,
+  { stages, stop }: { readonly stages: PodStages; readonly stop: AbortSignal },
 ): PodWorkers {
   const { config, target, client, metrics, tracer, clock, log, hand } = context;
-  const { presence, rights, pleg, health, managers } = observed;
-  const { seen, unseen, worker, signals } = hand("podWorkers");
+  const { waitForTarget, rights, pleg, health, managers } = observed;
+  const { podCache, needsInspection, worker, signals } = hand("podWorkers");
   const passes = createPasses({
     ...stages,
-    cache: seen,
-    unseen,
+    cache: podCache,
+    needsInspection,
     inspector: pleg,
     runtime: stages.podRuntime,
     objects: cluster.objects,
     prober: stages.probes,
     managers,
-    served: createServed(
+    fieldChecker: createServed(
       async (feature, signal) =>
         isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.lacks?.(feature, signal),
       { cpuCfsQuota: config.kubelet.cpuCFSQuota },
     ),
-    standingOf: stages.placeholders.standingOf,
+    daemonSetDecision: stages.placeholders.daemonSetDecision,
     deletePod: (pod, until) => deletePod(client, pod, {}, until),
     status: stages.statuses,
     events: cluster.events,
@@ -192,12 +192,12 @@ function createWorkers(
     log,
   });
   const { workers: measures } = metrics.measures;
-  const common = { ...(presence && { presence }), measures, tracer, clock, log, stop };
+  const common = { ...(waitForTarget && { waitForTarget }), measures, tracer, clock, log, stop };
   return createPodWorkers({ passes, worker, signals, ...common });
 }
 
-interface FlowParts {
-  readonly stages: Stages;
+interface IntakeParts {
+  readonly stages: PodStages;
   readonly workers: PodWorkers;
   readonly manager: PodManager;
   readonly disk: DiskMeter;
@@ -205,24 +205,24 @@ interface FlowParts {
 }
 
 /** Creates pod intake, cleanup, maintenance, eviction and shutdown, in start order. */
-function takeIn(
+function createPodIntake(
   context: NodeContext,
   cluster: Cluster,
-  observed: Observed,
-  { stages, workers, manager, ...measuring }: FlowParts,
+  observed: ObservedTarget,
+  { stages, workers, manager, ...measuring }: IntakeParts,
 ): readonly Service[] {
-  const { config, alone, client, metrics, clock, log, hand } = context;
+  const { config, standalone, client, metrics, clock, log, hand } = context;
   const { events, nodes } = cluster;
   const { measures } = metrics;
-  const { asked, seen, ...loop } = hand("syncLoop");
+  const { desired, podCache, ...loop } = hand("syncLoop");
   const syncLoop = createSyncLoop({
     ...loop,
-    pods: asked,
-    cache: seen,
+    pods: desired,
+    cache: podCache,
     manager,
     workers,
     admission: countRejections(stages.admission, measures),
-    standsFor: stages.placeholders.standsFor,
+    isPlaceholder: stages.placeholders.isPlaceholder,
     resizes: stages.resizes,
     status: stages.statuses,
     events,
@@ -230,48 +230,48 @@ function takeIn(
     log,
   });
   const emit = (update: PodUpdate) => {
-    followPods(update, measures);
+    countPods(update, measures);
     syncLoop.push(update);
   };
   const sources = composeSources({
     ...hand("sources"),
     config,
-    client: alone ? undefined : client,
+    client: standalone ? undefined : client,
     events,
     emit,
     after: nodes.ready,
     clock,
     log,
   });
-  const { asked: pods, spoken, ...mirroring } = hand("mirrorPods");
-  const sourcesSeen = () => spoken.all() && syncLoop.caughtUp();
+  const { desired: pods, sourcesReady, ...mirroring } = hand("mirrorPods");
+  const sourcesSeen = () => sourcesReady.all() && syncLoop.isIdle();
   const mirrors = createMirrorPods({
     ...mirroring,
     pods,
     manager,
     api: createMirrorApi(client),
     node: nodes,
-    sourcesSeen: () => askedAgain(sourcesSeen(), syncLoop),
+    sourcesSeen: () => requeueUnlessSeen(sourcesSeen(), syncLoop),
     clock,
     log,
   });
-  const hasStatic = !alone && spoken.names.some((name) => name !== "api");
-  const { running, reclaim } = cleanUp(context, cluster, observed, { ...stages, workers, syncLoop, sourcesSeen });
+  const hasStatic = !standalone && sourcesReady.names.some((name) => name !== "api");
+  const { running, reclaim } = createCleanup(context, cluster, observed, { ...stages, workers, syncLoop, sourcesSeen });
   return [
     syncLoop,
     ...sources,
     ...(hasStatic ? [mirrors] : []),
     ...running,
-    ...lookAfter(context, cluster, observed),
-    ...evictPods(context, cluster, observed, { ...stages, ...measuring, reclaim, sourcesSeen }),
+    ...createMaintenance(context, cluster, observed),
+    ...createEvictionManager(context, cluster, observed, { ...stages, ...measuring, reclaim, sourcesSeen }),
     ...watchShutdown(context, cluster, observed, stages.placeholders),
-    retryResizes(context),
+    createResizeRetry(context),
   ];
 }
 
 /** Requests another mirror pod sync if the sources are not known yet. */
-function askedAgain(seen: boolean, syncLoop: SyncLoop): boolean {
-  if (!seen) syncLoop.oweMirrors();
+function requeueUnlessSeen(seen: boolean, syncLoop: SyncLoop): boolean {
+  if (!seen) syncLoop.requeueMirrorSync();
   return seen;
 }
 
@@ -279,20 +279,20 @@ function askedAgain(seen: boolean, syncLoop: SyncLoop): boolean {
 function createStats(
   { config, target, clock, log, hand }: NodeContext,
   { events }: Pick<Cluster, "events">,
-  { agent, cgroups, targetClock, drivers }: Observed,
-  { stages, disk }: { readonly stages: Stages; readonly disk: DiskMeter },
+  { agent, cgroups, targetClock, drivers }: ObservedTarget,
+  { stages, disk }: { readonly stages: PodStages; readonly disk: DiskMeter },
 ) {
   const { kubelet, nodeName, rootDir } = config;
   const { facts } = agent;
   const asksHealth = gateEnabled(kubelet.featureGates, "CSIVolumeHealth");
-  const { asked, seen } = hand("stats");
+  const { desired, podCache } = hand("stats");
   return createNodeStats({
     ...target,
     layout: cgroups.layout,
     volumes: stages.volumes,
     driverSpace: createDriverSpace({ host: target.host, drivers, asksHealth, clock, log }),
-    pods: asked,
-    cache: seen,
+    pods: desired,
+    cache: podCache,
     disk,
     cgroupVersion: facts.cgroupVersion,
     facts,
@@ -317,6 +317,6 @@ async function drain(
   await onAbort(signal);
   workers.abort();
   const patience = new AbortController();
-  await Promise.race([idle(), clock.sleep(drainMs, patience.signal).catch(() => undefined)]);
+  await Promise.race([idle(), clock.sleep(drainTimeoutMs, patience.signal).catch(() => undefined)]);
   patience.abort();
 }

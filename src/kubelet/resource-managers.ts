@@ -19,16 +19,16 @@ export interface NodeResources {
 
 /** Makes the node's resource managers. A new manager is a folder, an entry in kubelet/wiring.ts, a line here, and its files below. */
 export function createResourceManagers({ config, target, metrics, clock, log, hand }: NodeContext): NodeResources {
-  const { signals, asked, seen, status, takenIn } = hand("devices");
+  const { signals, desired, podCache, status, sourcesSynced } = hand("devices");
   const devices = createDevices({
     ...deviceSettings(config),
     host: target.host,
     onChange: paced(() => signals.nodeChanged.send(), devicesPaceMs, clock),
     signals,
-    pods: monitoredPods(asked, status),
-    sourcesSeen: takenIn.all,
+    pods: monitoredPods(desired, status),
+    sourcesSeen: sourcesSynced.all,
     isAlive(uid) {
-      const pod = seen.get(uid);
+      const pod = podCache.get(uid);
       return pod !== undefined && isAlive(pod);
     },
     measures: metrics.measures,

@@ -7,33 +7,33 @@ import { createImagePuller } from "../runtime/images/puller.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { createPreparer } from "../runtime/prepare.ts";
 import type { Volumes } from "../volumes/volumes.ts";
-import type { Allocating } from "./allocation.ts";
-import { type ComposedCgroups, composeCgroups } from "./cgroups.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
-import { type OwnImages, pullDeps, recordImages } from "./images.ts";
+import type { AllocationStages } from "./allocation.ts";
+import { type CgroupStages, createCgroupStages } from "./cgroups.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
+import { type ImageRecords, pullDeps, createImageRecords } from "./images.ts";
 import type { Placeholders } from "./placeholders.ts";
 import { podSettings } from "./settings.ts";
 import { createNodeVolumes } from "./volumes.ts";
 
-export interface RuntimeStages extends Pick<ComposedCgroups, "ground" | "nodeAllocatable">, OwnImages {
+export interface RuntimeStages extends Pick<CgroupStages, "hostResources" | "nodeAllocatable">, ImageRecords {
   readonly volumes: Volumes;
   readonly podRuntime: PodRuntime;
 }
 
-interface RuntimeParts extends Allocating {
+interface RuntimeParts extends AllocationStages {
   readonly probes: Probes;
   readonly placeholders: Placeholders;
 }
 
 /** Creates the components that create a pod's volumes, cgroups, images and containers on the target. */
-export function composeRuntime(
+export function createRuntimeStages(
   context: NodeContext,
   cluster: Cluster,
-  observed: Observed,
+  observed: ObservedTarget,
   parts: RuntimeParts,
 ): RuntimeStages {
   const { config, target, clock, log, hand } = context;
-  const { agent, targetClock, managers, presence, way } = observed;
+  const { agent, targetClock, managers, waitForTarget, serviceTunnel } = observed;
   const { objects, tokens, services, runtimeClasses, events } = cluster;
   const { allocations } = parts;
   const { measures } = context.metrics;
@@ -41,9 +41,9 @@ export function composeRuntime(
   const { kubelet } = config;
   const { allocatable } = agent;
   const { status, starts } = hand("podRuntime");
-  const ownImages = recordImages(context);
+  const ownImages = createImageRecords(context);
   const images = ownImages.pulled?.images ?? runtime;
-  const world = { host, runtime, fs: host.fs, images, ...(presence && { presence }), clock, targetClock, log };
+  const world = { host, runtime, fs: host.fs, images, ...(waitForTarget && { waitForTarget }), clock, targetClock, log };
   const common = { ...world, objects, tokens, services, runtimeClasses, events, managers };
   const volumes = createNodeVolumes(context, cluster, observed);
   const { network } = target;
@@ -66,7 +66,7 @@ export function composeRuntime(
     allocatable,
   });
   const puller = createImagePuller({ ...common, ...pullDeps(context, cluster, ownImages) });
-  const { ground, nodeAllocatable } = composeCgroups(context, cluster, observed, { ...parts, settings });
+  const { hostResources, nodeAllocatable } = createCgroupStages(context, cluster, observed, { ...parts, settings });
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,
@@ -76,10 +76,10 @@ export function composeRuntime(
     isRestartingAll: (uid) => isRestartingAll(status.get(uid)),
     measures: measures.starts,
     hooks: createHooks(common),
-    ...(way && { way }),
+    ...(serviceTunnel && { way: serviceTunnel }),
     inForce: allocations,
     resizes: measures.resizes,
-    groups: ground.groups,
+    groups: hostResources.groups,
     uninterrupted: new AbortController().signal,
     crashLoop: createCrashLoop({
       clock,
@@ -93,5 +93,5 @@ export function composeRuntime(
       ...(await puller.ensure(pod, container, sandbox.config, signal, seenImage)),
     }),
   });
-  return { volumes, ground, nodeAllocatable, podRuntime, ...ownImages };
+  return { volumes, hostResources, nodeAllocatable, podRuntime, ...ownImages };
 }

@@ -6,9 +6,9 @@ import { createServingCertificate } from "../certificates/serving.ts";
 import { configurationDocument } from "../config/kubelet-configuration.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import type { ReadGate } from "../report/node.ts";
-import { serverConfig, syncLoopPatience } from "./settings.ts";
+import { serverConfig, syncLoopTimeout } from "./settings.ts";
 import { boundedAccess, boundedTokens } from "../server/bounded-reviews.ts";
 import { createHealthzServer } from "../server/healthz.ts";
 import { type Authenticator, type Authorizer, alwaysAllow, neverAllow } from "../server/ports.ts";
@@ -19,14 +19,14 @@ import type { NodeStats } from "../stats/node-stats.ts";
 
 interface ServerParts {
   readonly cluster: Pick<Cluster, "signers">;
-  readonly observed: Pick<Observed, "agent" | "pleg" | "logs" | "targetClock">;
+  readonly observed: Pick<ObservedTarget, "agent" | "pleg" | "logs" | "targetClock">;
   readonly stats: NodeStats;
 }
 
 export interface NodeServer {
   readonly running: readonly Service[];
   /** Name of the pending signing request for the kubelet API's certificate. */
-  waiting(): string | undefined;
+  pendingCertificateRequest(): string | undefined;
   /** Resolves when the kubelet API has a certificate; at once if the API is disabled. */
   readonly certified: Promise<void>;
   /** Authentication and authorization of the kubelet API; undefined if the API is disabled. */
@@ -41,23 +41,23 @@ export async function createNodeServer(
   context: NodeContext,
   { cluster, observed, stats }: ServerParts,
 ): Promise<NodeServer> {
-  const { config, client, alone, target, metrics, clock, log, hand } = context;
+  const { config, client, standalone, target, metrics, clock, log, hand } = context;
   const { kubelet } = config;
   const { healthzPort: port, healthzBindAddress: address } = kubelet;
   const sharing = () => (target.link ? undefined : target.sharing);
   const healthz =
     port > 0 ? [createHealthzServer({ ...context, address, port, sharing, measures: metrics.measures.health })] : [];
   if (!kubelet.enableServer) {
-    return { running: healthz, certified: Promise.resolve(), waiting: () => undefined, certificate: () => undefined };
+    return { running: healthz, certified: Promise.resolve(), pendingCertificateRequest: () => undefined, certificate: () => undefined };
   }
   const certificate = await servingCertificate(context, observed.agent);
   const { clientCAFile } = kubelet.authentication.x509;
   const clientCA = clientCAFile
     ? await clientCAFromFile(clientCAFile, { clock, log })
-    : alone
+    : standalone
       ? noClientCA
       : clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
-  const { asked, seen, status, takenIn } = hand("kubeletServer");
+  const { desired, podCache, status, sourcesSynced } = hand("kubeletServer");
   const gate = { ...access(context, cluster), config: serverConfig(config), certificate, clientCA };
   const server = createKubeletServer({
     ...context,
@@ -70,14 +70,14 @@ export async function createNodeServer(
       slis: metrics.slis,
       resetSlis: metrics.resetSlis,
     },
-    pods: asked,
-    podsKnown: takenIn.reached,
+    pods: desired,
+    podsKnown: sourcesSynced.reached,
     statuses: status,
     runtime: target.runtime,
     files: target.host.fs,
     podLogsDir: kubelet.podLogsDir,
-    runtimePods: seen,
-    syncLoop: () => observed.pleg.stalled(syncLoopPatience(config)),
+    runtimePods: podCache,
+    syncLoop: () => observed.pleg.stalled(syncLoopTimeout(config)),
     configz: () => configurationDocument(kubelet),
     serving: metrics.measures.serving,
     health: metrics.measures.health,
@@ -86,7 +86,7 @@ export async function createNodeServer(
     running: [...healthz, certificate, clientCA, server],
     gate,
     certified: untilSome(certificate),
-    waiting: () => certificate.waiting?.(),
+    pendingCertificateRequest: () => certificate.waiting?.(),
     certificate: () => certificate.current()?.certificate,
   };
 }
@@ -106,12 +106,12 @@ function untilSome(value: Reloading<unknown>): Promise<void> {
 
 /** The kubelet API's certificate: from tlsCertFile, issued by the cluster (serverTLSBootstrap), or self-signed. */
 function servingCertificate(
-  { config, client, alone, store, approve, metrics, clock, log, signal }: NodeContext,
-  addresses: Pick<Observed["agent"], "nodeIPs">,
+  { config, client, standalone, store, approve, metrics, clock, log, signal }: NodeContext,
+  addresses: Pick<ObservedTarget["agent"], "nodeIPs">,
 ): Promise<Reloading<KeyPair | undefined> & Service & { waiting?(): string | undefined }> {
   const { kubelet, nodeName, certDir } = config;
   const names = [nodeName, ...addresses.nodeIPs()];
-  if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile && !alone) {
+  if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile && !standalone) {
     const subject = { commonName: `system:node:${nodeName}`, organization: "system:nodes", names };
     const name = "kubelet-server";
     const signerName = "kubernetes.io/kubelet-serving";
@@ -144,14 +144,14 @@ function servingCertificate(
 /** Authentication and authorization by the API server. Without one, only client certificates identify callers, and all requests are
  *  denied unless the authorization mode is AlwaysAllow. */
 function access(
-  { config, client, alone, clock }: NodeContext,
+  { config, client, standalone, clock }: NodeContext,
   { signers }: Pick<Cluster, "signers">,
 ): {
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
 } {
   const { authentication, authorization } = config.kubelet;
-  if (alone) return { authorizer: authorization.mode === "AlwaysAllow" ? alwaysAllow : neverAllow };
+  if (standalone) return { authorizer: authorization.mode === "AlwaysAllow" ? alwaysAllow : neverAllow };
   // A separate rate limit: reviews caused by unknown callers must not delay the node's own requests.
   const reviews = createAccessReview({ client: client.limited(undefined), clock, nodeName: config.nodeName });
   const { cacheAuthorizedTTL: allowedMs, cacheUnauthorizedTTL: deniedMs } = authorization.webhook;

@@ -14,7 +14,7 @@ import { cpusOf } from "../lib/cpu-set.ts";
 import type { Enforcement } from "../resources/reserved-cgroups.ts";
 import type { ShutdownDeps } from "../shutdown/shutdown.ts";
 import { gracePeriods } from "../shutdown/groups.ts";
-import type { Reservations } from "../resources/node-share.ts";
+import type { Reservations } from "../resources/allocatable-limits.ts";
 import type { ServerConfig } from "../server/ports.ts";
 import { kubeletVersion } from "../version.ts";
 import { registeredAnnotations } from "./placeholders.ts";
@@ -67,7 +67,7 @@ function reservations({ kubeReserved, systemReserved, reservedSystemCPUs }: Node
 }
 
 /** Time for which the sync loop may be inactive before it counts as unhealthy, milliseconds, as in a kubelet. */
-export function syncLoopPatience({ kubelet: { syncFrequency } }: NodeConfig): number {
+export function syncLoopTimeout({ kubelet: { syncFrequency } }: NodeConfig): number {
   return Math.max(2 * syncFrequency, 300_000);
 }
 
@@ -180,12 +180,12 @@ export function staticSources({ kubelet }: Pick<NodeConfig, "kubelet">): readonl
 /** Pod sources of a node. @param alone standalone: there is no API server. */
 export function sourceNames({
   config,
-  alone,
+  standalone,
 }: {
   readonly config: NodeConfig;
-  readonly alone: boolean;
+  readonly standalone: boolean;
 }): readonly SourceName[] {
-  return [...(alone ? [] : ["api" as const]), ...staticSources(config)];
+  return [...(standalone ? [] : ["api" as const]), ...staticSources(config)];
 }
 
 /** Settings of the kubelet API. */

@@ -1,6 +1,6 @@
 import type { Service } from "../lib/service-group.ts";
 import { createShutdownManager } from "../shutdown/shutdown.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import type { Placeholders } from "./placeholders.ts";
 import { shutdownSettings } from "./settings.ts";
 
@@ -8,15 +8,15 @@ import { shutdownSettings } from "./settings.ts";
 export function watchShutdown(
   { config, target, metrics, clock, log, hand }: NodeContext,
   { events }: Cluster,
-  { presence }: Observed,
+  { waitForTarget }: ObservedTarget,
   placeholders: Placeholders,
 ): readonly Service[] {
   const settings = shutdownSettings(config);
   if (settings.periods.length === 0) return [];
-  const { asked, seen: cache, goingDown, ...columns } = hand("shutdown");
-  const pods = { list: () => placeholders.without(asked.list()) };
+  const { desired, podCache: cache, shuttingDown, ...columns } = hand("shutdown");
+  const pods = { list: () => placeholders.without(desired.list()) };
   const { shutdowns: measures } = metrics.measures;
-  const common = { ...settings, ...columns, goingDown, pods, cache, events, measures, clock, log };
+  const common = { ...settings, ...columns, shuttingDown, pods, cache, events, measures, clock, log };
   const { host, link } = target;
-  return [createShutdownManager({ ...common, host, isRemote: link !== undefined, ...(presence && { presence }) })];
+  return [createShutdownManager({ ...common, host, isRemote: link !== undefined, ...(waitForTarget && { waitForTarget }) })];
 }

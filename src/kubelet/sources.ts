@@ -29,12 +29,12 @@ export interface SourcesDeps extends Handed<"sources"> {
 /** Creates the configured pod sources of a node. Each reports its complete set of pods, and none removes pods of another
  *  source. */
 export function composeSources(deps: SourcesDeps): readonly Service[] {
-  const { config, client, seen, spoken, emit, events, clock, log } = deps;
+  const { config, client, podCache, sourcesReady, emit, events, clock, log } = deps;
   const { kubelet, nodeName } = config;
-  const podConfig = createPodConfig({ spoken, emit, events, clock });
+  const podConfig = createPodConfig({ spoken: sourcesReady, emit, events, clock });
   const setting = (source: SourceName) => (pods: readonly Pod[]) => podConfig.set(source, pods);
   const common = { nodeName, clock, log };
-  const adopt: Adopt = (found) => adoptRunning(seen, found);
+  const adopt: Adopt = (found) => adoptRunning(podCache, found);
   const complaining = () => ({ ...common, adopt, complaints: createComplaints({ nodeName, events, log }) });
   const { staticPodPath: path, staticPodURL: url, staticPodURLHeader: headers } = kubelet;
   const { fileCheckFrequency, httpCheckFrequency } = kubelet;

@@ -10,12 +10,12 @@ import type { EventSink } from "../pipeline.ts";
 
 /** True for a standalone node: it has static pods, no kubeconfig, and no Pod's service account.
  *  @see https://kubernetes.io/docs/tutorials/cluster-management/kubelet-standalone/ */
-export function standsAlone(
+export function isStandalone(
   config: Pick<NodeConfig, "kubeconfig" | "bootstrapKubeconfig" | "kubelet">,
   env: Readonly<Record<string, string | undefined>>,
 ): boolean {
-  const mayAsk = config.kubeconfig || config.bootstrapKubeconfig || env["KUBERNETES_SERVICE_HOST"];
-  return !mayAsk && staticSources(config).length > 0;
+  const hasCredentials = config.kubeconfig || config.bootstrapKubeconfig || env["KUBERNETES_SERVICE_HOST"];
+  return !hasCredentials && staticSources(config).length > 0;
 }
 
 /** An event sink that writes events to the log. */

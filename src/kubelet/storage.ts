@@ -20,7 +20,7 @@ export interface Storage {
 /** Creates plugin registration. A standalone node, which has no CSINode, does not register plugins.
  *  @param handlers handlers of other plugins than CSI drivers, by type. */
 export function createStorage(
-  { config, target, client, alone, metrics, clock, log, hand }: NodeContext,
+  { config, target, client, standalone, metrics, clock, log, hand }: NodeContext,
   cluster: Cluster,
   handlers: PluginHandlers,
 ): Storage {
@@ -31,14 +31,14 @@ export function createStorage(
   const drivers = createDrivers({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
   const onChange = () => nodeChanged.send();
   const published = createPublished({ csiNodes, drivers, nodes: cluster.nodes, onChange, clock, log });
-  const takers = { ...handlers, CSIPlugin: drivers.handler };
+  const allHandlers = { ...handlers, CSIPlugin: drivers.handler };
   // A watch uses one of the few channels of a link per directory; polling needs one exchange.
   const seen = target.link ? { fs: host.fs, dial: host.dial.bind(host) } : host;
   const directory = pluginRegistryOf(rootDir);
-  const plugins = createPluginManager({ host: seen, directory, handlers: takers, clock, log });
+  const plugins = createPluginManager({ host: seen, directory, handlers: allHandlers, clock, log });
   return {
     drivers,
-    problem: () => (alone ? undefined : published.problem()),
+    problem: () => (standalone ? undefined : published.problem()),
     services: [published, drivers.updates, plugins],
   };
 }

@@ -14,23 +14,23 @@ import { type RebootWatch, createRebootWatch } from "../node/reboot-watch.ts";
 import { type RuntimeHealth, createRuntimeHealth } from "../node/runtime-health.ts";
 import { type Isolation, isolatedBy } from "../node/target-conditions.ts";
 import { type TargetRights, createTargetRights } from "../node/target-rights.ts";
-import type { LogReader, Presence } from "../pipeline.ts";
+import type { LogReader, WaitForTarget } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
 import { nodeLabel } from "../pod/labels.ts";
 import { createLogReader } from "../logs/reader.ts";
 import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
 import { TargetError, type TargetNetwork } from "../seams/provider.ts";
 import { openTargetCgroups } from "./cgroups.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
-import { lackTeller } from "./lack-teller.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
+import { limitationReporter } from "./limitation-reporter.ts";
 import { createResourceManagers } from "./resource-managers.ts";
 import { nodeSettings } from "./settings.ts";
 
 /** Creates the watches of the target's pods, devices and health, and the Node agent.
  *  @param onReboot called once when the target has rebooted, or has changed while it was unreachable.
  *  @throws errors of reading the target. */
-export async function observeTarget(context: NodeContext, cluster: Cluster, onReboot: () => void): Promise<Observed> {
-  const { config, target, alone, clock, log, hand, signal } = context;
+export async function observeTarget(context: NodeContext, cluster: Cluster, onReboot: () => void): Promise<ObservedTarget> {
+  const { config, target, standalone, clock, log, hand, signal } = context;
   const { runtime, sharing } = target;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const logs = createLogs(context);
@@ -41,12 +41,12 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const storage = createStorage(context, cluster, { DevicePlugin: devices.handler });
-  const made: { way?: ClusterWay } = {};
-  const isolation = isolationOf(target.network, made);
+  const made: { serviceTunnel?: ClusterWay } = {};
+  const isolation = createIsolation(target.network, made);
   const agent = await createAgent(context, cluster, { pleg, rights, devices, health, storage, isolation });
   const cgroups = await openTargetCgroups(context, cluster, agent.facts);
   const reboot = watchReboots(context, agent.facts, onReboot);
-  if (reboot && target.network?.tunneled) made.way = createWay(context, cluster, reboot.present);
+  if (reboot && target.network?.tunneled) made.serviceTunnel = createNodeTunnel(context, cluster, reboot.present);
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes: cluster.nodes, runtime, clock, log });
   // Pods are added once the runtime's pods are listed and its name is known, which is part of container IDs.
@@ -54,12 +54,12 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
     ...pleg,
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
   };
-  const link = reboot ? [reboot, followLink(context), made.way ?? withoutWay(context)] : [];
+  const link = reboot ? [reboot, followLink(context), made.serviceTunnel ?? removeTunnelLeftovers(context)] : [];
   const own = [...link, targetClock, health, podCidr, ...managers.flatMap(({ services }) => services)];
-  const running: readonly Service[] = [...own, ...(alone ? [] : [...agent.services, ...storage.services]), shown];
-  const presence = reboot && { presence: reboot.present };
+  const running: readonly Service[] = [...own, ...(standalone ? [] : [...agent.services, ...storage.services]), shown];
+  const waitForTarget = reboot && { waitForTarget: reboot.present };
   return {
-    ...presence,
+    ...waitForTarget,
     ...made,
     ownerLabels,
     targetClock,
@@ -102,12 +102,12 @@ function createPodWatch(
 }
 
 /** Creates the service tunnel of pods into the cluster. */
-function createWay({ config, target, places, clock, log, hand }: NodeContext, cluster: Cluster, presence: Presence) {
-  const { seen, signals } = hand("clusterWay");
+function createNodeTunnel({ config, target, places, clock, log, hand }: NodeContext, cluster: Cluster, waitForTarget: WaitForTarget) {
+  const { podCache, signals } = hand("clusterWay");
   const onTrouble = () => signals.nodeChanged.send();
   const { services, headless, events } = cluster;
   const { rootDir, nodeName, kubelet } = config;
-  const tell = lackTeller(events, nodeName);
+  const report = limitationReporter(events, nodeName);
   const reaches = reachOf(target.network?.serviceNamespaces, kubelet.clusterDNS);
   const watched = { services, ...(headless && { headless }) };
   return createClusterWay({
@@ -117,17 +117,17 @@ function createWay({ config, target, places, clock, log, hand }: NodeContext, cl
     reaches,
     rootDir,
     nodeName,
-    seen,
-    presence,
+    seen: podCache,
+    waitForTarget,
     onTrouble,
-    tell,
+    tell: report,
     clock,
     log,
   });
 }
 
 /** Removes rules that an earlier service tunnel has left: they would reject packets of pods to the cluster's IPs. */
-function withoutWay({ config, target: { host }, log }: NodeContext): Service {
+function removeTunnelLeftovers({ config, target: { host }, log }: NodeContext): Service {
   return onceThenIdle("no cluster way", async (signal) => {
     try {
       for (const left of await wayBelongings(host, config.rootDir, signal)) await left.remove(signal);
@@ -138,19 +138,19 @@ function withoutWay({ config, target: { host }, log }: NodeContext): Service {
 }
 
 /** Creates a function that returns why pods cannot reach the cluster. */
-function isolationOf(network: TargetNetwork | undefined, made: { readonly way?: ClusterWay }): NodeParts["isolation"] {
+function createIsolation(network: TargetNetwork | undefined, made: { readonly serviceTunnel?: ClusterWay }): NodeParts["isolation"] {
   if (network?.isolated) {
     const isolation = isolatedBy(network.obstacle);
     return () => isolation;
   }
   if (!network?.tunneled) return undefined;
   return () => {
-    const message = made.way?.trouble();
+    const message = made.serviceTunnel?.trouble();
     return message === undefined ? undefined : { reason: "NoWayIntoCluster", message };
   };
 }
 
-interface NodeParts extends Pick<Observed, "rights" | "devices"> {
+interface NodeParts extends Pick<ObservedTarget, "rights" | "devices"> {
   readonly pleg: Pick<Pleg, "unhealthy">;
   readonly rights: TargetRights;
   readonly health: RuntimeHealth;
@@ -165,7 +165,7 @@ async function createAgent(
   { pleg, rights, devices, health, storage, isolation }: NodeParts,
 ): Promise<NodeAgent> {
   const { host, runtime, link } = target;
-  const { reachable, pressure, goingDown, inUse, signals } = hand("nodeAgent");
+  const { reachable, pressure, shuttingDown, volumesInUse, signals } = hand("nodeAgent");
   const agent = await createNodeAgent(
     {
       settings: nodeSettings(config, target),
@@ -180,8 +180,8 @@ async function createAgent(
       runtime: health,
       unhealthy: () => [pleg.unhealthy()].filter((problem) => problem !== undefined),
       problems: () => [storage.problem()].filter((problem) => problem !== undefined),
-      goingDown: goingDown.get,
-      volumesInUse: inUse.get,
+      goingDown: shuttingDown.get,
+      volumesInUse: volumesInUse.get,
       ...(link && { link }),
       ...(isolation && { isolation }),
       ...(account && config.kubelet.enableServer && { reachable: reachable.get }),
@@ -194,7 +194,7 @@ async function createAgent(
     },
     signal,
   );
-  signals.nodeChanged.heard(agent.hurry);
+  signals.nodeChanged.subscribe(agent.hurry);
   return agent;
 }
 

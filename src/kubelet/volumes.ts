@@ -1,13 +1,13 @@
 import { type Service, onAbort } from "../lib/service-group.ts";
 import { type Volumes, createVolumes } from "../volumes/volumes.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 
 /** Creates the volume manager of a node. */
-export function createNodeVolumes(context: NodeContext, cluster: Cluster, observed: Observed): Volumes {
+export function createNodeVolumes(context: NodeContext, cluster: Cluster, observed: ObservedTarget): Volumes {
   const { config, target, metrics, clock, log, hand } = context;
-  const { presence, drivers, agent } = observed;
+  const { waitForTarget, drivers, agent } = observed;
   const { objects, claims, nodes, tokens, events } = cluster;
-  const { inUse, signals } = hand("volumes");
+  const { volumesInUse, signals } = hand("volumes");
   const { nodeName, rootDir } = config;
   return createVolumes({
     objects,
@@ -20,11 +20,11 @@ export function createNodeVolumes(context: NodeContext, cluster: Cluster, observ
     clock,
     log,
     host: target.host,
-    ...(presence && { presence }),
+    ...(waitForTarget && { waitForTarget }),
     node: nodes.node,
     allocatable: agent.allocatable,
     inUse(names) {
-      inUse.set(names);
+      volumesInUse.set(names);
       signals.nodeChanged.send();
     },
     measures: metrics.measures.volumes,
@@ -32,19 +32,19 @@ export function createNodeVolumes(context: NodeContext, cluster: Cluster, observ
 }
 
 /** Retry delay for reading the target's volumes, milliseconds. */
-const recoverEveryMs = 5_000;
+const recoverRetryDelayMs = 5_000;
 
 /** Reconstructs volumes that an earlier process left on the node; stops the volume manager at the end. */
-export function keptVolumes(volumes: Volumes, { presence }: Observed, { clock, log }: NodeContext): Service {
+export function volumesService(volumes: Volumes, { waitForTarget }: ObservedTarget, { clock, log }: NodeContext): Service {
   const recover = async (signal: AbortSignal) => {
-    for (let told = false; !signal.aborted; told = true) {
+    for (let logged = false; !signal.aborted; logged = true) {
       try {
-        await presence?.(signal);
+        await waitForTarget?.(signal);
         return await volumes.recover(signal);
       } catch (err) {
         if (signal.aborted) return;
-        if (!told) log.warn({ err }, "cannot reconstruct the node's volumes; retrying");
-        await clock.sleep(recoverEveryMs, signal).catch(() => undefined);
+        if (!logged) log.warn({ err }, "cannot reconstruct the node's volumes; retrying");
+        await clock.sleep(recoverRetryDelayMs, signal).catch(() => undefined);
       }
     }
   };

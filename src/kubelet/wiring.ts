@@ -1,4 +1,4 @@
-import type { Hears, NodeSignals, Sends } from "../state/signals.ts";
+import type { Subscribes, NodeSignals, Sends } from "../state/signals.ts";
 import type { NodeState } from "./node-state.ts";
 
 // The node on one page: every actor that shares state with others, in start order. An actor gets only the columns and
@@ -12,58 +12,58 @@ interface Wires {
   /** Each part of the state has one writer. */
   readonly writes?: readonly Part[];
   readonly sends?: readonly SignalName[];
-  readonly hears?: readonly SignalName[];
+  readonly subscribes?: readonly SignalName[];
 }
 
 /** Reads, writes and signals of each actor. */
 export const wiring = {
-  kubeletServer: { reads: ["asked", "seen", "status", "takenIn"] },
-  metrics: { reads: ["asked", "seen", "worker", "resize", "reachable"] },
-  report: { reads: ["asked", "status"] },
+  kubeletServer: { reads: ["desired", "podCache", "status", "sourcesSynced"] },
+  metrics: { reads: ["desired", "podCache", "worker", "resize", "reachable"] },
+  report: { reads: ["desired", "status"] },
   nodeWatch: { sends: ["nodeChanged", "mirrorsChanged"] },
   serviceWatch: { sends: ["retry"] },
   targetLink: { sends: ["nodeChanged"] },
   runtimeHealth: { sends: ["nodeChanged"] },
-  devices: { reads: ["asked", "seen", "status", "takenIn"], sends: ["nodeChanged", "wake"] },
-  clusterWay: { reads: ["seen"], sends: ["nodeChanged"] },
-  servicePublisher: { reads: ["shown", "seen"] },
+  devices: { reads: ["desired", "podCache", "status", "sourcesSynced"], sends: ["nodeChanged", "wake"] },
+  clusterWay: { reads: ["podCache"], sends: ["nodeChanged"] },
+  servicePublisher: { reads: ["apiPods", "podCache"] },
   storageDrivers: { sends: ["nodeChanged"] },
-  nodeAgent: { reads: ["reachable", "pressure", "goingDown", "inUse"], hears: ["nodeChanged"] },
-  pleg: { writes: ["seen"], sends: ["wake", "retry"] },
-  placeholders: { reads: ["seen", "status"] },
-  statusManager: { reads: ["shown", "worker"], writes: ["status", "held"] },
+  nodeAgent: { reads: ["reachable", "pressure", "shuttingDown", "volumesInUse"], subscribes: ["nodeChanged"] },
+  pleg: { writes: ["podCache"], sends: ["wake", "retry"] },
+  placeholders: { reads: ["podCache", "status"] },
+  statusManager: { reads: ["apiPods", "worker"], writes: ["status", "pendingStatus"] },
   statusGenerator: { reads: ["status", "starts", "resize"] },
-  probes: { reads: ["asked", "shown", "seen", "status", "starts"], sends: ["wake"] },
-  allocations: { reads: ["seen"], writes: ["allocation"] },
-  resizes: { reads: ["asked", "spoken"], writes: ["resize", "pending", "wishes"], sends: ["weigh"] },
-  admission: { reads: ["pressure", "goingDown"] },
+  probes: { reads: ["desired", "apiPods", "podCache", "status", "starts"], sends: ["wake"] },
+  allocations: { reads: ["podCache"], writes: ["allocations"] },
+  resizes: { reads: ["desired", "sourcesReady"], writes: ["resize", "pendingResizes", "requestedResources"], sends: ["retryPendingResizes"] },
+  admission: { reads: ["pressure", "shuttingDown"] },
   preemption: { reads: ["worker"], sends: ["end"] },
-  cgroups: { reads: ["asked", "seen", "worker"] },
-  volumes: { writes: ["inUse"], sends: ["nodeChanged"] },
+  cgroups: { reads: ["desired", "podCache", "worker"] },
+  volumes: { writes: ["volumesInUse"], sends: ["nodeChanged"] },
   podRuntime: { reads: ["status"], writes: ["starts"] },
   podWorkers: {
-    reads: ["seen"],
-    writes: ["worker", "unseen"],
+    reads: ["podCache"],
+    writes: ["worker", "needsInspection"],
     sends: ["mirrorsChanged"],
-    hears: ["wake", "retry", "end"],
+    subscribes: ["wake", "retry", "end"],
   },
-  podManager: { writes: ["asked", "shown"] },
+  podManager: { writes: ["desired", "apiPods"] },
   syncLoop: {
-    reads: ["asked", "seen", "worker"],
-    writes: ["takenIn"],
+    reads: ["desired", "podCache", "worker"],
+    writes: ["sourcesSynced"],
     sends: ["wake", "mirrorsChanged"],
-    hears: ["weigh"],
+    subscribes: ["retryPendingResizes"],
   },
-  sources: { reads: ["seen"], writes: ["spoken"] },
-  mirrorPods: { reads: ["asked", "worker", "spoken"], hears: ["mirrorsChanged"] },
-  housekeeping: { reads: ["asked", "seen", "worker", "spoken"] },
-  garbage: { reads: ["asked", "seen", "worker"] },
-  imageCollection: { reads: ["seen"] },
-  logRotation: { reads: ["seen"] },
-  eviction: { reads: ["asked", "seen", "worker"], writes: ["pressure"], sends: ["end", "nodeChanged"] },
-  shutdown: { reads: ["asked", "seen", "worker"], writes: ["goingDown"], sends: ["end", "nodeChanged"] },
-  resizeRetry: { sends: ["weigh"] },
-  stats: { reads: ["asked", "seen"] },
+  sources: { reads: ["podCache"], writes: ["sourcesReady"] },
+  mirrorPods: { reads: ["desired", "worker", "sourcesReady"], subscribes: ["mirrorsChanged"] },
+  housekeeping: { reads: ["desired", "podCache", "worker", "sourcesReady"] },
+  garbage: { reads: ["desired", "podCache", "worker"] },
+  imageCollection: { reads: ["podCache"] },
+  logRotation: { reads: ["podCache"] },
+  eviction: { reads: ["desired", "podCache", "worker"], writes: ["pressure"], sends: ["end", "nodeChanged"] },
+  shutdown: { reads: ["desired", "podCache", "worker"], writes: ["shuttingDown"], sends: ["end", "nodeChanged"] },
+  resizeRetry: { sends: ["retryPendingResizes"] },
+  stats: { reads: ["desired", "podCache"] },
   selfTest: { writes: ["reachable"], sends: ["nodeChanged"] },
 } as const satisfies Readonly<Record<string, Wires>>;
 
@@ -83,7 +83,7 @@ type Writers<S extends { [P in keyof S]: { readonly writer: unknown } }, K exten
 export type Handed<Name extends ActorName> = Readers<NodeState, Part & Names<(typeof wiring)[Name], "reads">> &
   Writers<NodeState, Part & Names<(typeof wiring)[Name], "writes">> & {
     readonly signals: Sends<SignalName & Names<(typeof wiring)[Name], "sends">> &
-      Hears<SignalName & Names<(typeof wiring)[Name], "hears">>;
+      Subscribes<SignalName & Names<(typeof wiring)[Name], "subscribes">>;
   };
 
 /** Returns the state and signals that the wiring lists for an actor. */
@@ -93,8 +93,8 @@ export type HandOut = <Name extends ActorName>(name: Name) => Handed<Name>;
 export function handOut(state: NodeState, signals: NodeSignals): HandOut {
   const written = new Set<Part>();
   return <Name extends ActorName>(name: Name) => {
-    const { reads = [], writes = [], sends = [], hears = [] }: Wires = wiring[name];
-    const ends: Record<string, unknown> = { signals: pick(signals, [...sends, ...hears]) };
+    const { reads = [], writes = [], sends = [], subscribes = [] }: Wires = wiring[name];
+    const ends: Record<string, unknown> = { signals: pick(signals, [...sends, ...subscribes]) };
     for (const part of reads) ends[part] = state[part].reader;
     for (const part of writes) {
       if (written.has(part)) throw new Error(`${name}: column ${part} has a writer already`);

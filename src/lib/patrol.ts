@@ -12,7 +12,7 @@ export interface PatrolOptions {
   /** Ends a delay early when it resolves. Called in each delay; its signal aborts at the end of the delay. */
   readonly news?: (signal: AbortSignal) => Promise<void>;
   /** Awaited before each run; resolves to a signal that aborts when the connection to the target is lost. */
-  readonly presence?: (signal: AbortSignal) => Promise<AbortSignal>;
+  readonly waitForTarget?: (signal: AbortSignal) => Promise<AbortSignal>;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -21,11 +21,11 @@ export interface PatrolOptions {
  *  follows as usual; a run aborted by the end of the service or the loss of the target is not a failure.
  *  @param round the function; its signal aborts on either. */
 export function patrol(
-  { name, everyMs, firstMs, news, presence, clock, log }: PatrolOptions,
+  { name, everyMs, firstMs, news, waitForTarget, clock, log }: PatrolOptions,
   round: (signal: AbortSignal) => Promise<void> | void,
 ): Service {
   const once = async (signal: AbortSignal) => {
-    const lost = presence && (await presence(signal).catch(() => undefined));
+    const lost = waitForTarget && (await waitForTarget(signal).catch(() => undefined));
     const either = lost ? AbortSignal.any([signal, lost]) : signal;
     const began = clock.monotonic();
     try {

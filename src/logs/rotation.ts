@@ -6,7 +6,7 @@ import { createLimitedWarning } from "../lib/limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { PodCache, Presence } from "../pipeline.ts";
+import type { PodCache, WaitForTarget } from "../pipeline.ts";
 import { type LogSize, logSizes } from "./log-sizes.ts";
 import { type RotateDeps, type RotatedLog, rotateLog } from "./rotate.ts";
 
@@ -27,7 +27,7 @@ export interface RotationSettings {
 export interface RotationDeps extends Pick<RotateDeps, "host" | "runtime"> {
   readonly settings: RotationSettings;
   readonly cache: Pick<PodCache, "list">;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   readonly clock: Clock;
   readonly log: Logger;
 }

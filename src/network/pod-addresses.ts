@@ -2,7 +2,7 @@ import { isIP, isIPv4, isIPv6 } from "node:net";
 import { NamespaceMode } from "../gen/cri.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import { createSignal } from "../state/signals.ts";
 
 /** Addresses of this node's pods: those in the pod cache, corrected by changes that are not observed yet. */
@@ -46,7 +46,7 @@ export function createPodAddresses(seen: Column<RuntimePod>): PodAddresses {
         addresses.filter((address) => isIP(address) > 0),
       ),
     left: (uid) => note(uid, []),
-    onChange: changed.heard,
+    onChange: changed.subscribe,
   };
 }
 

@@ -10,9 +10,9 @@ import type { Shares } from "../lib/shares.ts";
 import type { EndpointSlice, Service as ClusterService, WrittenSlice } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
-import type { ShownPod } from "../roles.ts";
+import type { ApiPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import { createNews, type TellLack } from "./limitations.ts";
 import { createDoors, type Door, type Doors } from "./doors.ts";
 import { type ServedEndpoint, servedEndpoints } from "./served.ts";
@@ -39,7 +39,7 @@ export interface PublisherDeps {
   /** EndpointSlices of graftlet's nodes. */
   readonly slices: Omit<OwnSlices, "name" | "run">;
   readonly tell: TellLack;
-  readonly shown: Column<ShownPod>;
+  readonly shown: Column<ApiPod>;
   readonly seen: Column<RuntimePod>;
   readonly clock: Clock;
   readonly log: Logger;
@@ -160,7 +160,7 @@ function keyOf({ metadata }: WrittenSlice): string {
 
 /** The pod's address if the API server and the runtime agree on it, so that an address that was just reassigned to another pod is not
  *  used. */
-function addressOf(shown: ShownPod | undefined, seen: RuntimePod | undefined): string | undefined {
+function addressOf(shown: ApiPod | undefined, seen: RuntimePod | undefined): string | undefined {
   const address = shown?.status?.podIP;
   const has = seen?.sandboxes.flatMap(readySandboxIPs) ?? [];
   return address !== undefined && isIPv4(address) && has.includes(address) ? address : undefined;

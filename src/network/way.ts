@@ -8,9 +8,9 @@ import { patrol } from "../lib/patrol.ts";
 import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
 import { createShares } from "../lib/shares.ts";
 import type { EndpointSlice } from "../objects.ts";
-import type { PodWay, Presence, RuntimePod } from "../pipeline.ts";
+import type { PodServiceTunnel, WaitForTarget, RuntimePod } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import { createJoiner } from "./connections.ts";
 import { createFlows } from "./datagrams.ts";
 import {
@@ -32,7 +32,7 @@ import { applyRules, type Redirections, rulesCheck, rulesText, wayLink } from ".
 import type { ServiceSource } from "./service-source.ts";
 
 /** Service tunnel: gives pods on an isolated target access to the cluster's Services, over the link. */
-export interface ClusterWay extends Service, PodWay {
+export interface ClusterWay extends Service, PodServiceTunnel {
   /** Why the target cannot have a tunnel; undefined otherwise. */
   trouble(): string | undefined;
 }
@@ -52,7 +52,7 @@ export interface WayDeps {
   readonly nodeName: string;
   /** Limits of the process, for all of its nodes. */
   readonly places: TunnelPlaces;
-  readonly presence: Presence;
+  readonly waitForTarget: WaitForTarget;
   readonly onTrouble: () => void;
   /** Reports a limitation of the running tunnel as an event on the node. */
   readonly tell: TellLack;
@@ -117,19 +117,19 @@ export function createClusterWay(deps: WayDeps): ClusterWay {
       else throw error;
     }
   };
-  const { presence } = deps;
+  const { waitForTarget } = deps;
   const everyMs = () => (trouble ? unfitMs : againMs);
   return {
-    ...patrol({ name: "service tunnel", everyMs, presence, clock, log }, async (signal) => {
+    ...patrol({ name: "service tunnel", everyMs, waitForTarget, clock, log }, async (signal) => {
       while (services.list() === undefined) await clock.sleep(followMs, signal);
       await round(signal);
     }),
     trouble: () => trouble,
-    async joined(uid, given, signal) {
+    async openFor(uid, given, signal) {
       addresses.joined(uid, given);
       await synced(signal);
     },
-    async left(uid, signal) {
+    async closeFor(uid, signal) {
       addresses.left(uid);
       if (standing) await synced(signal);
     },

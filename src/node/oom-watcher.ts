@@ -4,7 +4,7 @@ import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { EventSink, Presence } from "../pipeline.ts";
+import type { EventSink, WaitForTarget } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
 import { createOomParser } from "./oom-lines.ts";
@@ -14,7 +14,7 @@ export interface OomWatcherDeps {
   readonly host: Pick<Host, "spawn">;
   readonly nodeName: string;
   readonly events: EventSink;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   readonly clock: Clock;
   readonly log: Logger;
 }

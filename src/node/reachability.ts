@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { CellPair } from "../state/cells.ts";
+import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
 import type { ReachableVerdict } from "./conditions.ts";
 
@@ -17,7 +17,7 @@ export interface ReachabilityDeps {
   /** API servers that have a tunnel to this node. */
   readonly tunnels: () => readonly string[];
   /** Writer of the self-test's result. */
-  readonly reachable: CellPair<ReachableVerdict>["writer"];
+  readonly reachable: ValuePair<ReachableVerdict>["writer"];
   readonly signals: Sends<"nodeChanged">;
   readonly clock: Clock;
   readonly log: Logger;

@@ -3,7 +3,7 @@ import { CodedError, codeOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
-import type { Presence } from "../pipeline.ts";
+import type { WaitForTarget } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { Fence } from "../seams/fenced.ts";
 import type { TargetLink } from "../seams/provider.ts";
@@ -27,7 +27,7 @@ export interface RebootWatchDeps {
 }
 
 export interface RebootWatch extends Service {
-  readonly present: Presence;
+  readonly present: WaitForTarget;
 }
 
 const retryMs = 1_000;
@@ -40,7 +40,7 @@ const patienceMs = 20_000;
 export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
   const { host, link, claim, bootID, unfit, onReboot, clock, log } = deps;
   let unsure: PromiseWithResolvers<void> | undefined;
-  let presence = new AbortController();
+  let connected = new AbortController();
   let changed = Promise.withResolvers<void>();
   const lost = () => link.trouble() !== undefined;
   let losses = link.losses();
@@ -49,8 +49,8 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
     unsure = next;
   };
   const lose = (what: string) => {
-    presence.abort(new CodedError("unavailable", `${what} is lost`));
-    presence = new AbortController();
+    connected.abort(new CodedError("unavailable", `${what} is lost`));
+    connected = new AbortController();
     become(Promise.withResolvers<void>());
     changed.resolve();
   };
@@ -67,7 +67,7 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
   /** @returns false once the target has rebooted. */
   const look = async (signal: AbortSignal): Promise<boolean> => {
     const before = link.losses();
-    const life = presence;
+    const life = connected;
     try {
       const now = await host.clock.bootId(clock.within(patienceMs, signal));
       if (now !== bootID) {
@@ -82,7 +82,7 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
         return false;
       }
       // If it was lost again meanwhile, check again.
-      if (before === link.losses() && life === presence && !lost()) become(undefined);
+      if (before === link.losses() && life === connected && !lost()) become(undefined);
     } catch (error) {
       if (!signal.aborted)
         log.debug({ err: error, code: codeOf(error) }, "cannot check whether the target has changed");
@@ -97,7 +97,7 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
       for (let wait = doubt(); wait && !signal.aborted; wait = doubt()) await Promise.race([wait, aborted]);
       forget.abort();
       throwIfAborted(signal);
-      return presence.signal;
+      return connected.signal;
     },
     async run(signal) {
       // The target may have rebooted since its facts were read.

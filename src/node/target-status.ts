@@ -7,7 +7,7 @@ import type { NodePressure } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
-import type { CellReader } from "../state/cells.ts";
+import type { ValueReader } from "../state/values.ts";
 import type { ResourceList } from "./capacity.ts";
 import { nodeVerdicts, outOfReach, readyVerdict, shuttingDown, type Verdict } from "./conditions.ts";
 import type { WantedStatus } from "./heartbeat.ts";
@@ -28,7 +28,7 @@ export interface TargetStatusDeps {
   readonly host: Pick<Host, "budget">;
   readonly images: Pick<Images, "listImages">;
   /** Resource pressure on the target. */
-  readonly pressure: CellReader<NodePressure>;
+  readonly pressure: ValueReader<NodePressure>;
   readonly runtime: RuntimeHealth;
   /** Other reasons for the node not to be ready, for example of storage drivers. */
   readonly problems: () => readonly string[];

@@ -64,7 +64,7 @@ export async function listPods(
 }
 
 /** What is known of a pod before an inspection. */
-export interface BeforeLook {
+export interface KnownBefore {
   readonly known: RuntimeIds;
   /** Last observed statuses of containers that an event reported as exited. */
   readonly ended: readonly ContainerStatus[];
@@ -74,29 +74,29 @@ export interface BeforeLook {
 export async function listAndObserve(
   deps: ObserveDeps,
   uid: string,
-  before: BeforeLook,
+  before: KnownBefore,
   signal: AbortSignal,
 ): Promise<RuntimePod> {
   const listings = listPods(deps, uid, signal);
-  const early = askEarly(deps, before, signal);
+  const early = requestEarly(deps, before, signal);
   const none = { uid, sandboxes: [], containers: [], listedAt: deps.clock.monotonic() };
   return observePod(deps, (await listings).get(uid) ?? none, signal, early);
 }
 
 /** Statuses that were requested concurrently with a listing, by ID. */
-interface EarlyAnswers {
+interface EarlyStatuses {
   sandbox(id: string): Promise<PodSandboxStatus | undefined> | undefined;
   container(id: string): Promise<ContainerStatus | undefined> | undefined;
   /** Message written by an exited container. */
-  written(id: string): Promise<string | undefined> | undefined;
+  writtenMessage(id: string): Promise<string | undefined> | undefined;
 }
 
 /** Requests the status of known containers and sandboxes without waiting for the listing. Failures are retried after the listing. */
-function askEarly(
+function requestEarly(
   { runtime, writtenMessage }: ObserveDeps,
-  { known, ended }: BeforeLook,
+  { known, ended }: KnownBefore,
   signal: AbortSignal,
-): EarlyAnswers {
+): EarlyStatuses {
   const ask = <T>(ids: readonly string[], status: (id: string) => Promise<{ readonly status?: T | undefined }>) => {
     const answers = new Map(
       ids.map((id) => [
@@ -113,7 +113,7 @@ function askEarly(
   return {
     sandbox: ask(known.sandboxes, (id) => runtime.podSandboxStatus(id, signal)),
     container: ask(known.containers, (id) => runtime.containerStatus(id, signal)),
-    written: (id) => written.get(id),
+    writtenMessage: (id) => written.get(id),
   };
 }
 
@@ -124,7 +124,7 @@ export async function observePod(
   deps: ObserveDeps,
   listing: PodListing,
   signal: AbortSignal,
-  early?: EarlyAnswers,
+  early?: EarlyStatuses,
 ): Promise<RuntimePod> {
   const { runtime } = deps;
   const sandboxStatus = async ({ id, state }: PodSandbox) => {
@@ -135,12 +135,12 @@ export async function observePod(
     const before = await early?.container(id);
     return before?.state === state ? before : (await unlessGone(runtime.containerStatus(id, signal)))?.status;
   };
-  const seen = deps.known?.(listing.uid)?.containers ?? [];
+  const cached = deps.known?.(listing.uid)?.containers ?? [];
   const withMessage = async (status: ContainerStatus | undefined): Promise<ContainerStatus | undefined> => {
     if (status?.state !== ContainerState.CONTAINER_EXITED) return status;
-    const before = seen.find(({ id, state }) => id === status.id && state === status.state);
+    const before = cached.find(({ id, state }) => id === status.id && state === status.state);
     if (before) return { ...status, message: before.message };
-    return { ...status, message: await deps.terminationMessage(status, signal, await early?.written(status.id)) };
+    return { ...status, message: await deps.terminationMessage(status, signal, await early?.writtenMessage(status.id)) };
   };
   const [sandboxes, containers] = await Promise.all([
     Promise.all(listing.sandboxes.map(sandboxStatus)),

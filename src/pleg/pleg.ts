@@ -6,48 +6,48 @@ import { createTurns } from "../lib/turns.ts";
 import type { PodInspector, RuntimePod } from "../pipeline.ts";
 import type { Runtime, RuntimeEvent } from "../seams/runtime.ts";
 import type { Sends } from "../state/signals.ts";
-import { type Looker, type LookerDeps, createLooker } from "./looker.ts";
+import { type PlegInspector, type InspectorDeps, createInspector } from "./inspector.ts";
 import { type PodListing, listPods } from "./observe.ts";
 
 /** Pauses between relists, milliseconds: the kubelet's 1 s; 30 s while events are received. */
 const relistMs = 1_000;
 /** Pause before a failed relist is retried, milliseconds: pods waiting for the runtime continue as soon as it is back. */
-const downMs = 500;
+const failedRelistDelayMs = 500;
 const relistWithEventsMs = 30_000;
 const unhealthyAfterMs = 180_000;
 /** Time without a response after which the runtime counts as down and pods are not synced, milliseconds. */
 const downAfterMs = 30_000;
 /** Timeout of a list call, milliseconds, doubled with each failure, so that a lost response is retried. The runtime client has its own
  *  deadline. */
-const firstListMs = 15_000;
+const listTimeoutMs = 15_000;
 /** Delay of a relist after an event of an unknown container, milliseconds; skipped if a worker's inspection finds it first. Creating a
  *  sandbox may take this long. */
-const strangerMs = 1_000;
+const unknownEventDelayMs = 1_000;
 
-export interface PlegDeps extends LookerDeps {
-  readonly runtime: LookerDeps["runtime"] & Pick<Runtime, "events">;
+export interface PlegDeps extends InspectorDeps {
+  readonly runtime: InspectorDeps["runtime"] & Pick<Runtime, "events">;
   /** `retry` is sent when the runtime responds again. */
   readonly signals: Sends<"wake" | "retry">;
 }
 
 export interface Pleg extends Service, PodInspector {
   /** Records another actor's observation of a pod, so that its events are attributed to it. */
-  learn(pod: RuntimePod): void;
+  recordObservation(pod: RuntimePod): void;
   /** Undefined while relists succeed; otherwise the kubelet's message for the node's Ready condition. */
   unhealthy(): string | undefined;
   /** Undefined while pods are synced; otherwise the kubelet's message for /healthz/syncloop. The kubelet's loop stops 30 s after the
    *  runtime last responded, and is unhealthy `patienceMs` after that. A runtime that has never responded does not count. */
-  stalled(patienceMs: number): string | undefined;
+  stalled(timeoutMs: number): string | undefined;
   /** Resolves once the runtime has been listed for the first time. */
   ready(signal: AbortSignal): Promise<void>;
 }
 
 /** Limit of concurrent inspections in a relist: at a start on a full node all pods are inspected, and other requests to the runtime,
  *  such as for its status, must not wait for all of them. */
-const parallelLooks = 20;
+const maxParallelInspections = 20;
 
 /** State shared by the relist and event loops. */
-interface Pulse {
+interface RelistState {
   /** Events are received: relists may be rare. */
   listening: boolean;
   /** The last relist failed. */
@@ -60,22 +60,22 @@ interface Pulse {
  *  missed events. @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3386-kubelet-evented-pleg */
 export function createPleg(deps: PlegDeps): Pleg {
   const stop = new AbortController();
-  const looker = createLooker(deps, stop.signal);
-  const pulse: Pulse = { listening: false, down: false, due: Promise.withResolvers<void>() };
+  const inspector = createInspector(deps, stop.signal);
+  const relistState: RelistState = { listening: false, down: false, due: Promise.withResolvers<void>() };
   const first = Promise.withResolvers<void>();
   let lastRelist = deps.clock.monotonic();
   let listed = false;
   const onRelist = () => {
     lastRelist = deps.clock.monotonic();
-    if (!listed) deps.log.info({ pods: deps.seen.list().length }, "listed the runtime's pods");
+    if (!listed) deps.log.info({ pods: deps.podCache.list().length }, "listed the runtime's pods");
     listed = true;
     first.resolve();
   };
   return {
     name: "pleg",
-    inspect: looker.inspect,
-    isUnseen: looker.isUnseen,
-    learn: looker.learn,
+    inspect: inspector.inspect,
+    needsInspection: inspector.needsInspection,
+    recordObservation: inspector.recordObservation,
     unhealthy() {
       const silentMs = deps.clock.monotonic() - lastRelist;
       if (silentMs < unhealthyAfterMs) return undefined;
@@ -89,8 +89,8 @@ export function createPleg(deps: PlegDeps): Pleg {
     async run(signal) {
       signal.addEventListener("abort", () => stop.abort(signal.reason), { once: true });
       await Promise.all([
-        relistForever(deps, looker, pulse, onRelist, signal),
-        followEvents(deps, looker, pulse, signal),
+        relistForever(deps, inspector, relistState, onRelist, signal),
+        followEvents(deps, inspector, relistState, signal),
       ]);
     },
   };
@@ -98,8 +98,8 @@ export function createPleg(deps: PlegDeps): Pleg {
 
 async function relistForever(
   deps: PlegDeps,
-  looker: Looker,
-  pulse: Pulse,
+  inspector: PlegInspector,
+  state: RelistState,
   onRelist: () => void,
   signal: AbortSignal,
 ): Promise<void> {
@@ -107,11 +107,11 @@ async function relistForever(
   let failures = 0;
   let last: number | undefined;
   while (!signal.aborted) {
-    pulse.due = Promise.withResolvers<void>();
+    state.due = Promise.withResolvers<void>();
     const began = clock.monotonic();
     measures.relistBegan(last === undefined ? undefined : began - last);
     try {
-      await relist(deps, looker, firstListMs * 2 ** failures, signal);
+      await relist(deps, inspector, listTimeoutMs * 2 ** failures, signal);
       onRelist();
       measures.relisted(clock.monotonic() - began);
       last = began;
@@ -125,42 +125,42 @@ async function relistForever(
       if (failures === 0) log.warn({ err: error }, "cannot list the runtime's pods; retrying");
       failures += 1;
     }
-    pulse.down = failures > 0;
-    const pauseMs = pulse.down ? downMs : pulse.listening ? relistWithEventsMs : relistMs;
-    await pauseUntilDue(clock, pulse, pauseMs, signal);
+    state.down = failures > 0;
+    const pauseMs = state.down ? failedRelistDelayMs : state.listening ? relistWithEventsMs : relistMs;
+    await pauseUntilDue(clock, state, pauseMs, signal);
   }
 }
 
 /** Pauses until the next relist is due; while the runtime is down, triggers are ignored. */
-async function pauseUntilDue(clock: Clock, pulse: Pulse, ms: number, signal: AbortSignal): Promise<void> {
+async function pauseUntilDue(clock: Clock, state: RelistState, ms: number, signal: AbortSignal): Promise<void> {
   const cut = new AbortController();
   const pause = clock.sleep(ms, AbortSignal.any([signal, cut.signal])).catch(() => undefined);
-  await (pulse.down ? pause : Promise.race([pause, pulse.due.promise]));
+  await (state.down ? pause : Promise.race([pause, state.due.promise]));
   cut.abort();
 }
 
 /** Lists all pods and inspects those that differ from the cache; a pod that is no longer listed is inspected a last time. */
-async function relist(deps: PlegDeps, looker: Looker, listMs: number, signal: AbortSignal): Promise<void> {
+async function relist(deps: PlegDeps, inspector: PlegInspector, listMs: number, signal: AbortSignal): Promise<void> {
   const listings = new Map(await listPods(deps, undefined, deps.clock.within(listMs, signal)));
-  for (const { uid } of deps.seen.list()) {
+  for (const { uid } of deps.podCache.list()) {
     const gone: PodListing = { uid, sandboxes: [], containers: [], listedAt: deps.clock.monotonic() };
     if (!listings.has(uid)) listings.set(uid, gone);
   }
-  const turn = createTurns(parallelLooks);
-  await Promise.all([...listings.values()].map((listing) => turn(() => looker.check(listing, signal))));
-  looker.settle(listings);
+  const semaphore = createTurns(maxParallelInspections);
+  await Promise.all([...listings.values()].map((listing) => semaphore(() => inspector.inspectIfChanged(listing, signal))));
+  inspector.completeRelist(listings);
 }
 
 async function followEvents(
   { runtime, measures, clock, log, signals }: PlegDeps,
-  looker: Looker,
-  pulse: Pulse,
+  inspector: PlegInspector,
+  state: RelistState,
   signal: AbortSignal,
 ): Promise<void> {
   let broke = false;
   const onListening = () => {
     // Unless a relist has failed, no relist will report that the runtime is back.
-    if (broke && !pulse.down) signals.retry.send();
+    if (broke && !state.down) signals.retry.send();
     broke = false;
   };
   while (runtime.events && !signal.aborted) {
@@ -170,7 +170,7 @@ async function followEvents(
           measures.eventsBegan();
           onListening();
         }
-        onEvent(clock, looker, pulse, event);
+        onEvent(clock, inspector, state, event);
       }
     } catch (error) {
       if (hasCode(error, "unimplemented")) return;
@@ -180,23 +180,23 @@ async function followEvents(
       }
     }
     broke = true;
-    pulse.listening = false;
-    pulse.due.resolve();
+    state.listening = false;
+    state.due.resolve();
     await clock.sleep(relistMs, signal).catch(() => undefined);
   }
 }
 
-function onEvent(clock: Clock, looker: Looker, pulse: Pulse, event: RuntimeEvent): void {
+function onEvent(clock: Clock, inspector: PlegInspector, state: RelistState, event: RuntimeEvent): void {
   if (event.is === "listening") {
-    pulse.listening = true;
-    return pulse.due.resolve();
+    state.listening = true;
+    return state.due.resolve();
   }
   const id = event.containerId ?? event.sandboxId;
-  const known = id === undefined ? undefined : looker.podOf(id);
+  const known = id === undefined ? undefined : inspector.podUidOf(id);
   if (event.removed && known === undefined) return;
   const uid = event.podUid ?? known;
-  if (uid !== undefined) return event.exited ? looker.soon(uid, id) : looker.later(uid);
+  if (uid !== undefined) return event.exited ? inspector.inspectNow(uid, id) : inspector.scheduleInspect(uid);
   if (id === undefined) return;
-  if (event.exited) looker.expect(id);
-  clock.after(strangerMs, () => void (looker.podOf(id) ?? pulse.due.resolve()));
+  if (event.exited) inspector.expectExit(id);
+  clock.after(unknownEventDelayMs, () => void (inspector.podUidOf(id) ?? state.due.resolve()));
 }

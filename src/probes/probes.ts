@@ -4,12 +4,12 @@ import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { ProbeMeasures } from "../measures.ts";
 import type { EventSink, PodCache, PodStore, ProbeResults, Prober, StatusReader } from "../pipeline.ts";
-import type { GivenPod, ShownPod } from "../roles.ts";
+import type { AllocatedPod, ApiPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 import type { Containers } from "../seams/runtime.ts";
-import type { Starts } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
+import type { ContainerStarts } from "../state/pod-table.ts";
+import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
 import { type Attempt, type AttemptDeps, attemptProbe } from "./attempt.ts";
 import { createReach } from "./reach.ts";
@@ -29,9 +29,9 @@ export interface ProbesDeps {
   readonly pods: PodStore;
   readonly status: StatusReader;
   /** The API server's copies of the pods; for a static pod, its mirror pod. */
-  readonly shown: Pick<Column<ShownPod>, "get">;
+  readonly apiPods: Pick<Column<ApiPod>, "get">;
   /** Containers whose start, including postStart, is in progress: they are not probed yet. */
-  readonly starts: Pick<Column<Starts>, "get">;
+  readonly starts: Pick<Column<ContainerStarts>, "get">;
   readonly signals: Sends<"wake">;
   /** Calls back when a pod's record is removed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
@@ -53,7 +53,7 @@ export function createProbes(deps: ProbesDeps): Probes {
   const reach = createReach(deps);
 
   const { results, observe, podIP, initially, verdict, poke } = createVerdicts(deps, loops);
-  const start = (pod: GivenPod, { kind, container, probe }: Probed, signal: AbortSignal): ProbeWorker => {
+  const start = (pod: AllocatedPod, { kind, container, probe }: Probed, signal: AbortSignal): ProbeWorker => {
     const { uid, namespace, name } = pod.metadata;
     const own = log.child({ pod: `${namespace}/${name}`, uid, container: container.name });
     return startWorker(
@@ -63,7 +63,7 @@ export function createProbes(deps: ProbesDeps): Probes {
         reach,
         log: own,
         pod: () => pods.get(uid) ?? pod,
-        observe: () => (deps.starts.get(uid)?.underWay.has(container.name) ? undefined : observe(uid, container.name)),
+        observe: () => (deps.starts.get(uid)?.inProgress.has(container.name) ? undefined : observe(uid, container.name)),
         podIP: () => podIP(uid),
         initially: (id) => initially(kind, uid, container.name, id),
         hasStarted: (id) => !container.startupProbe || verdict(uid, "startup", container.name, id) === "Success",
@@ -105,7 +105,7 @@ export function createProbes(deps: ProbesDeps): Probes {
       }
       if (loop.workers.size > 0) loops.set(uid, loop);
     },
-    spare: (uid) => loops.get(uid)?.spared.abort(),
+    stopLivenessAndStartup: (uid) => loops.get(uid)?.spared.abort(),
     remove,
     async run(signal) {
       await onAbort(signal);

@@ -2,8 +2,8 @@ import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Container, ContainerStatus, Pod, PodStatus, Probe } from "../objects.ts";
 import type { PodCache, PodStore, ProbeKind, ProbeResults, ProbeVerdict, StatusReader } from "../pipeline.ts";
-import type { ShownPod } from "../roles.ts";
-import type { Column } from "../state/rows.ts";
+import type { ApiPod } from "../roles.ts";
+import type { Column } from "../state/records.ts";
 import { allContainers, isSidecar, isStaticPod } from "../pod/containers.ts";
 import { newestRun } from "../pod/runs.ts";
 import type { ProbeWorker } from "./worker.ts";
@@ -32,7 +32,7 @@ export interface VerdictDeps {
   readonly cache: PodCache;
   readonly status: StatusReader;
   readonly pods: PodStore;
-  readonly shown: Pick<Column<ShownPod>, "get">;
+  readonly apiPods: Pick<Column<ApiPod>, "get">;
   readonly targetClock: Pick<TargetClock, "toOurs">;
   /** Milliseconds since the epoch. */
   readonly agentStartedAt: number;
@@ -43,7 +43,7 @@ const olderMs = 10_000;
 
 /** Probe verdicts on a node's containers, and the initial ones before the first probe. */
 export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loop>) {
-  const { cache, status, pods, shown } = deps;
+  const { cache, status, pods, apiPods } = deps;
   const observe = (uid: string, name: string) => newestRun(cache.get(uid), name);
   const statusOf = (uid: string) => status.get(uid) ?? pods.get(uid)?.status;
   const ranBefore = (uid: string, name: string) => {
@@ -56,7 +56,7 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
     const pod = pods.get(uid);
     // A static pod's manifest has no status: its mirror pod has the containers' state from before a restart.
     const isStatic = pod !== undefined && isStaticPod(pod);
-    const mirror = isStatic ? shown.get(uid) : undefined;
+    const mirror = isStatic ? apiPods.get(uid) : undefined;
     const told = toldOf(mirror?.status, name, containerId) ?? toldOf(statusOf(uid), name, containerId);
     if (kind === "readiness") return told?.ready ? "Success" : "Failure";
     const ranUntold = isStatic && !mirror && ranBefore(uid, name);
@@ -84,7 +84,7 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
       const known = verdict(uid, "startup", name, bareId(containerId));
       return isProbed(uid, "startup", name) ? known === "Success" : undefined;
     },
-    condemnedBy: (uid, name, containerId) =>
+    failedProbe: (uid, name, containerId) =>
       condemning.find((kind) => workerOf(uid, kind, name)?.verdictOn(bareId(containerId)) === "Failure"),
   };
   const podIP = (uid: string) => cache.get(uid)?.ips[0] ?? statusOf(uid)?.podIP;

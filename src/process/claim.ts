@@ -38,10 +38,10 @@ export type ClaimedNode = Pick<NodeConfig, "nodeName" | "rootDir"> & {
 };
 
 /** Timeout and interval of attempts to re-acquire a lost lock, milliseconds: the process that held it for us may live on for a moment. */
-const renewMs = 15_000;
-const renewEveryMs = 500;
+const reacquireTimeoutMs = 15_000;
+const reacquireIntervalMs = 500;
 /** Timeout for detecting the runtime, milliseconds. */
-const findMs = 10_000;
+const runtimeDetectionTimeoutMs = 10_000;
 
 /** Ensures that this is the only agent on its root directory, and on its runtime unless that is shared, and that no kubelet runs
  *  on the target. Records the node's name and the directories that were missing on the target in the root directory.
@@ -51,37 +51,37 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   const { host, sharing, network } = deps.target;
   const { nodeName, rootDir } = node;
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
-  const isNew = network?.auto === true && !record && (await isUnrecorded(host.fs, rootDir, signal));
-  const ofPlugins = [pluginDirectoryOf(rootDir), pluginRegistryOf(rootDir)];
-  const directories = [`${rootDir}/pods`, ...ofPlugins, node.kubelet.podLogsDir, logLinksDirectory];
-  const made = record?.made ?? (await missingDirectories(host.fs, directories, signal));
+  const isNewNode = network?.auto === true && !record && (await isUnrecorded(host.fs, rootDir, signal));
+  const pluginDirectories = [pluginDirectoryOf(rootDir), pluginRegistryOf(rootDir)];
+  const directories = [`${rootDir}/pods`, ...pluginDirectories, node.kubelet.podLogsDir, logLinksDirectory];
+  const missing = record?.made ?? (await missingDirectories(host.fs, directories, signal));
   await makeLockFile(host, rootDir, signal);
-  let held = await take(deps, rootDir, signal);
+  let held = await acquire(deps, rootDir, signal);
   const listeners = new Set<() => void>();
   /** Notifies listeners when these locks are lost, unless the claim has replaced them. */
-  const follow = (locks: HeldLocks) => {
+  const notifyOnLoss = (locks: HeldLocks) => {
     void locks.over.then(() => {
-      if (held !== locks || isGivenBack) return;
+      if (held !== locks || isReleased) return;
       // The link logs its own loss.
       if (!deps.target.link?.trouble()) deps.log.warn({ rootDir }, "lost the root directory lock");
       for (const listener of listeners) listener();
     });
   };
-  let isGivenBack = false;
+  let isReleased = false;
   try {
     await refuseOtherAgent({ ...deps, host, sharing }, signal);
     if (record?.node !== nodeName)
       await writeOwnershipRecord(
         host.fs,
         rootDir,
-        { ...record, node: nodeName, made, ...(isNew && { network: { is: "new" } }) },
+        { ...record, node: nodeName, made: missing, ...(isNewNode && { network: { is: "new" } }) },
         signal,
       );
   } catch (error) {
     await held[Symbol.asyncDispose]();
     throw error;
   }
-  follow(held);
+  notifyOnLoss(held);
   return {
     isLost: () => held.isOver(),
     isProved: () => held.isProved(),
@@ -99,13 +99,13 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
     },
     async renew(stop) {
       if (!held.isOver()) return held.prove(stop);
-      held = await takeAgain(deps, rootDir, stop);
-      follow(held);
+      held = await reacquire(deps, rootDir, stop);
+      notifyOnLoss(held);
       await refuseOtherAgent({ ...deps, host, sharing }, stop);
       deps.log.info({ rootDir }, "re-acquired the root directory lock");
     },
     [Symbol.asyncDispose]() {
-      isGivenBack = true;
+      isReleased = true;
       return held[Symbol.asyncDispose]();
     },
   };
@@ -122,12 +122,12 @@ async function makeLockFile(host: ClaimedTarget["host"], rootDir: string, signal
 }
 
 /** True for errors of the connection to the target, not of the root directory. */
-function isOfTheWay(error: unknown): boolean {
+function isConnectionError(error: unknown): boolean {
   return hasCode(error, "unavailable", "deadline_exceeded", "cancelled");
 }
 
 function unwritable(rootDir: string, cause: unknown): unknown {
-  if (isOfTheWay(cause)) return cause;
+  if (isConnectionError(cause)) return cause;
   const directory = `--root-dir ${JSON.stringify(rootDir)}`;
   return hasCode(cause, "resource_exhausted")
     ? new TargetError(
@@ -150,22 +150,22 @@ export function lockFile(rootDir: string): string {
 }
 
 /** Retries until the previous holder of the locks has ended. @throws TargetError RuntimeInUse if another agent holds them. */
-async function takeAgain(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
-  const deadline = deps.clock.monotonic() + renewMs;
+async function reacquire(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
+  const deadline = deps.clock.monotonic() + reacquireTimeoutMs;
   for (;;) {
     try {
-      return await take(deps, rootDir, signal);
+      return await acquire(deps, rootDir, signal);
     } catch (error) {
       if (!(error instanceof TargetError && error.reason === "RuntimeInUse") || deps.clock.monotonic() >= deadline)
         throw error;
     }
-    await deps.clock.sleep(renewEveryMs, signal);
+    await deps.clock.sleep(reacquireIntervalMs, signal);
   }
 }
 
 /** Locks the root directory, and the directory of the runtime's socket: two nodes on one runtime conflict there even if their root
  *  directories, or the machines that they run on, differ. @throws TargetError RuntimeInUse. */
-function take(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
+function acquire(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   return lockTarget(deps, rootDir, [{ path: lockFile(rootDir) }], signal);
 }
 
@@ -178,7 +178,7 @@ export async function lockTarget(
 ): Promise<HeldLocks> {
   const { host, sharing, link } = target;
   const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...pulse, clock });
-  const directory = await socketDirectory(target, clock.within(findMs, signal)).catch((error: unknown) => {
+  const directory = await socketDirectory(target, clock.within(runtimeDetectionTimeoutMs, signal)).catch((error: unknown) => {
     if (hasCode(error, "unavailable", "cancelled")) throw error;
     log.info({ err: error }, "runtime not detected yet; skipping the exclusivity check");
     return undefined;
@@ -187,7 +187,7 @@ export async function lockTarget(
     if (directory === undefined) return await lock(own);
     const runtime: LockRequest = { path: directory, shared: sharing === "shared" };
     return await lock([...own, runtime]).catch(async (error: unknown) => {
-      if (error instanceof LockTaken || hasCode(error, "not_found") || isOfTheWay(error)) throw error;
+      if (error instanceof LockTaken || hasCode(error, "not_found") || isConnectionError(error)) throw error;
       log.info({ err: error }, "cannot lock the runtime's directory; skipping the exclusivity check");
       return lock(own);
     });
@@ -197,9 +197,9 @@ export async function lockTarget(
 }
 
 /** True if no other graftlet uses the runtime. */
-export async function isAlone({ target, clock }: Omit<ClaimDeps, "log">, signal: AbortSignal): Promise<boolean> {
+export async function isOnlyAgent({ target, clock }: Omit<ClaimDeps, "log">, signal: AbortSignal): Promise<boolean> {
   try {
-    const path = await socketDirectory(target, clock.within(findMs, signal));
+    const path = await socketDirectory(target, clock.within(runtimeDetectionTimeoutMs, signal));
     if (path === undefined) return false;
     await using _lock = await acquireLocks(target.host, [{ path }], signal, target.link && { ...remotePulse, clock });
     return true;
@@ -222,7 +222,7 @@ async function socketDirectory(
 }
 
 function unlockable(rootDir: string, runtimeDirectory: string | undefined, cause: unknown): unknown {
-  if (isOfTheWay(cause)) return cause;
+  if (isConnectionError(cause)) return cause;
   const directory = `--root-dir ${JSON.stringify(rootDir)}`;
   if (cause instanceof LockTaken)
     return cause.path === runtimeDirectory

@@ -17,10 +17,10 @@ import { foreseenNetwork } from "../network/decision.ts";
 import type { Pod } from "../objects.ts";
 import { type ProviderFactory, type Target, hasOwnNetwork } from "../seams/provider.ts";
 import { graftletVersion } from "../version.ts";
-import { examineOwnMachine } from "./doctor-here.ts";
+import { examineLocalMachine } from "./doctor-local.ts";
 import { openTarget } from "./open-target.ts";
 import { refuseOtherAgent } from "./other-agent.ts";
-import { type Terminal, sayJson } from "./terminal.ts";
+import { type Terminal, printJson } from "./terminal.ts";
 
 export interface DoctorOptions {
   readonly nodes: readonly NodeConfig[];
@@ -38,7 +38,7 @@ export interface DoctorOptions {
 }
 
 /** Timeout for checking a pod on a target, milliseconds. */
-const podMs = 60_000;
+const podTimeoutMs = 60_000;
 const requests = { qps: 50, burst: 100 };
 
 /** Checks the targets of nodes, and the cluster if there is access to it, and prints the findings, one per line. It changes nothing.
@@ -49,40 +49,40 @@ export async function runDoctor(options: DoctorOptions): Promise<boolean> {
   const reports = [];
   const pod = options.manifest && podOf(options.manifest);
   for (const node of nodes) {
-    const findings = pod ? await podAt(pod, options, node, clock) : await whole(options, node, clock);
+    const findings = pod ? await examinePodOnNode(pod, options, node, clock) : await examineNode(options, node, clock);
     reports.push({ node: node.nodeName, findings });
-    if (output === "text") for (const line of lines(node.nodeName, findings)) terminal.say(line);
+    if (output === "text") for (const line of lines(node.nodeName, findings)) terminal.print(line);
   }
-  if (output === "json") sayJson(terminal, { nodes: reports });
+  if (output === "json") printJson(terminal, { nodes: reports });
   return !reports.some(({ findings }) => findings.some(({ level }) => level === "failure"));
 }
 
-async function podAt(
+async function examinePodOnNode(
   pod: Pod,
   { providers, signal }: DoctorOptions,
   node: NodeConfig,
   clock: Clock,
 ): Promise<readonly Finding[]> {
   await using target = await openTarget({ config: node, providers, clock, log: silentLog() });
-  const soon = clock.within(podMs, signal);
+  const timeout = clock.within(podTimeoutMs, signal);
   const rootDir = target.rootDir ?? node.rootDir;
-  const network = await foreseenNetwork(target, rootDir, soon);
+  const network = await foreseenNetwork(target, rootDir, timeout);
   return await examinePod(
     pod,
     { ...target, ...(network && { network }) },
     { daemonSets: node.daemonSets, rootDir, cpuCfsQuota: node.kubelet.cpuCFSQuota },
-    soon,
+    timeout,
   );
 }
 
 /** Checks the target, the node's ports and certificates on graftlet's own machine, and the cluster. */
-async function whole(options: DoctorOptions, node: NodeConfig, clock: Clock): Promise<readonly Finding[]> {
-  const { findings, networks } = await target(options, node, clock);
-  const here = await examineOwnMachine({ ...options, node, clock }, options.signal);
-  return [...findings, ...here, ...(await cluster(options, node, networks, clock))];
+async function examineNode(options: DoctorOptions, node: NodeConfig, clock: Clock): Promise<readonly Finding[]> {
+  const { findings, networks } = await examineNodeTarget(options, node, clock);
+  const here = await examineLocalMachine({ ...options, node, clock }, options.signal);
+  return [...findings, ...here, ...(await examineNodeCluster(options, node, networks, clock))];
 }
 
-async function target(
+async function examineNodeTarget(
   { providers, signal }: DoctorOptions,
   node: NodeConfig,
   clock: Clock,
@@ -109,7 +109,7 @@ async function networksOf(opened: Target, rootDir: string, signal: AbortSignal):
   }
 }
 
-async function cluster(
+async function examineNodeCluster(
   { kubeconfig, env, signal }: DoctorOptions,
   { nodeName }: NodeConfig,
   networks: TargetNetworks | undefined,

@@ -51,15 +51,15 @@ const storeName = "kubelet-client";
  *  Waits until the certificate is approved, unless the signal aborts.
  *  @throws CodedError, one sentence, if none of these can be used.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
-export async function identityOf(deps: IdentityDeps, signal: AbortSignal): Promise<Identity> {
+export async function obtainIdentity(deps: IdentityDeps, signal: AbortSignal): Promise<Identity> {
   const { kubeconfig } = deps.config;
-  if (kubeconfig !== undefined) return ofKubeconfig(deps, kubeconfig, signal);
+  if (kubeconfig !== undefined) return kubeconfigIdentity(deps, kubeconfig, signal);
   const access = serviceAccount(deps.env);
   if (!access) throw new CodedError("invalid_argument", "--kubeconfig is not given: name the path of a kubeconfig");
-  return ofServiceAccount(deps, access, signal);
+  return serviceAccountIdentity(deps, access, signal);
 }
 
-async function ofServiceAccount(deps: IdentityDeps, access: ServiceAccount, signal: AbortSignal): Promise<Identity> {
+async function serviceAccountIdentity(deps: IdentityDeps, access: ServiceAccount, signal: AbortSignal): Promise<Identity> {
   const { config, clock } = deps;
   await using stack = new AsyncDisposableStack();
   const account = { client: stack.use(clientFor(deps, access)), namespace: access.namespace() };
@@ -72,10 +72,10 @@ async function ofServiceAccount(deps: IdentityDeps, access: ServiceAccount, sign
     return outlivedBy(files, kept, clock.now);
   };
   const asService = config.identity === "serviceAccount";
-  if (!asService) await obtain(deps, client, store(storeName), signal);
+  if (!asService) await obtainCertificate(deps, client, store(storeName), signal);
   const own = stack.move();
   return {
-    access: asService ? access : certified(config, access),
+    access: asService ? access : withClientCertificate(config, access),
     running: asService ? [] : [renewal(deps, access, store(storeName))],
     account,
     store,
@@ -83,7 +83,7 @@ async function ofServiceAccount(deps: IdentityDeps, access: ServiceAccount, sign
   };
 }
 
-async function ofKubeconfig(deps: IdentityDeps, kubeconfig: string, signal: AbortSignal): Promise<Identity> {
+async function kubeconfigIdentity(deps: IdentityDeps, kubeconfig: string, signal: AbortSignal): Promise<Identity> {
   const { config, log } = deps;
   const { bootstrapKubeconfig, certDir } = config;
   const own = kubeconfigFile(kubeconfig);
@@ -95,14 +95,14 @@ async function ofKubeconfig(deps: IdentityDeps, kubeconfig: string, signal: Abor
     log.info({ why: messageOf(problem) }, "requesting a client certificate with --bootstrap-kubeconfig");
     const bootstrap = kubeconfigFile(bootstrapKubeconfig);
     await using client = clientFor(deps, bootstrap);
-    await obtain(deps, client, store(storeName), signal);
-    await writeKubeconfig(kubeconfig, certified(config, bootstrap).read());
+    await obtainCertificate(deps, client, store(storeName), signal);
+    await writeKubeconfig(kubeconfig, withClientCertificate(config, bootstrap).read());
   }
-  const pair = config.kubelet.rotateCertificates ? await pairOf(deps, own) : undefined;
+  const pair = config.kubelet.rotateCertificates ? await keyPairOf(deps, own) : undefined;
   if (!pair) return { access: own, running: [], ...kept };
   const files = store(storeName);
   const before: PairStore = { ...files, read: async (stop) => (await files.read(stop)) ?? pair };
-  const access = certified(config, own);
+  const access = withClientCertificate(config, own);
   return { access, running: [renewal(deps, access, before)], ...kept };
 }
 
@@ -139,7 +139,7 @@ function problemOf({ clock, log }: IdentityDeps, from: AccessFile): CodedError |
 }
 
 /** The client certificate in a kubeconfig. */
-async function pairOf({ clock, log }: IdentityDeps, from: AccessFile): Promise<KeyPair | undefined> {
+async function keyPairOf({ clock, log }: IdentityDeps, from: AccessFile): Promise<KeyPair | undefined> {
   const { tls } = await createCredentials({ from, clock, log }).current();
   const pair = pairIn(`${String(tls.cert ?? "")}\n${String(tls.key ?? "")}`);
   if (!pair) log.warn({ from: from.name }, "rotateCertificates has no effect: there is no client certificate to renew");
@@ -147,7 +147,7 @@ async function pairOf({ clock, log }: IdentityDeps, from: AccessFile): Promise<K
 }
 
 /** Ensures that there is a client certificate in the store; requests one if necessary. */
-async function obtain(deps: IdentityDeps, client: ApiClient, store: PairStore, signal: AbortSignal): Promise<void> {
+async function obtainCertificate(deps: IdentityDeps, client: ApiClient, store: PairStore, signal: AbortSignal): Promise<void> {
   const certificate = await clientCertificate(deps, client, store, signal);
   const over = new AbortController();
   const running = certificate.run(AbortSignal.any([signal, over.signal]));
@@ -194,6 +194,6 @@ function clientCertificate(
 }
 
 /** Access to the same API server with the certificate in the store, once there is one. */
-function certified({ certDir, nodeName }: NodeConfig, base: AccessFile): AccessFile {
+function withClientCertificate({ certDir, nodeName }: NodeConfig, base: AccessFile): AccessFile {
   return withCertificate(base, `the client certificate of node ${nodeName}`, currentFile(certDir, storeName));
 }

@@ -7,7 +7,7 @@ import { ownAddresses } from "../node/own-addresses.ts";
 import type { Service } from "../objects.ts";
 
 /** Retry delay if the API server does not respond, milliseconds. */
-const pauseMs = 2_000;
+const retryDelayMs = 2_000;
 
 /** Address at which the API server reaches the kubelet API. */
 export interface KubeletEndpoint {
@@ -36,7 +36,7 @@ export async function kubeletEndpoint(
     } catch (error) {
       if (signal.aborted || !hasCode(error, "unavailable", "deadline_exceeded")) throw error;
       log.warn({ err: error }, "cannot get the kubelet API's Service; retrying");
-      await clock.sleep(pauseMs, signal);
+      await clock.sleep(retryDelayMs, signal);
     }
   }
 }
@@ -56,9 +56,9 @@ function endpointOf({ metadata, spec }: Service, port: number): KubeletEndpoint 
     new CodedError("failed_precondition", `kubeletService ${JSON.stringify(metadata.name)} has no ${why}`);
   const nodeIPs = (spec?.clusterIPs ?? []).filter((address) => address !== "" && address !== "None");
   if (nodeIPs.length === 0) throw refuse("address: it must not be headless");
-  const leading = spec?.ports?.find(
+  const servicePort = spec?.ports?.find(
     (one) => (one.targetPort ?? one.port) === port && (one.protocol ?? "TCP") === "TCP",
   );
-  if (!leading) throw refuse(`port for the kubelet API: add one with targetPort: ${port}`);
-  return { nodeIPs, port: leading.port };
+  if (!servicePort) throw refuse(`port for the kubelet API: add one with targetPort: ${port}`);
+  return { nodeIPs, port: servicePort.port };
 }

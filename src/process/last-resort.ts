@@ -23,7 +23,7 @@ export interface LastResortDeps {
 /** Rate (per minute) and burst of unhandled errors that only restart a node. Beyond that, restarting nodes does not help. */
 const [errorsPerMinute, errorBurst] = [10, 20];
 /** Time for a node's work to end after an unhandled error, milliseconds. Work that the error interrupted may never end. */
-const endWithinMs = 60_000;
+const stopTimeoutMs = 60_000;
 
 interface Scope {
   readonly node: string;
@@ -35,7 +35,7 @@ interface Scope {
  *  the error shows that the process itself is unsound, if there are too many errors, and if a node's work does not end after one. */
 export function createLastResort({ clock, log, exit }: LastResortDeps): LastResort {
   const scopes = new AsyncLocalStorage<Scope>();
-  const mayGoOn = createTokenBucket(clock, errorsPerMinute / 60, errorBurst);
+  const mayContinue = createTokenBucket(clock, errorsPerMinute / 60, errorBurst);
   const endProcess = (reason: string) => {
     process.stderr.write(`graftlet: ${visibleLine(reason)}\n`);
     exit();
@@ -45,7 +45,7 @@ export function createLastResort({ clock, log, exit }: LastResortDeps): LastReso
     const about = scope ? ` (node ${scope.node})` : "";
     const reason = `unhandled error${about}: ${describe(error)}`;
     log.error({ err: error, stack: stackOf(error), ...(scope && { node: scope.node }) }, "unhandled error");
-    if (!scope || isOfProcess(error) || !mayGoOn()) return endProcess(reason);
+    if (!scope || isProcessError(error) || !mayContinue()) return endProcess(reason);
     scope.failed(error);
   };
   process.on("uncaughtException", onError);
@@ -58,7 +58,7 @@ export function createLastResort({ clock, log, exit }: LastResortDeps): LastReso
       const failed = (error: unknown) => {
         if (failure) return;
         failure = { error };
-        late = clock.after(endWithinMs, () =>
+        late = clock.after(stopTimeoutMs, () =>
           endProcess(`node ${node} did not stop after an unhandled error: ${describe(error)}`),
         );
         stop.abort(new CodedError("cancelled", `the node is stopped after an unhandled error: ${messageOf(error)}`));
@@ -81,7 +81,7 @@ export function createLastResort({ clock, log, exit }: LastResortDeps): LastReso
 }
 
 /** True for errors after which the whole process is unsound: Node's own assertions, and failed memory allocations. */
-function isOfProcess(error: unknown): boolean {
+function isProcessError(error: unknown): boolean {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   if (code === "ERR_INTERNAL_ASSERTION" || code === "ERR_OUT_OF_MEMORY" || code === "ENOMEM") return true;
   return error instanceof RangeError && /allocation failed/i.test(error.message);

@@ -10,10 +10,10 @@ import { silentLog } from "../lib/log.ts";
 import { createTurns } from "../lib/turns.ts";
 import { runRemoval } from "./remove.ts";
 import type { ProviderFactory } from "../seams/provider.ts";
-import { confirmed, type Terminal } from "./terminal.ts";
+import { confirm, type Terminal } from "./terminal.ts";
 import { graftletVersion } from "../version.ts";
 
-export interface LeavingOptions {
+export interface LeaveOptions {
   readonly nodes: readonly NodeConfig[];
   /** Kubeconfig of the user; undefined in a Pod. */
   readonly kubeconfig: string | undefined;
@@ -33,25 +33,25 @@ const requests = { qps: 50, burst: 100 };
 /** Removes nodes from the cluster: their pods, their files on the targets, and their Node objects. Idempotent.
  *  @returns true if all of them have been removed.
  *  @throws CodedError, one sentence, if the API server's address or the service account cannot be read. */
-export async function runLeaving(options: LeavingOptions): Promise<boolean> {
+export async function runLeave(options: LeaveOptions): Promise<boolean> {
   const { nodes, kubeconfig, terminal, timeoutMs, signal } = options;
   const account = kubeconfig === undefined ? serviceAccount(options.env) : undefined;
   const access = kubeconfig === undefined ? account : kubeconfigFile(kubeconfig);
   if (!access) throw new CodedError("invalid_argument", "--kubeconfig is not given: name the path of a kubeconfig");
   const deployment = options.deployment && deploymentIn(options.deployment, account);
-  if (!options.yes && !(await agreed(options))) return false;
+  if (!options.yes && !(await confirmLeave(options))) return false;
   const clock = systemClock();
   const log = silentLog();
   await using client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
   const names = nodes.map(({ nodeName }) => nodeName);
-  const clean = cleaner(options);
-  const stayed = await leave({ client, clock, nodes: names, deployment, timeoutMs, say: terminal.say, clean }, signal);
-  for (const line of farewell(stayed, deployment)) terminal.say(line);
+  const clean = createCleaner(options);
+  const stayed = await leave({ client, clock, nodes: names, deployment, timeoutMs, say: terminal.print, clean }, signal);
+  for (const line of remainingSteps(stayed, deployment)) terminal.print(line);
   return stayed.length === 0;
 }
 
 function deploymentIn(
-  { namespace, name }: NonNullable<LeavingOptions["deployment"]>,
+  { namespace, name }: NonNullable<LeaveOptions["deployment"]>,
   account: ServiceAccount | undefined,
 ): DeploymentName {
   const own = namespace ?? account?.namespace();
@@ -59,39 +59,39 @@ function deploymentIn(
   throw new CodedError("invalid_argument", `--deployment is "${name}": it has no namespace; give NAMESPACE/NAME`);
 }
 
-async function agreed({ nodes, terminal, signal }: LeavingOptions): Promise<boolean> {
+async function confirmLeave({ nodes, terminal, signal }: LeaveOptions): Promise<boolean> {
   const names = nodes.map(({ nodeName }) => nodeName).join(", ");
-  terminal.say(
+  terminal.print(
     `leaving the cluster: ${names}. Their pods are deleted, their machines are cleaned, their Nodes are deleted.`,
   );
-  if (await confirmed(terminal, "Do all of this?", signal)) return true;
-  terminal.say(`nothing was done${terminal.ask ? "" : ": run this with --yes to do it"}`);
+  if (await confirm(terminal, "Do all of this?", signal)) return true;
+  terminal.print(`nothing was done${terminal.ask ? "" : ": run this with --yes to do it"}`);
   return false;
 }
 
 /** Cleans targets concurrently, but nodes on one machine sequentially: only the last one may remove what they share. */
-function cleaner({ nodes, providers, terminal, timeoutMs }: LeavingOptions): LeavingDeps["clean"] {
+function createCleaner({ nodes, providers, terminal, timeoutMs }: LeaveOptions): LeavingDeps["clean"] {
   const machines = new Map<string, ReturnType<typeof createTurns>>();
   return (nodeName, signal) => {
     const node = nodes.find((each) => each.nodeName === nodeName);
     if (!node) throw new CodedError("not_found", `node ${nodeName} is not among the nodes that leave`);
-    const machine = machineOf(node);
+    const machine = machineKey(node);
     const turns = machines.get(machine) ?? createTurns(1);
     machines.set(machine, turns);
-    const say = (line: string) => terminal.say(`node ${nodeName}: ${line}`);
+    const print = (line: string) => terminal.print(`node ${nodeName}: ${line}`);
     const leaving = { longestGraceSeconds: Math.ceil(timeoutMs / 1000) };
-    return turns(() => runRemoval({ node, yes: true, providers, terminal: { say }, leaving, signal }));
+    return turns(() => runRemoval({ node, yes: true, providers, terminal: { print }, leaving, signal }));
   };
 }
 
 /** Key of a node's machine: only providers of remote targets have a host. */
-function machineOf({ providerConfig }: NodeConfig): string {
+function machineKey({ providerConfig }: NodeConfig): string {
   const { host = "", port = "" } = (providerConfig ?? {}) as { readonly host?: unknown; readonly port?: unknown };
   return `${String(host)}:${String(port)}`;
 }
 
 /** Instructions for nodes that could not be removed. */
-function farewell(stayed: readonly string[], deployment: DeploymentName | undefined): readonly string[] {
+function remainingSteps(stayed: readonly string[], deployment: DeploymentName | undefined): readonly string[] {
   if (stayed.length === 0) return [];
   const lines = [`not left: ${stayed.join(", ")}. Mend what is named above, and run this again.`];
   if (deployment)

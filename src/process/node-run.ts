@@ -5,7 +5,7 @@ import { absentApi } from "../api/absent.ts";
 import type { AccessFile } from "../api/kubeconfig.ts";
 import { type Approve, createApprover } from "../certificates/approver.ts";
 import { filePairStore } from "../certificates/pair-store.ts";
-import { type Account, type Identity, clientFor, identityOf, ownCertificate } from "./identity.ts";
+import { type Account, type Identity, clientFor, obtainIdentity, ownCertificate } from "./identity.ts";
 import { kubeletEndpoint } from "./kubelet-address.ts";
 import { createBackoff } from "../lib/backoff.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -20,12 +20,12 @@ import { type Service, runGroup } from "../lib/service-group.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import { visibleText } from "../lib/visible-text.ts";
 import type { LastResort } from "./last-resort.ts";
-import { runOnTarget, tellOf } from "./on-target.ts";
+import { runOnTarget, reportTrouble } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
 import type { TunnelPlaces } from "../network/places.ts";
 import type { Strangers } from "../server/strangers.ts";
 import { openTracer } from "../tracing/tracer.ts";
-import { standsAlone } from "../kubelet/standalone.ts";
+import { isStandalone } from "../kubelet/standalone.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "../seams/provider.ts";
 
@@ -55,15 +55,15 @@ export interface NodeRun {
 }
 
 /** Retry delays of a failed node, milliseconds; short enough to keep its Node's Lease alive. */
-const retry = { initialMs: 2_000, maxMs: 30_000 };
+const retryBackoff = { initialMs: 2_000, maxMs: 30_000 };
 
 /** Runs a node until the signal aborts. If one of several nodes fails, the error is reported in its Node, if possible, and it is retried;
  *  the error of a single node is printed on standard error.
  *  @returns false if the node failed. */
 export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolean> {
   const { config, several, clock, log } = run;
-  const backoff = createBackoff({ clock, ...retry });
-  for (let told = ""; ; ) {
+  const backoff = createBackoff({ clock, ...retryBackoff });
+  for (let logged = ""; ; ) {
     try {
       await run.lastResort.run(config.nodeName, (stop) => runOnce(run, stop), signal);
       log.info({}, "graftlet has stopped; its pods keep running");
@@ -71,12 +71,12 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
     } catch (error) {
       if (signal.aborted && codeOf(error) === "cancelled") return true;
       if (!several || signal.aborted) {
-        process.stderr.write(`graftlet: node ${config.nodeName}: ${visibleText(textOf(error))}\n`);
+        process.stderr.write(`graftlet: node ${config.nodeName}: ${visibleText(errorText(error))}\n`);
         return false;
       }
       const message = messageOf(error);
-      if (message !== told) log.error({ err: error }, "node failed; retrying");
-      told = message;
+      if (message !== logged) log.error({ err: error }, "node failed; retrying");
+      logged = message;
     }
     const again = backoff.next(config.nodeName) * clock.jitter(0.8, 1.2);
     await clock.sleep(again, signal).catch(() => undefined);
@@ -85,7 +85,7 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
 }
 
 /** The message of an error that users can fix, the stack of any other. */
-function textOf(error: unknown): string {
+function errorText(error: unknown): string {
   return error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error);
 }
 
@@ -108,8 +108,8 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   };
   const metrics = createNodeMetrics({ ...run, ...names });
   const asking = { ...run, measures: metrics.measures, tracer };
-  const alone = standsAlone(given, run.env);
-  const identity = alone ? noIdentity(given) : stack.use(await identityOf(asking, signal));
+  const standalone = isStandalone(given, run.env);
+  const identity = standalone ? standaloneIdentity(given) : stack.use(await obtainIdentity(asking, signal));
   const { access, account, store } = identity;
   const client = stack.use(access ? clientFor(asking, access) : absentApi());
   try {
@@ -120,7 +120,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     const config: NodeConfig = { ...given, nodeIPs, advertisedPort: port, rootDir: target.rootDir ?? given.rootDir };
     const clientCertificate = () => access && ownCertificate(access);
     const readOwnFile = (path: string) => readFile(path, "utf8");
-    const own = { config, target, client, alone, store, metrics, tracer, readOwnFile, clientCertificate };
+    const own = { config, target, client, standalone, store, metrics, tracer, readOwnFile, clientCertificate };
     const approve = account && approverOf(run, account);
     const deps = {
       ...run,
@@ -140,7 +140,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     await runGroup([...identity.running, node], AbortSignal.any([signal, ended.signal]));
   } catch (error) {
     const target = opened.status === "fulfilled" && { target: opened.value };
-    if (several && !signal.aborted) await tellOf(troubleOf(error), { ...run, ...target, client }, signal);
+    if (several && !signal.aborted) await reportTrouble(troubleOf(error), { ...run, ...target, client }, signal);
     throw error;
   } finally {
     uses.note(given.nodeName, undefined);
@@ -159,7 +159,7 @@ function approverOf({ config, clock, log }: NodeRun, account: Account): Approve 
 }
 
 /** A standalone node has no identity. */
-function noIdentity({
+function standaloneIdentity({
   certDir,
 }: NodeConfig): Pick<Identity, "account" | "store" | "running"> & { access?: AccessFile } {
   return { running: [], store: (name) => filePairStore(certDir, name) };

@@ -13,9 +13,9 @@ import { createReadiness } from "../node/readiness.ts";
 import type { PageDeps } from "../page/server.ts";
 import { createReportedNode, type ReportedNode } from "../report/node.ts";
 import { createNotes, type Reports } from "../report/notes.ts";
-import { processReport } from "./report.ts";
+import { processReport } from "./process-report.ts";
 import { createLastResort } from "./last-resort.ts";
-import { tellServiceManager } from "./service-manager.ts";
+import { notifyServiceManager } from "./service-manager.ts";
 import { createStatusSocket } from "./status-socket.ts";
 import type { ProviderFactory, Sharing } from "../seams/provider.ts";
 import { createHealthzServer } from "../server/healthz.ts";
@@ -65,7 +65,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     clock,
   );
   const liveness = createLiveness();
-  const managed = tellServiceManager({ ...options, readiness, liveness, clock, log });
+  const managed = notifyServiceManager({ ...options, readiness, liveness, clock, log });
   using _informational = limitInformationalAnswers();
   using lastResort = createLastResort({ clock, log, exit: () => process.exit(1) });
   const { several, providers, env } = options;
@@ -89,8 +89,8 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     return { ...common, config, log: log.child({ node: name }), report };
   });
   const reports: Reports = { nodes: runs.map(({ report }) => report), notes };
-  const told = processReport(reports, clock);
-  const status = options.statusSocket ? [createStatusSocket({ path: options.statusSocket, report: told, log })] : [];
+  const processState = processReport(reports, clock);
+  const status = options.statusSocket ? [createStatusSocket({ path: options.statusSocket, report: processState, log })] : [];
   const over = new AbortController();
   let ends: readonly boolean[] = [];
   const all: Service = {
@@ -102,13 +102,13 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   };
   const { sharing } = uses;
   const healthz = health ? [createHealthzServer({ ...health, sharing, instance, readiness, clock, log })] : [];
-  const shown = page ? [await pageOf({ ...page, reports, version: graftletVersion, clock, log })] : [];
-  await runGroup([...healthz, ...shown, ...status, all, ...managed], AbortSignal.any([signal, over.signal]));
+  const statusPage = page ? [await createStatusPage({ ...page, reports, version: graftletVersion, clock, log })] : [];
+  await runGroup([...healthz, ...statusPage, ...status, all, ...managed], AbortSignal.any([signal, over.signal]));
   return !ends.includes(false);
 }
 
 /** Creates the status page; its code is loaded only if it is enabled. */
-async function pageOf(deps: PageDeps): Promise<Service> {
+async function createStatusPage(deps: PageDeps): Promise<Service> {
   const { createPage } = await import("../page/server.ts");
   return createPage(deps);
 }

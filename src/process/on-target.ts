@@ -4,7 +4,7 @@ import type { KubeletDeps } from "../kubelet/deps.ts";
 import { runKubelet } from "../kubelet/kubelet.ts";
 import { lastRenewed } from "../node/lease.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
-import { settledNetwork } from "./pod-network.ts";
+import { resolveNetwork } from "./pod-network.ts";
 import { createTroubleReporter, type TroubleReporter, untilReachable, untilWorthATry } from "../node/unreachable.ts";
 import { nodeSettings } from "../kubelet/settings.ts";
 import { fencedTarget } from "../seams/fenced.ts";
@@ -18,8 +18,8 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
   const { target, clock, log } = deps;
   const { host, link } = target;
   if (!link) return runClaimed(deps, signal);
-  const reporter = reporterFor(deps);
-  for (let told = ""; ; ) {
+  const reporter = createReporter(deps);
+  for (let logged = ""; ; ) {
     await untilReachable({ host, link, reporter, clock }, signal);
     try {
       return await runClaimed(deps, signal);
@@ -30,10 +30,10 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
         return "again";
       }
       if (!(error instanceof TargetError) || signal.aborted) throw error;
-      if (error.message !== told)
+      if (error.message !== logged)
         log.warn({ err: error, reason: error.reason }, "node cannot start on its target; retrying");
-      told = error.message;
-      await reportUnlessKept(reporter, error, deps, signal);
+      logged = error.message;
+      await reportUnlessRunElsewhere(reporter, error, deps, signal);
       await untilWorthATry({ link, clock }, signal);
     }
   }
@@ -42,12 +42,12 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
 async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
   await using claim = await claimTarget(deps, deps.config, signal).catch((error: unknown) => {
     throw deps.target.link && !(error instanceof TargetError) && hasCode(error, "unavailable", "deadline_exceeded")
-      ? unworkable(error)
+      ? unusable(error)
       : error;
   });
   const target = deps.target.link ? fencedTarget(deps.target, claim, signal) : deps.target;
   try {
-    const network = await settledNetwork({ ...deps, target }, signal);
+    const network = await resolveNetwork({ ...deps, target }, signal);
     return await runKubelet({ ...deps, target: { ...target, ...(network && { network }) }, claim }, signal);
   } catch (error) {
     if (!claim.isLost() || signal.aborted) throw error;
@@ -57,23 +57,23 @@ async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal)
 }
 
 /** Error of a remote target that is reachable, but too slow or too broken to be used. */
-function unworkable(cause: unknown): TargetError {
+function unusable(cause: unknown): TargetError {
   const message = `cannot read and lock files on the target: ${messageOf(cause)}`;
   return new TargetError("TargetUnreadable", codeOf(cause), message, { cause });
 }
 
-interface TellingDeps extends Pick<KubeletDeps, "config" | "client" | "readiness" | "clock" | "log"> {
+interface ReportDeps extends Pick<KubeletDeps, "config" | "client" | "readiness" | "clock" | "log"> {
   /** Undefined if it could not be opened. */
   readonly target?: KubeletDeps["target"];
 }
 
 /** Reports once, in the Node, why it does not run; an unregistered Node is created. Nothing is written if another graftlet
  *  runs this very node. */
-export async function tellOf(trouble: LinkTrouble, deps: TellingDeps, signal: AbortSignal): Promise<void> {
-  await reportUnlessKept(reporterFor(deps), trouble, deps, signal);
+export async function reportTrouble(trouble: LinkTrouble, deps: ReportDeps, signal: AbortSignal): Promise<void> {
+  await reportUnlessRunElsewhere(createReporter(deps), trouble, deps, signal);
 }
 
-function reporterFor({ config, target, client, readiness, clock, log }: TellingDeps): TroubleReporter {
+function createReporter({ config, target, client, readiness, clock, log }: ReportDeps): TroubleReporter {
   const identity = nodeSettings(config, target);
   const reporter = createTroubleReporter({ client, identity, registerNode: identity.registerNode, clock, log });
   return {
@@ -85,20 +85,20 @@ function reporterFor({ config, target, client, readiness, clock, log }: TellingD
   };
 }
 
-async function reportUnlessKept(
+async function reportUnlessRunElsewhere(
   reporter: TroubleReporter,
   trouble: LinkTrouble,
-  deps: TellingDeps,
+  deps: ReportDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  if (trouble.reason === "RuntimeInUse" && (await isKept(deps, nodeSettings(deps.config, deps.target), signal))) return;
+  if (trouble.reason === "RuntimeInUse" && (await isRunElsewhere(deps, nodeSettings(deps.config, deps.target), signal))) return;
   await reporter.report(trouble, signal);
 }
 
 /** True if the node's Lease was renewed within the last half of its duration: then another graftlet runs this very node and
  *  reports its status. */
-async function isKept(
-  { client, clock, log }: TellingDeps,
+async function isRunElsewhere(
+  { client, clock, log }: ReportDeps,
   { nodeName, leaseSeconds }: NodeSettings,
   signal: AbortSignal,
 ): Promise<boolean> {

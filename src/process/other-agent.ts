@@ -5,7 +5,7 @@ import { instanceHeader, serverName } from "../server/healthz.ts";
 
 const kubeletHealthPort = 10_248;
 /** A listener that does not respond within this time, milliseconds, is not a kubelet. */
-const answerWithinMs = 2_000;
+const responseTimeoutMs = 2_000;
 
 /** Error for another agent on the target. @param sentence names the agent and the remedy. */
 export function runtimeInUse(sentence: string, cause?: unknown): TargetError {
@@ -26,8 +26,8 @@ type Agent = "none" | "kubelet" | "sharing graftlet";
  *  pods, so they may coexist. @throws TargetError RuntimeInUse. */
 export async function refuseOtherAgent(deps: OtherAgentDeps, signal: AbortSignal): Promise<void> {
   const { host, sharing, instance, clock } = deps;
-  const agent = await kubeletOn(host, instance, clock.within(answerWithinMs, signal));
-  if (agent === "none" || (agent === "sharing graftlet" && sharing === "shared")) return;
+  const found = await kubeletOn(host, instance, clock.within(responseTimeoutMs, signal));
+  if (found === "none" || (found === "sharing graftlet" && sharing === "shared")) return;
   throw runtimeInUse(
     `another agent answers on the target's port ${kubeletHealthPort} (RuntimeInUse): stop the kubelet or graftlet that runs there; two agents on one runtime delete each other's pods`,
   );

@@ -9,73 +9,73 @@ import { wayLink } from "../network/rules.ts";
 import type { Node, Service } from "../objects.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
 
-export type PodNetworkDeps = Pick<KubeletDeps, "alone" | "account" | "client" | "clock" | "log"> & {
+export type PodNetworkDeps = Pick<KubeletDeps, "standalone" | "account" | "client" | "clock" | "log"> & {
   readonly config: Pick<KubeletDeps["config"], "rootDir" | "nodeName">;
   readonly target: Pick<KubeletDeps["target"], "host" | "network">;
 };
 
 /** Timeout for connections to a Service, milliseconds. */
-const dialMs = 3_000;
+const dialTimeoutMs = 3_000;
 /** Retry delay if the API server does not respond, milliseconds. */
-const againMs = 1_000;
+const retryDelayMs = 1_000;
 /** Timeout for reading the Node, milliseconds. The API server may be a static pod of this node, which must not wait longer. */
-const nodeMs = 10_000;
+const nodeTimeoutMs = 10_000;
 
 /** Resolves the network mode of a target's pods. If it is not configured, it is read from the record on the target; a new node
  *  is tunneled if possible, which is decided once and recorded. A node without a record stays isolated. An isolated node has an
  *  annotation, and stays isolated regardless of the record: root on the target can write the record, but not the Node.
  *  @throws unavailable if the target is unreachable. */
-export async function settledNetwork(deps: PodNetworkDeps, signal: AbortSignal): Promise<TargetNetwork | undefined> {
-  const { alone, log } = deps;
+export async function resolveNetwork(deps: PodNetworkDeps, signal: AbortSignal): Promise<TargetNetwork | undefined> {
+  const { standalone, log } = deps;
   const { host, network } = deps.target;
   const { rootDir } = deps.config;
-  if (!network?.auto || alone) return network;
+  if (!network?.auto || standalone) return network;
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
-  const settle = async (): Promise<NetworkDecision | undefined> => {
+  const resolve = async (): Promise<NetworkDecision | undefined> => {
     const recorded = record?.network;
     if (!recorded || recorded.is === "isolated") return recorded;
-    if (await wasIsolated(deps, signal)) return { is: "isolated", obstacle: heldByNode };
+    if (await wasIsolated(deps, signal)) return { is: "isolated", obstacle: isolatedByNode };
     if (recorded.is !== "new") return recorded;
     const decision = await decide(deps, signal);
     await writeOwnershipRecord(host.fs, rootDir, { ...record, network: decision }, signal);
     log.info({ ...decision }, "resolved the pod network mode of the new node");
     return decision;
   };
-  const settled = asDecided(network, await settle());
-  if (settled.isolated) await noteIsolated(deps, signal);
-  return settled;
+  const resolved = asDecided(network, await resolve());
+  if (resolved.isolated) await annotateIsolated(deps, signal);
+  return resolved;
 }
 
-const heldByNode = `the Node's annotation ${podNetworkAnnotation} says that it is isolated; network: tunneled carries Services over the link`;
+const isolatedByNode = `the Node's annotation ${podNetworkAnnotation} says that it is isolated; network: tunneled carries Services over the link`;
 
 const nodePath = ({ config }: PodNetworkDeps) => `/api/v1/nodes/${config.nodeName}`;
 
 /** True if the Node has the annotation of an isolated node. */
 async function wasIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<boolean> {
   const { client, clock, log } = deps;
-  const soon = clock.within(nodeMs, signal);
+  const timeout = clock.within(nodeTimeoutMs, signal);
   for (;;) {
     try {
-      const { metadata } = await client.get<Node>(nodePath(deps), { signal: soon });
+      const { metadata } = await client.get<Node>(nodePath(deps), { signal: timeout });
       return metadata.annotations?.[podNetworkAnnotation] === "isolated";
     } catch (err) {
       if (signal.aborted) throw err;
       if (hasCode(err, "not_found")) return false;
-      if (soon.aborted) {
+      if (timeout.aborted) {
         log.warn({ err }, "cannot read the Node; using the pod network mode recorded on the target");
         return false;
       }
     }
-    await clock.sleep(againMs, soon).catch(() => undefined);
+    await clock.sleep(retryDelayMs, timeout).catch(() => undefined);
   }
 }
 
 /** Annotates an existing Node; a new one is registered with the annotation. */
-async function noteIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<void> {
+async function annotateIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<void> {
   const body = { metadata: { annotations: { [podNetworkAnnotation]: "isolated" } } };
-  const soon = deps.clock.within(dialMs, signal);
+  const timeout = deps.clock.within(dialTimeoutMs, signal);
   try {
-    await deps.client.patch<Node>(nodePath(deps), { type: "merge", body }, { signal: soon });
+    await deps.client.patch<Node>(nodePath(deps), { type: "merge", body }, { signal: timeout });
   } catch (err) {
     if (signal.aborted) throw err;
     if (!hasCode(err, "not_found")) deps.log.debug({ err }, "cannot annotate the Node as isolated yet");
@@ -100,7 +100,7 @@ async function clusterObstacles(deps: PodNetworkDeps, signal: AbortSignal): Prom
   if (host === undefined) return [withoutIPv4];
   if (account) return [];
   try {
-    (await connectTo({ host, port: spec?.ports?.[0]?.port ?? 443 }, clock.within(dialMs, signal))).destroy();
+    (await connectTo({ host, port: spec?.ports?.[0]?.port ?? 443 }, clock.within(dialTimeoutMs, signal))).destroy();
     return [];
   } catch (error) {
     if (!hasCode(error, "unavailable") || signal.aborted) throw error;
@@ -119,7 +119,7 @@ async function kubernetesService({ client, clock, log }: PodNetworkDeps, signal:
       if (signal.aborted) throw err;
       log.debug({ err }, "cannot get the kubernetes Service; retrying");
     }
-    await clock.sleep(againMs, signal);
+    await clock.sleep(retryDelayMs, signal);
   }
 }
 

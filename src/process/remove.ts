@@ -1,11 +1,11 @@
-import { isAlone, lockFile, lockTarget } from "./claim.ts";
+import { isOnlyAgent, lockFile, lockTarget } from "./claim.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { cgroupVersion, exists } from "../host/exists.ts";
 import type { HeldLocks } from "../host/lock.ts";
 import { ownDirectory } from "../host/ownership-record.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
-import { createGivingBack } from "./give-back.ts";
+import { createCsiVolumeRelease } from "./release-csi-volumes.ts";
 import { refuseOtherAgent } from "./other-agent.ts";
 import { managerFiles } from "../kubelet/resource-managers.ts";
 import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
@@ -19,7 +19,7 @@ import { openCgroupsOf } from "../resources/cgroup-driver.ts";
 import { createCgroupLayout } from "../resources/cgroup-layout.ts";
 import { fencedTarget } from "../seams/fenced.ts";
 import { type ProviderFactory, type Target, TargetError } from "../seams/provider.ts";
-import { confirmed, type Terminal } from "./terminal.ts";
+import { confirm, type Terminal } from "./terminal.ts";
 
 export interface RemovalOptions {
   readonly node: NodeConfig;
@@ -50,8 +50,8 @@ export interface RemovalDeps extends Pick<RemovalOptions, "node" | "yes" | "term
 export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promise<boolean> {
   const { yes, terminal, clock } = deps;
   const node = { ...deps.node, rootDir: deps.target.rootDir ?? deps.node.rootDir };
-  const alone = await isAlone({ target: deps.target, clock }, signal);
-  await using held = await holdTarget(deps, node.rootDir, signal);
+  const isOnly = await isOnlyAgent({ target: deps.target, clock }, signal);
+  await using held = await lockForRemoval(deps, node.rootDir, signal);
   const target = fencedTarget(deps.target, held, signal);
   const { host, runtime } = target;
   const version = await cgroupVersion(host.fs, signal);
@@ -71,29 +71,29 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
       staticPods: staticSources(node).length > 0,
       managerFiles,
       logLinksDir: logLinksDirectory,
-      tiers: podTiers(layout),
+      tiers: qosCgroupPaths(layout),
       podGroup: (tier, uid) => cgroupBelow(tier, `pod${uid}`, layout.driver),
       subgroups: cgroups.children,
     },
     signal,
   );
   // Other nodes use the same QoS cgroups.
-  const plan = removalPlan(alone ? findings : { ...findings, tiers: [] });
-  list(terminal, node.nodeName, plan, findings.strangers);
+  const plan = removalPlan(isOnly ? findings : { ...findings, tiers: [] });
+  printPlan(terminal, node.nodeName, plan, findings.strangers);
   if (thingsOf(plan).length > 0) {
-    if (!yes && !(await agreed(terminal, signal))) return false;
+    if (!yes && !(await confirmRemoval(terminal, signal))) return false;
     const longestGraceSeconds = deps.leaving?.longestGraceSeconds ?? Number.POSITIVE_INFINITY;
-    const drivers = createGivingBack({ host, clock, rootDir: node.rootDir });
-    const acting = { host, runtime, cgroups, drivers, longestGraceSeconds, say: terminal.say };
+    const drivers = createCsiVolumeRelease({ host, clock, rootDir: node.rootDir });
+    const acting = { host, runtime, cgroups, drivers, longestGraceSeconds, say: terminal.print };
     const outcome = await execute(acting, plan, signal);
-    if (!report(terminal, outcome)) return false;
+    if (!printOutcome(terminal, outcome)) return false;
   }
-  if (!deps.leaving) terminal.say(`if the Node object is still in the cluster: kubectl delete node ${node.nodeName}`);
+  if (!deps.leaving) terminal.print(`if the Node object is still in the cluster: kubectl delete node ${node.nodeName}`);
   return true;
 }
 
 /** Locks the target during the removal. @throws TargetError, one sentence. */
-async function holdTarget({ target, clock }: RemovalDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
+async function lockForRemoval({ target, clock }: RemovalDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   const isThere = await exists(target.host.fs, ownDirectory(rootDir), signal);
   const own = isThere ? [{ path: lockFile(rootDir) }] : [];
   try {
@@ -112,32 +112,32 @@ async function holdTarget({ target, clock }: RemovalDeps, rootDir: string, signa
 }
 
 /** QoS cgroups that graftlet creates, the deepest first; none if pods have no QoS cgroups. */
-function podTiers(layout: CgroupLayout): readonly string[] {
+function qosCgroupPaths(layout: CgroupLayout): readonly string[] {
   if (!layout.perQos) return [];
   return (["BestEffort", "Burstable", "Guaranteed"] as const).map((qos) => tierCgroup(qos, layout));
 }
 
-function list({ say }: Terminal, nodeName: string, plan: Plan, strangers: readonly string[]): void {
+function printPlan({ print }: Terminal, nodeName: string, plan: Plan, strangers: readonly string[]): void {
   const things = thingsOf(plan);
-  say(things.length === 0 ? `nothing of node ${nodeName} is left` : `of node ${nodeName} on its machine:`);
-  for (const thing of things) say(`  ${lineOf(thing)}`);
-  for (const stranger of strangers) say(`not touched: ${stranger}`);
-  if (things.length > 0) say("not touched: images, and what pods wrote to the machine by hostPath");
+  print(things.length === 0 ? `nothing of node ${nodeName} is left` : `of node ${nodeName} on its machine:`);
+  for (const thing of things) print(`  ${lineOf(thing)}`);
+  for (const stranger of strangers) print(`not touched: ${stranger}`);
+  if (things.length > 0) print("not touched: images, and what pods wrote to the machine by hostPath");
 }
 
-async function agreed(terminal: Terminal, signal: AbortSignal): Promise<boolean> {
-  if (await confirmed(terminal, "Remove all of this?", signal)) return true;
-  terminal.say(`nothing was removed${terminal.ask ? "" : ": run this with --yes to remove it"}`);
+async function confirmRemoval(terminal: Terminal, signal: AbortSignal): Promise<boolean> {
+  if (await confirm(terminal, "Remove all of this?", signal)) return true;
+  terminal.print(`nothing was removed${terminal.ask ? "" : ": run this with --yes to remove it"}`);
   return false;
 }
 
 /** @returns true if nothing failed. */
-function report({ say }: Terminal, outcome: Outcome): boolean {
-  for (const line of outcome.notGivenBack) say(`not given back to its storage driver, only unmounted: ${line}`);
-  for (const line of outcome.left) say(`left: ${line}`);
-  for (const line of outcome.failures) say(`could not be removed: ${line}`);
-  for (const line of outcome.kept) say(`kept until that is gone: ${line}`);
+function printOutcome({ print }: Terminal, outcome: Outcome): boolean {
+  for (const line of outcome.notGivenBack) print(`not given back to its storage driver, only unmounted: ${line}`);
+  for (const line of outcome.left) print(`left: ${line}`);
+  for (const line of outcome.failures) print(`could not be removed: ${line}`);
+  for (const line of outcome.kept) print(`kept until that is gone: ${line}`);
   if (outcome.failures.length === 0) return true;
-  say("mend what is named above, and run this again");
+  print("mend what is named above, and run this again");
   return false;
 }

@@ -19,39 +19,39 @@ export interface ServiceManagerDeps {
 }
 
 /** Watchdog timeouts must be longer than this, milliseconds. */
-const leastWatchdogMs = 1_000;
+const minWatchdogMs = 1_000;
 /** Interval of readiness checks, milliseconds. */
-const readyEveryMs = 100;
+const readyIntervalMs = 100;
 /** Timeout of a notification, milliseconds. */
-const toldWithinMs = 5_000;
+const notifyTimeoutMs = 5_000;
 /** Delay before the retry of a failed notification, milliseconds. */
-const againMs = 1_000;
+const retryDelayMs = 1_000;
 
 /** Creates the sd_notify services: READY, STOPPING, and WATCHDOG at half of the unit's WatchdogSec; for units
  *  with `Type=notify`. None without NOTIFY_SOCKET. Node.js has no Unix datagram sockets: each notification runs `systemd-notify`.
  *  @throws CodedError, one sentence with the kubelet's text, for an unusable watchdog timeout.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html */
-export function tellServiceManager(deps: ServiceManagerDeps): readonly Service[] {
+export function notifyServiceManager(deps: ServiceManagerDeps): readonly Service[] {
   const { env, readiness, liveness, clock, log } = deps;
-  const watchdogMs = watchdogOf(env);
+  const watchdogMs = watchdogTimeout(env);
   if (!env["NOTIFY_SOCKET"]) return [];
-  const tell = async (state: string, tries = 1): Promise<void> => {
+  const send = async (state: string, tries = 1): Promise<void> => {
     try {
       await notify(env, state);
     } catch (err) {
       if (tries === 1) return log.error({ err, state }, "cannot notify systemd");
-      await clock.sleep(againMs);
-      await tell(state, tries - 1);
+      await clock.sleep(retryDelayMs);
+      await send(state, tries - 1);
     }
   };
   const ready: Service = {
     name: "service manager",
     async run(signal) {
-      const rest = () => clock.sleep(readyEveryMs, signal).catch(() => undefined);
-      while (!signal.aborted && readiness.unready() !== undefined) await rest();
-      if (!signal.aborted) await tell("READY=1");
+      const pause = () => clock.sleep(readyIntervalMs, signal).catch(() => undefined);
+      while (!signal.aborted && readiness.unready() !== undefined) await pause();
+      if (!signal.aborted) await send("READY=1");
       await onAbort(signal);
-      await tell("STOPPING=1");
+      await send("STOPPING=1");
     },
   };
   const watchdog: Service = {
@@ -60,7 +60,7 @@ export function tellServiceManager(deps: ServiceManagerDeps): readonly Service[]
       log.info({ interval: goDuration(watchdogMs / 2) }, "Starting systemd watchdog with interval");
       while (!signal.aborted) {
         const trouble = liveness.trouble();
-        if (trouble === undefined) await tell("WATCHDOG=1", 2);
+        if (trouble === undefined) await send("WATCHDOG=1", 2);
         else log.error({ trouble }, "Do not notify watchdog this iteration as the kubelet is reportedly not healthy");
         await clock.sleep(watchdogMs / 2, signal).catch(() => undefined);
       }
@@ -71,7 +71,7 @@ export function tellServiceManager(deps: ServiceManagerDeps): readonly Service[]
 
 /** Systemd's watchdog timeout, milliseconds; 0 without a watchdog.
  *  (kubelet, watchdog_linux.go; sd_watchdog_enabled) @throws CodedError invalid_argument, with the kubelet's text. */
-export function watchdogOf(env: Environment): number {
+export function watchdogTimeout(env: Environment): number {
   const text = env["WATCHDOG_USEC"];
   if (!text) return 0;
   const refused = (why: string) =>
@@ -82,13 +82,13 @@ export function watchdogOf(env: Environment): number {
   const pid = env["WATCHDOG_PID"];
   if (pid && !/^\d+$/.test(pid)) throw refused(`: error converting WATCHDOG_PID: ${JSON.stringify(pid)} is no number`);
   if (pid && Number(pid) !== process.pid) return 0;
-  if (ms <= leastWatchdogMs) throw refused(` timeout too small: ${goDuration(ms)}`);
+  if (ms <= minWatchdogMs) throw refused(` timeout too small: ${goDuration(ms)}`);
   return ms;
 }
 
 /** Sends a notification on behalf of this process: systemd accepts it because of the PID, or with NotifyAccess=all.
  *  @throws if systemd-notify is not installed, or cannot reach systemd. */
 async function notify(env: Environment, state: string): Promise<void> {
-  const options = { env: { ...env }, timeout: toldWithinMs };
+  const options = { env: { ...env }, timeout: notifyTimeoutMs };
   await promisify(execFile)("systemd-notify", [`--pid=${process.pid}`, state], options);
 }

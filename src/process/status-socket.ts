@@ -7,7 +7,7 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import { isLongSocketPath, longestSocketPath } from "../lib/socket-path.ts";
-import type { ProcessReport } from "./report.ts";
+import type { ProcessReport } from "./process-report.ts";
 
 export interface StatusSocketDeps {
   /** Absolute path of the socket, on graftlet's own machine. */
@@ -17,9 +17,9 @@ export interface StatusSocketDeps {
 }
 
 /** Maximum number of concurrent callers. */
-const mostCallers = 8;
+const maxCallers = 8;
 /** Timeout of a status request, milliseconds. */
-const patienceMs = 5_000;
+const requestTimeoutMs = 5_000;
 
 /** Serves the state of the process and its nodes as JSON on a Unix socket, whose mode only admits the process' own
  *  user and root. The socket is created in a private directory and moved to its path. If it cannot be created, a warning is
@@ -37,7 +37,7 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Ser
         // Closes once the report is written, without waiting for input.
         socket.destroySoon();
       });
-      server.maxConnections = mostCallers;
+      server.maxConnections = maxCallers;
       server.unref();
       try {
         await listenAt(server, path);
@@ -63,7 +63,7 @@ async function listenAt(server: Server, path: string): Promise<void> {
       "invalid_argument",
       `a socket path may have at most ${longestSocketPath} bytes; choose a shorter one`,
     );
-  if (await isAnswered(path)) throw new CodedError("already_exists", "another graftlet responds on this socket");
+  if (await isInUse(path)) throw new CodedError("already_exists", "another graftlet responds on this socket");
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const folder = await mkdtemp(join(dirname(path), ".s"));
   try {
@@ -79,7 +79,7 @@ async function listenAt(server: Server, path: string): Promise<void> {
   }
 }
 
-async function isAnswered(path: string): Promise<boolean> {
+async function isInUse(path: string): Promise<boolean> {
   const socket = createConnection(path);
   const answer = Promise.withResolvers<boolean>();
   socket.once("connect", () => answer.resolve(true));
@@ -90,8 +90,8 @@ async function isAnswered(path: string): Promise<boolean> {
 }
 
 /** Reads the report of the process that listens on a socket. @throws CodedError, one sentence, if none responds. */
-export async function askStatus(path: string, clock: Clock, signal: AbortSignal): Promise<ProcessReport> {
-  const socket = createConnection({ path, signal: clock.within(patienceMs, signal) });
+export async function requestStatus(path: string, clock: Clock, signal: AbortSignal): Promise<ProcessReport> {
+  const socket = createConnection({ path, signal: clock.within(requestTimeoutMs, signal) });
   // Reading the socket fails with the same error.
   socket.on("error", () => undefined);
   try {

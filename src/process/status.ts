@@ -2,9 +2,9 @@ import { systemClock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { NodeReport, PodReport } from "../report/summary.ts";
-import type { ProcessReport } from "./report.ts";
-import { askStatus } from "./status-socket.ts";
-import { type Terminal, sayJson } from "./terminal.ts";
+import type { ProcessReport } from "./process-report.ts";
+import { requestStatus } from "./status-socket.ts";
+import { type Terminal, printJson } from "./terminal.ts";
 
 export interface StatusOptions {
   /** Path of the process' socket. */
@@ -20,20 +20,20 @@ export interface StatusOptions {
  *  @returns true if all printed nodes are ready.
  *  @throws CodedError, one sentence, if no process responds, or it has no such node. */
 export async function runStatus({ socket, node, output, terminal, signal }: StatusOptions): Promise<boolean> {
-  const all = await askStatus(socket, systemClock(), signal);
+  const all = await requestStatus(socket, systemClock(), signal);
   const nodes = all.nodes.filter(({ name }) => node === undefined || name === node);
   if (node !== undefined && nodes.length === 0) {
     const names = all.nodes.map(({ name }) => name).join(", ");
     throw new CodedError("not_found", `--node is "${node}": the process has no such node; name one of ${names}`);
   }
   const report = { ...all, nodes };
-  if (output === "json") sayJson(terminal, report);
-  else for (const line of statusLines(report)) terminal.say(line);
+  if (output === "json") printJson(terminal, report);
+  else for (const line of statusLines(report)) terminal.print(line);
   return nodes.every(({ ready }) => ready);
 }
 
 /** Maximum number of errors printed per node. */
-const mostErrors = 3;
+const maxErrors = 3;
 
 /** Formats the report as text: a line for the process, one for each node, and its problems below. Pure. */
 export function statusLines({ version, kubernetes, pid, since, at, nodes }: ProcessReport): string[] {
@@ -53,7 +53,7 @@ function nodeLines(node: NodeReport): string[] {
       (pod) => `  pod ${pod.namespace}/${pod.name}: ${pod.phase}${pod.reason === undefined ? "" : `, ${pod.reason}`}`,
     ),
     ...errors
-      .slice(-mostErrors)
+      .slice(-maxErrors)
       .map(({ at, times, message: what }) => `  ${at} ${what}${times > 1 ? ` (${times} times)` : ""}`),
   ];
 }

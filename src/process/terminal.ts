@@ -5,28 +5,28 @@ import { visibleLine } from "../lib/visible-text.ts";
 /** User interface of a command. */
 export interface Terminal {
   /** Writes a line. Control characters are escaped: the line may contain text from a target. */
-  say(line: string): void;
+  print(line: string): void;
   /** Undefined without an interactive user. @returns the answer; empty if there is none. */
   ask?(question: string, signal: AbortSignal): Promise<string>;
 }
 
 /** Writes a value as JSON. */
-export function sayJson(terminal: Terminal, value: unknown): void {
-  for (const line of JSON.stringify(value, null, 2).split("\n")) terminal.say(line);
+export function printJson(terminal: Terminal, value: unknown): void {
+  for (const line of JSON.stringify(value, null, 2).split("\n")) terminal.print(line);
 }
 
 /** True if an interactive user confirms. */
-export async function confirmed(terminal: Terminal, question: string, signal: AbortSignal): Promise<boolean> {
+export async function confirm(terminal: Terminal, question: string, signal: AbortSignal): Promise<boolean> {
   const answer = await terminal.ask?.(`${question} [y/N]`, signal);
   return /^y(es)?$/i.test((answer ?? "").trim());
 }
 
 /** Standard output, and the interactive user, if any. */
 export function processTerminal(): Terminal {
-  const say = (line: string) => void process.stdout.write(`${visibleLine(line)}\n`);
-  if (!process.stdin.isTTY || !process.stdout.isTTY) return { say };
+  const print = (line: string) => void process.stdout.write(`${visibleLine(line)}\n`);
+  if (!process.stdin.isTTY || !process.stdout.isTTY) return { print };
   return {
-    say,
+    print,
     async ask(question, signal) {
       const lines = createInterface({ input: process.stdin, output: process.stdout });
       // A failed input counts as ended.

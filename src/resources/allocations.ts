@@ -11,36 +11,36 @@ import {
   resourcesOf,
   withResources,
 } from "../pod/resize.ts";
-import type { ResourcesInForce } from "../resizes.ts";
-import { type AskedPod, type GivenPod, givenPod } from "../roles.ts";
-import type { ColumnWriter } from "../state/rows.ts";
-import { type RecordKeeper, type RecordKeeperDeps, createRecordKeeper } from "./record-keeper.ts";
-import type { FoundRecords, ResourceRecord } from "./resource-records.ts";
+import type { ActuatedResources } from "../resizes.ts";
+import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
+import type { ColumnWriter } from "../state/records.ts";
+import { type RecordStore, type RecordStoreDeps, createRecordStore } from "./record-store.ts";
+import type { LoadedRecords, ResourceRecord } from "./resource-records.ts";
 
-export interface AllocationsDeps extends RecordKeeperDeps {
+export interface AllocationsDeps extends RecordStoreDeps {
   readonly cache: Pick<PodCache, "get">;
   /** Private column of the allocations. */
   readonly entries: ColumnWriter<Allocation>;
 }
 
 /** Allocated resources of pods, which may differ from their specs, and actuated resources. */
-export interface Allocations extends ResourcesInForce {
+export interface Allocations extends ActuatedResources {
   /** Records on the target, to be read before any pod is admitted. */
-  readonly records: RecordKeeper;
+  readonly records: RecordStore;
   /** The pod with its allocated resources in place of its requested ones; the same object if they are equal. */
-  of(pod: AskedPod): GivenPod;
+  allocatedPod(pod: DesiredPod): AllocatedPod;
   /** The allocated pod, with resources no lower than the actuated ones: a decrease frees resources only once it is actuated. */
-  held(pod: AskedPod): GivenPod;
+  effectivePod(pod: DesiredPod): AllocatedPod;
   /** True if the pod's allocation equals its request. */
-  isGranted(pod: AskedPod): boolean;
+  matchesRequest(pod: DesiredPod): boolean;
   /** Restores a pod's previous allocation, or allocates what it requests. */
-  take(pod: AskedPod): void;
+  addPod(pod: DesiredPod): void;
   /** Allocates what a pod's spec requests, and checkpoints it. @throws if the target cannot be written to: the allocation is unchanged. */
-  give(pod: AskedPod): Promise<void>;
+  allocate(pod: DesiredPod): Promise<void>;
   /** Checkpoints a pod's allocation, before a request that differs from it has to wait. @throws like `allocate`. */
-  keep(pod: AskedPod): Promise<void>;
+  checkpoint(pod: DesiredPod): Promise<void>;
   /** Drops records of pods that have not been added and are not among these. */
-  dropRecords(known: ReadonlySet<string>): void;
+  pruneRecords(known: ReadonlySet<string>): void;
 }
 
 /** Allocated and actuated resources of a pod. */
@@ -56,57 +56,57 @@ export interface Allocation {
  *  changed since are recorded, in a file in the root directory; for containers of a kubelet, its checkpoints are read. */
 export function createAllocations(deps: AllocationsDeps): Allocations {
   const { records, get, entryOf, put, change } = createEntries(deps);
-  const answers = new WeakMap<Allocation, { readonly asked: AskedPod; readonly given: GivenPod }>();
-  const inForceOf = (pod: AskedPod | GivenPod, entry: Allocation, status: ContainerStatus) =>
-    entry.inForce.get(status.id) ?? inForceSinceStart(pod, entry, status, records.left());
-  const running = (pod: AskedPod | GivenPod, entry: Allocation) =>
+  const cached = new WeakMap<Allocation, { readonly asked: DesiredPod; readonly given: AllocatedPod }>();
+  const actuatedResourcesOf = (pod: DesiredPod | AllocatedPod, entry: Allocation, status: ContainerStatus) =>
+    entry.inForce.get(status.id) ?? actuatedSinceStart(pod, entry, status, records.kubeletCheckpoints());
+  const running = (pod: DesiredPod | AllocatedPod, entry: Allocation) =>
     runsOf(deps, pod)
       .filter(isRunning)
-      .map((run) => ({ run, resources: inForceOf(pod, entry, run) }));
-  const of = (pod: AskedPod): GivenPod => {
+      .map((run) => ({ run, resources: actuatedResourcesOf(pod, entry, run) }));
+  const allocatedPodOf = (pod: DesiredPod): AllocatedPod => {
     const entry = get(pod.metadata.uid);
-    if (!entry) return givenPod(pod);
+    if (!entry) return allocatedPod(pod);
     // Called for all pods on each admission.
-    const last = answers.get(entry);
+    const last = cached.get(entry);
     if (last?.asked === pod) return last.given;
-    const given = givenPod(withResources(pod, entry.allocated));
-    answers.set(entry, { asked: pod, given });
+    const given = allocatedPod(withResources(pod, entry.allocated));
+    cached.set(entry, { asked: pod, given });
     return given;
   };
   return {
     records,
-    of,
-    held(pod) {
-      const given = of(pod);
+    allocatedPod: allocatedPodOf,
+    effectivePod(pod) {
+      const given = allocatedPodOf(pod);
       const entry = get(pod.metadata.uid);
-      return entry?.changed ? raisedPod(given, entry, running(given, entry)) : given;
+      return entry?.changed ? raisedToActuated(given, entry, running(given, entry)) : given;
     },
-    isGranted(pod) {
+    matchesRequest(pod) {
       // The same object if the allocation equals the request.
-      const given: Pod = of(pod);
+      const given: Pod = allocatedPodOf(pod);
       return given === pod;
     },
-    take: (pod) => void entryOf(pod),
-    async give(pod) {
+    addPod: (pod) => void entryOf(pod),
+    async allocate(pod) {
       const before = entryOf(pod);
       // Running containers keep their resources until they are actuated.
       const inForce = new Map(running(pod, before).map(({ run, resources }) => [run.id, resources]));
       const wholeInForce = before.wholeInForce ?? before.allocated.pod ?? (pod.spec.resources && {});
       await put(pod, { allocated: resourcesOf(pod.spec), inForce, wholeInForce, changed: true });
     },
-    async keep(pod) {
+    async checkpoint(pod) {
       const before = entryOf(pod);
       if (!before.changed) await put(pod, { ...before, changed: true });
     },
-    ofContainer: (pod, status) => inForceOf(pod, entryOf(pod), status),
-    ofPod(pod) {
+    containerResources: (pod, status) => actuatedResourcesOf(pod, entryOf(pod), status),
+    podResources(pod) {
       const { wholeInForce, allocated } = entryOf(pod);
       return wholeInForce ?? allocated.pod;
     },
-    setContainer: (uid, id, resources) =>
+    setContainerResources: (uid, id, resources) =>
       change(uid, ({ inForce }) => ({ inForce: new Map(inForce).set(id, resources) })),
-    setPod: (uid, wholeInForce) => change(uid, () => ({ wholeInForce })),
-    dropRecords(known) {
+    setPodResources: (uid, wholeInForce) => change(uid, () => ({ wholeInForce })),
+    pruneRecords(known) {
       for (const uid of records.uids()) if (!known.has(uid)) records.forget(uid);
     },
   };
@@ -115,12 +115,12 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
 /** Allocations by pod, and their records on the target. */
 function createEntries(deps: AllocationsDeps) {
   const { entries } = deps;
-  const records = createRecordKeeper(deps, () => recordsOf(entries.entries()));
-  const entryOf = (pod: AskedPod | GivenPod): Allocation => {
+  const records = createRecordStore(deps, () => recordsOf(entries.entries()));
+  const entryOf = (pod: DesiredPod | AllocatedPod): Allocation => {
     const { uid } = pod.metadata;
     const known = entries.get(uid);
     if (known) return known;
-    const made = entryFrom(pod, runsOf(deps, pod), records.claim(uid), records.left());
+    const made = restoreAllocation(pod, runsOf(deps, pod), records.claim(uid), records.kubeletCheckpoints());
     entries.set(uid, made);
     return made;
   };
@@ -130,7 +130,7 @@ function createEntries(deps: AllocationsDeps) {
     /** The pod's allocation; restored or made if there is none yet. */
     entryOf,
     /** Replaces an allocation and checkpoints it. @throws if the target cannot be written to: the allocation is unchanged. */
-    async put(pod: AskedPod, entry: Allocation): Promise<void> {
+    async put(pod: DesiredPod, entry: Allocation): Promise<void> {
       const { uid } = pod.metadata;
       const before = entryOf(pod);
       entries.set(uid, entry);
@@ -149,64 +149,64 @@ function createEntries(deps: AllocationsDeps) {
   };
 }
 
-function runsOf({ cache }: Pick<AllocationsDeps, "cache">, { metadata }: AskedPod | GivenPod) {
+function runsOf({ cache }: Pick<AllocationsDeps, "cache">, { metadata }: DesiredPod | AllocatedPod) {
   return cache.get(metadata.uid)?.containers ?? [];
 }
 
-interface Running {
+interface RunningContainer {
   readonly run: ContainerStatus;
   readonly resources: Resources;
 }
 
 /** The pod with resources no lower than the actuated ones. */
-function raisedPod(given: GivenPod, { wholeInForce }: Allocation, running: readonly Running[]): GivenPod {
+function raisedToActuated(allocated: AllocatedPod, { wholeInForce }: Allocation, running: readonly RunningContainer[]): AllocatedPod {
   const inForce = new Map(running.map(({ run, resources }) => [containerNameOf(run), resources]));
-  const { containers, pod: whole } = resourcesOf(given.spec);
+  const { containers, pod: whole } = resourcesOf(allocated.spec);
   const raised = Object.entries(containers).map(([name, own]) => [name, raisedTo(own, inForce.get(name))] as const);
   const own = whole && raisedTo(whole, wholeInForce);
-  return givenPod(withResources(given, { containers: Object.fromEntries(raised), ...(own && { pod: own }) }));
+  return allocatedPod(withResources(allocated, { containers: Object.fromEntries(raised), ...(own && { pod: own }) }));
 }
 
 /** Actuated resources of a container that was not resized since its start: those it was created with. */
-function inForceSinceStart(
-  { metadata }: AskedPod | GivenPod,
+function actuatedSinceStart(
+  { metadata }: DesiredPod | AllocatedPod,
   { allocated, wholeInForce }: Allocation,
   run: ContainerStatus,
-  left: FoundRecords["kubelet"],
+  checkpoints: LoadedRecords["kubelet"],
 ): Resources {
   const note = parseResourcesNote(run.annotations[resourcesAnnotation]);
   if (note) return effectiveResources(note.own, note.whole);
   const name = containerNameOf(run);
-  const known = left.inForce.get(metadata.uid)?.containers[name] ?? allocated.containers[name];
+  const known = checkpoints.inForce.get(metadata.uid)?.containers[name] ?? allocated.containers[name];
   return effectiveResources(known, wholeInForce ?? allocated.pod);
 }
 
 /** Allocation of a pod that is new to this process: from its record, from the resources that its containers were created with, or from a
  *  kubelet's checkpoint; otherwise its request. */
-function entryFrom(
-  { metadata: { uid }, spec }: AskedPod | GivenPod,
+function restoreAllocation(
+  { metadata: { uid }, spec }: DesiredPod | AllocatedPod,
   runs: readonly ContainerStatus[],
   record: ResourceRecord | undefined,
-  left: FoundRecords["kubelet"],
+  checkpoints: LoadedRecords["kubelet"],
 ): Allocation {
   if (record) {
     const { allocated, inForce, wholeInForce } = record;
     return { allocated, inForce: new Map(Object.entries(inForce)), wholeInForce, changed: true };
   }
-  const asked = resourcesOf(spec);
-  const given = left.allocated.get(uid);
-  const notes = new Map(Object.keys(asked.containers).map((name) => [name, noteOf(name, runs)]));
+  const requested = resourcesOf(spec);
+  const checkpointed = checkpoints.allocated.get(uid);
+  const notes = new Map(Object.keys(requested.containers).map((name) => [name, annotatedResources(name, runs)]));
   const containers: Record<string, Resources> = {};
-  for (const [name, resources] of Object.entries(asked.containers))
-    containers[name] = notes.get(name)?.own ?? given?.containers[name] ?? resources;
+  for (const [name, resources] of Object.entries(requested.containers))
+    containers[name] = notes.get(name)?.own ?? checkpointed?.containers[name] ?? resources;
   const noted = [...notes.values()].find((note) => note !== undefined);
-  const { pod } = noted ? { pod: noted.whole } : (given ?? asked);
-  const wholeInForce = noted ? undefined : left.inForce.get(uid)?.pod;
+  const { pod } = noted ? { pod: noted.whole } : (checkpointed ?? requested);
+  const wholeInForce = noted ? undefined : checkpoints.inForce.get(uid)?.pod;
   return { allocated: { containers, ...(pod && { pod }) }, inForce: new Map(), wholeInForce, changed: false };
 }
 
 /** Resources that the newest container of a name was created with. */
-function noteOf(name: string, runs: readonly ContainerStatus[]) {
+function annotatedResources(name: string, runs: readonly ContainerStatus[]) {
   return parseResourcesNote(newestRun({ containers: runs }, name)?.annotations[resourcesAnnotation]);
 }
 

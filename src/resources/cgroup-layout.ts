@@ -15,20 +15,20 @@ export interface LayoutDeps {
     readonly cgroupsPerQOS: boolean;
   };
   /** Called if the runtime does not implement RuntimeConfig: later kubelets will not support it. */
-  outdated?(): void;
+  onOutdatedRuntime?(): void;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** Timeout for asking the runtime for its cgroup driver, milliseconds. */
-const longestMs = 120_000;
+const timeoutMs = 120_000;
 
 /** Creates the lookup of the layout of pod cgroups. The driver is the one reported by the runtime, otherwise the configured one; read once.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
 export function createCgroupLayout(deps: LayoutDeps): (signal: AbortSignal) => Promise<CgroupLayout> {
   const { kubelet, clock } = deps;
   let known: CgroupLayout | undefined;
-  const shared = createSharedWork<CgroupLayout>(clock, longestMs);
+  const shared = createSharedWork<CgroupLayout>(clock, timeoutMs);
   const read = async (signal: AbortSignal) => {
     known = {
       driver: await driverOf(deps, signal),
@@ -40,11 +40,11 @@ export function createCgroupLayout(deps: LayoutDeps): (signal: AbortSignal) => P
   return async (signal) => known ?? shared(read, signal);
 }
 
-async function driverOf({ runtime, kubelet, outdated, log }: LayoutDeps, signal: AbortSignal): Promise<CgroupDriver> {
+async function driverOf({ runtime, kubelet, onOutdatedRuntime, log }: LayoutDeps, signal: AbortSignal): Promise<CgroupDriver> {
   const configured = kubelet.cgroupDriver;
   try {
     const { linux, isOutdated = false } = await runtime.runtimeConfig(signal);
-    if (isOutdated) outdated?.();
+    if (isOutdated) onOutdatedRuntime?.();
     if (!linux) return configured;
     const driver = linux.cgroupDriver === CriDriver.SYSTEMD ? "systemd" : "cgroupfs";
     if (driver !== configured)
@@ -52,7 +52,7 @@ async function driverOf({ runtime, kubelet, outdated, log }: LayoutDeps, signal:
     return driver;
   } catch (error) {
     if (!hasCode(error, "unimplemented")) throw error;
-    outdated?.();
+    onOutdatedRuntime?.();
     log.info({ cgroupDriver: configured }, "the runtime does not report its cgroup driver; using the configured one");
     return configured;
   }

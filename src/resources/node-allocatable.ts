@@ -4,34 +4,34 @@ import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { EventSink, Presence } from "../pipeline.ts";
+import type { EventSink, WaitForTarget } from "../pipeline.ts";
 import { cgroupNames, podsCgroup, quotedNames } from "../pod/cgroup-path.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
 import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
-import { type TargetCapacity, podsShare } from "./node-share.ts";
+import { type TargetCapacity, allPodsLimits } from "./allocatable-limits.ts";
 import { type Enforcement, type ReservedCgroups, refusePids } from "./reserved-cgroups.ts";
-import type { Tiers } from "./tiers.ts";
+import type { QosCgroups } from "./qos-cgroups.ts";
 
 export interface NodeAllocatableDeps {
   readonly cgroups: OpenNodeCgroups;
-  readonly tiers: Pick<Tiers, "repair">;
+  readonly qosCgroups: Pick<QosCgroups, "reapplyLimits">;
   /** Cgroups of pods. */
-  readonly pods: { mend(signal: AbortSignal): Promise<void> };
+  readonly pods: { reapplyLimits(signal: AbortSignal): Promise<void> };
   readonly reserved: ReservedCgroups;
   readonly capacity: TargetCapacity & Pick<HostFacts, "cpuList">;
   readonly enforcement: Enforcement;
   readonly nodeName: string;
   readonly events: EventSink;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** The kubelet's period, milliseconds. */
-const periodMs = 60_000;
+const intervalMs = 60_000;
 /** Retry delay for reading the runtime's cgroup driver, milliseconds. */
-const firstMs = 2_000;
+const retryDelayMs = 2_000;
 
 /** Enforces node allocatable: limits the cgroup of all pods, and the reserved cgroups; and repairs limits of pod cgroups
  *  that others have changed. While pods use more memory than the limit, the kernel rejects it: it is set once they use
@@ -39,58 +39,58 @@ const firstMs = 2_000;
  *  @throws TargetError with the kubelet's text if a reserved cgroup does not exist, or cannot be limited.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
 export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
-  const { tiers, pods, reserved, events, log } = deps;
+  const { qosCgroups, pods, reserved, events, log } = deps;
   const node = nodeReference(deps.nodeName);
-  let inForce = false;
+  let enforced = false;
   const limitPods = async ({ cgroups, layout, version }: NodeCgroups, signal: AbortSignal) => {
     // systemd disables the cpuset controller for child cgroups unless it is used. The kubelet does the same for this reason.
     const cpus = layout.driver === "systemd" && version === 2 && { cpus: deps.capacity.cpuList };
     try {
       await cgroups.ensure(podsCgroup(layout), { ...podsLimits(deps), ...cpus }, signal);
       refusePids(cgroups);
-      if (!inForce)
+      if (!enforced)
         events.event(node, "Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods");
-      inForce = true;
+      enforced = true;
     } catch (error) {
       if (signal.aborted || hasCode(error, "unavailable", "permission_denied")) throw error;
-      inForce = false;
+      enforced = false;
       const name = quotedNames(cgroupNames(podsCgroup(layout), layout.driver));
       const message = `Failed to update Node Allocatable Limits ${name}: ${messageOf(error)}`;
       events.event(node, "Warning", "FailedNodeAllocatableEnforcement", message);
     }
-    await tiers.repair(signal);
-    await pods.mend(signal);
+    await qosCgroups.reapplyLimits(signal);
+    await pods.reapplyLimits(signal);
   };
-  let told = false;
-  const rounds = patrol({ ...deps, name: "node-allocatable", everyMs: periodMs }, async (signal) => {
+  let logged = false;
+  const enforcementLoop = patrol({ ...deps, name: "node-allocatable", everyMs: intervalMs }, async (signal) => {
     const opened = await deps.cgroups(signal);
     if (!opened.layout.perQos) return;
     try {
       await limitPods(opened, signal);
     } catch (error) {
       if (!hasCode(error, "permission_denied")) throw error;
-      if (!told) log.warn({ err: error }, "cannot limit all pods together: permission denied to create cgroups");
-      told = true;
+      if (!logged) log.warn({ err: error }, "cannot limit all pods together: permission denied to create cgroups");
+      logged = true;
     }
   });
   return {
-    name: rounds.name,
+    name: enforcementLoop.name,
     async run(signal) {
-      await onceReached(deps, () => deps.cgroups(signal), firstMs, signal);
-      await onceReached(deps, () => reserved.limit(signal), periodMs, signal);
-      await rounds.run(signal);
+      await retryUntilDone(deps, () => deps.cgroups(signal), retryDelayMs, signal);
+      await retryUntilDone(deps, () => reserved.limit(signal), intervalMs, signal);
+      await enforcementLoop.run(signal);
     },
   };
 }
 
 /** Retries work until it succeeds, or the node stops. @throws TargetError, which is not retried. */
-async function onceReached(
+async function retryUntilDone(
   { clock, log }: NodeAllocatableDeps,
   work: () => Promise<unknown>,
   pauseMs: number,
   signal: AbortSignal,
 ): Promise<void> {
-  let told = false;
+  let logged = false;
   while (!signal.aborted) {
     try {
       await work();
@@ -98,8 +98,8 @@ async function onceReached(
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof TargetError) throw error;
-      if (!told) log.warn({ err: error }, "cannot set cgroup limits; retrying");
-      told = true;
+      if (!logged) log.warn({ err: error }, "cannot set cgroup limits; retrying");
+      logged = true;
     }
     await clock.sleep(pauseMs, signal).catch(() => undefined);
   }
@@ -108,5 +108,5 @@ async function onceReached(
 /** Limits of all pods together: the target's capacity, less the reservations if enforceNodeAllocatable includes `pods`. */
 function podsLimits({ capacity, enforcement }: NodeAllocatableDeps) {
   const limited = enforcement.enforceNodeAllocatable.includes("pods");
-  return podsShare(capacity, limited ? enforcement : { kubeReserved: {}, systemReserved: {} });
+  return allPodsLimits(capacity, limited ? enforcement : { kubeReserved: {}, systemReserved: {} });
 }

@@ -10,7 +10,7 @@ import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Host } from "../seams/host.ts";
 import { openCgroupsOf } from "./cgroup-driver.ts";
-import { type FormerCgroups, findFormerCgroups } from "./former-cgroups.ts";
+import { type FormerCgroups, findFormerCgroups } from "./previous-driver-cgroups.ts";
 
 export interface NodeCgroupsDeps {
   readonly host: Host;
@@ -34,17 +34,17 @@ export interface NodeCgroups {
 export type OpenNodeCgroups = (signal: AbortSignal) => Promise<NodeCgroups>;
 
 /** Timeout for asking the runtime for its cgroup driver, milliseconds. */
-const longestMs = 120_000;
+const timeoutMs = 120_000;
 
 /** Creates the shared access to the target's cgroups, which are opened once. */
 export function createNodeCgroups(deps: NodeCgroupsDeps): OpenNodeCgroups {
   const { host, clock } = deps;
   let known: NodeCgroups | undefined;
-  const opening = createSharedWork<NodeCgroups>(clock, longestMs);
+  const opening = createSharedWork<NodeCgroups>(clock, timeoutMs);
   const open = async (signal: AbortSignal): Promise<NodeCgroups> => {
     const version = await cgroupVersion(host.fs, signal);
     const layout = await deps.layout(signal);
-    const cgroups = told(await openCgroupsOf({ ...layout, version }, { host, clock }, signal), deps);
+    const cgroups = measured(await openCgroupsOf({ ...layout, version }, { host, clock }, signal), deps);
     const former = await findFormerCgroups({ ...deps, layout, version }, signal);
     known = { cgroups, layout, version, former };
     return known;
@@ -54,21 +54,21 @@ export function createNodeCgroups(deps: NodeCgroupsDeps): OpenNodeCgroups {
 
 /** Measures changes of cgroups. For a privileged user, permission_denied becomes failed_precondition: its cause is a read-only
  *  file system. */
-function told(cgroups: Cgroups, { host, measures, clock }: NodeCgroupsDeps): Cgroups {
-  const blamed = async (error: unknown) => {
+function measured(cgroups: Cgroups, { host, measures, clock }: NodeCgroupsDeps): Cgroups {
+  const translateError = async (error: unknown) => {
     if (!hasCode(error, "permission_denied") || !(await mayMount(host))) throw error;
     throw new CodedError("failed_precondition", messageOf(error), { cause: error });
   };
-  const timing = <T>(operation: CgroupOperation, change: () => Promise<T>): Promise<T> =>
+  const timeOperation = <T>(operation: CgroupOperation, change: () => Promise<T>): Promise<T> =>
     timed(
       clock,
-      () => change().catch(blamed),
+      () => change().catch(translateError),
       (ms) => measures.changed(operation, ms),
     );
   return {
     ...cgroups,
-    make: (...of) => timing("create", () => cgroups.make(...of)),
-    ensure: (...of) => timing("update", () => cgroups.ensure(...of)),
-    remove: (...of) => timing("destroy", () => cgroups.remove(...of)),
+    make: (...of) => timeOperation("create", () => cgroups.make(...of)),
+    ensure: (...of) => timeOperation("update", () => cgroups.ensure(...of)),
+    remove: (...of) => timeOperation("destroy", () => cgroups.remove(...of)),
   };
 }

@@ -18,10 +18,10 @@ import {
   podRequests,
 } from "../pod/resources.ts";
 import type { NodeCgroups } from "./node-cgroups.ts";
-import type { Tiers } from "./tiers.ts";
+import type { QosCgroups } from "./qos-cgroups.ts";
 
 export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout" | "former"> {
-  readonly tiers: Tiers;
+  readonly qosCgroups: QosCgroups;
   readonly settings: ResourceSettings;
   /** KubeletConfiguration.podPidsLimit; -1 for no limit. */
   readonly podPidsLimit: number;
@@ -40,25 +40,25 @@ export interface PodCgroups {
   /** Removes a pod's cgroup; kills any processes left in it. */
   remove(uid: string, signal: AbortSignal): Promise<void>;
   /** Sets the limits again on cgroups that were removed by others and possibly re-created by a runtime. */
-  mend(signal: AbortSignal): Promise<void>;
+  reapplyLimits(signal: AbortSignal): Promise<void>;
   /** True if the pod's cgroup was created by this manager. */
   has(pod: Pod): boolean;
   /** True if the limits of the pod's cgroup differ from the intended ones. */
   isStale(pod: Pod): boolean;
   /** Intended limits of the pod's cgroup. */
-  wanted(pod: Pod): CgroupLimits;
+  intendedLimits(pod: Pod): CgroupLimits;
   /** Sets limits on the existing cgroup of a pod. */
-  set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
+  setLimits(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
 }
 
 const noCgroups: PodCgroups = {
   ensure: async () => {},
   remove: async () => {},
-  mend: async () => {},
+  reapplyLimits: async () => {},
   has: () => false,
   isStale: () => false,
-  wanted: () => ({}),
-  set: async () => {},
+  intendedLimits: () => ({}),
+  setLimits: async () => {},
 };
 
 /** Limits that a resize changes. */
@@ -81,18 +81,18 @@ const classes: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
  *  If the target's user may not create cgroups, there are none, and only container limits apply.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
-  const { cgroups, layout, former, tiers, log } = deps;
+  const { cgroups, layout, former, qosCgroups, log } = deps;
   if (!layout.perQos) return noCgroups;
   /** Pods' cgroups, with their limits. */
   const made = new Map<string, CgroupLimits>();
   const pathOf = ({ metadata, spec }: Pod) => podCgroup(metadata.uid, qosClass(spec), layout);
   const ensure = async (pod: Pod, empty: boolean, signal: AbortSignal) => {
     const path = pathOf(pod);
-    await tiers.ensure(signal);
+    await qosCgroups.ensure(signal);
     if (made.has(path)) return;
     const limits = podLimitsOf(pod, deps);
     if (!empty) await cgroups.ensure(path, limits, signal);
-    else if (!(await cgroups.make(path, limits, signal))) await tiers.repair(signal);
+    else if (!(await cgroups.make(path, limits, signal))) await qosCgroups.reapplyLimits(signal);
     made.set(path, limits);
   };
   const removeAll = async (paths: readonly string[], signal: AbortSignal) => {
@@ -111,18 +111,18 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
     for (const path of known) made.delete(path);
     await removeAll(known.length > 0 ? known : possible, signal);
     await former?.remove(uid, signal);
-    await tiers.ensure(signal);
+    await qosCgroups.ensure(signal);
   };
-  let told = false;
-  const whereAllowed = (error: unknown) => {
+  let logged = false;
+  const ignorePermissionDenied = (error: unknown) => {
     if (!hasCode(error, "permission_denied")) throw error;
-    if (!told) log.warn({ err: error }, "cannot create pod cgroups: permission denied");
-    told = true;
+    if (!logged) log.warn({ err: error }, "cannot create pod cgroups: permission denied");
+    logged = true;
   };
   return {
-    ensure: (pod, empty, signal) => ensure(pod, empty, signal).catch(whereAllowed),
-    remove: (uid, signal) => remove(uid, signal).catch(whereAllowed),
-    mend: createMending(cgroups, made),
+    ensure: (pod, empty, signal) => ensure(pod, empty, signal).catch(ignorePermissionDenied),
+    remove: (uid, signal) => remove(uid, signal).catch(ignorePermissionDenied),
+    reapplyLimits: createLimitRepair(cgroups, made),
     has: (pod) => made.has(pathOf(pod)),
     isStale(pod) {
       const has = made.get(pathOf(pod));
@@ -130,8 +130,8 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
       const wanted = podLimitsOf(pod, deps);
       return resizable.some((name) => wanted[name] !== undefined && wanted[name] !== has[name]);
     },
-    wanted: (pod) => podLimitsOf(pod, deps),
-    async set(pod, limits, signal) {
+    intendedLimits: (pod) => podLimitsOf(pod, deps),
+    async setLimits(pod, limits, signal) {
       const path = pathOf(pod);
       const before = made.get(path);
       made.set(path, { ...before, ...limits });
@@ -142,16 +142,16 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
         else made.delete(path);
         throw error;
       }
-      if (summed.some((name) => limits[name] !== undefined)) await tiers.ensure(signal);
+      if (summed.some((name) => limits[name] !== undefined)) await qosCgroups.ensure(signal);
     },
   };
 }
 
 /** @param made live map of cgroups and their limits. */
-function createMending(
+function createLimitRepair(
   cgroups: Pick<PodCgroupsDeps["cgroups"], "identities" | "ensure" | "remove">,
   made: ReadonlyMap<string, CgroupLimits>,
-): PodCgroups["mend"] {
+): PodCgroups["reapplyLimits"] {
   /** Identities of the cgroups on which limits were set, by path. */
   let known: ReadonlyMap<string, string> = new Map();
   return async (signal) => {

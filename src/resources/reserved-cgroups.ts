@@ -5,7 +5,7 @@ import type { MemoryQos } from "../pod/memory-qos.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
 import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
-import { type Reservations, type TargetCapacity, reservedShare } from "./node-share.ts";
+import { type Reservations, type TargetCapacity, reservedLimits } from "./allocatable-limits.ts";
 
 /** Reservations, and the cgroups on which they are enforced. */
 export interface Enforcement extends Reservations {
@@ -34,7 +34,7 @@ export interface ReservedCgroups {
   limit(signal: AbortSignal): Promise<void>;
 }
 
-interface Reserved {
+interface ReservedCgroup {
   readonly key: string;
   /** Name in the kubelet's messages. */
   readonly title: string;
@@ -43,7 +43,7 @@ interface Reserved {
 }
 
 /** The kubelet's order. */
-const reservedCgroups: readonly Reserved[] = [
+const reservedCgroups: readonly ReservedCgroup[] = [
   { key: "system-reserved", title: "System Reserved Cgroup", what: "system reserved cgroup", compressible: false },
   { key: "kube-reserved", title: "Kube Reserved Cgroup", what: "kube reserved cgroup", compressible: false },
   {
@@ -79,7 +79,7 @@ export function refusePids({ limitsPids }: Pick<NodeCgroups["cgroups"], "limitsP
   throw new CodedError("failed_precondition", "cannot set pids limit: container could not join or create cgroup");
 }
 
-async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], signal: AbortSignal): Promise<void> {
+async function limitAll(deps: ReservedCgroupsDeps, due: readonly ReservedCgroup[], signal: AbortSignal): Promise<void> {
   const { enforcement, events, capacity } = deps;
   const node = nodeReference(deps.nodeName);
   const { cgroups, layout } = await deps.cgroups(signal);
@@ -95,7 +95,7 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], sig
     try {
       const fault = await cgroups.fault({ path, name: quotedNames(names) }, signal);
       if (fault !== undefined) throw new Error(fault);
-      const share = reservedShare(reserved, capacity, compressible);
+      const share = reservedLimits(reserved, capacity, compressible);
       const kept = deps.memoryQos && share.memoryBytes !== undefined && { memoryMinBytes: share.memoryBytes };
       await cgroups.ensure(path, { ...share, ...kept }, signal);
       if (share.pids !== undefined) refusePids(cgroups);

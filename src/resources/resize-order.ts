@@ -1,30 +1,30 @@
-import type { AskedPod, GivenPod } from "../roles.ts";
+import type { DesiredPod, AllocatedPod } from "../roles.ts";
 import { qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityNumber } from "../pod/quantity.ts";
 import { podRequests } from "../pod/resources.ts";
 
 /** Sorts pending resizes in the order of decisions: those that request no more than their allocation first, then by priority, Guaranteed
  *  pods first, and by waiting time. (kubelet, allocation/allocation_manager.go)
- *  @param given returns the allocated pod. @param deferredSince milliseconds since the epoch; undefined for a new resize. */
-export function inOrder(
-  pods: readonly AskedPod[],
-  given: (pod: AskedPod) => GivenPod,
+ *  @param allocatedPodOf returns the allocated pod. @param deferredSince milliseconds since the epoch; undefined for a new resize. */
+export function sortResizes(
+  pods: readonly DesiredPod[],
+  allocatedPodOf: (pod: DesiredPod) => AllocatedPod,
   deferredSince: (uid: string) => number | undefined,
-): readonly AskedPod[] {
-  const ranks = new Map(pods.map((pod) => [pod, rankOf(pod, given(pod), deferredSince(pod.metadata.uid))]));
+): readonly DesiredPod[] {
+  const ranks = new Map(pods.map((pod) => [pod, rankOf(pod, allocatedPodOf(pod), deferredSince(pod.metadata.uid))]));
   return [...pods].sort((a, b) => compare(ranks.get(a) ?? [], ranks.get(b) ?? []));
 }
 
-function rankOf(pod: AskedPod, before: GivenPod, since: number | undefined): readonly number[] {
+function rankOf(pod: DesiredPod, before: AllocatedPod, since: number | undefined): readonly number[] {
   return [
-    asksForMore(pod, before) ? 1 : 0,
+    requestsMore(pod, before) ? 1 : 0,
     -(pod.spec.priority ?? 0),
     qosClass(pod.spec) === "Guaranteed" ? 0 : 1,
     since ?? Number.MAX_SAFE_INTEGER,
   ];
 }
 
-function asksForMore(pod: AskedPod, before: GivenPod): boolean {
+function requestsMore(pod: DesiredPod, before: AllocatedPod): boolean {
   const [now, then] = [podRequests(pod, { overhead: false }), podRequests(before, { overhead: false })];
   return (
     quantityMilli(now["cpu"] ?? "0") > quantityMilli(then["cpu"] ?? "0") ||

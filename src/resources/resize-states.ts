@@ -1,26 +1,26 @@
 import type { Clock } from "../lib/clock.ts";
 import type { PodCondition } from "../objects.ts";
 import type { PendingResize, ResizeCounts, ResizeState } from "../resizes.ts";
-import type { ColumnWriter } from "../state/rows.ts";
+import type { ColumnWriter } from "../state/records.ts";
 
 /** Progress of pods' resizes.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
 export interface ResizeStates {
   /** Restores the progress from a pod's conditions in the API server, unless it is known. */
-  recall(uid: string, shown: readonly PodCondition[]): void;
+  restore(uid: string, shown: readonly PodCondition[]): void;
   deferredSince(uid: string): number | undefined;
   /** The resize is deferred or infeasible. @returns whether the state has changed (`news`), or only its message. */
-  hold(uid: string, why: Pick<PendingResize, "reason" | "message">, generation: number): "news" | "message" | undefined;
+  markPending(uid: string, why: Pick<PendingResize, "reason" | "message">, generation: number): "news" | "message" | undefined;
   /** The resize is no longer pending. @returns true if it was. */
-  settle(uid: string): boolean;
+  clearPending(uid: string): boolean;
   /** The resize has been allocated. */
-  begin(uid: string, generation: number): void;
+  markAllocated(uid: string, generation: number): void;
   /** The allocation has not been actuated yet. */
-  goOn(uid: string, generation: number): void;
+  markInProgress(uid: string, generation: number): void;
   /** The allocation has been actuated. @returns the generation that requested it, if it was in progress. */
-  end(uid: string): number | undefined;
+  markCompleted(uid: string): number | undefined;
   /** The allocation could not be actuated. @returns the generation that requested it, if the error is new. */
-  fail(uid: string, error: string, generation: number): number | undefined;
+  markFailed(uid: string, error: string, generation: number): number | undefined;
 }
 
 /** Counts deferred and infeasible resizes, and those in progress. */
@@ -42,7 +42,7 @@ export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clo
   };
   const of = (uid: string): ResizeState => states.get(uid) ?? {};
   return {
-    recall(uid, shown) {
+    restore(uid, shown) {
       if (states.get(uid)) return;
       const [pending, inProgress] = ["PodResizePending", "PodResizeInProgress"].map((type) =>
         shown.find((condition) => condition.type === type),
@@ -64,28 +64,28 @@ export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clo
       const { pending } = of(uid);
       return pending?.reason === "Deferred" ? pending.since : undefined;
     },
-    hold(uid, why, generation) {
+    markPending(uid, why, generation) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending: { ...why, generation, since: pending?.since ?? clock.now() }, inProgress });
       if (pending?.generation !== generation || pending.reason !== why.reason) return "news";
       return pending.message === why.message ? undefined : "message";
     },
-    settle(uid) {
+    clearPending(uid) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending: undefined, inProgress });
       return pending !== undefined;
     },
-    begin: (uid, generation) => set(uid, { pending: of(uid).pending, inProgress: { generation } }),
-    goOn(uid, generation) {
+    markAllocated: (uid, generation) => set(uid, { pending: of(uid).pending, inProgress: { generation } }),
+    markInProgress(uid, generation) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending, inProgress: inProgress ?? { generation } });
     },
-    end(uid) {
+    markCompleted(uid) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending, inProgress: undefined });
       return inProgress?.generation;
     },
-    fail(uid, error, generation) {
+    markFailed(uid, error, generation) {
       const { pending, inProgress } = of(uid);
       const since = inProgress?.generation ?? generation;
       set(uid, { pending, inProgress: { error, generation: since } });

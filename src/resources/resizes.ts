@@ -12,15 +12,15 @@ import { newestRun } from "../pod/runs.ts";
 import { resizesSwap } from "../pod/swap.ts";
 import { type PodResources, amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
 import type { PendingResize, ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
-import { type AskedPod, type GivenPod, givenPod } from "../roles.ts";
-import type { ColumnWriter } from "../state/rows.ts";
+import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
+import type { ColumnWriter } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
-import type { SourceMarks } from "../state/cells.ts";
+import type { SourceMilestone } from "../state/values.ts";
 import type { Allocations } from "./allocations.ts";
-import { createWishes } from "./resize-changes.ts";
+import { createRequestTracker } from "./requested-resources.ts";
 import { resizeText } from "./resize-text.ts";
 import { type ResizeStates, createResizeStates } from "./resize-states.ts";
-import { inOrder } from "./resize-order.ts";
+import { sortResizes } from "./resize-order.ts";
 
 export interface ResizesDeps {
   readonly allocations: Allocations;
@@ -28,17 +28,17 @@ export interface ResizesDeps {
   readonly admission: Admission;
   readonly events: EventSink;
   /** True if containers may use the target's swap, with a limit. */
-  swaps(signal: AbortSignal): Promise<boolean>;
+  usesSwap(signal: AbortSignal): Promise<boolean>;
   readonly measures: Pick<ResizeMeasures, "asked" | "accepted" | "infeasible">;
   /** Sources that have reported: before all have, the resources held by pods are not known. */
-  readonly spoken: Pick<SourceMarks, "all">;
+  readonly sourcesReady: Pick<SourceMilestone, "all">;
   /** `retryPendingResizes` is sent when pods hold fewer resources: a pending resize may fit. */
-  readonly signals: Sends<"weigh">;
+  readonly signals: Sends<"retryPendingResizes">;
   /** Column written by the resize manager. */
   readonly resize: ColumnWriter<ResizeState>;
   /** Private columns: pods with undecided or deferred resizes, and last requested resources. */
-  readonly pending: ColumnWriter<true>;
-  readonly wishes: ColumnWriter<PodResources>;
+  readonly pendingResizes: ColumnWriter<true>;
+  readonly requestedResources: ColumnWriter<PodResources>;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -48,169 +48,169 @@ export interface ResizesDeps {
  *  (kubelet, allocation/allocation_manager.go)
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
-  const { allocations, pods, pending, measures, log } = deps;
-  const wishes = createWishes(deps.wishes, measures);
+  const { allocations, pods, pendingResizes, measures, log } = deps;
+  const requests = createRequestTracker(deps.requestedResources, measures);
   const states = createResizeStates(deps.resize, deps.clock);
 
-  const decide = async (active: () => readonly AskedPod[], trigger: ResizeTrigger, signal: AbortSignal) => {
-    const waiting = pending.entries();
-    if (waiting.length === 0 || !deps.spoken.all()) return [];
+  const retryPending = async (active: () => readonly DesiredPod[], trigger: ResizeTrigger, signal: AbortSignal) => {
+    const waiting = pendingResizes.entries();
+    if (waiting.length === 0 || !deps.sourcesReady.all()) return [];
     const wanted = new Map(
       waiting
         .flatMap(([uid]) => pods.get(uid) ?? [])
         .filter((pod) => !isEnding(pod))
         .map((pod) => [pod.metadata.uid, pod]),
     );
-    for (const [uid] of waiting) if (!wanted.has(uid)) pending.delete(uid);
+    for (const [uid] of waiting) if (!wanted.has(uid)) pendingResizes.delete(uid);
     const known = [...wanted.values()];
-    const news: string[] = [];
-    for (const pod of inOrder(known, allocations.of, states.deferredSince)) {
+    const changedPods: string[] = [];
+    for (const pod of sortResizes(known, allocations.allocatedPod, states.deferredSince)) {
       const { uid } = pod.metadata;
       try {
         const waited = states.deferredSince(uid) !== undefined;
-        const verdict = await weigh(deps, states, { pod, active: active() }, signal);
-        if (verdict.settled) pending.delete(uid);
-        if (verdict.news) news.push(uid);
-        if (waited && verdict.given) measures.accepted(trigger);
+        const decision = await decideResize(deps, states, { pod, active: active() }, signal);
+        if (decision.decided) pendingResizes.delete(uid);
+        if (decision.changed) changedPods.push(uid);
+        if (waited && decision.allocated) measures.accepted(trigger);
       } catch (error) {
         signal.throwIfAborted();
         log.warn({ err: error, uid }, "cannot decide on a resize; retrying");
       }
     }
-    return news;
+    return changedPods;
   };
 
   return {
-    allocated: allocations.of,
-    held: allocations.held,
-    inForce: (pod, observed) => inForceOf(allocations, pod, observed),
-    take(pod) {
-      allocations.take(pod);
-      states.recall(pod.metadata.uid, shownConditions(pod));
+    allocatedPod: allocations.allocatedPod,
+    effectivePod: allocations.effectivePod,
+    actuatedPod: (pod, observed) => actuatedPodOf(allocations, pod, observed),
+    addPod(pod) {
+      allocations.addPod(pod);
+      states.restore(pod.metadata.uid, resizeConditionsOf(pod));
     },
-    ask(pod) {
+    recordRequest(pod) {
       const { uid } = pod.metadata;
-      if (!wishes.hear(pod)) return false;
-      if (!allocations.isGranted(pod)) {
-        pending.set(uid, true);
+      if (!requests.record(pod)) return false;
+      if (!allocations.matchesRequest(pod)) {
+        pendingResizes.set(uid, true);
         return true;
       }
       // A pending resize has been reverted.
-      pending.delete(uid);
-      states.settle(uid);
+      pendingResizes.delete(uid);
+      states.clearPending(uid);
       return false;
     },
-    decide,
-    observe: (pod, observed) => observe(deps, states, pod, observed),
-    failed(pod, message) {
+    retryPending,
+    checkProgress: (pod, observed) => recordProgress(deps, states, pod, observed),
+    actuationFailed(pod, message) {
       const { uid, generation = 0 } = pod.metadata;
-      const since = states.fail(uid, message, generation);
-      if (since !== undefined) tell(deps, pod, "ResizeError", resizeText("Pod resize error", pod, since, message));
+      const since = states.markFailed(uid, message, generation);
+      if (since !== undefined) emitEvent(deps, pod, "ResizeError", resizeText("Pod resize error", pod, since, message));
     },
   };
 }
 
-interface Verdict {
+interface ResizeDecision {
   /** The resize is decided and need not be retried. */
-  readonly settled: boolean;
+  readonly decided: boolean;
   /** The pod's allocation or resize status has changed. */
-  readonly news: boolean;
-  readonly given?: true;
+  readonly changed: boolean;
+  readonly allocated?: true;
 }
 
-async function weigh(
+async function decideResize(
   deps: ResizesDeps,
   states: ResizeStates,
-  { pod, active }: { readonly pod: AskedPod; readonly active: readonly AskedPod[] },
+  { pod, active }: { readonly pod: DesiredPod; readonly active: readonly DesiredPod[] },
   signal: AbortSignal,
-): Promise<Verdict> {
+): Promise<ResizeDecision> {
   const { allocations } = deps;
   const { uid, generation = 0 } = pod.metadata;
   // The pod may have been preempted for another pod's resize.
-  if (!active.some(({ metadata }) => metadata.uid === uid)) return { settled: true, news: false };
-  if (allocations.isGranted(pod)) return { settled: true, news: states.settle(uid) };
-  if (resizesSwap(pod, allocations.of(pod)) && (await deps.swaps(signal))) {
+  if (!active.some(({ metadata }) => metadata.uid === uid)) return { decided: true, changed: false };
+  if (allocations.matchesRequest(pod)) return { decided: true, changed: states.clearPending(uid) };
+  if (resizesSwap(pod, allocations.allocatedPod(pod)) && (await deps.usesSwap(signal))) {
     deps.measures.infeasible("swap_limitation");
     const why = { reason: "Infeasible", message: "In-place resize of containers with swap is not supported." } as const;
-    return { settled: true, news: await hold(deps, states, pod, why, why.reason) };
+    return { decided: true, changed: await markPending(deps, states, pod, why, why.reason) };
   }
-  const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.held);
+  const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.effectivePod);
   // Admitted as if its request were allocated already.
-  const refusal = await deps.admission.admit(givenPod(pod), others, signal);
+  const refusal = await deps.admission.admit(allocatedPod(pod), others, signal);
   if (refusal) {
     const { reason, message } = refusal;
-    return { settled: false, news: await hold(deps, states, pod, { reason: "Deferred", message }, reason) };
+    return { decided: false, changed: await markPending(deps, states, pod, { reason: "Deferred", message }, reason) };
   }
-  await allocations.give(pod);
-  states.settle(uid);
-  states.begin(uid, generation);
-  tell(deps, pod, "ResizeStarted", resizeText("Pod resize started", pod, generation));
-  return { settled: true, news: true, given: true };
+  await allocations.allocate(pod);
+  states.clearPending(uid);
+  states.markAllocated(uid, generation);
+  emitEvent(deps, pod, "ResizeStarted", resizeText("Pod resize started", pod, generation));
+  return { decided: true, changed: true, allocated: true };
 }
 
 /** Marks a resize as pending, and checkpoints the pod's allocation. @param refusal the reason in the event's text: the
  *  admission's own, such as `OutOfcpu`. (kubelet, handlePodResourcesResize) @returns true if the resize status has changed. */
-async function hold(
+async function markPending(
   deps: ResizesDeps,
   states: ResizeStates,
-  pod: AskedPod,
+  pod: DesiredPod,
   why: Pick<PendingResize, "reason" | "message">,
   refusal: string,
 ): Promise<boolean> {
   const { uid, generation = 0 } = pod.metadata;
   // After a restart, graftlet would otherwise take the current request as the allocation.
-  await deps.allocations.keep(pod);
-  const change = states.hold(uid, why, generation);
+  await deps.allocations.checkpoint(pod);
+  const change = states.markPending(uid, why, generation);
   if (change === "news")
-    tell(deps, pod, `Resize${why.reason}`, resizeText(`Pod resize ${refusal}`, pod, generation, why.message));
+    emitEvent(deps, pod, `Resize${why.reason}`, resizeText(`Pod resize ${refusal}`, pod, generation, why.message));
   return change !== undefined;
 }
 
 /** Records whether the allocation has been actuated. */
-function observe(deps: ResizesDeps, states: ResizeStates, pod: GivenPod, observed: RuntimePod): void {
+function recordProgress(deps: ResizesDeps, states: ResizeStates, pod: AllocatedPod, observed: RuntimePod): void {
   const { uid, generation = 0 } = pod.metadata;
-  if (inProgress(deps.allocations, pod, observed)) return states.goOn(uid, generation);
-  const done = states.end(uid);
+  if (inProgress(deps.allocations, pod, observed)) return states.markInProgress(uid, generation);
+  const done = states.markCompleted(uid);
   if (done === undefined) return;
-  tell(deps, pod, "ResizeCompleted", resizeText("Pod resize completed", pod, done));
-  deps.signals.weigh.send("pod_resized");
+  emitEvent(deps, pod, "ResizeCompleted", resizeText("Pod resize completed", pod, done));
+  deps.signals.retryPendingResizes.send("pod_resized");
 }
 
-function tell({ events }: ResizesDeps, pod: AskedPod | GivenPod, reason: string, text: string): void {
+function emitEvent({ events }: ResizesDeps, pod: DesiredPod | AllocatedPod, reason: string, text: string): void {
   const type = reason === "ResizeStarted" || reason === "ResizeCompleted" ? "Normal" : "Warning";
   events.event(podReference(pod), type, reason, text);
 }
 
-function shownConditions({ status }: AskedPod): readonly PodCondition[] {
+function resizeConditionsOf({ status }: DesiredPod): readonly PodCondition[] {
   return (status?.conditions ?? []).filter(isResizeCondition);
 }
 
 /** True while the actuated resources of a running container differ from the allocation; other containers get it when they start. */
-function inProgress(allocations: Allocations, pod: GivenPod, observed: RuntimePod): boolean {
+function inProgress(allocations: Allocations, pod: AllocatedPod, observed: RuntimePod): boolean {
   const { spec } = pod;
   const resizable = [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)];
   const differs = (container: Container) => {
-    const run = runningOf(observed, container);
+    const run = runningContainer(observed, container);
     if (!run) return false;
     const wanted = amountsOf(effectiveResources(container.resources, spec.resources));
-    return !sameAmounts(wanted, amountsOf(allocations.ofContainer(pod, run)));
+    return !sameAmounts(wanted, amountsOf(allocations.containerResources(pod, run)));
   };
-  const whole = allocations.ofPod(pod);
+  const whole = allocations.podResources(pod);
   return resizable.some(differs) || !sameAmounts(amountsOf(spec.resources ?? {}), amountsOf(whole ?? {}));
 }
 
-function inForceOf(allocations: Allocations, pod: GivenPod, observed: RuntimePod): GivenPod {
+function actuatedPodOf(allocations: Allocations, pod: AllocatedPod, observed: RuntimePod): AllocatedPod {
   const { containers, initContainers = [] } = pod.spec;
   const each = [...initContainers, ...containers].flatMap((container) => {
-    const run = runningOf(observed, container);
-    return run ? [[container.name, allocations.ofContainer(pod, run)] as const] : [];
+    const run = runningContainer(observed, container);
+    return run ? [[container.name, allocations.containerResources(pod, run)] as const] : [];
   });
-  const whole = allocations.ofPod(pod);
-  return givenPod(withResources(pod, { containers: Object.fromEntries(each), ...(whole && { pod: whole }) }));
+  const whole = allocations.podResources(pod);
+  return allocatedPod(withResources(pod, { containers: Object.fromEntries(each), ...(whole && { pod: whole }) }));
 }
 
 /** The newest container of a name, if it is running. */
-function runningOf(observed: RuntimePod, { name }: Container) {
+function runningContainer(observed: RuntimePod, { name }: Container) {
   const newest = newestRun(observed, name);
   return newest?.state === ContainerState.CONTAINER_RUNNING ? newest : undefined;
 }

@@ -20,7 +20,7 @@ export interface ResourceRecord {
 /** A kubelet's checkpoint, by pod UID. */
 export type Checkpoint = ReadonlyMap<string, PodResources>;
 
-export interface FoundRecords {
+export interface LoadedRecords {
   readonly pods: ReadonlyMap<string, ResourceRecord>;
   /** Checkpoints of a kubelet that used the root directory before. */
   readonly kubelet: { readonly allocated: Checkpoint; readonly inForce: Checkpoint };
@@ -40,17 +40,17 @@ export async function readRecords(
   rootDir: string,
   log: Logger,
   signal: AbortSignal,
-): Promise<FoundRecords> {
+): Promise<LoadedRecords> {
   const file = recordsFile(rootDir);
   const [own, allocated, actuated] = await Promise.all(
-    [file, `${rootDir}/allocated_pods_state`, `${rootDir}/actuated_pods_state`].map((path) => textOf(fs, path, signal)),
+    [file, `${rootDir}/allocated_pods_state`, `${rootDir}/actuated_pods_state`].map((path) => readText(fs, path, signal)),
   );
-  const pods = own === undefined ? new Map<string, ResourceRecord>() : recordsIn(own);
+  const pods = own === undefined ? new Map<string, ResourceRecord>() : parseRecords(own);
   if (!pods) {
     log.warn({ file }, "cannot parse the resource record; renaming it");
     await fs.apply([{ do: "rename", from: file, to: `${file}.torn` }], signal);
   }
-  return { pods: pods ?? new Map(), kubelet: { allocated: checkpointIn(allocated), inForce: checkpointIn(actuated) } };
+  return { pods: pods ?? new Map(), kubelet: { allocated: parseCheckpoint(allocated), inForce: parseCheckpoint(actuated) } };
 }
 
 /** Atomically replaces the record file. */
@@ -65,7 +65,7 @@ export async function writeRecords(
   await fs.apply(replaceFile(file, data, 0o600), signal);
 }
 
-async function textOf(fs: Pick<HostFs, "readFile">, path: string, signal: AbortSignal): Promise<string | undefined> {
+async function readText(fs: Pick<HostFs, "readFile">, path: string, signal: AbortSignal): Promise<string | undefined> {
   try {
     return (await fs.readFile(path, { maxBytes, signal })).toString("utf8");
   } catch (error) {
@@ -76,11 +76,11 @@ async function textOf(fs: Pick<HostFs, "readFile">, path: string, signal: AbortS
 }
 
 /** Parses graftlet's record file. @returns undefined if it is invalid. */
-function recordsIn(text: string): Map<string, ResourceRecord> | undefined {
+function parseRecords(text: string): Map<string, ResourceRecord> | undefined {
   const content = recordIn(text);
   if (content?.["version"] !== version) return undefined;
-  const pods = entriesOf(content["pods"]).flatMap(([uid, said]) => {
-    const { allocated, inForce, wholeInForce } = recordOf(said) ?? {};
+  const pods = entriesOf(content["pods"]).flatMap(([uid, value]) => {
+    const { allocated, inForce, wholeInForce } = recordOf(value) ?? {};
     const given = podResourcesOf(recordOf(allocated)?.["containers"], recordOf(allocated)?.["pod"]);
     const whole = readResources(wholeInForce);
     const record = { allocated: given, inForce: resourceMap(inForce), ...(whole && { wholeInForce: whole }) };
@@ -91,7 +91,7 @@ function recordsIn(text: string): Map<string, ResourceRecord> | undefined {
 
 /** Parses a kubelet's checkpoint: JSON as a string in JSON, with a checksum. An invalid checkpoint is treated as empty.
  *  (kubelet, allocation/state) */
-function checkpointIn(text: string | undefined): Checkpoint {
+function parseCheckpoint(text: string | undefined): Checkpoint {
   const data = text === undefined ? undefined : recordIn(text)?.["data"];
   const entries = typeof data === "string" ? recordIn(data)?.["entries"] : undefined;
   return new Map(

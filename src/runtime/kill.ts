@@ -4,7 +4,7 @@ import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, unlessGone } fr
 import { goQuote } from "../lib/go-quote.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, PodWay, RuntimePod } from "../pipeline.ts";
+import type { EventSink, PodServiceTunnel, RuntimePod } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { containerReference, podReference } from "../pod/reference.ts";
@@ -20,7 +20,7 @@ export interface KillDeps {
   readonly clock: Clock;
   readonly log: Logger;
   /** The service tunnel; closed for the pod before its sandboxes stop. */
-  readonly way?: PodWay;
+  readonly way?: PodServiceTunnel;
 }
 
 /** Minimum seconds between SIGTERM and SIGKILL, regardless of the grace period and the hook's duration. */
@@ -134,7 +134,7 @@ export async function killPod(
     return failureOf("KillContainer", name, stop);
   });
   const failures = await Promise.all(stops);
-  await deps.way?.left(observed.uid, signal);
+  await deps.way?.closeFor(observed.uid, signal);
   const sandboxes = observed.sandboxes.map(({ id }) =>
     failureOf("KillPodSandbox", observed.uid, stopSandbox(deps, id, signal)),
   );

@@ -1,10 +1,10 @@
 import { ContainerState, type ContainerStatus, type PodSandboxConfig } from "../gen/cri.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
-import type { RuntimeIds, RuntimePod, ShowPod } from "../pipeline.ts";
+import type { RuntimeIds, RuntimePod, OnSandboxReady } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
-import type { GivenPod } from "../roles.ts";
+import type { AllocatedPod } from "../roles.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { killContainer, killPod } from "./kill.ts";
 import type { Answers } from "./needs.ts";
@@ -22,13 +22,13 @@ export interface PerformDeps extends SandboxDeps, StarterDeps, ResizeDeps {
 
 /** The context of a step. */
 export interface Pass {
-  readonly pod: GivenPod;
+  readonly pod: AllocatedPod;
   readonly observed: RuntimePod;
   /** Built while volumes were mounted; undefined if that failed. */
   readonly sandboxConfig: PodSandboxConfig | undefined;
   /** Facts fetched for the containers. */
   readonly answers: Promise<Answers>;
-  readonly show: ShowPod;
+  readonly show: OnSandboxReady;
   /** The sandbox for the containers to start, once it is ready. */
   readonly sandbox: ReadySandbox | undefined;
 }

@@ -1,6 +1,6 @@
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Container, Pod, Resources } from "../objects.ts";
-import type { CondemningProbe } from "../pipeline.ts";
+import type { FatalProbeKind } from "../pipeline.ts";
 import { containerHash } from "../pod/hash.ts";
 import { containerHashAnnotation } from "../pod/labels.ts";
 
@@ -15,7 +15,7 @@ export interface PlannedKill {
 /** Facts about a pod's containers that the runtime does not have. */
 export interface Judgement {
   /** The failed probe for which a container must be killed. */
-  readonly condemnedBy: (containerName: string, containerId: string) => CondemningProbe | undefined;
+  readonly condemnedBy: (containerName: string, containerId: string) => FatalProbeKind | undefined;
   /** True if a container has passed its startup probe. */
   readonly hasStarted: (containerName: string, containerId: string) => boolean;
   /** The pod's status has the AllContainersRestarting condition. */
@@ -34,7 +34,7 @@ export function killCondemned(
   what: "Container" | "Init container",
   container: Container,
   status: ContainerStatus,
-  probe: CondemningProbe,
+  probe: FatalProbeKind,
   restarts: boolean,
 ): PlannedKill {
   const { terminationGracePeriodSeconds: graceSeconds } = container[`${probe}Probe`] ?? {};

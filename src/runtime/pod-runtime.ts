@@ -1,8 +1,8 @@
 import { abortError, throwIfAborted } from "../lib/errors.ts";
 import type { PodRuntime, ProbeResults, SyncOutcome } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
-import type { ResourcesInForce } from "../resizes.ts";
-import type { GivenPod } from "../roles.ts";
+import type { ActuatedResources } from "../resizes.ts";
+import type { AllocatedPod } from "../roles.ts";
 import { endPod } from "./kill.ts";
 import { type NeedsDeps, answerNeeds, needs } from "./needs.ts";
 import { type Done, type Pass, type PerformDeps, perform } from "./perform.ts";
@@ -14,8 +14,8 @@ import { createStarter } from "./starter.ts";
 import type { Step } from "./step.ts";
 
 export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "inForce">, NeedsDeps {
-  readonly inForce: ResourcesInForce;
-  readonly probes: Pick<ProbeResults, "condemnedBy" | "started">;
+  readonly inForce: ActuatedResources;
+  readonly probes: Pick<ProbeResults, "failedProbe" | "started">;
   /** The pod's status has the AllContainersRestarting condition. */
   readonly isRestartingAll: (uid: string) => boolean;
 }
@@ -43,14 +43,14 @@ export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
   };
 }
 
-function judgementOf({ probes, isRestartingAll, inForce, groups }: PodRuntimeDeps, pod: GivenPod): Judgement {
+function judgementOf({ probes, isRestartingAll, inForce, groups }: PodRuntimeDeps, pod: AllocatedPod): Judgement {
   const { uid } = pod.metadata;
   return {
-    condemnedBy: (name, id) => probes.condemnedBy(uid, name, id),
+    condemnedBy: (name, id) => probes.failedProbe(uid, name, id),
     hasStarted: (name, id) => probes.started(uid, name, id) === true,
     restartAll: isRestartingAll(uid),
-    inForce: (status) => inForce.ofContainer(pod, status),
-    wholeInForce: () => inForce.ofPod(pod),
+    inForce: (status) => inForce.containerResources(pod, status),
+    wholeInForce: () => inForce.podResources(pod),
     groupIsStale: groups.isStale(pod),
   };
 }

@@ -5,10 +5,10 @@ import type { Logger } from "../lib/log.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { GivenPod } from "../roles.ts";
+import type { AllocatedPod } from "../roles.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { type ResizableResource, amountsOf, mixedResources, sameAmounts } from "../pod/resize.ts";
-import type { ResourcesInForce } from "../resizes.ts";
+import type { ActuatedResources } from "../resizes.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
 
@@ -37,7 +37,7 @@ export interface PodGroups {
 export interface ResizeDeps {
   readonly runtime: Pick<Containers, "updateContainerResources">;
   readonly groups: PodGroups;
-  readonly inForce: Pick<ResourcesInForce, "setContainer" | "setPod" | "ofPod">;
+  readonly inForce: Pick<ActuatedResources, "setContainerResources" | "setPodResources" | "podResources">;
   /** The runtime configuration for a container with these resources. */
   readonly configureResources: (
     pod: Pod,
@@ -53,7 +53,7 @@ export interface ResizeDeps {
 
 /** A running pod with its allocation, and the container resizes to actuate. */
 export interface Resizing {
-  readonly pod: GivenPod;
+  readonly pod: AllocatedPod;
   readonly containers: readonly ContainerResize[];
   /** The pod-level limits change too. */
   readonly wholePod: boolean;
@@ -139,15 +139,15 @@ async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signa
     await deps.runtime.updateContainerResources(request, deps.uninterrupted).catch((error: unknown) => {
       throw new CodedError(codeOf(error), runtimeErrorText(error), { cause: error });
     });
-    await record(deps, () => deps.inForce.setContainer(pod.metadata.uid, containerId, now));
+    await record(deps, () => deps.inForce.setContainerResources(pod.metadata.uid, containerId, now));
     done.set(containerId, { ...resize, from: now });
   }
   // A request must never exceed its limit, not even briefly.
   for (const { widens, set } of [...limits].reverse()) if (!widens) await deps.groups.set(pod, set, signal);
-  const [before, whole] = [deps.inForce.ofPod(pod) ?? {}, pod.spec.resources ?? {}];
+  const [before, whole] = [deps.inForce.podResources(pod) ?? {}, pod.spec.resources ?? {}];
   const now = of === "memory" ? mixedResources(before, whole) : mixedResources(whole, before);
   if (!sameAmounts(amountsOf(before), amountsOf(now)))
-    await record(deps, () => deps.inForce.setPod(pod.metadata.uid, now));
+    await record(deps, () => deps.inForce.setPodResources(pod.metadata.uid, now));
   return left.map((resize) => done.get(resize.containerId) ?? resize);
 }
 

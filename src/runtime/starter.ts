@@ -1,8 +1,8 @@
 import { abortError } from "../lib/errors.ts";
 import type { ContainerSort, StartMeasures } from "../measures.ts";
 import type { StartFailure } from "../pipeline.ts";
-import type { Starts } from "../state/pod-table.ts";
-import type { ColumnWriter } from "../state/rows.ts";
+import type { ContainerStarts } from "../state/pod-table.ts";
+import type { ColumnWriter } from "../state/records.ts";
 import type { CrashLoop } from "./crash-loop.ts";
 import {
   type ContainerStart,
@@ -17,7 +17,7 @@ export interface StarterDeps extends StartDeps {
   readonly crashLoop: CrashLoop;
   readonly measures: StartMeasures;
   /** State column written by the starter. */
-  readonly starts: ColumnWriter<Starts>;
+  readonly starts: ColumnWriter<ContainerStarts>;
 }
 
 /** The outcome of one start. */
@@ -35,8 +35,8 @@ export interface Starter {
 
 /** Starts containers, and records the last failure of each container. */
 export function createStarter(deps: StarterDeps): Starter {
-  const change = (uid: string, how: (starts: Starts) => Partial<Starts>) => {
-    const before = deps.starts.get(uid) ?? { underWay: new Set<string>(), failures: new Map<string, StartFailure>() };
+  const change = (uid: string, how: (starts: ContainerStarts) => Partial<ContainerStarts>) => {
+    const before = deps.starts.get(uid) ?? { inProgress: new Set<string>(), failures: new Map<string, StartFailure>() };
     deps.starts.set(uid, { ...before, ...how(before) });
   };
   const note = (uid: string, name: string, error: StartError | undefined) =>
@@ -46,9 +46,9 @@ export function createStarter(deps: StarterDeps): Starter {
       return { failures: new Map(failure ? [...others, [name, failure]] : others) };
     });
   const begin = (uid: string, name: string) =>
-    change(uid, ({ underWay }) => ({ underWay: new Set(underWay).add(name) }));
+    change(uid, ({ inProgress }) => ({ inProgress: new Set(inProgress).add(name) }));
   const end = (uid: string, name: string) =>
-    change(uid, ({ underWay }) => ({ underWay: new Set([...underWay].filter((other) => other !== name)) }));
+    change(uid, ({ inProgress }) => ({ inProgress: new Set([...inProgress].filter((other) => other !== name)) }));
 
   return {
     async start(start, sort, signal) {

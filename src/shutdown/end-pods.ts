@@ -1,9 +1,9 @@
 import type { Logger } from "../lib/log.ts";
 import type { Eviction } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
-import type { AskedPod } from "../roles.ts";
+import type { DesiredPod } from "../roles.ts";
 import type { Sends } from "../state/signals.ts";
-import { type StopDeps, isFinished, untilStopped, untilWorkers } from "../state/worker-ends.ts";
+import { type StopDeps, isFinished, untilStopped, untilWorkers } from "../state/worker-phases.ts";
 import { type GracePeriod, type ShutdownGroup, groupByPriority, podGraceSeconds } from "./groups.ts";
 
 export interface EndPodsDeps extends StopDeps {
@@ -21,13 +21,13 @@ const terminated: Eviction = { reason: "Terminated", message, disruption: messag
 export async function endPods(
   deps: EndPodsDeps,
   periods: readonly GracePeriod[],
-  pods: readonly AskedPod[],
+  pods: readonly DesiredPod[],
   signal: AbortSignal,
 ): Promise<void> {
   for (const group of groupByPriority(periods, pods)) if (group.pods.length > 0) await endGroup(deps, group, signal);
 }
 
-async function endGroup(deps: EndPodsDeps, group: ShutdownGroup<AskedPod>, signal: AbortSignal): Promise<void> {
+async function endGroup(deps: EndPodsDeps, group: ShutdownGroup<DesiredPod>, signal: AbortSignal): Promise<void> {
   const { signals, worker, clock, log } = deps;
   const { seconds, priority } = group;
   const uids = group.pods.map(({ metadata }) => metadata.uid);

@@ -3,11 +3,11 @@ import { type Logind, connectLogind } from "../host/systemd/logind.ts";
 import { CodedError, abortError } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { ShutdownMeasures } from "../measures.ts";
-import type { EventSink, PodCache, PodStore, Presence } from "../pipeline.ts";
+import type { EventSink, PodCache, PodStore, WaitForTarget } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
 import { isActive } from "../state/active.ts";
-import type { CellPair } from "../state/cells.ts";
+import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
 import { type DelayLockDeps, createDelayLock } from "./delay-lock.ts";
 import { type EndPodsDeps, endPods } from "./end-pods.ts";
@@ -24,12 +24,12 @@ export interface ShutdownDeps extends EndPodsDeps, DelayLockDeps {
   readonly pods: Pick<PodStore, "list">;
   readonly cache: Pick<PodCache, "get">;
   /** True while the machine is shutting down. */
-  readonly goingDown: CellPair<true>["writer"];
+  readonly shuttingDown: ValuePair<true>["writer"];
   readonly signals: Sends<"end" | "nodeChanged">;
   readonly host: Host;
   readonly events: EventSink;
   readonly measures: ShutdownMeasures;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
 }
 
 /** Delay before logind is watched again, milliseconds. */
@@ -41,13 +41,13 @@ const recordWithinMs = 5_000;
  *  and is no failure. (kubelet, nodeshutdown_manager_linux.go)
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown */
 export function createShutdownManager(deps: ShutdownDeps): Service {
-  const { presence, clock, log } = deps;
+  const { waitForTarget, clock, log } = deps;
   const watch = createWatch(deps);
   return {
     name: "shutdown",
     async run(signal) {
       while (!signal.aborted) {
-        const lost = presence && (await presence(signal).catch(() => undefined));
+        const lost = waitForTarget && (await waitForTarget(signal).catch(() => undefined));
         const either = lost ? AbortSignal.any([signal, lost]) : signal;
         try {
           if (!either.aborted) await watch.run(either);
@@ -74,7 +74,7 @@ interface Watch {
 
 /** Watches the target's logind. Its signal only announces a change: the property read afterwards decides what to do. */
 function createWatch(deps: ShutdownDeps): Watch {
-  const { host, rootDir, periods, goingDown, keepsRecord } = deps;
+  const { host, rootDir, periods, shuttingDown, keepsRecord } = deps;
   const lock = createDelayLock(deps);
   const record = keepsRecord
     ? createShutdownRecord({ ...deps, fs: host.fs, file: shutdownRecordFile(rootDir) })
@@ -108,7 +108,7 @@ function createWatch(deps: ShutdownDeps): Watch {
       try {
         let isUnderWay = await begin(logind, take, signal);
         for (;;) {
-          const isKnown = isUnderWay === (goingDown.get() ?? false) && !isAtWork;
+          const isKnown = isUnderWay === (shuttingDown.get() ?? false) && !isAtWork;
           isAtWork = isUnderWay;
           if (!isKnown && isUnderWay) await shutDown(lock.release, signal);
           else if (!isKnown) await callOff(deps, take);
@@ -154,9 +154,9 @@ async function callOff(deps: ShutdownDeps, take: () => Promise<void>): Promise<v
   await take();
 }
 
-function show({ goingDown, signals, events, nodeName, log }: ShutdownDeps, is: true | undefined, what: string): void {
+function show({ shuttingDown, signals, events, nodeName, log }: ShutdownDeps, is: true | undefined, what: string): void {
   log.info({ event: is ? "shutdown" : "cancelled" }, "Shutdown manager detected new shutdown event");
   events.event(nodeReference(nodeName), "Normal", "Shutdown", what);
-  goingDown.set(is);
+  shuttingDown.set(is);
   signals.nodeChanged.send();
 }

@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { EventSink, PodOperation, PodUpdate, SourceName } from "../pipeline.ts";
 import type { Pod } from "../objects.ts";
-import { askedPod } from "../roles.ts";
+import { desiredPod } from "../roles.ts";
 import { changeOf, firstSeen, stamped } from "./pod-change.ts";
 
 export interface PodConfigDeps {
@@ -36,7 +36,7 @@ export function createPodConfig(deps: PodConfigDeps): PodConfig {
       for (const op of emissionOrder) {
         const changed = changes.get(op);
         // An empty ADD marks the source as ready without pods.
-        if (changed) emit({ op, source, pods: changed.map(askedPod) });
+        if (changed) emit({ op, source, pods: changed.map(desiredPod) });
         else if (op === "DELETE" && !before && changes.size === 0) emit({ op: "ADD", source, pods: [] });
       }
     },

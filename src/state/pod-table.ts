@@ -3,8 +3,8 @@ import type { PodStatus } from "../objects.ts";
 import type { Eviction, PodStore, RuntimePod, StartFailure } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
 import type { ResizeState } from "../resizes.ts";
-import type { AskedPod, ShownPod } from "../roles.ts";
-import { type Column, type ColumnPair, type ColumnWriter, createRows } from "./rows.ts";
+import type { DesiredPod, ApiPod } from "../roles.ts";
+import { type Column, type ColumnPair, type ColumnWriter, createRecords } from "./records.ts";
 
 /** Phase of a pod's worker: it keeps the pod running, then stops its containers, then releases the pod's resources. */
 export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
@@ -13,7 +13,7 @@ export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
 export interface WorkerView {
   readonly phase: WorkerPhase;
   /** Latest version that the worker received; undefined for a pod that only the runtime knows. */
-  readonly pod: AskedPod | undefined;
+  readonly pod: DesiredPod | undefined;
   /** The node evicted or preempted the pod: its dead containers need not be kept. */
   readonly evicted?: true;
 }
@@ -27,63 +27,63 @@ export interface Ending {
 }
 
 /** Container starts of a pod. */
-export interface Starts {
+export interface ContainerStarts {
   /** Names of containers that are being started: they may run already, but their postStart hooks have not finished. */
-  readonly underWay: ReadonlySet<string>;
+  readonly inProgress: ReadonlySet<string>;
   /** Errors of containers that could not be started, by container name. */
   readonly failures: ReadonlyMap<string, StartFailure>;
 }
 
 /** Desired pods, by UID and by name. */
-export type AskedColumn = PodStore & Column<AskedPod>;
+export type DesiredColumn = PodStore & Column<DesiredPod>;
 
 /** A node's pods, one record each. A record exists while a source wants the pod or a worker handles it; a pod that only the
  *  runtime has gets a record with nothing but `podCache`. */
 export interface PodTable {
   /** The pod as its source wants it. Written by the pod manager. */
-  readonly asked: { readonly reader: AskedColumn; readonly writer: ColumnWriter<AskedPod> & PodStore };
+  readonly desired: { readonly reader: DesiredColumn; readonly writer: ColumnWriter<DesiredPod> & PodStore };
   /** The API server's copy of the pod; absent for a static pod without a current mirror pod. Written by the pod manager. */
-  readonly shown: ColumnPair<ShownPod>;
+  readonly apiPods: ColumnPair<ApiPod>;
   /** Last observation of the pod in the runtime. Written by the PLEG. */
-  readonly seen: ColumnPair<RuntimePod>;
+  readonly podCache: ColumnPair<RuntimePod>;
   /** State of the pod's worker. Written by the pod workers. */
   readonly worker: ColumnPair<WorkerView>;
   /** Latest status, whether or not the API server has it. Written by the status manager. */
   readonly status: ColumnPair<PodStatus>;
   /** Container starts. Written by the runtime stage. */
-  readonly starts: ColumnPair<Starts>;
+  readonly starts: ColumnPair<ContainerStarts>;
   /** Progress of the pod's resize. Written by the resize manager. */
   readonly resize: ColumnPair<ResizeState>;
   /** Creates a column that only one actor reads and writes. */
-  field<T>(): ColumnWriter<T>;
+  privateColumn<T>(): ColumnWriter<T>;
   /** Calls back when the work on a pod has ended and its record is freed, except for the pod object. */
-  onEnd(hear: (uid: string) => void): void;
+  onEnd(listener: (uid: string) => void): void;
 }
 
 /** Creates an empty pod table. */
 export function createPodTable(clock: Pick<Clock, "monotonic">): PodTable {
-  const rows = createRows(clock);
-  const asked = rows.root<AskedPod>("object");
-  const byName = createNames(asked.reader);
+  const records = createRecords(clock);
+  const desired = records.owner<DesiredPod>("object");
+  const byName = createNameIndex(desired.reader);
   return {
-    asked: { reader: { ...asked.reader, byName }, writer: { ...asked.writer, byName } },
-    shown: rows.column("object"),
-    worker: rows.root("work"),
-    seen: rows.sighting(),
-    status: rows.column(),
-    starts: rows.column(),
-    resize: rows.column(),
-    field: <T>() => rows.column<T>().writer,
-    onEnd: rows.onEnd,
+    desired: { reader: { ...desired.reader, byName }, writer: { ...desired.writer, byName } },
+    apiPods: records.column("object"),
+    worker: records.owner("work"),
+    podCache: records.observations(),
+    status: records.column(),
+    starts: records.column(),
+    resize: records.column(),
+    privateColumn: <T>() => records.column<T>().writer,
+    onEnd: records.onEnd,
   };
 }
 
 /** Creates a lookup by name. If several sources want a pod of the same name, the latest one wins. */
-function createNames(asked: Column<AskedPod>): PodStore["byName"] {
+function createNameIndex(desired: Column<DesiredPod>): PodStore["byName"] {
   const names = new Map<string, string>();
   const uids = new Map<string, string>();
-  asked.onChange((uid) => {
-    const pod = asked.get(uid);
+  desired.onChange((uid) => {
+    const pod = desired.get(uid);
     if (pod) {
       names.set(uid, fullName(pod));
       uids.set(fullName(pod), uid);
@@ -93,7 +93,7 @@ function createNames(asked: Column<AskedPod>): PodStore["byName"] {
     names.delete(uid);
     if (name === undefined || uids.get(name) !== uid) return;
     uids.delete(name);
-    for (const [other, itsName] of names) if (itsName === name) uids.set(name, other);
+    for (const [other, otherName] of names) if (otherName === name) uids.set(name, other);
   });
-  return (namespace, name) => asked.get(uids.get(`${namespace}/${name}`) ?? "");
+  return (namespace, name) => desired.get(uids.get(`${namespace}/${name}`) ?? "");
 }

@@ -7,7 +7,7 @@ import type { Ending } from "./pod-table.ts";
 export interface Signal<A extends readonly unknown[]> {
   send(...args: A): void;
   /** @returns unsubscribes. */
-  heard(hear: (...args: A) => void): () => void;
+  subscribe(listener: (...args: A) => void): () => void;
 }
 
 /** Signals of a node, created before the actors that send them and subscribe to them. */
@@ -23,7 +23,7 @@ export interface NodeSignals {
   /** A static pod, a mirror pod, a worker's phase, the Node or the sources have changed. */
   readonly mirrorsChanged: Signal<[]>;
   /** Pending resizes should be retried: the decision may be different now. */
-  readonly weigh: Signal<[trigger: ResizeTrigger]>;
+  readonly retryPendingResizes: Signal<[trigger: ResizeTrigger]>;
 }
 
 // Maps over a type parameter, so that an editor finds and renames a signal in the actors that use it.
@@ -32,7 +32,7 @@ type Ends<S, K extends keyof S, End> = { readonly [N in K]: Pick<S[N], End & key
 /** Senders of some signals. */
 export type Sends<Name extends keyof NodeSignals> = Ends<NodeSignals, Name, "send">;
 /** Subscriptions to some signals. */
-export type Hears<Name extends keyof NodeSignals> = Ends<NodeSignals, Name, "heard">;
+export type Subscribes<Name extends keyof NodeSignals> = Ends<NodeSignals, Name, "subscribe">;
 
 /** Creates all signals of a node, without subscribers. */
 export function createSignals(): NodeSignals {
@@ -42,18 +42,18 @@ export function createSignals(): NodeSignals {
     end: createSignal(),
     nodeChanged: createSignal(),
     mirrorsChanged: createSignal(),
-    weigh: createSignal(),
+    retryPendingResizes: createSignal(),
   };
 }
 
 /** Creates a signal without subscribers. */
 export function createSignal<A extends readonly unknown[]>(): Signal<A> {
-  const hearers = new Set<(...args: A) => void>();
+  const subscribers = new Set<(...args: A) => void>();
   return {
-    send: (...args) => hearers.forEach((hear) => hear(...args)),
-    heard(hear) {
-      hearers.add(hear);
-      return () => void hearers.delete(hear);
+    send: (...args) => subscribers.forEach((subscriber) => subscriber(...args)),
+    subscribe(hear) {
+      subscribers.add(hear);
+      return () => void subscribers.delete(hear);
     },
   };
 }

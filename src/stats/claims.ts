@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { unlessCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { PodCache, PodStore, VolumeGate } from "../pipeline.ts";
+import type { PodCache, PodStore, VolumeMounter } from "../pipeline.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import type { Host } from "../seams/host.ts";
 import { type VolumeUse, whole } from "./disk-figures.ts";
@@ -13,7 +13,7 @@ import { runningPods } from "./running-pods.ts";
 export interface ClaimDeps {
   readonly host: Pick<Host, "fs">;
   readonly pods: Pick<PodStore, "get">;
-  readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly volumes: Pick<VolumeMounter, "mounted">;
   readonly driverSpace: DriverSpace;
   readonly clock: Clock;
 }

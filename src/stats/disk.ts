@@ -4,7 +4,7 @@ import { fileSystemDevice } from "../host/disk-usage.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, unlessCode } from "../lib/errors.ts";
 import type { Pod, Volume } from "../objects.ts";
-import type { PodStore, VolumeGate } from "../pipeline.ts";
+import type { PodStore, VolumeMounter } from "../pipeline.ts";
 import { ephemeralFiles, isEphemeral } from "../pod/ephemeral-files.ts";
 import { claimVolumes } from "./claims.ts";
 import { layerKey, newestLayers } from "../pod/writable-layers.ts";
@@ -26,7 +26,7 @@ export interface DiskDeps {
   readonly disk: DiskMeter;
   readonly runtime: Pick<Stats, "listContainerStats"> & Pick<Images, "imageFsInfo">;
   readonly pods: Pick<PodStore, "get">;
-  readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly volumes: Pick<VolumeMounter, "mounted">;
   readonly driverSpace: DriverSpace;
   /** The target's root directory. */
   readonly rootDir: string;

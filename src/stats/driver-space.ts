@@ -8,7 +8,7 @@ import {
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { PersistentPlace } from "../pipeline.ts";
+import type { PersistentVolumeFacts } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import { type DiskUse, whole } from "./disk-figures.ts";
 import { command, commandWithoutDashes } from "../seams/command.ts";
@@ -24,7 +24,7 @@ export interface DriverSpaceDeps {
 
 /** A volume whose usage cannot be read with statfs: only its CSI driver knows it, its server may be gone, or it is a block
  *  device. */
-type DriverVolume = Exclude<PersistentPlace["space"], "fileSystem" | undefined>;
+type DriverVolume = Exclude<PersistentVolumeFacts["space"], "fileSystem" | undefined>;
 
 /** Usage of a driver's volume. @param path of the volume in a pod; a volume's `at` overrides it in the driver's request, for a
  *  block device on the node. @returns undefined if the driver does not report it. */

@@ -1,6 +1,6 @@
 import type { DiskFigures, DiskUse, MeasuredPod, PodDisk } from "./disk-figures.ts";
 import { type PodSample, processesOf, type Sample } from "./sample.ts";
-import type { ContainerUsage, FileUse, PodUsage, PodUsages } from "../usage.ts";
+import type { ContainerUsage, DiskUsage, PodUsage, PodUsages } from "../usage.ts";
 
 export interface PodUsagesDeps {
   /** A sample of cgroups, a few seconds old at most. */
@@ -50,7 +50,7 @@ function containerUsage(name: string, memoryBytes: number | undefined, disk: Pod
   return { ...(memoryBytes !== undefined && { memoryBytes }), ...(layer && { layer }), ...(logs && { logs }) };
 }
 
-function fileUse(use: DiskUse | undefined): FileUse | undefined {
+function fileUse(use: DiskUse | undefined): DiskUsage | undefined {
   if (use?.usedBytes === undefined) return undefined;
   return { bytes: use.usedBytes, inodes: use.inodesUsed ?? 0 };
 }

@@ -3,8 +3,8 @@ import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodStatus } from "../objects.ts";
 import type { StatusSink } from "../pipeline.ts";
-import type { AskedPod } from "../roles.ts";
-import type { ColumnWriter } from "../state/rows.ts";
+import type { DesiredPod } from "../roles.ts";
+import type { ColumnWriter } from "../state/records.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { createDelivery, type Held } from "./delivery.ts";
 import { normalizeStatus } from "./normalize.ts";
@@ -16,14 +16,14 @@ import type { WriterDeps } from "./writer.ts";
 export interface StatusManager extends StatusSink, Service {
   /** Checks again whether the API server has the pending status: after it was changed there, or when the pod's containers can no longer
    *  run. @param afterMs delay; a status set in between is written at once. */
-  reconcile(pod: AskedPod, afterMs?: number): void;
+  reconcile(pod: DesiredPod, afterMs?: number): void;
 }
 
 export interface StatusManagerDeps extends WriterDeps {
   /** State column written by the status manager. */
   readonly status: ColumnWriter<PodStatus>;
   /** State column private to the status manager. */
-  readonly held: ColumnWriter<Held>;
+  readonly pendingStatus: ColumnWriter<Held>;
   /** Calls back when a pod's record is removed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
 }
@@ -36,13 +36,13 @@ export interface StatusManagerDeps extends WriterDeps {
  *  4. a pod's object is deleted only if it is marked for deletion, finished, and shows its final phase.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function createStatusManager(deps: StatusManagerDeps): StatusManager {
-  const { clock, log, measures, held, status: column } = deps;
-  const delivery = createDelivery({ ...deps, held: (uid) => held.get(uid), onGone: (uid) => forget(uid) });
+  const { clock, log, measures, pendingStatus, status: column } = deps;
+  const delivery = createDelivery({ ...deps, held: (uid) => pendingStatus.get(uid), onGone: (uid) => forget(uid) });
 
-  const hold = (pod: AskedPod, status: PodStatus, came: { readonly ended?: boolean; readonly finished?: boolean }) => {
+  const hold = (pod: DesiredPod, status: PodStatus, came: { readonly ended?: boolean; readonly finished?: boolean }) => {
     const { uid, namespace, name } = pod.metadata;
-    const known = held.get(uid);
-    const before = known?.status ?? (isStaticPod(pod) ? deps.shown.get(uid)?.status : undefined) ?? pod.status;
+    const known = pendingStatus.get(uid);
+    const before = known?.status ?? (isStaticPod(pod) ? deps.apiPods.get(uid)?.status : undefined) ?? pod.status;
     const container = illegalRevival(pod, before, status);
     if (container !== undefined) {
       log.error(
@@ -57,14 +57,14 @@ export function createStatusManager(deps: StatusManagerDeps): StatusManager {
     // The difference to the API server is already being delivered or retried.
     if (known && isDeepStrictEqual(known, value)) return;
     // The pod's record is gone.
-    if (!held.set(uid, value)) return;
+    if (!pendingStatus.set(uid, value)) return;
     column.set(uid, next);
     measures.changed(pod, before, next);
     delivery.send(uid, ended ? 0 : mayWaitMs(known?.status, next));
   };
 
   const forget = (uid: string) => {
-    held.delete(uid);
+    pendingStatus.delete(uid);
     column.delete(uid);
     delivery.forget(uid);
   };
@@ -75,13 +75,13 @@ export function createStatusManager(deps: StatusManagerDeps): StatusManager {
     get: column.get,
     set: (pod, status, ended) => hold(pod, status, ended ? { ended } : {}),
     terminated(pod) {
-      const status = held.get(pod.metadata.uid)?.status ?? pod.status ?? {};
+      const status = pendingStatus.get(pod.metadata.uid)?.status ?? pod.status ?? {};
       hold(pod, terminatedStatus(pod, status), { ended: true, finished: true });
     },
     reconcile: (pod, afterMs) => delivery.send(pod.metadata.uid, afterMs),
     run: (signal) =>
       delivery.run(
-        held.entries().map(([uid]) => uid),
+        pendingStatus.entries().map(([uid]) => uid),
         signal,
       ),
   };

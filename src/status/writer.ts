@@ -6,9 +6,9 @@ import type { StatusMeasures } from "../measures.ts";
 import type { PodStatus } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
 import { isTerminal } from "../pod/phase.ts";
-import { type ShownPod, shownPod } from "../roles.ts";
+import { type ApiPod, apiPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import { mergeStatus } from "./merge.ts";
 import { statusPatch } from "./patch.ts";
 import type { PodApi } from "./pod-api.ts";
@@ -28,7 +28,7 @@ export interface Outgoing {
 export interface WriterDeps {
   readonly api: PodApi;
   /** The API server's copies of the pods; for a static pod, its mirror pod. */
-  readonly shown: Pick<Column<ShownPod>, "get">;
+  readonly apiPods: Pick<Column<ApiPod>, "get">;
   readonly worker: Pick<Column<WorkerView>, "get">;
   readonly clock: Clock;
   readonly log: Logger;
@@ -47,12 +47,12 @@ const answerMs = 10_000;
 
 /** The API server's last response for a pod, possibly newer than the watch. */
 interface Answer {
-  readonly pod: ShownPod;
+  readonly pod: ApiPod;
   /** The last patch, as text, if it changed nothing in that version: API servers drop fields that they do not know. */
   readonly futile?: string;
 }
 
-export function createStatusWriter({ api, shown: column, worker, clock, log, measures }: WriterDeps): StatusWriter {
+export function createStatusWriter({ api, apiPods: column, worker, clock, log, measures }: WriterDeps): StatusWriter {
   const answers = new Map<string, Answer>();
   const shownOf = (uid: string) => {
     const pod = column.get(uid);
@@ -61,9 +61,9 @@ export function createStatusWriter({ api, shown: column, worker, clock, log, mea
 
   const update = async (
     { uid, status, ended, since }: Outgoing,
-    shown: ShownPod,
+    shown: ApiPod,
     signal: AbortSignal,
-  ): Promise<ShownPod> => {
+  ): Promise<ApiPod> => {
     const before = shown.status ?? {};
     const sending = {
       mayRun: !ended && mayRun(worker.get(uid)),
@@ -75,7 +75,7 @@ export function createStatusWriter({ api, shown: column, worker, clock, log, mea
     const last = answers.get(uid);
     if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))
       return shown;
-    const pod = shownPod(await api.patchStatus(shown.metadata, patch, clock.within(answerMs, signal)));
+    const pod = apiPod(await api.patchStatus(shown.metadata, patch, clock.within(answerMs, signal)));
     const changed = pod.metadata.resourceVersion !== shown.metadata.resourceVersion;
     answers.set(uid, { pod, ...(!changed && text && { futile: text }) });
     measures.written(pod, clock.monotonic() - since);
@@ -83,15 +83,15 @@ export function createStatusWriter({ api, shown: column, worker, clock, log, mea
   };
 
   /** True if the pod with this UID is gone; otherwise our copy was stale and has been refreshed. */
-  const isReplaced = async (known: string, shown: ShownPod, signal: AbortSignal): Promise<boolean> => {
+  const isReplaced = async (known: string, shown: ApiPod, signal: AbortSignal): Promise<boolean> => {
     const { namespace, name, uid } = shown.metadata;
-    const pod = shownPod(await api.get(namespace, name, clock.within(answerMs, signal)));
+    const pod = apiPod(await api.get(namespace, name, clock.within(answerMs, signal)));
     if (pod.metadata.uid !== uid) return true;
     answers.set(known, { pod });
     return false;
   };
 
-  const attempt = async (outgoing: Outgoing, shown: ShownPod, signal: AbortSignal): Promise<boolean> => {
+  const attempt = async (outgoing: Outgoing, shown: ApiPod, signal: AbortSignal): Promise<boolean> => {
     const pod = await update(outgoing, shown, signal);
     if (!mayDelete(pod, outgoing)) return false;
     await api.remove(shown.metadata, clock.within(answerMs, signal));
@@ -127,13 +127,13 @@ function mayRun(worker: WorkerView | undefined): boolean {
 
 /** The kubelet deletes only pods that are marked for deletion, and only after their final phase is shown.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
-function mayDelete(pod: ShownPod, { finished }: Outgoing): boolean {
+function mayDelete(pod: ApiPod, { finished }: Outgoing): boolean {
   return finished && pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminal(pod.status?.phase);
 }
 
 /** The newer of two versions of a pod; resource versions are growing decimal numbers.
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions */
-function newer(watched: ShownPod, answered: ShownPod | undefined): ShownPod {
+function newer(watched: ApiPod, answered: ApiPod | undefined): ApiPod {
   if (!answered) return watched;
   const [a, b] = [watched.metadata.resourceVersion ?? "", answered.metadata.resourceVersion ?? ""];
   return a.length > b.length || (a.length === b.length && a > b) ? watched : answered;

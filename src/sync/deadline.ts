@@ -5,7 +5,7 @@ import type { EventSink, Rejection, StatusReader } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { PassResult } from "./pod-worker.ts";
 
-const overdue: Rejection = {
+const deadlineExceeded: Rejection = {
   reason: "DeadlineExceeded",
   message: "Pod was active on the node longer than the specified deadline",
 };
@@ -22,26 +22,26 @@ export interface DeadlineDeps {
 export async function withinDeadline(
   deps: DeadlineDeps,
   pod: Pod,
-  { make, fail }: { make(signal: AbortSignal): Promise<PassResult>; fail(why: Rejection): void },
+  { run, fail }: { run(signal: AbortSignal): Promise<PassResult>; fail(why: Rejection): void },
   signal: AbortSignal,
 ): Promise<PassResult> {
   const left = msLeft(deps, pod);
-  if (left === undefined) return make(signal);
-  const over = new AbortController();
-  const timer = deps.clock.after(left, () => over.abort(new CodedError("deadline_exceeded", overdue.message)));
+  if (left === undefined) return run(signal);
+  const expired = new AbortController();
+  const timer = deps.clock.after(left, () => expired.abort(new CodedError("deadline_exceeded", deadlineExceeded.message)));
   try {
     if (left > 0) {
-      const result = await make(AbortSignal.any([signal, over.signal]));
-      return { ...result, againMs: Math.min(result.againMs, Math.max(0, msLeft(deps, pod) ?? left)) };
+      const result = await run(AbortSignal.any([signal, expired.signal]));
+      return { ...result, requeueAfterMs: Math.min(result.requeueAfterMs, Math.max(0, msLeft(deps, pod) ?? left)) };
     }
   } catch (error) {
     if (signal.aborted || (msLeft(deps, pod) ?? left) > 0) throw error;
   } finally {
     timer.cancel();
   }
-  deps.events.event(podReference(pod), "Normal", overdue.reason, overdue.message);
-  fail(overdue);
-  return { terminal: true, againMs: 0, eviction: overdue };
+  deps.events.event(podReference(pod), "Normal", deadlineExceeded.reason, deadlineExceeded.message);
+  fail(deadlineExceeded);
+  return { terminal: true, requeueAfterMs: 0, eviction: deadlineExceeded };
 }
 
 /** Milliseconds until the pod's deadline; undefined without a deadline. A pod that has not started has its full time. */

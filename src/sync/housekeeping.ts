@@ -3,12 +3,12 @@ import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Measures } from "../measures.ts";
-import type { PodCache, PodStore, Presence, RuntimePod } from "../pipeline.ts";
+import type { PodCache, PodStore, WaitForTarget, RuntimePod } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
-import type { AskedPod } from "../roles.ts";
+import type { DesiredPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
-import type { SourceMarks } from "../state/cells.ts";
+import type { Column } from "../state/records.ts";
+import type { SourceMilestone } from "../state/values.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
 export interface HousekeepingDeps {
@@ -16,22 +16,22 @@ export interface HousekeepingDeps {
   readonly worker: Column<WorkerView>;
   readonly workers: Pick<PodWorkers, "terminate" | "forget">;
   readonly cache: PodCache;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   /** True once every source has reported: before that, no unknown pod may be treated as an orphan. */
   readonly sourcesSeen: () => boolean;
   /** Sources of this node: pods from other sources must not be terminated. */
-  readonly spoken: Pick<SourceMarks, "names">;
+  readonly sourcesReady: Pick<SourceMilestone, "names">;
   /** True if the pod is to be restarted once its worker is forgotten. */
-  readonly waits: (uid: string) => boolean;
+  readonly isWaiting: (uid: string) => boolean;
   /** Re-checks static pods that wait for other pods to end. */
-  readonly resume: () => void;
+  readonly resumeWaiting: () => void;
   /** Pods that have a directory on the target. */
   readonly directories: (signal: AbortSignal) => Promise<readonly string[]>;
   /** Removes what is left of a terminated pod in the runtime and on the target.
-   *  @param countsOn the pod restarts and its restart count continues: its containers are kept. */
-  readonly sweep: (uid: string, countsOn: boolean, signal: AbortSignal) => Promise<void>;
+   *  @param keepsContainers the pod restarts and its restart count continues: its containers are kept. */
+  readonly cleanUpPod: (uid: string, keepsContainers: boolean, signal: AbortSignal) => Promise<void>;
   /** Drops allocation records of pods that are not among these. */
-  readonly dropRecords: (known: ReadonlySet<string>) => void;
+  readonly pruneRecords: (known: ReadonlySet<string>) => void;
   readonly measures: Pick<Measures, "swept">;
   readonly clock: Clock;
   readonly log: Logger;
@@ -39,65 +39,65 @@ export interface HousekeepingDeps {
 
 /** The kubelet's housekeeping period, and the interval for listing pod directories when nothing was removed, milliseconds. */
 const periodMs = 2_000;
-const directoriesEveryMs = 60_000;
+const directoriesIntervalMs = 60_000;
 
 /** Finds orphans (pods that only the runtime or the disk knows) and terminates them or removes what is left of them. */
 export function createHousekeeping(deps: HousekeepingDeps): Service {
   const { pods, worker, workers, cache, clock, log } = deps;
-  const sweeping = new Set<string>();
+  const cleaningUp = new Set<string>();
   let directoriesDue = 0;
 
   /** @returns false if something is left. */
-  const sweep = async (uid: string, signal: AbortSignal): Promise<boolean> => {
-    if (sweeping.has(uid)) return true;
-    sweeping.add(uid);
+  const cleanUp = async (uid: string, signal: AbortSignal): Promise<boolean> => {
+    if (cleaningUp.has(uid)) return true;
+    cleaningUp.add(uid);
     try {
-      await deps.sweep(uid, deps.waits(uid) && restartsAlways(pods.get(uid)), signal);
-      if (!pods.get(uid) || deps.waits(uid)) workers.forget(uid);
+      await deps.cleanUpPod(uid, deps.isWaiting(uid) && restartsAlways(pods.get(uid)), signal);
+      if (!pods.get(uid) || deps.isWaiting(uid)) workers.forget(uid);
       return true;
     } catch (error) {
       if (!signal.aborted) log.warn({ err: error, uid }, "cannot remove a pod's leftovers; retrying");
       return false;
     } finally {
-      sweeping.delete(uid);
+      cleaningUp.delete(uid);
     }
   };
 
   /** True if no source wants the pod and no worker handles it. Without manifests a kubelet's static pods are unknown here, and must not
    *  be stopped. */
-  const isStray = (uid: string) => !pods.get(uid) && !worker.get(uid) && !isOfOtherSource(cache.get(uid));
+  const isOrphan = (uid: string) => !pods.get(uid) && !worker.get(uid) && !isOfOtherSource(cache.get(uid));
   const isOfOtherSource = (pod: RuntimePod | undefined) =>
     pod?.sandboxes.some(({ annotations }) => {
       const source = annotations[configSourceAnnotation] ?? "api";
-      return !deps.spoken.names.some((own) => own === source);
+      return !deps.sourcesReady.names.some((own) => own === source);
     }) ?? false;
   const finished = () => worker.entries().flatMap(([uid, { phase }]) => (phase === "finished" ? [uid] : []));
-  const tidy = async (signal: AbortSignal) => {
+  const housekeep = async (signal: AbortSignal) => {
     // A pod that is wanted again under the same UID restarts once its predecessor is removed, even if other sources have not reported.
-    const anew = finished().filter(deps.waits);
-    if (anew.length > 0) await Promise.all(anew.map((uid) => sweep(uid, signal)));
-    deps.resume();
+    const restarting = finished().filter(deps.isWaiting);
+    if (restarting.length > 0) await Promise.all(restarting.map((uid) => cleanUp(uid, signal)));
+    deps.resumeWaiting();
     if (!deps.sourcesSeen()) return;
-    for (const { uid } of cache.list()) if (isStray(uid)) workers.terminate(uid, undefined);
-    const gone = finished().filter((uid) => !pods.get(uid));
+    for (const { uid } of cache.list()) if (isOrphan(uid)) workers.terminate(uid, undefined);
+    const terminated = finished().filter((uid) => !pods.get(uid));
     for (const [uid, { phase }] of worker.entries())
       if (!pods.get(uid) && phase === "syncing") workers.terminate(uid, undefined);
     const known = new Set([
       ...pods.list().map(({ metadata }) => metadata.uid),
       ...worker.entries().map(([uid]) => uid),
     ]);
-    const swept = await Promise.all(gone.map((uid) => sweep(uid, signal)));
-    deps.measures.swept(swept.length, swept.filter((whole) => !whole).length);
-    if (gone.length === 0 && clock.monotonic() < directoriesDue) return;
-    directoriesDue = clock.monotonic() + directoriesEveryMs;
-    deps.dropRecords(known);
-    for (const uid of await deps.directories(signal)) if (isStray(uid)) workers.terminate(uid, undefined);
+    const results = await Promise.all(terminated.map((uid) => cleanUp(uid, signal)));
+    deps.measures.swept(results.length, results.filter((whole) => !whole).length);
+    if (terminated.length === 0 && clock.monotonic() < directoriesDue) return;
+    directoriesDue = clock.monotonic() + directoriesIntervalMs;
+    deps.pruneRecords(known);
+    for (const uid of await deps.directories(signal)) if (isOrphan(uid)) workers.terminate(uid, undefined);
   };
 
-  return patrol({ ...deps, name: "housekeeping", everyMs: periodMs }, tidy);
+  return patrol({ ...deps, name: "housekeeping", everyMs: periodMs }, housekeep);
 }
 
 /** With other restart policies, containers of earlier runs would make the pod look completed. */
-function restartsAlways(pod: AskedPod | undefined): boolean {
+function restartsAlways(pod: DesiredPod | undefined): boolean {
   return pod !== undefined && (pod.spec.restartPolicy ?? "Always") === "Always";
 }

@@ -8,10 +8,10 @@ import type { NodeSource, PodStore } from "../pipeline.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
 import { fullName } from "../pod/reference.ts";
 import { type PodManager, isMirrorOf } from "./pod-manager.ts";
-import type { AskedPod, ShownPod } from "../roles.ts";
+import type { DesiredPod, ApiPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
-import type { Hears } from "../state/signals.ts";
+import type { Column } from "../state/records.ts";
+import type { Subscribes } from "../state/signals.ts";
 
 /** Requests to the API server. They fail with CodedError. */
 export interface MirrorApi {
@@ -23,10 +23,10 @@ export interface MirrorApi {
 export interface MirrorPodsDeps {
   readonly api: MirrorApi;
   readonly pods: Pick<PodStore, "byName">;
-  readonly manager: Pick<PodManager, "mirror" | "mirrors" | "statics">;
+  readonly manager: Pick<PodManager, "mirrorPod" | "mirrorPods" | "staticPods">;
   readonly worker: Pick<Column<WorkerView>, "get" | "list">;
   /** Subscribes to `mirrorsChanged` and reconciles at once. Otherwise only failures are retried. */
-  readonly signals: Hears<"mirrorsChanged">;
+  readonly signals: Subscribes<"mirrorsChanged">;
   readonly node: NodeSource;
   /** True once every source has reported: before that, a mirror pod may belong to an unknown static pod. */
   readonly sourcesSeen: () => boolean;
@@ -34,25 +34,25 @@ export interface MirrorPodsDeps {
   readonly log: Logger;
 }
 
-const answerMs = 10_000;
+const requestTimeoutMs = 10_000;
 /** Delays of retries, milliseconds, by name. */
-const retry = { initialMs: 1_000, maxMs: 30_000 };
+const retryBackoff = { initialMs: 1_000, maxMs: 30_000 };
 
 /** Maintains a mirror pod in the API server for each static pod: created once the pod has started, replaced if it is outdated or being
  *  deleted, removed once the pod has ended and is no longer wanted. Running pods do not depend on it.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
 export function createMirrorPods(deps: MirrorPodsDeps): Service {
   const { manager, clock, log } = deps;
-  const backoff = createBackoff({ clock, ...retry });
+  const backoff = createBackoff({ clock, ...retryBackoff });
   /** Last action, by pod name. */
   const done = new Map<string, string>();
   let wake = new AbortController();
-  deps.signals.mirrorsChanged.heard(() => wake.abort());
+  deps.signals.mirrorsChanged.subscribe(() => wake.abort());
 
-  const settle = async (namespace: string, name: string, signal: AbortSignal) => {
+  const reconcile = async (namespace: string, name: string, signal: AbortSignal) => {
     const key = `${namespace}/${name}`;
     if (backoff.remaining(key) > 0) return;
-    const step = nextStep(deps, namespace, name);
+    const step = nextAction(deps, namespace, name);
     if (!step) return;
     try {
       await (step.do === "create" ? create(deps, step.pod, step.owner, signal) : remove(deps, step.mirror, signal));
@@ -68,31 +68,31 @@ export function createMirrorPods(deps: MirrorPodsDeps): Service {
     }
   };
 
-  const next = (pauses: readonly number[], news: AbortSignal) =>
-    pauses.length > 0 ? clock.sleep(Math.min(...pauses), news).catch(() => undefined) : onAbort(news);
+  const waitForNext = (pauses: readonly number[], changed: AbortSignal) =>
+    pauses.length > 0 ? clock.sleep(Math.min(...pauses), changed).catch(() => undefined) : onAbort(changed);
 
   return {
     name: "mirror-pods",
     async run(signal) {
       while (!signal.aborted) {
         wake = new AbortController();
-        const all = new Map([...manager.statics(), ...manager.mirrors()].map((pod) => [fullName(pod), pod.metadata]));
-        await Promise.all([...all.values()].map(({ namespace, name }) => settle(namespace, name, signal)));
+        const all = new Map([...manager.staticPods(), ...manager.mirrorPods()].map((pod) => [fullName(pod), pod.metadata]));
+        await Promise.all([...all.values()].map(({ namespace, name }) => reconcile(namespace, name, signal)));
         for (const key of done.keys()) if (!all.has(key)) done.delete(key);
         const pauses = [...all.keys()].map((key) => backoff.remaining(key)).filter((ms) => ms > 0);
-        await next(pauses, AbortSignal.any([signal, wake.signal]));
+        await waitForNext(pauses, AbortSignal.any([signal, wake.signal]));
       }
     },
   };
 }
 
-export type MirrorStep =
-  | { readonly do: "create"; readonly pod: AskedPod; readonly owner: Node }
-  | { readonly do: "remove"; readonly mirror: ShownPod }
+export type MirrorAction =
+  | { readonly do: "create"; readonly pod: DesiredPod; readonly owner: Node }
+  | { readonly do: "remove"; readonly mirror: ApiPod }
   | undefined;
 
 /** Next action for the pod of one name. */
-export function nextStep(
+export function nextAction(
   {
     pods,
     manager,
@@ -102,30 +102,30 @@ export function nextStep(
   }: Pick<MirrorPodsDeps, "pods" | "manager" | "worker" | "node" | "sourcesSeen">,
   namespace: string,
   name: string,
-): MirrorStep {
-  const wanted = pods.byName(namespace, name);
-  const mirror = manager.mirror(namespace, name);
-  if (wanted) {
+): MirrorAction {
+  const desired = pods.byName(namespace, name);
+  const mirror = manager.mirrorPod(namespace, name);
+  if (desired) {
     // The mirror pod of an older version is kept until that version has ended: only then does the new one start.
-    if (!worker.get(wanted.metadata.uid)) return undefined;
+    if (!worker.get(desired.metadata.uid)) return undefined;
     const owner = node.node();
     // If the Node is being deleted, garbage collection would delete the mirror pod as well.
     const mayOwn = owner?.metadata.uid && owner.metadata.deletionTimestamp === undefined;
-    if (!mirror) return mayOwn ? { do: "create", pod: wanted, owner } : undefined;
-    return mirror.metadata.deletionTimestamp || !isMirrorOf(mirror, wanted) ? { do: "remove", mirror } : undefined;
+    if (!mirror) return mayOwn ? { do: "create", pod: desired, owner } : undefined;
+    return mirror.metadata.deletionTimestamp || !isMirrorOf(mirror, desired) ? { do: "remove", mirror } : undefined;
   }
   if (!mirror || !sourcesSeen()) return undefined;
-  const ends = worker
+  const isTerminating = worker
     .list()
     .some(({ pod, phase }) => pod !== undefined && phase !== "finished" && fullName(pod) === `${namespace}/${name}`);
-  return ends ? undefined : { do: "remove", mirror };
+  return isTerminating ? undefined : { do: "remove", mirror };
 }
 
 /** Creates a mirror pod. A node may only create mirror pods that it owns.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
 async function create(
   { api, clock, log }: MirrorPodsDeps,
-  pod: AskedPod,
+  pod: DesiredPod,
   owner: Node,
   signal: AbortSignal,
 ): Promise<void> {
@@ -142,7 +142,7 @@ async function create(
   };
   try {
     const body = { apiVersion: "v1", kind: "Pod", metadata, spec: pod.spec };
-    await api.create(body, clock.within(answerMs, signal));
+    await api.create(body, clock.within(requestTimeoutMs, signal));
     log.debug({ pod: fullName(pod), hash }, "created mirror pod");
   } catch (error) {
     // The watch event has not arrived yet, or another pod has the name, which the watch will show.
@@ -150,9 +150,9 @@ async function create(
   }
 }
 
-async function remove({ api, clock, log }: MirrorPodsDeps, mirror: ShownPod, signal: AbortSignal): Promise<void> {
+async function remove({ api, clock, log }: MirrorPodsDeps, mirror: ApiPod, signal: AbortSignal): Promise<void> {
   try {
-    await api.remove(mirror.metadata, clock.within(answerMs, signal));
+    await api.remove(mirror.metadata, clock.within(requestTimeoutMs, signal));
     log.debug({ pod: fullName(mirror) }, "deleted mirror pod");
   } catch (error) {
     if (!hasCode(error, "not_found", "conflict")) throw error;

@@ -1,7 +1,7 @@
 import type { Span, Tracer } from "../lib/tracer.ts";
 import type { PassKind } from "../measures.ts";
 import { fullName } from "../pod/reference.ts";
-import type { AskedPod } from "../roles.ts";
+import type { DesiredPod } from "../roles.ts";
 
 /** The kubelet's span names. */
 const spanNames: Readonly<Record<PassKind, string>> = {
@@ -15,10 +15,10 @@ const spanNames: Readonly<Record<PassKind, string>> = {
 /** Runs a sync pass as the root span of a trace, with the kubelet's attributes. A pod that only the runtime knows gets no span.
  *  @throws the error of the pass.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-traces/#kubelet-traces */
-export function asSpan(
+export function inSpan(
   tracer: Tracer,
   kind: PassKind,
-  pod: AskedPod | undefined,
+  pod: DesiredPod | undefined,
   work: (span?: Span) => Promise<void>,
 ): Promise<void> {
   if (!pod || !tracer.isOn) return work();

@@ -3,56 +3,56 @@ import type { PodUpdate } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
 import { fullName } from "../pod/reference.ts";
-import { type AskedPod, type ShownPod, shownPod } from "../roles.ts";
+import { type DesiredPod, type ApiPod, apiPod } from "../roles.ts";
 import type { PodTable } from "../state/pod-table.ts";
-import type { ColumnWriter } from "../state/rows.ts";
+import type { ColumnWriter } from "../state/records.ts";
 
 export interface PodManagerDeps {
-  readonly asked: PodTable["asked"]["writer"];
-  readonly shown: ColumnWriter<ShownPod>;
+  readonly desired: PodTable["desired"]["writer"];
+  readonly apiPods: ColumnWriter<ApiPod>;
 }
 
 /** Stores the desired pods. Mirror pods have no record of their own: each is the API copy of the static pod of the same name. */
 export interface PodManager {
   /** Applies an update of the set of pods. */
-  take(update: PodUpdate): void;
+  applyUpdate(update: PodUpdate): void;
   /** Mirror pod of that name, even if it is outdated. */
-  mirror(namespace: string, name: string): ShownPod | undefined;
-  mirrors(): readonly ShownPod[];
+  mirrorPod(namespace: string, name: string): ApiPod | undefined;
+  mirrorPods(): readonly ApiPod[];
   /** Lists the static pods. */
-  statics(): readonly AskedPod[];
+  staticPods(): readonly DesiredPod[];
 }
 
 /** Creates the pod manager, the writer of the columns `desired` and `apiPods`. */
-export function createPodManager({ asked, shown }: PodManagerDeps): PodManager {
-  const mirrors = new Map<string, ShownPod>();
-  const show = (pod: AskedPod) => {
+export function createPodManager({ desired, apiPods }: PodManagerDeps): PodManager {
+  const mirrors = new Map<string, ApiPod>();
+  const updateApiPod = (pod: DesiredPod) => {
     const { uid } = pod.metadata;
     const mirror = mirrors.get(fullName(pod));
-    if (!isStaticPod(pod)) shown.set(uid, shownPod(pod));
-    else if (mirror && isMirrorOf(mirror, pod)) shown.set(uid, mirror);
-    else shown.delete(uid);
+    if (!isStaticPod(pod)) apiPods.set(uid, apiPod(pod));
+    else if (mirror && isMirrorOf(mirror, pod)) apiPods.set(uid, mirror);
+    else apiPods.delete(uid);
   };
-  const takeMirror = (pod: Pod, gone: boolean) => {
+  const updateMirrorPod = (pod: Pod, gone: boolean) => {
     const name = fullName(pod);
-    if (!gone) mirrors.set(name, shownPod(pod));
+    if (!gone) mirrors.set(name, apiPod(pod));
     else if (mirrors.get(name)?.metadata.uid === pod.metadata.uid) mirrors.delete(name);
-    for (const one of asked.list()) if (isStaticPod(one) && fullName(one) === name) show(one);
+    for (const one of desired.list()) if (isStaticPod(one) && fullName(one) === name) updateApiPod(one);
   };
   return {
-    mirror: (namespace, name) => mirrors.get(`${namespace}/${name}`),
-    mirrors: () => [...mirrors.values()],
-    statics: () => asked.list().filter(isStaticPod),
-    take({ op, pods }) {
+    mirrorPod: (namespace, name) => mirrors.get(`${namespace}/${name}`),
+    mirrorPods: () => [...mirrors.values()],
+    staticPods: () => desired.list().filter(isStaticPod),
+    applyUpdate({ op, pods }) {
       for (const pod of pods) {
         const { uid } = pod.metadata;
-        if (isMirrorPod(pod)) takeMirror(pod, op === "REMOVE");
+        if (isMirrorPod(pod)) updateMirrorPod(pod, op === "REMOVE");
         else if (op === "REMOVE") {
-          shown.delete(uid);
-          asked.delete(uid);
+          apiPods.delete(uid);
+          desired.delete(uid);
         } else {
-          asked.set(uid, pod);
-          show(pod);
+          desired.set(uid, pod);
+          updateApiPod(pod);
         }
       }
     },
@@ -61,6 +61,6 @@ export function createPodManager({ asked, shown }: PodManagerDeps): PodManager {
 
 /** True if the mirror pod is of this version of the static pod. */
 export function isMirrorOf(mirror: Pod, pod: Pod): boolean {
-  const shown = mirror.metadata.annotations?.[configMirrorAnnotation];
-  return shown !== undefined && shown === pod.metadata.annotations?.[configHashAnnotation];
+  const mirroredHash = mirror.metadata.annotations?.[configMirrorAnnotation];
+  return mirroredHash !== undefined && mirroredHash === pod.metadata.annotations?.[configHashAnnotation];
 }

@@ -3,9 +3,9 @@ import { isStaticPod } from "../pod/containers.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
 import { fullName } from "../pod/reference.ts";
 import { isAlive } from "../pod/sandbox.ts";
-import type { AskedPod } from "../roles.ts";
+import type { DesiredPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
 export interface StaticQueueDeps {
@@ -18,33 +18,33 @@ export interface StaticQueueDeps {
  *  never run concurrently. In order of arrival. */
 export interface StaticQueue {
   /** Enqueues the pod if it must wait. @returns true if it does. */
-  hold(pod: AskedPod): boolean;
+  enqueueIfBlocked(pod: DesiredPod): boolean;
   /** Replaces a waiting pod with a newer version. @returns false if the pod does not wait. */
-  update(pod: AskedPod): boolean;
+  update(pod: DesiredPod): boolean;
   /** Removes a pod that is no longer wanted. @returns true if it was waiting. */
-  drop(uid: string): boolean;
+  remove(uid: string): boolean;
   has(uid: string): boolean;
   /** Removes and returns the pods that need not wait any longer. */
-  free(): readonly AskedPod[];
+  takeReady(): readonly DesiredPod[];
 }
 
 export function createStaticQueue(deps: StaticQueueDeps): StaticQueue {
-  const waiting = new Map<string, AskedPod>();
-  const keep = (pod: AskedPod) => void waiting.set(pod.metadata.uid, pod);
+  const waiting = new Map<string, DesiredPod>();
+  const enqueue = (pod: DesiredPod) => void waiting.set(pod.metadata.uid, pod);
   return {
-    hold(pod) {
+    enqueueIfBlocked(pod) {
       const waits = mustWait(deps, pod);
-      if (waits) keep(pod);
+      if (waits) enqueue(pod);
       return waits;
     },
     update(pod) {
       const waits = waiting.has(pod.metadata.uid);
-      if (waits) keep(pod);
+      if (waits) enqueue(pod);
       return waits;
     },
-    drop: (uid) => waiting.delete(uid),
+    remove: (uid) => waiting.delete(uid),
     has: (uid) => waiting.has(uid),
-    free() {
+    takeReady() {
       const free = [...waiting.values()].filter((pod) => !mustWait(deps, pod));
       for (const { metadata } of free) waiting.delete(metadata.uid);
       return free;
@@ -54,7 +54,7 @@ export function createStaticQueue(deps: StaticQueueDeps): StaticQueue {
 
 /** True while a static pod of the same name, or this pod's previous run, has not ended. If only the runtime knows that pod, it is
  *  terminated: the manifest defines the name, so it must be of an older version. */
-function mustWait({ worker, workers, cache }: StaticQueueDeps, pod: AskedPod): boolean {
+function mustWait({ worker, workers, cache }: StaticQueueDeps, pod: DesiredPod): boolean {
   const { uid, namespace, name } = pod.metadata;
   const own = worker.get(uid);
   if (own) return own.phase !== "syncing";

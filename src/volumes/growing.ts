@@ -41,7 +41,7 @@ export function createGrower(deps: VolumeDeps & SharedState): Grower {
     if (last === undefined) return void lookedAt.set(id, clock.now());
     await clock.sleep(Math.max(0, last + betweenLooksMs - clock.now()), ended);
     for (;;) {
-      const lost = deps.presence && (await deps.presence(ended));
+      const lost = deps.waitForTarget && (await deps.waitForTarget(ended));
       throwIfAborted(ended);
       lookedAt.set(id, clock.now());
       const outcome = await step(deps, state, volume, id, lost).catch((err: unknown) => {

@@ -147,7 +147,7 @@ function createAttempt(deps: CommonDeps, retries: Backoff) {
     const kind = kindOf(volume);
     const standing = state.mounted.get(volume.name);
     if (standing && !kind?.refreshes && standing.refreshAt === undefined) return;
-    const lost = deps.presence && (await deps.presence(ended));
+    const lost = deps.waitForTarget && (await deps.waitForTarget(ended));
     try {
       throwIfAborted(ended);
       if (!kind) throw new CodedError("unimplemented", `no volume plugin matched: ${volume.name}`);

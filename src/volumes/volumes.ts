@@ -6,7 +6,7 @@ import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
-import type { MountedVolume, StableFiles, VolumeGate, VolumeParts } from "../pipeline.ts";
+import type { MountedVolume, StableFiles, VolumeMounter, VolumeParts } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
@@ -34,7 +34,7 @@ const soonestRefreshMs = 1_000;
 const shortestChangePaceMs = 1_000;
 const longestChangePaceMs = 10_000;
 
-export interface Volumes extends VolumeGate, VolumeParts, StableFiles {
+export interface Volumes extends VolumeMounter, VolumeParts, StableFiles {
   /** Called when a ConfigMap or Secret changed: volumes made from it are refreshed at once, or within seconds while changes keep
    *  coming. */
   objectChanged(kind: "configmap" | "secret", namespace: string, name: string): void;

@@ -108,14 +108,14 @@ async function startNode(name: string, relayKind: string): Promise<string> {
     seen: aColumn<RuntimePod>(),
     services: { list: () => services, onChange: () => () => undefined },
     reaches: () => true,
-    presence: async () => new AbortController().signal,
+    waitForTarget: async () => new AbortController().signal,
     onTrouble: () => undefined,
     tell: (reason) => void events.add(`${name} ${reason}`),
     clock,
     log: silentLog(),
   });
   void way.run(stop.signal);
-  for (const pod of [2, 3]) await way.joined(`uid-${pod}`, [`10.88.0.${pod}`], stop.signal);
+  for (const pod of [2, 3]) await way.openFor(`uid-${pod}`, [`10.88.0.${pod}`], stop.signal);
   return path;
 }
 

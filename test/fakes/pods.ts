@@ -7,12 +7,12 @@ import {
 } from "../../src/gen/cri.ts";
 import type { Container, Pod, PodSpec } from "../../src/objects.ts";
 import type { RuntimePod } from "../../src/pipeline.ts";
-import type { AskedPod, GivenPod, ShownPod } from "../../src/roles.ts";
+import type { DesiredPod, AllocatedPod, ApiPod } from "../../src/roles.ts";
 import { containerHash } from "../../src/pod/hash.ts";
 import { containerHashAnnotation, containerNameLabel, podUidLabel } from "../../src/pod/labels.ts";
 
 /** A pod that has been given what it asks for, and that the API server shows so. */
-export type TestPod = AskedPod & GivenPod & ShownPod;
+export type TestPod = DesiredPod & AllocatedPod & ApiPod;
 
 /** Marks a pod as all three. */
 export function testPod(pod: Pod): TestPod {

@@ -1,30 +1,30 @@
 import { effectiveResources } from "../../src/pod/resize.ts";
-import type { ResizeDecider, Resizes, ResourcesInForce } from "../../src/resizes.ts";
-import { givenPod } from "../../src/roles.ts";
+import type { ResizeDecider, Resizes, ActuatedResources } from "../../src/resizes.ts";
+import { allocatedPod } from "../../src/roles.ts";
 import type { PodGroups } from "../../src/runtime/resize.ts";
 
 /** Nobody asks for other resources than a pod has. */
 export const noResizes: Resizes & ResizeDecider = {
-  allocated: givenPod,
-  held: givenPod,
-  inForce: (pod) => pod,
-  observe: () => undefined,
-  failed: () => undefined,
-  take: () => undefined,
-  ask: () => false,
-  decide: async () => [],
+  allocatedPod: allocatedPod,
+  effectivePod: allocatedPod,
+  actuatedPod: (pod) => pod,
+  checkProgress: () => undefined,
+  actuationFailed: () => undefined,
+  addPod: () => undefined,
+  recordRequest: () => false,
+  retryPending: async () => [],
 };
 
 /** What pods have been given is in force. */
-export const allInForce: ResourcesInForce = {
-  ofContainer: ({ spec }, { labels }) => {
+export const allInForce: ActuatedResources = {
+  containerResources: ({ spec }, { labels }) => {
     const name = labels["io.kubernetes.container.name"];
     const container = [...spec.containers, ...(spec.initContainers ?? [])].find((each) => each.name === name);
     return effectiveResources(container?.resources, spec.resources);
   },
-  ofPod: ({ spec }) => spec.resources,
-  setContainer: async () => undefined,
-  setPod: async () => undefined,
+  podResources: ({ spec }) => spec.resources,
+  setContainerResources: async () => undefined,
+  setPodResources: async () => undefined,
 };
 
 /** Pods without cgroups of their own. */

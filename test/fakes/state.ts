@@ -1,9 +1,9 @@
-import { createRows, type Column, type ColumnWriter } from "../../src/state/rows.ts";
+import { createRecords, type Column, type ColumnWriter } from "../../src/state/records.ts";
 import { type NodeSignals, createSignals } from "../../src/state/signals.ts";
 
 /** A column whose rows begin with their values. */
 export function aColumn<T>(values: Readonly<Record<string, T>> = {}): ColumnWriter<T> {
-  const { writer } = createRows({ monotonic: () => 0 }).root<T>("object");
+  const { writer } = createRecords({ monotonic: () => 0 }).owner<T>("object");
   for (const [uid, value] of Object.entries(values)) writer.set(uid, value);
   return writer;
 }
@@ -22,13 +22,13 @@ export function columnOf<T>(values: () => Iterable<readonly [string, T]>): Colum
 export function signalLines(): NodeSignals & { readonly sent: string[] } {
   const sent: string[] = [];
   const signals = createSignals();
-  signals.wake.heard((...of) => void sent.push(["wake", ...of].join(" ")));
-  signals.retry.heard(() => void sent.push("retry"));
-  signals.end.heard(
+  signals.wake.subscribe((...of) => void sent.push(["wake", ...of].join(" ")));
+  signals.retry.subscribe(() => void sent.push("retry"));
+  signals.end.subscribe(
     (uid, { graceSeconds, eviction }) => void sent.push(`end ${uid} ${graceSeconds} ${eviction?.reason}`),
   );
-  signals.nodeChanged.heard(() => void sent.push("nodeChanged"));
-  signals.mirrorsChanged.heard(() => void sent.push("mirrorsChanged"));
-  signals.weigh.heard((trigger) => void sent.push(`weigh ${trigger}`));
+  signals.nodeChanged.subscribe(() => void sent.push("nodeChanged"));
+  signals.mirrorsChanged.subscribe(() => void sent.push("mirrorsChanged"));
+  signals.retryPendingResizes.subscribe((trigger) => void sent.push(`weigh ${trigger}`));
   return { ...signals, sent };
 }

@@ -24,7 +24,7 @@ export const hostile: readonly Fault[] = [
   {
     name: "fault-of-one-node",
     file: "src/process/last-resort.ts",
-    text: "if (!scope || isOfProcess(error) || !mayGoOn())",
+    text: "if (!scope || isProcessError(error) || !mayContinue())",
     becomes: "if (scope)",
     breaks: "An unhandled error in the work of one node ends all of them.",
     assertion:

@@ -33,8 +33,8 @@ export const pulls: readonly Fault[] = [
   {
     name: "pull-backs-off-late",
     file: "src/sync/passes.ts",
-    text: "outcome.error && hasMade(outcome) ? relistMs",
-    becomes: "outcome.error && hasMade(outcome) ? longestWaitMs",
+    text: "outcome.error && hasCreated(outcome) ? relistMs",
+    becomes: "outcome.error && hasCreated(outcome) ? maxWaitMs",
     breaks: "A pull that failed is made a second time before its pod is seen to wait.",
     assertion: "something failed after something was made",
     foundBy: [unit("sync/passes")],

@@ -21,7 +21,7 @@ import { createLogger } from "../../src/lib/log.ts";
 import { giveTree } from "../../src/volumes/persistent/ownership.ts";
 import { createVolumes } from "../../src/volumes/volumes.ts";
 import { unmeasured } from "../fakes/measures.ts";
-import { givenPod } from "../../src/roles.ts";
+import { allocatedPod } from "../../src/roles.ts";
 
 const clock = systemClock();
 const host = localHost({ clock });
@@ -90,7 +90,7 @@ const mounts = [
   ...volumes.map(({ name }) => ({ name, mountPath: `/${name}` })),
   { name: "disk", mountPath: "/map/inside" },
 ];
-const pod = givenPod({
+const pod = allocatedPod({
   metadata: { name: "p", namespace: "default", uid: "pod-1" },
   spec: {
     volumes,

@@ -5,7 +5,7 @@ import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
-import type { EventSink, MountedVolume, NodeSource, ObjectCache, Presence } from "../../pipeline.ts";
+import type { EventSink, MountedVolume, NodeSource, ObjectCache, WaitForTarget } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
 import type { Growths } from "../persistent/growths.ts";
 import type { Staging } from "../persistent/staging.ts";
@@ -20,7 +20,7 @@ export interface VolumeDeps extends NodeSource {
   readonly inUse: (names: readonly string[]) => void;
   readonly tokens: TokenSource;
   readonly events: EventSink;
-  readonly presence?: Presence;
+  readonly waitForTarget?: WaitForTarget;
   readonly clock: Clock;
   readonly log: Logger;
   readonly measures: VolumeMeasures;

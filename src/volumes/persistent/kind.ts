@@ -1,5 +1,5 @@
 import type { PersistentVolume, Pod } from "../../objects.ts";
-import type { PersistentPlace } from "../../pipeline.ts";
+import type { PersistentVolumeFacts } from "../../pipeline.ts";
 import type { Leaving } from "./leaving.ts";
 import type { SetUpDeps, VolumeDeps, VolumeReady } from "../kinds/kind.ts";
 
@@ -13,7 +13,7 @@ export interface Use {
 }
 
 /** Result of publishing a volume to a pod. */
-export type Published = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> & Pick<PersistentPlace, "space">;
+export type Published = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> & Pick<PersistentVolumeFacts, "space">;
 
 /** A persistent volume plugin: the implementation of one PersistentVolume type. Staging and publishing are safe to repeat, and
  *  never run concurrently for one volume. Mounts in the pod's directory are unmounted with the pod's other volumes; `unstager`
@@ -38,7 +38,7 @@ export interface PersistentKind {
     deps: SetUpDeps,
     use: Use,
     signal: AbortSignal,
-  ): Promise<{ readonly device: string; readonly directory: string } & Pick<PersistentPlace, "space">>;
+  ): Promise<{ readonly device: string; readonly directory: string } & Pick<PersistentVolumeFacts, "space">>;
   /** Expands a volume that a pod uses; absent if the type needs no node expansion.
    *  @param bytes the new size. @throws ExpandError for lasting reasons; otherwise an error with the event's text. */
   expand?(deps: VolumeDeps, use: Use, bytes: bigint, signal: AbortSignal): Promise<void>;

@@ -48,7 +48,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     managers: [{ allocate: async () => given.noDevices, allocatable: () => ({}) }],
     allowedUnsafeSysctls: ["kernel.msg*"],
     facts: { appArmor: given.appArmor ?? false },
-    goingDown: { get: () => given.goingDown },
+    shuttingDown: { get: () => given.goingDown },
     makeRoom: given.makeRoom ?? (() => assert.fail("nothing makes room")),
     log,
   }).admit(pod, others, new AbortController().signal);

@@ -26,7 +26,7 @@ function lackingOnly(lacked: string) {
 test("a service account token owned by the pod's user needs a target where file owners can be changed", async () => {
   const served = lackingOnly("fileOwner");
   const fieldsOf = async (...given: Parameters<typeof aPod>) =>
-    (await served.unserved(aPod(...given), never)).map(({ field, why }) => `${why}: ${field}`);
+    (await served.unsupportedFields(aPod(...given), never)).map(({ field, why }) => `${why}: ${field}`);
   const volumes = [{ name: "e", emptyDir: {} }, token];
   assert.deepEqual(await fieldsOf({ volumes, securityContext: { runAsUser: 1000 } }), [
     "not root: spec.volumes[1].projected",
@@ -38,7 +38,7 @@ test("a service account token owned by the pod's user needs a target where file 
 test("fsGroup needs a target where file owners can be changed", async () => {
   const served = lackingOnly("fileOwner");
   const grouped = async (...volumes: Volume[]) =>
-    (await served.unserved(aPod({ volumes, securityContext: { fsGroup: 2000 } }), never)).map(({ field }) => field);
+    (await served.unsupportedFields(aPod({ volumes, securityContext: { fsGroup: 2000 } }), never)).map(({ field }) => field);
   assert.deepEqual(await grouped({ name: "e", emptyDir: {} }), ["spec.securityContext.fsGroup"]);
   assert.deepEqual(
     await grouped({ name: "h", hostPath: { path: "/h" } }),
@@ -51,7 +51,7 @@ test("image volumes need no privilege on the target: the runtime mounts them", a
   const volumes = [{ name: "i", image: { reference: "busybox:1" } }];
   const volumeMounts = [{ name: "i", mountPath: "/i", subPath: "bin" }];
   const pod = aPod({ volumes, securityContext: { fsGroup: 2000 }, containers: [aContainer("c", { volumeMounts })] });
-  const asked = await createServed(async (feature) => feature).unserved(pod, never);
+  const asked = await createServed(async (feature) => feature).unsupportedFields(pod, never);
   assert.deepEqual(asked, [{ field: "spec.volumes[0].image", why: "imageVolume" }]);
 });
 
@@ -62,7 +62,7 @@ test("subPaths and huge pages need a target where graftlet can mount", async () 
     { name: "h", emptyDir: { medium: "HugePages" } },
   ];
   assert.deepEqual(
-    (await served.unserved(aPod({ volumes: pages }), never)).map(({ field }) => field),
+    (await served.unsupportedFields(aPod({ volumes: pages }), never)).map(({ field }) => field),
     ["spec.volumes[1].emptyDir.medium"],
   );
   const mountPropagation = "HostToContainer";
@@ -79,7 +79,7 @@ test("subPaths and huge pages need a target where graftlet can mount", async () 
   ];
   const parts = aPod({ volumes, containers: [aContainer("c", { volumeMounts })] });
   assert.deepEqual(
-    (await served.unserved(parts, never)).map(({ field }) => field),
+    (await served.unsupportedFields(parts, never)).map(({ field }) => field),
     ["[0].subPath", "[2].subPathExpr", "[2].mountPropagation"].map(
       (field) => `spec.containers[0].volumeMounts${field}`,
     ),
@@ -87,11 +87,11 @@ test("subPaths and huge pages need a target where graftlet can mount", async () 
 });
 
 test("no field is unsupported on a runtime with all features", async () => {
-  assert.deepEqual(await createServed().unserved(demanding, never), []);
+  assert.deepEqual(await createServed().unsupportedFields(demanding, never), []);
 });
 
 test("an unsupported feature is reported by the field that requests it, with the runtime's reason", async () => {
-  assert.deepEqual(await lackingOnly("privileged").unserved(demanding, never), [
+  assert.deepEqual(await lackingOnly("privileged").unsupportedFields(demanding, never), [
     { field: "spec.containers[0].securityContext.privileged", why: "not root" },
   ]);
 });
@@ -99,7 +99,7 @@ test("an unsupported feature is reported by the field that requests it, with the
 test("detects each feature wherever a pod can request it; Unconfined requests none", async () => {
   const served = createServed(async (feature) => feature);
   assert.deepEqual(
-    (await served.unserved(demanding, never)).map(({ field, why }) => `${why} ${field}`),
+    (await served.unsupportedFields(demanding, never)).map(({ field, why }) => `${why} ${field}`),
     [
       "seccomp spec.securityContext.seccompProfile",
       "appArmor spec.securityContext.appArmorProfile",
@@ -117,7 +117,7 @@ test("CPU limits require nothing if they are not enforced; a limit of 0 never do
   });
   const lacks = async (feature: string) => (feature === "cpuLimit" || feature === "memoryLimit" ? "none" : undefined);
   const fields = async (limits: Record<string, string>, cpuCfsQuota: boolean) =>
-    (await createServed(lacks, { cpuCfsQuota }).unserved(limited(limits), never)).map(({ field }) => field);
+    (await createServed(lacks, { cpuCfsQuota }).unsupportedFields(limited(limits), never)).map(({ field }) => field);
   const both = { cpu: "100m", memory: "1Mi" };
   const memory = "spec.containers[0].resources.limits.memory";
   assert.deepEqual(await fields(both, true), [memory, "spec.containers[0].resources.limits.cpu"]);

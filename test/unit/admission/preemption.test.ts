@@ -92,7 +92,7 @@ function rig() {
     b: { phase: "syncing", pod: undefined },
   });
   const signals = createSignals();
-  signals.end.heard((uid) => void ends.set(uid, () => worker.set(uid, { phase: "terminated", pod: undefined })));
+  signals.end.subscribe((uid) => void ends.set(uid, () => worker.set(uid, { phase: "terminated", pod: undefined })));
   const makeRoom = createPreemption({
     worker,
     signals,

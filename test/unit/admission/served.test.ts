@@ -35,7 +35,7 @@ for (const [name, decisions] of tables) {
 }
 
 const served = createServed();
-const unserved = (spec: Partial<PodSpec>) => served.unserved(aPod(spec), new AbortController().signal);
+const unserved = (spec: Partial<PodSpec>) => served.unsupportedFields(aPod(spec), new AbortController().signal);
 const fieldsOf = async (spec: Partial<PodSpec>) => (await unserved(spec)).map(({ field }) => field);
 const main = (more: Partial<Container>) => ({ containers: [aContainer("c", more)] });
 const exec = { exec: { command: ["true"] } };
@@ -175,7 +175,7 @@ test("extended resources from a ResourceClaim are reported by the container that
   const spec = { initContainers: [{ name: "first", image: "i" }], containers: [{ name: "c" }, { name: "second" }] };
   const pod = { metadata: { name: "p", namespace: "default", uid: "u" }, spec, status } as unknown as Pod;
   const why = "it comes from a ResourceClaim, and dynamic resource allocation is not supported yet";
-  assert.deepEqual(await served.unserved(pod, new AbortController().signal), [
+  assert.deepEqual(await served.unsupportedFields(pod, new AbortController().signal), [
     { field: "spec.containers[1].resources.requests[example.com/gpu]", why },
     { field: "spec.initContainers[0].resources.requests[example.com/nic]", why },
   ]);

@@ -15,7 +15,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { type TestPod, aContainer, aPod, aStatus, observe } from "../../fakes/pods.ts";
-import { fakePresence } from "../../fakes/presence.ts";
+import { fakeTargetGate } from "../../fakes/target-gate.ts";
 
 const mebibyte = 2 ** 20;
 const rootDir = "/var/lib/kubelet";
@@ -61,7 +61,7 @@ async function node(
   const counted: string[] = [];
   const evicted: (Rejection & { readonly uid: string; readonly graceSeconds: number })[] = [];
   const events = eventLines();
-  const target = fakePresence();
+  const target = fakeTargetGate();
   const stop = new AbortController();
   const log = createLogger(0, { write: () => {} });
   const phaseOf = (uid: string): WorkerPhase => {
@@ -134,7 +134,7 @@ async function node(
     events,
     holdToLimits,
     worker,
-    presence: target.present,
+    waitForTarget: target.present,
     clock,
     log,
   });

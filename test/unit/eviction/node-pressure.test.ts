@@ -6,7 +6,7 @@ import type { NodeSignal } from "../../../src/eviction/signals.ts";
 import type { DiskLayout } from "../../../src/eviction/thresholds.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { NodePressure, Rejection } from "../../../src/pipeline.ts";
-import { createCell } from "../../../src/state/cells.ts";
+import { createValue } from "../../../src/state/values.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aPod, type TestPod } from "../../fakes/pods.ts";
@@ -30,7 +30,7 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
   const did: string[] = [];
   const ended: (Partial<Rejection> & { uid: string; graceSeconds: number | undefined })[] = [];
   const events = eventLines();
-  const cell = createCell<NodePressure>();
+  const cell = createValue<NodePressure>();
   const log = createLogger(0, { write: () => {} });
   const look = createNodePressure({
     settings: {

@@ -10,7 +10,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
-import { fakePresence } from "../../fakes/presence.ts";
+import { fakeTargetGate } from "../../fakes/target-gate.ts";
 import { fakeTracer } from "../../fakes/tracer.ts";
 
 const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running, CONTAINER_CREATED: created } = ContainerState;
@@ -21,7 +21,7 @@ const never = new AbortController().signal;
 function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
-  const target = fakePresence();
+  const target = fakeTargetGate();
   const calls: string[] = [];
   const events = eventLines();
   const said = (what: string) => async (id: string) => void calls.push(`${what} ${id}`);
@@ -48,14 +48,14 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
     worker: {
       get: (uid: string) => (uid === pod.uid ? { phase: "syncing" as const, pod: known, ...view } : undefined),
     },
-    inspector: { inspect: async () => pod, isUnseen: () => false },
+    inspector: { inspect: async () => pod, needsInspection: () => false },
     sourcesSeen: () => true,
     ownerLabels: {},
     limits: { minAgeMs: 0, perContainer: 1, all: -1 },
     nodeName: "node",
     events,
     targetClock: { now: () => clock.now() },
-    presence: target.present,
+    waitForTarget: target.present,
     podLogsDir: "/pods",
     containerLogsDir: "/links",
     tracer,

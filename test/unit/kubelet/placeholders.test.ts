@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NodeContext, Cluster } from "../../../src/kubelet/deps.ts";
 import { createNodeState } from "../../../src/kubelet/node-state.ts";
-import { choosePods, registeredAnnotations } from "../../../src/kubelet/placeholders.ts";
+import { createPlaceholders, registeredAnnotations } from "../../../src/kubelet/placeholders.ts";
 import { handOut } from "../../../src/kubelet/wiring.ts";
 import type { Node } from "../../../src/objects.ts";
 import type { TargetNetwork } from "../../../src/seams/provider.ts";
@@ -25,8 +25,8 @@ function chosen(
   const config = { rootDir: "/var/lib/kubelet", ...(daemonSets && { daemonSets }) };
   const context = { config, target: network ? { network } : {}, hand };
   const cluster = { nodes: { node: () => node } };
-  const { standingOf } = choosePods(context as unknown as NodeContext, cluster as unknown as Cluster);
-  return standingOf(pod, undefined).is;
+  const { daemonSetDecision } = createPlaceholders(context as unknown as NodeContext, cluster as unknown as Cluster);
+  return daemonSetDecision(pod, undefined).is;
 }
 const aNode = (choice?: string): Node => ({
   metadata: { name: "n", ...(choice && { annotations: { "graftlet.dev/daemon-sets": choice } }) },

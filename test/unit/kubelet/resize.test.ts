@@ -145,7 +145,7 @@ function start(pod: Pod) {
         config,
         target,
         client,
-        alone: false,
+        standalone: false,
         store,
         instance: "this",
         readiness: createReadiness([nodeName], clock),

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { absentApi } from "../../../src/api/absent.ts";
 import { defaultConfiguration } from "../../../src/config/kubelet-configuration.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { loggedEvents, noClientCA, noNode, standsAlone } from "../../../src/kubelet/standalone.ts";
+import { loggedEvents, noClientCA, noNode, isStandalone } from "../../../src/kubelet/standalone.ts";
 
 test("a node is standalone with static pods and without credentials", () => {
   const kubelet = defaultConfiguration();
@@ -11,11 +11,11 @@ test("a node is standalone with static pods and without credentials", () => {
   const own = { ...nobody, kubelet: { ...kubelet, staticPodURL: "http://h/" } };
   assert.deepEqual(
     [
-      standsAlone(own, {}),
-      standsAlone({ ...nobody, kubelet }, {}),
-      standsAlone({ ...own, kubeconfig: "/k" }, {}),
-      standsAlone({ ...own, bootstrapKubeconfig: "/b" }, {}),
-      standsAlone(own, { KUBERNETES_SERVICE_HOST: "10.0.0.1" }),
+      isStandalone(own, {}),
+      isStandalone({ ...nobody, kubelet }, {}),
+      isStandalone({ ...own, kubeconfig: "/k" }, {}),
+      isStandalone({ ...own, bootstrapKubeconfig: "/b" }, {}),
+      isStandalone(own, { KUBERNETES_SERVICE_HOST: "10.0.0.1" }),
     ],
     [true, false, false, false, false],
   );

@@ -9,7 +9,7 @@ interface Wires {
   readonly reads?: readonly string[];
   readonly writes?: readonly string[];
   readonly sends?: readonly string[];
-  readonly hears?: readonly string[];
+  readonly subscribes?: readonly string[];
 }
 const actors: readonly (readonly [string, Wires])[] = Object.entries(wiring);
 const using = (kind: keyof Wires, name: string) =>
@@ -25,14 +25,14 @@ test("each part of the state has exactly one writer, and a reader or writer", ()
 
 test("each signal has a sender and a subscriber", () => {
   for (const signal of Object.keys(createSignals()))
-    assert.ok(using("sends", signal).length > 0 && using("hears", signal).length > 0, signal);
+    assert.ok(using("sends", signal).length > 0 && using("subscribes", signal).length > 0, signal);
 });
 
 test("gives an actor only the state and signals that the wiring lists for it", () => {
   const hand = handOut(state, createSignals());
   const handed = hand("statusManager");
-  assert.deepEqual(Object.keys(handed).sort(), ["held", "shown", "signals", "status", "worker"]);
-  assert.equal("set" in handed.shown, false);
+  assert.deepEqual(Object.keys(handed).sort(), ["apiPods", "pendingStatus", "signals", "status", "worker"]);
+  assert.equal("set" in handed.apiPods, false);
   assert.equal("set" in handed.status, true);
   assert.deepEqual(Object.keys(hand("pleg").signals), ["wake", "retry"]);
 });

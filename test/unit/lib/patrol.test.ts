@@ -5,7 +5,7 @@ import { pause } from "../../../src/lib/pause.ts";
 import { type PatrolOptions, patrol } from "../../../src/lib/patrol.ts";
 import { onAbort } from "../../../src/lib/service-group.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
-import { fakePresence } from "../../fakes/presence.ts";
+import { fakeTargetGate } from "../../fakes/target-gate.ts";
 
 type Options = Partial<PatrolOptions> & { readonly clock?: FakeClock };
 
@@ -56,12 +56,12 @@ test("logs a failed run and runs again after the interval", async () => {
 });
 
 test("does not run while the target is unreachable; a run that loses it is aborted without a log line", async () => {
-  const target = fakePresence();
+  const target = fakeTargetGate();
   const cut = async (signal: AbortSignal) => {
     await onAbort(signal);
     throw new Error("cut off");
   };
-  await using t = patrolling({ presence: target.present }, (signal, at) => (at === 0 ? cut(signal) : undefined));
+  await using t = patrolling({ waitForTarget: target.present }, (signal, at) => (at === 0 ? cut(signal) : undefined));
   await t.clock.advance(0);
   target.lose();
   await t.clock.advance(5000);

@@ -11,7 +11,7 @@ import { sliceOf } from "../../../src/network/slices.ts";
 import { servedEndpoints } from "../../../src/network/served.ts";
 import type { EndpointSlice, Pod, Service, WrittenSlice } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
-import { type ShownPod, shownPod } from "../../../src/roles.ts";
+import { type ApiPod, apiPod } from "../../../src/roles.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
 import { aColumn } from "../../fakes/state.ts";
@@ -32,7 +32,7 @@ const shop: Service = {
 /** A publisher with a cluster of slices, and a pod's server that reports how it was dialled. */
 async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
   const clock = fakeClock();
-  const shown = aColumn<ShownPod>();
+  const shown = aColumn<ApiPod>();
   const seen = aColumn<RuntimePod>();
   const slices = new Map(left.map((slice) => [slice.metadata.name, slice]));
   const calls: string[] = [];
@@ -100,7 +100,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     events,
     dialled,
     show(uid: string, one = pod(uid), ip = address) {
-      shown.set(uid, shownPod(one));
+      shown.set(uid, apiPod(one));
       seen.set(uid, observe([aSandbox({ network: { ip, additionalIps: [] } })], []));
     },
     hide: (uid: string) => shown.delete(uid),

@@ -91,7 +91,7 @@ function setUp({
         return () => void (tell = () => {});
       },
     },
-    presence: async () => new AbortController().signal,
+    waitForTarget: async () => new AbortController().signal,
     onTrouble: () => void (troubles += 1),
     tell: (reason, message) => void events.push(`${reason} ${message}`),
     clock,
@@ -134,7 +134,7 @@ test("installs rules once the relay listens, and updates them with the Services"
 test("a pod's start waits for the tunnel to admit it; its end revokes access", async () => {
   const t = setUp();
   const { signal } = new AbortController();
-  const joined = t.way.joined("uid-1", ["10.88.0.2"], signal);
+  const joined = t.way.openFor("uid-1", ["10.88.0.2"], signal);
   await t.clock.advance(1_000);
   await joined;
   assert.ok(t.inputs.join("").includes("pods { 10.88.0.2 }"));
@@ -142,7 +142,7 @@ test("a pod's start waits for the tunnel to admit it; its end revokes access", a
     t.relays[0]?.lines.findLast((line) => line.startsWith("pods")),
     "pods 10.88.0.2",
   );
-  const left = t.way.left("uid-1", signal);
+  const left = t.way.closeFor("uid-1", signal);
   await t.clock.advance(1_000);
   await left;
   assert.match(t.inputs.at(-1) ?? "", /^flush set .* pods\n$/);
@@ -177,7 +177,7 @@ for (const [missing, left] of [
     await t.clock.advance(1_000);
     assert.match(t.way.trouble() ?? "", new RegExp(missing));
     assert.equal(t.troubles(), 1);
-    await t.way.joined("uid-1", ["10.88.0.2"], new AbortController().signal);
+    await t.way.openFor("uid-1", ["10.88.0.2"], new AbortController().signal);
     for (const name of ["nft", "python3"]) t.install(name);
     await t.clock.advance(40_000);
     assert.deepEqual([t.way.trouble(), t.troubles()], [undefined, 2]);
@@ -241,7 +241,7 @@ test("emits one event for cluster addresses inside the target's pod network", as
   ]);
   await t.clock.advance(1_000);
   assert.deepEqual(t.events, []);
-  await t.way.joined("uid-1", ["10.96.7.2"], new AbortController().signal);
+  await t.way.openFor("uid-1", ["10.96.7.2"], new AbortController().signal);
   await t.clock.advance(1_000);
   assert.equal(t.events.length, 1);
   assert.match(
@@ -257,7 +257,7 @@ test("emits one event for cluster addresses inside the target's pod network", as
 test("runs no command on the target while five hundred Services are unchanged", async () => {
   const t = setUp();
   t.become(Array.from({ length: 500 }, (_, index) => service(`10.96.${index >> 8}.${index & 255}`, 80)));
-  await t.way.joined("uid-1", ["10.88.0.2"], new AbortController().signal);
+  await t.way.openFor("uid-1", ["10.88.0.2"], new AbortController().signal);
   await t.clock.advance(2_000);
   const asked = () => [t.inputs.length, t.relays.length, t.relays[0]?.lines.length];
   const before = asked();
@@ -268,7 +268,7 @@ test("runs no command on the target while five hundred Services are unchanged", 
 
 test("emits at most one event a minute for pods that the relay refuses, and none for other addresses", async () => {
   const t = setUp();
-  await t.way.joined("uid-1", ["10.88.0.2"], new AbortController().signal);
+  await t.way.openFor("uid-1", ["10.88.0.2"], new AbortController().signal);
   await t.clock.advance(1_000);
   t.relays[0]?.say("full 10.88.0.9");
   await t.clock.advance(1_000);

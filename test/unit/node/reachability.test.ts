@@ -4,7 +4,7 @@ import { apiError } from "../../../src/api/api-error.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createReachability } from "../../../src/node/reachability.ts";
 import type { ReachableVerdict } from "../../../src/node/conditions.ts";
-import { createCell } from "../../../src/state/cells.ts";
+import { createValue } from "../../../src/state/values.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
 
@@ -15,7 +15,7 @@ function started(answer: () => string, waiting: () => string | undefined = () =>
   const asked: string[] = [];
   const changes: (string | undefined)[] = [];
   const stop = new AbortController();
-  const { reader, writer } = createCell<ReachableVerdict>();
+  const { reader, writer } = createValue<ReachableVerdict>();
   const reachability = createReachability({
     client: {
       text: async (path) => {

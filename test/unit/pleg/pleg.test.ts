@@ -26,8 +26,8 @@ function rig(
   const runtime = fakeRuntime({ clock, events });
   runtime.addImage("busybox");
   const wakes: string[] = [];
-  const { seen } = createPodTable(clock);
-  const column = seen.writer;
+  const { podCache } = createPodTable(clock);
+  const column = podCache.writer;
   const log = createLogger(0, { write: () => undefined });
   const pleg = createPleg({
     runtime,
@@ -37,7 +37,7 @@ function rig(
     measures: unmeasured.pleg,
     terminationMessage: async ({ message }) => message,
     writtenMessage: async () => undefined,
-    seen: column,
+    podCache: column,
     signals: { wake: { send: (uid) => void wakes.push(uid) }, retry: { send: onReturn } },
     ...over,
   });
@@ -48,7 +48,7 @@ function rig(
     await running;
     await runtime[Symbol.asyncDispose]();
   });
-  return { clock, runtime, wakes, pleg, seen: seen.reader };
+  return { clock, runtime, wakes, pleg, seen: podCache.reader };
 }
 
 async function startPod(runtime: ReturnType<typeof fakeRuntime>, uid: string): Promise<string> {
@@ -280,9 +280,9 @@ describe("an observation by another actor", () => {
     await clock.advance(10);
     const looked = await pleg.inspect("u1", never);
     const older = { ...looked, containers: [], observedAt: looked.observedAt - 1 };
-    pleg.learn(older);
+    pleg.recordObservation(older);
     assert.equal(seen.get("u1")?.containers.length, 1);
-    pleg.learn({ ...older, uid: "u2" });
+    pleg.recordObservation({ ...older, uid: "u2" });
     assert.deepEqual([seen.get("u2")?.sandboxes, wakes], [looked.sandboxes, []]);
   });
 });
@@ -299,13 +299,13 @@ describe("a slow runtime", () => {
     await startPod(runtime, "u2");
     await clock.advance(4_000);
     assert.ok(seen.get("u2"), "a relist waits 5 s for a pod");
-    assert.deepEqual([seen.get("u1"), pleg.isUnseen("u1"), pleg.isUnseen("u2")], [undefined, true, false]);
+    assert.deepEqual([seen.get("u1"), pleg.needsInspection("u1"), pleg.needsInspection("u2")], [undefined, true, false]);
     await clock.advance(300_000);
     assert.equal(pleg.unhealthy(), undefined);
     stuck.resolve("");
     await clock.advance(0);
     assert.equal(seen.get("u1")?.containers[0]?.exitCode, 1);
-    assert.equal(pleg.isUnseen("u1"), false);
+    assert.equal(pleg.needsInspection("u1"), false);
     assert.ok(wakes.includes("u1"));
   });
 
@@ -330,13 +330,13 @@ describe("a slow runtime", () => {
     runtime.failNext("containerStatus", new Error("broken"), 5);
     const id = await startPod(runtime, "u1");
     await clock.advance(1_500);
-    assert.equal(pleg.isUnseen("u1"), true);
+    assert.equal(pleg.needsInspection("u1"), true);
     const [sandbox] = await runtime.listPodSandbox(undefined, never);
     runtime.exitContainer(id, 0);
     await runtime.removeContainer(id, never);
     await runtime.stopPodSandbox(sandbox?.id ?? "", never);
     await runtime.removePodSandbox(sandbox?.id ?? "", never);
     await clock.advance(2_000);
-    assert.equal(pleg.isUnseen("u1"), false);
+    assert.equal(pleg.needsInspection("u1"), false);
   });
 });

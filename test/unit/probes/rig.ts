@@ -5,7 +5,7 @@ import type { Logger } from "../../../src/lib/log.ts";
 import type { Container, PodStatus, Probe } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { createProbes } from "../../../src/probes/probes.ts";
-import { shownPod } from "../../../src/roles.ts";
+import { apiPod } from "../../../src/roles.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import type { FakeLink } from "../../fakes/link.ts";
@@ -67,7 +67,7 @@ export function rig({
   const begun = still.now();
   const ends: ((uid: string) => void)[] = [];
   const probes = createProbes({
-    starts: { get: () => ({ underWay: new Set(state.starting ? [container.name] : []), failures: new Map() }) },
+    starts: { get: () => ({ inProgress: new Set(state.starting ? [container.name] : []), failures: new Map() }) },
     onEnd: (hear) => void ends.push(hear),
     ...(link && { link }),
     measures: unmeasured.probes,
@@ -106,7 +106,7 @@ export function rig({
       list: () => state.pods,
     },
     status: { get: () => state.held },
-    shown: { get: () => state.mirror && shownPod({ ...pod, status: state.mirror }) },
+    apiPods: { get: () => state.mirror && apiPod({ ...pod, status: state.mirror }) },
     signals: { wake: { send: (id, cause) => void state.woken.push(`${id} ${cause}`) } },
     agentStartedAt: begun - agentAgeMs,
   });
@@ -120,7 +120,7 @@ export function rig({
   };
   const ready = (id: string) => probes.readiness(uid, "c", `containerd://${id}`);
   const started = (id: string) => probes.started(uid, "c", id);
-  const condemnedBy = (id: string) => probes.condemnedBy(uid, "c", id);
+  const condemnedBy = (id: string) => probes.failedProbe(uid, "c", id);
   /** Removes the pod's record. */
   const endRow = () => ends.forEach((hear) => hear(uid));
   return { probes, endRow, pod, clock: still, state, run, ready, started, condemnedBy };

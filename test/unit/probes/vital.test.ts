@@ -127,7 +127,7 @@ test("a terminating pod fails no liveness or startup probe; only readiness is pr
     probes.add(pod);
     await clock.advance(5_000);
     if (how === "deleted") state.pods = [{ ...pod, metadata: { ...pod.metadata, deletionTimestamp: "now" } }];
-    else probes.spare(pod.metadata.uid);
+    else probes.stopLivenessAndStartup(pod.metadata.uid);
     state.exitCode = 1;
     await clock.advance(60_000);
     assert.equal(condemnedBy(id), undefined, how);

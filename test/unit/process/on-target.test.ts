@@ -128,7 +128,7 @@ function start({ local = false } = {}) {
         config,
         target,
         client: api.client,
-        alone: false,
+        standalone: false,
         store: () => filePairStore(config.certDir, "unused"),
         instance: "this",
         liveness: createLiveness(),

@@ -7,7 +7,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { foreseenNetwork } from "../../../src/network/decision.ts";
 import type { Node } from "../../../src/objects.ts";
 import { claimTarget } from "../../../src/process/claim.ts";
-import { settledNetwork } from "../../../src/process/pod-network.ts";
+import { resolveNetwork } from "../../../src/process/pod-network.ts";
 import type { TargetNetwork } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { lockingShell } from "../../fakes/flock.ts";
@@ -54,15 +54,15 @@ function setUp({
     shown,
     client,
     /** One start of the node. */
-    async start(network: TargetNetwork = auto, alone = false) {
+    async start(network: TargetNetwork = auto, standalone = false) {
       await using _claim = await claimTarget(
         { target: { host, sharing: "shared", network }, clock, log: silent },
         node,
         never,
       );
       const account = inPod && { account: { client } };
-      return await settledNetwork(
-        { ...common, ...account, alone, config: { rootDir, nodeName: "edge-1" }, target: { host, network } },
+      return await resolveNetwork(
+        { ...common, ...account, standalone, config: { rootDir, nodeName: "edge-1" }, target: { host, network } },
         never,
       );
     },
@@ -134,8 +134,8 @@ test("isolates the node if sshd forbids remote forwarding", async () => {
   await writeOwnershipRecord(t.host.fs, rootDir, { node: "edge-1", made: [], network: { is: "new" } }, never);
   const target = { host: { ...t.host, listen }, network: auto };
   const deps = { client: t.client, account: { client: t.client }, clock: t.clock, log: silent };
-  const settled = await settledNetwork(
-    { ...deps, alone: false, config: { rootDir, nodeName: "edge-1" }, target },
+  const settled = await resolveNetwork(
+    { ...deps, standalone: false, config: { rootDir, nodeName: "edge-1" }, target },
     never,
   );
   assert.deepEqual(settled, { isolated: true, obstacle: "sshd forwards no sockets" });

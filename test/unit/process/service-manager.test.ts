@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
 import { runGroup } from "../../../src/lib/service-group.ts";
-import { tellServiceManager, watchdogOf } from "../../../src/process/service-manager.ts";
+import { notifyServiceManager, watchdogTimeout } from "../../../src/process/service-manager.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 /** A process with a systemd-notify that writes down what it is told. */
@@ -21,7 +21,7 @@ async function told(t: TestContext, env: Readonly<Record<string, string>>) {
   const stop = new AbortController();
   const state = { unready: "not yet" as string | undefined, trouble: undefined as string | undefined };
   const errors: string[] = [];
-  const services = tellServiceManager({
+  const services = notifyServiceManager({
     env: { PATH: `${folder}:${process.env.PATH}`, ...env },
     readiness: { unready: () => state.unready },
     liveness: { trouble: () => state.trouble },
@@ -85,12 +85,12 @@ test("sends nothing without a service manager", async (t) => {
 });
 
 test("parses the watchdog timeout like the kubelet", () => {
-  assert.equal(watchdogOf({}), 0);
-  assert.equal(watchdogOf({ WATCHDOG_USEC: "30000000" }), 30_000);
-  assert.equal(watchdogOf({ WATCHDOG_USEC: "30000000", WATCHDOG_PID: String(process.pid) }), 30_000);
-  assert.equal(watchdogOf({ WATCHDOG_USEC: "30000000", WATCHDOG_PID: "1" }), 0, "another process's");
+  assert.equal(watchdogTimeout({}), 0);
+  assert.equal(watchdogTimeout({ WATCHDOG_USEC: "30000000" }), 30_000);
+  assert.equal(watchdogTimeout({ WATCHDOG_USEC: "30000000", WATCHDOG_PID: String(process.pid) }), 30_000);
+  assert.equal(watchdogTimeout({ WATCHDOG_USEC: "30000000", WATCHDOG_PID: "1" }), 0, "another process's");
   const refused = (WATCHDOG_USEC: string, message: RegExp, more = {}) =>
-    assert.throws(() => watchdogOf({ WATCHDOG_USEC, ...more }), { code: "invalid_argument", message });
+    assert.throws(() => watchdogTimeout({ WATCHDOG_USEC, ...more }), { code: "invalid_argument", message });
   refused("1000000", /^create health checker: configure watchdog timeout too small: 1s$/);
   refused("-1", /^create health checker: configure watchdog: error WATCHDOG_USEC must be a positive number$/);
   refused("soon", /^create health checker: configure watchdog: error converting WATCHDOG_USEC: /);

@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Node, NodeCondition, Pod, PodStatus } from "../../../src/objects.ts";
-import { type ProcessReport, processReport } from "../../../src/process/report.ts";
+import { type ProcessReport, processReport } from "../../../src/process/process-report.ts";
 import { runStatus, statusLines } from "../../../src/process/status.ts";
 import { createStatusSocket } from "../../../src/process/status-socket.ts";
 import { type NodeWork, createReportedNode } from "../../../src/report/node.ts";
@@ -203,7 +203,7 @@ async function answering(t: TestContext, before?: (path: string) => Promise<void
   const running = createStatusSocket({ path, report, log }).run(stop.signal);
   t.after(() => stop.abort());
   const said: string[] = [];
-  const terminal = { say: (line: string) => void said.push(line) };
+  const terminal = { print: (line: string) => void said.push(line) };
   const { signal } = new AbortController();
   return {
     path,
@@ -298,7 +298,7 @@ test("tolerates callers that send data or disconnect; reports an invalid respons
     socket: path,
     node: undefined,
     output: "text",
-    terminal: { say: () => undefined },
+    terminal: { print: () => undefined },
     signal: new AbortController().signal,
   });
   await assert.rejects(asked, { code: "unavailable" });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { processTerminal, sayJson } from "../../../src/process/terminal.ts";
+import { processTerminal, printJson } from "../../../src/process/terminal.ts";
 
 /** What commands write on standard output. */
 function written(t: TestContext): () => string {
@@ -13,7 +13,7 @@ const hostile = "mount failed: \u001b]0;owned\u0007\u001b[2J\nedge-2: ready\r\u0
 
 test("escapes control characters of a target, in one line", (t) => {
   const said = written(t);
-  processTerminal().say(hostile);
+  processTerminal().print(hostile);
   assert.equal(
     said(),
     "mount failed: \\u001b]0;owned\\u0007\\u001b[2J\\nedge-2: ready\\u000d\\u009b31m\\u202etxt\\u007f ünïcode\n",
@@ -22,7 +22,7 @@ test("escapes control characters of a target, in one line", (t) => {
 
 test("prints JSON without control characters, with the same values", (t) => {
   const said = written(t);
-  sayJson(processTerminal(), { message: hostile, list: [1, { two: "x" }] });
+  printJson(processTerminal(), { message: hostile, list: [1, { two: "x" }] });
   assert.deepEqual(JSON.parse(said()), { message: hostile, list: [1, { two: "x" }] });
   assert.doesNotMatch(said().replaceAll("\n", ""), /[\p{Cc}\u202E]/u);
   assert.ok(said().split("\n").length > 5);

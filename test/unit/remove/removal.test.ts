@@ -108,7 +108,7 @@ async function start({
   });
   const remove = ({ yes = true, ask, leaving }: Asked = {}) => {
     said.length = 0;
-    const terminal = { say: (line: string) => void said.push(line), ...(ask && { ask }) };
+    const terminal = { print: (line: string) => void said.push(line), ...(ask && { ask }) };
     return removeFrom({ target, node, yes, terminal, clock, ...(leaving && { leaving }) }, never);
   };
   const made = () => runtime.calls.filter(({ verb }) => /^(stop|remove)/.test(verb)).map(({ verb }) => verb);

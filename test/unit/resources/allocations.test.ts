@@ -10,7 +10,7 @@ import { createAllocations } from "../../../src/resources/allocations.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
-import type { GivenPod } from "../../../src/roles.ts";
+import type { AllocatedPod } from "../../../src/roles.ts";
 import { aColumn } from "../../fakes/state.ts";
 
 const never = new AbortController().signal;
@@ -18,7 +18,7 @@ const file = "/root/graftlet/resources.json";
 const cpu = (amount: string): Resources => ({ requests: { cpu: amount }, limits: { cpu: amount } });
 const podOf = (amount: string, more: Partial<TestPod["spec"]> = {}) =>
   aPod({ containers: [aContainer("c", { resources: cpu(amount) })], ...more });
-const given = (pod: GivenPod) => pod.spec.containers[0]?.resources?.requests?.["cpu"];
+const given = (pod: AllocatedPod) => pod.spec.containers[0]?.resources?.requests?.["cpu"];
 
 /** A container that runs, with what it was made with, unless a kubelet made it. */
 function running(pod: TestPod, id = "c-1", noted = true): ContainerStatus {
@@ -55,9 +55,9 @@ test("allocates a new pod's request without writing a record", async () => {
   const { host, start } = target();
   const allocations = await start();
   const pod = podOf("100m");
-  allocations.take(pod);
-  assert.equal(allocations.of(pod), pod);
-  assert.equal(given(allocations.of(podOf("200m"))), "100m");
+  allocations.addPod(pod);
+  assert.equal(allocations.allocatedPod(pod), pod);
+  assert.equal(given(allocations.allocatedPod(podOf("200m"))), "100m");
   assert.deepEqual(host.files.changes, []);
 });
 
@@ -66,14 +66,14 @@ test("applies an allocation to containers that start later; running ones keep th
   const allocations = await start();
   const [before, after] = [podOf("100m"), podOf("200m")];
   const [old, young] = [running(before), running(after, "c-2")];
-  allocations.take(before);
+  allocations.addPod(before);
   shows(old);
-  await allocations.give(after);
-  assert.equal(given(allocations.of(after)), "200m");
-  assert.deepEqual(allocations.ofContainer(after, old), cpu("100m"));
-  assert.deepEqual(allocations.ofContainer(after, young), cpu("200m"));
-  await allocations.setContainer("uid-1", "c-1", cpu("200m"));
-  assert.deepEqual(allocations.ofContainer(after, old), cpu("200m"));
+  await allocations.allocate(after);
+  assert.equal(given(allocations.allocatedPod(after)), "200m");
+  assert.deepEqual(allocations.containerResources(after, old), cpu("100m"));
+  assert.deepEqual(allocations.containerResources(after, young), cpu("200m"));
+  await allocations.setContainerResources("uid-1", "c-1", cpu("200m"));
+  assert.deepEqual(allocations.containerResources(after, old), cpu("200m"));
 });
 
 test("restores allocated and actuated resources, and a changed request, after a restart", async () => {
@@ -82,14 +82,14 @@ test("restores allocated and actuated resources, and a changed request, after a 
   const [small, large, larger] = [podOf("100m"), podOf("200m"), podOf("300m")];
   const run = running(small);
   shows(run);
-  first.take(small);
-  await first.give(large);
+  first.addPod(small);
+  await first.allocate(large);
   const second = await start();
-  second.take(larger);
-  assert.equal(given(second.of(larger)), "200m");
-  assert.deepEqual(second.ofContainer(larger, run), cpu("100m"));
-  await second.setContainer("uid-1", "c-1", cpu("200m"));
-  assert.deepEqual((await start()).ofContainer(large, run), cpu("200m"));
+  second.addPod(larger);
+  assert.equal(given(second.allocatedPod(larger)), "200m");
+  assert.deepEqual(second.containerResources(larger, run), cpu("100m"));
+  await second.setContainerResources("uid-1", "c-1", cpu("200m"));
+  assert.deepEqual((await start()).containerResources(large, run), cpu("200m"));
 });
 
 test("restores the allocation of a never resized pod from its containers, regardless of its current request", async () => {
@@ -97,9 +97,9 @@ test("restores the allocation of a never resized pod from its containers, regard
   const run = running(podOf("100m"));
   shows(run);
   const allocations = await start();
-  allocations.take(podOf("200m"));
-  assert.equal(given(allocations.of(podOf("200m"))), "100m");
-  assert.deepEqual(allocations.ofContainer(podOf("200m"), run), cpu("100m"));
+  allocations.addPod(podOf("200m"));
+  assert.equal(given(allocations.allocatedPod(podOf("200m"))), "100m");
+  assert.deepEqual(allocations.containerResources(podOf("200m"), run), cpu("100m"));
 });
 
 test("reads the allocation of a kubelet's pod from the kubelet's checkpoints", async () => {
@@ -113,9 +113,9 @@ test("reads the allocation of a kubelet's pod from the kubelet's checkpoints", a
   const run = running(podOf("300m"), "c-1", false);
   shows(run);
   const allocations = await start();
-  allocations.take(podOf("300m"));
-  assert.equal(given(allocations.of(podOf("300m"))), "200m");
-  assert.deepEqual(allocations.ofContainer(podOf("200m"), run), cpu("100m"));
+  allocations.addPod(podOf("300m"));
+  assert.equal(given(allocations.allocatedPod(podOf("300m"))), "200m");
+  assert.deepEqual(allocations.containerResources(podOf("200m"), run), cpu("100m"));
 });
 
 test("treats the request at the time of adding the pod as actuated without any record", async () => {
@@ -124,9 +124,9 @@ test("treats the request at the time of adding the pod as actuated without any r
   const run = running(podOf("100m"), "c-1", false);
   shows(run);
   const allocations = await start();
-  allocations.take(podOf("100m"));
-  await allocations.give(podOf("200m"));
-  assert.deepEqual(allocations.ofContainer(podOf("200m"), run), cpu("100m"));
+  allocations.addPod(podOf("100m"));
+  await allocations.allocate(podOf("200m"));
+  assert.deepEqual(allocations.containerResources(podOf("200m"), run), cpu("100m"));
 });
 
 test("renames a corrupt record, and uses the resources that containers were created with", async () => {
@@ -135,8 +135,8 @@ test("renames a corrupt record, and uses the resources that containers were crea
   for (const torn of ['{"version":1,"pods":{', '{"version":2,"pods":{}}']) {
     host.files.put(file, { data: torn });
     const allocations = await start();
-    allocations.take(podOf("200m"));
-    assert.equal(given(allocations.of(podOf("200m"))), "100m");
+    allocations.addPod(podOf("200m"));
+    assert.equal(given(allocations.allocatedPod(podOf("200m"))), "100m");
     assert.equal(host.files.text(`${file}.torn`), torn);
     assert.deepEqual(host.files.tree("/root/graftlet"), ["/root/graftlet/lock", `${file}.torn`]);
   }
@@ -151,34 +151,34 @@ test("keeps records of pods that have not been added yet; drops those of pods th
     metadata: { ...podOf(amount).metadata, uid: "uid-2" },
   });
   for (const [small, large] of [[podOf("100m"), podOf("200m")] as const, [other("100m"), other("200m")] as const]) {
-    first.take(small);
-    await first.give(large);
+    first.addPod(small);
+    await first.allocate(large);
   }
   shows();
   const second = await start();
-  second.take(podOf("200m"));
-  await second.give(podOf("300m"));
+  second.addPod(podOf("200m"));
+  await second.allocate(podOf("300m"));
   const third = await start();
-  third.take(other("100m"));
-  assert.equal(given(third.of(other("100m"))), "200m");
-  third.dropRecords(new Set(["uid-2"]));
-  await third.give(other("300m"));
+  third.addPod(other("100m"));
+  assert.equal(given(third.allocatedPod(other("100m"))), "200m");
+  third.pruneRecords(new Set(["uid-2"]));
+  await third.allocate(other("300m"));
   const fourth = await start();
-  for (const pod of [podOf("1"), other("1")]) fourth.take(pod);
-  assert.deepEqual([given(fourth.of(podOf("1"))), given(fourth.of(other("1")))], ["1", "300m"]);
+  for (const pod of [podOf("1"), other("1")]) fourth.addPod(pod);
+  assert.deepEqual([given(fourth.allocatedPod(podOf("1"))), given(fourth.allocatedPod(other("1")))], ["1", "300m"]);
 });
 
 test("restores the checkpointed allocation of a pod without containers after a restart, regardless of its request", async () => {
   const { host, start } = target();
   const allocations = await start();
-  allocations.take(podOf("100m"));
-  await allocations.keep(podOf("800m"));
+  allocations.addPod(podOf("100m"));
+  await allocations.checkpoint(podOf("800m"));
   const written = host.files.changes.length;
-  await allocations.keep(podOf("900m"));
+  await allocations.checkpoint(podOf("900m"));
   assert.equal(host.files.changes.length, written, "once");
   const again = await start();
-  again.take(podOf("900m"));
-  assert.equal(given(again.of(podOf("900m"))), "100m");
+  again.addPod(podOf("900m"));
+  assert.equal(given(again.allocatedPod(podOf("900m"))), "100m");
 });
 
 test("counts at least a pod's actuated resources, even if its allocation is lower", async () => {
@@ -186,26 +186,26 @@ test("counts at least a pod's actuated resources, even if its allocation is lowe
   const allocations = await start();
   const [before, less, more] = [podOf("500m"), podOf("200m"), podOf("700m")];
   shows(running(before));
-  allocations.take(before);
-  assert.equal(allocations.held(before), before);
-  await allocations.give(less);
-  assert.deepEqual(allocations.held(less).spec.containers[0]?.resources, cpu("500m"));
-  assert.equal(given(allocations.of(less)), "200m");
-  await allocations.setContainer("uid-1", "c-1", cpu("200m"));
-  assert.equal(given(allocations.held(less)), "200m");
-  await allocations.give(more);
-  assert.equal(given(allocations.held(more)), "700m");
+  allocations.addPod(before);
+  assert.equal(allocations.effectivePod(before), before);
+  await allocations.allocate(less);
+  assert.deepEqual(allocations.effectivePod(less).spec.containers[0]?.resources, cpu("500m"));
+  assert.equal(given(allocations.allocatedPod(less)), "200m");
+  await allocations.setContainerResources("uid-1", "c-1", cpu("200m"));
+  assert.equal(given(allocations.effectivePod(less)), "200m");
+  await allocations.allocate(more);
+  assert.equal(given(allocations.effectivePod(more)), "700m");
 });
 
 test("does not allocate if the checkpoint fails", async () => {
   const { host, start } = target();
   const allocations = await start();
-  allocations.take(podOf("100m"));
+  allocations.addPod(podOf("100m"));
   host.files.onChange(() => {
     throw new CodedError("resource_exhausted", "no space left");
   });
-  await assert.rejects(allocations.give(podOf("200m")));
-  assert.equal(given(allocations.of(podOf("200m"))), "100m");
+  await assert.rejects(allocations.allocate(podOf("200m")));
+  assert.equal(given(allocations.allocatedPod(podOf("200m"))), "100m");
 });
 
 test("tracks allocated and actuated pod-level resources separately; they are the default for containers", async () => {
@@ -214,12 +214,12 @@ test("tracks allocated and actuated pod-level resources separately; they are the
   const whole = (amount: string) => aPod({ containers: [aContainer("c")], resources: cpu(amount) });
   const run = running(whole("1"));
   shows(run);
-  allocations.take(whole("1"));
-  assert.deepEqual(allocations.ofContainer(whole("1"), run), { requests: {}, limits: { cpu: "1" } });
-  await allocations.give(whole("2"));
-  assert.deepEqual([allocations.of(whole("3")).spec.resources, allocations.ofPod(whole("2"))], [cpu("2"), cpu("1")]);
-  await allocations.setPod("uid-1", cpu("2"));
+  allocations.addPod(whole("1"));
+  assert.deepEqual(allocations.containerResources(whole("1"), run), { requests: {}, limits: { cpu: "1" } });
+  await allocations.allocate(whole("2"));
+  assert.deepEqual([allocations.allocatedPod(whole("3")).spec.resources, allocations.podResources(whole("2"))], [cpu("2"), cpu("1")]);
+  await allocations.setPodResources("uid-1", cpu("2"));
   const again = await start();
-  again.take(whole("2"));
-  assert.deepEqual(again.ofPod(whole("2")), cpu("2"));
+  again.addPod(whole("2"));
+  assert.deepEqual(again.podResources(whole("2")), cpu("2"));
 });

@@ -20,7 +20,7 @@ test("uses the runtime's cgroup driver; the configured one with older runtimes; 
   const layout = createCgroupLayout({
     runtime: { runtimeConfig: () => answers.shift()?.() ?? assert.fail("asked again") },
     kubelet,
-    outdated: () => void outdated++,
+    onOutdatedRuntime: () => void outdated++,
     clock: fakeClock(),
     log: createLogger(0, { write: (line) => void said.push(line) }),
   });
@@ -38,7 +38,7 @@ test("uses the runtime's cgroup driver; the configured one with older runtimes; 
       await createCgroupLayout({
         runtime: { runtimeConfig },
         kubelet,
-        outdated: () => void outdated++,
+        onOutdatedRuntime: () => void outdated++,
         clock: fakeClock(),
         log: silentLog(),
       })(never)

@@ -7,8 +7,8 @@ import { createNodeAllocatable } from "../../../src/resources/node-allocatable.t
 import { type Enforcement, createReservedCgroups } from "../../../src/resources/reserved-cgroups.ts";
 import type { CgroupDriver } from "../../../src/pod/cgroup-path.ts";
 import type { ObjectReference } from "../../../src/objects.ts";
-import { createTiers } from "../../../src/resources/tiers.ts";
-import { givenPod } from "../../../src/roles.ts";
+import { createQosCgroups } from "../../../src/resources/qos-cgroups.ts";
+import { allocatedPod } from "../../../src/roles.ts";
 import { TargetError } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -34,12 +34,12 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true, driver: Cgrou
   const mended: number[] = [];
   const lines: string[] = [];
   const open = async () => ({ cgroups, layout, version: 2 as const });
-  const tiers = createTiers({
+  const qosCgroups = createQosCgroups({
     cgroups: open,
     pods: { list: () => [] },
     worker: { get: () => undefined },
-    seen: { get: () => undefined },
-    allocated: givenPod,
+    podCache: { get: () => undefined },
+    allocatedPod: allocatedPod,
     pageSizes: ["2MB"],
     measures: unmeasured.cgroups,
   });
@@ -63,8 +63,8 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true, driver: Cgrou
   };
   const service = createNodeAllocatable({
     ...common,
-    tiers,
-    pods: { mend: async () => void mended.push(clock.now()) },
+    qosCgroups,
+    pods: { reapplyLimits: async () => void mended.push(clock.now()) },
     reserved: createReservedCgroups(common),
     clock,
     log: createLogger(0, { write: (line: string) => void lines.push(line) }),

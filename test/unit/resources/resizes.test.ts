@@ -63,7 +63,7 @@ function rig() {
       accepted: (trigger) => void measured.push(trigger),
       infeasible: (detail) => void measured.push(detail),
     },
-    swaps: async () => world.swaps,
+    usesSwap: async () => world.swaps,
     pods: { get: (uid) => store.get(uid), byName: () => undefined, list: () => [...store.values()] },
     admission: {
       async admit(pod, others) {
@@ -74,11 +74,11 @@ function rig() {
         return milli(pod) + used > 1000 ? { reason: "OutOfcpu", message } : world.refusal;
       },
     },
-    spoken: { all: () => world.sourcesSpoke },
-    signals: { weigh: { send: () => void world.freed++ } },
+    sourcesReady: { all: () => world.sourcesSpoke },
+    signals: { retryPendingResizes: { send: () => void world.freed++ } },
     resize,
-    pending: aColumn(),
-    wishes: aColumn(),
+    pendingResizes: aColumn(),
+    requestedResources: aColumn(),
   });
   /** Takes pods in that run. */
   const run = (...pods: readonly TestPod[]) => {
@@ -86,16 +86,16 @@ function rig() {
       store.set(pod.metadata.uid, pod);
       const container = aStatus(aContainer("c"), ContainerState.CONTAINER_RUNNING, { id: `c-${pod.metadata.uid}` });
       runs.set(pod.metadata.uid, observe([aSandbox()], [container]));
-      resizes.take(pod);
-      resizes.ask(pod);
+      resizes.addPod(pod);
+      resizes.recordRequest(pod);
     }
   };
   const decide = async (trigger: ResizeTrigger = "pod_updated") =>
-    void woken.push(...(await resizes.decide(() => [...store.values()], trigger, never)));
+    void woken.push(...(await resizes.retryPending(() => [...store.values()], trigger, never)));
   const ask = async (...pods: readonly TestPod[]) => {
     for (const pod of pods) {
       store.set(pod.metadata.uid, pod);
-      resizes.ask(pod);
+      resizes.recordRequest(pod);
     }
     await decide();
   };
@@ -130,17 +130,17 @@ test("allocates a fitting resize at once, with status and event; emits another e
   const pod = asking("p", "700m");
   await ask(pod);
   assert.deepEqual(weighed, ["p 700m beside 300m"]);
-  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p"), woken], ["700m", ["PodResizeInProgress"], ["p"]]);
+  assert.deepEqual([cpuOf(resizes.allocatedPod(pod)), states("p"), woken], ["700m", ["PodResizeInProgress"], ["p"]]);
   assert.equal(resizeConditions(resize.get("p"))[0]?.observedGeneration, pod.metadata.generation);
   const summary = `{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"},"requests":{"cpu":"700m"}}}],"generation":${pod.metadata.generation}}`;
   assert.deepEqual(events.lines, [`Normal ResizeStarted Pod resize started: ${summary}`]);
-  resizes.observe(pod, seen("p"));
+  resizes.checkProgress(pod, seen("p"));
   assert.deepEqual([states("p"), world.freed], [["PodResizeInProgress"], 0]);
-  await allocations.setContainer("p", "c-p", amounts("700m"));
-  resizes.observe(pod, seen("p"));
+  await allocations.setContainerResources("p", "c-p", amounts("700m"));
+  resizes.checkProgress(pod, seen("p"));
   assert.deepEqual([states("p"), world.freed], [[], 1]);
   assert.equal(events.lines[1], `Normal ResizeCompleted Pod resize completed: ${summary}`);
-  resizes.observe(pod, seen("p"));
+  resizes.checkProgress(pod, seen("p"));
   assert.equal(events.lines.length, 2);
 });
 
@@ -151,7 +151,7 @@ test("does not count or resize a pod that was preempted for another resize", asy
   const ends = asking("v", "550m");
   await ask(asking("p", "300m"), asking("q", "600m"), ends);
   assert.deepEqual(weighed, ["p 300m beside 100m,500m", "q 600m beside 300m"]);
-  assert.equal(cpuOf(resizes.allocated(ends)), "500m");
+  assert.equal(cpuOf(resizes.allocatedPod(ends)), "500m");
 });
 
 test("marks a memory resize of a container with swap as infeasible, without retries", async () => {
@@ -176,7 +176,7 @@ test("marks a memory resize of a container with swap as infeasible, without retr
     events.lines[0] ?? "",
     /^Warning ResizeInfeasible Pod resize Infeasible: \{.*swap is not supported\."\}$/,
   );
-  assert.equal(resizes.allocated(pod).spec.containers[0]?.resources?.requests?.["memory"], "64Mi");
+  assert.equal(resizes.allocatedPod(pod).spec.containers[0]?.resources?.requests?.["memory"], "64Mi");
   assert.deepEqual([measured.at(-1), countResizes(resize.list()).infeasible], ["swap_limitation", 1]);
   await decide();
   await ask({ ...pod, metadata: { ...pod.metadata, labels: { other: "label" } } });
@@ -200,7 +200,7 @@ test("defers a resize that does not fit, with one event, and allocates it when o
   const pod = asking("p", "800m");
   await ask(pod);
   const why = "requested: 800, used: 500";
-  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p")], ["100m", [`PodResizePending Deferred ${why}`]]);
+  assert.deepEqual([cpuOf(resizes.allocatedPod(pod)), states("p")], ["100m", [`PodResizePending Deferred ${why}`]]);
   assert.match(
     events.lines[0] ?? "",
     /^Warning ResizeDeferred Pod resize OutOfcpu: \{.*"error":"requested: 800, used: 500"\}$/,
@@ -209,7 +209,7 @@ test("defers a resize that does not fit, with one event, and allocates it when o
   assert.deepEqual([events.lines.length, woken], [1, ["p"]]);
   store.delete("q");
   await decide();
-  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p"), woken], ["800m", ["PodResizeInProgress"], ["p", "p"]]);
+  assert.deepEqual([cpuOf(resizes.allocatedPod(pod)), states("p"), woken], ["800m", ["PodResizeInProgress"], ["p", "p"]]);
 });
 
 test("frees a decrease only once it is actuated", async () => {
@@ -218,7 +218,7 @@ test("frees a decrease only once it is actuated", async () => {
   await ask(asking("q", "300m"), asking("p", "500m"));
   assert.deepEqual(weighed, ["q 300m beside 100m", "p 500m beside 800m"]);
   assert.match(states("p").join(), /Deferred/);
-  await allocations.setContainer("q", "c-q", amounts("300m"));
+  await allocations.setContainerResources("q", "c-q", amounts("300m"));
   await decide("pod_resized");
   assert.equal(weighed.at(-1), "p 500m beside 300m");
   assert.deepEqual(states("p"), ["PodResizeInProgress"]);
@@ -239,9 +239,9 @@ test("checkpoints the allocation before a resize is deferred", async () => {
   });
   await again.records.ready?.(never);
   const wish = asking("p", "800m");
-  again.take(wish);
-  assert.equal(cpuOf(again.of(wish)), "100m");
-  assert.equal(cpuOf(allocations.of(wish)), "100m");
+  again.addPod(wish);
+  assert.equal(cpuOf(again.allocatedPod(wish)), "100m");
+  assert.equal(cpuOf(allocations.allocatedPod(wish)), "100m");
 });
 
 test("counts other pods by their allocations, not their requests", async () => {
@@ -276,7 +276,7 @@ test("clears a pending resize that is reverted", async () => {
   run(asking("p", "100m"), asking("q", "500m"));
   await ask(asking("p", "800m"));
   assert.equal(states("p").length, 1);
-  assert.equal(resizes.ask(asking("p", "100m")), false);
+  assert.equal(resizes.recordRequest(asking("p", "100m")), false);
   assert.deepEqual(states("p"), []);
 });
 
@@ -296,15 +296,15 @@ test("reports a failed actuation once, until it succeeds", async () => {
   run(asking("p", "100m"));
   const pod = asking("p", "200m");
   await ask(pod);
-  resizes.failed(pod, "no");
-  resizes.failed(pod, "no");
+  resizes.actuationFailed(pod, "no");
+  resizes.actuationFailed(pod, "no");
   assert.deepEqual(states("p"), ["PodResizeInProgress Error no"]);
   assert.match(events.lines[1] ?? "", /^Warning ResizeError Pod resize error: \{.*"error":"no"\}$/);
   assert.equal(events.lines.length, 2);
-  resizes.observe(pod, seen("p"));
+  resizes.checkProgress(pod, seen("p"));
   assert.deepEqual(states("p"), ["PodResizeInProgress Error no"]);
-  await allocations.setContainer("p", "c-p", amounts("200m"));
-  resizes.observe(pod, seen("p"));
+  await allocations.setContainerResources("p", "c-p", amounts("200m"));
+  resizes.checkProgress(pod, seen("p"));
   assert.deepEqual(states("p"), []);
 });
 
@@ -313,7 +313,7 @@ test("replaces the generation and error of a resize in progress with those of a 
   run(asking("p", "100m"));
   const [first, second] = [asking("p", "200m"), asking("p", "300m")];
   await ask(first);
-  resizes.failed(first, "no");
+  resizes.actuationFailed(first, "no");
   await ask(second);
   assert.deepEqual(states("p"), ["PodResizeInProgress"]);
   assert.equal(resizeConditions(resize.get("p"))[0]?.observedGeneration, second.metadata.generation);
@@ -325,7 +325,7 @@ test("restores resize conditions after a restart without repeating events", asyn
   run(asking("q", "500m"));
   const wish = asking("p", "800m");
   const condition = { ...shown, observedGeneration: wish.metadata.generation ?? 0 };
-  resizes.take({ ...asking("p", "100m"), status: { conditions: [condition] } });
+  resizes.addPod({ ...asking("p", "100m"), status: { conditions: [condition] } });
   assert.deepEqual(states("p"), ["PodResizePending Deferred full"]);
   await ask(wish);
   assert.deepEqual([states("p"), events.lines], [["PodResizePending Deferred requested: 800, used: 500"], []]);
@@ -339,10 +339,10 @@ test("keeps a resize pending, and retries, if the checkpoint fails", async () =>
   });
   const pod = asking("p", "200m");
   await ask(pod);
-  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p")], ["100m", []]);
+  assert.deepEqual([cpuOf(resizes.allocatedPod(pod)), states("p")], ["100m", []]);
   host.files.onChange(undefined);
   await decide();
-  assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p")], ["200m", ["PodResizeInProgress"]]);
+  assert.deepEqual([cpuOf(resizes.allocatedPod(pod)), states("p")], ["200m", ["PodResizeInProgress"]]);
 });
 
 test("does not resize a terminating pod", async () => {
@@ -359,8 +359,8 @@ test("returns the actuated resources of a pod's running containers", () => {
   const { resizes, run, seen } = rig();
   const pod = asking("p", "100m");
   run(pod);
-  assert.equal(resizes.inForce(pod, seen("p")), pod);
-  assert.equal(cpuOf(resizes.inForce(pod, observe([], []))), "100m");
+  assert.equal(resizes.actuatedPod(pod, seen("p")), pod);
+  assert.equal(cpuOf(resizes.actuatedPod(pod, observe([], []))), "100m");
 });
 
 test("counts requested resizes once, and accepted deferred ones by trigger", async () => {

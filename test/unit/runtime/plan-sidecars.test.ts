@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
-import type { CondemningProbe } from "../../../src/pipeline.ts";
+import type { FatalProbeKind } from "../../../src/pipeline.ts";
 import { planPod } from "../../../src/runtime/plan.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { told } from "./told.ts";
@@ -74,7 +74,7 @@ describe("sidecars and their probes", () => {
   const after = (
     statuses: Parameters<typeof observe>[1],
     started: readonly string[],
-    condemned: Readonly<Record<string, CondemningProbe>> = {},
+    condemned: Readonly<Record<string, FatalProbeKind>> = {},
   ) =>
     plan(pod, observe([aSandbox()], statuses), {
       hasStarted: (_name, id) => started.includes(id),

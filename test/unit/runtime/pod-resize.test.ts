@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Resources } from "../../../src/objects.ts";
-import type { ResourcesInForce } from "../../../src/resizes.ts";
+import type { ActuatedResources } from "../../../src/resizes.ts";
 import { allInForce } from "../../fakes/resizes.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { exited, rig, running } from "./pod-rig.ts";
@@ -18,14 +18,14 @@ const podOf = (cpu: string, restartPolicy = "NotRequired"): TestPod =>
 /** Container a has 100m until changed; each new run starts with the resources it was created with. */
 function resizable() {
   const enforced = new Map<string, Resources>();
-  const inForce: ResourcesInForce = {
+  const inForce: ActuatedResources = {
     ...allInForce,
-    ofContainer: (pod, status) =>
+    containerResources: (pod, status) =>
       enforced.get(status.id) ??
       (status.labels["io.kubernetes.container.name"] === "a" && status.metadata?.attempt === 0
         ? has("100m")
-        : allInForce.ofContainer(pod, status)),
-    setContainer: async (_uid, id, resources) => void enforced.set(id, resources),
+        : allInForce.containerResources(pod, status)),
+    setContainerResources: async (_uid, id, resources) => void enforced.set(id, resources),
   };
   return rig({ inForce });
 }

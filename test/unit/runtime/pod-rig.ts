@@ -15,7 +15,7 @@ import { type TestPod, observe } from "../../fakes/pods.ts";
 import { allInForce, noGroups } from "../../fakes/resizes.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { unmeasured } from "../../fakes/measures.ts";
-import type { Starts } from "../../../src/state/pod-table.ts";
+import type { ContainerStarts } from "../../../src/state/pod-table.ts";
 import { aColumn } from "../../fakes/state.ts";
 
 const never = new AbortController().signal;
@@ -28,7 +28,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
   const events = eventLines();
   const ready: (number | "look")[] = [];
   const unlogged: string[] = [];
-  const starts = aColumn<Starts>();
+  const starts = aColumn<ContainerStarts>();
   const podRuntime = createPodRuntime({
     starts,
     runtime,
@@ -65,7 +65,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     restartCountFromLogs: async () => 0,
     linkLog: async () => undefined,
     removeLog: async (_pod, status) => void unlogged.push(`${containerNameOf(status)} ${status.id}`),
-    probes: { condemnedBy: () => undefined, started: () => undefined },
+    probes: { failedProbe: () => undefined, started: () => undefined },
     isRestartingAll: () => false,
     inForce: allInForce,
     groups: noGroups,

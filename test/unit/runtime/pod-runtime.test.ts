@@ -80,7 +80,7 @@ test("init containers run one after another, then the others; a new sandbox star
 test("a container with a failed probe is stopped with the probe's grace period and restarted in the same pass", async () => {
   let condemned = "";
   const { runtime, see, pass, states } = rig({
-    probes: { condemnedBy: (_uid, _name, id) => (id === condemned ? "liveness" : undefined), started: () => undefined },
+    probes: { failedProbe: (_uid, _name, id) => (id === condemned ? "liveness" : undefined), started: () => undefined },
   });
   const livenessProbe = { exec: { command: ["x"] }, terminationGracePeriodSeconds: 9 };
   const pod = aPod({ containers: [aContainer("a", { livenessProbe }), aContainer("b")] });
@@ -308,8 +308,8 @@ test("during its postStart hook a container counts as starting, and later ones w
   });
   const syncing = first(pod);
   while ((await states()).length === 0) await new Promise(setImmediate);
-  assert.deepEqual([starts.get("uid-1")?.underWay.has("a"), await states()], [true, [running("a")]]);
+  assert.deepEqual([starts.get("uid-1")?.inProgress.has("a"), await states()], [true, [running("a")]]);
   ended.resolve();
   await syncing;
-  assert.deepEqual([starts.get("uid-1")?.underWay.has("a"), await states()], [false, [running("a"), running("b")]]);
+  assert.deepEqual([starts.get("uid-1")?.inProgress.has("a"), await states()], [false, [running("a"), running("b")]]);
 });

@@ -49,9 +49,9 @@ function rig(
       },
     },
     inForce: {
-      ofPod: () => whole.inForce,
-      setContainer: async (_uid, id, resources) => void calls.push(`${id} has ${text(resources)}`),
-      setPod: async (_uid, resources) => {
+      podResources: () => whole.inForce,
+      setContainerResources: async (_uid, id, resources) => void calls.push(`${id} has ${text(resources)}`),
+      setPodResources: async (_uid, resources) => {
         whole.inForce = resources;
         calls.push(`pod has ${text(resources)}`);
       },

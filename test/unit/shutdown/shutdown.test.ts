@@ -4,14 +4,14 @@ import { inhibitDelayDirectory, inhibitDelayFile } from "../../../src/host/syste
 import { readOwnershipRecord, writeOwnershipRecord } from "../../../src/host/ownership-record.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createShutdownManager } from "../../../src/shutdown/shutdown.ts";
-import { createCell } from "../../../src/state/cells.ts";
+import { createValue } from "../../../src/state/values.ts";
 import type { WorkerView } from "../../../src/state/pod-table.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { fakeLogind } from "../../fakes/logind.ts";
 import { type TestPod, aPod } from "../../fakes/pods.ts";
-import { fakePresence } from "../../fakes/presence.ts";
+import { fakeTargetGate } from "../../fakes/target-gate.ts";
 import { aColumn, signalLines } from "../../fakes/state.ts";
 
 const never = new AbortController().signal;
@@ -36,10 +36,10 @@ async function node(pods: readonly TestPod[] = [], hasLogind = true) {
   const logind = hasLogind ? await fakeLogind(host) : undefined;
   const worker = aColumn<WorkerView>();
   for (const pod of pods) worker.set(pod.metadata.uid, { phase: "syncing", pod: undefined });
-  const goingDown = createCell<true>();
+  const goingDown = createValue<true>();
   const signals = signalLines();
   const events = eventLines();
-  const target = fakePresence();
+  const target = fakeTargetGate();
   const times = { began: 0, ended: 0 };
   const lines: string[] = [];
   const stop = new AbortController();
@@ -54,13 +54,13 @@ async function node(pods: readonly TestPod[] = [], hasLogind = true) {
     pods: { list: () => pods },
     cache: { get: () => undefined },
     worker,
-    goingDown: goingDown.writer,
+    shuttingDown: goingDown.writer,
     signals,
     host,
     isRemote: false,
     events,
     measures: { began: (at) => void (times.began = at), ended: (at) => void (times.ended = at) },
-    presence: target.present,
+    waitForTarget: target.present,
     clock,
     log: createLogger(0, { write: (line) => void lines.push(line) }),
   });

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import type { PodUpdate } from "../../../src/pipeline.ts";
 import { createPodConfig } from "../../../src/sources/pod-config.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { createSourceMarks } from "../../../src/state/cells.ts";
+import { createSourceMilestone } from "../../../src/state/values.ts";
 
 function pod(uid: string, more: { metadata?: object; spec?: object; status?: object } = {}): TestPod {
   return testPod({
@@ -19,7 +19,7 @@ function start(expected: readonly ("api" | "file")[] = ["api"]) {
   const clock = fakeClock();
   const emitted: PodUpdate[] = [];
   const events: string[] = [];
-  const spoken = createSourceMarks(expected);
+  const spoken = createSourceMilestone(expected);
   const config = createPodConfig({
     spoken: spoken.writer,
     clock,

@@ -15,7 +15,7 @@ test("write latency is measured from the first unwritten change", async () => {
   const unasked = () => Promise.reject(new Error("not asked"));
   const delivery = createDelivery({
     api: { get: unasked, remove: unasked, patchStatus: async (_, status) => ({ ...pod, status }) },
-    shown: { get: () => pod },
+    apiPods: { get: () => pod },
     worker: { get: () => ({ phase: "finished", pod: undefined }) },
     held: (uid) => held.get(uid),
     onGone: () => undefined,

@@ -242,12 +242,12 @@ test("does not resend a patch that the API server ignores", async () => {
   };
   const manager = createStatusManager({
     status: aColumn(),
-    held: aColumn(),
+    pendingStatus: aColumn(),
     onEnd: () => undefined,
     log: quiet,
     measures: unmeasured.statuses,
     api,
-    shown: { get: () => store },
+    apiPods: { get: () => store },
     worker: { get: () => ({ phase: "finished", pod: undefined }) },
     clock: w.clock,
   });
@@ -296,12 +296,12 @@ test("writes many pods concurrently, up to a limit", async () => {
   const api: PodApi = { get: () => Promise.reject(new Error("not asked")), remove: async () => undefined, patchStatus };
   const manager = createStatusManager({
     status: aColumn(),
-    held: aColumn(),
+    pendingStatus: aColumn(),
     onEnd: () => undefined,
     log: quiet,
     measures: unmeasured.statuses,
     api,
-    shown: { get: (uid) => pods.get(uid) },
+    apiPods: { get: (uid) => pods.get(uid) },
     worker: { get: () => ({ phase: "syncing", pod: undefined }) },
     clock,
   });

@@ -55,11 +55,11 @@ export function world(start: Partial<TestPod> = {}, mayRun = { now: false }, sta
   status.onChange((uid) => void changes.push(uid));
   const manager = createStatusManager({
     status,
-    held: aColumn(),
+    pendingStatus: aColumn(),
     onEnd: () => undefined,
     measures: unmeasured.statuses,
     api,
-    shown: { get: (uid) => (uid === (staticUid ?? store.pod?.metadata.uid) ? store.pod : undefined) },
+    apiPods: { get: (uid) => (uid === (staticUid ?? store.pod?.metadata.uid) ? store.pod : undefined) },
     worker: { get: () => ({ phase: mayRun.now ? "syncing" : "finished", pod: undefined }) },
     clock,
     log: quiet,

@@ -13,7 +13,7 @@ import { aPod } from "../../fakes/pods.ts";
 const never = new AbortController().signal;
 const why = { reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline" };
 const told = `Normal ${why.reason} ${why.message}`;
-const over: PassResult = { terminal: true, againMs: 0, eviction: why };
+const over: PassResult = { terminal: true, requeueAfterMs: 0, eviction: why };
 
 function rig(make?: (signal: AbortSignal) => Promise<PassResult>) {
   const clock = fakeClock();
@@ -26,9 +26,9 @@ function rig(make?: (signal: AbortSignal) => Promise<PassResult>) {
       { clock, events, status: { get: () => held } },
       { ...aPod(activeDeadlineSeconds === undefined ? {} : { activeDeadlineSeconds }), ...(status && { status }) },
       {
-        make: async (given) => {
+        run: async (given) => {
           passes++;
-          return make ? make(given) : { terminal: false, againMs: 60_000 };
+          return make ? make(given) : { terminal: false, requeueAfterMs: 60_000 };
         },
         fail: (reason) => void failed.push(reason),
       },
@@ -39,10 +39,10 @@ function rig(make?: (signal: AbortSignal) => Promise<PassResult>) {
 
 test("schedules the next pass no later than the pod's active deadline", async () => {
   const { clock, go } = rig();
-  assert.equal((await go()).againMs, 60_000);
-  assert.equal((await go(90)).againMs, 60_000);
+  assert.equal((await go()).requeueAfterMs, 60_000);
+  assert.equal((await go(90)).requeueAfterMs, 60_000);
   await clock.advance(50_000);
-  assert.equal((await go(90)).againMs, 40_000);
+  assert.equal((await go(90)).requeueAfterMs, 40_000);
   assert.equal(clock.pending, 0);
 });
 
@@ -56,7 +56,7 @@ test("fails a pod past its deadline without another pass, and emits the event", 
 test("aborts a pass that exceeds the deadline", async () => {
   const { clock, failed, go } = rig(async (signal) => {
     await clock.sleep(600_000, signal);
-    return { terminal: false, againMs: 0 };
+    return { terminal: false, requeueAfterMs: 0 };
   });
   const going = go(90);
   await clock.advance(90_000);
@@ -70,7 +70,7 @@ test("does not report an exceeded deadline if the pass fails or is aborted", asy
   const cut = rig(async (signal) => {
     stop.abort(new CodedError("cancelled", "the pod is being terminated"));
     throwIfAborted(signal);
-    return { terminal: false, againMs: 0 };
+    return { terminal: false, requeueAfterMs: 0 };
   });
   await assert.rejects(cut.go(90, stop.signal), { code: "cancelled" });
   assert.deepEqual([bad.failed, cut.failed], [[], []]);
@@ -81,6 +81,6 @@ test("counts the deadline from the start time of the pod, or from now if it has 
   const status = { startTime: rfc3339(clock.now()) };
   forget();
   await clock.advance(200_000);
-  assert.equal((await go(90)).againMs, 60_000);
+  assert.equal((await go(90)).requeueAfterMs, 60_000);
   assert.deepEqual([await go(90, never, status), passes()], [over, 1]);
 });

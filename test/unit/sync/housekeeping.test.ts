@@ -8,7 +8,7 @@ import { createHousekeeping } from "../../../src/sync/housekeeping.ts";
 import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type TestPod, aPod, aSandbox, observe } from "../../fakes/pods.ts";
-import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
+import { type FakePresence, fakeTargetGate } from "../../fakes/target-gate.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { createPodTable } from "../../../src/state/pod-table.ts";
 import { createSignals } from "../../../src/state/signals.ts";
@@ -37,10 +37,10 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
   // Nothing is seen before the test has set the scene.
   let started = false;
   const passes: Passes = {
-    sync: async (pod) => (calls.push(`sync ${pod.metadata.uid}`), { terminal: false, againMs: 60_000 }),
+    sync: async (pod) => (calls.push(`sync ${pod.metadata.uid}`), { terminal: false, requeueAfterMs: 60_000 }),
     terminating: async (uid) => void calls.push(`terminating ${uid}`),
     terminated: async (uid) => void calls.push(`terminated ${uid}`),
-    settled: () => undefined,
+    objectChanged: () => undefined,
     ...over,
   };
   const runtimePod = (uid: string) => ({ ...observe([aSandbox({ annotations: world.annotations })], []), uid });
@@ -57,7 +57,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     },
     workers,
     worker: worker.reader,
-    ...(target && { presence: target.present }),
+    ...(target && { waitForTarget: target.present }),
     clock,
     log,
     cache: {
@@ -65,19 +65,19 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
       list: () => world.inRuntime.map(runtimePod),
     },
     sourcesSeen: () => started && world.seen,
-    spoken: {
+    sourcesReady: {
       get names() {
         return world.sources;
       },
     },
     measures: { swept: (pods, failed) => void (world.swept = `${failed} of ${pods}`) },
-    waits: (uid) => world.waiting.includes(uid),
-    resume: () => {
+    isWaiting: (uid) => world.waiting.includes(uid),
+    resumeWaiting: () => {
       if (world.waiting.every((uid) => !worker.reader.get(uid))) world.waiting = [];
     },
     directories: async () => world.onDisk,
-    dropRecords: (known) => void calls.push(`keep ${[...known].sort().join()}`),
-    async sweep(uid, countsOn) {
+    pruneRecords: (known) => void calls.push(`keep ${[...known].sort().join()}`),
+    async cleanUpPod(uid, countsOn) {
       calls.push(`sweep ${uid}${countsOn ? " but containers" : ""}`);
       if (world.sweepFails) throw new Error("busy");
       world.inRuntime = world.inRuntime.filter((each) => each !== uid);
@@ -107,7 +107,7 @@ test("does not terminate unknown pods before every source has reported", async (
 });
 
 test("does not look for orphans while the target is unreachable", async (t) => {
-  const target = fakePresence();
+  const target = fakeTargetGate();
   target.lose();
   const { advance, calls, world } = rig(t, {}, target);
   Object.assign(world, { inRuntime: ["x"], onDisk: ["y"] });
@@ -242,7 +242,7 @@ test("runs pods independently of each other", async (t) => {
     async sync(pod) {
       begun.push(pod.metadata.uid);
       await gate.promise;
-      return { terminal: false, againMs: 60_000 };
+      return { terminal: false, requeueAfterMs: 60_000 };
     },
   });
   world.wanted = [named("a"), named("b")];

@@ -25,7 +25,7 @@ const mirrorOf = (hash: string, uid: string, more: Partial<TestPod["metadata"]> 
 function rig(t: TestContext) {
   const clock = fakeClock();
   const table = createPodTable(clock);
-  const manager = createPodManager({ asked: table.asked.writer, shown: table.shown.writer });
+  const manager = createPodManager({ desired: table.desired.writer, apiPods: table.apiPods.writer });
   const signals = createSignals();
   const phases = new Map<TestPod, WorkerPhase>();
   const calls: string[] = [];
@@ -42,7 +42,7 @@ function rig(t: TestContext) {
       create: (pod) => (bodies.push(pod), answer("create")),
       remove: ({ uid }) => answer(`remove ${uid}`),
     },
-    pods: table.asked.reader,
+    pods: table.desired.reader,
     manager,
     worker: columnOf(() => [...phases].map(([pod, phase]) => [pod.metadata.uid, { phase, pod }] as const)),
     signals,
@@ -57,7 +57,7 @@ function rig(t: TestContext) {
     stop.abort();
     await done;
   });
-  const take = (op: PodOperation, pod: TestPod) => manager.take({ op, source: "file", pods: [pod] });
+  const take = (op: PodOperation, pod: TestPod) => manager.applyUpdate({ op, source: "file", pods: [pod] });
   /** What is asked within a second. */
   const asked = async (ms = 1_000) => {
     signals.mirrorsChanged.send();

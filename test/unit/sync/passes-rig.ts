@@ -29,11 +29,11 @@ export function rig(over: Partial<PassDeps> = {}) {
   };
   const deps: PassDeps = {
     cache: { get: () => world.seen, list: () => [world.seen] },
-    unseen: aColumn(),
+    needsInspection: aColumn(),
     inspector: {
       inspect: async () => (calls.push("inspect"), world.seen),
-      isUnseen: () => world.unseen,
-      learn: () => void calls.push("learn"),
+      needsInspection: () => world.unseen,
+      recordObservation: () => void calls.push("learn"),
     },
     runtime: {
       plan: async () => {
@@ -50,8 +50,8 @@ export function rig(over: Partial<PassDeps> = {}) {
     },
     volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
     objects: { register: said("register"), unregister: said("unregister") },
-    prober: { add: said("probe"), spare: said("spare"), remove: said("stop probing") },
-    served: { unserved: async () => [] },
+    prober: { add: said("probe"), stopLivenessAndStartup: said("spare"), remove: said("stop probing") },
+    fieldChecker: { unsupportedFields: async () => [] },
     status: {
       get: () => undefined,
       set: (_pod, status) => void calls.push(`status ${status.phase}`),
@@ -61,10 +61,10 @@ export function rig(over: Partial<PassDeps> = {}) {
     events,
     resizes: noResizes,
     managers: [{ release: said("free resources") }],
-    ground: { prepare: asked("prepare"), release: asked("release") },
+    hostResources: { prepare: asked("prepare"), release: asked("release") },
     statusOf: (_pod, _observed, ending): PodStatus => ({ phase: ending ? "Failed" : world.phase }),
     onRejected: said("rejected"),
-    standingOf: () => ({ is: "pod", stays: true }),
+    daemonSetDecision: () => ({ is: "pod", stays: true }),
     deletePod: async ({ uid }) => void calls.push(`delete ${uid}`),
     networkError: () => undefined,
     syncMs: 60_000,

@@ -13,7 +13,7 @@ import { c, never, rig } from "./passes-rig.ts";
 
 test("runs the steps of a sync pass in order, then inspects the pod and reports its status", async () => {
   const { calls, passes } = rig();
-  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 60_000 });
   assert.deepEqual(calls, [
     "status Running",
     "register uid-1",
@@ -48,7 +48,7 @@ test("fails a pod that is rejected during a pass, and counts the rejection", asy
   };
   const { calls, events, passes } = rig({ volumes });
   const eviction = { ...rejection, message: "Pod was rejected: no room" };
-  assert.deepEqual(await passes.sync(aPod(), never), { terminal: true, againMs: 0, eviction });
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: true, requeueAfterMs: 0, eviction });
   assert.deepEqual(calls.slice(-2), ["rejected VolumeAttachmentLimitExceeded", "status Failed"]);
   assert.deepEqual(events.lines, ["Warning VolumeAttachmentLimitExceeded no room"]);
 });
@@ -56,7 +56,7 @@ test("fails a pod that is rejected during a pass, and counts the rejection", asy
 test("does not inspect the pod after a pass that changed nothing", async () => {
   const { calls, world, passes } = rig();
   world.outcome = { untouched: true };
-  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 60_000 });
   assert.deepEqual(calls.slice(-2), ["probe uid-1", "perform"]);
   calls.length = 0;
   await passes.sync(aPod(), never);
@@ -67,16 +67,16 @@ test("does nothing for a pod in a terminal phase", async () => {
   for (const phase of ["Failed", "Succeeded"]) {
     const { calls, world, passes } = rig();
     world.phase = phase;
-    assert.deepEqual(await passes.sync(aPod(), never), { terminal: true, againMs: 0 });
+    assert.deepEqual(await passes.sync(aPod(), never), { terminal: true, requeueAfterMs: 0 });
     assert.deepEqual(calls, [`status ${phase}`]);
   }
 });
 
 test("holds a pod with an unsupported field: emits an event that names the field, creates nothing", async () => {
   const { calls, events, passes } = rig({
-    served: { unserved: async () => [{ field: "spec.containers[0].lifecycle.preStop", why: "hooks are not served" }] },
+    fieldChecker: { unsupportedFields: async () => [{ field: "spec.containers[0].lifecycle.preStop", why: "hooks are not served" }] },
   });
-  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 60_000 });
   assert.deepEqual(calls, ["status Running"]);
   assert.deepEqual(events.lines, [
     "Warning FieldNotServed pod is held: this node does not support spec.containers[0].lifecycle.preStop (hooks are not served)",
@@ -84,12 +84,12 @@ test("holds a pod with an unsupported field: emits an event that names the field
 });
 
 test("creates nothing for a placeholder; emits one event, not repeated after a restart", async () => {
-  const standingOf = () => ({ is: "placeholder", stays: true }) as const;
-  const { calls, events, passes } = rig({ standingOf });
-  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
+  const daemonSetDecision = () => ({ is: "placeholder", stays: true }) as const;
+  const { calls, events, passes } = rig({ daemonSetDecision });
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 60_000 });
   assert.deepEqual(calls, ["status Running"]);
   assert.match(events.lines.join(), /^Normal NotRunByGraftlet this pod does not run: [^]*$/);
-  const after = rig({ standingOf });
+  const after = rig({ daemonSetDecision });
   const shown = { ...aPod(), status: { phase: "Running", reason: "NotRunByGraftlet" } };
   await after.passes.sync(shown, never);
   assert.deepEqual(after.events.lines, []);
@@ -97,8 +97,8 @@ test("creates nothing for a placeholder; emits one event, not repeated after a r
 
 test("deletes a pod whose placeholder decision has changed, and retries until the deletion is observed", async () => {
   for (const is of ["pod", "placeholder"] as const) {
-    const { calls, events, passes } = rig({ standingOf: () => ({ is, stays: false }) });
-    assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 10_000 });
+    const { calls, events, passes } = rig({ daemonSetDecision: () => ({ is, stays: false }) });
+    assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 10_000 });
     assert.deepEqual(calls, ["status Running", "delete uid-1"]);
     assert.match(events.lines.join(), /^Normal DaemonSetsChanged /);
   }
@@ -106,16 +106,16 @@ test("deletes a pod whose placeholder decision has changed, and retries until th
 
 test("creates nothing before field support is known; an aborted pass does not wait for it", async () => {
   const found = Promise.withResolvers<readonly { field: string; why: string }[]>();
-  const waiting = rig({ served: { unserved: () => found.promise } });
+  const waiting = rig({ fieldChecker: { unsupportedFields: () => found.promise } });
   const pass = waiting.passes.sync(aPod(), never);
   await new Promise(setImmediate);
   assert.deepEqual(waiting.calls, ["status Running"]);
   found.resolve([{ field: "spec.containers[0].securityContext.privileged", why: "it cannot" }]);
-  assert.deepEqual(await pass, { terminal: false, againMs: 60_000 });
+  assert.deepEqual(await pass, { terminal: false, requeueAfterMs: 60_000 });
   assert.deepEqual([waiting.calls, waiting.events.lines.length], [["status Running"], 1]);
   const stop = new AbortController();
   const ending = rig({
-    served: { unserved: (_pod, signal) => untilAborted(new Promise<never>(() => {}), signal) },
+    fieldChecker: { unsupportedFields: (_pod, signal) => untilAborted(new Promise<never>(() => {}), signal) },
   });
   const cut = assert.rejects(ending.passes.sync(aPod(), stop.signal), { code: "cancelled" });
   stop.abort();
@@ -141,7 +141,7 @@ test("reports volumes that cannot be unmounted by an event, unless the target is
 test("retries a pod after a second while the network is not ready, unless it uses hostNetwork", async () => {
   const networkError = () => "container runtime network not ready: NetworkReady=false reason:X message:Y";
   const waiting = rig({ networkError });
-  assert.deepEqual(await waiting.passes.sync(aPod(), never), { terminal: false, againMs: 1_000 });
+  assert.deepEqual(await waiting.passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 1_000 });
   assert.deepEqual(
     [waiting.calls, waiting.events.lines],
     [["status Running"], [`Warning NetworkNotReady network is not ready: ${networkError()}`]],
@@ -171,11 +171,11 @@ const outcomes: readonly (readonly [string, SyncOutcome, number])[] = [
   ],
   ["a back-off that has ended: at once", { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) - 1 }, 0],
 ];
-for (const [what, outcome, againMs] of outcomes) {
+for (const [what, outcome, requeueAfterMs] of outcomes) {
   test(`schedules the next pass when ${what}`, async () => {
     const { world, passes } = rig();
     world.outcome = outcome;
-    assert.equal((await passes.sync(aPod(), never)).againMs, againMs);
+    assert.equal((await passes.sync(aPod(), never)).requeueAfterMs, requeueAfterMs);
   });
 }
 
@@ -187,10 +187,10 @@ test("runs another pass at once if a container ended during the pass: its event 
   ];
   const { passes } = rig({
     cache: { get: () => views[0], list: () => [] },
-    unseen: aColumn(),
-    inspector: { inspect: async () => views[1] ?? assert.fail(), isUnseen: () => false, learn: () => undefined },
+    needsInspection: aColumn(),
+    inspector: { inspect: async () => views[1] ?? assert.fail(), needsInspection: () => false, recordObservation: () => undefined },
   });
-  assert.equal((await passes.sync(aPod(), never)).againMs, 0);
+  assert.equal((await passes.sync(aPod(), never)).requeueAfterMs, 0);
 });
 
 test("inspects the pod before using the cache if the previous pass was aborted after changes", async () => {
@@ -238,7 +238,7 @@ test("terminating inspects the pod, kills it within the grace period, stops prob
 test("emits an event if the pod's status cannot be determined, unless the runtime does not respond", async () => {
   const ending = async (code: ErrorCode, pod: ReturnType<typeof aPod> | undefined) => {
     const inspect = async () => Promise.reject(new CodedError(code, "sandbox s: broken"));
-    const { passes, events } = rig({ inspector: { inspect, isUnseen: () => true, learn: () => undefined } });
+    const { passes, events } = rig({ inspector: { inspect, needsInspection: () => true, recordObservation: () => undefined } });
     await assert.rejects(passes.terminating("uid-1", pod, inFiveSeconds, never), { code });
     return events.lines;
   };
@@ -306,9 +306,9 @@ test("uses allocated resources in a pass, and actuated resources for a new cgrou
   const { calls, passes } = rig({
     resizes: {
       ...noResizes,
-      allocated: () => given,
-      inForce: () => inForce,
-      observe: ({ metadata }) => void seen.push(`observe ${metadata.uid}`),
+      allocatedPod: () => given,
+      actuatedPod: () => inForce,
+      checkProgress: ({ metadata }) => void seen.push(`observe ${metadata.uid}`),
     },
   });
   await passes.sync(aPod(), never);
@@ -319,9 +319,9 @@ test("uses allocated resources in a pass, and actuated resources for a new cgrou
 test("reports a failed actuation before the status, and retries soon", async () => {
   const told: string[] = [];
   const { calls, world, passes } = rig({
-    resizes: { ...noResizes, failed: (_pod, message) => void told.push(`${message} after ${calls.at(-1)}`) },
+    resizes: { ...noResizes, actuationFailed: (_pod, message) => void told.push(`${message} after ${calls.at(-1)}`) },
   });
   world.outcome = { error: new Error("no"), resizeError: "no" };
-  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 10_000, error: new Error("no") });
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 10_000, error: new Error("no") });
   assert.deepEqual([told, calls.at(-1)], [["no after inspect"], "status Running"]);
 });

@@ -12,44 +12,44 @@ const mirrorOf = (hash: string, uid: string): TestPod =>
   aPod({}, { uid, annotations: { "kubernetes.io/config.source": "api", "kubernetes.io/config.mirror": hash } });
 
 function rig() {
-  const { asked, shown } = createPodTable(fakeClock());
-  const manager = createPodManager({ asked: asked.writer, shown: shown.writer });
-  return { manager, pods: asked.reader, shown: shown.reader };
+  const { desired, apiPods } = createPodTable(fakeClock());
+  const manager = createPodManager({ desired: desired.writer, apiPods: apiPods.writer });
+  return { manager, pods: desired.reader, shown: apiPods.reader };
 }
 
 test("finds a static pod by name, and its mirror pod separately", () => {
   const { pods, manager } = rig();
   const [pod, mirror] = [fromFile("h"), mirrorOf("h", "m")];
-  manager.take({ op: "ADD", source: "api", pods: [mirror] });
+  manager.applyUpdate({ op: "ADD", source: "api", pods: [mirror] });
   assert.deepEqual([pods.list(), pods.byName("default", "p"), pods.get("m")], [[], undefined, undefined]);
-  manager.take({ op: "ADD", source: "file", pods: [pod] });
-  assert.deepEqual([pods.list(), pods.byName("default", "p"), manager.statics()], [[pod], pod, [pod]]);
-  assert.deepEqual([manager.mirrors(), manager.mirror("default", "p")], [[mirror], mirror]);
+  manager.applyUpdate({ op: "ADD", source: "file", pods: [pod] });
+  assert.deepEqual([pods.list(), pods.byName("default", "p"), manager.staticPods()], [[pod], pod, [pod]]);
+  assert.deepEqual([manager.mirrorPods(), manager.mirrorPod("default", "p")], [[mirror], mirror]);
 });
 
 test("uses the mirror pod of the same version as a static pod's API copy, and any other pod itself", () => {
   const { pods, manager, shown } = rig();
   const plain = aPod({}, { uid: "api", name: "plain" });
-  manager.take({ op: "ADD", source: "api", pods: [plain] });
+  manager.applyUpdate({ op: "ADD", source: "api", pods: [plain] });
   assert.equal(shown.get("api"), plain);
-  manager.take({ op: "ADD", source: "file", pods: [fromFile("h2")] });
+  manager.applyUpdate({ op: "ADD", source: "file", pods: [fromFile("h2")] });
   assert.equal(shown.get("h2"), undefined);
-  manager.take({ op: "ADD", source: "api", pods: [mirrorOf("h1", "m1")] });
+  manager.applyUpdate({ op: "ADD", source: "api", pods: [mirrorOf("h1", "m1")] });
   assert.equal(shown.get("h2"), undefined, "that of an older version");
   const now = mirrorOf("h2", "m2");
-  manager.take({ op: "ADD", source: "api", pods: [now] });
+  manager.applyUpdate({ op: "ADD", source: "api", pods: [now] });
   assert.equal(shown.get("h2"), now);
-  manager.take({ op: "REMOVE", source: "api", pods: [mirrorOf("h1", "m1")] });
+  manager.applyUpdate({ op: "REMOVE", source: "api", pods: [mirrorOf("h1", "m1")] });
   assert.equal(shown.get("h2"), now, "what is gone is the older one");
-  manager.take({ op: "REMOVE", source: "api", pods: [now] });
+  manager.applyUpdate({ op: "REMOVE", source: "api", pods: [now] });
   assert.deepEqual([shown.get("h2"), pods.get("h2")?.metadata.uid], [undefined, "h2"]);
 });
 
 test("finds the other of two pods of the same name after one is removed", () => {
   const { pods, manager } = rig();
   const [file, http] = [fromFile("f"), fromFile("h")];
-  manager.take({ op: "ADD", source: "file", pods: [file] });
-  manager.take({ op: "ADD", source: "http", pods: [http] });
-  manager.take({ op: "REMOVE", source: "http", pods: [http] });
+  manager.applyUpdate({ op: "ADD", source: "file", pods: [file] });
+  manager.applyUpdate({ op: "ADD", source: "http", pods: [http] });
+  manager.applyUpdate({ op: "REMOVE", source: "http", pods: [http] });
   assert.equal(pods.byName("default", "p"), file);
 });

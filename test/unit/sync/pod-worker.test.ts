@@ -9,7 +9,7 @@ import { type Passes, type PassResult, createPodWorker } from "../../../src/sync
 import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type TestPod, aPod } from "../../fakes/pods.ts";
-import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
+import { type FakePresence, fakeTargetGate } from "../../fakes/target-gate.ts";
 import { fakeTracer } from "../../fakes/tracer.ts";
 import { type WorkerView, createPodTable } from "../../../src/state/pod-table.ts";
 import { createSignals } from "../../../src/state/signals.ts";
@@ -23,12 +23,12 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence, tracer: Tracer =
   const passes: Passes = {
     sync: async (pod) => {
       calls.push(`sync ${pod.metadata.resourceVersion ?? ""}`);
-      return { terminal: false, againMs: 60_000 };
+      return { terminal: false, requeueAfterMs: 60_000 };
     },
     terminating: async (_uid, _pod, { graceSeconds, eviction }) =>
       void calls.push(`terminating ${graceSeconds}${eviction ? ` ${eviction.reason}` : ""}`),
     terminated: async () => void calls.push("terminated"),
-    settled: () => void calls.push("settled"),
+    objectChanged: () => void calls.push("settled"),
     ...over,
   };
   const measures: WorkerMeasures = {
@@ -42,10 +42,10 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence, tracer: Tracer =
     passes,
     measures,
     tracer,
-    ...(target && { presence: target.present }),
+    ...(target && { waitForTarget: target.present }),
     clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),
-    later: (_uid, ms) => void later.push(ms),
+    requeueAfter: (_uid, ms) => void later.push(ms),
     stop: stop.signal,
   });
   const worker = {
@@ -83,7 +83,7 @@ describe("a pod worker", () => {
       sync: async (pod): Promise<PassResult> => {
         seen.push(pod.metadata.resourceVersion ?? "");
         await gate.promise;
-        return { terminal: false, againMs: 1 };
+        return { terminal: false, requeueAfterMs: 1 };
       },
     });
     for (const each of ["1", "2", "3"]) worker.update(version(each));
@@ -109,7 +109,7 @@ describe("a pod worker", () => {
     evicted.worker.terminate(0);
     await evicted.worker.idle();
     assert.deepEqual(evicted.measured, ["began uid-1", "create", "kill", "terminated"]);
-    const over = rig({ sync: async () => ({ terminal: true, againMs: 1 }) });
+    const over = rig({ sync: async () => ({ terminal: true, requeueAfterMs: 1 }) });
     over.worker.update(version("1"));
     await over.worker.idle();
     assert.deepEqual(over.measured, ["began uid-1", "create", "create", "terminated"]);
@@ -127,7 +127,7 @@ describe("a pod worker", () => {
   });
 
   it("terminates a pod whose pass reports a terminal phase", async () => {
-    const { worker, calls } = rig({ sync: async () => ({ terminal: true, againMs: 0 }) });
+    const { worker, calls } = rig({ sync: async () => ({ terminal: true, requeueAfterMs: 0 }) });
     worker.update(version("1"));
     await worker.idle();
     assert.deepEqual(calls, ["terminating undefined", "terminated"]);
@@ -172,7 +172,7 @@ describe("a pod worker", () => {
     const graces: (number | undefined)[] = [];
     const gate = Promise.withResolvers<void>();
     const { worker } = rig({
-      sync: async () => ({ terminal: true, againMs: 0 }),
+      sync: async () => ({ terminal: true, requeueAfterMs: 0 }),
       terminating: async (_uid, _pod, { graceSeconds }, signal) => {
         graces.push(graceSeconds);
         await Promise.race([gate.promise, untilAborted(signal)]);
@@ -200,7 +200,7 @@ describe("a pod worker", () => {
   it("signals once when it has finished, and nothing after it is forgotten", async () => {
     const { workers, worker, signals } = several();
     const phases: (string | undefined)[] = [];
-    signals.mirrorsChanged.heard(() => void phases.push(worker.get("uid-1")?.phase));
+    signals.mirrorsChanged.subscribe(() => void phases.push(worker.get("uid-1")?.phase));
     workers.update(version("1"));
     await workers.idle();
     assert.deepEqual(phases, []);
@@ -242,7 +242,7 @@ describe("a pod worker", () => {
 
   it("traces each pass with the pod's attributes and its error", async () => {
     const tracer = fakeTracer();
-    const outcome = { terminal: false, againMs: 60_000, error: new Error("no image") };
+    const outcome = { terminal: false, requeueAfterMs: 60_000, error: new Error("no image") };
     const { worker } = rig({ sync: () => Promise.resolve(outcome) }, undefined, tracer);
     const pod = aPod({}, { namespace: "ns", name: "p", uid: "uid-1" });
     worker.update(pod);
@@ -276,13 +276,13 @@ describe("a pod worker", () => {
       passes: {
         ...passes,
         sync: async ({ metadata: { uid } }) => {
-          if (uid === "fine") return { terminal: false, againMs: 60_000 };
+          if (uid === "fine") return { terminal: false, requeueAfterMs: 60_000 };
           if (uid === "throws" && down) throw new CodedError("unavailable", "no runtime");
           if (!down) {
             passed.push(uid);
             await new Promise<void>((resolve) => gates.push(resolve));
           }
-          return { terminal: false, againMs: 60_000, ...(down && { error: new Error("down") }) };
+          return { terminal: false, requeueAfterMs: 60_000, ...(down && { error: new Error("down") }) };
         },
       },
       measures,
@@ -316,7 +316,7 @@ describe("a pod worker", () => {
   });
 
   it("waits while the target is unreachable, then uses the latest version", async () => {
-    const target = fakePresence();
+    const target = fakeTargetGate();
     const { worker, calls } = rig({}, target);
     target.lose();
     for (const each of ["1", "2"]) worker.update(version(each));
@@ -328,13 +328,13 @@ describe("a pod worker", () => {
   });
 
   it("repeats a pass that the loss of the target aborted as soon as the target is back", async () => {
-    const target = fakePresence();
+    const target = fakeTargetGate();
     const seen: string[] = [];
     const { worker, later } = rig(
       {
         sync: async (pod, signal) => {
           seen.push(pod.metadata.resourceVersion ?? "");
-          if (seen.length > 1) return { terminal: false, againMs: 60_000 };
+          if (seen.length > 1) return { terminal: false, requeueAfterMs: 60_000 };
           target.lose();
           assert.ok(signal.aborted);
           throw new CodedError("unavailable", "gone");
@@ -351,7 +351,7 @@ describe("a pod worker", () => {
   });
 
   it("does not terminate a pod while the target is unreachable", async () => {
-    const target = fakePresence();
+    const target = fakeTargetGate();
     const { worker, calls } = rig({}, target);
     target.lose();
     worker.update(deleted(30));

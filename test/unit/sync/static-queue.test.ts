@@ -35,33 +35,33 @@ function rig() {
 test("queues a new version until the old one has ended, without delaying other pods", () => {
   const { queue, work } = rig();
   work(named("old"), "terminating");
-  assert.deepEqual([queue.hold(named("new")), queue.hold(named("other", "db-n"))], [true, false]);
-  assert.deepEqual([queue.has("new"), queue.free()], [true, []]);
+  assert.deepEqual([queue.enqueueIfBlocked(named("new")), queue.enqueueIfBlocked(named("other", "db-n"))], [true, false]);
+  assert.deepEqual([queue.has("new"), queue.takeReady()], [true, []]);
   work(named("old"), "terminated");
-  assert.deepEqual(queue.free(), []);
+  assert.deepEqual(queue.takeReady(), []);
   work(named("old"), "finished");
-  assert.deepEqual([queue.free(), queue.has("new")], [[named("new")], false]);
+  assert.deepEqual([queue.takeReady(), queue.has("new")], [[named("new")], false]);
 });
 
 test("does not wait for a pod of the API server with the same name", () => {
   const { queue, work } = rig();
   work(aPod({}, { uid: "apis", name: "web-n" }), "syncing");
-  assert.equal(queue.hold(named("new")), false);
+  assert.equal(queue.enqueueIfBlocked(named("new")), false);
 });
 
 test("queues a pod that is wanted again under the same UID until its worker is forgotten", () => {
   const { queue, phases, work } = rig();
   work(named("same"), "finished");
-  assert.equal(queue.hold(named("same")), true);
-  assert.deepEqual(queue.free(), []);
+  assert.equal(queue.enqueueIfBlocked(named("same")), true);
+  assert.deepEqual(queue.takeReady(), []);
   phases.clear();
-  assert.deepEqual(queue.free(), [named("same")]);
+  assert.deepEqual(queue.takeReady(), [named("same")]);
 });
 
 test("does not queue an update of a running pod", () => {
   const { queue, work } = rig();
   work(named("same"), "syncing");
-  assert.equal(queue.hold(named("same")), false);
+  assert.equal(queue.enqueueIfBlocked(named("same")), false);
 });
 
 test("terminates an older version that only the runtime knows, but never a pod of the API server", () => {
@@ -73,25 +73,25 @@ test("terminates an older version that only the runtime knows, but never a pod o
   });
   const { queue, inRuntime, ended, phases } = rig();
   inRuntime.push(of("api", "apis"), of("file", "dead", PodSandboxState.SANDBOX_NOTREADY));
-  assert.equal(queue.hold(named("new")), false);
+  assert.equal(queue.enqueueIfBlocked(named("new")), false);
   inRuntime.push(of("file", "old"));
-  assert.equal(queue.hold(named("new")), true);
+  assert.equal(queue.enqueueIfBlocked(named("new")), true);
   assert.deepEqual(ended, ["old"]);
-  assert.deepEqual(queue.free(), []);
+  assert.deepEqual(queue.takeReady(), []);
   assert.deepEqual(ended, ["old"], "once");
   phases.set("old", "finished");
   inRuntime.length = 0;
-  assert.deepEqual(queue.free(), [named("new")]);
+  assert.deepEqual(queue.takeReady(), [named("new")]);
 });
 
 test("updates and removes waiting pods", () => {
   const { queue, work } = rig();
   work(named("old"), "terminating");
-  queue.hold(named("new"));
+  queue.enqueueIfBlocked(named("new"));
   const newer = { ...named("new"), status: { phase: "Pending" } };
   assert.deepEqual([queue.update(newer), queue.update(named("other"))], [true, false]);
   work(named("old"), "finished");
-  assert.deepEqual(queue.free(), [newer]);
-  queue.hold(named("new"));
-  assert.equal(queue.drop("new"), false);
+  assert.deepEqual(queue.takeReady(), [newer]);
+  queue.enqueueIfBlocked(named("new"));
+  assert.equal(queue.remove("new"), false);
 });

@@ -11,7 +11,7 @@ import { createSyncLoop } from "../../../src/sync/sync-loop.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { type TestPod, aPod, aSandbox, observe } from "../../fakes/pods.ts";
 import { noResizes } from "../../fakes/resizes.ts";
-import { createSourceMarks } from "../../../src/state/cells.ts";
+import { createSourceMilestone } from "../../../src/state/values.ts";
 import { createPodTable } from "../../../src/state/pod-table.ts";
 import { createSignals } from "../../../src/state/signals.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -38,13 +38,13 @@ export function rig(
   const phasesThen: (WorkerPhase | undefined)[] = [];
   /** For each word to the mirror pods whether all was handled then. */
   const told: boolean[] = [];
-  const { asked, shown } = createPodTable(fakeClock());
-  const pods = asked.reader;
-  const manager = createPodManager({ asked: asked.writer, shown: shown.writer });
+  const { desired, apiPods } = createPodTable(fakeClock());
+  const pods = desired.reader;
+  const manager = createPodManager({ desired: desired.writer, apiPods: apiPods.writer });
   const signals = createSignals();
-  signals.wake.heard((uid, cause) => void calls.push(`wake ${uid} ${cause}`));
-  signals.mirrorsChanged.heard(() => void told.push(loop.caughtUp()));
-  const takenIn = createSourceMarks(sources);
+  signals.wake.subscribe((uid, cause) => void calls.push(`wake ${uid} ${cause}`));
+  signals.mirrorsChanged.subscribe(() => void told.push(loop.isIdle()));
+  const takenIn = createSourceMilestone(sources);
   const workers: PodWorkers = {
     update(pod) {
       phases.set(pod.metadata.uid, phases.get(pod.metadata.uid) ?? "syncing");
@@ -57,14 +57,14 @@ export function rig(
   const loop = createSyncLoop({
     pods,
     manager,
-    takenIn: takenIn.writer,
+    sourcesSynced: takenIn.writer,
     signals,
     worker: columnOf(() => [...phases].map(([uid, phase]) => [uid, { phase, pod: undefined }] as const)),
     workers,
     cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
     events,
     resizes: { ...noResizes, ...resizes },
-    standsFor: ({ status }) => isPlaceholder(status),
+    isPlaceholder: ({ status }) => isPlaceholder(status),
     log: createLogger(0, { write: () => undefined }),
     nowText: () => "2026-01-01T00:00:00Z",
     admission: {
@@ -92,7 +92,7 @@ export function rig(
   });
   const push = async (op: "ADD" | "UPDATE" | "DELETE" | "REMOVE" | "RECONCILE", ...list: readonly TestPod[]) => {
     loop.push({ op, source: "api", pods: list });
-    for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
+    for (let turn = 0; !loop.isIdle() || turn < 2; turn++) await new Promise(setImmediate);
   };
   return {
     calls,

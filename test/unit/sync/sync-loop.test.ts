@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 
 import { type TestPod } from "../../fakes/pods.ts";
-import { givenPod } from "../../../src/roles.ts";
+import { allocatedPod } from "../../../src/roles.ts";
 
 import { named, rig } from "./sync-loop-rig.ts";
 
@@ -151,7 +151,7 @@ test("handles updates in order while admission is slow, and is idle only afterwa
   const pushing = push("ADD", named("p"));
   loop.push({ op: "UPDATE", source: "api", pods: [named("p", { resourceVersion: "2" })] });
   await new Promise(setImmediate);
-  assert.deepEqual([calls, loop.caughtUp()], [["admit p beside "], false]);
+  assert.deepEqual([calls, loop.isIdle()], [["admit p beside "], false]);
   gate.resolve();
   await pushing;
   assert.deepEqual(calls, ["admit p beside ", "update p", "update p"]);
@@ -183,7 +183,7 @@ test("reconciles the static pod's status on a mirror pod update, without a worke
   await push("REMOVE", mirrorOf("p"));
   assert.deepEqual(calls, ["reconcile p", "reconcile p", "reconcile p"]);
   await push("ADD", mirrorOf("nobody"));
-  assert.deepEqual([calls.length, pods.list().length, manager.mirrors().length], [3, 1, 1]);
+  assert.deepEqual([calls.length, pods.list().length, manager.mirrorPods().length], [3, 1, 1]);
 });
 
 test("adopts the container statuses of a mirror pod after a restart before reporting a status", async (t) => {
@@ -209,12 +209,12 @@ test("admits a new version of a static pod when the old one has ended", async (t
   phases.set("old", "terminating");
   calls.length = 0;
   await push("ADD", fromFile("old", "p"));
-  loop.resume();
-  assert.deepEqual([calls, loop.waits("old")], [[], true]);
+  loop.resumeWaiting();
+  assert.deepEqual([calls, loop.isWaiting("old")], [[], true]);
   phases.delete("old");
-  loop.resume();
-  for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
-  assert.deepEqual([calls, loop.waits("old")], [["admit old beside ", "update old"], false]);
+  loop.resumeWaiting();
+  for (let turn = 0; !loop.isIdle() || turn < 2; turn++) await new Promise(setImmediate);
+  assert.deepEqual([calls, loop.isWaiting("old")], [["admit old beside ", "update old"], false]);
 });
 
 test("does not start a static pod that is removed just before it is resumed", async (t) => {
@@ -225,8 +225,8 @@ test("does not start a static pod that is removed just before it is resumed", as
   phases.delete("p");
   calls.length = 0;
   loop.push({ op: "REMOVE", source: "file", pods: [fromFile("p")] });
-  loop.resume();
-  for (let turn = 0; !loop.caughtUp() || turn < 2; turn++) await new Promise(setImmediate);
+  loop.resumeWaiting();
+  for (let turn = 0; !loop.isIdle() || turn < 2; turn++) await new Promise(setImmediate);
   assert.deepEqual([calls, pods.get("p")], [["terminate p undefined"], undefined]);
 });
 
@@ -237,7 +237,7 @@ test("never starts a static pod that is removed while it waits", async (t) => {
   await push("ADD", fromFile("p"));
   calls.length = 0;
   await push("REMOVE", fromFile("p"));
-  assert.deepEqual([calls, loop.waits("p")], [["terminate p undefined"], false]);
+  assert.deepEqual([calls, loop.isWaiting("p")], [["terminate p undefined"], false]);
 });
 
 test("signals mirrorsChanged only for handled updates that concern mirror pods", async (t) => {
@@ -262,11 +262,11 @@ test("signals mirrorsChanged again once the queue is empty, if mirror pods were 
   await push("ADD", named("p"));
   told.length = 0;
   loop.push({ op: "UPDATE", source: "api", pods: [named("p")] });
-  loop.oweMirrors();
+  loop.requeueMirrorSync();
   await push("RECONCILE", named("p"));
   assert.deepEqual(told.splice(0), [false, true]);
-  signals.weigh.send("pod_resized");
-  loop.oweMirrors();
+  signals.retryPendingResizes.send("pod_resized");
+  loop.requeueMirrorSync();
   await push("RECONCILE", named("p"));
   assert.deepEqual(told.splice(0), [false, true]);
   await push("RECONCILE", named("p"));
@@ -319,8 +319,8 @@ test("retries pending resizes when a pod is removed or terminating, and when res
   assert.deepEqual(decided(), ["pod_terminated"]);
   await push("REMOVE", named("p"));
   assert.deepEqual(decided(), ["pods_removed"]);
-  signals.weigh.send("periodic_retry");
-  while (!loop.caughtUp()) await new Promise(setImmediate);
+  signals.retryPendingResizes.send("periodic_retry");
+  while (!loop.isIdle()) await new Promise(setImmediate);
   assert.deepEqual(decided(), ["periodic_retry"]);
 });
 
@@ -329,11 +329,11 @@ function resizing(t: TestContext) {
   const rigged = { asks: false, news: [] as readonly string[] };
   const said: { calls: string[] } = { calls: [] };
   const made = rig(t, undefined, {
-    take: ({ metadata }) => void said.calls.push(`take ${metadata.uid}`),
-    allocated: (pod) => givenPod({ ...pod, metadata: { ...pod.metadata, uid: `given-${pod.metadata.uid}` } }),
-    held: (pod) => givenPod({ ...pod, metadata: { ...pod.metadata, uid: `held-${pod.metadata.uid}` } }),
-    ask: ({ metadata }) => (said.calls.push(`ask ${metadata.uid}`), rigged.asks),
-    async decide(active, trigger) {
+    addPod: ({ metadata }) => void said.calls.push(`take ${metadata.uid}`),
+    allocatedPod: (pod) => allocatedPod({ ...pod, metadata: { ...pod.metadata, uid: `given-${pod.metadata.uid}` } }),
+    effectivePod: (pod) => allocatedPod({ ...pod, metadata: { ...pod.metadata, uid: `held-${pod.metadata.uid}` } }),
+    recordRequest: ({ metadata }) => (said.calls.push(`ask ${metadata.uid}`), rigged.asks),
+    async retryPending(active, trigger) {
       said.calls.push(
         `decide among ${active()
           .map(({ metadata }) => metadata.uid)

@@ -8,7 +8,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { fakeStorage } from "../../fakes/storage.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
-import { fakePresence } from "../../fakes/presence.ts";
+import { fakeTargetGate } from "../../fakes/target-gate.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 
 export const rootDir = "/var/lib/kubelet";
@@ -73,7 +73,7 @@ export function volumeBench() {
     /** Attached volumes in use, as last reported. */
     inUse: undefined as readonly string[] | undefined,
     isNodeKnown: true,
-    target: fakePresence(),
+    target: fakeTargetGate(),
     clock,
     host,
     events,
@@ -140,7 +140,7 @@ export function volumeBench() {
           bench.isNodeKnown
             ? { metadata: { name: "node", labels: bench.labels }, status: bench.storage.status }
             : undefined,
-        presence: bench.target.present,
+        waitForTarget: bench.target.present,
         tokens: { token: (_pod, request) => bench.issue(request) },
         allocatable: () => bench.allocatable,
       }),

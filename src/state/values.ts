@@ -1,19 +1,19 @@
 import type { SourceName } from "../pipeline.ts";
 
 /** One node-wide value with a single writer. Undefined until it has been written. */
-export interface CellPair<T> {
-  readonly reader: CellReader<T>;
+export interface ValuePair<T> {
+  readonly reader: ValueReader<T>;
   readonly writer: { get(): T | undefined; set(value: T | undefined): void };
 }
 
-export interface CellReader<T> {
+export interface ValueReader<T> {
   get(): T | undefined;
   /** Resolves on the first write. */
   readonly written: Promise<void>;
 }
 
 /** Creates a value that has not been written. */
-export function createCell<T>(): CellPair<T> {
+export function createValue<T>(): ValuePair<T> {
   let value: T | undefined;
   const written = Promise.withResolvers<void>();
   const get = () => value;
@@ -25,7 +25,7 @@ export function createCell<T>(): CellPair<T> {
 }
 
 /** Pod sources that have reached a milestone, such as their first report. */
-export interface SourceMarks {
+export interface SourceMilestone {
   /** All sources of this node. */
   readonly names: readonly SourceName[];
   /** True once every source has reached the milestone. */
@@ -34,18 +34,18 @@ export interface SourceMarks {
   readonly reached: Promise<void>;
 }
 
-export interface SourceMarksPair {
-  readonly reader: SourceMarks;
+export interface SourceMilestonePair {
+  readonly reader: SourceMilestone;
   readonly writer: { note(source: SourceName): void };
 }
 
 /** Creates a milestone that no source has reached. */
-export function createSourceMarks(names: readonly SourceName[]): SourceMarksPair {
-  const marked = new Set<SourceName>();
+export function createSourceMilestone(names: readonly SourceName[]): SourceMilestonePair {
+  const reachedBy = new Set<SourceName>();
   const reached = Promise.withResolvers<void>();
-  const all = () => names.every((name) => marked.has(name));
+  const all = () => names.every((name) => reachedBy.has(name));
   const note = (source: SourceName) => {
-    marked.add(source);
+    reachedBy.add(source);
     if (all()) reached.resolve();
   };
   if (all()) reached.resolve();

@@ -9,19 +9,19 @@ import { qosClass } from "../pod/qos.ts";
 import { podReference } from "../pod/reference.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
 import type { PodSwapTarget } from "../pod/swap.ts";
-import type { GivenPod } from "../roles.ts";
+import type { AllocatedPod } from "../roles.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 import type { Runtime } from "../seams/runtime.ts";
-import { readPodGroup } from "./group-reading.ts";
+import { readPodCgroup } from "./pod-cgroup-reader.ts";
 import type { OpenNodeCgroups } from "./node-cgroups.ts";
 import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
-import type { Tiers } from "./tiers.ts";
+import type { QosCgroups } from "./qos-cgroups.ts";
 
-export interface PodGroundDeps {
+export interface PodHostResourcesDeps {
   readonly host: Host;
   readonly rootDir: string;
   readonly cgroups: OpenNodeCgroups;
-  readonly tiers: Tiers;
+  readonly qosCgroups: QosCgroups;
   readonly settings: ResourceSettings;
   readonly podPidsLimit: number;
   /** Set if feature gate MemoryQoS is on. */
@@ -37,7 +37,7 @@ export interface PodGroundDeps {
 const podMode = 0o750;
 
 /** Creates the manager of pods' data directories and cgroups on the target. */
-export function createPodGround(deps: PodGroundDeps) {
+export function createPodHostResources(deps: PodHostResourcesDeps) {
   const { host, rootDir, runtime } = deps;
   let cgroups: PodCgroups | undefined;
   const made = new Set<string>();
@@ -49,7 +49,7 @@ export function createPodGround(deps: PodGroundDeps) {
     cgroups ??= createPodCgroups({ ...deps, ...opened, swap: isShared ? deps.swap : undefined });
     return cgroups;
   };
-  const makeCgroup = async (pod: GivenPod, empty: boolean, signal: AbortSignal) => {
+  const makeCgroup = async (pod: AllocatedPod, empty: boolean, signal: AbortSignal) => {
     const groups = await open(signal);
     try {
       await groups.ensure(pod, empty, signal);
@@ -62,7 +62,7 @@ export function createPodGround(deps: PodGroundDeps) {
       throw error;
     }
   };
-  const makeDirectories = async (pod: GivenPod, signal: AbortSignal) => {
+  const makeDirectories = async (pod: AllocatedPod, signal: AbortSignal) => {
     const directory = `${rootDir}/pods/${pod.metadata.uid}`;
     const directories = ["", "/volumes", "/plugins", "/containers"].map(
       (below): FileChange => ({ do: "mkdir", path: directory + below, mode: podMode, parents: true }),
@@ -76,7 +76,7 @@ export function createPodGround(deps: PodGroundDeps) {
   };
   return {
     /** Creates a pod's directories and cgroup, once. @param empty true if the runtime has nothing of the pod yet. */
-    async prepare(pod: GivenPod, empty: boolean, signal: AbortSignal): Promise<void> {
+    async prepare(pod: AllocatedPod, empty: boolean, signal: AbortSignal): Promise<void> {
       const { uid } = pod.metadata;
       if (made.has(uid)) return;
       await Promise.all([makeDirectories(pod, signal), makeCgroup(pod, empty, signal)]);
@@ -88,19 +88,19 @@ export function createPodGround(deps: PodGroundDeps) {
       await (await open(signal)).remove(uid, signal);
     },
     /** Sets the limits again on pod cgroups that were removed by others and possibly re-created by a runtime. */
-    mend: async (signal: AbortSignal) => cgroups?.mend(signal),
+    reapplyLimits: async (signal: AbortSignal) => cgroups?.reapplyLimits(signal),
     /** Access to pod cgroups for resizes. */
     groups: {
-      wanted: (pod: Pod) => cgroups?.wanted(pod) ?? {},
+      wanted: (pod: Pod) => cgroups?.intendedLimits(pod) ?? {},
       isStale: (pod: Pod) => cgroups?.isStale(pod) === true,
       async read(pod: Pod, containerIds: readonly string[], signal: AbortSignal) {
         const groups = await open(signal);
         const { version, layout } = await deps.cgroups(signal);
         const path = podCgroup(pod.metadata.uid, qosClass(pod.spec), layout);
-        const { isThere, limits, ...reading } = await readPodGroup({ ...deps, version }, path, containerIds, signal);
+        const { isThere, limits, ...reading } = await readPodCgroup({ ...deps, version }, path, containerIds, signal);
         return { ...reading, ...(isThere && groups.has(pod) && { limits }) };
       },
-      set: async (pod: Pod, limits: CgroupLimits, signal: AbortSignal) => (await open(signal)).set(pod, limits, signal),
+      set: async (pod: Pod, limits: CgroupLimits, signal: AbortSignal) => (await open(signal)).setLimits(pod, limits, signal),
     },
   };
 }

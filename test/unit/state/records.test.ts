@@ -1,58 +1,58 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type AskedPod, askedPod } from "../../../src/roles.ts";
+import { type DesiredPod, desiredPod } from "../../../src/roles.ts";
 import { createPodTable } from "../../../src/state/pod-table.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
 
-const pod = (uid: string, name = uid): AskedPod => askedPod(aPod({}, { uid, name }));
+const pod = (uid: string, name = uid): DesiredPod => desiredPod(aPod({}, { uid, name }));
 
 function rig() {
   const clock = fakeClock();
   const table = createPodTable(clock);
-  const own = table.field<string>();
+  const own = table.privateColumn<string>();
   const ended: string[] = [];
   table.onEnd((uid) => void ended.push(uid));
   const see = (uid: string, observedAt = clock.monotonic()) =>
-    table.seen.writer.set(uid, { ...observe([aSandbox()], []), uid, observedAt });
+    table.podCache.writer.set(uid, { ...observe([aSandbox()], []), uid, observedAt });
   const works = (uid: string) => table.worker.writer.set(uid, { phase: "syncing", pod: undefined });
   return { clock, ...table, own, ended, see, works };
 }
 
 test("keeps a record while its object or its worker exists, and then frees every column", () => {
-  const { asked, worker, status, own, ended, works } = rig();
-  asked.writer.set("a", pod("a"));
+  const { desired, worker, status, own, ended, works } = rig();
+  desired.writer.set("a", pod("a"));
   works("a");
   assert.ok(status.writer.set("a", { phase: "Running" }));
   assert.ok(own.set("a", "mine"));
-  asked.writer.delete("a");
+  desired.writer.delete("a");
   assert.deepEqual([status.reader.get("a"), own.get("a"), ended], [{ phase: "Running" }, "mine", []]);
   worker.writer.delete("a");
   assert.deepEqual([status.reader.get("a"), own.get("a"), ended], [undefined, undefined, ["a"]]);
 });
 
 test("frees worker columns with the worker; keeps the object and its API copy", () => {
-  const { asked, shown, worker, status, own, ended, works, see } = rig();
-  asked.writer.set("a", pod("a"));
-  shown.writer.set("a", aPod({}, { uid: "a" }));
+  const { desired, apiPods, worker, status, own, ended, works, see } = rig();
+  desired.writer.set("a", pod("a"));
+  apiPods.writer.set("a", aPod({}, { uid: "a" }));
   see("a");
   works("a");
   status.writer.set("a", { phase: "Failed" });
   own.set("a", "mine");
   worker.writer.delete("a");
   assert.deepEqual([status.reader.get("a"), own.get("a"), ended], [undefined, undefined, ["a"]]);
-  assert.ok(asked.reader.get("a") && shown.reader.get("a"));
+  assert.ok(desired.reader.get("a") && apiPods.reader.get("a"));
 });
 
 test("drops writes after the end of a record: status, private columns, container starts", () => {
-  const { asked, status, starts, own } = rig();
-  asked.writer.set("a", pod("a"));
-  asked.writer.delete("a");
+  const { desired, status, starts, own } = rig();
+  desired.writer.set("a", pod("a"));
+  desired.writer.delete("a");
   assert.deepEqual(
     [
       status.writer.set("a", { phase: "Running" }),
       own.set("a", "mine"),
-      starts.writer.set("a", { underWay: new Set(), failures: new Map() }),
+      starts.writer.set("a", { inProgress: new Set(), failures: new Map() }),
     ],
     [false, false, false],
   );
@@ -60,36 +60,36 @@ test("drops writes after the end of a record: status, private columns, container
 });
 
 test("does not re-create a record by an observation from before its end, but by a later one", async () => {
-  const { asked, seen, see, clock, status } = rig();
+  const { desired, podCache, see, clock, status } = rig();
   const before = clock.monotonic();
-  asked.writer.set("a", pod("a"));
+  desired.writer.set("a", pod("a"));
   see("a");
   await clock.advance(10);
-  asked.writer.delete("a");
-  assert.equal(seen.reader.get("a"), undefined, "freed with its row");
+  desired.writer.delete("a");
+  assert.equal(podCache.reader.get("a"), undefined, "freed with its row");
   assert.equal(see("a", before), false);
   await clock.advance(10);
   assert.equal(see("a"), true);
   assert.equal(status.writer.set("a", { phase: "Running" }), true, "a row, until the runtime has the pod no more");
-  seen.writer.delete("a");
+  podCache.writer.delete("a");
   assert.equal(status.reader.get("a"), undefined);
 });
 
 test("returns the same snapshot until a change, and never modifies a snapshot", () => {
-  const { asked } = rig();
-  asked.writer.set("a", pod("a"));
-  const first = asked.reader.list();
-  assert.equal(asked.reader.list(), first);
-  asked.writer.set("b", pod("b"));
-  assert.deepEqual([first.length, asked.reader.list().length], [1, 2]);
+  const { desired } = rig();
+  desired.writer.set("a", pod("a"));
+  const first = desired.reader.list();
+  assert.equal(desired.reader.list(), first);
+  desired.writer.set("b", pod("b"));
+  assert.deepEqual([first.length, desired.reader.list().length], [1, 2]);
 });
 
 test("finds pods by name, and the other of two pods of the same name after one is removed", () => {
-  const { asked } = rig();
-  for (const uid of ["a", "b"]) asked.writer.set(uid, pod(uid, "web"));
-  assert.equal(asked.reader.byName("default", "web")?.metadata.uid, "b");
-  asked.writer.delete("b");
-  assert.equal(asked.reader.byName("default", "web")?.metadata.uid, "a");
-  asked.writer.delete("a");
-  assert.equal(asked.reader.byName("default", "web"), undefined);
+  const { desired } = rig();
+  for (const uid of ["a", "b"]) desired.writer.set(uid, pod(uid, "web"));
+  assert.equal(desired.reader.byName("default", "web")?.metadata.uid, "b");
+  desired.writer.delete("b");
+  assert.equal(desired.reader.byName("default", "web")?.metadata.uid, "a");
+  desired.writer.delete("a");
+  assert.equal(desired.reader.byName("default", "web"), undefined);
 });

@@ -7,10 +7,10 @@ import { createTunnels, type Distribution, type TunnelDeps, type Tunnels } from 
 import type { NodeContext } from "./deps.ts";
 
 /** Retry delay for reading the API server's version, milliseconds. */
-const againMs = 5_000;
+const retryDelayMs = 5_000;
 
 /** Creates the tunnels through which an API server of k3s or RKE2 reaches this node; undefined if the node needs none. */
-export function egressOf(context: NodeContext): Tunnels | undefined {
+export function createApiServerTunnels(context: NodeContext): Tunnels | undefined {
   const { config, access, account, client, clock, log } = context;
   const { kubelet, advertisedPort, egressTunnel: wanted } = config;
   if (!access || wanted === "none" || !kubelet.enableServer) return undefined;
@@ -22,7 +22,7 @@ export function egressOf(context: NodeContext): Tunnels | undefined {
       try {
         return distributionIn((await client.get<{ readonly gitVersion: string }>("/version", { signal })).gitVersion);
       } catch {
-        await clock.sleep(againMs, signal);
+        await clock.sleep(retryDelayMs, signal);
       }
     }
   };

@@ -8,23 +8,23 @@ import type { MemoryQos } from "../pod/memory-qos.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { milliCpuToShares, minShares, podRequests } from "../pod/resources.ts";
-import type { AskedPod, GivenPod } from "../roles.ts";
+import type { DesiredPod, AllocatedPod } from "../roles.ts";
 import { isActive } from "../state/active.ts";
 import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import type { NodeCgroups } from "./node-cgroups.ts";
 
-interface Opened extends Pick<NodeCgroups, "layout"> {
+interface OpenedCgroups extends Pick<NodeCgroups, "layout"> {
   readonly cgroups: Pick<NodeCgroups["cgroups"], "ensure">;
 }
 
-export interface TiersDeps {
-  readonly cgroups: (signal: AbortSignal) => Promise<Opened>;
+export interface QosCgroupsDeps {
+  readonly cgroups: (signal: AbortSignal) => Promise<OpenedCgroups>;
   readonly pods: Pick<PodStore, "list">;
   readonly worker: Pick<Column<WorkerView>, "get">;
-  readonly seen: Pick<PodCache, "get">;
+  readonly podCache: Pick<PodCache, "get">;
   /** The pod with its allocated resources in place of its requested ones. */
-  readonly allocated: (pod: AskedPod) => GivenPod;
+  readonly allocatedPod: (pod: DesiredPod) => AllocatedPod;
   /** The target's huge page sizes, as named by cgroups. */
   readonly pageSizes: readonly string[];
   /** Set if feature gate MemoryQoS is on. */
@@ -33,11 +33,11 @@ export interface TiersDeps {
 }
 
 /** The cgroups of the QoS classes Burstable and BestEffort, children of the cgroup of all pods. */
-export interface Tiers {
+export interface QosCgroups {
   /** Creates the QoS cgroups, and sets limits that have changed. */
   ensure(signal: AbortSignal): Promise<void>;
   /** Sets all limits again, even if they have not changed. */
-  repair(signal: AbortSignal): Promise<void>;
+  reapplyLimits(signal: AbortSignal): Promise<void>;
 }
 
 /** No limit on huge pages: those of the pods apply. */
@@ -46,51 +46,51 @@ const unbounded = 2 ** 62;
 /** Creates the manager of QoS cgroups. BestEffort pods together get the minimum CPU share, and Burstable pods the sum of their requests; with
  *  feature gate MemoryQoS, memory is protected as well.
  *  @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/pod-resource-management.md */
-export function createTiers({ pageSizes, ...deps }: TiersDeps): Tiers {
+export function createQosCgroups({ pageSizes, ...deps }: QosCgroupsDeps): QosCgroups {
   const hugepages = Object.fromEntries(pageSizes.map((size) => [size, unbounded]));
-  const set = new Map<QosClass, CgroupLimits>();
+  const current = new Map<QosClass, CgroupLimits>();
   // Serialized, so that a concurrent update cannot set an outdated sum after a newer one.
-  const inTurn = createTurns(1);
+  const serialize = createTurns(1);
   const setTo = async (tier: QosClass, limits: CgroupLimits, signal: AbortSignal) => {
-    if (isDeepStrictEqual(set.get(tier), limits)) return;
+    if (isDeepStrictEqual(current.get(tier), limits)) return;
     const { cgroups, layout } = await deps.cgroups(signal);
     await cgroups.ensure(tierCgroup(tier, layout), limits, signal);
-    set.set(tier, limits);
+    current.set(tier, limits);
   };
   const ensure = async (signal: AbortSignal) => {
-    const requested = requestedOf(deps);
-    const kept = keptMemory(deps.memoryQos, requested);
+    const requested = sumRequests(deps);
+    const protectedMemory = protectedMemoryOf(deps.memoryQos, requested);
     // The cgroup of the Guaranteed class is the parent of the others.
-    if (kept) await setTo("Guaranteed", { memoryMinBytes: kept.guaranteed + kept.burstable }, signal);
+    if (protectedMemory) await setTo("Guaranteed", { memoryMinBytes: protectedMemory.guaranteed + protectedMemory.burstable }, signal);
     await setTo("BestEffort", { cpuShares: minShares, hugepages }, signal);
     const cpuShares = milliCpuToShares(requested.burstableMilli);
-    await setTo("Burstable", { cpuShares, hugepages, ...(kept && { memoryLowBytes: kept.burstable }) }, signal);
-    if (kept) deps.measures.kept(kept.guaranteed, kept.burstable);
+    await setTo("Burstable", { cpuShares, hugepages, ...(protectedMemory && { memoryLowBytes: protectedMemory.burstable }) }, signal);
+    if (protectedMemory) deps.measures.kept(protectedMemory.guaranteed, protectedMemory.burstable);
   };
   return {
-    ensure: (signal) => inTurn(() => ensure(signal)),
-    repair: (signal) =>
-      inTurn(() => {
-        set.clear();
+    ensure: (signal) => serialize(() => ensure(signal)),
+    reapplyLimits: (signal) =>
+      serialize(() => {
+        current.clear();
         return ensure(signal);
       }),
   };
 }
 
 /** Sums of requests of active pods: milli-CPUs, and bytes of memory. */
-interface Requested {
+interface RequestSums {
   burstableMilli: number;
   burstableBytes: number;
   guaranteedBytes: number;
 }
 
-function requestedOf({ pods, worker, seen, allocated }: Pick<TiersDeps, "pods" | "worker" | "seen" | "allocated">) {
-  const sum: Requested = { burstableMilli: 0, burstableBytes: 0, guaranteedBytes: 0 };
+function sumRequests({ pods, worker, podCache, allocatedPod }: Pick<QosCgroupsDeps, "pods" | "worker" | "podCache" | "allocatedPod">) {
+  const sum: RequestSums = { burstableMilli: 0, burstableBytes: 0, guaranteedBytes: 0 };
   for (const pod of pods.list()) {
     const qos = qosClass(pod.spec);
     const { uid } = pod.metadata;
-    if (qos === "BestEffort" || !isActive(pod, worker.get(uid), seen.get(uid))) continue;
-    const { cpu, memory } = podRequests(allocated(pod), { overhead: true });
+    if (qos === "BestEffort" || !isActive(pod, worker.get(uid), podCache.get(uid))) continue;
+    const { cpu, memory } = podRequests(allocatedPod(pod), { overhead: true });
     const bytes = quantityValue(memory ?? "0");
     if (qos === "Guaranteed") sum.guaranteedBytes += bytes;
     else {
@@ -102,7 +102,7 @@ function requestedOf({ pods, worker, seen, allocated }: Pick<TiersDeps, "pods" |
 }
 
 /** Protected memory of each QoS class, bytes; undefined if the feature gate is off. */
-function keptMemory(memoryQos: TiersDeps["memoryQos"], { guaranteedBytes, burstableBytes }: Requested) {
+function protectedMemoryOf(memoryQos: QosCgroupsDeps["memoryQos"], { guaranteedBytes, burstableBytes }: RequestSums) {
   if (!memoryQos) return undefined;
   return memoryQos.reserves
     ? { guaranteed: guaranteedBytes, burstable: burstableBytes }

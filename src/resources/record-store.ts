@@ -3,18 +3,18 @@ import { coalesce } from "../lib/coalesce.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { HostFs } from "../seams/host.ts";
-import { type FoundRecords, type ResourceRecord, readRecords, writeRecords } from "./resource-records.ts";
+import { type LoadedRecords, type ResourceRecord, readRecords, writeRecords } from "./resource-records.ts";
 
-export interface RecordKeeperDeps {
+export interface RecordStoreDeps {
   readonly fs: Pick<HostFs, "readFile" | "apply">;
   readonly rootDir: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-export interface RecordKeeper extends Service {
+export interface RecordStore extends Service {
   /** Records of a kubelet that had the root directory before. */
-  left(): FoundRecords["kubelet"];
+  kubeletCheckpoints(): LoadedRecords["kubelet"];
   /** Removes and returns the record of a pod that has been added. */
   claim(uid: string): ResourceRecord | undefined;
   forget(uid: string): void;
@@ -24,17 +24,17 @@ export interface RecordKeeper extends Service {
   save(): Promise<void>;
 }
 
-const retryMs = 1_000;
-const writeMs = 30_000;
+const retryDelayMs = 1_000;
+const writeTimeoutMs = 30_000;
 
 /** Creates the store of resource records on the target. Ready once the records have been read.
- *  @param now returns the current records of pods that have been added. */
-export function createRecordKeeper(
-  { fs, rootDir, clock, log }: RecordKeeperDeps,
-  now: () => ReadonlyMap<string, ResourceRecord>,
-): RecordKeeper {
+ *  @param currentRecords returns the current records of pods that have been added. */
+export function createRecordStore(
+  { fs, rootDir, clock, log }: RecordStoreDeps,
+  currentRecords: () => ReadonlyMap<string, ResourceRecord>,
+): RecordStore {
   const waiting = new Map<string, ResourceRecord>();
-  let kubelet: FoundRecords["kubelet"] = { allocated: new Map(), inForce: new Map() };
+  let kubelet: LoadedRecords["kubelet"] = { allocated: new Map(), inForce: new Map() };
   const read = async (signal: AbortSignal) => {
     const found = await readRecords(fs, rootDir, log, signal);
     kubelet = found.kubelet;
@@ -49,12 +49,12 @@ export function createRecordKeeper(
         } catch (error) {
           if (signal.aborted) return;
           log.info({ err: error }, "cannot read recorded allocations; retrying");
-          await clock.sleep(retryMs, signal).catch(() => undefined);
+          await clock.sleep(retryDelayMs, signal).catch(() => undefined);
         }
       }
     },
     run: (signal) => onAbort(signal),
-    left: () => kubelet,
+    kubeletCheckpoints: () => kubelet,
     claim(uid) {
       const record = waiting.get(uid);
       waiting.delete(uid);
@@ -62,6 +62,6 @@ export function createRecordKeeper(
     },
     forget: (uid) => void waiting.delete(uid),
     uids: () => [...waiting.keys()],
-    save: coalesce(() => writeRecords(fs, rootDir, new Map([...waiting, ...now()]), clock.within(writeMs))),
+    save: coalesce(() => writeRecords(fs, rootDir, new Map([...waiting, ...currentRecords()]), clock.within(writeTimeoutMs))),
   };
 }

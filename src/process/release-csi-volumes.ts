@@ -13,15 +13,15 @@ import { csiLeaving } from "../volumes/persistent/csi-leaving.ts";
 import { createDataLister } from "../volumes/persistent/data-lister.ts";
 import type { LeavingDeps } from "../volumes/persistent/leaving.ts";
 
-export interface GivingBackDeps {
+export interface CsiVolumeReleaseDeps {
   readonly host: Host;
   readonly clock: Clock;
   readonly rootDir: string;
 }
 
 /** Timeout and interval of retries, milliseconds. Each call has its own timeout. */
-const patienceMs = 30_000;
-const againMs = 2_000;
+const retryTimeoutMs = 30_000;
+const retryDelayMs = 2_000;
 
 /** Commands have no metrics. */
 const unmeasured = { called: () => undefined, deviceUnmapped: () => undefined };
@@ -33,50 +33,50 @@ interface Failure {
 
 /** Unpublishes and unstages CSI volumes while their drivers still run on the target: drivers whose registration socket
  *  responds, whether or not they are pods of the node. */
-export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): GivesBack {
+export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleaseDeps): GivesBack {
   let drivers: Drivers = new Map();
   // Pods end concurrently and share one lookup.
-  const look = coalesce(async () => {
+  const refreshDrivers = coalesce(async () => {
     drivers = await driversOn({ host, clock }, rootDir);
   });
-  const lying = createDataLister({ host, rootDir });
-  const leaving = async (): Promise<LeavingDeps> => {
-    await look();
-    const driver = (name: string) => drivers.get(name) ?? absent(name);
-    return { host, rootDir, clock, drivers: { driver }, log: silentLog(), measures: unmeasured, lying };
+  const dataLister = createDataLister({ host, rootDir });
+  const unstagerDeps = async (): Promise<LeavingDeps> => {
+    await refreshDrivers();
+    const driver = (name: string) => drivers.get(name) ?? notRunning(name);
+    return { host, rootDir, clock, drivers: { driver }, log: silentLog(), measures: unmeasured, lying: dataLister };
   };
   /** Retries calls that a driver rejects, until they succeed or the timeout expires. */
-  const patiently = async (work: () => Promise<readonly Failure[]>, signal: AbortSignal) => {
-    const deadline = clock.monotonic() + patienceMs;
+  const retryFailures = async (work: () => Promise<readonly Failure[]>, signal: AbortSignal) => {
+    const deadline = clock.monotonic() + retryTimeoutMs;
     for (;;) {
       const failures = await untilAborted(work(), signal);
       const mayGo = failures.some(({ why }) => !hasCode(why, "not_found"));
       if (!mayGo || clock.monotonic() >= deadline) return failures.map(sentenceOf);
-      await clock.sleep(againMs, signal);
+      await clock.sleep(retryDelayMs, signal);
     }
   };
   return {
     async published(uid, pod, signal) {
       const work = async () => {
-        const kept = await csiLeaving.unpublish?.(await leaving(), uid, signal);
-        return (kept ?? []).map(({ path, why }) => ({ volume: `${nameIn(path)} of pod ${pod}`, why }));
+        const kept = await csiLeaving.unpublish?.(await unstagerDeps(), uid, signal);
+        return (kept ?? []).map(({ path, why }) => ({ volume: `${volumeNameIn(path)} of pod ${pod}`, why }));
       };
-      return patiently(caught(`of pod ${pod}`, work, signal), signal);
+      return retryFailures(asFailures(`of pod ${pod}`, work, signal), signal);
     },
     async staged(signal) {
       const work = async () => {
-        const deps = await leaving();
+        const deps = await unstagerDeps();
         const unstaged = (await csiLeaving.staged(deps, [], signal)).map((id) => {
           const unstage = async () => {
             // A volume that a pod still uses is reported for that pod.
             await csiLeaving.unstage(deps, id, signal);
             return [];
           };
-          return caught(id.slice(id.indexOf("^") + 1), unstage, signal)();
+          return asFailures(id.slice(id.indexOf("^") + 1), unstage, signal)();
         });
         return (await Promise.all(unstaged)).flat();
       };
-      return patiently(caught("of the node", work, signal), signal);
+      return retryFailures(asFailures("of the node", work, signal), signal);
     },
   };
 }
@@ -85,7 +85,7 @@ export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): Give
 type Drivers = ReadonlyMap<string, StorageDriver>;
 
 /** The drivers on the target. */
-async function driversOn(deps: Omit<GivingBackDeps, "rootDir">, rootDir: string): Promise<Drivers> {
+async function driversOn(deps: Omit<CsiVolumeReleaseDeps, "rootDir">, rootDir: string): Promise<Drivers> {
   const { signal } = new AbortController();
   const plugins = await standingPlugins(deps, pluginRegistryOf(rootDir), "CSIPlugin", signal);
   return new Map(
@@ -93,11 +93,11 @@ async function driversOn(deps: Omit<GivingBackDeps, "rootDir">, rootDir: string)
   );
 }
 
-function absent(name: string): never {
+function notRunning(name: string): never {
   throw new CodedError("not_found", `the driver ${name} is not running on the target`);
 }
 
-function caught(volume: string, work: () => Promise<readonly Failure[]>, signal: AbortSignal) {
+function asFailures(volume: string, work: () => Promise<readonly Failure[]>, signal: AbortSignal) {
   return () =>
     work().catch((why: unknown): readonly Failure[] => {
       throwIfAborted(signal);
@@ -106,7 +106,7 @@ function caught(volume: string, work: () => Promise<readonly Failure[]>, signal:
 }
 
 /** Volume name in the path of a published volume. */
-function nameIn(path: string): string {
+function volumeNameIn(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 

@@ -11,12 +11,12 @@ import type { Service } from "../lib/service-group.ts";
 import type { Reclaim } from "../pipeline.ts";
 import { isTerminal } from "../pod/phase.ts";
 import type { Volumes } from "../volumes/volumes.ts";
-import type { Allocating } from "./allocation.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { AllocationStages } from "./allocation.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import type { Placeholders } from "./placeholders.ts";
 import type { PodUsages } from "../usage.ts";
 
-interface EvictingParts extends Pick<Allocating, "allocations"> {
+interface EvictionParts extends Pick<AllocationStages, "allocations"> {
   readonly volumes: Volumes;
   readonly placeholders: Placeholders;
   readonly disk: DiskMeter;
@@ -26,17 +26,17 @@ interface EvictingParts extends Pick<Allocating, "allocations"> {
 }
 
 /** Creates the eviction manager. */
-export function evictPods(
+export function createEvictionManager(
   context: NodeContext,
   { events }: Cluster,
-  { presence, agent: { facts }, cgroups }: Observed,
-  parts: EvictingParts,
+  { waitForTarget, agent: { facts }, cgroups }: ObservedTarget,
+  parts: EvictionParts,
 ): readonly Service[] {
   const { config, target, metrics, clock, log, hand, onEnd } = context;
   const { kubelet, nodeName, rootDir } = config;
   const { host, runtime } = target;
   const { volumes, placeholders, disk, allocations } = parts;
-  const { asked: pods, seen, worker, pressure, signals } = hand("eviction");
+  const { desired: pods, podCache, worker, pressure, signals } = hand("eviction");
   const { evictions: measures } = metrics.measures;
   const evict = createEvict({ worker, onEnd, signals, events, measures, log });
   const observe = createObserver({
@@ -49,7 +49,7 @@ export function evictPods(
     clock,
     log,
   });
-  const common = { ...(presence && { presence }), clock, log };
+  const common = { ...(waitForTarget && { waitForTarget }), clock, log };
   // cgroup v2 has no memory threshold events: the kubelet has no notifier there either.
   const notifier =
     kubelet.kernelMemcgNotification && facts.cgroupVersion === 1
@@ -67,7 +67,7 @@ export function evictPods(
       placeholders
         .without(pods.list())
         .filter(({ status }) => !isTerminal(status?.phase))
-        .map(allocations.of),
+        .map(allocations.allocatedPod),
     evict,
     pressure,
     signals,
@@ -77,7 +77,7 @@ export function evictPods(
     log,
   });
   const files = { disk, volumes, rootDir, podLogsDir: kubelet.podLogsDir };
-  const holdToLimits = createLocalLimits({ ...files, pods, cache: seen, runtime, evict, clock });
+  const holdToLimits = createLocalLimits({ ...files, pods, cache: podCache, runtime, evict, clock });
   const eviction = createEviction({
     look,
     ended: () => pods.list().filter(({ status }) => isTerminal(status?.phase)),

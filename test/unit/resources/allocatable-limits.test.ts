@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { pageSizes, podsShare, reservedShare } from "../../../src/resources/node-share.ts";
+import { pageSizes, allPodsLimits, reservedLimits } from "../../../src/resources/allocatable-limits.ts";
 
 const Gi = 2 ** 30;
 const capacity = { cpus: 4, memoryBytes: 8 * Gi, maxPid: 4096, hugepages: { "hugepages-2Mi": Gi, "hugepages-1Gi": 0 } };
 const nothing = { kubeReserved: {}, systemReserved: {} };
 
 test("limits pods to capacity minus reservations, but not below zero", () => {
-  assert.deepEqual(podsShare(capacity, nothing), {
+  assert.deepEqual(allPodsLimits(capacity, nothing), {
     cpuShares: 4096,
     memoryBytes: 8 * Gi,
     pids: 4096,
@@ -17,7 +17,7 @@ test("limits pods to capacity minus reservations, but not below zero", () => {
     kubeReserved: { cpu: "500m", memory: "1Gi", pid: "96" },
     systemReserved: { cpu: "1", memory: "512Mi", pid: "5k" },
   };
-  assert.deepEqual(podsShare(capacity, reserved), {
+  assert.deepEqual(allPodsLimits(capacity, reserved), {
     cpuShares: 2560,
     memoryBytes: 6.5 * Gi,
     pids: 0,
@@ -28,8 +28,8 @@ test("limits pods to capacity minus reservations, but not below zero", () => {
 test("limits a reserved cgroup to the reservation, to its CPU only if only compressible resources are enforced", () => {
   const reserved = { cpu: "250m", memory: "1Gi", pid: "500" };
   const hugepages = { "2MB": 0, "1GB": 0 };
-  assert.deepEqual(reservedShare(reserved, capacity, false), { cpuShares: 256, memoryBytes: Gi, pids: 500, hugepages });
-  assert.deepEqual(reservedShare(reserved, capacity, true), { cpuShares: 256 });
-  assert.deepEqual(reservedShare({ memory: "1Gi" }, capacity, false), { memoryBytes: Gi, hugepages });
+  assert.deepEqual(reservedLimits(reserved, capacity, false), { cpuShares: 256, memoryBytes: Gi, pids: 500, hugepages });
+  assert.deepEqual(reservedLimits(reserved, capacity, true), { cpuShares: 256 });
+  assert.deepEqual(reservedLimits({ memory: "1Gi" }, capacity, false), { memoryBytes: Gi, hugepages });
   assert.deepEqual(pageSizes(capacity), ["2MB", "1GB"]);
 });

@@ -1,13 +1,13 @@
 import type { Measures } from "../measures.ts";
 import type { Admission, PodCache, PodUpdate } from "../pipeline.ts";
 import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
+import type { Column } from "../state/records.ts";
 import type { PodWorkers } from "../sync/pod-workers.ts";
 
 // Metrics between stages, counted where stages are composed, so that no stage has to know of them.
 
 /** Counts added and removed pods. */
-export function followPods({ op, pods }: PodUpdate, measures: Measures): void {
+export function countPods({ op, pods }: PodUpdate, measures: Measures): void {
   if (op === "ADD") measures.seen(pods);
   if (op === "REMOVE") for (const { metadata } of pods) measures.forget(metadata.uid);
 }
@@ -22,7 +22,7 @@ export function countRejections(admission: Admission, measures: Measures): Admis
   };
 }
 
-interface Known {
+interface KnownPods {
   readonly worker: Column<WorkerView>;
   readonly cache: PodCache;
 }
@@ -30,7 +30,7 @@ interface Known {
 /** Counts terminations of orphans: pods in the runtime without a worker. */
 export function countOrphans(
   workers: Pick<PodWorkers, "terminate" | "forget">,
-  { worker, cache }: Known,
+  { worker, cache }: KnownPods,
   measures: Measures,
 ): Pick<PodWorkers, "terminate" | "forget"> {
   return {

@@ -1,15 +1,15 @@
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import { onAbort } from "../../src/lib/service-group.ts";
-import type { Presence } from "../../src/pipeline.ts";
+import type { WaitForTarget } from "../../src/pipeline.ts";
 
 /** A target that a test takes away and gives back. */
 export interface FakePresence {
-  readonly present: Presence;
+  readonly present: WaitForTarget;
   lose(): void;
   find(): void;
 }
 
-export function fakePresence(): FakePresence {
+export function fakeTargetGate(): FakePresence {
   let here = new AbortController();
   let back: PromiseWithResolvers<void> | undefined;
   return {

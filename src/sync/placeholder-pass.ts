@@ -3,14 +3,14 @@ import type { EventSink, RuntimePod, StatusReader } from "../pipeline.ts";
 import type { Standing } from "../pod/daemon-sets.ts";
 import { isPlaceholder, placeholderMessage, placeholderReason } from "../pod/placeholder.ts";
 import { podReference } from "../pod/reference.ts";
-import type { AskedPod } from "../roles.ts";
+import type { DesiredPod } from "../roles.ts";
 import type { PassResult } from "./pod-worker.ts";
 
 export interface PlaceholderDeps {
   /** Decides whether the node runs a DaemonSet's pod or shows a placeholder for it. */
-  readonly standingOf: (pod: AskedPod, seen: RuntimePod | undefined) => Standing;
+  readonly daemonSetDecision: (pod: DesiredPod, seen: RuntimePod | undefined) => Standing;
   /** Deletes a pod in the API server with its own grace period; its DaemonSet creates another. */
-  readonly deletePod: (pod: AskedPod["metadata"], signal: AbortSignal) => Promise<void>;
+  readonly deletePod: (pod: DesiredPod["metadata"], signal: AbortSignal) => Promise<void>;
   readonly status: StatusReader;
   readonly events: EventSink;
   readonly syncMs: number;
@@ -18,7 +18,7 @@ export interface PlaceholderDeps {
 }
 
 /** Retry delay for a deletion that the watch has not shown, milliseconds. */
-const deletionMs = 10_000;
+const deletionRetryDelayMs = 10_000;
 
 const replacedMessage =
   "the node's choice of DaemonSets (nodes[].daemonSets) has changed: deleting the pod; its DaemonSet creates another";
@@ -26,21 +26,21 @@ const replacedMessage =
 /** Handles a pod of a DaemonSet that the node excludes: nothing is created, and one event explains why. If the decision has changed since
  *  the pod was created, the pod is deleted, since its status cannot go backwards. @param show reports the pod's status.
  *  @returns undefined for a pod that the node runs. */
-export async function asPlaceholder(
-  { standingOf, deletePod, status, events, clock, syncMs }: PlaceholderDeps,
-  pod: AskedPod,
+export async function syncPlaceholder(
+  { daemonSetDecision, deletePod, status, events, clock, syncMs }: PlaceholderDeps,
+  pod: DesiredPod,
   { observed, show }: { readonly observed: RuntimePod; readonly show: () => void },
   signal: AbortSignal,
 ): Promise<PassResult | undefined> {
-  const { is, stays } = standingOf(pod, observed);
+  const { is, stays } = daemonSetDecision(pod, observed);
   if (is === "pod" && stays) return undefined;
   const isNew = !isPlaceholder(status.get(pod.metadata.uid) ?? pod.status);
   show();
   if (!stays) {
     events.event(podReference(pod), "Normal", "DaemonSetsChanged", replacedMessage);
     await deletePod(pod.metadata, signal);
-    return { terminal: false, againMs: deletionMs * clock.jitter(1, 1.5) };
+    return { terminal: false, requeueAfterMs: deletionRetryDelayMs * clock.jitter(1, 1.5) };
   }
   if (isNew) events.event(podReference(pod), "Normal", placeholderReason, placeholderMessage);
-  return { terminal: false, againMs: syncMs * clock.jitter(1, 1.5) };
+  return { terminal: false, requeueAfterMs: syncMs * clock.jitter(1, 1.5) };
 }

@@ -2,14 +2,14 @@ import type { ResizeMeasures } from "../measures.ts";
 import type { Resources } from "../objects.ts";
 import { type PodResources, type ResizableResource, resourcesOf, samePodResources } from "../pod/resize.ts";
 import { quantityNumber } from "../pod/quantity.ts";
-import type { AskedPod } from "../roles.ts";
-import type { ColumnWriter } from "../state/rows.ts";
+import type { DesiredPod } from "../roles.ts";
+import type { ColumnWriter } from "../state/records.ts";
 
 /** Tracks and counts changes of requested resources. @param last private column of each pod's last requested resources. */
-export function createWishes(last: ColumnWriter<PodResources>, measures: Pick<ResizeMeasures, "asked">) {
+export function createRequestTracker(last: ColumnWriter<PodResources>, measures: Pick<ResizeMeasures, "asked">) {
   return {
     /** Records the pod's requested resources. @returns true if they have changed, or are recorded for the first time. */
-    hear({ metadata: { uid }, spec }: AskedPod): boolean {
+    record({ metadata: { uid }, spec }: DesiredPod): boolean {
       const [before, now] = [last.get(uid), resourcesOf(spec)];
       last.set(uid, now);
       if (!before) return true;

@@ -4,14 +4,14 @@ import { ContainerStats } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createNodeCgroups } from "../../../src/resources/node-cgroups.ts";
-import { createPodGround } from "../../../src/resources/pod-ground.ts";
-import { createTiers } from "../../../src/resources/tiers.ts";
+import { createPodHostResources } from "../../../src/resources/pod-host-resources.ts";
+import { createQosCgroups } from "../../../src/resources/qos-cgroups.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { fakeSystemd } from "../../fakes/systemd.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
-import { type AskedPod, type GivenPod, givenPod } from "../../../src/roles.ts";
+import { type DesiredPod, type AllocatedPod, allocatedPod } from "../../../src/roles.ts";
 
 const never = new AbortController().signal;
 const log = createLogger(0, { write: () => undefined });
@@ -21,7 +21,7 @@ function rig(
   pods: readonly TestPod[],
   layout: { readonly driver: "cgroupfs" | "systemd"; readonly root: string; readonly perQos: boolean } = cgroupfs,
   told: Readonly<Record<string, number>> = {},
-  allocated: (pod: AskedPod) => GivenPod = givenPod,
+  allocated: (pod: DesiredPod) => AllocatedPod = allocatedPod,
   swapping: { readonly lacks?: string; readonly limitedSwap?: boolean } = {},
 ) {
   const clock = fakeClock();
@@ -42,16 +42,16 @@ function rig(
     clock,
     log,
   });
-  const ground = createPodGround({
+  const ground = createPodHostResources({
     host,
     rootDir: "/root",
     cgroups,
-    tiers: createTiers({
+    qosCgroups: createQosCgroups({
       cgroups,
       pods: store,
       worker: { get: () => undefined },
-      seen: { get: () => undefined },
-      allocated,
+      podCache: { get: () => undefined },
+      allocatedPod: allocated,
       pageSizes: [],
       measures: unmeasured.cgroups,
     }),
@@ -81,7 +81,7 @@ test("emits an event if a pod's directories cannot be created", async () => {
   const pod = aPod({}, { uid: "u1" });
   const { ground, heard, host } = rig([pod]);
   host.files.put("/root/pods/u1", { data: "in the way" });
-  await assert.rejects(ground.prepare(givenPod(pod), true, never));
+  await assert.rejects(ground.prepare(allocatedPod(pod), true, never));
   assert.equal(heard.length, 1);
   assert.match(heard[0] ?? "", /^Warning Failed error making pod data directories: .+/);
 });
@@ -253,7 +253,7 @@ test("updates memory protection of a pod and its QoS class when its request chan
 test("limits swap on the pod's cgroup if the runtime cannot limit it per container, also after a resize", async () => {
   const swapOf = async (swapping: NonNullable<Parameters<typeof rig>[4]>, isLimited = true) => {
     const pod = withResources({ memory: "128Mi" });
-    const { host, ground } = rig([pod], cgroupfs, {}, givenPod, swapping);
+    const { host, ground } = rig([pod], cgroupfs, {}, allocatedPod, swapping);
     host.files.put("/proc/self/cgroup", { data: "0::/user\n" });
     if (isLimited) host.files.put("/sys/fs/cgroup/user/memory.swap.max", { data: "max\n" });
     await ground.prepare(pod, true, never);
@@ -336,23 +336,23 @@ test("restores the limits of a pod cgroup that was removed by others, whether or
   assert.ok(pod && other);
   const { host, ground, read } = rig([pod, other]);
   for (const each of [pod, other]) await ground.prepare(each, true, never);
-  await ground.mend(never);
+  await ground.reapplyLimits(never);
   const own = "/sys/fs/cgroup/lab/kubepods/burstable/poduid-1";
   await takeAway(host, own);
   const before = host.files.changes.length;
-  await ground.mend(never);
+  await ground.reapplyLimits(never);
   assert.equal(read("/burstable/poduid-1/cpu.weight"), "10");
-  await ground.mend(never);
+  await ground.reapplyLimits(never);
   await takeAway(host, own);
   await host.fs.apply([{ do: "mkdir", path: own }]);
-  await ground.mend(never);
+  await ground.reapplyLimits(never);
   assert.equal(read("/burstable/poduid-1/cpu.weight"), "10");
-  await ground.mend(never);
+  await ground.reapplyLimits(never);
   const after = host.files.changes.slice(before).map((change) => ("path" in change ? change.path : ""));
   assert.ok(!after.some((path) => path.includes("uid-2")), "one that is there stays as it is");
   await takeAway(host, own.replace("uid-1", "uid-2"));
   await ground.release("uid-2", never);
-  await ground.mend(never);
+  await ground.reapplyLimits(never);
   assert.ok(!host.files.tree("/sys/fs/cgroup/lab").some((path) => path.includes("uid-2")));
 });
 

@@ -15,7 +15,7 @@ export type TargetCapacity = Pick<HostFacts, "cpus" | "memoryBytes" | "maxPid" |
 /** Limits of all pods together: the target's capacity minus reservations. Eviction thresholds are not deducted, so that eviction
  *  precedes the kernel's OOM killer.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#node-allocatable */
-export function podsShare(capacity: TargetCapacity, { kubeReserved, systemReserved }: Reservations): CgroupLimits {
+export function allPodsLimits(capacity: TargetCapacity, { kubeReserved, systemReserved }: Reservations): CgroupLimits {
   const less = (name: string, total: number, unit: (quantity: string) => number) =>
     Math.max(0, total - unit(kubeReserved[name] ?? "0") - unit(systemReserved[name] ?? "0"));
   return {
@@ -27,7 +27,7 @@ export function podsShare(capacity: TargetCapacity, { kubeReserved, systemReserv
 }
 
 /** Limits of a reserved cgroup. @param compressible CPU only. */
-export function reservedShare(
+export function reservedLimits(
   reserved: ResourceList,
   capacity: Pick<TargetCapacity, "hugepages">,
   compressible: boolean,

@@ -1,24 +1,24 @@
 import type { NodeView } from "../metrics/view.ts";
 import { countResizes } from "../resources/resize-states.ts";
-import { isFinished } from "../state/worker-ends.ts";
-import type { NodeContext, Observed } from "./deps.ts";
-import type { PodWork } from "./pods.ts";
+import { isFinished } from "../state/worker-phases.ts";
+import type { NodeContext, ObservedTarget } from "./deps.ts";
+import type { PodPipeline } from "./pods.ts";
 import type { NodeServer } from "./server.ts";
 
-interface Shown extends Pick<Observed, "agent"> {
-  readonly work: Pick<PodWork, "manager" | "volumes">;
+interface NodeViewParts extends Pick<ObservedTarget, "agent"> {
+  readonly pipeline: Pick<PodPipeline, "manager" | "volumes">;
   readonly server: Pick<NodeServer, "certificate">;
 }
 
 /** The node's state for gauges. */
-export function nodeView({ target, clientCertificate, hand }: NodeContext, { agent, work, server }: Shown): NodeView {
-  const { asked, seen, worker, resize, reachable } = hand("metrics");
+export function createNodeView({ target, clientCertificate, hand }: NodeContext, { agent, pipeline, server }: NodeViewParts): NodeView {
+  const { desired, podCache, worker, resize, reachable } = hand("metrics");
   return {
-    pods: asked,
-    mirrors: work.manager.mirrors,
-    cache: seen,
+    pods: desired,
+    mirrors: pipeline.manager.mirrorPods,
+    cache: podCache,
     workers: () => worker.entries().map(([uid, view]) => ({ uid, ...view })),
-    mounted: work.volumes.mounted,
+    mounted: pipeline.volumes.mounted,
     resizes: () =>
       countResizes(resize.entries().flatMap(([uid, state]) => (isFinished(worker.get(uid)?.phase) ? [] : [state]))),
     cgroupVersion: agent.facts.cgroupVersion,

@@ -8,20 +8,20 @@ import { listenersAt } from "../doctor/listeners.ts";
 import { type Port, examinePorts } from "../doctor/ports.ts";
 import type { Clock } from "../lib/clock.ts";
 import { unlessCode } from "../lib/errors.ts";
-import { askStatus } from "./status-socket.ts";
+import { requestStatus } from "./status-socket.ts";
 
-export interface OwnMachineExamination {
+export interface LocalMachineExamination {
   readonly node: NodeConfig;
   readonly process: ServedByProcess;
   readonly clock: Clock;
 }
 
 /** Checks a node's ports and certificates on graftlet's own machine, on which this runs. */
-export async function examineOwnMachine(
-  { node, process, clock }: OwnMachineExamination,
+export async function examineLocalMachine(
+  { node, process, clock }: LocalMachineExamination,
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
-  const runner = await runnerOf(node, process, clock, signal);
+  const runner = await runningProcess(node, process, clock, signal);
   return [
     ...(await examinePorts({ ports: portsOf(node, process), runner, listenersAt }, signal)),
     ...(await examineCertificates(certificatesOf(node), clock, signal)),
@@ -29,14 +29,14 @@ export async function examineOwnMachine(
 }
 
 /** ID of the graftlet process that runs the node, if one responds. */
-async function runnerOf(
+async function runningProcess(
   { nodeName }: NodeConfig,
   { statusSocket }: ServedByProcess,
   clock: Clock,
   signal: AbortSignal,
 ): Promise<number | undefined> {
   if (statusSocket === undefined) return undefined;
-  const report = await unlessCode(askStatus(statusSocket, clock, signal), "unavailable");
+  const report = await unlessCode(requestStatus(statusSocket, clock, signal), "unavailable");
   return report?.nodes.some(({ name }) => name === nodeName) ? report.pid : undefined;
 }
 

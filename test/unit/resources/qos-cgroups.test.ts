@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { CgroupLimits } from "../../../src/host/cgroups.ts";
-import { createTiers } from "../../../src/resources/tiers.ts";
+import { createQosCgroups } from "../../../src/resources/qos-cgroups.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import type { ResourceList } from "../../../src/pod/resources.ts";
-import { givenPod } from "../../../src/roles.ts";
+import { allocatedPod } from "../../../src/roles.ts";
 import type { WorkerPhase } from "../../../src/state/pod-table.ts";
 import { type TestPod, aContainer, aPod, aStatus, observe } from "../../fakes/pods.ts";
 
@@ -30,7 +30,7 @@ function rig(pageSizes: readonly string[] = [], memoryQos?: { readonly reserves:
       set.push([path, limits]);
     },
   };
-  const tiers = createTiers({
+  const tiers = createQosCgroups({
     cgroups: async () => ({ cgroups, layout: { driver: "cgroupfs", root: "/", perQos: true } }),
     pods: { list: () => pods },
     worker: {
@@ -39,8 +39,8 @@ function rig(pageSizes: readonly string[] = [], memoryQos?: { readonly reserves:
         return phase && { phase, pod: undefined };
       },
     },
-    seen: { get: (uid) => seen.get(uid) },
-    allocated: givenPod,
+    podCache: { get: (uid) => seen.get(uid) },
+    allocatedPod: allocatedPod,
     pageSizes,
     ...(memoryQos && { memoryQos }),
     measures: { kept: (...bytes) => void kept.push(bytes) },
@@ -90,7 +90,7 @@ test("sets all limits again on repair; retries a failed limit at the next occasi
   pods.push(asking("a", "1"));
   await tiers.ensure(never);
   shares();
-  await tiers.repair(never);
+  await tiers.reapplyLimits(never);
   assert.equal(shares().length, 2);
   pods.push(asking("b", "1"));
   failing.with = new Error("read-only");

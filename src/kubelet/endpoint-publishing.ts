@@ -6,12 +6,12 @@ import { sliceSelector } from "../network/slices.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import type { ClusterMeta, Service as ClusterService } from "../objects.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
-import { lackTeller } from "./lack-teller.ts";
+import { limitationReporter } from "./limitation-reporter.ts";
 
 const ownerKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole" };
 
 /** Creates the publisher of pod endpoints for targets outside the cluster network, if configured. */
-export function publishing(context: NodeContext, { services, headless, events }: Cluster): readonly Service[] {
+export function createEndpointPublishing(context: NodeContext, { services, headless, events }: Cluster): readonly Service[] {
   const { config, account, target, places, clock, log, hand } = context;
   const { nodeName, endpoints } = config;
   if (!endpoints || !account || !target.network?.tunneled) return [];
@@ -27,7 +27,7 @@ export function publishing(context: NodeContext, { services, headless, events }:
   const slices = createOwnSlices({ client, clock, log }, sliceSelector);
   const mayPublish = ({ metadata }: ClusterService) =>
     namespaces.length === 0 || namespaces.includes(metadata.namespace);
-  const tell = lackTeller(events, nodeName);
+  const tell = limitationReporter(events, nodeName);
   const common = {
     nodeName,
     own,
@@ -42,6 +42,6 @@ export function publishing(context: NodeContext, { services, headless, events }:
     clock,
     log,
   };
-  const { shown, seen, ...rest } = hand("servicePublisher");
-  return [slices, createServicePublisher({ ...rest, shown, seen, ...common, host: target.host })];
+  const { apiPods, podCache, ...rest } = hand("servicePublisher");
+  return [slices, createServicePublisher({ ...rest, shown: apiPods, seen: podCache, ...common, host: target.host })];
 }

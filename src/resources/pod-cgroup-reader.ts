@@ -5,7 +5,7 @@ import { unlessCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Stats } from "../seams/runtime.ts";
 
-export interface GroupReadingDeps {
+export interface PodCgroupReaderDeps {
   readonly host: Pick<Host, "run">;
   readonly runtime: Pick<Stats, "containerStats">;
   readonly version: 1 | 2;
@@ -13,8 +13,8 @@ export interface GroupReadingDeps {
 
 /** Reads the limits of a pod's cgroup, and the memory usage of the pod and its containers, in one command; for a container whose cgroup is
  *  elsewhere, the runtime is asked. @param path absolute path of the pod's cgroup. @param ids of running containers. */
-export async function readPodGroup(
-  { host, runtime, version }: GroupReadingDeps,
+export async function readPodCgroup(
+  { host, runtime, version }: PodCgroupReaderDeps,
   path: string,
   ids: readonly string[],
   signal: AbortSignal,
@@ -24,7 +24,7 @@ export async function readPodGroup(
   const used = new Map<string, number>();
   for (const id of ids) {
     const own = [...groups.keys()].find((name) => name.endsWith(`/${id}`) || name.endsWith(`-${id}.scope`));
-    const bytes = (own === undefined ? undefined : usage(own).memory?.usage) ?? (await toldUsage(runtime, id, signal));
+    const bytes = (own === undefined ? undefined : usage(own).memory?.usage) ?? (await reportedUsage(runtime, id, signal));
     if (bytes !== undefined) used.set(id, bytes);
   }
   const { memory, cpu } = usage(path);
@@ -38,7 +38,7 @@ export async function readPodGroup(
   return { isThere: groups.has(path), limits, ...(memory && { memory: memory.usage }), containers: used };
 }
 
-async function toldUsage(runtime: GroupReadingDeps["runtime"], id: string, signal: AbortSignal) {
+async function reportedUsage(runtime: PodCgroupReaderDeps["runtime"], id: string, signal: AbortSignal) {
   const stats = await unlessCode(runtime.containerStats(id, signal), "not_found", "unimplemented");
   const bytes = stats?.memory?.usageBytes ?? stats?.memory?.workingSetBytes;
   return bytes && Number(bytes.value);

@@ -8,7 +8,7 @@ export interface Column<T> {
   /** Snapshot of all values with their UIDs; the same array until the column changes. */
   entries(): readonly (readonly [uid: string, value: T])[];
   /** Calls back after each change of a value. @returns ends the calls. */
-  onChange(hear: (uid: string) => void): () => void;
+  onChange(listener: (uid: string) => void): () => void;
 }
 
 /** Write access to a column. It is handed out once: a column has one writer. */
@@ -25,96 +25,96 @@ export interface ColumnPair<T> {
 }
 
 /** A value with the time of its observation: an observation from before the end of a record does not re-create the record. */
-export interface Sighted {
+export interface Observation {
   /** Clock.monotonic(). */
   readonly observedAt: number;
 }
 
 /** Records by UID. A record exists as long as one of its owners; when the last owner is deleted, all of its columns are freed. */
-export interface Rows {
+export interface Records {
   /** A column whose values create their record and keep it. Columns of scope `object` outlive those of scope `work`, which are
    *  freed with the owner of scope `work`. */
-  root<T>(of: "object" | "work"): ColumnPair<T>;
+  owner<T>(scope: "object" | "work"): ColumnPair<T>;
   /** A column of observations. An observation creates a record, unless it was made before that record's end; it does not keep a
    *  record that has lost its owners. */
-  sighting<T extends Sighted>(): ColumnPair<T>;
+  observations<T extends Observation>(): ColumnPair<T>;
   /** A column of existing records. */
-  column<T>(of?: "object" | "work"): ColumnPair<T>;
+  column<T>(scope?: "object" | "work"): ColumnPair<T>;
   /** Calls back when the work on a pod has ended and its values are freed. */
-  onEnd(hear: (uid: string) => void): void;
+  onEnd(listener: (uid: string) => void): void;
 }
 
 /** Observations are assumed to take no longer than this, milliseconds: older record ends are forgotten. */
-const longestSightMs = 600_000;
+const maxObservationMs = 600_000;
 
-interface Stored {
-  readonly kind: "root" | "sighting" | "column";
-  readonly of: "object" | "work";
+interface StoredColumn {
+  readonly kind: "owner" | "observation" | "column";
+  readonly scope: "object" | "work";
   has(uid: string): boolean;
   /** Frees the value. */
   free(uid: string): void;
 }
 
 /** Creates an empty table. @param clock dates the end of a record, to reject observations from before it. */
-export function createRows(clock: Pick<Clock, "monotonic">): Rows {
-  const columns: Stored[] = [];
-  const hearers = new Set<(uid: string) => void>();
+export function createRecords(clock: Pick<Clock, "monotonic">): Records {
+  const columns: StoredColumn[] = [];
+  const subscribers = new Set<(uid: string) => void>();
   const endedAt = new Map<string, number>();
-  const isHeld = (uid: string) => columns.some(({ kind, has }) => kind === "root" && has(uid));
+  const hasOwner = (uid: string) => columns.some(({ kind, has }) => kind === "owner" && has(uid));
   const exists = (uid: string) => columns.some(({ kind, has }) => kind !== "column" && has(uid));
-  const free = (uid: string, which: (column: Stored) => boolean) => {
+  const free = (uid: string, which: (column: StoredColumn) => boolean) => {
     for (const column of columns) if (which(column)) column.free(uid);
-    for (const hear of hearers) hear(uid);
+    for (const subscriber of subscribers) subscriber(uid);
   };
-  const end = (uid: string) => {
+  const endRecord = (uid: string) => {
     const now = clock.monotonic();
     for (const [other, at] of endedAt) {
-      if (now - at < longestSightMs) break;
+      if (now - at < maxObservationMs) break;
       endedAt.delete(other);
     }
     endedAt.delete(uid);
     endedAt.set(uid, now);
     free(uid, () => true);
   };
-  const removed = ({ kind, of }: Stored, uid: string) => {
+  const onRemoved = ({ kind, scope }: StoredColumn, uid: string) => {
     if (kind === "column") return;
-    if (!isHeld(uid)) end(uid);
-    else if (kind === "root" && of === "work") free(uid, (column) => column.kind === "column" && column.of === "work");
+    if (!hasOwner(uid)) endRecord(uid);
+    else if (kind === "owner" && scope === "work") free(uid, (column) => column.kind === "column" && column.scope === "work");
   };
-  const add = <T>(kind: Stored["kind"], of: Stored["of"], mayBegin: (uid: string, value: T) => boolean) => {
+  const add = <T>(kind: StoredColumn["kind"], scope: StoredColumn["scope"], mayCreate: (uid: string, value: T) => boolean) => {
     const { writer, free: freeValue } = createColumn<T>();
-    const stored: Stored = { kind, of, has: (uid) => writer.get(uid) !== undefined, free: freeValue };
+    const stored: StoredColumn = { kind, scope, has: (uid) => writer.get(uid) !== undefined, free: freeValue };
     columns.push(stored);
     const guarded: ColumnWriter<T> = {
       ...writer,
-      set: (uid, value) => (exists(uid) || mayBegin(uid, value)) && writer.set(uid, value),
+      set: (uid, value) => (exists(uid) || mayCreate(uid, value)) && writer.set(uid, value),
       delete(uid) {
         if (!stored.has(uid)) return;
         writer.delete(uid);
-        removed(stored, uid);
+        onRemoved(stored, uid);
       },
     };
     const { get, list, entries, onChange } = writer;
     return { reader: { get, list, entries, onChange }, writer: guarded };
   };
   return {
-    root: (of) => add("root", of, () => true),
-    sighting: <T extends Sighted>() =>
-      add<T>("sighting", "work", (uid, { observedAt }) => observedAt > (endedAt.get(uid) ?? Number.NEGATIVE_INFINITY)),
+    owner: (of) => add("owner", of, () => true),
+    observations: <T extends Observation>() =>
+      add<T>("observation", "work", (uid, { observedAt }) => observedAt > (endedAt.get(uid) ?? Number.NEGATIVE_INFINITY)),
     column: (of = "work") => add("column", of, () => false),
-    onEnd: (hear) => void hearers.add(hear),
+    onEnd: (hear) => void subscribers.add(hear),
   };
 }
 
 /** A map that notifies subscribers of changes. */
 function createColumn<T>(): { readonly writer: ColumnWriter<T>; readonly free: (uid: string) => void } {
   const values = new Map<string, T>();
-  const hearers = new Set<(uid: string) => void>();
+  const subscribers = new Set<(uid: string) => void>();
   let listed: readonly T[] | undefined;
   let entered: readonly (readonly [string, T])[] | undefined;
   const changed = (uid: string) => {
     listed = entered = undefined;
-    for (const hear of hearers) hear(uid);
+    for (const subscriber of subscribers) subscriber(uid);
   };
   const remove = (uid: string) => {
     if (values.delete(uid)) changed(uid);
@@ -126,8 +126,8 @@ function createColumn<T>(): { readonly writer: ColumnWriter<T>; readonly free: (
       list: () => (listed ??= [...values.values()]),
       entries: () => (entered ??= [...values]),
       onChange(hear) {
-        hearers.add(hear);
-        return () => void hearers.delete(hear);
+        subscribers.add(hear);
+        return () => void subscribers.delete(hear);
       },
       set(uid, value) {
         values.set(uid, value);

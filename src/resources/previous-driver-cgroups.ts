@@ -38,21 +38,21 @@ export async function findFormerCgroups(
   if (directories.length === 0) return undefined;
   const cgroups = await openCgroupsOf({ ...former, version: deps.version }, deps, signal);
   const paths = new Map(directories.map(({ name }) => [name, classes.map((qos) => podCgroup(name, qos, former))]));
-  const there = await cgroups.identities([...paths.values()].flat(), signal);
-  const left = new Map(
-    [...paths].flatMap(([uid, all]) => all.flatMap((path) => (there.has(path) ? [[uid, path] as const] : []))),
+  const existing = await cgroups.identities([...paths.values()].flat(), signal);
+  const remaining = new Map(
+    [...paths].flatMap(([uid, all]) => all.flatMap((path) => (existing.has(path) ? [[uid, path] as const] : []))),
   );
-  if (left.size === 0) return undefined;
-  const change = { pods: left.size, was: former.driver, is: layout.driver };
+  if (remaining.size === 0) return undefined;
+  const change = { pods: remaining.size, was: former.driver, is: layout.driver };
   log.warn(change, "cgroup driver has changed; running pods keep their old cgroups until they end");
   return {
     async remove(uid, stop) {
-      const path = left.get(uid);
+      const path = remaining.get(uid);
       if (path === undefined) return;
       await cgroups.kill([path], stop);
       await cgroups.remove([path], stop);
-      left.delete(uid);
-      if (left.size === 0) await removeEmpty(cgroups, former, stop);
+      remaining.delete(uid);
+      if (remaining.size === 0) await removeEmpty(cgroups, former, stop);
     },
   };
 }

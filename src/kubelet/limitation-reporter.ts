@@ -3,6 +3,6 @@ import { nodeReference } from "../pod/reference.ts";
 import type { Cluster } from "./deps.ts";
 
 /** Creates a reporter of pod network limitations: events on the Node. */
-export function lackTeller(events: Cluster["events"], nodeName: string): TellLack {
+export function limitationReporter(events: Cluster["events"], nodeName: string): TellLack {
   return (reason, message) => events.event(nodeReference(nodeName), "Warning", reason, message);
 }

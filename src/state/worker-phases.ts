@@ -4,7 +4,7 @@ import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { WorkerPhase, WorkerView } from "./pod-table.ts";
-import type { Column } from "./rows.ts";
+import type { Column } from "./records.ts";
 
 /** True if nothing of a pod is left on the node, including volumes. @param phase undefined if the pod has no worker. */
 export function isFinished(phase: WorkerPhase | undefined): boolean {
@@ -12,27 +12,27 @@ export function isFinished(phase: WorkerPhase | undefined): boolean {
 }
 
 /** Resolves when the workers of all these pods have reached a phase.
- *  @param isThere tests a worker's phase; undefined if the pod has no worker. @throws the signal's abort reason. */
+ *  @param hasReached tests a worker's phase; undefined if the pod has no worker. @throws the signal's abort reason. */
 export async function untilWorkers(
   worker: Pick<Column<WorkerView>, "get" | "onChange">,
   uids: readonly string[],
-  isThere: (phase: WorkerPhase | undefined) => boolean,
+  hasReached: (phase: WorkerPhase | undefined) => boolean,
   signal: AbortSignal,
 ): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const left = new Set(uids);
-  const look = (uid: string) => {
-    if (isThere(worker.get(uid)?.phase)) left.delete(uid);
+  const check = (uid: string) => {
+    if (hasReached(worker.get(uid)?.phase)) left.delete(uid);
     if (left.size === 0) resolve();
   };
-  const forget = worker.onChange((uid) => {
-    if (left.has(uid)) look(uid);
+  const unsubscribe = worker.onChange((uid) => {
+    if (left.has(uid)) check(uid);
   });
   try {
-    uids.forEach(look);
+    uids.forEach(check);
     if (left.size > 0) await untilAborted(promise, signal);
   } finally {
-    forget();
+    unsubscribe();
   }
 }
 
@@ -43,7 +43,7 @@ export interface StopDeps {
 }
 
 /** Pods may take 1.5 times their grace period to end, but at least this long, seconds. (kubelet, killPodNow) */
-const leastPatienceSeconds = 10;
+const minTimeoutSeconds = 10;
 
 /** Waits until a pod's containers have ended. If they exceed their time, an event is emitted; the pod ends later.
  *  @returns false for such a pod. @throws the signal's abort reason. */
@@ -53,9 +53,9 @@ export async function untilStopped(
   graceSeconds: number,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const patience = clock.within(Math.max(leastPatienceSeconds, graceSeconds * 1.5) * 1000, signal);
+  const timeout = clock.within(Math.max(minTimeoutSeconds, graceSeconds * 1.5) * 1000, signal);
   try {
-    await untilWorkers(worker, [pod.metadata.uid], isStopped, patience);
+    await untilWorkers(worker, [pod.metadata.uid], isStopped, timeout);
     return true;
   } catch {
     signal.throwIfAborted();
