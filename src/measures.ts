@@ -20,35 +20,35 @@ export interface RequestMeasures {
 
 export interface PlegMeasures {
   /** @param sinceLastMs since the start of the last successful relist; undefined before the first. */
-  relistBegan(sinceLastMs: number | undefined): void;
+  relistStarted(sinceLastMs: number | undefined): void;
   relisted(ms: number): void;
-  looked(ms: number): void;
+  inspected(ms: number): void;
   /** The event stream of the runtime was established. */
-  eventsBegan(): void;
+  eventStreamOpened(): void;
   /** The event stream failed or broke. */
-  eventsBroke(): void;
+  eventStreamFailed(): void;
 }
 
 /** What triggered a pod worker's sync; `terminated` for the last one of a pod. */
-export type PassKind = "create" | "update" | "sync" | "kill" | "terminated";
+export type SyncKind = "create" | "update" | "sync" | "kill" | "terminated";
 
 export interface WorkerMeasures {
   /** Before the first sync of a pod. */
-  began(pod: Pod): void;
+  started(pod: Pod): void;
   /** A sync has ended, successfully or not. */
-  passed(kind: PassKind, ms: number): void;
+  synced(kind: SyncKind, ms: number): void;
 }
 
 /** Container type, as in metrics. */
-export type ContainerSort = "container" | "init_container" | "ephemeral_container";
+export type ContainerKind = "container" | "init_container" | "ephemeral_container";
 
 export interface StartMeasures {
   /** A pod's sandbox is about to be created. */
   podStarting(): void;
   podFailed(): void;
-  containerStarting(sort: ContainerSort): void;
+  containerStarting(sort: ContainerKind): void;
   /** @param reason of the container's Waiting state. */
-  containerFailed(sort: ContainerSort, reason: string): void;
+  containerFailed(sort: ContainerKind, reason: string): void;
   /** A container was to be created that mounts this many images at this many paths. */
   imageVolumes(images: number, places: number, outcome: "mounted" | "failed"): void;
 }
@@ -77,7 +77,7 @@ export interface DeviceMeasures {
 
 /** Calls of the pod-resources API. */
 export interface PodResourcesMeasures {
-  asked(version: string, method: PodResourcesMethod): void;
+  requested(version: string, method: PodResourcesMethod): void;
   failed(version: string, method: PodResourcesMethod): void;
 }
 
@@ -116,15 +116,15 @@ export type CgroupOperation = "create" | "update" | "destroy";
 export interface CgroupMeasures {
   changed(operation: CgroupOperation, ms: number): void;
   /** Memory reservations for Guaranteed and Burstable pods, bytes. */
-  kept(guaranteed: number, burstable: number): void;
+  memoryReserved(guaranteed: number, burstable: number): void;
   /** The runtime does not support the RuntimeConfig call. */
-  outdated(): void;
+  runtimeOutdated(): void;
 }
 
 /** In-place resizes of pods. */
 export interface ResizeMeasures {
   /** A resize of one container was requested. */
-  asked(
+  requested(
     resource: "cpu" | "memory",
     requirement: "requests" | "limits",
     operation: "add" | "remove" | "increase" | "decrease",
@@ -134,7 +134,7 @@ export interface ResizeMeasures {
   /** A deferred resize was accepted. */
   accepted(trigger: ResizeTrigger): void;
   /** The actuation of allocated resources has ended, successfully or not. */
-  done(ms: number, success: boolean): void;
+  actuated(ms: number, success: boolean): void;
 }
 
 /** Exceeded local storage limit, as in metrics: of an emptyDir, of the whole pod, of a container. */
@@ -146,7 +146,7 @@ export type EvictionSignal = StorageSignal | `${string}.${"available" | "inodesF
 export interface EvictionMeasures {
   evicted(signal: EvictionSignal): void;
   /** Age of the observations that led to an eviction. */
-  aged(signal: EvictionSignal, ms: number): void;
+  observationAge(signal: EvictionSignal, ms: number): void;
 }
 
 /** Why an image was removed: it had not been used for too long, or its space was needed. */
@@ -233,5 +233,5 @@ export interface Measures {
   /** An orphaned pod was found in the runtime. */
   orphanFound(): void;
   /** Housekeeping cleaned up leftovers of this many pods. @param failed number of them that failed. */
-  swept(pods: number, failed: number): void;
+  cleanedUp(pods: number, failed: number): void;
 }

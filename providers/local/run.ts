@@ -3,7 +3,7 @@ import { constants } from "node:os";
 import type { Readable } from "node:stream";
 import type { Clock, Timer } from "../../src/lib/clock.ts";
 import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
-import { KeptBytes } from "../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../src/lib/bounded-buffer.ts";
 import { untilAborted } from "../../src/lib/service-group.ts";
 import type { HostProcess, RunOptions, RunResult } from "../../src/seams/host.ts";
 import { codedError } from "./errors.ts";
@@ -87,7 +87,7 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
 const killed = 137;
 
 function collect(stream: Readable, limit: number): { text(): string; truncated(): boolean } {
-  const kept = new KeptBytes(limit);
+  const kept = new BoundedBuffer(limit);
   let truncated = false;
   stream.on("data", (chunk: Buffer) => {
     if (!kept.add(chunk)) truncated = true;

@@ -1,7 +1,7 @@
 import { CodedError } from "../../src/lib/errors.ts";
 import { isRecord } from "../../src/lib/record.ts";
 import { rfc3339 } from "../../src/lib/rfc3339.ts";
-import { createSharedWork } from "../../src/lib/shared-work.ts";
+import { createSharedPromise } from "../../src/lib/shared-promise.ts";
 import type {
   LinkTrouble,
   ProviderFactory,
@@ -130,7 +130,7 @@ function foundRuntime(
   { runtime: wanted }: SshConfig,
 ): { readonly runtime: Runtime; readonly find: (signal: AbortSignal) => Promise<FoundRuntime> } {
   let found: FoundRuntime | undefined;
-  const shared = createSharedWork<FoundRuntime>(clock, findMs);
+  const shared = createSharedPromise<FoundRuntime>(clock, findMs);
   const find = async (signal: AbortSignal): Promise<FoundRuntime> => {
     // If the link is down, its error has the reason; otherwise the runtime would merely appear unavailable.
     await host.link.connection(signal);

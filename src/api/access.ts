@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, unlessGone } from "../lib/errors.ts";
+import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { ConfigMap, Wire } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
 
@@ -62,6 +62,6 @@ export function createAccessReview(deps: {
  *  @see https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/ */
 export async function readClusterClientCA(client: ApiClient, signal: AbortSignal): Promise<string | undefined> {
   const path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-  const map = await unlessGone(client.get<ConfigMap>(path, { signal }));
+  const map = await ignoreNotFound(client.get<ConfigMap>(path, { signal }));
   return map?.data?.["client-ca-file"] || undefined;
 }

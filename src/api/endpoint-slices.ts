@@ -1,4 +1,4 @@
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { EndpointSlice, WrittenSlice } from "../objects.ts";
 import { type ListerDeps, type EndpointWatch, createEndpointWatch } from "./listers.ts";
 
@@ -24,7 +24,7 @@ export function createOwnSlices(deps: ListerDeps, labelSelector: string): OwnSli
     },
     async drop(slice, signal) {
       const { uid } = slice.metadata;
-      await unlessGone(client.delete(pathOf(slice), uid ? { preconditions: { uid } } : undefined, { signal }));
+      await ignoreNotFound(client.delete(pathOf(slice), uid ? { preconditions: { uid } } : undefined, { signal }));
     },
   };
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { CoreEvent } from "../objects.ts";
@@ -88,7 +88,7 @@ async function record(
   const path = `/api/v1/namespaces/${namespace}/events`;
   if (count > 1) {
     const body = { count, lastTimestamp, message };
-    const patched = await unlessGone(client.patch(`${path}/${name}`, { type: "strategic", body }, { signal }));
+    const patched = await ignoreNotFound(client.patch(`${path}/${name}`, { type: "strategic", body }, { signal }));
     // The server deletes events after an hour, or this one was never created.
     if (patched !== undefined) return;
   }

@@ -12,7 +12,7 @@ import {
 } from "@kubernetes/client-node/dist/config_types.js";
 import { parse, stringify } from "yaml";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
-import { writeWhole } from "../lib/write-whole.ts";
+import { writeFileAtomically } from "../lib/write-file-atomically.ts";
 
 /** A kubeconfig's cluster and user; file names are absolute. */
 export interface ClusterAccess {
@@ -64,7 +64,7 @@ export async function writeKubeconfig(path: string, { cluster, user }: ClusterAc
   };
   try {
     await mkdir(dirname(path), { recursive: true });
-    await writeWhole(path, stringify(document), 0o600);
+    await writeFileAtomically(path, stringify(document), 0o600);
   } catch (cause) {
     throw new CodedError(
       "permission_denied",

@@ -1,4 +1,4 @@
-import { unlessCode } from "../lib/errors.ts";
+import { ignoreCode } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
 
@@ -18,5 +18,5 @@ export async function deletePod(
   signal: AbortSignal,
 ): Promise<void> {
   const deleting = client.delete(podPath(pod), { preconditions: { uid: pod.uid }, ...options }, { signal });
-  await unlessCode(deleting, "not_found", "conflict");
+  await ignoreCode(deleting, "not_found", "conflict");
 }

@@ -2,10 +2,10 @@ import type * as k8s from "@kubernetes/client-node";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { Pod, Wire } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
 import { onceAuthorized } from "./node-authorizer.ts";
@@ -59,7 +59,7 @@ export function createTokenSource(deps: {
   const { client, signers, clock, log } = deps;
   const held = new Map<string, Held>();
   const once = createSingleFlight<Held>();
-  const turn = createTurns(parallelRequests);
+  const turn = createSemaphore(parallelRequests);
 
   const fetch = async (pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Held> => {
     const account = pod.spec.serviceAccountName || "default";
@@ -79,7 +79,7 @@ export function createTokenSource(deps: {
     for (const [key, { expiresAt }] of held) if (clock.now() >= expiresAt) held.delete(key);
   };
   return {
-    ...patrol({ name: "service account tokens", everyMs: collectMs, firstMs: collectMs, clock, log }, collect),
+    ...runPeriodically({ name: "service account tokens", intervalMs: collectMs, initialDelayMs: collectMs, clock, log }, collect),
     async token(pod, request, signal): Promise<Token> {
       const key = JSON.stringify([
         pod.metadata.namespace,

@@ -3,7 +3,7 @@ import { createReflector } from "../api/reflector.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { Mailbox } from "../lib/mailbox.ts";
+import { LatestSlot } from "../lib/latest-slot.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { CertificateSigningRequest } from "../objects.ts";
 import type { Approve } from "./approver.ts";
@@ -66,7 +66,7 @@ async function untilIssued(deps: ApprovalDeps, name: string, signal: AbortSignal
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const over = new AbortController();
   const stop = AbortSignal.any([signal, over.signal]);
-  const approving = new Mailbox<CertificateSigningRequest>(async (request) => approve?.(request, stop), reject);
+  const approving = new LatestSlot<CertificateSigningRequest>(async (request) => approve?.(request, stop), reject);
   let seen = false;
   const look = (request: CertificateSigningRequest | undefined) => {
     // The first list may be older than the request.

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
-import { createFileNews } from "../lib/file-news.ts";
+import { createFileWatcher } from "../lib/file-watcher.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -9,7 +9,7 @@ import type { Service } from "../lib/service-group.ts";
 /** PEM certificates that authenticate callers of the kubelet API; undefined if there are none, or none yet. */
 export type ClientCA = Reloading<string | undefined>;
 
-const everyMs = 60_000;
+const intervalMs = 60_000;
 /** Timeout of the request to the API server, milliseconds; until it succeeds, client certificates are not accepted. */
 const answerMs = 10_000;
 
@@ -31,8 +31,8 @@ export async function clientCAFromFile(path: string, deps: { clock: Clock; log: 
     initial,
     read,
     same: Object.is,
-    everyMs,
-    news: createFileNews([path], deps.clock),
+    intervalMs,
+    changed: createFileWatcher([path], deps.clock),
     ...deps,
   });
 }
@@ -51,8 +51,8 @@ export function clientCAFromCluster(
     read: (signal) => read(deps.clock.within(answerMs, signal)),
     same: Object.is,
     // A new API server publishes it some seconds after it starts to serve.
-    lacking: (ca) => ca === undefined,
-    everyMs,
+    isMissing: (ca) => ca === undefined,
+    intervalMs,
     ...deps,
   });
 }

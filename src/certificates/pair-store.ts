@@ -2,7 +2,7 @@ import { X509Certificate, createPrivateKey } from "node:crypto";
 import { mkdir, readFile, readlink, rename, rm, symlink } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { CodedError, messageOf } from "../lib/errors.ts";
-import { writeWhole } from "../lib/write-whole.ts";
+import { writeFileAtomically } from "../lib/write-file-atomically.ts";
 import type { KeyPair } from "./self-signed.ts";
 
 /** Storage of a certificate issued by the cluster, on graftlet's side. */
@@ -43,7 +43,7 @@ export function filePairStore(dir: string, name: string): PairStore {
       writing(async () => {
         const before = await readlink(current).catch(() => undefined);
         const file = `${name}-${stampOf(now)}.pem`;
-        await writeWhole(join(dir, file), `${pair.certificate.trimEnd()}\n${pair.key}`, 0o600);
+        await writeFileAtomically(join(dir, file), `${pair.certificate.trimEnd()}\n${pair.key}`, 0o600);
         const beside = `${current}.new`;
         await rm(beside, { force: true });
         await symlink(file, beside);
@@ -52,7 +52,7 @@ export function filePairStore(dir: string, name: string): PairStore {
       }),
     pendingKey: async () => (await readFile(pending, "utf8").catch(() => "")) || undefined,
     keepPendingKey: (key) =>
-      writing(() => (key === undefined ? rm(pending, { force: true }) : writeWhole(pending, key, 0o600))),
+      writing(() => (key === undefined ? rm(pending, { force: true }) : writeFileAtomically(pending, key, 0o600))),
   };
 }
 

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { createFileNews } from "../lib/file-news.ts";
+import { createFileWatcher } from "../lib/file-watcher.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
-import { writeWhole } from "../lib/write-whole.ts";
+import { writeFileAtomically } from "../lib/write-file-atomically.ts";
 import { isValid } from "./pair-store.ts";
 import { type KeyPair, makeSelfSigned } from "./self-signed.ts";
 
@@ -25,7 +25,7 @@ export interface ServingCertificateOptions {
 }
 
 /** Polling interval for files whose changes the kernel does not report, milliseconds. */
-const everyMs = 60_000;
+const intervalMs = 60_000;
 
 /** The kubelet API's certificate: the configured files, read again when they change, or a self-signed pair on graftlet's own machine that is
  *  used while it is valid. As with the kubelet, the self-signed pair is renewed only at startup. @throws CodedError invalid_argument, one
@@ -52,8 +52,8 @@ export async function createServingCertificate(
       })
     : await keptOrNew(options, files);
   const same = (one: KeyPair, other: KeyPair) => one.certificate === other.certificate && one.key === other.key;
-  const news = createFileNews([files.certFile, files.keyFile], clock);
-  return createReloading({ name: "serving-certificate", initial, read, same, everyMs, news, clock, log });
+  const changed = createFileWatcher([files.certFile, files.keyFile], clock);
+  return createReloading({ name: "serving-certificate", initial, read, same, intervalMs, changed, clock, log });
 }
 
 interface Files {
@@ -89,8 +89,8 @@ async function keptOrNew(
   const made = await makeSelfSigned(nodeName, addresses, clock.now());
   try {
     await mkdir(certDir, { recursive: true, mode: 0o755 });
-    await writeWhole(keyFile, made.key, 0o600);
-    await writeWhole(certFile, made.certificate, 0o644);
+    await writeFileAtomically(keyFile, made.key, 0o600);
+    await writeFileAtomically(certFile, made.certificate, 0o644);
   } catch (cause) {
     const sentence = `cert-dir "${certDir}" is not writable (${messageOf(cause)}): make it writable, or set another directory`;
     throw new CodedError("permission_denied", sentence, { cause });

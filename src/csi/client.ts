@@ -6,9 +6,9 @@ import {
   type NodeServiceCapability_RPC_Type,
   NodeService,
 } from "../gen/csi.ts";
-import { type GrpcDeps, callSocket } from "../host/grpc-session.ts";
+import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
-import { type GrpcMethod, statusOf } from "../lib/grpc.ts";
+import { type GrpcMethod, grpcStatusOf } from "../lib/grpc.ts";
 import type { DriverMeasures } from "../measures.ts";
 
 /** Timeout of a call, milliseconds: the kubelet's. */
@@ -35,11 +35,11 @@ export function createDriverClient(
     const began = deps.clock.monotonic();
     const told = (code: string) => measures.called(name, method.path, code, deps.clock.monotonic() - began);
     try {
-      const answer = await callSocket(deps, { ...how, path: endpoint, method, request }, signal);
+      const answer = await unaryCallToSocket(deps, { ...how, path: endpoint, method, request }, signal);
       told("OK");
       return answer;
     } catch (error) {
-      told(signal.aborted ? "Canceled" : statusOf(error));
+      told(signal.aborted ? "Canceled" : grpcStatusOf(error));
       throw error;
     }
   };

@@ -1,8 +1,8 @@
 import type { ApiClient } from "../api/client.ts";
-import { CodedError, messageOf, codeOf, unlessGone } from "../lib/errors.ts";
+import { CodedError, messageOf, codeOf, ignoreNotFound } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import { untilAborted } from "../lib/service-group.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { CSIDriver, CSINode, Node } from "../objects.ts";
 import type { DriverFacts } from "./facts.ts";
 import { checkTopology, withDriver, withoutDriver } from "./node-ids.ts";
@@ -52,7 +52,7 @@ const longestCount = 2 ** 31 - 1;
 export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
   const { client, nodeName, clock, mayLabel } = deps;
   const node = `/api/v1/nodes/${nodeName}`;
-  const inTurn = createTurns(1);
+  const inTurn = createSemaphore(1);
   const own = createOwnCsiNode(deps);
   const patchNode = async (change: (found: Node) => object | undefined, signal: AbortSignal) => {
     const patch = change(await client.get<Node>(node, { signal }));
@@ -85,7 +85,7 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
       await untilAborted(own.takenOver, clock.within(patienceMs, signal));
       let isKnown = false;
       const onNode = async () => {
-        isKnown = (await unlessGone(client.get<CSIDriver>(`${csiDrivers}/${driver}`, { signal }))) !== undefined;
+        isKnown = (await ignoreNotFound(client.get<CSIDriver>(`${csiDrivers}/${driver}`, { signal }))) !== undefined;
         await patchNode((found) => {
           checkTopology(found, facts.topology);
           const { labels = {} } = found.metadata;
@@ -125,7 +125,7 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
   const path = `${all}/${nodeName}`;
   const takenOver = Promise.withResolvers<void>();
   let owner = "";
-  const read = (signal: AbortSignal) => unlessGone(client.get<CSINode>(path, { signal }));
+  const read = (signal: AbortSignal) => ignoreNotFound(client.get<CSINode>(path, { signal }));
   const write = (changed: CSINode, signal: AbortSignal) => client.update<CSINode>(path, changed, { signal });
   /** Reads or creates the CSINode. @throws conflict after deleting one of an earlier Node of the same name. */
   const owned = async (signal: AbortSignal): Promise<CSINode> => {
@@ -133,7 +133,7 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
     const found = (await read(signal)) ?? (await made());
     const owners = (found.metadata.ownerReferences ?? []).filter(({ kind }) => kind === "Node");
     if (owners.some(({ name, uid }) => name === nodeName && uid === owner)) return found;
-    await unlessGone(client.delete(path, undefined, { signal }));
+    await ignoreNotFound(client.delete(path, undefined, { signal }));
     const [name, former, present] = [nodeName, owners.at(-1)?.uid ?? "", owner].map((text) => JSON.stringify(text));
     const why = `CSINode ${name} was owned by different node (oldNodeID=${former}, newNodeID=${present}), deleted it`;
     throw new CodedError("conflict", why);

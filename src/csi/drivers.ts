@@ -1,9 +1,9 @@
 import type { ApiClient } from "../api/client.ts";
 import type { PluginHandler, RegisteringPlugin, StorageDrivers } from "../drivers.ts";
 import type { Service } from "../lib/service-group.ts";
-import { CodedError, codeOf, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { CodedError, codeOf, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { CSIDriver, VolumeAttachment } from "../objects.ts";
 import { type DriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
 import { createCountUpdates } from "./count-updates.ts";
@@ -43,7 +43,7 @@ export function createDrivers(deps: DriversDeps): Drivers {
   const { client, csiNodes, log } = deps;
   const known = new Map<string, Known>();
   // Serializes updates: otherwise a late one could add a driver back after its removal.
-  const inTurn = createTurns(1);
+  const inTurn = createSemaphore(1);
   const refresh: StorageDrivers["refresh"] = async (name, signal) => {
     const found = known.get(name);
     const failed = (what: string) => (error: unknown) => {
@@ -104,7 +104,7 @@ export function createDrivers(deps: DriversDeps): Drivers {
     refresh,
     updates,
     about: (name, signal) =>
-      unlessGone(client.get<CSIDriver>(`/apis/storage.k8s.io/v1/csidrivers/${name}`, { signal })),
+      ignoreNotFound(client.get<CSIDriver>(`/apis/storage.k8s.io/v1/csidrivers/${name}`, { signal })),
     attachment: (name, signal) =>
       client.get<VolumeAttachment>(`/apis/storage.k8s.io/v1/volumeattachments/${name}`, { signal }),
   };
@@ -114,7 +114,7 @@ export function createDrivers(deps: DriversDeps): Drivers {
 function createTopologyShower(
   { csiNodes, log }: Pick<DriversDeps, "csiNodes" | "log">,
   known: ReadonlyMap<string, Known>,
-  inTurn: ReturnType<typeof createTurns>,
+  inTurn: ReturnType<typeof createSemaphore>,
 ) {
   const show = async (name: string, driver: Known, facts: DriverFacts, signal: AbortSignal) => {
     const install = async () => (known.get(name) === driver ? csiNodes.install(name, facts, signal) : undefined);

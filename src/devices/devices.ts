@@ -3,7 +3,7 @@ import { pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { Measures } from "../measures.ts";
 import type { ContainerStatus } from "../objects.ts";
 import type { ResourceManager } from "../resource-manager.ts";
@@ -92,7 +92,7 @@ export function createDevices(deps: DevicesDeps): Devices {
   const monitoring = { ...common, ...monitors, server, prepare: [loaded, ...monitors.prepare] };
   const known = { inventory, allocations, save: record.save, loaded };
   const { sourcesSeen, isAlive } = deps;
-  const allocating = { ...known, inTurn: createTurns(1), sourcesSeen, isAlive, measures: measures.devices, clock, log };
+  const allocating = { ...known, inTurn: createSemaphore(1), sourcesSeen, isAlive, measures: measures.devices, clock, log };
   const registrations: Service = {
     name: "device-plugins",
     run: (signal) => serve(registration, signal, plugins.close),

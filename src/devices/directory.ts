@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
 import { replaceFile } from "../host/replace-file.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** Directory on the target for the sockets of the node and its device plugins. */
@@ -39,7 +39,7 @@ export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirect
       );
     },
     async readCheckpoint(signal) {
-      return (await unlessGone(fs.readFile(checkpoint, { signal })))?.toString("utf8");
+      return (await ignoreNotFound(fs.readFile(checkpoint, { signal })))?.toString("utf8");
     },
     async writeCheckpoint(text) {
       await fs.apply(replaceFile(checkpoint, text, 0o600));

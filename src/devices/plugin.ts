@@ -9,10 +9,10 @@ import {
   PreferredAllocationRequest,
   PreStartContainerRequest,
 } from "../gen/device-plugin.ts";
-import { openGrpcPatiently } from "../host/grpc-session.ts";
+import { openGrpcWithRetry } from "../host/grpc-session.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
-import { type GrpcMethod, callMany, callOnce } from "../lib/grpc.ts";
+import { type GrpcMethod, serverStreamingCall, unaryCall } from "../lib/grpc.ts";
 import type { Host } from "../seams/host.ts";
 
 /** A connected device plugin on the target. Every call throws CodedError, whose message is the failure in Go's format.
@@ -52,7 +52,7 @@ const preStartMs = 30_000;
 export async function connectPlugin(deps: PluginDeps, path: string, signal: AbortSignal): Promise<DevicePlugin> {
   const session = await openSession(deps, path, signal);
   try {
-    const options = await callOnce(session, DevicePluginService.getDevicePluginOptions, Empty.create(), {
+    const options = await unaryCall(session, DevicePluginService.getDevicePluginOptions, Empty.create(), {
       userAgent,
       signal: deps.clock.within(deps.requestTimeoutMs, signal),
       budget: deps.host.budget,
@@ -75,11 +75,11 @@ function pluginOn(
     request: Request,
     signal: AbortSignal,
     ms = requestTimeoutMs,
-  ) => callOnce(session, method, request, { userAgent, signal: clock.within(ms, signal), budget });
+  ) => unaryCall(session, method, request, { userAgent, signal: clock.within(ms, signal), budget });
   return {
     options,
     async *devices(signal) {
-      const answers = callMany(session, DevicePluginService.listAndWatch, Empty.create(), {
+      const answers = serverStreamingCall(session, DevicePluginService.listAndWatch, Empty.create(), {
         userAgent,
         signal,
         budget,
@@ -117,7 +117,7 @@ function pluginOn(
 async function openSession(deps: PluginDeps, path: string, signal: AbortSignal): Promise<ClientHttp2Session> {
   const patience = deps.clock.within(connectMs, signal);
   try {
-    return await openGrpcPatiently(deps, path, patience);
+    return await openGrpcWithRetry(deps, path, patience);
   } catch (error) {
     throwIfAborted(signal);
     const why = patience.aborted ? "context deadline exceeded" : messageOf(error);

@@ -55,7 +55,7 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
         reply({ code: status.RESOURCE_EXHAUSTED, details: "rejected by rate limit" });
         return;
       }
-      measures.asked(version, method);
+      measures.requested(version, method);
       try {
         reply(null, answer(request));
       } catch (error) {

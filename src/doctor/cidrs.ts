@@ -1,7 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
 import { listAll } from "../api/list-all.ts";
 import { type Network, overlaps } from "../host/networks.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { Node, ServiceCIDR } from "../objects.ts";
 import { type Verdict, ok, warning } from "./findings.ts";
 
@@ -27,7 +27,7 @@ export async function readRanges(
   signal: AbortSignal,
 ): Promise<ClusterRanges> {
   const path = "/apis/networking.k8s.io/v1/servicecidrs";
-  const services = await unlessGone(client.list<ServiceCIDR>(path, { signal }));
+  const services = await ignoreNotFound(client.list<ServiceCIDR>(path, { signal }));
   const others = (await listAll<Node>(client, "/api/v1/nodes", {}, signal)).filter(
     ({ metadata }) => metadata.name !== nodeName,
   );
@@ -43,7 +43,7 @@ function podRanges(spec: Node["spec"]): readonly string[] {
 
 /** Compares a target's networks with the cluster's ranges. Pure. */
 export function compareRanges({ services, pods }: ClusterRanges, target: TargetNetworks): readonly Verdict[] {
-  const near = target.networks.filter(({ near: isNear }) => isNear);
+  const near = target.networks.filter(({ isDirect: isNear }) => isNear);
   const found = [
     ...clashes(services ?? [], "the cluster's Services", target.networks),
     ...(target.apart ? clashes(pods, "other nodes' pods", near) : []),

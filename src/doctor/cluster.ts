@@ -2,7 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import type { Command, Ended } from "../api/exec.ts";
 import { isProblem } from "../api/node-conditions.ts";
 import type { Clock } from "../lib/clock.ts";
-import { unlessCode, unlessGone } from "../lib/errors.ts";
+import { ignoreCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Lease, Node, Pod } from "../objects.ts";
 import { type TargetNetworks, compareRanges, readRanges } from "./cidrs.ts";
 import { type Check, type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
@@ -51,7 +51,7 @@ export async function examineCluster(of: ClusterExamination, signal: AbortSignal
 /** Turns a refusal by the API server into a warning: the account lacks a permission, which is not a problem of the node. */
 function whereAllowed({ name, look }: Check): Check {
   const unlessForbidden = async (signal: AbortSignal) =>
-    (await unlessCode(look(signal), "permission_denied")) ??
+    (await ignoreCode(look(signal), "permission_denied")) ??
     warning("not checked, as this account lacks the permission: use an administrator's --kubeconfig");
   return { name, look: unlessForbidden };
 }
@@ -61,7 +61,7 @@ async function nodeOf(
   made: { node?: Node },
   signal: AbortSignal,
 ): Promise<Verdict | readonly Verdict[]> {
-  const node = await unlessGone(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
+  const node = await ignoreNotFound(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
   if (!node) return ok(`${nodeName} is not registered yet`);
   made.node = node;
   return conditions(node);
@@ -133,7 +133,7 @@ const noProgram = /executable file not found|no such file or directory/;
 
 async function exec(of: ClusterExamination, at: Running | undefined, signal: AbortSignal): Promise<Verdict> {
   if (!at) return ok("no running pod to run a command in");
-  const ended = await unlessCode(of.exec({ ...at, argv: ["true"] }, signal), "unimplemented");
+  const ended = await ignoreCode(of.exec({ ...at, argv: ["true"] }, signal), "unimplemented");
   if (!ended) return warning("not checked: the kubeconfig has a proxy-url");
   const place = `${at.namespace}/${at.pod}`;
   const { status, reason, message = "" } = ended;

@@ -5,7 +5,7 @@ import { exists } from "../host/exists.ts";
 import { type HostFacts, readFacts } from "../host/facts.ts";
 import { readOwnershipRecord } from "../host/ownership-record.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf, unlessGone } from "../lib/errors.ts";
+import { hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import { foreseenNetwork } from "../network/decision.ts";
 import { wayObstacles } from "../network/fitness.ts";
 import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "../node/unfit.ts";
@@ -92,7 +92,7 @@ async function kernel(
   { appArmor }: HostFacts,
   signal: AbortSignal,
 ): Promise<readonly Verdict[]> {
-  const forwards = await unlessGone(host.fs.readFile("/proc/sys/net/ipv4/ip_forward", { signal }));
+  const forwards = await ignoreNotFound(host.fs.readFile("/proc/sys/net/ipv4/ip_forward", { signal }));
   const seccomp = await exists(host.fs, "/proc/sys/kernel/seccomp/actions_avail", signal);
   const found: Verdict[] = [];
   if (forwards?.toString().trim() === "0")

@@ -1,19 +1,19 @@
 import type { Pressure } from "../pipeline.ts";
 import { type Observations, signals } from "./signals.ts";
-import { crossed, keyOf, type Threshold } from "./thresholds.ts";
+import { thresholdsMet, thresholdKey, type Threshold } from "./thresholds.ts";
 
 /** Result of comparing observations with thresholds. */
-export interface Decision {
+export interface ThresholdDecision {
   /** Resources under pressure, now or within the transition period. */
   readonly pressure: Pressure;
   /** Thresholds met for their grace periods, memory first. */
-  readonly due: readonly Threshold[];
+  readonly metThresholds: readonly Threshold[];
 }
 
 /** Tracks which thresholds are met, and for how long. */
 export interface Decider {
   /** @param nowMs monotonic. */
-  decide(thresholds: readonly Threshold[], observations: Observations, nowMs: number): Decision;
+  decide(thresholds: readonly Threshold[], observations: Observations, nowMs: number): ThresholdDecision;
 }
 
 /** Creates a decider without pressure. @param transitionMs KubeletConfiguration.evictionPressureTransitionPeriod: how long a
@@ -22,30 +22,30 @@ export interface Decider {
 export function createDecider(transitionMs: number): Decider {
   let met: readonly Threshold[] = [];
   let since = new Map<string, number>();
-  const lastShort = new Map<keyof Pressure, number>();
+  const lastMet = new Map<keyof Pressure, number>();
   return {
     decide(thresholds, observations, nowMs) {
-      const now = crossed(thresholds, observations, { reclaimed: false });
+      const now = thresholdsMet(thresholds, observations, { reclaimed: false });
       // A threshold that was met stays met until its minimum reclaim is reached.
-      const stillMet = crossed(met, observations, { reclaimed: true });
+      const stillMet = thresholdsMet(met, observations, { reclaimed: true });
       const crossedNow = distinct([...now, ...stillMet]);
-      since = new Map(crossedNow.map((each) => [keyOf(each), since.get(keyOf(each)) ?? nowMs]));
-      for (const { signal } of crossedNow) lastShort.set(signals[signal].pressure, nowMs);
-      met = crossedNow.filter((each) => nowMs - (since.get(keyOf(each)) ?? nowMs) >= each.graceMs);
-      const isShort = (name: keyof Pressure) => {
-        const last = lastShort.get(name);
+      since = new Map(crossedNow.map((each) => [thresholdKey(each), since.get(thresholdKey(each)) ?? nowMs]));
+      for (const { signal } of crossedNow) lastMet.set(signals[signal].pressure, nowMs);
+      met = crossedNow.filter((each) => nowMs - (since.get(thresholdKey(each)) ?? nowMs) >= each.graceMs);
+      const hasPressure = (name: keyof Pressure) => {
+        const last = lastMet.get(name);
         return last !== undefined && (last === nowMs || nowMs - last < transitionMs);
       };
       return {
-        pressure: { memory: isShort("memory"), disk: isShort("disk"), pid: isShort("pid") },
-        due: [...met.filter(isOfMemory), ...met.filter((each) => !isOfMemory(each))],
+        pressure: { memory: hasPressure("memory"), disk: hasPressure("disk"), pid: hasPressure("pid") },
+        metThresholds: [...met.filter(isOfMemory), ...met.filter((each) => !isOfMemory(each))],
       };
     },
   };
 }
 
 function distinct(thresholds: readonly Threshold[]): readonly Threshold[] {
-  return [...new Map(thresholds.map((each) => [keyOf(each), each])).values()];
+  return [...new Map(thresholds.map((each) => [thresholdKey(each), each])).values()];
 }
 
 function isOfMemory({ signal }: Threshold): boolean {

@@ -19,7 +19,7 @@ export interface EvictDeps {
 }
 
 /** Why a pod is evicted, and how. */
-export interface EvictionOrder {
+export interface EvictionRequest {
   /** The kubelet's message. */
   readonly message: string;
   /** Message of the condition DisruptionTarget; absent for a pod that broke its own limits. */
@@ -31,7 +31,7 @@ export interface EvictionOrder {
 }
 
 /** An evicted pod whose end is awaited. */
-export interface Evicted {
+export interface EvictedPod {
   readonly pod: Pod;
   /** Absent for a pod that was evicted before and is still terminating. */
   readonly graceSeconds?: number;
@@ -39,7 +39,7 @@ export interface Evicted {
 
 /** Evicts a pod; its worker terminates it. Shortens the grace period of a pod that is terminating already; does nothing for a
  *  pod that was evicted before. @returns undefined for a pod that has ended. */
-export type Evict = (pod: Pod, order: EvictionOrder) => Evicted | undefined;
+export type Evict = (pod: Pod, order: EvictionRequest) => EvictedPod | undefined;
 
 const reason = "Evicted";
 

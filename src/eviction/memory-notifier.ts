@@ -4,8 +4,8 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { programText } from "../lib/program-text.ts";
-import { paced } from "../lib/paced.ts";
-import { patrol } from "../lib/patrol.ts";
+import { throttle } from "../lib/throttle.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { WaitForTarget } from "../pipeline.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
@@ -21,15 +21,15 @@ export interface MemoryNotifierDeps {
 
 export interface MemoryNotifier extends Service {
   /** Sets the bounds whose crossing the kernel reports, replacing the previous ones. */
-  tellOf(bounds: readonly MemoryBound[]): void;
+  setBounds(bounds: readonly MemoryBound[]): void;
   /** Resolves when a bound is crossed; at once if that happened since it last resolved. Also resolves when the signal aborts. */
   crossed(signal: AbortSignal): Promise<void>;
 }
 
 /** Delay before the listener is restarted after its end, milliseconds. */
-const retryMs = 10_000;
+const restartDelayMs = 10_000;
 /** Minimum interval between two reported crossings, milliseconds: each triggers the eviction manager. */
-const newsMs = 1_000;
+const minCrossingIntervalMs = 1_000;
 /** Maximum number and length (characters) of logged reasons, which come from the target. */
 const [maxReasons, maxReasonLength] = [16, 512];
 
@@ -38,35 +38,35 @@ const [maxReasons, maxReasonLength] = [16, 512];
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#kubelet-may-not-observe-memory-pressure-right-away */
 export function createMemoryNotifier(deps: MemoryNotifierDeps): MemoryNotifier {
   const { host, clock, log } = deps;
-  const told = new Set<string>();
-  const failed = (reason: string) => {
+  const logged = new Set<string>();
+  const logFailure = (reason: string) => {
     const why = reason.slice(0, maxReasonLength);
-    if (told.has(why) || told.size >= maxReasons) return;
-    told.add(why);
+    if (logged.has(why) || logged.size >= maxReasons) return;
+    logged.add(why);
     log.warn({ why }, "eviction manager: memory cgroup notifications unavailable");
   };
   let bounds: readonly MemoryBound[] = [];
   let listener: HostProcess | undefined;
   const crossings = new EventEmitter();
-  let isNews = false;
+  let hasCrossed = false;
 
-  const wake = paced(
+  const wake = throttle(
     () => {
-      isNews = true;
+      hasCrossed = true;
       crossings.emit("crossed");
     },
-    newsMs,
+    minCrossingIntervalMs,
     clock,
   );
-  const heard = (line: string) => {
+  const onLine = (line: string) => {
     const [, why] = /^failed (.*)$/.exec(line) ?? [];
-    if (why !== undefined) return failed(why);
+    if (why !== undefined) return logFailure(why);
     const [, name] = /^crossed ((?:hard|soft) (?:allocatable )?memory)$/.exec(line) ?? [];
     if (name === undefined) return;
     log.info({}, `eviction manager: ${name} eviction threshold crossed`);
     wake();
   };
-  const say = (now: readonly MemoryBound[], former: readonly MemoryBound[] = []) => {
+  const sendBounds = (now: readonly MemoryBound[], former: readonly MemoryBound[] = []) => {
     const over = former.filter(({ name }) => !now.some((bound) => bound.name === name));
     const lines = [
       ...over.map(({ directory, name }) => `- ${directory} ${name}\n`),
@@ -78,25 +78,25 @@ export function createMemoryNotifier(deps: MemoryNotifierDeps): MemoryNotifier {
     try {
       listener = await host.spawn(interpreted("perl", programText("src/eviction/memory-thresholds.pl")), signal);
       listener.stdin.on("error", () => {});
-      say(bounds);
-      const why = await readLines(listener, heard, signal);
-      if (!signal.aborted && why !== "") failed(why);
+      sendBounds(bounds);
+      const why = await readLines(listener, onLine, signal);
+      if (!signal.aborted && why !== "") logFailure(why);
     } catch (error) {
       if (signal.aborted || hasCode(error, "unavailable")) return;
-      failed(messageOf(error));
+      logFailure(messageOf(error));
     } finally {
       listener = undefined;
     }
   };
   return {
-    ...patrol({ ...deps, name: "memory-notifier", everyMs: retryMs }, listen),
-    tellOf(now) {
-      say(now, bounds);
+    ...runPeriodically({ ...deps, name: "memory-notifier", intervalMs: restartDelayMs }, listen),
+    setBounds(now) {
+      sendBounds(now, bounds);
       bounds = now;
     },
     async crossed(signal) {
-      if (!isNews) await once(crossings, "crossed", { signal }).catch(() => undefined);
-      if (!signal.aborted) isNews = false;
+      if (!hasCrossed) await once(crossings, "crossed", { signal }).catch(() => undefined);
+      if (!signal.aborted) hasCrossed = false;
     },
   };
 }

@@ -1,7 +1,7 @@
 import type { Pod } from "../objects.ts";
 import { canonicalBytes, quantityNumber } from "../pod/quantity.ts";
 import { type Observations, signals, type StarvedResource } from "./signals.ts";
-import { availableText, boundText, type Threshold } from "./thresholds.ts";
+import { availableText, thresholdText, type Threshold } from "./thresholds.ts";
 import type { PodUsage } from "../usage.ts";
 
 /** The kubelet's message and annotations for an eviction. */
@@ -58,7 +58,7 @@ function boundOf({ resource, thresholds, observations }: NoticeInput): string {
   for (const threshold of thresholds) {
     const seen = observations.get(threshold.signal);
     if (signals[threshold.signal].resource === resource && seen)
-      return `Threshold quantity: ${boundText(threshold, seen)}, available: ${availableText(threshold.signal, seen)}. `;
+      return `Threshold quantity: ${thresholdText(threshold, seen)}, available: ${availableText(threshold.signal, seen)}. `;
   }
   return "";
 }

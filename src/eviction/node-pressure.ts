@@ -9,17 +9,17 @@ import { fullName, nodeReference } from "../pod/reference.ts";
 import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
 import { createDecider } from "./decision.ts";
-import type { Evict, Evicted } from "./evict.ts";
+import type { Evict, EvictedPod } from "./evict.ts";
 import { evictionNotice } from "./message.ts";
-import type { NodeReading } from "./observer.ts";
-import { ranked } from "./ranking.ts";
+import type { NodeObservation } from "./observer.ts";
+import { rankPods } from "./ranking.ts";
 import { type NodeSignal, type Observations, signals as known } from "./signals.ts";
 import {
-  crossed,
+  thresholdsMet,
   type DiskLayout,
   type EvictionSettings,
   type Threshold,
-  thresholdsOf,
+  parseThresholds,
   withContainerThresholds,
 } from "./thresholds.ts";
 import type { PodUsages } from "../usage.ts";
@@ -32,9 +32,9 @@ export interface NodePressureDeps {
     readonly maxPodGraceSeconds: number;
   };
   readonly nodeName: string;
-  readonly observe: (signal: AbortSignal) => Promise<NodeReading>;
+  readonly observe: (signal: AbortSignal) => Promise<NodeObservation>;
   /** Called with each reading and the configured thresholds. */
-  readonly onReading?: (reading: NodeReading, thresholds: readonly Threshold[]) => void;
+  readonly onObservation?: (reading: NodeObservation, thresholds: readonly Threshold[]) => void;
   /** Pods that may be evicted, with their allocated resources. */
   readonly candidates: () => readonly Pod[];
   readonly usages: PodUsages;
@@ -43,7 +43,7 @@ export interface NodePressureDeps {
   readonly pressure: ValuePair<NodePressure>["writer"];
   readonly signals: Sends<"nodeChanged">;
   readonly events: EventSink;
-  readonly measures: Pick<EvictionMeasures, "aged">;
+  readonly measures: Pick<EvictionMeasures, "observationAge">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -53,79 +53,79 @@ export interface NodePressureRound {
   readonly disks: DiskLayout | undefined;
   /** Reclaims the starved resource, if any: node-level resources first, then by evicting one pod. @returns the pod that was
    *  evicted now, or before and is still terminating: no other pod is evicted then. */
-  act(signal: AbortSignal): Promise<Evicted | undefined>;
+  reclaim(signal: AbortSignal): Promise<EvictedPod | undefined>;
 }
 
 /** Grace period for hard thresholds, seconds. */
-const immediately = 1;
+const hardGraceSeconds = 1;
 /** Assumed disk layout until the runtime has reported. */
-const oneDisk: DiskLayout = { imagesApart: false, layersApart: false };
+const singleDisk: DiskLayout = { dedicatedImageFs: false, splitContainerFs: false };
 
 /** Observes the node's resources and updates its pressure conditions; each call is one round.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/ */
 export function createNodePressure(deps: NodePressureDeps): (signal: AbortSignal) => Promise<NodePressureRound> {
   const { settings, observe, clock } = deps;
-  const configured = thresholdsOf(settings);
+  const configured = parseThresholds(settings);
   const decider = createDecider(settings.transitionMs);
   return async (signal) => {
     const reading = await observe(signal);
     const { observations, disks, problem } = reading;
-    deps.onReading?.(reading, configured);
-    const seenAt = clock.monotonic();
-    const layout = disks ?? oneDisk;
+    deps.onObservation?.(reading, configured);
+    const observedAt = clock.monotonic();
+    const layout = disks ?? singleDisk;
     const thresholds = withContainerThresholds(configured, layout);
-    const { pressure, due } = decider.decide(thresholds, observations, seenAt);
-    show(deps, { pressure, problem });
-    const round = { thresholds, due, observations, layout, seenAt };
-    return { disks, act: (stop) => relieve(deps, round, stop) };
+    const { pressure, metThresholds } = decider.decide(thresholds, observations, observedAt);
+    updatePressure(deps, { pressure, problem });
+    const round = { thresholds, metThresholds, observations, layout, observedAt };
+    return { disks, reclaim: (stop) => reclaimResource(deps, round, stop) };
   };
 }
 
 interface Round {
   readonly thresholds: readonly Threshold[];
-  readonly due: readonly Threshold[];
+  readonly metThresholds: readonly Threshold[];
   readonly observations: Observations;
   readonly layout: DiskLayout;
   /** Monotonic, milliseconds. */
-  readonly seenAt: number;
+  readonly observedAt: number;
 }
 
 /** Stores the pressure, and signals changes. */
-function show({ pressure: cell, signals }: NodePressureDeps, now: NodePressure): void {
+function updatePressure({ pressure: cell, signals }: NodePressureDeps, now: NodePressure): void {
   const before = cell.get();
   cell.set(now);
   if (JSON.stringify(before) !== JSON.stringify(now)) signals.nodeChanged.send();
 }
 
-async function relieve(deps: NodePressureDeps, round: Round, signal: AbortSignal): Promise<Evicted | undefined> {
+async function reclaimResource(deps: NodePressureDeps, round: Round, signal: AbortSignal): Promise<EvictedPod | undefined> {
   const { events, nodeName, candidates, usages, measures, clock, log } = deps;
-  const [most] = round.due;
-  if (!most) return undefined;
-  const { resource } = known[most.signal];
-  log.warn({ signal: most.signal, ...round.observations.get(most.signal) }, `attempting to reclaim ${resource}`);
+  const [first] = round.metThresholds;
+  if (!first) return undefined;
+  const { resource } = known[first.signal];
+  log.warn({ signal: first.signal, ...round.observations.get(first.signal) }, `attempting to reclaim ${resource}`);
   events.event(nodeReference(nodeName), "Warning", "EvictionThresholdMet", `Attempting to reclaim ${resource}`);
-  if (await reclaimed(deps, round, most.signal, signal)) return undefined;
+  if (await reclaimNodeLevel(deps, round, first.signal, signal)) return undefined;
   const pods = candidates();
   if (pods.length === 0) {
     log.warn({ resource }, "eviction thresholds have been met, but no pods are active to evict");
     return undefined;
   }
-  const used = await usages.now(known[most.signal].pressure === "disk", signal);
-  const order = ranked(
+  const used = await usages.now(known[first.signal].pressure === "disk", signal);
+  const order = rankPods(
     pods.map((pod) => ({ pod, usage: used.get(pod.metadata.uid) })),
-    most.signal,
+    first.signal,
     round.layout,
   );
   const now = clock.monotonic();
-  for (const each of round.due) measures.aged(each.signal, now - round.seenAt);
+  for (const each of round.metThresholds) measures.observationAge(each.signal, now - round.observedAt);
   for (const { pod, usage } of order) {
     if (isCritical(pod)) {
       log.warn({ pod: fullName(pod), resource }, "skipping critical pod");
       continue;
     }
-    const notice = evictionNotice({ resource, pod, usage, thresholds: round.due, observations: round.observations });
-    const graceSeconds = graceOf(deps, pod, most);
-    const how = { ...notice, disruption: notice.message, graceSeconds, signal: most.signal };
+    const notice = evictionNotice({ resource, pod, usage, thresholds: round.metThresholds, observations: round.observations });
+    const graceSeconds = gracePeriodSeconds(deps, pod, first);
+    const how = { ...notice, disruption: notice.message, graceSeconds, signal: first.signal };
     const evicted = deps.evict(pod, how);
     if (evicted) return evicted;
   }
@@ -134,14 +134,14 @@ async function relieve(deps: NodePressureDeps, round: Round, signal: AbortSignal
 }
 
 /** One second for a hard threshold; the shorter of the pod's and the configured grace period for a soft one. */
-function graceOf({ settings }: NodePressureDeps, { spec }: Pod, { graceMs }: Threshold): number {
-  if (graceMs === 0) return immediately;
-  const { maxPodGraceSeconds: most } = settings;
-  return Math.min(most, spec.terminationGracePeriodSeconds ?? most);
+function gracePeriodSeconds({ settings }: NodePressureDeps, { spec }: Pod, { graceMs }: Threshold): number {
+  if (graceMs === 0) return hardGraceSeconds;
+  const { maxPodGraceSeconds: max } = settings;
+  return Math.min(max, spec.terminationGracePeriodSeconds ?? max);
 }
 
 /** Deletes unused containers and images on the starved file system. @returns true if no threshold is met anymore. */
-async function reclaimed(
+async function reclaimNodeLevel(
   deps: NodePressureDeps,
   round: Round,
   name: NodeSignal,
@@ -158,17 +158,17 @@ async function reclaimed(
   }
   if (steps.length === 0) return false;
   const { observations } = await deps.observe(signal);
-  return crossed(round.thresholds, observations, { reclaimed: true }).length === 0;
+  return thresholdsMet(round.thresholds, observations, { reclaimed: true }).length === 0;
 }
 
 type Step = (signal: AbortSignal) => Promise<unknown>;
 
 /** Reclaim steps for a signal: those that free space on its file system. */
-function reclaimSteps(reclaim: Reclaim, name: NodeSignal, { imagesApart, layersApart }: DiskLayout): readonly Step[] {
+function reclaimSteps(reclaim: Reclaim, name: NodeSignal, { dedicatedImageFs, splitContainerFs }: DiskLayout): readonly Step[] {
   if (known[name].pressure !== "disk") return [];
   const containers: Step = (signal) => reclaim.deleteUnusedContainers(signal);
   const images: Step = (signal) => reclaim.deleteUnusedImages(signal);
-  if (!imagesApart) return [containers, images];
-  if (layersApart) return name.startsWith("imagefs.") ? [images] : [containers];
+  if (!dedicatedImageFs) return [containers, images];
+  if (splitContainerFs) return name.startsWith("imagefs.") ? [images] : [containers];
   return name.startsWith("nodefs.") ? [] : [containers, images];
 }

@@ -24,7 +24,7 @@ export interface ObserverDeps {
 }
 
 /** An observation of the node's resources. */
-export interface NodeReading {
+export interface NodeObservation {
   readonly observations: Observations;
   /** Memory behind the observations, if read from cgroups. */
   readonly memory: ReadonlyMap<NodeSignal, MemoryReading>;
@@ -35,25 +35,25 @@ export interface NodeReading {
 }
 
 /** Timeout of an observation, milliseconds. */
-const patienceMs = 5_000;
+const observationTimeoutMs = 5_000;
 
 /** Observes the resources of all eviction signals. What cannot be read is omitted and logged once; a hanging read does not
  *  delay the others, and is not repeated before it has ended. */
-export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Promise<NodeReading> {
+export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Promise<NodeObservation> {
   const { host, rootDir, cgroupVersion: version, maxPid } = deps;
-  const reading = <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => createReading(deps, name, read);
+  const reading = <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => createResourceReader(deps, name, read);
   const usage = reading("memory and processes", (signal) => readUsage(host, signal));
   const ofPods = reading("memory of all pods", async (signal) => {
     const cgroup = podsCgroup(await deps.layout(signal));
     const memory = await readGroupMemory(host, version, cgroup, signal);
     return memory && { ...memory, cgroup };
   });
-  const places = createPlaces(deps, reading);
+  const places = createRuntimePaths(deps, reading);
   const nodeFs = reading("nodefs", (signal) => host.fs.freeSpace(rootDir, signal));
   const imageFs = reading("imagefs", (signal) => spaceAt(host, places.known()?.images, signal));
   const containerFs = reading("containerfs", (signal) => spaceAt(host, places.known()?.layers, signal));
   return async (given) => {
-    const signal = deps.clock.within(patienceMs, given);
+    const signal = deps.clock.within(observationTimeoutMs, given);
     const ofRuntime = places.find(signal).then(() => Promise.all([imageFs.now(signal), containerFs.now(signal)]));
     const [machine, pods, node, [images, layers]] = await Promise.all([
       usage.now(signal),
@@ -63,8 +63,8 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
     ]);
     given.throwIfAborted();
     const all: readonly (readonly [NodeSignal, Observation | undefined])[] = [
-      ["memory.available", machine && left(machine.memoryBytes, machine.workingSetBytes)],
-      ["allocatableMemory.available", pods && left(pods.limitBytes, pods.workingSetBytes)],
+      ["memory.available", machine && observationOf(machine.memoryBytes, machine.workingSetBytes)],
+      ["allocatableMemory.available", pods && observationOf(pods.limitBytes, pods.workingSetBytes)],
       ...spaces("nodefs", node),
       ...spaces("imagefs", images),
       ...spaces("containerfs", layers),
@@ -95,7 +95,7 @@ function memoryOf(
   return readings;
 }
 
-function left(capacity: number, used: number): Observation {
+function observationOf(capacity: number, used: number): Observation {
   return { available: Math.max(0, capacity - used), capacity };
 }
 
@@ -122,18 +122,18 @@ async function spaceAt(
 }
 
 /** Locations of the runtime's files. */
-interface Places {
+interface RuntimePaths {
   readonly images: string | undefined;
   readonly layers: string | undefined;
   readonly disks: DiskLayout;
 }
 
 /** Determines once, as soon as the runtime answers, the file systems of its files. */
-function createPlaces(
+function createRuntimePaths(
   { host, images: runtime, rootDir }: ObserverDeps,
-  reading: <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => Reading<T>,
+  reading: <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => ResourceReader<T>,
 ) {
-  let known: Places | undefined;
+  let known: RuntimePaths | undefined;
   const ask = reading("file systems of the runtime", async (signal) => {
     const info = await runtime.imageFsInfo(signal);
     const images = info.imageFilesystems[0]?.fsId?.mountpoint || undefined;
@@ -141,8 +141,8 @@ function createPlaces(
     const deviceOf = async (path: string | undefined) =>
       path === undefined ? undefined : fileSystemDevice(host, path, signal);
     const [node, ofImages, ofLayers] = await Promise.all([rootDir, images, layers].map(deviceOf));
-    const imagesApart = ofImages !== undefined && ofImages !== node;
-    return { images, layers, disks: { imagesApart, layersApart: imagesApart && ofLayers !== ofImages } };
+    const dedicatedImageFs = ofImages !== undefined && ofImages !== node;
+    return { images, layers, disks: { dedicatedImageFs, splitContainerFs: dedicatedImageFs && ofLayers !== ofImages } };
   });
   return {
     known: () => known,
@@ -152,19 +152,19 @@ function createPlaces(
   };
 }
 
-interface Reading<T> {
+interface ResourceReader<T> {
   /** Undefined if it cannot be read in time. */
   now(signal: AbortSignal): Promise<T | undefined>;
   /** Why the last read failed. */
   problem(): string | undefined;
 }
 
-function createReading<T>(
+function createResourceReader<T>(
   { log }: Pick<ObserverDeps, "log">,
   name: string,
   read: (signal: AbortSignal) => Promise<T>,
-): Reading<T> {
-  let underWay: Promise<T> | undefined;
+): ResourceReader<T> {
+  let running: Promise<T> | undefined;
   let problem: string | undefined;
   const fail = (why: string): undefined => {
     if (problem === undefined)
@@ -175,16 +175,16 @@ function createReading<T>(
     try {
       return await read(signal);
     } finally {
-      underWay = undefined;
+      running = undefined;
     }
   };
   return {
     problem: () => problem,
     async now(signal) {
-      if (underWay) return fail("the previous read has not ended");
-      underWay = begin(signal);
+      if (running) return fail("the previous read has not ended");
+      running = begin(signal);
       try {
-        const value = await untilAborted(underWay, signal);
+        const value = await untilAborted(running, signal);
         problem = undefined;
         return value;
       } catch (error) {

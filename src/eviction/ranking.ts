@@ -6,20 +6,20 @@ import type { DiskLayout } from "./thresholds.ts";
 import type { DiskUsage, PodUsage } from "../usage.ts";
 
 /** A candidate for eviction, with its usage if known. */
-export interface Candidate {
+export interface EvictionCandidate {
   readonly pod: Pod;
   readonly usage: PodUsage | undefined;
 }
 
 /** Kinds of a pod's files on the starved file system. */
-type Part = "logs" | "volumes" | "layers";
+type FileKind = "logs" | "volumes" | "layers";
 
 /** Compares two candidates: negative if the first is to be evicted before the second. */
-type Order = (one: Candidate, other: Candidate) => number;
+type Order = (one: EvictionCandidate, other: EvictionCandidate) => number;
 
 /** Sorts pods in the order of eviction.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#pod-selection-for-kubelet-eviction */
-export function ranked(candidates: readonly Candidate[], signal: NodeSignal, disks: DiskLayout): readonly Candidate[] {
+export function rankPods(candidates: readonly EvictionCandidate[], signal: NodeSignal, disks: DiskLayout): readonly EvictionCandidate[] {
   const order = orders(signal, disks);
   return candidates.toSorted((one, other) => {
     for (const compare of order) {
@@ -41,7 +41,7 @@ function orders(signal: NodeSignal, disks: DiskLayout): readonly Order[] {
       byUsage((usage, pod) => used(usage) - request(pod, "memory")),
     ];
   }
-  const parts = partsOn(signal, disks);
+  const parts = fileKindsOn(signal, disks);
   const used = (usage: PodUsage): number => filesOf(usage, parts, resource === "inodes" ? "inodes" : "bytes");
   // There are no inode requests; like the kubelet, the excess is computed from the request in bytes.
   return [
@@ -52,15 +52,15 @@ function orders(signal: NodeSignal, disks: DiskLayout): readonly Order[] {
 }
 
 /** Parts of a pod on the file system of a signal. */
-function partsOn(signal: NodeSignal, { imagesApart, layersApart }: DiskLayout): readonly Part[] {
-  if (!imagesApart) return ["layers", "logs", "volumes"];
-  const ofNode: readonly Part[] = layersApart ? ["logs", "volumes", "layers"] : ["logs", "volumes"];
+function fileKindsOn(signal: NodeSignal, { dedicatedImageFs, splitContainerFs }: DiskLayout): readonly FileKind[] {
+  if (!dedicatedImageFs) return ["layers", "logs", "volumes"];
+  const ofNode: readonly FileKind[] = splitContainerFs ? ["logs", "volumes", "layers"] : ["logs", "volumes"];
   if (signal.startsWith("nodefs.")) return ofNode;
-  if (signal.startsWith("containerfs.")) return layersApart ? ofNode : ["layers"];
-  return layersApart ? [] : ["layers"];
+  if (signal.startsWith("containerfs.")) return splitContainerFs ? ofNode : ["layers"];
+  return splitContainerFs ? [] : ["layers"];
 }
 
-function filesOf({ containers, volumes }: PodUsage, parts: readonly Part[], unit: keyof DiskUsage): number {
+function filesOf({ containers, volumes }: PodUsage, parts: readonly FileKind[], unit: keyof DiskUsage): number {
   const runs = [...containers.values()];
   const uses = [
     ...(parts.includes("layers") ? runs.map(({ layer }) => layer) : []),
@@ -76,7 +76,7 @@ function request(pod: Pod, resource: string): number {
 
 /** Pods with unknown usage come first, then those that exceed their requests. */
 function exceeding(used: (usage: PodUsage) => number, requested: (pod: Pod) => number): Order {
-  const exceeds = ({ pod, usage }: Candidate) => usage !== undefined && used(usage) > requested(pod);
+  const exceeds = ({ pod, usage }: EvictionCandidate) => usage !== undefined && used(usage) > requested(pod);
   return (one, other) => unknownFirst(one, other) ?? first(exceeds(one), exceeds(other));
 }
 
@@ -86,11 +86,11 @@ function byUsage(used: (usage: PodUsage, pod: Pod) => number): Order {
     (other.usage ? used(other.usage, other.pod) : 0) - (one.usage ? used(one.usage, one.pod) : 0);
 }
 
-function byPriority(one: Candidate, other: Candidate): number {
+function byPriority(one: EvictionCandidate, other: EvictionCandidate): number {
   return (one.pod.spec.priority ?? 0) - (other.pod.spec.priority ?? 0);
 }
 
-function unknownFirst(one: Candidate, other: Candidate): number | undefined {
+function unknownFirst(one: EvictionCandidate, other: EvictionCandidate): number | undefined {
   if (one.usage && other.usage) return undefined;
   return first(one.usage === undefined, other.usage === undefined);
 }

@@ -48,7 +48,7 @@ export function storageLimits(pod: Pod): StorageLimits | undefined {
 }
 
 /** The first exceeded limit; undefined when there is none. Pure. */
-export function storageExcess(limits: StorageLimits, usage: StorageUsage): StorageExcess | undefined {
+export function firstExceededLimit(limits: StorageLimits, usage: StorageUsage): StorageExcess | undefined {
   for (const [name, { bytes, text }] of limits.volumes)
     if ((usage.volumes.get(name) ?? 0) > bytes)
       return {

@@ -8,7 +8,7 @@ import { layerKey, newestLayers } from "../pod/writable-layers.ts";
 import type { Stats } from "../seams/runtime.ts";
 import type { StorageLimits, StorageUsage } from "./storage-limits.ts";
 
-export interface UsageDeps {
+export interface StorageUsageDeps {
   readonly disk: Pick<DiskMeter, "bytes">;
   readonly runtime: Pick<Stats, "listContainerStats">;
   readonly volumes: Pick<VolumeMounter, "mounted">;
@@ -25,7 +25,7 @@ export interface LimitedPod {
 }
 
 /** Paths of a pod's files that count towards its limits. */
-interface Places {
+interface PodPaths {
   readonly volumes: ReadonlyMap<string, string>;
   /** Names of the memory volumes, which do not count as disk usage. */
   readonly inMemory: ReadonlySet<string>;
@@ -35,10 +35,10 @@ interface Places {
 }
 
 /** Maximum age of reused measurements, milliseconds: less than the interval between checks. */
-const freshMs = 5_000;
+const maxAgeMs = 5_000;
 
 /** Measures the pods' disk usage on the target in one walk, limited to paths with a limit. */
-export function createStorageUsage(deps: UsageDeps) {
+export function createStorageUsage(deps: StorageUsageDeps) {
   /** @param options.layersCount true if containers' layers count towards their limits.
    *  @returns the usage of each pod, in the given order. */
   return async (
@@ -47,17 +47,17 @@ export function createStorageUsage(deps: UsageDeps) {
     signal: AbortSignal,
   ): Promise<readonly StorageUsage[]> => {
     const bounded = pods.filter(({ limits }) => limits.pod);
-    const places = pods.map((limited) => placesOf(deps, limited));
+    const places = pods.map((limited) => podPathsOf(deps, limited));
     const paths = places.flatMap(({ volumes, logs, hostsFile }, index) => [
       ...volumes.values(),
       ...(pods[index]?.limits.pod ? [...logs.values(), hostsFile] : []),
     ]);
     const [used, layers] = await Promise.all([
-      deps.disk.bytes(paths, freshMs, signal),
+      deps.disk.bytes(paths, maxAgeMs, signal),
       bounded.length > 0 ? readLayers(deps, bounded, signal) : new Map<string, number>(),
     ]);
     return pods.map(({ pod }, index) => {
-      const { volumes, inMemory, logs, hostsFile } = places[index] ?? placesOf(deps, { pod });
+      const { volumes, inMemory, logs, hostsFile } = places[index] ?? podPathsOf(deps, { pod });
       const at = (path: string) => used.get(path) ?? 0;
       const layer = (name: string) => layers.get(layerKey(pod.metadata.uid, name)) ?? 0;
       const names = [...logs.keys()];
@@ -76,10 +76,10 @@ function total(numbers: readonly number[]): number {
 }
 
 /** A pod's volumes that count: those with their own limit, and all on disk if the pod has a limit. */
-function placesOf(
-  { volumes, cache, ...roots }: UsageDeps,
+function podPathsOf(
+  { volumes, cache, ...roots }: StorageUsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,
-): Places {
+): PodPaths {
   const { uid } = pod.metadata;
   const mounted = volumes.mounted(uid);
   const seen = cache.get(uid);
@@ -102,7 +102,7 @@ function placesOf(
 
 /** Sizes of the containers' writable layers, by `layerKey`. One call. */
 async function readLayers(
-  { runtime }: UsageDeps,
+  { runtime }: StorageUsageDeps,
   bounded: readonly LimitedPod[],
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, number>> {

@@ -26,14 +26,14 @@ export interface Threshold {
 /** Which of the target's file systems are separate. */
 export interface DiskLayout {
   /** True if images are not on the root directory's file system. */
-  readonly imagesApart: boolean;
+  readonly dedicatedImageFs: boolean;
   /** True if containers' layers are not on the images' file system. */
-  readonly layersApart: boolean;
+  readonly splitContainerFs: boolean;
 }
 
 /** The configured thresholds. If allocatable resources are enforced for pods, the hard memory threshold also applies to
  *  allocatable memory. Thresholds of containerfs are derived, not configured. @see withContainerThresholds */
-export function thresholdsOf(settings: EvictionSettings): readonly Threshold[] {
+export function parseThresholds(settings: EvictionSettings): readonly Threshold[] {
   const { evictionHard, evictionSoft, evictionSoftGracePeriod: grace, enforceNodeAllocatable } = settings;
   const hard = listed(evictionHard, settings, () => 0);
   const soft = listed(evictionSoft, settings, (signal) => grace[signal] ?? 0);
@@ -65,11 +65,11 @@ const containerSignals = {
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
 export function withContainerThresholds(
   thresholds: readonly Threshold[],
-  { imagesApart, layersApart }: DiskLayout,
+  { dedicatedImageFs, splitContainerFs }: DiskLayout,
 ): readonly Threshold[] {
   const own = thresholds.filter(({ signal }) => !Object.hasOwn(containerSignals, signal));
   // Layers are on the images' file system; if images and layers are separate, they are on the node's.
-  const beside = imagesApart && !layersApart ? "image" : "node";
+  const beside = dedicatedImageFs && !splitContainerFs ? "image" : "node";
   const derived = Object.entries(containerSignals).flatMap(([name, of]) =>
     own
       .filter(({ signal }) => signal === of[beside])
@@ -79,7 +79,7 @@ export function withContainerThresholds(
 }
 
 /** The thresholds that are met. @param reclaimed true to add each threshold's minimum reclaim to its value. */
-export function crossed(
+export function thresholdsMet(
   thresholds: readonly Threshold[],
   observations: Observations,
   { reclaimed }: { readonly reclaimed: boolean },
@@ -93,12 +93,12 @@ export function crossed(
 }
 
 /** Identifies a threshold across rounds. */
-export function keyOf({ signal, value, graceMs }: Threshold): string {
+export function thresholdKey({ signal, value, graceMs }: Threshold): string {
   return `${signal} ${value} ${graceMs}`;
 }
 
 /** A threshold's value for a capacity, formatted for messages. */
-export function boundText({ value }: Threshold, { capacity }: Observation): string {
+export function thresholdText({ value }: Threshold, { capacity }: Observation): string {
   return value.endsWith("%") ? canonicalBytes(shareOf(value, capacity), 1024) : value;
 }
 

@@ -1,4 +1,4 @@
-import { hasCode, messageOf, unlessGone } from "../lib/errors.ts";
+import { hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { FileChange, HostFs } from "../seams/host.ts";
 
 /** Changes that remove the log directories of pods for which `isOver` holds.
@@ -9,7 +9,7 @@ export async function podLogsToRemove(
   isOver: (uid: string) => boolean,
   signal: AbortSignal,
 ): Promise<readonly FileChange[]> {
-  const entries = await unlessGone(fs.list(directory, signal)).catch((error: unknown) => {
+  const entries = await ignoreNotFound(fs.list(directory, signal)).catch((error: unknown) => {
     throw new Error(`failed to read podLogsDirectory ${JSON.stringify(directory)}: ${messageOf(error)}`, {
       cause: error,
     });

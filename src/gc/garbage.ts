@@ -9,12 +9,12 @@ import {
 import { removeLogs } from "../host/container-logs.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
-import { throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { EventSink, PodCache, PodInspector, PodStore, WaitForTarget, Reclaim } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { podTerminationGraceAnnotation } from "../pod/labels.ts";
@@ -68,7 +68,7 @@ const leastGraceSeconds = 2;
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
 export function createGarbage(deps: GarbageDeps): Garbage {
   const { runtime, fs, cache, worker, podLogsDir, log } = deps;
-  const inTurn = createTurns(1);
+  const inTurn = createSemaphore(1);
   const isEnded = (uid: string) => ["terminated", "finished"].includes(worker.get(uid)?.phase ?? "");
   /** True for an evicted or preempted pod that has ended: none of its containers are kept. */
   const isOver = (uid: string) => isEnded(uid) && worker.get(uid)?.evicted === true;
@@ -111,7 +111,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
       pod.containers.flatMap(({ logPath }) => (logPath ? [logPath] : [])),
       signal,
     );
-    for (const { id } of pod.containers) await unlessGone(runtime.removeContainer(id, signal));
+    for (const { id } of pod.containers) await ignoreNotFound(runtime.removeContainer(id, signal));
     for (const { id } of pod.sandboxes) await removeSandbox(deps, id, signal);
     await deps.inspector.inspect(uid, signal);
     const logs = await podLogsToRemove(fs, podLogsDir, (other) => other === uid, signal);
@@ -119,7 +119,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     await sweepLinks(signal);
   };
 
-  const service = patrol({ ...deps, name: "garbage-collection", everyMs: periodMs, firstMs: periodMs }, round);
+  const service = runPeriodically({ ...deps, name: "garbage-collection", intervalMs: periodMs, initialDelayMs: periodMs }, round);
   const deleteUnusedContainers = (signal: AbortSignal) => inTurn(() => collect(isEnded, signal));
   return { ...service, podGone, deleteUnusedContainers };
 }
@@ -173,15 +173,15 @@ async function removeContainers(
       const path = logs.get(id);
       if (path !== undefined && !logsGone) await removeLogs(deps.fs, [path], signal);
       if (state === ContainerState.CONTAINER_UNKNOWN)
-        await unlessGone(deps.runtime.stopContainer(id, graceOf(annotations), signal));
-      await unlessGone(deps.runtime.removeContainer(id, signal));
+        await ignoreNotFound(deps.runtime.stopContainer(id, graceOf(annotations), signal));
+      await ignoreNotFound(deps.runtime.removeContainer(id, signal));
       gone.add(id);
     } catch (error) {
       throwIfAborted(signal);
       deps.log.warn({ err: error, containerID: id }, "Failed to remove container");
     }
   };
-  const turn = createTurns(parallel);
+  const turn = createSemaphore(parallel);
   await Promise.all(dead.map((container) => turn(() => remove(container))));
   return gone;
 }
@@ -196,7 +196,7 @@ async function logPaths(
   const seen = new Map(cache.list().flatMap(({ containers }) => containers.map((status) => [status.id, status])));
   const pathOf = async ({ id }: Container): Promise<readonly [string, string][]> => {
     const status: Pick<ContainerStatus, "logPath"> | undefined =
-      seen.get(id) ?? (await unlessGone(runtime.containerStatus(id, signal)))?.status;
+      seen.get(id) ?? (await ignoreNotFound(runtime.containerStatus(id, signal)))?.status;
     return status?.logPath ? [[id, status.logPath]] : [];
   };
   return new Map((await Promise.all(dead.map(pathOf))).flat());
@@ -209,7 +209,7 @@ function graceOf(annotations: Readonly<Record<string, string>>): number {
 }
 
 async function removeSandboxes(deps: GarbageDeps, dead: readonly PodSandbox[], signal: AbortSignal): Promise<void> {
-  const turn = createTurns(parallel);
+  const turn = createSemaphore(parallel);
   const remove = async ({ id }: PodSandbox) => {
     try {
       await removeSandbox(deps, id, signal);
@@ -222,6 +222,6 @@ async function removeSandboxes(deps: GarbageDeps, dead: readonly PodSandbox[], s
 }
 
 async function removeSandbox({ runtime }: GarbageDeps, id: string, signal: AbortSignal): Promise<void> {
-  await unlessGone(runtime.stopPodSandbox(id, signal));
-  await unlessGone(runtime.removePodSandbox(id, signal));
+  await ignoreNotFound(runtime.stopPodSandbox(id, signal));
+  await ignoreNotFound(runtime.removePodSandbox(id, signal));
 }

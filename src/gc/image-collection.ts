@@ -1,12 +1,12 @@
 import { type Image, ImageSpec } from "../gen/cri.ts";
 import { aggregateText } from "../lib/aggregate.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { ImageRemoval, ImageRemovalMeasures } from "../measures.ts";
 import type { EventSink, PodCache, WaitForTarget, Reclaim } from "../pipeline.ts";
@@ -71,7 +71,7 @@ export function createImageCollection(deps: ImageCollectionDeps): ImageCollectio
     present: { ids: new Set(), since: 0 },
     beganAt: clock.monotonic(),
   };
-  const inTurn = createTurns(1);
+  const inTurn = createSemaphore(1);
   const isOn = limits.highPercent < 100 || limits.maxAgeMs > 0;
   let failed = false;
   const round = async (signal: AbortSignal) => {
@@ -91,7 +91,7 @@ export function createImageCollection(deps: ImageCollectionDeps): ImageCollectio
     }
   };
   return {
-    ...patrol({ ...deps, name: "image-collection", everyMs: periodMs }, round),
+    ...runPeriodically({ ...deps, name: "image-collection", intervalMs: periodMs }, round),
     deleteUnusedImages: (signal) =>
       inTurn(async () => {
         const now = clock.monotonic();
@@ -126,7 +126,7 @@ async function detect(collector: Collector, signal: AbortSignal): Promise<readon
   collector.present = { ids: new Set(images.map(({ id }) => id)), since };
   const seen = new Map(cache.list().flatMap((pod) => pod.containers.map((status) => [status.id, status] as const)));
   const statusOf = async (id: string) =>
-    seen.get(id) ?? (await unlessGone(runtime.containerStatus(id, signal)))?.status ?? [];
+    seen.get(id) ?? (await ignoreNotFound(runtime.containerStatus(id, signal)))?.status ?? [];
   const statuses = (await Promise.all(containers.map(({ id }) => statusOf(id)))).flat();
   await pulled?.settle(images, began, signal);
   const used = imagesInUse(images, containers, statuses);
@@ -258,7 +258,7 @@ async function imageSpace(
   const unknown = { capacityBytes: 0, availableBytes: 0 };
   if (!first.fsId) return unknown;
   try {
-    return (await unlessGone(fs.freeSpace(first.fsId.mountpoint, signal))) ?? unknown;
+    return (await ignoreNotFound(fs.freeSpace(first.fsId.mountpoint, signal))) ?? unknown;
   } catch (error) {
     throwIfAborted(signal);
     throw new Error(`get filesystem info: ${messageOf(error)}`, { cause: error });

@@ -1,5 +1,5 @@
-import { linesOf } from "../lib/bounded-text.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { boundedLines } from "../lib/bounded-text.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { commandWithoutDashes } from "../seams/command.ts";
 
@@ -16,7 +16,7 @@ export async function targetAddresses(host: Host, signal: AbortSignal): Promise<
   );
   const locals = localIPv4(trie);
   const main = defaultInterface(route);
-  const ofMain = main ? subnetsOf(route, main).slice(0, mostSubnets) : [];
+  const ofMain = main ? subnetsOf(route, main).slice(0, maxSubnets) : [];
   const inOrder = main ? await orderedIPv4(host, main, signal) : [];
   const places = new Map(inOrder.map((address, at) => [address, at]));
   const rank = (address: string) =>
@@ -27,11 +27,11 @@ export async function targetAddresses(host: Host, signal: AbortSignal): Promise<
 }
 
 /** Maximum number of subnets per interface: each is compared with each of the machine's addresses. */
-const mostSubnets = 64;
+const maxSubnets = 64;
 
 /** Addresses of an interface in the kernel's order, which no file contains; empty without `ip`. */
 async function orderedIPv4(host: Host, name: string, signal: AbortSignal): Promise<readonly string[]> {
-  const ran = await unlessGone(
+  const ran = await ignoreNotFound(
     host.run(commandWithoutDashes(["ip", "-o", "-4", "address", "show", "dev"], [], [name]), { signal }),
   );
   return [...(ran?.stdout ?? "").matchAll(/\binet (\d+\.\d+\.\d+\.\d+)/g)].map(([, address = ""]) => address);
@@ -41,7 +41,7 @@ async function orderedIPv4(host: Host, name: string, signal: AbortSignal): Promi
 export function localIPv4(fibTrie: string): readonly string[] {
   const found = new Set<string>();
   let last = "";
-  for (const line of linesOf(fibTrie)) {
+  for (const line of boundedLines(fibTrie)) {
     const address = /\|--\s+(\d+\.\d+\.\d+\.\d+)/.exec(line)?.[1];
     if (address) last = address;
     else if (/\/32 host LOCAL/.test(line) && !last.startsWith("127.") && !last.startsWith("169.254.")) found.add(last);
@@ -64,7 +64,7 @@ export interface Route {
 
 /** @param table in the format of /proc/net/route. */
 export function routes(table: string): readonly Route[] {
-  return linesOf(table)
+  return boundedLines(table)
     .slice(1)
     .flatMap((line) => {
       const [name, destination, gateway, , , , , mask] = line.trim().split(/\s+/);
@@ -101,7 +101,7 @@ function subnetsOf(table: string, name: string): readonly Subnet[] {
 }
 
 /** Directly connected subnets in /proc/net/route (without a gateway). */
-export function nearSubnets(table: string): readonly Subnet[] {
+export function directSubnets(table: string): readonly Subnet[] {
   return routes(table)
     .filter(({ gateway, mask }) => gateway === 0 && mask !== 0)
     .map(({ destination, mask }) => ({ network: destination, mask }));
@@ -115,7 +115,7 @@ export function contains({ network, mask }: Subnet, address: string): boolean {
 
 /** Global addresses in /proc/net/if_inet6, those of the given interface first. */
 function globalIPv6(table: string, first: string | undefined): readonly string[] {
-  const found = linesOf(table).flatMap((line) => {
+  const found = boundedLines(table).flatMap((line) => {
     const [hex, , , scope, , name] = line.trim().split(/\s+/);
     const address = hex && ipv6Address(hex);
     return address && scope === "00" && name ? [{ name, address }] : [];

@@ -1,6 +1,6 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
-import { type Shown, isAtOrBelow, parseShown, placeOf, unmount } from "./mounts.ts";
+import { type MountSource, isAtOrBelow, parseMountSources, locationInFileSystem, unmount } from "./mounts.ts";
 import { script } from "../seams/command.ts";
 
 /** A subPath of an untrusted volume: its writers may create a symlink anywhere at any time. */
@@ -34,8 +34,8 @@ export class PartError extends CodedError {
  *  @throws PartError for the first subPath that could not be mounted. */
 export async function bindParts(host: Host, parts: readonly Part[], signal: AbortSignal): Promise<void> {
   const words = parts.flatMap(({ base, below, target }) => [base, below, target]);
-  const { code, stdout, stderr, truncated } = await host.run(script(binding, ...words), {
-    maxOutputBytes: longestAnswer,
+  const { code, stdout, stderr, truncated } = await host.run(script(bindScript, ...words), {
+    maxOutputBytes: maxOutputBytes,
     signal,
   });
   if (code !== 0 || truncated)
@@ -43,24 +43,24 @@ export async function bindParts(host: Host, parts: readonly Part[], signal: Abor
       "failed_precondition",
       `cannot bind-mount subPaths: ${stderr.trim() || `exit code ${code}`}`,
     );
-  const { bound, failed, shown } = parseAnswer(stdout);
-  const strange = bound.findIndex(({ base, target }) => !isPartOf(shown, base, target));
-  for (const { base, target } of bound) if (!isPartOf(shown, base, target)) await unmount(host, target, signal);
-  if (strange >= 0)
+  const { bound, failed, mounted } = parseBindResult(stdout);
+  const escaped = bound.findIndex(({ base, target }) => !isInsideVolume(mounted, base, target));
+  for (const { base, target } of bound) if (!isInsideVolume(mounted, base, target)) await unmount(host, target, signal);
+  if (escaped >= 0)
     throw new PartError(
-      strange,
+      escaped,
       "bind",
-      `${bound[strange]?.target} would have exposed files outside of ${bound[strange]?.base}`,
+      `${bound[escaped]?.target} would have exposed files outside of ${bound[escaped]?.base}`,
     );
   if (bound.length < parts.length)
     throw new PartError(bound.length, failed, stderr.trim() || "the command printed no error");
 }
 
-const longestAnswer = 16 * 1024 * 1024;
+const maxOutputBytes = 16 * 1024 * 1024;
 
 /** Arguments: base, subPath and target of each. Prints `bound` with the real paths of base and target, or the failed step; an
  *  empty line; then device, root and mount point of each mount. POSIX sh, with coreutils and util-linux or busybox. */
-const binding = `
+const bindScript = `
 real() { readlink /proc/self/cwd; }
 inside() { here=$(real) && case $here/ in "\${base%/}"/*) ;; *) echo "$here is not in $base" >&2; false ;; esac; }
 # Of a loop of links, too long a name or a directory that may not be searched, it is unknown what is there.
@@ -112,29 +112,29 @@ interface Bound {
   readonly target: string;
 }
 
-interface Answer {
+interface BindResult {
   readonly bound: readonly Bound[];
   /** Failed step of the subPath after those, if any. */
   readonly failed: PartError["step"];
-  readonly shown: readonly Shown[];
+  readonly mounted: readonly MountSource[];
 }
 
-function parseAnswer(text: string): Answer {
+function parseBindResult(text: string): BindResult {
   const end = text.indexOf("\n\n");
   const lines = text.slice(0, Math.max(0, end)).split("\n");
   const bound: Bound[] = [];
   let at = 0;
   for (; lines[at] === "bound"; at += 3) bound.push({ base: lines[at + 1] ?? "", target: lines[at + 2] ?? "" });
-  return { bound, failed: lines[at] === "create" ? "create" : "bind", shown: parseShown(text.slice(end + 2)) };
+  return { bound, failed: lines[at] === "create" ? "create" : "bind", mounted: parseMountSources(text.slice(end + 2)) };
 }
 
 /** True if the mount at a target is inside the volume at `base`, including mounts within it: the same file system, below the
  *  root of the mount at `base` or of a mount in the volume. Pure; paths must be free of symlinks. */
-export function isPartOf(shown: readonly Shown[], base: string, target: string): boolean {
-  const bound = shown.findLast(({ path }) => path === target);
+export function isInsideVolume(mounts: readonly MountSource[], base: string, target: string): boolean {
+  const bound = mounts.findLast(({ path }) => path === target);
   if (!bound || bound.root.endsWith("//deleted")) return false;
-  const own = placeOf(shown, base);
+  const own = locationInFileSystem(mounts, base);
   if (!own) return false;
-  const trees = [own, ...shown.filter(({ path }) => path !== base && path !== target && isAtOrBelow(path, base))];
+  const trees = [own, ...mounts.filter(({ path }) => path !== base && path !== target && isAtOrBelow(path, base))];
   return trees.some(({ device, root }) => device === bound.device && isAtOrBelow(bound.root, root));
 }

@@ -2,11 +2,11 @@ import type { Host } from "../seams/host.ts";
 import { command, script } from "../seams/command.ts";
 
 /** Time for killed processes to end, in tenths of a second. */
-const rounds = 20;
+const killRounds = 20;
 
 /** A process of another PID namespace has PID 0, which `kill` would take as the shell's own process group. The hierarchies may
  *  contain different processes. */
-const killScript = `for round in ${Array.from({ length: rounds }, (_, at) => at + 1).join(" ")}; do
+const killScript = `for round in ${Array.from({ length: killRounds }, (_, at) => at + 1).join(" ")}; do
   pids=$(for dir; do [ -d "$dir" ] && find "$dir" -name cgroup.procs -exec cat {} +; done 2>/dev/null | grep -v '^0$' | sort -un)
   [ -n "$pids" ] || exit 0
   echo $pids
@@ -35,12 +35,12 @@ export async function inodes(
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, string>> {
   if (directories.length === 0) return new Map();
-  if (!host.fs.lstatAll) return new Map(await listed(host, directories, signal));
+  if (!host.fs.lstatAll) return new Map(await inodesByCommand(host, directories, signal));
   const found = await host.fs.lstatAll(directories, signal);
   return new Map([...found].flatMap(([path, info]) => (info ? [[path, String(info.inode)] as const] : [])));
 }
 
-async function listed(
+async function inodesByCommand(
   host: Pick<Host, "run">,
   directories: readonly string[],
   signal: AbortSignal,

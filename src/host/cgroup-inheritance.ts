@@ -1,4 +1,4 @@
-import { throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 
 /** Mount point of the target's cgroups. */
@@ -8,15 +8,15 @@ const cpusetRoot = `${cgroupMount}/cpuset`;
 /** Settings that a cgroup inherits from its parent. */
 export interface CgroupInheritance {
   /** Applies the inherited settings to an existing cgroup and all its ancestors. */
-  settle(path: string, signal: AbortSignal): Promise<void>;
+  prepare(path: string, signal: AbortSignal): Promise<void>;
   /** True if the inherited settings were applied. */
-  has(path: string): boolean;
+  isPrepared(path: string): boolean;
   /** The changes that apply them to a new cgroup; undefined if its parent is not known to have them. */
-  ofNew(path: string): readonly FileChange[] | undefined;
+  changesForNew(path: string): readonly FileChange[] | undefined;
   /** Invalidates what is cached of a cgroup and its ancestors. */
-  forget(path: string): void;
+  invalidate(path: string): void;
   /** Invalidates what is cached of a removed cgroup. */
-  gone(path: string): void;
+  invalidateRemoved(path: string): void;
 }
 
 /** A cgroup and its ancestors, beginning with the root, "". */
@@ -25,7 +25,7 @@ function lineage(path: string): readonly string[] {
   return ["", ...names.map((_, depth) => `/${names.slice(0, depth + 1).join("/")}`)];
 }
 
-function above(path: string): string {
+function parentOf(path: string): string {
   return path.slice(0, Math.max(0, path.lastIndexOf("/")));
 }
 
@@ -35,7 +35,7 @@ type Cpuset = readonly string[];
 
 /** A new v1 cpuset is empty, and nothing can run in it until it has CPUs and memory nodes: it inherits its parent's.
  *  @param roots the mounted hierarchies. */
-export function cpusets(host: Host, roots: readonly string[]): CgroupInheritance {
+export function cpusetInheritance(host: Host, roots: readonly string[]): CgroupInheritance {
   const present = roots.includes(cpusetRoot);
   const known = new Map<string, Cpuset>();
   const writes = (path: string, values: Cpuset) =>
@@ -51,48 +51,48 @@ export function cpusets(host: Host, roots: readonly string[]): CgroupInheritance
   const settle = async (path: string, signal: AbortSignal): Promise<Cpuset> => {
     const own = await read(path, signal);
     const empty = path !== "" && own.includes("");
-    const parent = empty ? await settle(above(path), signal) : own;
+    const parent = empty ? await settle(parentOf(path), signal) : own;
     const values = own.map((value, at) => value || (parent[at] ?? ""));
     if (empty) await host.fs.apply(writes(path, values), signal);
     known.set(path, values);
     return values;
   };
   return {
-    settle: async (path, signal) => void (present ? await settle(path, signal) : known.set(path, [])),
-    has: (path) => known.has(path),
-    ofNew(path) {
-      const parent = known.get(above(path));
+    prepare: async (path, signal) => void (present ? await settle(path, signal) : known.set(path, [])),
+    isPrepared: (path) => known.has(path),
+    changesForNew(path) {
+      const parent = known.get(parentOf(path));
       return present ? parent && writes(path, parent) : [];
     },
-    forget: (path) => lineage(path).forEach((each) => known.delete(each)),
-    gone: (path) => void known.delete(path),
+    invalidate: (path) => lineage(path).forEach((each) => known.delete(each)),
+    invalidateRemoved: (path) => void known.delete(path),
   };
 }
 
 /** A v2 cgroup has only the files of controllers that every ancestor enables in its subtree_control.
  *  @see https://docs.kernel.org/admin-guide/cgroup-v2.html#controlling-controllers */
-export function handedDown(host: Host): CgroupInheritance {
+export function controllerInheritance(host: Host): CgroupInheritance {
   /** Cgroups whose subtree_control enables all of their controllers. */
-  const handing = new Set<string>();
-  const settled = new Set<string>();
+  const enabling = new Set<string>();
+  const prepared = new Set<string>();
   return {
-    async settle(path, signal) {
-      for (const each of lineage(above(path))) {
-        if (!handing.has(each)) await handDown(host, cgroupMount + each, signal);
-        handing.add(each);
+    async prepare(path, signal) {
+      for (const each of lineage(parentOf(path))) {
+        if (!enabling.has(each)) await enableControllers(host, cgroupMount + each, signal);
+        enabling.add(each);
       }
-      settled.add(path);
+      prepared.add(path);
     },
-    has: (path) => settled.has(path),
-    ofNew: (path) => (handing.has(above(path)) ? [] : undefined),
-    forget(path) {
-      for (const each of lineage(path)) for (const set of [handing, settled]) set.delete(each);
+    isPrepared: (path) => prepared.has(path),
+    changesForNew: (path) => (enabling.has(parentOf(path)) ? [] : undefined),
+    invalidate(path) {
+      for (const each of lineage(path)) for (const set of [enabling, prepared]) set.delete(each);
     },
-    gone: (path) => void (handing.delete(path), settled.delete(path)),
+    invalidateRemoved: (path) => void (enabling.delete(path), prepared.delete(path)),
   };
 }
 
-async function handDown(host: Host, directory: string, signal: AbortSignal): Promise<void> {
+async function enableControllers(host: Host, directory: string, signal: AbortSignal): Promise<void> {
   const control = `${directory}/cgroup.subtree_control`;
   const [handed, present] = await Promise.all([
     wordsOf(host, control, signal),
@@ -106,6 +106,6 @@ async function handDown(host: Host, directory: string, signal: AbortSignal): Pro
 
 /** Words of a file; empty for a missing file. */
 async function wordsOf(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
-  const text = (await unlessGone(host.fs.readFile(path, { signal })))?.toString("utf8") ?? "";
+  const text = (await ignoreNotFound(host.fs.readFile(path, { signal })))?.toString("utf8") ?? "";
   return text.split(/\s+/).filter((word) => word !== "");
 }

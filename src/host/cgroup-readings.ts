@@ -4,7 +4,7 @@ import type { Host } from "../seams/host.ts";
 import { script } from "../seams/command.ts";
 
 /** A cgroup to read, with its containers' cgroups. */
-export interface WantedGroup {
+export interface CgroupRequest {
   /** Path from the root cgroup, such as `/kubepods/burstable/pod1`; `/` is the root itself. */
   readonly path: string;
   /** IDs of containers; missing ones are omitted. */
@@ -16,19 +16,19 @@ export interface WantedGroup {
 /** Files of cgroups and /proc, read at one time. */
 export interface CgroupReadings {
   /** Files of each existing cgroup, by its path from the root, then by name. */
-  readonly groups: ReadonlyMap<string, Files>;
+  readonly groups: ReadonlyMap<string, FileTexts>;
   /** Files by absolute path: /proc/uptime, /proc/meminfo, /proc/loadavg, /proc/diskstats, /proc/net/dev, /proc/pressure/*, and
    *  /proc/PID/net/dev of one process of each cgroup whose network was requested. */
-  readonly proc: Files;
+  readonly proc: FileTexts;
 }
 
-export type Files = ReadonlyMap<string, string>;
+export type FileTexts = ReadonlyMap<string, string>;
 
 const mount = "/sys/fs/cgroup";
 /** Maximum output and number of files, enough for some thousand pods; more is an error. */
 const maxOutputBytes = 32 * 2 ** 20;
 const maxFiles = 200_000;
-const longestMs = 30_000;
+const readTimeoutMs = 30_000;
 
 /** Files by hierarchy. */
 const filesV1: Readonly<Record<string, string>> = {
@@ -58,7 +58,7 @@ const procFiles = [
  *  container's cgroup by its ID, with systemd `PREFIX-ID.scope`; conmon's cgroup is not a container's. A cgroup's processes
  *  are read from the first hierarchy; those of the root, the only one with processes in addition to its children's, from the
  *  cpu hierarchy. Standard input: one cgroup per line, `PATH NETWORK-ID ID…`. */
-const reading = `cd ${mount} || exit 1
+const readScript = `cd ${mount} || exit 1
 first=$1; shift
 tell() { for file in $files; do echo "$dir/$file"; done; }
 {
@@ -90,16 +90,16 @@ exit 0`;
 export async function readCgroups(
   host: Pick<Host, "run">,
   version: 1 | 2,
-  wanted: readonly WantedGroup[],
+  wanted: readonly CgroupRequest[],
   signal: AbortSignal,
 ): Promise<CgroupReadings> {
   const files = version === 2 ? filesV2 : filesV1;
   const hierarchies = Object.entries(files).map(([root, names]) => `${root} ${names}`);
-  const argv = script(reading, version === 2 ? "." : "memory", ...hierarchies);
+  const argv = script(readScript, version === 2 ? "." : "memory", ...hierarchies);
   const stdin = wanted
     .map(({ path, networkOf = "-", containerIds = [] }) => `${[path, networkOf, ...containerIds].join(" ")}\n`)
     .join("");
-  const { stdout, truncated } = await host.run(argv, { stdin, maxOutputBytes, timeoutMs: longestMs, signal });
+  const { stdout, truncated } = await host.run(argv, { stdin, maxOutputBytes, timeoutMs: readTimeoutMs, signal });
   if (truncated || countFiles(stdout) > maxFiles)
     throw new CodedError("resource_exhausted", "too many cgroups on the target");
   const readings = parseReadings(stdout);

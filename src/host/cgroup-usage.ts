@@ -1,4 +1,4 @@
-import type { Files } from "./cgroup-readings.ts";
+import type { FileTexts } from "./cgroup-readings.ts";
 
 /** Resource usage of a cgroup and its descendants. Values that the kernel does not report are missing. */
 export interface GroupUsage {
@@ -105,7 +105,7 @@ function known<T>(given: Defined<T>): Partial<T> {
 }
 
 /** Parses the files of a cgroup. Pure. @see https://docs.kernel.org/admin-guide/cgroup-v1/memory.html */
-export function groupUsage(files: Files, version: 1 | 2): GroupUsage {
+export function groupUsage(files: FileTexts, version: 1 | 2): GroupUsage {
   const processes = files.get("cgroup.procs");
   const parts = version === 2 ? usageV2(files) : usageV1(files);
   return known<GroupUsage>({
@@ -116,14 +116,14 @@ export function groupUsage(files: Files, version: 1 | 2): GroupUsage {
   });
 }
 
-type Parts = Defined<Pick<GroupUsage, "cpu" | "memory" | "io">>;
+type UsageFields = Defined<Pick<GroupUsage, "cpu" | "memory" | "io">>;
 
-function usageV1(files: Files): Parts {
+function usageV1(files: FileTexts): UsageFields {
   const usageNs = numberIn(files, "cpuacct.usage");
   return { cpu: usageNs === undefined ? undefined : cpuV1(files, usageNs), memory: memoryV1(files), io: ioV1(files) };
 }
 
-function cpuV1(files: Files, usageNs: number): CpuUsage {
+function cpuV1(files: FileTexts, usageNs: number): CpuUsage {
   const ticks = table(files.get("cpuacct.stat"));
   const stat = table(files.get("cpu.stat"));
   const quotaUs = numberIn(files, "cpu.cfs_quota_us");
@@ -143,7 +143,7 @@ function cpuV1(files: Files, usageNs: number): CpuUsage {
   };
 }
 
-function memoryV1(files: Files): MemoryUsage | undefined {
+function memoryV1(files: FileTexts): MemoryUsage | undefined {
   const usage = numberIn(files, "memory.usage_in_bytes");
   if (usage === undefined) return undefined;
   const stat = table(files.get("memory.stat"));
@@ -172,7 +172,7 @@ function memoryV1(files: Files): MemoryUsage | undefined {
   };
 }
 
-function ioV1(files: Files): IoUsage | undefined {
+function ioV1(files: FileTexts): IoUsage | undefined {
   const bytes = files.get("blkio.throttle.io_service_bytes_recursive");
   if (bytes === undefined) return undefined;
   const counts = deviceTable(files.get("blkio.throttle.io_serviced_recursive") ?? "");
@@ -192,7 +192,7 @@ function deviceTable(text: string): ReadonlyMap<string, Operations> {
   return devices;
 }
 
-function usageV2(files: Files): Parts {
+function usageV2(files: FileTexts): UsageFields {
   const stat = table(files.get("cpu.stat"));
   const usageUs = stat["usage_usec"];
   return {
@@ -202,7 +202,7 @@ function usageV2(files: Files): Parts {
   };
 }
 
-function cpuV2(files: Files, stat: Readonly<Record<string, number>>, usageUs: number): CpuUsage {
+function cpuV2(files: FileTexts, stat: Readonly<Record<string, number>>, usageUs: number): CpuUsage {
   const [quota, period] = files.get("cpu.max")?.split(" ") ?? [];
   const weight = numberIn(files, "cpu.weight");
   const ns = (name: string) => (stat[name] === undefined ? undefined : stat[name] * 1000);
@@ -229,7 +229,7 @@ function sharesOf(weight: number): number {
   return Math.trunc(2 + ((weight - 1) * 262142) / 9999);
 }
 
-function memoryV2(files: Files): MemoryUsage | undefined {
+function memoryV2(files: FileTexts): MemoryUsage | undefined {
   const stat = table(files.get("memory.stat"));
   const usage = numberIn(files, "memory.current") ?? rootUsage(stat);
   if (usage === undefined) return undefined;
@@ -265,7 +265,7 @@ function rootUsage({ anon, file }: Readonly<Record<string, number>>): number | u
   return anon === undefined || file === undefined ? undefined : anon + file;
 }
 
-function ioV2(files: Files): IoUsage | undefined {
+function ioV2(files: FileTexts): IoUsage | undefined {
   const text = files.get("io.stat");
   const pressure = pressureOf(files.get("io.pressure"));
   if (text === undefined && !pressure) return undefined;
@@ -300,16 +300,16 @@ function table(text: string | undefined): Readonly<Record<string, number>> {
 }
 
 /** Number in a file; undefined if the file is missing or contains a word such as `max`. */
-function numberIn(files: Files, name: string): number | undefined {
+function numberIn(files: FileTexts, name: string): number | undefined {
   return count(files.get(name));
 }
 
-function swapOf(files: Files, limitFile: string, usage = 0): SwapUsage {
+function swapOf(files: FileTexts, limitFile: string, usage = 0): SwapUsage {
   const limit = files.has(limitFile) ? limitIn(files, limitFile) : 0;
   return { usage, ...(limit !== undefined && { limit }) };
 }
 
-function limitIn(files: Files, name: string): number | undefined {
+function limitIn(files: FileTexts, name: string): number | undefined {
   const limit = numberIn(files, name);
   return limit === undefined || limit > unlimited ? undefined : limit;
 }

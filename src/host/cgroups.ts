@@ -1,10 +1,10 @@
-import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { CodedError, hasCode, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 import { exists, swapFileV2 } from "./exists.ts";
 import { listMounts } from "./mounts.ts";
 import { inodes, killProcesses } from "./cgroup-commands.ts";
-import { faultV1, faultV2, type NamedCgroup } from "./cgroup-fault.ts";
-import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-inheritance.ts";
+import { validateV1, validateV2, type NamedCgroup } from "./cgroup-validation.ts";
+import { cgroupMount as mount, cpusetInheritance, controllerInheritance } from "./cgroup-inheritance.ts";
 
 /** Limits of a cgroup; undefined ones are left unchanged. */
 export interface CgroupLimits {
@@ -34,11 +34,11 @@ export interface Cgroups {
   ensure(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
   /** The same for a cgroup without processes, in a single batch of file changes if its ancestors were created before. @returns
    *  false if ancestors created here were no longer as expected. */
-  make(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<boolean>;
+  create(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<boolean>;
   /** Removes cgroups without processes, and their descendants; a missing one is not an error. */
   remove(paths: readonly string[], signal: AbortSignal): Promise<void>;
   /** Validates that limits can be set in a cgroup created by others; returns the kubelet's message, or undefined if valid. */
-  fault(cgroup: NamedCgroup, signal: AbortSignal): Promise<string | undefined>;
+  validate(cgroup: NamedCgroup, signal: AbortSignal): Promise<string | undefined>;
   /** Names of a cgroup's children; empty for a missing cgroup. */
   children(path: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Kills all processes in cgroups and their descendants, and waits for their end, two seconds at most.
@@ -85,18 +85,18 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     };
     return version === 2 ? limitsV2(path, all) : limitsV1(path, all);
   };
-  const inheritance = version === 2 ? handedDown(host) : cpusets(host, roots);
+  const inheritance = version === 2 ? controllerInheritance(host) : cpusetInheritance(host, roots);
   const directories = (path: string, parents: boolean) =>
     roots.map((root): FileChange => ({ do: "mkdir", path: root + path, parents }));
   const stepByStep = async (path: string, limits: CgroupLimits, stop: AbortSignal) => {
     await host.fs.apply(directories(path, true), stop);
-    await inheritance.settle(path, stop);
+    await inheritance.prepare(path, stop);
     await host.fs.apply(limitsOf(path, limits), stop);
     // Children inherit the new value, so forget what was cached.
-    if (limits.cpus !== undefined) inheritance.forget(path);
+    if (limits.cpus !== undefined) inheritance.invalidate(path);
   };
   /** @param changes everything except the limits, if known to be sufficient. @returns false if they were not. */
-  const atOnce = async (
+  const inOneBatch = async (
     path: string,
     changes: readonly FileChange[] | undefined,
     limits: CgroupLimits,
@@ -109,34 +109,34 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
       if (!changes) throw error;
       throwIfAborted(stop);
       // The ancestors have changed: repeat step by step, which succeeds or shows the reason.
-      inheritance.forget(path);
+      inheritance.invalidate(path);
       await stepByStep(path, limits, stop);
       return false;
     }
   };
-  const everywhere = (paths: readonly string[]) => paths.flatMap((path) => roots.map((root) => root + path));
+  const inAllHierarchies = (paths: readonly string[]) => paths.flatMap((path) => roots.map((root) => root + path));
   return {
     limitsPids,
     async ensure(path, limits, stop) {
-      const isSettled = inheritance.has(path) && limits.cpus === undefined;
-      await atOnce(path, isSettled ? [] : undefined, limits, stop);
+      const isSettled = inheritance.isPrepared(path) && limits.cpus === undefined;
+      await inOneBatch(path, isSettled ? [] : undefined, limits, stop);
     },
-    make(path, limits, stop) {
-      const inherited = inheritance.ofNew(path);
-      return atOnce(path, inherited && [...directories(path, false), ...inherited], limits, stop);
+    create(path, limits, stop) {
+      const inherited = inheritance.changesForNew(path);
+      return inOneBatch(path, inherited && [...directories(path, false), ...inherited], limits, stop);
     },
     async remove(paths, stop) {
-      await removeTrees(host, everywhere(paths), stop);
-      paths.forEach(inheritance.gone);
+      await removeTrees(host, inAllHierarchies(paths), stop);
+      paths.forEach(inheritance.invalidateRemoved);
     },
-    fault: (cgroup, stop) =>
-      version === 2 ? faultV2(host, cgroup, stop) : faultV1(host, roots.filter(isLimiting), cgroup, stop),
+    validate: (cgroup, stop) =>
+      version === 2 ? validateV2(host, cgroup, stop) : validateV1(host, roots.filter(isLimiting), cgroup, stop),
     async children(path, stop) {
       const names = new Set<string>();
       for (const root of roots) for (const name of await subgroups(host, root + path, stop)) names.add(name);
       return [...names];
     },
-    kill: (paths, stop) => killProcesses(host, everywhere(paths), stop),
+    kill: (paths, stop) => killProcesses(host, inAllHierarchies(paths), stop),
     identities: (paths, stop) => identitiesIn(host, roots.find(isLimiting) ?? mount, paths, stop),
   };
 }
@@ -178,7 +178,7 @@ export async function unmountedControllers(host: Host, signal: AbortSignal): Pro
 
 function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
   const set = (controller: string, file: string, value: number | undefined): FileChange[] =>
-    value === undefined ? [] : [{ do: "write", path: `${mount}/${controller}${path}/${file}`, data: whole(value) }];
+    value === undefined ? [] : [{ do: "write", path: `${mount}/${controller}${path}/${file}`, data: integerText(value) }];
   return [
     ...set("cpu", "cpu.shares", limits.cpuShares),
     ...set("cpu", "cpu.cfs_period_us", limits.cpuPeriodUs),
@@ -204,24 +204,24 @@ function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
       "cpu.max",
       quota === undefined ? undefined : `${quota <= 0 ? "max" : quota} ${limits.cpuPeriodUs ?? 100_000}`,
     ),
-    ...set("memory.max", limits.memoryBytes === undefined ? undefined : whole(limits.memoryBytes)),
-    ...set("memory.min", limits.memoryMinBytes === undefined ? undefined : whole(limits.memoryMinBytes)),
-    ...set("memory.low", limits.memoryLowBytes === undefined ? undefined : whole(limits.memoryLowBytes)),
-    ...set("memory.swap.max", limits.swapBytes === undefined ? undefined : whole(limits.swapBytes)),
+    ...set("memory.max", limits.memoryBytes === undefined ? undefined : integerText(limits.memoryBytes)),
+    ...set("memory.min", limits.memoryMinBytes === undefined ? undefined : integerText(limits.memoryMinBytes)),
+    ...set("memory.low", limits.memoryLowBytes === undefined ? undefined : integerText(limits.memoryLowBytes)),
+    ...set("memory.swap.max", limits.swapBytes === undefined ? undefined : integerText(limits.swapBytes)),
     ...set("pids.max", limits.pids === undefined ? undefined : String(limits.pids)),
     ...set("cpuset.cpus", limits.cpus),
-    ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) => set(`hugetlb.${size}.max`, whole(bytes))),
+    ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) => set(`hugetlb.${size}.max`, integerText(bytes))),
   ];
 }
 
 /** Formats an integer with all digits, also beyond 2^53. */
-function whole(value: number): string {
+function integerText(value: number): string {
   return BigInt(value).toString();
 }
 
 /** True if the target's v2 cgroups have the `hugetlb` controller. */
 async function limitsHugePages(host: Host, signal: AbortSignal): Promise<boolean> {
-  const controllers = await unlessGone(host.fs.readFile(`${mount}/cgroup.controllers`, { signal }));
+  const controllers = await ignoreNotFound(host.fs.readFile(`${mount}/cgroup.controllers`, { signal }));
   return controllers?.toString("utf8").split(/\s+/).includes("hugetlb") === true;
 }
 
@@ -232,7 +232,7 @@ export function weightOf(shares: number): number {
 }
 
 async function subgroups(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
-  const entries = (await unlessGone(host.fs.list(path, signal))) ?? [];
+  const entries = (await ignoreNotFound(host.fs.list(path, signal))) ?? [];
   return entries.filter(({ kind }) => kind === "directory").map(({ name }) => name);
 }
 

@@ -1,10 +1,10 @@
 import { finished } from "node:stream/promises";
-import { KeptBytes } from "../lib/kept-bytes.ts";
+import { BoundedBuffer } from "../lib/bounded-buffer.ts";
 import { createLineReader } from "../lib/line-reader.ts";
 import type { HostProcess } from "../seams/host.ts";
 
 /** Default maximum line length of a helper process on a target, bytes. */
-const usualLineBytes = 64 << 10;
+const defaultMaxLineBytes = 64 << 10;
 /** Maximum bytes kept of a helper's standard error. */
 const maxErrorBytes = 4 << 10;
 
@@ -13,12 +13,12 @@ const maxErrorBytes = 4 << 10;
  *  the signal's reason. */
 export async function readLines(
   { stdin, stdout, stderr, ...command }: HostProcess,
-  heard: (line: string) => void,
+  onLine: (line: string) => void,
   signal: AbortSignal,
-  maxLineBytes = usualLineBytes,
+  maxLineBytes = defaultMaxLineBytes,
 ): Promise<string> {
-  const take = createLineReader(maxLineBytes, heard);
-  const said = new KeptBytes(maxErrorBytes);
+  const take = createLineReader(maxLineBytes, onLine);
+  const said = new BoundedBuffer(maxErrorBytes);
   stdout.on("data", (chunk: Buffer) => {
     if (stdout.destroyed) return;
     try {

@@ -17,21 +17,21 @@ const forgetMs = 300_000;
 /** Measures disk usage with a cache shared by all callers. */
 export function createDiskMeter({ host, clock }: { readonly host: Host; readonly clock: Clock }): DiskMeter {
   return {
-    bytes: createMeasured((paths, signal) => diskUsage(host, paths, signal), clock),
-    inodes: createMeasured((paths, signal) => inodeUsage(host, paths, signal), clock),
+    bytes: createCachedMeter((paths, signal) => diskUsage(host, paths, signal), clock),
+    inodes: createCachedMeter((paths, signal) => inodeUsage(host, paths, signal), clock),
   };
 }
 
 type Walk = (paths: readonly string[], signal: AbortSignal) => Promise<ReadonlyMap<string, number>>;
 
-interface Known {
+interface Measurement {
   /** Undefined for a missing path. */
   readonly size: number | undefined;
   readonly at: number;
 }
 
-function createMeasured(walk: Walk, clock: Clock): DiskMeter["bytes"] {
-  const known = new Map<string, Known>();
+function createCachedMeter(walk: Walk, clock: Clock): DiskMeter["bytes"] {
+  const known = new Map<string, Measurement>();
   return async (paths, maxAgeMs, signal) => {
     const now = clock.monotonic();
     for (const [path, { at }] of known) if (now - at > forgetMs) known.delete(path);

@@ -3,7 +3,7 @@ import type { Host } from "../seams/host.ts";
 import { type Option, command } from "../seams/command.ts";
 
 /** Timeout of a walk, milliseconds: walking many files takes long. */
-const longestWalkMs = 300_000;
+const walkTimeoutMs = 300_000;
 /** Maximum number of paths per command. */
 const batch = 50;
 
@@ -40,7 +40,7 @@ export async function inodeUsage(
 }
 
 function du(host: Host, options: readonly Option[], paths: readonly string[], signal: AbortSignal) {
-  return host.run(command("du", options, paths), { timeoutMs: longestWalkMs, signal });
+  return host.run(command("du", options, paths), { timeoutMs: walkTimeoutMs, signal });
 }
 
 function batches(paths: readonly string[]): readonly (readonly string[])[] {

@@ -1,11 +1,11 @@
 import { posix } from "node:path";
-import { unlessCode, unlessGone } from "../lib/errors.ts";
+import { ignoreCode, ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** True if a path exists on the target, following symlinks; a path that this user cannot access counts as missing. @throws
  *  CodedError, such as unavailable, if the target cannot be queried. */
 export async function exists(fs: Pick<HostFs, "stat">, path: string, signal: AbortSignal): Promise<boolean> {
-  return (await unlessCode(fs.stat(path, signal), "not_found", "permission_denied")) !== undefined;
+  return (await ignoreCode(fs.stat(path, signal), "not_found", "permission_denied")) !== undefined;
 }
 
 /** cgroup version of the target's resource controllers; v1 on hybrid machines.
@@ -16,7 +16,7 @@ export async function cgroupVersion(fs: Pick<HostFs, "stat">, signal: AbortSigna
 
 /** Path of the reading process's own memory.swap.max, which exists if cgroup v2 limits swap. The root cgroup has none. */
 export async function swapFileV2(fs: Pick<HostFs, "readFile">, signal: AbortSignal): Promise<string> {
-  const groups = (await unlessGone(fs.readFile("/proc/self/cgroup", { signal })))?.toString() ?? "";
+  const groups = (await ignoreNotFound(fs.readFile("/proc/self/cgroup", { signal })))?.toString() ?? "";
   return posix.join("/sys/fs/cgroup", /^0::(.*)$/m.exec(groups)?.[1] ?? "", "memory.swap.max");
 }
 

@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { unlessCode, unlessGone } from "../lib/errors.ts";
+import { ignoreCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { targetAddresses } from "./addresses.ts";
 import { cgroupVersion, exists } from "./exists.ts";
@@ -97,7 +97,7 @@ async function hasAppArmor(host: Host, signal: AbortSignal): Promise<boolean> {
 
 /** Facts that a Node reports, except the boot ID. Swap only decides whether a node may start, and addresses other than the
  *  first come and go with pods. */
-const told = [
+const reportedFacts = [
   "hostname",
   "machineID",
   "systemUUID",
@@ -113,13 +113,13 @@ const told = [
 
 /** Names of the reported facts that changed. */
 export function changedFacts(before: HostFacts, now: HostFacts): readonly string[] {
-  const changed: string[] = told.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));
+  const changed: string[] = reportedFacts.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));
   return before.addresses[0] === now.addresses[0] ? changed : [...changed, "address"];
 }
 
 /** A file's text; undefined if it is missing or unreadable for this user. */
 async function readText(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
-  const file = await unlessCode(host.fs.readFile(path, { signal }), "not_found", "permission_denied");
+  const file = await ignoreCode(host.fs.readFile(path, { signal }), "not_found", "permission_denied");
   return file?.toString("utf8");
 }
 
@@ -136,7 +136,7 @@ function prettyName(osRelease: string): string {
 
 async function readHugepages(host: Host, signal: AbortSignal): Promise<Readonly<Record<string, number>>> {
   const root = "/sys/kernel/mm/hugepages";
-  const sizes = (await unlessGone(host.fs.list(root, signal))) ?? [];
+  const sizes = (await ignoreNotFound(host.fs.list(root, signal))) ?? [];
   const entries = await Promise.all(
     sizes.map(async ({ name }) => {
       const kib = Number(/^hugepages-(\d+)kB$/.exec(name)?.[1] ?? 0);

@@ -5,7 +5,7 @@ import { Socket } from "node:net";
 import { chargeStream } from "../lib/target-budget.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf } from "../lib/errors.ts";
-import { GrpcError, type GrpcMethod, callOnce } from "../lib/grpc.ts";
+import { GrpcError, type GrpcMethod, unaryCall } from "../lib/grpc.ts";
 import type { Host } from "../seams/host.ts";
 import { unixDialFailure } from "./dial-text.ts";
 
@@ -14,7 +14,7 @@ export interface GrpcDeps {
   readonly clock: Clock;
 }
 
-const dialEveryMs = 250;
+const dialRetryDelayMs = 250;
 
 /** Failure of a connection whose peer does not send a gRPC server's preface. */
 class HandshakeError extends CodedError {
@@ -55,17 +55,17 @@ export async function openGrpc({ host }: Pick<GrpcDeps, "host">, path: string, s
 }
 
 /** Opens a connection to a server that may not be listening yet; retries until the signal aborts. @throws as `openGrpc` does. */
-export async function openGrpcPatiently(
+export async function openGrpcWithRetry(
   { host, clock }: GrpcDeps,
   path: string,
-  patience: AbortSignal,
+  signal: AbortSignal,
 ): Promise<ClientHttp2Session> {
   for (;;) {
     try {
-      return await openGrpc({ host }, path, patience);
+      return await openGrpc({ host }, path, signal);
     } catch (error) {
-      if (patience.aborted || !hasCode(error, "unavailable")) throw error;
-      await clock.sleep(dialEveryMs, patience);
+      if (signal.aborted || !hasCode(error, "unavailable")) throw error;
+      await clock.sleep(dialRetryDelayMs, signal);
     }
   }
 }
@@ -83,7 +83,7 @@ export interface SocketCall<Request, Response> {
 }
 
 /** A unary call over its own connection. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
-export async function callSocket<Request, Response>(
+export async function unaryCallToSocket<Request, Response>(
   { host, clock }: GrpcDeps,
   { path, method, request, userAgent, limitMs, limits }: SocketCall<Request, Response>,
   signal: AbortSignal,
@@ -92,7 +92,7 @@ export async function callSocket<Request, Response>(
   let session: ClientHttp2Session | undefined;
   try {
     session = await openGrpc({ host }, path, within);
-    return await callOnce(session, method, request, {
+    return await unaryCall(session, method, request, {
       userAgent,
       signal: within,
       timeoutMs: limitMs,

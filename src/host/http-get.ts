@@ -1,16 +1,16 @@
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { type ByteReader, createByteReader } from "../lib/byte-reader.ts";
-import { bytesOf } from "../lib/byte-text.ts";
+import { toLatin1Bytes } from "../lib/latin1-bytes.ts";
 import { messageOf } from "../lib/errors.ts";
 import { goQuoteBytes } from "../lib/go-quote.ts";
-import { type GoUrl, hostOf, parseUrl, portOf, resolveReference, shownUrl, urlWithoutUser } from "../lib/go-url.ts";
+import { type GoUrl, hostOf, parseUrl, portOf, resolveReference, redactedUrl, urlWithoutUser } from "../lib/go-url.ts";
 import { type HttpRequest, joinHostPort } from "../lib/http-get.ts";
 import { readBody, readHead } from "../lib/http1-response.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 import { brokenConnection, dialFailure } from "./dial-text.ts";
-import type { OpenAnswer } from "./http-answer.ts";
+import type { OpenResponse } from "./http-response.ts";
 import { openHttp2 } from "./http2-get.ts";
 import { checkRequest, dialName, portOrDefault, requestHead } from "./http-request.ts";
 import { HandshakeError, alertOf, overTls } from "./http-tls.ts";
@@ -18,7 +18,7 @@ import { HandshakeError, alertOf, overTls } from "./http-tls.ts";
 const maxRedirects = 10;
 
 /** Maximum bytes read of a response body. */
-export const maxAnswerBytes = 10 * 1024;
+export const maxBodyBytes = 10 * 1024;
 
 /** Maximum bytes read of a redirect's body before it is followed. */
 const maxRedirectBytes = 2 * 1024;
@@ -27,7 +27,7 @@ const maxRedirectBytes = 2 * 1024;
 const maxHeadBytes = 1024 * 1024;
 
 /** A response and the part of its body that was read. */
-export interface Answer {
+export interface HttpResult {
   readonly status: number;
   readonly body: string;
 }
@@ -39,17 +39,17 @@ export class BodyError extends Error {}
  *  accepts and reports the same as Go's client with the kubelet's settings. Follows redirects to the same host; returns a
  *  response that redirects elsewhere.
  *  @throws BodyError; otherwise Error with the kubelet's text `Get "URL": why` and the details as causes. */
-export async function httpGet(dialer: Pick<Host, "dial">, first: HttpRequest, signal: AbortSignal): Promise<Answer> {
+export async function httpGet(dialer: Pick<Host, "dial">, first: HttpRequest, signal: AbortSignal): Promise<HttpResult> {
   let hop = first;
   const failed = (url: string, why: string, cause?: unknown) =>
     new Error(`Get ${goQuoteBytes(url)}: ${why}`, { cause });
   for (let hops = 1; ; hops++) {
     using answer = await open(dialer, hop, signal).catch((error: unknown) => {
-      throw failed(shownUrl(hop.url), timedOutOr(signal, "while awaiting headers", error), error);
+      throw failed(redactedUrl(hop.url), timedOutOr(signal, "while awaiting headers", error), error);
     });
     const { status, location } = answer;
     if (!location || ![301, 302, 303, 307, 308].includes(status)) return await read(answer, signal);
-    const place = parsedLocation(location, (why) => failed(shownUrl(hop.url), why));
+    const place = parsedLocation(location, (why) => failed(redactedUrl(hop.url), why));
     const next = redirected(first, hop, place);
     if (hostOf(next.url) !== hostOf(first.url)) return await read(answer, signal);
     if (answer.length === undefined || answer.length <= maxRedirectBytes)
@@ -59,9 +59,9 @@ export async function httpGet(dialer: Pick<Host, "dial">, first: HttpRequest, si
   }
 }
 
-async function read(answer: OpenAnswer, signal: AbortSignal): Promise<Answer> {
+async function read(answer: OpenResponse, signal: AbortSignal): Promise<HttpResult> {
   try {
-    const body = await untilAborted(answer.read(maxAnswerBytes), signal);
+    const body = await untilAborted(answer.read(maxBodyBytes), signal);
     return { status: answer.status, body: body.toString() };
   } catch (error) {
     throw new BodyError(timedOutOr(signal, "while reading body", error), { cause: error });
@@ -92,7 +92,7 @@ function redirected(first: HttpRequest, hop: HttpRequest, place: GoUrl): HttpReq
 }
 
 /** Sends a request and reads the response's head. */
-async function open(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortSignal): Promise<OpenAnswer> {
+async function open(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortSignal): Promise<OpenResponse> {
   checkRequest(hop);
   const connection = await dial(dialer, hop.url, signal);
   connection.on("error", () => {});
@@ -105,22 +105,22 @@ async function open(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortS
   try {
     if (signal.aborted) stop();
     // Race with the signal itself: not every closed connection ends a pending read.
-    return await untilAborted(ask(connection, hop, end, signal), signal);
+    return await untilAborted(sendRequest(connection, hop, end, signal), signal);
   } catch (error) {
     end();
     throw error;
   }
 }
 
-async function ask(connection: Duplex, hop: HttpRequest, end: () => void, signal: AbortSignal): Promise<OpenAnswer> {
+async function sendRequest(connection: Duplex, hop: HttpRequest, end: () => void, signal: AbortSignal): Promise<OpenResponse> {
   const explain = explainer(connection);
-  if (hop.url.scheme !== "https") return await askHttp1(connection, hop, { end, explain });
+  if (hop.url.scheme !== "https") return await sendHttp1(connection, hop, { end, explain });
   // The kubelet's probes offer HTTP/2, its lifecycle hooks do not.
   const protocols = hop.from === "probe" ? ["h2", "http/1.1"] : [];
   const tls = await overTls(connection, hostOf(hop.url), protocols, signal).catch((error: unknown) => {
     throw explain(error);
   });
-  return tls.alpnProtocol === "h2" ? await openHttp2(tls, hop, end) : await askHttp1(tls, hop, { end, explain });
+  return tls.alpnProtocol === "h2" ? await openHttp2(tls, hop, end) : await sendHttp1(tls, hop, { end, explain });
 }
 
 async function dial(dialer: Pick<Host, "dial">, url: GoUrl, signal: AbortSignal): Promise<Duplex> {
@@ -130,7 +130,7 @@ async function dial(dialer: Pick<Host, "dial">, url: GoUrl, signal: AbortSignal)
   try {
     return await dialer.dial({ host, port: Number(port) }, signal);
   } catch (error) {
-    throw new Error(bytesOf(dialFailure(error, host, Number(port))), { cause: error });
+    throw new Error(toLatin1Bytes(dialFailure(error, host, Number(port))), { cause: error });
   }
 }
 
@@ -140,11 +140,11 @@ interface Connected {
   readonly explain: (error: unknown) => Error;
 }
 
-async function askHttp1(connection: Duplex, hop: HttpRequest, { end, explain }: Connected): Promise<OpenAnswer> {
+async function sendHttp1(connection: Duplex, hop: HttpRequest, { end, explain }: Connected): Promise<OpenResponse> {
   const head = requestHead(hop);
   const reader = createByteReader(connection);
   connection.write(Buffer.from(head, "latin1"));
-  const response = await readAnswer(reader, explain);
+  const response = await readResponseHead(reader, explain);
   const { status, headers, bodyEnd } = response;
   return {
     status,
@@ -159,7 +159,7 @@ async function askHttp1(connection: Duplex, hop: HttpRequest, { end, explain }: 
 }
 
 /** An error before the response begins is reported as is, a later one as a broken connection. */
-async function readAnswer(reader: ByteReader, explain: Connected["explain"]): ReturnType<typeof readHead> {
+async function readResponseHead(reader: ByteReader, explain: Connected["explain"]): ReturnType<typeof readHead> {
   const start = await reader.peek(1).catch((error: unknown) => {
     throw explain(error);
   });

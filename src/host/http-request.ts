@@ -1,5 +1,5 @@
 import { domainToASCII } from "node:url";
-import { bytesOf, textOf } from "../lib/byte-text.ts";
+import { toLatin1Bytes, fromLatin1Bytes } from "../lib/latin1-bytes.ts";
 import { type GoUrl, hasControls, requestUri } from "../lib/go-url.ts";
 import { goQuoteBytes } from "../lib/go-quote.ts";
 import type { HttpRequest } from "../lib/http-get.ts";
@@ -55,14 +55,14 @@ function inAscii(host: string): string {
   // oxlint-disable-next-line no-control-regex
   if (/^[\x00-\x7f]*$/.test(host)) return host;
   const [, name = host, port = ""] = /^([^:]*)(:[^:]*)$/.exec(host) ?? [];
-  return domainToASCII(textOf(name)) + port;
+  return domainToASCII(fromLatin1Bytes(name)) + port;
 }
 
 /** Name or address to dial. */
 export function dialName(host: string): string {
-  const text = textOf(host);
+  const text = fromLatin1Bytes(host);
   // oxlint-disable-next-line no-control-regex
-  return /^[\x00-\x7f]*$/.test(text) ? text : bytesOf(domainToASCII(text) || text);
+  return /^[\x00-\x7f]*$/.test(text) ? text : toLatin1Bytes(domainToASCII(text) || text);
 }
 
 /** Port of a URL, or the default port of its scheme. */

@@ -37,7 +37,7 @@ export async function overTls(
   protocols: readonly string[],
   signal: AbortSignal,
 ): Promise<TLSSocket> {
-  const heard = new Heard(connection);
+  const heard = new RecordingStream(connection);
   const name = host.replace(/%[^%]*$/, "");
   const tls = connect({
     socket: heard,
@@ -64,10 +64,10 @@ export async function overTls(
 }
 
 /** Bytes of the server's first record that identify its protocol. */
-const enoughToTell = 11;
+const identifyingBytes = 11;
 
 /** A connection that records its first received bytes, to identify a server that does not speak TLS. */
-class Heard extends Duplex {
+class RecordingStream extends Duplex {
   first = Buffer.alloc(0);
   bytes = 0;
   readonly #connection: Duplex;
@@ -76,8 +76,8 @@ class Heard extends Duplex {
     this.#connection = connection;
     connection.on("data", (chunk: Buffer) => {
       this.bytes += chunk.length;
-      if (this.first.length < enoughToTell)
-        this.first = Buffer.concat([this.first, chunk.subarray(0, enoughToTell - this.first.length)]);
+      if (this.first.length < identifyingBytes)
+        this.first = Buffer.concat([this.first, chunk.subarray(0, identifyingBytes - this.first.length)]);
       if (!this.push(chunk)) connection.pause();
     });
     // Data received before the end is still read.
@@ -110,8 +110,8 @@ const [fatal, serverHello] = [2, 2];
 const maxRecord = 16384 + 2048;
 const maxHandshake = 65536;
 
-function handshakeError({ first, bytes }: Heard, error: unknown): HandshakeError {
-  const told = first.length < 5 ? undefined : toldByRecord(first);
+function handshakeError({ first, bytes }: RecordingStream, error: unknown): HandshakeError {
+  const told = first.length < 5 ? undefined : errorOfRecord(first);
   const spokeHttp = told === notTls && first.toString("latin1").startsWith("HTTP/");
   const text = spokeHttp ? "http: server gave HTTP response to HTTPS client" : (told ?? alertOf(error));
   if (text !== undefined) return new HandshakeError(text, spokeHttp, { cause: error });
@@ -124,7 +124,7 @@ function handshakeError({ first, bytes }: Heard, error: unknown): HandshakeError
 const notTls = "tls: first record does not look like a TLS handshake";
 
 /** Derives the cause of a failed handshake from the server's first record; undefined if the record is valid. */
-function toldByRecord(record: Buffer): string | undefined {
+function errorOfRecord(record: Buffer): string | undefined {
   const [type = 0, , , , , level = 0, description = 0] = record;
   const version = record.readUInt16BE(1);
   const length = record.readUInt16BE(3);
@@ -136,7 +136,7 @@ function toldByRecord(record: Buffer): string | undefined {
   const handshake = record.readUIntBE(6, 3);
   if (handshake > maxHandshake)
     return `tls: handshake message of length ${handshake} bytes exceeds maximum of ${maxHandshake} bytes`;
-  if (record[5] !== serverHello || record.length < enoughToTell) return undefined;
+  if (record[5] !== serverHello || record.length < identifyingBytes) return undefined;
   const selected = record.readUInt16BE(9);
   if (selected >= 0x0303) return undefined;
   return `tls: server selected unsupported protocol version ${selected.toString(16)}`;

@@ -4,7 +4,7 @@ import { type ByteReader, createByteReader } from "../lib/byte-reader.ts";
 import { goQuoteBytes } from "../lib/go-quote.ts";
 import { requestUri } from "../lib/go-url.ts";
 import type { HttpRequest } from "../lib/http-get.ts";
-import type { OpenAnswer } from "./http-answer.ts";
+import type { OpenResponse } from "./http-response.ts";
 import { authorityOf, ownAuthorization } from "./http-request.ts";
 
 /** Connection-specific header fields, not sent over HTTP/2. */
@@ -19,7 +19,7 @@ const dropped = [
 ];
 
 /** Sends a GET over HTTP/2 and reads the response's head. @param end closes the connection. @throws Error with Go's text. */
-export async function openHttp2(tls: TLSSocket, request: HttpRequest, end: () => void): Promise<OpenAnswer> {
+export async function openHttp2(tls: TLSSocket, request: HttpRequest, end: () => void): Promise<OpenResponse> {
   const session = connect("https://pod", { createConnection: () => tls, settings: { enablePush: false } });
   const failure = failureOf(session, tls);
   const stream = session.request(headersOf(request), { endStream: true });
@@ -68,8 +68,8 @@ function headersOf(request: HttpRequest): OutgoingHttpHeaders {
   return fields;
 }
 
-function headOf(stream: ClientHttp2Stream): Promise<Pick<OpenAnswer, "status" | "location" | "length">> {
-  const { promise, resolve, reject } = Promise.withResolvers<Pick<OpenAnswer, "status" | "location" | "length">>();
+function headOf(stream: ClientHttp2Stream): Promise<Pick<OpenResponse, "status" | "location" | "length">> {
+  const { promise, resolve, reject } = Promise.withResolvers<Pick<OpenResponse, "status" | "location" | "length">>();
   stream.once("response", (headers) => {
     const length = headers["content-length"];
     resolve({
@@ -111,7 +111,7 @@ function resetError({ id, rstCode }: ClientHttp2Stream): Error {
 async function readStream(stream: ClientHttp2Stream, reader: ByteReader, maxBytes: number): Promise<Buffer> {
   const parts: Buffer[] = [];
   for (let missing = maxBytes; missing > 0; ) {
-    const part = await reader.take(missing).catch(() => {
+    const part = await reader.read(missing).catch(() => {
       throw resetError(stream);
     });
     if (!part) break;

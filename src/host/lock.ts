@@ -1,7 +1,7 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
-import { type Held, hold, stayingLines } from "./held.ts";
-import type { Pulse } from "./pulse.ts";
+import { type LockHolder, startLockHolder, holderScriptLines } from "./lock-holder.ts";
+import type { HolderHeartbeat } from "./holder-heartbeat.ts";
 import { type Argv, script } from "../seams/command.ts";
 
 /** A file to lock, or a directory, which is locked itself. */
@@ -13,10 +13,10 @@ export interface LockRequest {
 }
 
 /** Locks that are held until disposed. */
-export type HeldLocks = Held;
+export type HeldLocks = LockHolder;
 
 /** Another process holds a lock. */
-export class LockTaken extends CodedError {
+export class LockHeldError extends CodedError {
   readonly path: string;
   constructor(path: string) {
     super("failed_precondition", `${path} is locked by another agent`);
@@ -27,12 +27,12 @@ export class LockTaken extends CodedError {
 /** Exit code of the command if another process holds the first lock; + 1 for the second, and so on. */
 const conflict = 101;
 /** The shell's exit code for a missing program. */
-const noProgram = 127;
+const commandNotFound = 127;
 
 /** The command that holds locks as long as its standard input is open, and prints a line once it has acquired them: a shell
- *  opens the paths, and flock (util-linux or busybox) locks the descriptors. @param silenceSeconds heartbeat timeout; none if
+ *  opens the paths, and flock (util-linux or busybox) locks the descriptors. @param timeoutSeconds heartbeat timeout; none if
  *  absent. */
-export function lockCommand(locks: readonly LockRequest[], silenceSeconds?: number): Argv {
+export function lockCommand(locks: readonly LockRequest[], timeoutSeconds?: number): Argv {
   const steps = locks.map(({ shared = false }, index) => {
     const fd = 8 - index;
     const path = `"$${index + 1}"`;
@@ -40,29 +40,29 @@ export function lockCommand(locks: readonly LockRequest[], silenceSeconds?: numb
     return `if [ -d ${path} ]; then exec ${fd}<${path}; else exec ${fd}<>${path}; fi
 flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${conflict + index}; exit $code; }`;
   });
-  const lines = [...steps, ...stayingLines(silenceSeconds)];
+  const lines = [...steps, ...holderScriptLines(timeoutSeconds)];
   return script(lines.join("\n"), ...locks.map(({ path }) => path));
 }
 
 /** Acquires locks on the target, all or none, and holds them until disposed; they are released when this process dies. On
  *  another machine they need one process there, and are lost with the connection or with that process.
- *  @param locks at most six. @param pulse heartbeat, for a target that may not notice the loss of the connection. @throws
+ *  @param locks at most six. @param heartbeat heartbeat, for a target that may not notice the loss of the connection. @throws
  *  LockHeldError if another process holds one, not_found if the target has no flock. */
 export async function acquireLocks(
   host: Pick<Host, "spawn" | "lock">,
   locks: readonly LockRequest[],
   signal: AbortSignal,
-  pulse?: Pulse,
+  heartbeat?: HolderHeartbeat,
 ): Promise<HeldLocks> {
-  if (locks.length === 0) return unbreakable(new AsyncDisposableStack());
+  if (locks.length === 0) return permanentLocks(new AsyncDisposableStack());
   if (host.lock) return lockEach(host.lock, locks, signal);
-  const held = await hold(host, lockCommand(locks, pulse?.silenceSeconds), signal, pulse);
+  const held = await startLockHolder(host, lockCommand(locks, heartbeat?.timeoutSeconds), signal, heartbeat);
   if (!("code" in held)) return held;
-  const taken = locks[held.code - conflict];
-  if (taken) throw new LockTaken(taken.path);
-  if (held.code === noProgram) throw new CodedError("not_found", "flock: no such program");
+  const conflicting = locks[held.code - conflict];
+  if (conflicting) throw new LockHeldError(conflicting.path);
+  if (held.code === commandNotFound) throw new CodedError("not_found", "flock: no such program");
   const paths = locks.map(({ path }) => path).join(" and ");
-  throw new CodedError("unknown", `cannot lock ${paths}: ${held.said || `flock ended with ${held.code}`}`);
+  throw new CodedError("unknown", `cannot lock ${paths}: ${held.stderr || `flock ended with ${held.code}`}`);
 }
 
 async function lockEach(
@@ -73,19 +73,19 @@ async function lockEach(
   await using stack = new AsyncDisposableStack();
   for (const { path, shared = false } of locks) {
     const held = await lock(path, { shared, signal });
-    if (!held) throw new LockTaken(path);
+    if (!held) throw new LockHeldError(path);
     stack.use(held);
   }
-  return unbreakable(stack.move());
+  return permanentLocks(stack.move());
 }
 
 /** Locks of this process's own: it has them until it gives them up. */
-function unbreakable(locks: AsyncDisposableStack): HeldLocks {
+function permanentLocks(locks: AsyncDisposableStack): HeldLocks {
   const over = Promise.withResolvers<void>();
   let isOver = false;
   return {
-    isOver: () => isOver,
-    over: over.promise,
+    hasEnded: () => isOver,
+    ended: over.promise,
     isProved: () => !isOver,
     prove: async () => undefined,
     async [Symbol.asyncDispose]() {

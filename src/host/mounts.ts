@@ -1,14 +1,14 @@
 import { basename, dirname, join } from "node:path/posix";
-import { linesOf } from "../lib/bounded-text.ts";
+import { boundedLines } from "../lib/bounded-text.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import { CodedError, unlessCode } from "../lib/errors.ts";
+import { CodedError, ignoreCode } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import type { Host } from "../seams/host.ts";
 import { type Option, command, commandWithoutDashes } from "../seams/command.ts";
 
 /** Source and mount point of a mount. */
-export interface Shown {
+export interface MountSource {
   /** `major:minor` of its file system. */
   readonly device: string;
   /** Path within the file system mounted at `path`. */
@@ -16,7 +16,7 @@ export interface Shown {
   readonly path: string;
 }
 
-export interface Mount extends Shown {
+export interface Mount extends MountSource {
   /** True for shared propagation: mounts in it propagate to its peers, such as a container's mounts. */
   readonly shared: boolean;
   readonly fsType: string;
@@ -47,7 +47,7 @@ export function createMountLister(host: Host): MountLister {
 
 /** Parses a table in the format of /proc/self/mountinfo. @throws as `boundedLines` does. */
 export function parseMounts(table: string, budget?: TargetBudget): readonly Mount[] {
-  return linesOf(table, budget).flatMap((line) => {
+  return boundedLines(table, budget).flatMap((line) => {
     const [left, right] = line.split(" - ");
     const [, , device = "", root = "", path, own = "", ...optional] = left?.split(" ") ?? [];
     const [fsType, source = "", common = ""] = right?.split(" ") ?? [];
@@ -61,8 +61,8 @@ export function parseMounts(table: string, budget?: TargetBudget): readonly Moun
 }
 
 /** Parses the third to fifth columns of /proc/self/mountinfo. */
-export function parseShown(columns: string): readonly Shown[] {
-  return linesOf(columns).flatMap((line) => {
+export function parseMountSources(columns: string): readonly MountSource[] {
+  return boundedLines(columns).flatMap((line) => {
     const [device, root, path] = line.split(" ");
     return device && root && path ? [{ device, root: unescape(root), path: unescape(path) }] : [];
   });
@@ -74,7 +74,7 @@ function unescape(text: string): string {
 }
 
 /** The mount that contains a path; the last of several at one mount point. @param path without symlinks. */
-function holderOf<M extends Shown>(mounts: readonly M[], path: string): M | undefined {
+function containingMount<M extends MountSource>(mounts: readonly M[], path: string): M | undefined {
   return mounts
     .filter((mount) => isAtOrBelow(path, mount.path))
     .reduce<M | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
@@ -87,8 +87,8 @@ export function isAtOrBelow(path: string, root: string): boolean {
 
 /** The location of a path within its file system, independent of the mount point; undefined if no mount contains it. Pure.
  *  @param path without symlinks. */
-export function placeOf(mounts: readonly Shown[], path: string): Omit<Shown, "path"> | undefined {
-  const holder = holderOf(mounts, path);
+export function locationInFileSystem(mounts: readonly MountSource[], path: string): Omit<MountSource, "path"> | undefined {
+  const holder = containingMount(mounts, path);
   if (!holder) return undefined;
   const rest = path === holder.path ? "" : path.slice(holder.path === "/" ? 0 : holder.path.length);
   return { device: holder.device, root: `${holder.root === "/" ? "" : holder.root}${rest}` || "/" };
@@ -115,9 +115,9 @@ export async function isMountPoint(
 
 /** True if the mount that contains a path supports SELinux labels. The path itself is not accessed: its server may be gone.
  *  @param path its directory must exist. */
-export async function takesLabels(host: Host, path: string, signal: AbortSignal): Promise<boolean> {
+export async function supportsSelinuxLabels(host: Host, path: string, signal: AbortSignal): Promise<boolean> {
   const [directory, mounts] = await Promise.all([host.fs.realpath(dirname(path), signal), listMounts(host, signal)]);
-  return holderOf(mounts, join(directory, basename(path)))?.labels === true;
+  return containingMount(mounts, join(directory, basename(path)))?.labels === true;
 }
 
 /** Makes mounts below a directory propagate to mounts made from it, and back from shared ones. An already shared mount is
@@ -126,7 +126,7 @@ export async function takesLabels(host: Host, path: string, signal: AbortSignal)
  *  @see https://docs.kernel.org/filesystems/sharedsubtree.html */
 export async function shareDirectory(host: Host, path: string, signal: AbortSignal): Promise<void> {
   const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
-  const holder = holderOf(mounts, real);
+  const holder = containingMount(mounts, real);
   if (holder?.shared) return;
   const binds = holder?.path === real ? [] : [commandWithoutDashes("mount", ["--bind"], [real, real])];
   const steps = [...binds, commandWithoutDashes("mount", ["--make-shared"], [real])];
@@ -196,14 +196,14 @@ export async function mayMount(host: Host, signal?: AbortSignal): Promise<boolea
 }
 
 /** Maximum table size, bytes: an overlay mount lists the directories of all of its image's layers. */
-const longestTable = 16 * 1024 * 1024;
+const maxTableBytes = 16 * 1024 * 1024;
 
 async function readProc(host: Host, path: string, signal?: AbortSignal): Promise<string> {
-  return (await host.fs.readFile(path, { maxBytes: longestTable, ...(signal && { signal }) })).toString("utf8");
+  return (await host.fs.readFile(path, { maxBytes: maxTableBytes, ...(signal && { signal }) })).toString("utf8");
 }
 
 /** Unmount timeout, milliseconds, as in the kubelet; afterwards a file system whose server is gone is unmounted by force. */
-const longestUnmountMs = 60_000;
+const unmountTimeoutMs = 60_000;
 
 /** True for a network file system, whose server may be gone. Pure. */
 export function isRemote({ fsType }: Pick<Mount, "fsType">): boolean {
@@ -212,9 +212,9 @@ export function isRemote({ fsType }: Pick<Mount, "fsType">): boolean {
 
 /** Unmounts a path if it is mounted; by force if its server does not answer. */
 export async function unmount(host: Host, path: string, signal?: AbortSignal): Promise<void> {
-  const options = { timeoutMs: longestUnmountMs, ...(signal && { signal }) };
+  const options = { timeoutMs: unmountTimeoutMs, ...(signal && { signal }) };
   const { code, stderr } =
-    (await unlessCode(host.run(command("umount", [], [path]), options), "deadline_exceeded")) ??
+    (await ignoreCode(host.run(command("umount", [], [path]), options), "deadline_exceeded")) ??
     (await host.run(command("umount", ["-f"], [path]), options));
   if (code === 0) return;
   if (!(await listMounts(host, signal)).some((mount) => mount.path === path)) return;
@@ -224,7 +224,7 @@ export async function unmount(host: Host, path: string, signal?: AbortSignal): P
 /** Unmounts without propagation: if a user bind-mounted a directory containing mounts into a pod's directory, these are peers
  *  of the mounts at the source and would be unmounted there too. @param outermost the mount around it, or the mount itself.
  *  @see https://docs.kernel.org/filesystems/sharedsubtree.html */
-export async function unmountAlone(host: Host, path: string, outermost: string, signal: AbortSignal): Promise<void> {
+export async function unmountPrivately(host: Host, path: string, outermost: string, signal: AbortSignal): Promise<void> {
   const { code, stderr } = await host.run(commandWithoutDashes("mount", ["--make-rprivate"], [outermost]), { signal });
   if (code !== 0 && (await listMounts(host, signal)).some((mount) => mount.path === outermost))
     throw new CodedError(
@@ -235,7 +235,7 @@ export async function unmountAlone(host: Host, path: string, outermost: string, 
 }
 
 /** The outermost mount around a mount among these, or the mount itself. */
-export function outermostOf(path: string, mounts: readonly string[]): string {
+export function outermostMount(path: string, mounts: readonly string[]): string {
   const around = mounts.filter((mount) => path === mount || path.startsWith(`${mount}/`));
   return around.reduce((shortest, mount) => (mount.length < shortest.length ? mount : shortest), path);
 }

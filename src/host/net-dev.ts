@@ -1,4 +1,4 @@
-import { linesOf } from "../lib/bounded-text.ts";
+import { boundedLines } from "../lib/bounded-text.ts";
 
 /** Traffic counters of a network interface. */
 export interface InterfaceTraffic {
@@ -15,14 +15,14 @@ export interface Traffic {
 }
 
 /** Interfaces whose traffic is local or also counted on another interface. (cAdvisor) */
-const left = /^(lo|veth|docker|nerdctl)/i;
+const ignoredInterfaces = /^(lo|veth|docker|nerdctl)/i;
 
 /** Parses a table in the format of /proc/net/dev. @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
 export function parseNetDev(text: string): readonly InterfaceTraffic[] {
-  return linesOf(text).flatMap((line) => {
+  return boundedLines(text).flatMap((line) => {
     const [, name = "", numbers = ""] = /^\s*([^\s:]+):\s*(\d.*)$/.exec(line) ?? [];
     const at = numbers.split(/\s+/).map(Number);
-    if (at.length < 12 || left.test(name)) return [];
+    if (at.length < 12 || ignoredInterfaces.test(name)) return [];
     const traffic = (from: number): Traffic => ({
       bytes: at[from] ?? 0,
       packets: at[from + 1] ?? 0,

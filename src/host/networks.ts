@@ -1,6 +1,6 @@
 import { BlockList, isIP } from "node:net";
-import { linesOf } from "../lib/bounded-text.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { boundedLines } from "../lib/bounded-text.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import { ipv6Address, routes } from "./addresses.ts";
 
@@ -10,28 +10,28 @@ export interface Network {
   readonly cidr: string;
   readonly device: string;
   /** True for a directly connected network (without a gateway). */
-  readonly near: boolean;
+  readonly isDirect: boolean;
 }
 
 /** @returns the networks to which a target has routes other than the default one, without link-local ones and its own loopback.
  *  @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
 export async function readNetworks(fs: Pick<HostFs, "readFile">, signal: AbortSignal): Promise<readonly Network[]> {
   const read = async (name: string) =>
-    (await unlessGone(fs.readFile(`/proc/net/${name}`, { signal })))?.toString("latin1") ?? "";
+    (await ignoreNotFound(fs.readFile(`/proc/net/${name}`, { signal })))?.toString("latin1") ?? "";
   return networksIn(await read("route"), await read("ipv6_route"));
 }
 
 /** @param four a table in the format of /proc/net/route. @param six a table in the format of /proc/net/ipv6_route. Pure. */
 export function networksIn(four: string, six: string): readonly Network[] {
   const ofFour = routes(four).flatMap(({ name: device, destination, mask, gateway }) =>
-    mask === 0 ? [] : [{ cidr: `${dotted(destination)}/${bitsOf(mask)}`, device, near: gateway === 0 }],
+    mask === 0 ? [] : [{ cidr: `${dotted(destination)}/${bitsOf(mask)}`, device, isDirect: gateway === 0 }],
   );
-  const ofSix = linesOf(six).flatMap((line) => {
+  const ofSix = boundedLines(six).flatMap((line) => {
     const [to = "", bits = "", , , gateway = "", , , , , device = "lo"] = line.trim().split(/\s+/);
     if (device === "lo" || Number.parseInt(bits, 16) === 0 || /^f[ef]/.test(to)) return [];
     const address = ipv6Address(to);
     if (address === undefined) return [];
-    return [{ cidr: `${address}/${Number.parseInt(bits, 16)}`, device, near: /^0+$/.test(gateway) }];
+    return [{ cidr: `${address}/${Number.parseInt(bits, 16)}`, device, isDirect: /^0+$/.test(gateway) }];
   });
   return [...ofFour, ...ofSix];
 }

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { hasCode, unlessCode } from "../lib/errors.ts";
+import { hasCode, ignoreCode } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import { replaceFile } from "./replace-file.ts";
 
@@ -39,8 +39,8 @@ export async function readOwnershipRecord(
   signal: AbortSignal,
 ): Promise<OwnershipRecord | undefined> {
   const reading = fs.readFile(recordFile(rootDir), { maxBytes: 64 * 1024, signal });
-  const file = await unlessCode(reading, "not_found", "failed_precondition", "resource_exhausted");
-  return file && recordIn(file.toString("utf8"));
+  const file = await ignoreCode(reading, "not_found", "failed_precondition", "resource_exhausted");
+  return file && parseRecord(file.toString("utf8"));
 }
 
 /** True if there is no record, not even a corrupt one. */
@@ -62,7 +62,7 @@ export async function writeOwnershipRecord(
 
 /** Records a file that the node is about to write outside its root directory, and the directories it creates for it. An
  *  existing file has another owner and is not recorded. */
-export async function noteOwnFile(
+export async function recordOwnFile(
   fs: Pick<HostFs, "apply" | "readFile" | "lstat">,
   rootDir: string,
   file: string,
@@ -102,17 +102,17 @@ function withAncestors(path: string): string[] {
   return path === "/" || path === "." ? [] : [...withAncestors(posix.dirname(path)), path];
 }
 
-function recordIn(text: string): OwnershipRecord | undefined {
+function parseRecord(text: string): OwnershipRecord | undefined {
   try {
     const record: unknown = JSON.parse(text);
     if (typeof record !== "object" || record === null) return undefined;
     const { node, made, files, network }: { [Field in keyof OwnershipRecord]?: unknown } = record;
     if (typeof node !== "string" || !Array.isArray(made)) return undefined;
-    const decision = decisionIn(network);
+    const decision = parseDecision(network);
     return {
       node,
-      made: pathsIn(made),
-      ...(Array.isArray(files) && { files: pathsIn(files) }),
+      made: absolutePathsIn(made),
+      ...(Array.isArray(files) && { files: absolutePathsIn(files) }),
       ...(decision && { network: decision }),
     };
   } catch {
@@ -120,13 +120,13 @@ function recordIn(text: string): OwnershipRecord | undefined {
   }
 }
 
-function decisionIn(value: unknown): NetworkDecision | undefined {
+function parseDecision(value: unknown): NetworkDecision | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { is, obstacle }: { is?: unknown; obstacle?: unknown } = value;
   if (is === "new" || is === "tunneled") return { is };
   return is === "isolated" && typeof obstacle === "string" ? { is, obstacle } : undefined;
 }
 
-function pathsIn(list: readonly unknown[]): readonly string[] {
+function absolutePathsIn(list: readonly unknown[]): readonly string[] {
   return list.filter((path): path is string => typeof path === "string" && path.startsWith("/"));
 }

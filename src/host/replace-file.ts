@@ -3,9 +3,9 @@ import type { FileChange } from "../seams/host.ts";
 /** Changes that replace a file atomically: readers see the old or the new content, also after a crash.
  *  @param mode of the new file; by default the host's. */
 export function replaceFile(path: string, data: string, mode?: number): readonly FileChange[] {
-  const beside = `${path}.new`;
+  const temporary = `${path}.new`;
   return [
-    { do: "write", path: beside, data, ...(mode !== undefined && { mode }) },
-    { do: "rename", from: beside, to: path },
+    { do: "write", path: temporary, data, ...(mode !== undefined && { mode }) },
+    { do: "rename", from: temporary, to: path },
   ];
 }

@@ -23,9 +23,9 @@ export interface TargetClockDeps {
 }
 
 /** Interval between reads of the target's clock, milliseconds: clocks drift slowly, but may be set. */
-const rereadMs = 60_000;
+const readIntervalMs = 60_000;
 /** Timeout of a read, milliseconds. */
-const patienceMs = 10_000;
+const readTimeoutMs = 10_000;
 
 /** Tracks the offset of the target's clock: read at startup (0 until then), every minute, and when a lost target is back. */
 export function createTargetClock({ host, link, clock, log }: TargetClockDeps): TargetClock & Service {
@@ -34,7 +34,7 @@ export function createTargetClock({ host, link, clock, log }: TargetClockDeps): 
   const read = async (signal: AbortSignal) => {
     if (link?.trouble()) return;
     try {
-      offsetMs = await host.clock.offsetMs(clock.within(patienceMs, signal));
+      offsetMs = await host.clock.offsetMs(clock.within(readTimeoutMs, signal));
     } catch (error) {
       if (!signal.aborted) log.debug({ err: error, code: codeOf(error) }, "cannot read the target's clock");
     }
@@ -51,7 +51,7 @@ export function createTargetClock({ host, link, clock, log }: TargetClockDeps): 
         changed = Promise.withResolvers<void>();
         await read(signal);
         first.resolve();
-        await pause(clock, rereadMs, changed.promise, signal);
+        await pause(clock, readIntervalMs, changed.promise, signal);
       }
       unsubscribe?.();
     },

@@ -1,4 +1,4 @@
-import { unlessCode } from "../lib/errors.ts";
+import { ignoreCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { cgroupMount } from "./cgroup-inheritance.ts";
 import { groupUsage, type MemoryUsage } from "./cgroup-usage.ts";
@@ -19,7 +19,7 @@ export interface HostUsage {
 export async function readUsage(host: Pick<Host, "fs">, signal: AbortSignal): Promise<HostUsage> {
   const read = reader(host, signal);
   const ofRoot = (version: 1 | 2, names: readonly string[]) =>
-    unlessCode(memoryOf(read, version, "", names), "not_found", "permission_denied");
+    ignoreCode(memoryOf(read, version, "", names), "not_found", "permission_denied");
   const [meminfo, loadavg, root, unified] = await Promise.all([
     read("/proc/meminfo"),
     read("/proc/loadavg"),
@@ -51,7 +51,7 @@ export async function readGroupMemory(
   signal: AbortSignal,
 ): Promise<GroupMemory | undefined> {
   const files = [...usageFiles[version], limitFile[version]];
-  const memory = await unlessCode(memoryOf(reader(host, signal), version, path, files), "not_found");
+  const memory = await ignoreCode(memoryOf(reader(host, signal), version, path, files), "not_found");
   if (memory?.limit === undefined) return undefined;
   return { usageBytes: memory.usage, limitBytes: memory.limit, workingSetBytes: memory.workingSet };
 }

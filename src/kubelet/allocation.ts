@@ -1,6 +1,6 @@
 import { createAdmission } from "../admission/chain.ts";
 import { createPreemption } from "../admission/preemption.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { Admission } from "../pipeline.ts";
@@ -76,6 +76,6 @@ function createNodeAdmission(
 /** Retries pending resizes periodically. */
 export function createResizeRetry({ hand, clock, log }: NodeContext): Service {
   const { retryPendingResizes } = hand("resizeRetry").signals;
-  const options = { name: "resizes", everyMs: retryIntervalMs, firstMs: firstRetryDelayMs, clock, log };
-  return patrol(options, () => retryPendingResizes.send("periodic_retry"));
+  const options = { name: "resizes", intervalMs: retryIntervalMs, initialDelayMs: firstRetryDelayMs, clock, log };
+  return runPeriodically(options, () => retryPendingResizes.send("periodic_retry"));
 }

@@ -14,7 +14,7 @@ import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type Service, untilAborted } from "../lib/service-group.ts";
-import type { NodeTelling } from "../report/node.ts";
+import type { NodeReporter } from "../report/reported-node.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 import { staticSources } from "./settings.ts";
 import { loggedEvents, noNode, noServices } from "./standalone.ts";
@@ -79,7 +79,7 @@ function watchHeadless(common: ListerDeps, { client }: Pick<ListerDeps, "client"
 }
 
 /** An event sink that also reports events to the process. */
-function reportedEvents(written: Cluster["events"], report: NonNullable<NodeTelling["event"]>): Cluster["events"] {
+function reportedEvents(written: Cluster["events"], report: NonNullable<NodeReporter["event"]>): Cluster["events"] {
   return {
     ...written,
     event(...of) {

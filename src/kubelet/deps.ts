@@ -24,7 +24,7 @@ import type { ClusterWay } from "../network/way.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
-import type { NodeTelling } from "../report/node.ts";
+import type { NodeReporter } from "../report/reported-node.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { TargetRights } from "../node/target-rights.ts";
 import type { EventSink, LogReader, WaitForTarget, RuntimeClasses } from "../pipeline.ts";
@@ -67,7 +67,7 @@ export interface KubeletDeps {
   readonly instance: string;
   readonly readiness: Readiness;
   readonly liveness: Liveness;
-  readonly report: NodeTelling;
+  readonly report: NodeReporter;
   /** Limits of unauthenticated connections to this process. */
   readonly strangers: Strangers;
   /** Limits of service tunnel connections of this process. */

@@ -1,6 +1,6 @@
 import { parseDuration } from "../lib/go-duration.ts";
 import { createEvict } from "../eviction/evict.ts";
-import { createEviction } from "../eviction/eviction.ts";
+import { createEviction } from "../eviction/manager.ts";
 import { createLocalLimits } from "../eviction/local-limits.ts";
 import { memoryBounds } from "../eviction/memory-bounds.ts";
 import { createMemoryNotifier } from "../eviction/memory-notifier.ts";
@@ -55,10 +55,10 @@ export function createEvictionManager(
     kubelet.kernelMemcgNotification && facts.cgroupVersion === 1
       ? createMemoryNotifier({ host, ...common })
       : undefined;
-  const look = createNodePressure({
+  const observeNode = createNodePressure({
     ...parts,
     ...(notifier && {
-      onReading: ({ memory }, thresholds) => notifier.tellOf(memoryBounds(thresholds, memory)),
+      onObservation: ({ memory }, thresholds) => notifier.setBounds(memoryBounds(thresholds, memory)),
     }),
     settings: evictionSettings(kubelet),
     nodeName,
@@ -77,15 +77,15 @@ export function createEvictionManager(
     log,
   });
   const files = { disk, volumes, rootDir, podLogsDir: kubelet.podLogsDir };
-  const holdToLimits = createLocalLimits({ ...files, pods, cache: podCache, runtime, evict, clock });
+  const enforceLocalLimits = createLocalLimits({ ...files, pods, cache: podCache, runtime, evict, clock });
   const eviction = createEviction({
-    look,
-    ended: () => pods.list().filter(({ status }) => isTerminal(status?.phase)),
-    sourcesSeen: parts.sourcesSeen,
+    observeNode,
+    terminatedPods: () => pods.list().filter(({ status }) => isTerminal(status?.phase)),
+    sourcesReady: parts.sourcesSeen,
     worker,
     events,
-    ...(kubelet.localStorageCapacityIsolation && { holdToLimits }),
-    ...(notifier && { news: notifier.crossed }),
+    ...(kubelet.localStorageCapacityIsolation && { enforceLocalLimits }),
+    ...(notifier && { changed: notifier.crossed }),
     ...common,
   });
   return notifier ? [notifier, eviction] : [eviction];

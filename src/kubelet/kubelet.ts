@@ -37,7 +37,7 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   const pipeline = createPodPipeline(context, cluster, observed);
   const server = await createNodeServer(context, { cluster, observed, stats: pipeline.stats });
   metrics.show(createNodeView(context, { agent: observed.agent, pipeline, server }));
-  report.works(createNodeIntrospection(context, { cluster, observed, stats: pipeline.stats, server }));
+  report.onRunning(createNodeIntrospection(context, { cluster, observed, stats: pipeline.stats, server }));
 
   const stages = [...cluster.running, ...observed.running, ...pipeline.running, ...createEndpointPublishing(context, cluster)];
   const egress = createApiServerTunnels(context);
@@ -45,7 +45,7 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   try {
     await runGroup([...server.running, ...(egress ? [egress] : []), ...stages, ...reporting], signal);
   } finally {
-    report.works(undefined);
+    report.onRunning(undefined);
   }
   return restart.signal.aborted && !stop.aborted ? "again" : "stopped";
 }

@@ -1,4 +1,4 @@
-import type { NodeView } from "../metrics/view.ts";
+import type { NodeView } from "../metrics/node-gauges.ts";
 import { countResizes } from "../resources/resize-states.ts";
 import { isFinished } from "../state/worker-phases.ts";
 import type { NodeContext, ObservedTarget } from "./deps.ts";

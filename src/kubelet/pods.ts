@@ -14,7 +14,7 @@ import { type Probes, createProbes } from "../probes/probes.ts";
 import { resizeConditions } from "../resources/resize-states.ts";
 import type { DesiredPod } from "../roles.ts";
 import { isTargetFeature } from "../seams/provider.ts";
-import { createDriverSpace } from "../stats/driver-space.ts";
+import { createDriverVolumeStats } from "../stats/driver-volume-stats.ts";
 import { type NodeStats, createNodeStats } from "../stats/node-stats.ts";
 import { type StatusManager, createStatusManager } from "../status/manager.ts";
 import { createMirrorApi, createPodApi } from "../status/pod-api.ts";
@@ -284,13 +284,13 @@ function createStats(
 ) {
   const { kubelet, nodeName, rootDir } = config;
   const { facts } = agent;
-  const asksHealth = gateEnabled(kubelet.featureGates, "CSIVolumeHealth");
+  const queryHealth = gateEnabled(kubelet.featureGates, "CSIVolumeHealth");
   const { desired, podCache } = hand("stats");
   return createNodeStats({
     ...target,
     layout: cgroups.layout,
     volumes: stages.volumes,
-    driverSpace: createDriverSpace({ host: target.host, drivers, asksHealth, clock, log }),
+    driverVolumeStats: createDriverVolumeStats({ host: target.host, drivers, queryHealth, clock, log }),
     pods: desired,
     cache: podCache,
     disk,
@@ -300,7 +300,7 @@ function createStats(
     rootDir,
     podLogsDir: kubelet.podLogsDir,
     diskPeriodMs: kubelet.volumeStatsAggPeriod,
-    ...(asksHealth && { healthEvents: events }),
+    ...(queryHealth && { healthEvents: events }),
     targetClock,
     clock,
     log,

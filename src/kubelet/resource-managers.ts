@@ -1,6 +1,6 @@
 import { createDevices, type Devices } from "../devices/devices.ts";
 import { pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/plugin-paths.ts";
-import { paced } from "../lib/paced.ts";
+import { throttle } from "../lib/throttle.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { NodeContext } from "./deps.ts";
@@ -23,7 +23,7 @@ export function createResourceManagers({ config, target, metrics, clock, log, ha
   const devices = createDevices({
     ...deviceSettings(config),
     host: target.host,
-    onChange: paced(() => signals.nodeChanged.send(), devicesPaceMs, clock),
+    onChange: throttle(() => signals.nodeChanged.send(), devicesPaceMs, clock),
     signals,
     pods: monitoredPods(desired, status),
     sourcesSeen: sourcesSynced.all,

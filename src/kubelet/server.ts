@@ -7,7 +7,7 @@ import { configurationDocument } from "../config/kubelet-configuration.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
-import type { ReadGate } from "../report/node.ts";
+import type { ReadGate } from "../report/reported-node.ts";
 import { serverConfig, syncLoopTimeout } from "./settings.ts";
 import { boundedAccess, boundedTokens } from "../server/bounded-reviews.ts";
 import { createHealthzServer } from "../server/healthz.ts";

@@ -167,7 +167,7 @@ export function rotationSettings({ kubelet }: Pick<NodeConfig, "kubelet">): Rota
   return {
     ...containerLogLimits({ kubelet }),
     workers: kubelet.containerLogMaxWorkers,
-    everyMs: kubelet.containerLogMonitorInterval,
+    intervalMs: kubelet.containerLogMonitorInterval,
     podLogsDir: kubelet.podLogsDir,
   };
 }

@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import { TargetError } from "../seams/provider.ts";
 import { type DeploymentName, stopDeployment } from "./deployment.ts";
@@ -67,7 +67,7 @@ export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<re
 async function cordon(deps: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
   const { say } = podsDeps(deps, nodeName);
   const cordoning = { type: "merge", body: { spec: { unschedulable: true } } } as const;
-  const node = await unlessGone(deps.client.patch(pathOf(nodeName), cordoning, { signal }));
+  const node = await ignoreNotFound(deps.client.patch(pathOf(nodeName), cordoning, { signal }));
   say(node === undefined ? "not found in the cluster" : "cordoned");
 }
 
@@ -80,7 +80,7 @@ async function depart(deps: LeavingDeps, nodeName: string, signal: AbortSignal):
       "its target is not clean (see above); keeping its Node object, as its pods may still be running",
     );
   await releaseVolumes(deps, nodeName, signal);
-  await unlessGone(deps.client.delete(pathOf(nodeName), undefined, { signal }));
+  await ignoreNotFound(deps.client.delete(pathOf(nodeName), undefined, { signal }));
   await forgetPods(pods, signal);
   pods.say("removed: its target is clean, its Node object is deleted");
 }
@@ -88,7 +88,7 @@ async function depart(deps: LeavingDeps, nodeName: string, signal: AbortSignal):
 /** Clears volumesInUse: otherwise the cluster waits for six minutes before it detaches the volumes. */
 async function releaseVolumes({ client }: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
   const patch = { type: "merge", body: { status: { volumesInUse: null } } } as const;
-  await unlessGone(client.patch(`${pathOf(nodeName)}/status`, patch, { signal }));
+  await ignoreNotFound(client.patch(`${pathOf(nodeName)}/status`, patch, { signal }));
 }
 
 /** Cleans the target once graftlet has released it. */

@@ -2,7 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import { listAll } from "../api/list-all.ts";
 import { deletePod } from "../api/pod-deletion.ts";
 import type { Clock } from "../lib/clock.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { Node, Pod } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
@@ -82,7 +82,7 @@ function podsOf({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<re
 
 /** Status of the node's Ready condition, or `gone`. */
 async function readiness({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<string> {
-  const node = await unlessGone(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
+  const node = await ignoreNotFound(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
   if (!node) return "gone";
   return node.status?.conditions?.find(({ type }) => type === "Ready")?.status ?? "Unknown";
 }

@@ -14,7 +14,7 @@ const maxJsonDepth = 256;
 
 /** Splits a table written by a target into lines. @param budget charged with the estimated memory.
  *  @throws CodedError resource_exhausted for more than 100,000 lines, or a target over its budget. */
-export function linesOf(table: string, budget?: TargetBudget): string[] {
+export function boundedLines(table: string, budget?: TargetBudget): string[] {
   const lines = countLines(table);
   budget?.spend(table.length + lines * lineBytes);
   if (lines > maxLines)
@@ -38,7 +38,7 @@ const [openList, closeList, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d];
  *  @throws CodedError resource_exhausted for a text with too many or too deeply nested values, or a target over its budget;
  *  SyntaxError. */
 export function parseBoundedJson(text: Buffer, budget?: TargetBudget): unknown {
-  const bytes = weighJson(text);
+  const bytes = estimateJsonBytes(text);
   budget?.spend(Math.min(bytes, maxJsonBytes));
   if (bytes > maxJsonBytes)
     throw new CodedError(
@@ -50,7 +50,7 @@ export function parseBoundedJson(text: Buffer, budget?: TargetBudget): unknown {
 
 /** Estimated memory of a JSON text's value, bytes: counts the separators outside of strings.
  *  @throws CodedError resource_exhausted beyond the maximum depth. */
-function weighJson(text: Buffer): number {
+function estimateJsonBytes(text: Buffer): number {
   let values = 0;
   let depth = 0;
   for (let at = 0; at < text.length; at += 1) {

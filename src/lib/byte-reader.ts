@@ -19,20 +19,20 @@ export interface ByteReader {
    *  @throws the connection's error if no bytes are left; once only, later calls see the end of the stream. */
   peek(least: number, most?: number): Promise<Buffer>;
   /** The next byte if it is buffered, without consuming it. */
-  byteNow(): number | undefined;
+  bufferedByte(): number | undefined;
   /** Reads a line including its LF, as latin1, if all of it is buffered. @throws TooManyBytes. */
-  lineNow(): string | undefined;
+  bufferedLine(): string | undefined;
   /** Reads 1 to `count` bytes as they are available; undefined at the end. @throws the connection's error, TooManyBytes. */
-  take(count: number): Promise<Buffer | undefined>;
+  read(count: number): Promise<Buffer | undefined>;
   /** Reads up to and including a byte: at most `most` bytes, fewer if the stream ends first.
    *  @throws EndOfBytes or the connection's error if the stream ends and nothing is left; TooManyBytes. */
-  takeThrough(byte: number, most: number): Promise<Buffer>;
+  readThrough(byte: number, most: number): Promise<Buffer>;
 }
 
 const LF = 10;
 
 /** Pause the connection once this many bytes are buffered. */
-const enough = 64 * 1024;
+const maxBufferedBytes = 64 * 1024;
 
 /** Data received on a connection. */
 interface Received {
@@ -53,7 +53,7 @@ function receive(connection: Duplex): Received {
   };
   connection.on("data", (chunk: Buffer) => {
     buffer.add(chunk);
-    if (buffer.length() >= enough) connection.pause();
+    if (buffer.length() >= maxBufferedBytes) connection.pause();
     state.wake();
   });
   connection.once("end", end).once("close", end);
@@ -91,15 +91,15 @@ export function createByteReader(connection: Duplex): ByteReader {
       if (error) throw error;
       return buffer.peek(most);
     },
-    byteNow: () => buffer.first(),
-    lineNow() {
+    bufferedByte: () => buffer.first(),
+    bufferedLine() {
       const length = buffer.indexOf(LF, 0) + 1;
       if (length > reader.limit) throw new TooManyBytes();
       if (length === 0) return undefined;
       reader.limit -= length;
       return buffer.takeText(length);
     },
-    async take(count) {
+    async read(count) {
       if (reader.limit <= 0) throw new TooManyBytes();
       if (!(await more(0))) {
         const error = endError();
@@ -110,7 +110,7 @@ export function createByteReader(connection: Duplex): ByteReader {
       reader.limit -= taken.length;
       return taken;
     },
-    async takeThrough(byte, most) {
+    async readThrough(byte, most) {
       let searched = 0;
       for (;;) {
         const at = buffer.indexOf(byte, searched);

@@ -22,12 +22,12 @@ export interface Clock {
 }
 
 /** The longest delay of a Node.js timer, milliseconds. */
-const longestTimerMs = 2 ** 31 - 1;
+const maxTimerMs = 2 ** 31 - 1;
 
 /** The machine's clock. Its timers keep the process alive only while something is awaited on them. */
 export function systemClock(): Clock {
   const after = (ms: number, fn: () => void): Timer => {
-    const timer = setTimeout(fn, Math.min(Math.max(0, ms), longestTimerMs));
+    const timer = setTimeout(fn, Math.min(Math.max(0, ms), maxTimerMs));
     return { cancel: () => clearTimeout(timer) };
   };
   return {
@@ -57,7 +57,7 @@ export function sleepOn(after: Clock["after"], ms: number, signal?: AbortSignal)
 }
 
 /** A timer that fires this late shows that the process was stalled, milliseconds. */
-const heldUpMs = 50;
+const stalledMs = 50;
 
 /** A deadline as a signal, with an unreferenced timer, so that a call that ends early leaves nothing running. The deadline
  *  limits the peer only: if this process was stalled, pending input is handled first and the peer is granted that time again. */
@@ -68,9 +68,9 @@ function deadlineOn(ms: number, signal?: AbortSignal): AbortSignal {
   const overdue = () => {
     const late = Math.min(performance.now() - due, ms);
     // After the immediate, all pending input has been handled.
-    if (late < heldUpMs) setImmediate(abort);
+    if (late < stalledMs) setImmediate(abort);
     else setTimeout(() => setImmediate(abort), late).unref();
   };
-  setTimeout(overdue, Math.min(ms, longestTimerMs)).unref();
+  setTimeout(overdue, Math.min(ms, maxTimerMs)).unref();
   return signal ? AbortSignal.any([signal, controller.signal]) : controller.signal;
 }

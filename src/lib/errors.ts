@@ -37,7 +37,7 @@ export function hasCode(error: unknown, ...codes: readonly ErrorCode[]): boolean
 }
 
 /** Returns a call's result, or undefined if it fails with one of these codes. @throws any other failure. */
-export async function unlessCode<T>(call: Promise<T>, ...codes: readonly ErrorCode[]): Promise<T | undefined> {
+export async function ignoreCode<T>(call: Promise<T>, ...codes: readonly ErrorCode[]): Promise<T | undefined> {
   try {
     return await call;
   } catch (error) {
@@ -47,8 +47,8 @@ export async function unlessCode<T>(call: Promise<T>, ...codes: readonly ErrorCo
 }
 
 /** Returns a call's result, or undefined if it fails with `not_found`. @throws any other failure. */
-export function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
-  return unlessCode(call, "not_found");
+export function ignoreNotFound<T>(call: Promise<T>): Promise<T | undefined> {
+  return ignoreCode(call, "not_found");
 }
 
 /** Message of any thrown value, for texts that users read. */

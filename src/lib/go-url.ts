@@ -213,7 +213,7 @@ function userText({ name, password }: NonNullable<GoUrl["user"]>): string {
 }
 
 /** The URL with its password masked, like Go's `Redacted`. */
-export function shownUrl(url: GoUrl): string {
+export function redactedUrl(url: GoUrl): string {
   const { user } = url;
   if (user?.password === undefined) return urlText(url);
   return urlText(url).replace(`${userText(user)}@`, () => `${user.name}:***@`);

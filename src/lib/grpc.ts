@@ -3,7 +3,7 @@ import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { type DecodeLimits, decodeBounded, pluginLimits } from "./bounded-decode.ts";
 import { boundedErrorText } from "./bounded-text.ts";
 import { CodedError, type ErrorCode, abortError, codeOf, hasCode, messageOf } from "./errors.ts";
-import { KeptBytes } from "./kept-bytes.ts";
+import { BoundedBuffer } from "./bounded-buffer.ts";
 import type { TargetBudget } from "./target-budget.ts";
 
 // gRPC calls over an existing connection: the usual library dials itself, and only from this machine.
@@ -77,7 +77,7 @@ export class GrpcError extends CodedError {
 }
 
 /** Status of a failed call as Go names it; `unknown-non-grpc` for other errors. */
-export function statusOf(error: unknown): string {
+export function grpcStatusOf(error: unknown): string {
   return error instanceof GrpcError ? error.status : "unknown-non-grpc";
 }
 
@@ -109,21 +109,21 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   };
 }
 
-export interface CallSettings extends Pick<CallRequest, "userAgent" | "timeoutMs" | "limits"> {
+export interface CallOptions extends Pick<CallRequest, "userAgent" | "timeoutMs" | "limits"> {
   readonly signal: AbortSignal;
   /** Charged with the decoded responses. */
   readonly budget: TargetBudget | undefined;
 }
 
 /** A unary call. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
-export async function callOnce<Request, Response>(
+export async function unaryCall<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
   request: Request,
-  options: CallSettings,
+  options: CallOptions,
 ): Promise<Response> {
   let answer: Response | undefined;
-  for await (const message of callMany(session, method, request, options)) {
+  for await (const message of serverStreamingCall(session, method, request, options)) {
     if (answer !== undefined)
       throw miscounted("expected <EOF> for non server-streaming RPCs, but received another message");
     answer = message;
@@ -133,11 +133,11 @@ export async function callOnce<Request, Response>(
 }
 
 /** A server-streaming call. @throws as `unaryCall` does. */
-export async function* callMany<Request, Response>(
+export async function* serverStreamingCall<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
   request: Request,
-  { userAgent, signal, timeoutMs, budget, limits = pluginLimits }: CallSettings,
+  { userAgent, signal, timeoutMs, budget, limits = pluginLimits }: CallOptions,
 ): AsyncGenerator<Response> {
   if (session.destroyed || session.closed) throw broken("the connection is closed");
   const { path, requestSerialize, responseDeserialize } = method;
@@ -202,7 +202,7 @@ function frame(message: Uint8Array): Buffer {
 /** Splits a stream of frames into messages. Each is assembled once, however small the chunks are.
  *  @throws CodedError resource_exhausted for an oversized message, before its bytes are read. */
 async function* unframed(stream: AsyncIterable<Buffer>, { maxMessageBytes }: DecodeLimits): AsyncGenerator<Buffer> {
-  const kept = new KeptBytes(maxMessageBytes);
+  const kept = new BoundedBuffer(maxMessageBytes);
   let wanted = prefixBytes;
   let inPrefix = true;
   for await (const chunk of stream) {

@@ -32,7 +32,7 @@ export async function readChunks(reader: ByteReader, maxBytes: number): Promise<
 }
 
 async function readSizeLine(reader: ByteReader): Promise<string> {
-  const line = (await reader.takeThrough(LF, maxLine).catch(endIsUnexpected)).toString("latin1");
+  const line = (await reader.readThrough(LF, maxLine).catch(endIsUnexpected)).toString("latin1");
   if (!line.endsWith("\n")) throw new Error(line.length < maxLine ? "unexpected EOF" : "header line too long");
   const carriageReturn = line.indexOf("\r");
   if (carriageReturn < 0) throw new Error("chunked line ends with bare LF");
@@ -60,7 +60,7 @@ function parseSize(line: string): number {
 async function readData(reader: ByteReader, size: number): Promise<Buffer> {
   const parts: Buffer[] = [];
   for (let missing = size; missing > 0; ) {
-    const part = await reader.take(missing);
+    const part = await reader.read(missing);
     if (!part) throw new Error("unexpected EOF");
     parts.push(part);
     missing -= part.length;

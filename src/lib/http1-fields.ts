@@ -10,7 +10,7 @@ const lineCost = 100;
 /** Reads a line without its LF or CRLF, as latin1; at the end of the stream the remaining bytes.
  *  @throws EndOfBytes, TooManyBytes, the connection's error. */
 export async function readLine(reader: ByteReader): Promise<string> {
-  const line = reader.lineNow() ?? (await reader.takeThrough(LF, Number.POSITIVE_INFINITY)).toString("latin1");
+  const line = reader.bufferedLine() ?? (await reader.readThrough(LF, Number.POSITIVE_INFINITY)).toString("latin1");
   return withoutEnd(line);
 }
 
@@ -50,16 +50,16 @@ function malformedFirst(line: string): Error {
 /** Reads a line with its continuation lines, which begin with a blank. Buffered data is read without awaiting. */
 async function readContinuedLine(reader: ByteReader): Promise<string> {
   reader.limit -= lineCost;
-  const buffered = reader.lineNow();
+  const buffered = reader.bufferedLine();
   const first = buffered === undefined ? await readLine(reader) : withoutEnd(buffered);
   if (first === "") return "";
   if (!first.includes(":")) throw new Error(`malformed MIME header: missing colon: ${goQuoteBytes(first)}`);
   const parts = [trimBlanks(first)];
   for (;;) {
-    const next = reader.byteNow();
+    const next = reader.bufferedByte();
     if (next === undefined ? !(await startsWithBlank(reader)) : next !== SP && next !== TAB) break;
     reader.limit -= lineCost;
-    const more = reader.lineNow();
+    const more = reader.bufferedLine();
     parts.push(trimBlanks(more === undefined ? await readLine(reader) : withoutEnd(more)));
   }
   return parts.join(" ");

@@ -113,7 +113,7 @@ export async function readBody(
   const wanted = Math.min(declared ?? maxBytes, maxBytes);
   const parts: Buffer[] = [];
   for (let missing = wanted; missing > 0; ) {
-    const part = await reader.take(missing);
+    const part = await reader.read(missing);
     if (!part && declared !== undefined) throw new Error("unexpected EOF");
     if (!part) break;
     parts.push(part);

@@ -5,7 +5,7 @@ import { createTokenBucket } from "./token-bucket.ts";
 /** Rate limit of lines with the same message: burst and lines per second. All pods of a node may fail at once. */
 const [burst, perSecond] = [200, 5];
 /** Maximum number of messages tracked. */
-const maxSentences = 1_000;
+const maxMessages = 1_000;
 /** Maximum text length of a field, characters; maximum entries of a list; maximum depth to which fields are truncated. */
 const [maxText, maxEntries, maxDepth] = [4_096, 200, 4];
 
@@ -13,7 +13,7 @@ const [maxText, maxEntries, maxDepth] = [4_096, 200, 4];
  *  the disk.
  *  @returns undefined for a line to drop; otherwise how many lines with its message were dropped since the last one written. */
 export function createLineLimit(clock: Pick<Clock, "monotonic">): (sentence: string) => number | undefined {
-  const sentences = createBoundedMap<{ readonly take: () => boolean; leftOut: number }>(maxSentences);
+  const sentences = createBoundedMap<{ readonly take: () => boolean; leftOut: number }>(maxMessages);
   return (sentence) => {
     const known = sentences.get(sentence);
     const counted = known ?? { take: createTokenBucket(clock, perSecond, burst), leftOut: 0 };

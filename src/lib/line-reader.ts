@@ -1,14 +1,14 @@
 import { CodedError } from "./errors.ts";
-import { KeptBytes } from "./kept-bytes.ts";
+import { BoundedBuffer } from "./bounded-buffer.ts";
 
 const newline = 0x0a;
 
 /** Splits a stream of chunks into lines. Memory is bounded, and each byte is copied once.
  *  @param maxLineBytes limit of a line without its end.
- *  @param heard called with each whole line, without its end.
+ *  @param onLine called with each whole line, without its end.
  *  @returns a function to call with each chunk. @throws resource_exhausted for a longer line. */
-export function createLineReader(maxLineBytes: number, heard: (line: string) => void): (chunk: Uint8Array) => void {
-  const line = new KeptBytes(maxLineBytes);
+export function createLineReader(maxLineBytes: number, onLine: (line: string) => void): (chunk: Uint8Array) => void {
+  const line = new BoundedBuffer(maxLineBytes);
   const add = (part: Uint8Array) => {
     if (!line.add(part)) throw new CodedError("resource_exhausted", `a line of more than ${maxLineBytes} bytes`);
   };
@@ -17,7 +17,7 @@ export function createLineReader(maxLineBytes: number, heard: (line: string) => 
     for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, from)) {
       add(chunk.subarray(from, end));
       from = end + 1;
-      heard(line.take().toString("utf8"));
+      onLine(line.take().toString("utf8"));
     }
     add(chunk.subarray(from));
   };

@@ -5,11 +5,11 @@ import { onAbort } from "./service-group.ts";
 export async function pause(
   clock: Pick<Clock, "sleep">,
   ms: number | undefined,
-  news: Promise<unknown>,
+  event: Promise<unknown>,
   signal: AbortSignal,
 ): Promise<void> {
   const over = new AbortController();
-  const waits = [news, onAbort(signal, over.signal)];
+  const waits = [event, onAbort(signal, over.signal)];
   if (ms !== undefined) waits.push(clock.sleep(ms, over.signal).catch(() => undefined));
   await Promise.race(waits);
   over.abort();

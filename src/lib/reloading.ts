@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 import type { Logger } from "./log.ts";
-import { patrol } from "./patrol.ts";
+import { runPeriodically } from "./periodic.ts";
 import type { Service } from "./service-group.ts";
 
 /** A value that may change at run time. */
@@ -17,25 +17,25 @@ export interface ReloadingOptions<T> {
   readonly read: (signal: AbortSignal) => Promise<T>;
   readonly same: (one: T, other: T) => boolean;
   /** True for a value that means "none yet": the source is then read again as early as after a failure. */
-  readonly lacking?: (value: T) => boolean;
-  readonly everyMs: number;
+  readonly isMissing?: (value: T) => boolean;
+  readonly intervalMs: number;
   /** Triggers a read before the interval has passed; see `runPeriodically`. */
-  readonly news?: (signal: AbortSignal) => Promise<void>;
+  readonly changed?: (signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** Delay before a failed source is read again, milliseconds: doubled up to the normal interval. */
-const firstRetryMs = 1_000;
+const initialRetryDelayMs = 1_000;
 
 /** Reads a value periodically and on change events, and notifies listeners of changes. A failing source is logged once until
  *  it works again, and is retried earlier. */
 export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
-  const { name, read, same, lacking, everyMs, news, clock, log } = options;
+  const { name, read, same, isMissing, intervalMs, changed, clock, log } = options;
   const listeners = new Set<() => void>();
   let value = options.initial;
   let failing = false;
-  let retryMs = firstRetryMs;
+  let retryMs = initialRetryDelayMs;
   const reload = async (signal: AbortSignal) => {
     try {
       const next = await read(signal);
@@ -50,13 +50,13 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
     }
   };
   const pauseMs = () => {
-    const soon = failing || lacking?.(value);
-    const pause = soon ? Math.min(retryMs, everyMs) : everyMs;
-    retryMs = soon ? retryMs * 2 : firstRetryMs;
+    const soon = failing || isMissing?.(value);
+    const pause = soon ? Math.min(retryMs, intervalMs) : intervalMs;
+    retryMs = soon ? retryMs * 2 : initialRetryDelayMs;
     return pause;
   };
   return {
-    ...patrol({ name, everyMs: pauseMs, ...(news && { news }), clock, log }, reload),
+    ...runPeriodically({ name, intervalMs: pauseMs, ...(changed && { changed }), clock, log }, reload),
     current: () => value,
     onChange(listener) {
       listeners.add(listener);

@@ -5,7 +5,7 @@ import type { Clock } from "./clock.ts";
 export async function timed<T>(
   clock: Pick<Clock, "monotonic">,
   work: () => Promise<T>,
-  told: (ms: number, failed: boolean) => void,
+  onDone: (ms: number, failed: boolean) => void,
 ): Promise<T> {
   const since = clock.monotonic();
   let failed = true;
@@ -14,6 +14,6 @@ export async function timed<T>(
     failed = false;
     return done;
   } finally {
-    told(clock.monotonic() - since, failed);
+    onDone(clock.monotonic() - since, failed);
   }
 }

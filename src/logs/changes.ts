@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { LogHost } from "./file.ts";
+import type { LogHost } from "./log-file.ts";
 
 /** Polling interval of a directory without events, milliseconds, as in the kubelet. */
 const pollMs = 1000;

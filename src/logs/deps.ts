@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Runtime } from "../seams/runtime.ts";
-import type { LogHost } from "./file.ts";
+import type { LogHost } from "./log-file.ts";
 
 export interface LogReaderDeps {
   readonly host: LogHost;

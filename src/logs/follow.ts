@@ -1,7 +1,7 @@
-import { hasCode, unlessGone } from "../lib/errors.ts";
+import { hasCode, ignoreNotFound } from "../lib/errors.ts";
 import { watchChanges } from "./changes.ts";
-import { createLineCutter } from "./lines.ts";
-import { type Reading, readToEnd } from "./read-to-end.ts";
+import { createLineSplitter } from "./line-splitter.ts";
+import { type LogReading, readToEnd } from "./read-to-end.ts";
 import type { LogReaderDeps } from "./deps.ts";
 import { reopenLog } from "./reopen.ts";
 import { openPart, successor } from "./successor.ts";
@@ -10,12 +10,12 @@ import { openPart, successor } from "./successor.ts";
 const livenessMs = 1000;
 /** Time without a change after which a rotated log is complete once its successor has lines, milliseconds: the runtime still
  *  writes to the old file what it had read before it opened the new one. */
-const settledMs = 250;
+const quietMs = 250;
 
 /** Attempts to open a file that is moved meanwhile: it is renamed once and compressed once. */
-const mostMoves = 3;
+const maxOpenAttempts = 3;
 
-export interface Followed {
+export interface FollowedLog {
   /** Real path of the log file. */
   readonly path: string;
   readonly directory: string;
@@ -26,27 +26,27 @@ export interface Followed {
  *  end, the output is complete, or the signal aborts (then it throws). Closes the files it opens, but not the first. */
 export async function followLog(
   deps: LogReaderDeps,
-  log: Followed,
-  first: Reading,
+  log: FollowedLog,
+  first: LogReading,
   signal: AbortSignal,
 ): Promise<void> {
   await using changes = watchChanges(deps, log.directory, signal);
   const liveness = createLiveness(deps, log.containerId);
   let reading = first;
-  const goOnWith = async (next: Reading) => {
+  const switchTo = async (next: LogReading) => {
     if (reading.file !== first.file && reading.file !== next.file) await reading.file.close();
     reading = next;
   };
-  const readOn = async () => {
+  const readUntilEnd = async () => {
     for (let running = true; running; ) {
       if (!(await readToEnd(reading, signal))) return;
       running = await liveness(signal);
       if (running) await changes.next();
       for (;;) {
-        const next = await rotated(deps, log, { reading, running }, signal);
+        const next = await nextReading(deps, log, { reading, running }, signal);
         if (!next) break;
         const more = await readToEnd(reading, signal);
-        await goOnWith(next);
+        await switchTo(next);
         if (!more || !(await readToEnd(reading, signal))) return;
       }
     }
@@ -55,13 +55,13 @@ export async function followLog(
   try {
     for (;;) {
       try {
-        return await readOn();
+        return await readUntilEnd();
       } catch (error) {
         if (!hasCode(error, "unavailable")) throw error;
       }
       const next = await reopenLog(deps, log.path, reading, signal);
       if (!next) return;
-      await goOnWith(next);
+      await switchTo(next);
     }
   } finally {
     if (reading.file !== first.file) await reading.file.close();
@@ -70,29 +70,29 @@ export async function followLog(
 
 /** The reading to continue with after rotation: the new file, or the old one while it is not complete; or the start of a
  *  truncated file. Undefined if none of that has happened. */
-async function rotated(
+async function nextReading(
   deps: LogReaderDeps,
-  log: Followed,
-  { reading, running }: { readonly reading: Reading; readonly running: boolean },
+  log: FollowedLog,
+  { reading, running }: { readonly reading: LogReading; readonly running: boolean },
   signal: AbortSignal,
-): Promise<Reading | undefined> {
+): Promise<LogReading | undefined> {
   const { host } = deps;
-  const fresh = (part: Pick<Reading, "file" | "inode" | "rotatedAt">): Reading => ({
-    memory: reading.memory,
+  const fresh = (part: Pick<LogReading, "file" | "inode" | "rotatedAt">): LogReading => ({
+    buffer: reading.buffer,
     output: reading.output,
     ...part,
     position: 0,
-    cutter: createLineCutter(() => {}),
+    splitter: createLineSplitter(() => {}),
   });
-  const [there, mine] = [await unlessGone(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
+  const [there, mine] = [await ignoreNotFound(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
   if (there === undefined) return undefined;
   if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading) : undefined;
   const which = { ...mine, ...(reading.rotatedAt !== undefined && { rotatedAt: reading.rotatedAt }) };
-  for (let attempt = 0; attempt < mostMoves; attempt += 1) {
+  for (let attempt = 0; attempt < maxOpenAttempts; attempt += 1) {
     const next = await successor(host, log.path, { mine: which, current: there }, signal);
     if (next.path === log.path && running) {
       if (there.size === 0) return undefined;
-      await deps.clock.sleep(settledMs, signal);
+      await deps.clock.sleep(quietMs, signal);
       if ((await reading.file.stat(signal)).size > reading.position) return reading;
     }
     const file = await openPart(host, next, signal);

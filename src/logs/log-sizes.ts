@@ -32,7 +32,7 @@ export async function logSizes(
   // Sequentially: a hanging file system blocks one of the target's threads, not all of them.
   for (const name of names) {
     if (sizes.has(name)) continue;
-    const size = await look(host, pathOf(name), signal);
+    const size = await sizeByLstat(host, pathOf(name), signal);
     if (size) sizes.set(name, size);
   }
   return sizes;
@@ -64,7 +64,7 @@ function sizeIn(line: string): readonly (readonly [string, LogSize])[] {
   return [[name, isFile ? { is: "file", bytes: Number(size) } : { is: "other" }]];
 }
 
-async function look(
+async function sizeByLstat(
   { fs }: { readonly fs: Pick<Host["fs"], "lstat"> },
   path: string,
   signal: AbortSignal,

@@ -1,36 +1,36 @@
 import type { HostFile } from "../seams/host.ts";
-import type { LineCutter } from "./lines.ts";
+import type { LineSplitter } from "./line-splitter.ts";
 import type { LogOutput } from "./output.ts";
 
 const blockBytes = 64 * 1024;
 
 /** Buffer for one block of a log file, reused for each block. */
-export function blockMemory(): Buffer {
+export function blockBuffer(): Buffer {
   return Buffer.allocUnsafeSlow(blockBytes);
 }
 
 /** A log file being read. */
-export interface Reading {
+export interface LogReading {
   readonly file: HostFile;
   /** Inode of the file. */
   readonly inode: number;
   /** Rotation time in its name, if it was opened by that name. */
   readonly rotatedAt?: string;
-  readonly memory: Buffer;
+  readonly buffer: Buffer;
   /** Bytes read so far. */
   position: number;
-  readonly cutter: LineCutter;
+  readonly splitter: LineSplitter;
   readonly output: LogOutput;
 }
 
 /** Reads to the current end of the file, writing complete lines. @returns false if the output is complete. */
-export async function readToEnd(reading: Reading, signal: AbortSignal): Promise<boolean> {
+export async function readToEnd(reading: LogReading, signal: AbortSignal): Promise<boolean> {
   for (;;) {
     signal.throwIfAborted();
-    const block = await reading.file.read(reading.position, blockBytes, signal, reading.memory);
+    const block = await reading.file.read(reading.position, blockBytes, signal, reading.buffer);
     if (block.length === 0) return true;
     reading.position += block.length;
-    const more = reading.cutter.feed(block, (line) => reading.output.add(line));
+    const more = reading.splitter.feed(block, (line) => reading.output.add(line));
     await reading.output.flush(signal);
     if (!more) return false;
   }

@@ -4,12 +4,12 @@ import { hasCode } from "../lib/errors.ts";
 import type { LogOptions, LogReader, LogSource } from "../pipeline.ts";
 import type { HostFile } from "../seams/host.ts";
 import type { LogReaderDeps } from "./deps.ts";
-import { type LogRoots, openLog, resolveLog } from "./file.ts";
+import { type LogRoots, openLog, resolveLog } from "./log-file.ts";
 import { followLog } from "./follow.ts";
 import { copyFromRuntime } from "./from-runtime.ts";
-import { createLineCutter } from "./lines.ts";
+import { createLineSplitter } from "./line-splitter.ts";
 import { createLogOutput } from "./output.ts";
-import { blockMemory, readToEnd } from "./read-to-end.ts";
+import { blockBuffer, readToEnd } from "./read-to-end.ts";
 import { tailStart } from "./tail.ts";
 
 interface LogFile {
@@ -45,9 +45,9 @@ export function createLogReader(deps: LogReaderDeps): LogReader {
       const reading = {
         file,
         inode,
-        memory: blockMemory(),
+        buffer: blockBuffer(),
         position: options.tailLines === undefined ? 0 : await tailStart(file, size, options.tailLines, signal),
-        cutter: createLineCutter(bad("skipping overlong log line")),
+        splitter: createLineSplitter(bad("skipping overlong log line")),
         output,
       };
       if (options.follow) {
@@ -56,7 +56,7 @@ export function createLogReader(deps: LogReaderDeps): LogReader {
         return;
       }
       if (!(await readToEnd(reading, signal))) return;
-      const rest = reading.cutter.rest();
+      const rest = reading.splitter.rest();
       if (rest.length > 0) output.add(rest);
       await output.flush(signal);
     },

@@ -1,8 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import { type LogHost, openLog } from "./file.ts";
-import { createLineCutter } from "./lines.ts";
-import type { Reading } from "./read-to-end.ts";
+import { type LogHost, openLog } from "./log-file.ts";
+import { createLineSplitter } from "./line-splitter.ts";
+import type { LogReading } from "./read-to-end.ts";
 import { openPart, rotatedPart } from "./successor.ts";
 
 /** Interval of attempts to open the files of a lost target, milliseconds. */
@@ -14,9 +14,9 @@ const retryMs = 1000;
 export async function reopenLog(
   deps: { readonly host: LogHost; readonly clock: Clock },
   path: string,
-  reading: Reading,
+  reading: LogReading,
   signal: AbortSignal,
-): Promise<Reading | undefined> {
+): Promise<LogReading | undefined> {
   for (;;) {
     await deps.clock.sleep(retryMs, signal);
     try {
@@ -31,9 +31,9 @@ export async function reopenLog(
 async function resume(
   host: LogHost,
   path: string,
-  reading: Reading,
+  reading: LogReading,
   signal: AbortSignal,
-): Promise<Reading | undefined> {
+): Promise<LogReading | undefined> {
   const isRotated = reading.rotatedAt !== undefined;
   const again = isRotated ? await openRotated(host, path, reading, signal) : undefined;
   if (again) return again;
@@ -43,8 +43,8 @@ async function resume(
     if (inode === reading.inode && size >= reading.position) return { ...reading, file };
     const same = isRotated || inode === reading.inode ? undefined : await openRotated(host, path, reading, signal);
     if (same) await file.close();
-    const { memory, output } = reading;
-    return same ?? { memory, output, file, inode, position: 0, cutter: createLineCutter(() => {}) };
+    const { buffer, output } = reading;
+    return same ?? { buffer, output, file, inode, position: 0, splitter: createLineSplitter(() => {}) };
   } catch (error) {
     await file.close();
     throw error;
@@ -55,9 +55,9 @@ async function resume(
 async function openRotated(
   host: LogHost,
   path: string,
-  reading: Reading,
+  reading: LogReading,
   signal: AbortSignal,
-): Promise<Reading | undefined> {
+): Promise<LogReading | undefined> {
   const part = await rotatedPart(host, path, reading, signal);
   const file = part && (await openPart(host, part, signal));
   return file && { ...reading, file, inode: part.inode };

@@ -30,7 +30,7 @@ export function planRotation(names: readonly string[], maxFiles: number): Rotati
 }
 
 /** A rotated file of a log. */
-export interface RotatedLog {
+export interface RotatedFile {
   /** File name. */
   readonly name: string;
   /** Time in its name, which sorts as text and is kept by compression; absent for numbered files. */
@@ -40,13 +40,13 @@ export interface RotatedLog {
 
 /** A log's rotated files, newest first, by the kubelet's or Docker's naming. For a file that is being compressed, the
  *  uncompressed one. Pure. @param log name of the log. */
-export function rotatedLogs(names: readonly string[], log: string): readonly RotatedLog[] {
+export function rotatedFiles(names: readonly string[], log: string): readonly RotatedFile[] {
   const suffixes = new Set(names.filter((name) => name.startsWith(log)).map((name) => name.slice(log.length)));
   const byTime = [...new Set([...suffixes].map((suffix) => withoutEnd(suffix, compressed)))]
     .filter((suffix) => timestamp.test(suffix))
     .toSorted()
     .reverse()
-    .map((rotatedAt): RotatedLog => {
+    .map((rotatedAt): RotatedFile => {
       if (suffixes.has(rotatedAt)) return { name: log + rotatedAt, rotatedAt };
       return { name: log + rotatedAt + compressed, rotatedAt, isCompressed: true };
     });

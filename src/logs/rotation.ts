@@ -2,13 +2,13 @@ import { posix } from "node:path";
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import { createLimitedWarning } from "../lib/limited-warning.ts";
+import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodCache, WaitForTarget } from "../pipeline.ts";
 import { type LogSize, logSizes } from "./log-sizes.ts";
-import { type RotateDeps, type RotatedLog, rotateLog } from "./rotate.ts";
+import { type RotateDeps, type LogToRotate, rotateLog } from "./rotate.ts";
 
 /** Settings for log rotation: KubeletConfiguration.containerLogMaxSize and so on. */
 export interface RotationSettings {
@@ -19,7 +19,7 @@ export interface RotationSettings {
   /** Number of logs rotated concurrently. */
   readonly workers: number;
   /** Milliseconds. */
-  readonly everyMs: number;
+  readonly intervalMs: number;
   /** Directory of pod logs on the target. */
   readonly podLogsDir: string;
 }
@@ -40,22 +40,22 @@ const logName = /^[A-Za-z0-9_][A-Za-z0-9._-]*\/[A-Za-z0-9][A-Za-z0-9._-]*\/\d+\.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-rotation */
 export function createLogRotation(deps: RotationDeps): Service {
   const { settings, host, log, cache } = deps;
-  const { podLogsDir, maxFiles, maxSizeBytes, workers, everyMs } = settings;
-  const warn = createLimitedWarning(deps, "cannot rotate container log; retrying");
+  const { podLogsDir, maxFiles, maxSizeBytes, workers, intervalMs } = settings;
+  const warn = createRateLimitedWarning(deps, "cannot rotate container log; retrying");
   let linked = new Set<string>();
-  let told = false;
+  let hasLoggedNoGzip = false;
   const onNoGzip = () => {
-    if (!told) log.warn({}, "gzip not found on the target; leaving rotated container logs uncompressed");
-    told = true;
+    if (!hasLoggedNoGzip) log.warn({}, "gzip not found on the target; leaving rotated container logs uncompressed");
+    hasLoggedNoGzip = true;
   };
 
-  const tend = async ({ containerId, path }: RotatedLog, size: LogSize | undefined, signal: AbortSignal) => {
+  const checkLog = async ({ containerId, path }: LogToRotate, size: LogSize | undefined, signal: AbortSignal) => {
     if (size?.is === "other") linked.add(containerId);
     if (size?.is === "missing") await deps.runtime.reopenContainerLog(containerId, signal);
     if (size?.is === "file" && size.bytes >= maxSizeBytes)
       await rotateLog({ ...deps, maxFiles, onNoGzip }, { containerId, path }, signal);
   };
-  const failed = (err: unknown, { containerId, path }: RotatedLog) => {
+  const failed = (err: unknown, { containerId, path }: LogToRotate) => {
     if (hasCode(err, "unimplemented")) linked.add(containerId);
     // The log of a container that has ended meanwhile is left as is.
     else if (runningLogs(cache).has(containerId)) warn({ err, containerId, path });
@@ -74,14 +74,14 @@ export function createLogRotation(deps: RotationDeps): Service {
     const work = async () => {
       for (const each of queue) {
         if (signal.aborted) return;
-        await tend(each, sizes.get(each.name), signal).catch((err: unknown) => {
+        await checkLog(each, sizes.get(each.name), signal).catch((err: unknown) => {
           if (!signal.aborted) failed(err, each);
         });
       }
     };
     await Promise.all(Array.from({ length: Math.min(workers, logs.length) }, work));
   };
-  return patrol({ ...deps, name: "log-rotation", everyMs }, round);
+  return runPeriodically({ ...deps, name: "log-rotation", intervalMs }, round);
 }
 
 /** Log paths of running containers, by container ID. */

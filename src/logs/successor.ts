@@ -1,12 +1,12 @@
 import { posix } from "node:path";
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { FileInfo, HostFile } from "../seams/host.ts";
 import { decompressed } from "./compressed-file.ts";
-import { type LogHost, openLog } from "./file.ts";
-import { rotatedLogs } from "./rotated-files.ts";
+import { type LogHost, openLog } from "./log-file.ts";
+import { rotatedFiles } from "./rotated-files.ts";
 
 /** One file of a log. */
-export interface LogPart {
+export interface LogFilePart {
   readonly path: string;
   readonly inode: number;
   /** Rotation time in its name, kept by compression; absent for the current file and for Docker's files. */
@@ -15,17 +15,17 @@ export interface LogPart {
 }
 
 /** The file being read, identified by inode and modification time, and by its rotation time if known. */
-type Mine = Pick<FileInfo, "inode" | "modifiedAt"> & Pick<LogPart, "rotatedAt">;
+type FileIdentity = Pick<FileInfo, "inode" | "modifiedAt"> & Pick<LogFilePart, "rotatedAt">;
 
 /** The file that follows this one: a slow reader may be several rotations behind. Compressed files keep the time of their last
  *  line, by which a file that was opened as the current one is recognized. @param path of the current file. */
 export async function successor(
   host: LogHost,
   path: string,
-  { mine, current }: { readonly mine: Mine; readonly current: FileInfo },
+  { mine, current }: { readonly mine: FileIdentity; readonly current: FileInfo },
   signal: AbortSignal,
-): Promise<LogPart> {
-  let next: LogPart = { path, inode: current.inode };
+): Promise<LogFilePart> {
+  let next: LogFilePart = { path, inode: current.inode };
   let oldestYounger = next;
   for await (const { modifiedAt, ...part } of rotatedParts(host, path, signal)) {
     if (isSame(part, mine)) return next;
@@ -40,23 +40,23 @@ async function* rotatedParts(
   host: LogHost,
   path: string,
   signal: AbortSignal,
-): AsyncGenerator<LogPart & Pick<FileInfo, "modifiedAt">> {
+): AsyncGenerator<LogFilePart & Pick<FileInfo, "modifiedAt">> {
   const directory = posix.dirname(path);
   const names = (await host.fs.list(directory, signal)).map(({ name }) => name);
-  for (const { name, ...log } of rotatedLogs(names, posix.basename(path))) {
+  for (const { name, ...log } of rotatedFiles(names, posix.basename(path))) {
     const older = `${directory}/${name}`;
-    const found = await unlessGone(host.fs.lstat(older, signal));
+    const found = await ignoreNotFound(host.fs.lstat(older, signal));
     if (found) yield { path: older, inode: found.inode, modifiedAt: found.modifiedAt, ...log };
   }
 }
 
 /** Compares the rotation times if both have one: the inode of a removed file may have been reused. */
-function isSame(part: LogPart, { inode, rotatedAt }: Pick<LogPart, "inode" | "rotatedAt">): boolean {
+function isSame(part: LogFilePart, { inode, rotatedAt }: Pick<LogFilePart, "inode" | "rotatedAt">): boolean {
   const timed = part.rotatedAt !== undefined && rotatedAt !== undefined;
   return timed ? part.rotatedAt === rotatedAt : part.inode === inode;
 }
 
-function isYounger({ rotatedAt, modifiedAt }: Mine, mine: Mine): boolean {
+function isYounger({ rotatedAt, modifiedAt }: FileIdentity, mine: FileIdentity): boolean {
   if (rotatedAt !== undefined && mine.rotatedAt !== undefined) return rotatedAt > mine.rotatedAt;
   return seconds(modifiedAt) > seconds(mine.modifiedAt);
 }
@@ -70,17 +70,17 @@ function seconds(milliseconds: number): number {
 export async function rotatedPart(
   host: LogHost,
   path: string,
-  was: Pick<LogPart, "inode" | "rotatedAt">,
+  was: Pick<LogFilePart, "inode" | "rotatedAt">,
   signal: AbortSignal,
-): Promise<LogPart | undefined> {
+): Promise<LogFilePart | undefined> {
   for await (const part of rotatedParts(host, path, signal)) if (isSame(part, was)) return part;
   return undefined;
 }
 
 /** Opens a file of a log for reading, decompressed if necessary. @returns undefined if its path now belongs to another file or
  *  none. */
-export async function openPart(host: LogHost, part: LogPart, signal: AbortSignal): Promise<HostFile | undefined> {
-  const file = await unlessGone(openLog(host, part.path, signal));
+export async function openPart(host: LogHost, part: LogFilePart, signal: AbortSignal): Promise<HostFile | undefined> {
+  const file = await ignoreNotFound(openLog(host, part.path, signal));
   if (!file) return undefined;
   if ((await file.stat(signal)).inode === part.inode) return part.isCompressed ? decompressed(file) : file;
   await file.close();

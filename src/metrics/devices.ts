@@ -36,7 +36,7 @@ export function podResourcesMetrics(metrics: Metrics): Measures["podResources"] 
     get_allocatable: counter("errors_get_allocatable", "Failed requests for allocatable resources, by version."),
   };
   return {
-    asked(version, method) {
+    requested(version, method) {
       all.add({ server_api_version: version });
       requests[method].add({ server_api_version: version });
     },

@@ -10,10 +10,10 @@ import { processMetrics, processStart } from "./process.ts";
 import { type Metrics, createMetrics } from "./registry.ts";
 import { resizeMetrics } from "./resizes.ts";
 import { requestMetrics, servingMetrics } from "./traffic.ts";
-import { certificateMetrics, gateMetrics, shutdownMetrics, upkeepMetrics } from "./upkeep.ts";
-import { type NodeView, viewMetrics } from "./view.ts";
+import { certificateMetrics, gateMetrics, shutdownMetrics, upkeepMetrics } from "./maintenance.ts";
+import { type NodeView, viewMetrics } from "./node-gauges.ts";
 import { deviceMetrics, podResourcesMetrics } from "./devices.ts";
-import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./work.ts";
+import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
 
 /** All metrics of one node. */
 export interface NodeMetrics {

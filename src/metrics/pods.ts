@@ -1,7 +1,7 @@
 import type { ContainerStatus, PodStatus } from "../objects.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isPlaceholder } from "../pod/placeholder.ts";
-import type { ContainerSort, Measures } from "../measures.ts";
+import type { ContainerKind, Measures } from "../measures.ts";
 import type { PodStartup } from "./pod-startup.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
@@ -47,12 +47,12 @@ export function workerMetrics(
   restarts.add({ static: "true" }, 0);
   return {
     workers: {
-      began({ metadata, spec }) {
+      started({ metadata, spec }) {
         const ms = startup.sinceSeen(metadata.uid);
         if (ms !== undefined) beginnings.addMs({}, ms);
         sizes.add({}, spec.containers.length);
       },
-      passed: (kind, ms) => passes.addMs({ operation_type: kind }, ms),
+      synced: (kind, ms) => passes.addMs({ operation_type: kind }, ms),
     },
     seen(pods) {
       for (const pod of pods) startup.seen(pod);
@@ -186,12 +186,12 @@ const lists = [
   ["container", "containerStatuses"],
   ["init_container", "initContainerStatuses"],
   ["ephemeral_container", "ephemeralContainerStatuses"],
-] as const satisfies readonly (readonly [ContainerSort, keyof PodStatus])[];
+] as const satisfies readonly (readonly [ContainerKind, keyof PodStatus])[];
 
 function newlyEnded(
   before: PodStatus | undefined,
   after: PodStatus,
-): readonly (readonly [ContainerSort, ContainerStatus])[] {
+): readonly (readonly [ContainerKind, ContainerStatus])[] {
   return lists.flatMap(([sort, list]) => {
     const old = new Map((before?.[list] ?? []).map((status) => [status.name, status]));
     return (after[list] ?? [])

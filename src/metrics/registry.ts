@@ -6,10 +6,10 @@ import Registry from "prom-client/lib/registry.js";
 
 /** Metrics of one node, in order of creation. */
 export interface Metrics {
-  counter<L extends string>(name: string, help: string, labels?: readonly L[]): Count<L>;
-  histogram<L extends string>(name: string, help: string, so: Buckets<L>): Observe<L>;
+  counter<L extends string>(name: string, help: string, labels?: readonly L[]): CounterMetric<L>;
+  histogram<L extends string>(name: string, help: string, so: HistogramOptions<L>): HistogramMetric<L>;
   /** A gauge whose value is read at each scrape. */
-  gauge<L extends string>(name: string, help: string, so: Shown<L>): void;
+  gauge<L extends string>(name: string, help: string, so: GaugeOptions<L>): void;
   /** A counter whose value is read at each scrape. */
   total(name: string, help: string, value: () => number): void;
   /** Prometheus' exposition format. */
@@ -18,25 +18,25 @@ export interface Metrics {
 
 type Labels<L extends string> = Readonly<Record<L, string>>;
 
-export interface Count<L extends string> {
+export interface CounterMetric<L extends string> {
   /** @param by default 1; 0 creates the series before the first event. */
   add(labels: Labels<L>, by?: number): void;
   remove(labels: Labels<L>): void;
 }
 
-export interface Observe<L extends string> {
+export interface HistogramMetric<L extends string> {
   add(labels: Labels<L>, value: number): void;
   /** A duration, in seconds as in Prometheus. */
   addMs(labels: Labels<L>, ms: number): void;
   remove(labels: Labels<L>): void;
 }
 
-export interface Buckets<L extends string> {
+export interface HistogramOptions<L extends string> {
   readonly buckets: readonly number[];
   readonly labels?: readonly L[];
 }
 
-export interface Shown<L extends string> {
+export interface GaugeOptions<L extends string> {
   readonly labels?: readonly L[];
   /** The current series, each with its value. */
   readonly values: () => Iterable<readonly [Labels<L>, number]> | Promise<Iterable<readonly [Labels<L>, number]>>;

@@ -1,6 +1,6 @@
 import type { Measures } from "../measures.ts";
 import type { Metrics } from "./registry.ts";
-import type { NodeView } from "./view.ts";
+import type { NodeView } from "./node-gauges.ts";
 
 /** Milliseconds. */
 const buckets = [10, 50, 100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000];
@@ -37,9 +37,9 @@ export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined
     values: () => [[{}, view()?.resizes().inProgress ?? 0]],
   });
   return {
-    asked: (resource, requirement, operation) => asked.add({ resource, requirement, operation }),
+    requested: (resource, requirement, operation) => asked.add({ resource, requirement, operation }),
     infeasible: (detail) => refused.add({ reason_detail: detail }),
     accepted: (trigger) => accepted.add({ retry_trigger: trigger }),
-    done: (ms, success) => durations.add({ success: String(success) }, ms),
+    actuated: (ms, success) => durations.add({ success: String(success) }, ms),
   };
 }

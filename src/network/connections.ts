@@ -3,7 +3,7 @@ import { type Socket, connect } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
-import type { Shares } from "../lib/shares.ts";
+import type { FairShares } from "../lib/fair-shares.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import type { Admitted, Gate } from "./gate.ts";
 import { endWhenIdle, joinStreams, keepAlive } from "./join-streams.ts";
@@ -11,7 +11,7 @@ import { endWhenIdle, joinStreams, keepAlive } from "./join-streams.ts";
 export interface JoinerDeps {
   readonly gate: Pick<Gate, "admit" | "isDestination">;
   /** Concurrent connections, shared among pod addresses. */
-  readonly shares: Shares;
+  readonly shares: FairShares;
   /** Called with the reason when a connection is refused. */
   readonly refused: (fields: { readonly to: string; readonly err: unknown }) => void;
   /** Called with the pod's address when the pod has reached its connection limit. */
@@ -69,7 +69,7 @@ export function createJoiner(deps: JoinerDeps): (connection: Duplex) => Promise<
     return bucket;
   };
   const carry = async (connection: Duplex, { pod, to }: Admitted, bucket: PortBucket): Promise<void> => {
-    const place = shares.take(pod);
+    const place = shares.acquire(pod);
     if (!place) {
       full(pod);
       throw new CodedError("resource_exhausted", `${pod} has reached its share of the node's connections`);

@@ -1,7 +1,7 @@
 import { type Socket, createSocket } from "node:dgram";
 import type { Clock } from "../lib/clock.ts";
 import { type Idle, createIdle } from "../lib/idle.ts";
-import type { Shares } from "../lib/shares.ts";
+import type { FairShares } from "../lib/fair-shares.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import type { Admitted, Gate } from "./gate.ts";
 import type { Datagram } from "./relay.ts";
@@ -9,7 +9,7 @@ import type { Datagram } from "./relay.ts";
 export interface FlowDeps {
   readonly gate: Pick<Gate, "admit">;
   /** Concurrent flows, shared among pod addresses. */
-  readonly shares: Shares;
+  readonly shares: FairShares;
   readonly clock: Clock;
   readonly answer: (datagram: Datagram) => void;
   /** Opens a socket; defaults to Node's `createSocket`. */
@@ -77,11 +77,11 @@ export function createFlows({ gate, shares, clock, answer, open = () => createSo
     for (const [pod, own] of byPod) for (const [key, flow] of own) if (isOver(flow)) end(pod, key, flow);
   };
   const placeFor = (pod: string): (() => void) | undefined => {
-    const place = shares.take(pod);
+    const place = shares.acquire(pod);
     const [oldest] = byPod.get(pod) ?? [];
     if (place || !oldest) return place;
     end(pod, ...oldest);
-    return shares.take(pod);
+    return shares.acquire(pod);
   };
   const begin = (key: string, { pod, to: { host, port } }: Admitted, datagram: Datagram): Flow | undefined => {
     if (!maySend(flowCost)) return undefined;

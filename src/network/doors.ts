@@ -2,10 +2,10 @@ import { once } from "node:events";
 import { type AddressInfo, type Server, type Socket, createServer } from "node:net";
 import type { Clock, Timer } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
-import { createLimitedWarning } from "../lib/limited-warning.ts";
+import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
-import { type Shares, createShares } from "../lib/shares.ts";
+import { type FairShares, createFairShares } from "../lib/fair-shares.ts";
 import { endWhenIdle, joinStreams, keepAlive } from "./join-streams.ts";
 
 export interface DoorDeps {
@@ -16,7 +16,7 @@ export interface DoorDeps {
   /** Cluster address to listen on. */
   readonly own: string;
   /** Concurrent connections of all nodes of the process; this node acquires its own as `nodeName`. */
-  readonly connections: Shares;
+  readonly connections: FairShares;
   readonly nodeName: string;
   /** Maximum number of concurrent connections of this node, 4,096 by default. A single port gets half of them, and so does a single peer
    *  address, which gets half of a port's. */
@@ -59,14 +59,14 @@ const portCount = 10_000;
 /** Limits a node's connections by local port and by peer address.
  *  @returns acquires a connection and returns its release function, or undefined if a limit is reached. */
 function createDoorPlaces({ connections, nodeName, mostConnections = 4_096 }: DoorDeps) {
-  const ports = createShares(mostConnections, () => connections.take(nodeName));
-  const peers = createShares(mostConnections);
-  const peersOfPort = new Map<string, { readonly shares: Shares; held: number }>();
+  const ports = createFairShares(mostConnections, () => connections.acquire(nodeName));
+  const peers = createFairShares(mostConnections);
+  const peersOfPort = new Map<string, { readonly shares: FairShares; held: number }>();
   return (port: string, peer: string): (() => void) | undefined => {
-    const ofPeer = peers.take(peer);
+    const ofPeer = peers.acquire(peer);
     if (!ofPeer) return undefined;
-    const own = peersOfPort.get(port) ?? { shares: createShares(mostConnections / 2, () => ports.take(port)), held: 0 };
-    const place = own.shares.take(peer);
+    const own = peersOfPort.get(port) ?? { shares: createFairShares(mostConnections / 2, () => ports.acquire(port)), held: 0 };
+    const place = own.shares.acquire(peer);
     if (!place) {
       ofPeer();
       return undefined;
@@ -84,7 +84,7 @@ function createDoorPlaces({ connections, nodeName, mostConnections = 4_096 }: Do
 
 /** Connects a client to the pod's port. */
 function createLead(deps: DoorDeps) {
-  const warn = createLimitedWarning(deps, "cannot forward a connection to a pod on the target");
+  const warn = createRateLimitedWarning(deps, "cannot forward a connection to a pod on the target");
   const placeFor = createDoorPlaces(deps);
   return async (door: Door, socket: Socket) => {
     const { remoteAddress: peer = "" } = socket;

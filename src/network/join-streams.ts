@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Clock } from "../lib/clock.ts";
-import { givesBack } from "../lib/give-back.ts";
+import { recycleWrittenBuffers } from "../lib/recycle-buffer.ts";
 
 /** Idle time after which a connection between the cluster and a pod is reset, milliseconds: kube-proxy's timeout for established
  *  connections (conntrack.tcpEstablishedTimeout).
@@ -28,6 +28,6 @@ export function endWhenIdle(socket: Socket, clock: Pick<Clock, "after">): () => 
 /** Pipes two connections into each other. Half-closes are passed on; an error on one side breaks the other. Takes ownership of both.
  *  @throws the error that broke them. */
 export async function joinStreams(one: Duplex, other: Duplex): Promise<void> {
-  const [here, there] = [givesBack(one), givesBack(other)];
+  const [here, there] = [recycleWrittenBuffers(one), recycleWrittenBuffers(other)];
   await Promise.all([pipeline(here, there), pipeline(there, here)]);
 }

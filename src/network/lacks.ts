@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import { paced } from "../lib/paced.ts";
+import { throttle } from "../lib/throttle.ts";
 import type { HostFs } from "../seams/host.ts";
 import { createNews, type TellLack } from "./limitations.ts";
 import { createOverlapCheck } from "./overlap.ts";
@@ -21,7 +21,7 @@ export function createLacks({ host, tell, clock, log }: LackDeps) {
   const news = createNews(tell);
   const compare = createOverlapCheck(host.fs);
   let fullPod = "";
-  const tellFull = paced(() => tell("ConnectionsNotCarried", unheld(fullPod)), fullEveryMs, clock);
+  const tellFull = throttle(() => tell("ConnectionsNotCarried", unheld(fullPod)), fullEveryMs, clock);
   return {
     /** Reports that a pod has reached its connection limit. @param pod its address. */
     connections(pod: string): void {

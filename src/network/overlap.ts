@@ -1,4 +1,4 @@
-import { contains, nearSubnets } from "../host/addresses.ts";
+import { contains, directSubnets } from "../host/addresses.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** Describes cluster addresses that lie in the pods' own subnet on the target. Pods look for them on their own machine, where no rule sees
@@ -7,7 +7,7 @@ import type { HostFs } from "../seams/host.ts";
  *  @param pods addresses of the node's pods.
  *  @param cluster addresses of the cluster. */
 export function overlapOf(routes: string, pods: readonly string[], cluster: readonly string[]): string | undefined {
-  const own = nearSubnets(routes).filter((subnet) => pods.some((pod) => contains(subnet, pod)));
+  const own = directSubnets(routes).filter((subnet) => pods.some((pod) => contains(subnet, pod)));
   const elsewhere = cluster.filter((address) => !pods.includes(address));
   const [first, ...others] = elsewhere.filter((address) => own.some((subnet) => contains(subnet, address)));
   if (first === undefined) return undefined;
@@ -24,7 +24,7 @@ export function createOverlapCheck(fs: Pick<HostFs, "readFile">) {
     cluster: readonly string[],
     signal: AbortSignal,
   ): Promise<string | undefined> => {
-    const known = nearSubnets(routes);
+    const known = directSubnets(routes);
     if (!pods.every((pod) => known.some((subnet) => contains(subnet, pod))))
       routes = (await fs.readFile("/proc/net/route", { signal })).toString("latin1");
     return overlapOf(routes, pods, cluster);

@@ -1,12 +1,12 @@
-import { type Shares, createShares } from "../lib/shares.ts";
+import { type FairShares, createFairShares } from "../lib/fair-shares.ts";
 
 /** Limits on what graftlet forwards between targets and the cluster, shared by the nodes of a process: each connection takes a socket,
  *  and so an ephemeral port and descriptors. */
 export interface TunnelPlaces {
   /** Concurrent connections, from pods to Services and from the cluster to pods. */
-  readonly connections: Shares;
+  readonly connections: FairShares;
   /** Concurrent UDP flows. */
-  readonly flows: Shares;
+  readonly flows: FairShares;
 }
 
 /** A single node gets half of either. */
@@ -14,5 +14,5 @@ const mostConnections = 16_384;
 const mostFlows = 16_384;
 
 export function createTunnelPlaces(): TunnelPlaces {
-  return { connections: createShares(mostConnections), flows: createShares(mostFlows) };
+  return { connections: createFairShares(mostConnections), flows: createFairShares(mostFlows) };
 }

@@ -2,11 +2,11 @@ import { isIPv4 } from "node:net";
 import type { OwnSlices } from "../api/endpoint-slices.ts";
 import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import { createLimitedWarning } from "../lib/limited-warning.ts";
+import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
-import { paced } from "../lib/paced.ts";
+import { throttle } from "../lib/throttle.ts";
 import { onAbort, type Service } from "../lib/service-group.ts";
-import type { Shares } from "../lib/shares.ts";
+import type { FairShares } from "../lib/fair-shares.ts";
 import type { EndpointSlice, Service as ClusterService, WrittenSlice } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
@@ -24,7 +24,7 @@ export interface PublisherDeps {
   readonly host: Pick<Host, "dial" | "forPods">;
   readonly nodeName: string;
   /** Limits of the process, for all of its nodes. */
-  readonly places: { readonly connections: Shares };
+  readonly places: { readonly connections: FairShares };
   /** Cluster address of graftlet itself. */
   readonly own: string;
   /** The cluster node on which graftlet runs, if known. */
@@ -56,7 +56,7 @@ const takeBackMs = 5_000;
  *  link. Deletes the slices when it stops, since its address may be reassigned. */
 export function createServicePublisher(deps: PublisherDeps): Service {
   const { services, headless, slices, shown, seen, clock, log } = deps;
-  const warn = createLimitedWarning({ log, clock }, "cannot publish endpoints of the node's pods; retrying");
+  const warn = createRateLimitedWarning({ log, clock }, "cannot publish endpoints of the node's pods; retrying");
   return {
     name: "Service endpoint publisher",
     async run(signal) {
@@ -81,7 +81,7 @@ export function createServicePublisher(deps: PublisherDeps): Service {
         const { own: address, podNode, nodeName } = deps;
         await publish({ ...deps, doors, written }, { address, podNode, nodeName, owner }, signal);
       });
-      const follow = paced(() => void round(), followMs, clock);
+      const follow = throttle(() => void round(), followMs, clock);
       const round = async () => {
         try {
           await sync();

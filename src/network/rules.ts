@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { CodedError, hasCode, unlessGone } from "../lib/errors.ts";
+import { CodedError, hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Belonging } from "../seams/runtime.ts";
 import { command, commandWithoutDashes } from "../seams/command.ts";
@@ -128,7 +128,7 @@ export async function wayBelongings(
   const [rules, rulesIPv6, end] = await Promise.all([
     rulesStand(host, "ip", rootDir, signal),
     rulesStand(host, "ip6", rootDir, signal),
-    unlessGone(host.fs.lstat(socket, signal)),
+    ignoreNotFound(host.fs.lstat(socket, signal)),
   ]);
   if (!rules && !rulesIPv6 && !end) return [];
   const gone = [...(rules ? tableGone("ip", rootDir) : []), ...(rulesIPv6 ? tableGone("ip6", rootDir) : [])];

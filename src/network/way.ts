@@ -1,12 +1,12 @@
 import { coalesce } from "../lib/coalesce.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
-import { createLimitedWarning } from "../lib/limited-warning.ts";
+import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
-import { paced } from "../lib/paced.ts";
-import { patrol } from "../lib/patrol.ts";
+import { throttle } from "../lib/throttle.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
-import { createShares } from "../lib/shares.ts";
+import { createFairShares } from "../lib/fair-shares.ts";
 import type { EndpointSlice } from "../objects.ts";
 import type { PodServiceTunnel, WaitForTarget, RuntimePod } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
@@ -118,9 +118,9 @@ export function createClusterWay(deps: WayDeps): ClusterWay {
     }
   };
   const { waitForTarget } = deps;
-  const everyMs = () => (trouble ? unfitMs : againMs);
+  const intervalMs = () => (trouble ? unfitMs : againMs);
   return {
-    ...patrol({ name: "service tunnel", everyMs, waitForTarget, clock, log }, async (signal) => {
+    ...runPeriodically({ name: "service tunnel", intervalMs, waitForTarget, clock, log }, async (signal) => {
       while (services.list() === undefined) await clock.sleep(followMs, signal);
       await round(signal);
     }),
@@ -155,13 +155,13 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   };
   const gate = createGate();
   const lacks = createLacks(deps);
-  const refused = createLimitedWarning({ log, clock }, "refused a pod's connection to a Service");
-  const rulesLost = createLimitedWarning({ log, clock }, rulesGone);
+  const refused = createRateLimitedWarning({ log, clock }, "refused a pod's connection to a Service");
+  const rulesLost = createRateLimitedWarning({ log, clock }, rulesGone);
   const link = wayLink(rootDir);
-  const connections = createShares(mostConnections, () => deps.places.connections.take(deps.nodeName));
+  const connections = createFairShares(mostConnections, () => deps.places.connections.acquire(deps.nodeName));
   const join = createJoiner({ gate, shares: connections, refused, full: lacks.connections, clock });
   stack.use(await listenAt(host, link, (connection) => void join(connection), until));
-  const shares = createShares(mostFlows, () => deps.places.flows.take(deps.nodeName));
+  const shares = createFairShares(mostFlows, () => deps.places.flows.acquire(deps.nodeName));
   const flows = createFlows({ gate, shares, clock, answer: (datagram) => relay.answer(datagram) });
   stack.defer(() => flows.close());
   let applied: Redirections | undefined;
@@ -196,7 +196,7 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
     await applyRules(host, text, until);
     applied = now;
   });
-  const follow = paced(() => void sync().catch(fail), followMs, clock);
+  const follow = throttle(() => void sync().catch(fail), followMs, clock);
   await sync();
   stack.defer(services.onChange(follow));
   for (const watched of Object.values(deps.headless ?? {})) stack.defer(watched.onChange(follow));

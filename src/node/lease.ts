@@ -1,8 +1,8 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, unlessGone } from "../lib/errors.ts";
+import { hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Lease } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
@@ -41,7 +41,7 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
   };
 
   const renew = async (signal: AbortSignal) => {
-    known ??= await unlessGone(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
+    known ??= await ignoreNotFound(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
     const ownerReferences = owners();
     if (!known) {
       if (!ownerReferences) return void (early += 1);
@@ -66,11 +66,11 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
   };
 
   const periodMs = (durationSeconds * 1000) / 4;
-  const everyMs = () => {
+  const intervalMs = () => {
     if (failures > 0) return Math.min(longestRetryMs, retryMs * 2 ** failures);
     return known ? periodMs * clock.jitter(1, 1.04) : Math.min(periodMs, retryMs * 2 ** early);
   };
-  return patrol({ name: "lease", everyMs, clock, log }, async (signal) => {
+  return runPeriodically({ name: "lease", intervalMs, clock, log }, async (signal) => {
     try {
       await renew(clock.within(periodMs, signal));
       failures = 0;
@@ -88,7 +88,7 @@ export async function lastRenewed(
   nodeName: string,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const lease = await unlessGone(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
+  const lease = await ignoreNotFound(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
   return lease?.spec?.renewTime === undefined ? undefined : Date.parse(lease.spec.renewTime);
 }
 

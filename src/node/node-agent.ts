@@ -179,8 +179,8 @@ function createOwnName({ settings: { nodeName }, resolves, clock, log }: NodeAge
     initial: undefined,
     read: (signal) => resolves(nodeName, signal),
     same: (one, other) => one === other,
-    lacking: (found) => found !== true,
-    everyMs: nameEveryMs,
+    isMissing: (found) => found !== true,
+    intervalMs: nameEveryMs,
     clock,
     log,
   });

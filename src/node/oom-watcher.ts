@@ -2,7 +2,7 @@ import { readLines } from "../host/command-lines.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, WaitForTarget } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
@@ -63,5 +63,5 @@ export function createOomWatcher(deps: OomWatcherDeps): Service {
       failed(messageOf(error));
     }
   };
-  return patrol({ ...deps, name: "oom-watcher", everyMs: retryMs }, watch);
+  return runPeriodically({ ...deps, name: "oom-watcher", intervalMs: retryMs }, watch);
 }

@@ -2,7 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
@@ -32,7 +32,7 @@ export function createReconcile(deps: ReconcileDeps): Service {
   const metadata = createWriter(deps, "labels and annotations", deps.client);
   const taints = createWriter(deps, "taints", deps.tainter);
   const pauseMs = () => (nodes.node() ? everyMs : firstMs);
-  return patrol({ name: "node-configuration", everyMs: pauseMs, clock, log }, async (signal) => {
+  return runPeriodically({ name: "node-configuration", intervalMs: pauseMs, clock, log }, async (signal) => {
     const node = nodes.node();
     if (!node) return;
     await metadata(metadataPatch(node, configured), signal);

@@ -2,7 +2,7 @@ import type { RuntimeFeatures, RuntimeHandler, StatusResponse, VersionResponse }
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
@@ -98,10 +98,10 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
   };
   const networkError = () => (status ? unmet(status, "NetworkReady", "container runtime network") : undefined);
 
-  const everyMs = () => (failure === undefined ? checkMs : impatientMs);
+  const intervalMs = () => (failure === undefined ? checkMs : impatientMs);
   const round = (signal: AbortSignal) => (isHeard() ? undefined : check(signal));
   return {
-    ...patrol({ name: "runtime-health", everyMs, clock, log }, round),
+    ...runPeriodically({ name: "runtime-health", intervalMs, clock, log }, round),
     problems,
     networkError,
     version: () => version,

@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { codeOf, hasCode, messageOf, unlessGone } from "../lib/errors.ts";
+import { codeOf, hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
@@ -102,7 +102,7 @@ export async function untilWorthATry(
 async function write(deps: TroubleReporterDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
   const { client, clock, identity } = deps;
   const path = `/api/v1/nodes/${identity.nodeName}`;
-  const node = await unlessGone(client.get<Node>(path, { signal }));
+  const node = await ignoreNotFound(client.get<Node>(path, { signal }));
   const before = node?.status?.conditions ?? [];
   const verdicts =
     trouble.reason === "LinkDown" && wasShutDown(before) ? [readyVerdict([shuttingDown])] : outOfReach(trouble);

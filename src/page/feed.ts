@@ -1,8 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import { type Service, onAbort, runGroup } from "../lib/service-group.ts";
-import type { ReportedNode } from "../report/node.ts";
+import type { ReportedNode } from "../report/reported-node.ts";
 import type { Note, Reports } from "../report/notes.ts";
 import type { Message } from "./messages.ts";
 import { nodeShown } from "./node-shown.ts";
@@ -110,8 +110,8 @@ type Tell = (node: string, kind: "node" | "pods" | "usage", message: Message) =>
 
 function lookAfter(of: ReportedNode, { clock, log }: FeedDeps, tell: Tell): Service {
   const { name, provider } = of;
-  return patrol({ name: `page of ${name}`, everyMs: lookMs, clock, log }, async (signal) => {
-    const work = of.work();
+  return runPeriodically({ name: `page of ${name}`, intervalMs: lookMs, clock, log }, async (signal) => {
+    const work = of.introspection();
     const link = of.link() ?? "unknown";
     const trouble = typeof link === "string" ? undefined : link.trouble();
     const shown = { name, provider, node: work?.node(), running: work !== undefined };

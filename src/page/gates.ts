@@ -4,7 +4,7 @@ import { authenticate } from "../server/authentication.ts";
 import { type Verdict, authorize, tooMany } from "../server/authorization.ts";
 import type { PeerCertificates } from "../server/peer-certificates.ts";
 import type { Refused } from "./access.ts";
-import type { ReadGate } from "../report/node.ts";
+import type { ReadGate } from "../report/reported-node.ts";
 import type { Reports } from "../report/notes.ts";
 
 /** Areas of the kubelet API that the page shows: a caller needs `get` on nodes/pods, nodes/stats and nodes/log. */
@@ -15,7 +15,7 @@ export const noCertificates: Pick<PeerCertificates, "identify"> = { identify: ()
 
 /** The node whose certificate and client CA the page uses for TLS: the first that has a certificate. */
 export function leadOf({ nodes }: Pick<Reports, "nodes">): ReadGate | undefined {
-  return nodes.map((node) => node.work()?.gate).find((gate) => gate?.certificate.current() !== undefined);
+  return nodes.map((node) => node.introspection()?.gate).find((gate) => gate?.certificate.current() !== undefined);
 }
 
 /** Returns the nodes that a caller may see, decided by the authentication and authorization of each node's kubelet API. A client
@@ -46,8 +46,8 @@ export async function visibleNodes(
     const verdict = await judgeOne(first);
     return isUnknown(verdict.verdict) ? [verdict] : [verdict, ...(await Promise.all(others.map(judgeOne)))];
   };
-  const gates = reports.nodes.flatMap(({ name, work }) => {
-    const gate = work()?.gate;
+  const gates = reports.nodes.flatMap(({ name, introspection }) => {
+    const gate = introspection()?.gate;
     return gate ? [{ name, gate }] : [];
   });
   const clusters = Object.values(Object.groupBy(gates, ({ name, gate }) => gate.clientCA.current() ?? name));

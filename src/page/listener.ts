@@ -85,11 +85,11 @@ function followGates({ nodes }: ListenerDeps["reports"], changed: () => void): (
   };
   const follow = () => {
     stop();
-    const gates = nodes.flatMap((node) => node.work()?.gate ?? []);
+    const gates = nodes.flatMap((node) => node.introspection()?.gate ?? []);
     forget = gates.flatMap(({ certificate, clientCA }) => [certificate.onChange(changed), clientCA.onChange(changed)]);
     changed();
   };
-  const stopFollowing = nodes.map((node) => node.onWork(follow));
+  const stopFollowing = nodes.map((node) => node.onRunningChange(follow));
   follow();
   return () => {
     for (const each of stopFollowing) each();

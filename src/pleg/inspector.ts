@@ -1,7 +1,7 @@
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import { Mailbox } from "../lib/mailbox.ts";
+import { LatestSlot } from "../lib/latest-slot.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { PlegMeasures } from "../measures.ts";
 import type { PodCache, PodInspector, RuntimeIds, RuntimePod } from "../pipeline.ts";
@@ -70,7 +70,7 @@ export function createInspector(options: InspectorDeps, stop: AbortSignal): Pleg
   const inspectAndWake = async (uid: string, observing: Promise<RuntimePod>) => {
     const [before, since] = [podCache.get(uid), clock.monotonic()];
     const after = await observing;
-    deps.measures.looked(clock.monotonic() - since);
+    deps.measures.inspected(clock.monotonic() - since);
     record(after);
     failures.clear(uid);
     if (!before || podFingerprint(before) !== podFingerprint(after)) signals.wake.send(uid, "pleg");
@@ -129,16 +129,16 @@ function createMailboxes(
   inspect: (uid: string, ended: ReadonlySet<string>) => Promise<void>,
   onError: (uid: string, error: unknown) => void,
 ): (uid: string, ended: string | undefined) => void {
-  const mailboxes = new Map<string, Mailbox<ReadonlySet<string>>>();
+  const mailboxes = new Map<string, LatestSlot<ReadonlySet<string>>>();
   return (uid, ended) => {
     const mailbox =
       mailboxes.get(uid) ??
-      new Mailbox<ReadonlySet<string>>(
+      new LatestSlot<ReadonlySet<string>>(
         (ids) => inspect(uid, ids),
         (error) => onError(uid, error),
       );
     mailboxes.set(uid, mailbox);
-    mailbox.put(new Set([...(mailbox.waiting ?? []), ...(ended === undefined ? [] : [ended])]));
+    mailbox.put(new Set([...(mailbox.pending ?? []), ...(ended === undefined ? [] : [ended])]));
     void mailbox.idle().then(() => void (mailbox.busy || mailboxes.delete(uid)));
   };
 }

@@ -9,7 +9,7 @@ import {
   type PodSandboxStatus,
 } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { RuntimeIds, RuntimePod } from "../pipeline.ts";
 import { podNameLabel, podNamespaceLabel, podUidLabel } from "../pod/labels.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
@@ -129,11 +129,11 @@ export async function observePod(
   const { runtime } = deps;
   const sandboxStatus = async ({ id, state }: PodSandbox) => {
     const before = await early?.sandbox(id);
-    return before?.state === state ? before : (await unlessGone(runtime.podSandboxStatus(id, signal)))?.status;
+    return before?.state === state ? before : (await ignoreNotFound(runtime.podSandboxStatus(id, signal)))?.status;
   };
   const containerStatus = async ({ id, state }: Container) => {
     const before = await early?.container(id);
-    return before?.state === state ? before : (await unlessGone(runtime.containerStatus(id, signal)))?.status;
+    return before?.state === state ? before : (await ignoreNotFound(runtime.containerStatus(id, signal)))?.status;
   };
   const cached = deps.known?.(listing.uid)?.containers ?? [];
   const withMessage = async (status: ContainerStatus | undefined): Promise<ContainerStatus | undefined> => {

@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { PodInspector, RuntimePod } from "../pipeline.ts";
 import type { Runtime, RuntimeEvent } from "../seams/runtime.ts";
 import type { Sends } from "../state/signals.ts";
@@ -109,7 +109,7 @@ async function relistForever(
   while (!signal.aborted) {
     state.due = Promise.withResolvers<void>();
     const began = clock.monotonic();
-    measures.relistBegan(last === undefined ? undefined : began - last);
+    measures.relistStarted(last === undefined ? undefined : began - last);
     try {
       await relist(deps, inspector, listTimeoutMs * 2 ** failures, signal);
       onRelist();
@@ -146,7 +146,7 @@ async function relist(deps: PlegDeps, inspector: PlegInspector, listMs: number, 
     const gone: PodListing = { uid, sandboxes: [], containers: [], listedAt: deps.clock.monotonic() };
     if (!listings.has(uid)) listings.set(uid, gone);
   }
-  const semaphore = createTurns(maxParallelInspections);
+  const semaphore = createSemaphore(maxParallelInspections);
   await Promise.all([...listings.values()].map((listing) => semaphore(() => inspector.inspectIfChanged(listing, signal))));
   inspector.completeRelist(listings);
 }
@@ -167,7 +167,7 @@ async function followEvents(
     try {
       for await (const event of runtime.events(signal)) {
         if (event.is === "listening") {
-          measures.eventsBegan();
+          measures.eventStreamOpened();
           onListening();
         }
         onEvent(clock, inspector, state, event);
@@ -175,7 +175,7 @@ async function followEvents(
     } catch (error) {
       if (hasCode(error, "unimplemented")) return;
       if (!signal.aborted) {
-        measures.eventsBroke();
+        measures.eventStreamFailed();
         log.debug({ err: error }, "runtime event stream ended; relisting every second until it is back");
       }
     }

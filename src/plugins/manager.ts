@@ -1,10 +1,10 @@
 import { createBackoff } from "../lib/backoff.ts";
 import type { Clock } from "../lib/clock.ts";
-import { messageOf, unlessGone } from "../lib/errors.ts";
+import { messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import type { Service } from "../lib/service-group.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import { createHints } from "./hints.ts";
 import { type PluginHandlers, type Registered, registerPlugin } from "./registration.ts";
@@ -86,7 +86,7 @@ const tooMany = "ignoring some plugin sockets and directories: too many, or nest
 
 /** Finds sockets in a directory, which is created if missing. */
 async function madeAndFound(fs: HostFs, directory: string, signal: AbortSignal): Promise<FoundSockets> {
-  const found = await unlessGone(findSockets(fs, directory, signal));
+  const found = await ignoreNotFound(findSockets(fs, directory, signal));
   if (found) return found;
   await fs.apply([{ do: "mkdir", path: directory, mode: directoryMode, parents: true }], signal);
   return findSockets(fs, directory, signal);
@@ -105,7 +105,7 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
   const registered = new Map<string, Registered & { readonly mark: string }>();
   const busy = new Map<string, Promise<void>>();
   const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
-  const turns = createTurns(registersAtOnce);
+  const turns = createSemaphore(registersAtOnce);
   let wanted: ReadonlyMap<string, string> = new Map();
 
   const register = async (socket: string, mark: string) => {

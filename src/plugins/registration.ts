@@ -1,10 +1,10 @@
 import type { ClientHttp2Session } from "node:http2";
 import type { PluginHandler, RegisteringPlugin } from "../drivers.ts";
 import { InfoRequest, RegistrationService, RegistrationStatus } from "../gen/plugin-registration.ts";
-import { type GrpcDeps, openGrpcPatiently } from "../host/grpc-session.ts";
+import { type GrpcDeps, openGrpcWithRetry } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
-import { callOnce } from "../lib/grpc.ts";
+import { unaryCall } from "../lib/grpc.ts";
 
 /** A registered plugin and its handler. */
 export interface Registered {
@@ -42,7 +42,7 @@ export async function registerPlugin(
 async function dial(deps: GrpcDeps, socket: string, signal: AbortSignal): Promise<ClientHttp2Session> {
   const patience = deps.clock.within(dialMs, signal);
   try {
-    return await openGrpcPatiently(deps, socket, patience);
+    return await openGrpcWithRetry(deps, socket, patience);
   } catch (error) {
     throwIfAborted(signal);
     const why = patience.aborted ? "context deadline exceeded" : messageOf(error);
@@ -64,7 +64,7 @@ async function registerOn(
   const notify = async (error: string) => {
     const status = RegistrationStatus.fromPartial({ pluginRegistered: error === "", error });
     const within = clock.within(notifyMs, signal);
-    await callOnce(session, RegistrationService.notifyRegistrationStatus, status, {
+    await unaryCall(session, RegistrationService.notifyRegistrationStatus, status, {
       userAgent,
       signal: within,
       budget,
@@ -78,7 +78,7 @@ async function registerOn(
     });
     throw new CodedError(codeOf(cause), why, { cause });
   };
-  const asked = callOnce(session, RegistrationService.getInfo, InfoRequest.create(), {
+  const asked = unaryCall(session, RegistrationService.getInfo, InfoRequest.create(), {
     userAgent,
     signal: clock.within(infoMs, signal),
     budget,

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
-import { unlessGone } from "../lib/errors.ts";
-import { createTurns } from "../lib/turns.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** Sockets found in a directory and below it. */
@@ -33,15 +33,15 @@ export async function findSockets(fs: HostFs, directory: string, signal: AbortSi
       const below = posix.join(path, name);
       if (kind === "socket" && paths.length < maxSockets) paths.push(below);
       else if (kind === "directory" && directories.length < maxDirectories && depth < maxDepth)
-        await unlessGone(walk(below, depth + 1));
+        await ignoreNotFound(walk(below, depth + 1));
       else truncated = true;
     }
   };
   await walk(directory, 1);
-  const turns = createTurns(looksAtOnce);
+  const turns = createSemaphore(looksAtOnce);
   const looked = paths.map((path) =>
     turns(async () => {
-      const found = await unlessGone(fs.lstat(path, signal));
+      const found = await ignoreNotFound(fs.lstat(path, signal));
       return found?.kind === "socket" ? [[path, `${found.inode} ${found.modifiedAt}`] as const] : [];
     }),
   );

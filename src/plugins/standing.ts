@@ -1,9 +1,9 @@
 import type { RegisteringPlugin } from "../drivers.ts";
 import { InfoRequest, RegistrationService } from "../gen/plugin-registration.ts";
-import { type GrpcDeps, callSocket } from "../host/grpc-session.ts";
+import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
-import { throwIfAborted, unlessGone } from "../lib/errors.ts";
-import { createTurns } from "../lib/turns.ts";
+import { throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { Host } from "../seams/host.ts";
 import { findSockets } from "./sockets.ts";
 
@@ -21,11 +21,11 @@ export async function standingPlugins(
   type: string,
   signal: AbortSignal,
 ): Promise<readonly RegisteringPlugin[]> {
-  const found = await unlessGone(findSockets(deps.host.fs, directory, signal));
-  const turns = createTurns(asksAtOnce);
+  const found = await ignoreNotFound(findSockets(deps.host.fs, directory, signal));
+  const turns = createSemaphore(asksAtOnce);
   const ask = async (path: string) => {
     const call = { path, method: RegistrationService.getInfo, request: InfoRequest.create(), userAgent, limitMs };
-    const info = await callSocket(deps, { ...call, limits: smallLimits }, signal).catch(() => throwIfAborted(signal));
+    const info = await unaryCallToSocket(deps, { ...call, limits: smallLimits }, signal).catch(() => throwIfAborted(signal));
     if (info?.type !== type) return [];
     return [{ name: info.name, endpoint: info.endpoint || path, versions: info.supportedVersions }];
   };

@@ -1,7 +1,7 @@
 import type { Wire } from "../objects.ts";
 import type { V1HTTPGetAction } from "@kubernetes/client-node";
 import { kubeletVersion } from "../version.ts";
-import { bytesOf } from "../lib/byte-text.ts";
+import { toLatin1Bytes } from "../lib/latin1-bytes.ts";
 import { type GoUrl, emptyUrl, parseUrl, urlText } from "../lib/go-url.ts";
 import { type HttpRequest, joinHostPort } from "../lib/http-get.ts";
 import { canonicalName } from "../lib/http-header.ts";
@@ -27,20 +27,20 @@ export function userAgent(from: HttpRequest["from"]): string {
 function headersOf({ httpHeaders = [] }: HttpGet): Map<string, string[]> {
   const headers = new Map<string, string[]>();
   for (const { name, value } of httpHeaders) {
-    const key = canonicalName(bytesOf(name));
-    headers.set(key, [...(headers.get(key) ?? []), bytesOf(value ?? "")]);
+    const key = canonicalName(toLatin1Bytes(name));
+    headers.set(key, [...(headers.get(key) ?? []), toLatin1Bytes(value ?? "")]);
   }
   return headers;
 }
 
 /** A path that is not a valid URL reference is used verbatim as the path. */
 function urlOf({ scheme = "", path = "" }: HttpGet, host: string, port: number): GoUrl {
-  const reference = referenceOf(bytesOf(path));
+  const reference = referenceOf(toLatin1Bytes(path));
   return parseUrl(
     urlText({
       ...reference,
-      scheme: bytesOf(scheme).toLowerCase() || "http",
-      host: joinHostPort(bytesOf(host), port),
+      scheme: toLatin1Bytes(scheme).toLowerCase() || "http",
+      host: joinHostPort(toLatin1Bytes(host), port),
     }),
   );
 }

@@ -1,4 +1,4 @@
-import { type Answer, BodyError, httpGet } from "../host/http-get.ts";
+import { type HttpResult, BodyError, httpGet } from "../host/http-get.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { HttpRequest } from "../lib/http-get.ts";
 import type { Host } from "../seams/host.ts";
@@ -15,7 +15,7 @@ export async function probeHttp(dialer: Pick<Host, "dial">, first: HttpRequest, 
   }
 }
 
-function judge({ status, body }: Answer): Outcome {
+function judge({ status, body }: HttpResult): Outcome {
   if (status >= 200 && status < 300) return { is: "success", output: body };
   if (status >= 300 && status < 400)
     return { is: "warning", output: `Probe terminated redirects, Response body: ${body}` };

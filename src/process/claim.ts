@@ -7,9 +7,9 @@ import {
   readOwnershipRecord,
   writeOwnershipRecord,
 } from "../host/ownership-record.ts";
-import { type Pulse, remotePulse } from "../host/pulse.ts";
+import { type HolderHeartbeat, remoteHeartbeat } from "../host/holder-heartbeat.ts";
 import { pluginDirectoryOf, pluginRegistryOf } from "../host/plugin-paths.ts";
-import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "../host/lock.ts";
+import { acquireLocks, type HeldLocks, type LockRequest, LockHeldError } from "../host/lock.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -27,7 +27,7 @@ export interface ClaimDeps {
   readonly clock: Clock;
   readonly log: Logger;
   /** Settings of the heartbeat to the process that holds the locks on a remote target; `remotePulse` by default. */
-  readonly pulse?: Omit<Pulse, "clock">;
+  readonly pulse?: Omit<HolderHeartbeat, "clock">;
 }
 
 /** A target that is reserved for this node. */
@@ -60,7 +60,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   const listeners = new Set<() => void>();
   /** Notifies listeners when these locks are lost, unless the claim has replaced them. */
   const notifyOnLoss = (locks: HeldLocks) => {
-    void locks.over.then(() => {
+    void locks.ended.then(() => {
       if (held !== locks || isReleased) return;
       // The link logs its own loss.
       if (!deps.target.link?.trouble()) deps.log.warn({ rootDir }, "lost the root directory lock");
@@ -83,12 +83,12 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   }
   notifyOnLoss(held);
   return {
-    isLost: () => held.isOver(),
+    isLost: () => held.hasEnded(),
     isProved: () => held.isProved(),
     async prove(until) {
       const locks = held;
       await locks.prove(until).catch((cause: unknown) => {
-        if (!locks.isOver()) throw cause;
+        if (!locks.hasEnded()) throw cause;
         const why = deps.target.link?.trouble()?.message ?? "its lock was lost and is being re-acquired";
         throw new CodedError("unavailable", `the target cannot be used: ${why}`, { cause });
       });
@@ -98,7 +98,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
       return () => void listeners.delete(listener);
     },
     async renew(stop) {
-      if (!held.isOver()) return held.prove(stop);
+      if (!held.hasEnded()) return held.prove(stop);
       held = await reacquire(deps, rootDir, stop);
       notifyOnLoss(held);
       await refuseOtherAgent({ ...deps, host, sharing }, stop);
@@ -171,7 +171,7 @@ function acquire(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise
 
 /** Acquires locks of a root directory, and the runtime's lock if the runtime is known and can be locked. @throws TargetError RuntimeInUse. */
 export async function lockTarget(
-  { target, clock, log, pulse = remotePulse }: ClaimDeps,
+  { target, clock, log, pulse = remoteHeartbeat }: ClaimDeps,
   rootDir: string,
   own: readonly LockRequest[],
   signal: AbortSignal,
@@ -187,7 +187,7 @@ export async function lockTarget(
     if (directory === undefined) return await lock(own);
     const runtime: LockRequest = { path: directory, shared: sharing === "shared" };
     return await lock([...own, runtime]).catch(async (error: unknown) => {
-      if (error instanceof LockTaken || hasCode(error, "not_found") || isConnectionError(error)) throw error;
+      if (error instanceof LockHeldError || hasCode(error, "not_found") || isConnectionError(error)) throw error;
       log.info({ err: error }, "cannot lock the runtime's directory; skipping the exclusivity check");
       return lock(own);
     });
@@ -201,7 +201,7 @@ export async function isOnlyAgent({ target, clock }: Omit<ClaimDeps, "log">, sig
   try {
     const path = await socketDirectory(target, clock.within(runtimeDetectionTimeoutMs, signal));
     if (path === undefined) return false;
-    await using _lock = await acquireLocks(target.host, [{ path }], signal, target.link && { ...remotePulse, clock });
+    await using _lock = await acquireLocks(target.host, [{ path }], signal, target.link && { ...remoteHeartbeat, clock });
     return true;
   } catch (error) {
     if (hasCode(error, "unavailable", "cancelled")) throw error;
@@ -224,7 +224,7 @@ async function socketDirectory(
 function unlockable(rootDir: string, runtimeDirectory: string | undefined, cause: unknown): unknown {
   if (isConnectionError(cause)) return cause;
   const directory = `--root-dir ${JSON.stringify(rootDir)}`;
-  if (cause instanceof LockTaken)
+  if (cause instanceof LockHeldError)
     return cause.path === runtimeDirectory
       ? runtimeInUse(
           `the container runtime in ${cause.path} on the target is in use by another graftlet (RuntimeInUse): stop that one, or let all of them share it (sharing: shared); nodes that do not share a runtime delete each other's pods`,

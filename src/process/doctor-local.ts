@@ -7,7 +7,7 @@ import type { Finding } from "../doctor/findings.ts";
 import { listenersAt } from "../doctor/listeners.ts";
 import { type Port, examinePorts } from "../doctor/ports.ts";
 import type { Clock } from "../lib/clock.ts";
-import { unlessCode } from "../lib/errors.ts";
+import { ignoreCode } from "../lib/errors.ts";
 import { requestStatus } from "./status-socket.ts";
 
 export interface LocalMachineExamination {
@@ -36,7 +36,7 @@ async function runningProcess(
   signal: AbortSignal,
 ): Promise<number | undefined> {
   if (statusSocket === undefined) return undefined;
-  const report = await unlessCode(requestStatus(statusSocket, clock, signal), "unavailable");
+  const report = await ignoreCode(requestStatus(statusSocket, clock, signal), "unavailable");
   return report?.nodes.some(({ name }) => name === nodeName) ? report.pid : undefined;
 }
 

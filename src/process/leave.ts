@@ -7,7 +7,7 @@ import { type LeavingDeps, leave } from "../leave/leaving.ts";
 import { systemClock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import { runRemoval } from "./remove.ts";
 import type { ProviderFactory } from "../seams/provider.ts";
 import { confirm, type Terminal } from "./terminal.ts";
@@ -71,12 +71,12 @@ async function confirmLeave({ nodes, terminal, signal }: LeaveOptions): Promise<
 
 /** Cleans targets concurrently, but nodes on one machine sequentially: only the last one may remove what they share. */
 function createCleaner({ nodes, providers, terminal, timeoutMs }: LeaveOptions): LeavingDeps["clean"] {
-  const machines = new Map<string, ReturnType<typeof createTurns>>();
+  const machines = new Map<string, ReturnType<typeof createSemaphore>>();
   return (nodeName, signal) => {
     const node = nodes.find((each) => each.nodeName === nodeName);
     if (!node) throw new CodedError("not_found", `node ${nodeName} is not among the nodes that leave`);
     const machine = machineKey(node);
-    const turns = machines.get(machine) ?? createTurns(1);
+    const turns = machines.get(machine) ?? createSemaphore(1);
     machines.set(machine, turns);
     const print = (line: string) => terminal.print(`node ${nodeName}: ${line}`);
     const leaving = { longestGraceSeconds: Math.ceil(timeoutMs / 1000) };

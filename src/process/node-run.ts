@@ -15,7 +15,7 @@ import { createNodeMetrics } from "../metrics/node-metrics.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
-import type { NodeTelling } from "../report/node.ts";
+import type { NodeReporter } from "../report/reported-node.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import { visibleText } from "../lib/visible-text.ts";
@@ -49,7 +49,7 @@ export interface NodeRun {
   readonly readiness: Readiness;
   readonly liveness: Liveness;
   /** Receives the node's state. */
-  readonly report: NodeTelling;
+  readonly report: NodeReporter;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -95,7 +95,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   const tracer = stack.use(await openTracer(given.kubelet.tracing, { ...run, nodeName: given.nodeName }));
   const headers = tracer.isOn ? { callHeaders: tracer.headers } : {};
   const [opened] = await Promise.allSettled([openTarget({ ...run, ...headers })]);
-  if (opened.status === "fulfilled") run.report.opened(stack.use(opened.value).link ?? "local");
+  if (opened.status === "fulfilled") run.report.onTargetOpened(stack.use(opened.value).link ?? "local");
   else if (!several) throw opened.reason;
   const { nodeName, kubelet } = given;
   const gates = heededGates(kubelet.featureGates);
@@ -144,7 +144,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     throw error;
   } finally {
     uses.note(given.nodeName, undefined);
-    run.report.opened(undefined);
+    run.report.onTargetOpened(undefined);
   }
 }
 

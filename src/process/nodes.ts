@@ -11,7 +11,7 @@ import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
 import type { PageDeps } from "../page/server.ts";
-import { createReportedNode, type ReportedNode } from "../report/node.ts";
+import { createReportedNode, type ReportedNode } from "../report/reported-node.ts";
 import { createNotes, type Reports } from "../report/notes.ts";
 import { processReport } from "./process-report.ts";
 import { createLastResort } from "./last-resort.ts";

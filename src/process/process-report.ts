@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Reports } from "../report/notes.ts";
-import { type NodeReport, nodeReport } from "../report/summary.ts";
+import { type NodeReport, nodeReport } from "../report/node-report.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 
 /** State of a process and its nodes, as printed by `graftlet status -o json`. */

@@ -6,7 +6,7 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
-import { isLongSocketPath, longestSocketPath } from "../lib/socket-path.ts";
+import { isLongSocketPath, maxSocketPathBytes } from "../lib/socket-path.ts";
 import type { ProcessReport } from "./process-report.ts";
 
 export interface StatusSocketDeps {
@@ -61,7 +61,7 @@ async function listenAt(server: Server, path: string): Promise<void> {
   if (isLongSocketPath(path))
     throw new CodedError(
       "invalid_argument",
-      `a socket path may have at most ${longestSocketPath} bytes; choose a shorter one`,
+      `a socket path may have at most ${maxSocketPathBytes} bytes; choose a shorter one`,
     );
   if (await isInUse(path)) throw new CodedError("already_exists", "another graftlet responds on this socket");
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });

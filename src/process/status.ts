@@ -1,7 +1,7 @@
 import { systemClock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
-import type { NodeReport, PodReport } from "../report/summary.ts";
+import type { NodeReport, PodReport } from "../report/node-report.ts";
 import type { ProcessReport } from "./process-report.ts";
 import { requestStatus } from "./status-socket.ts";
 import { type Terminal, printJson } from "./terminal.ts";

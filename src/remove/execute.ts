@@ -1,9 +1,9 @@
 import { posix } from "node:path";
 import type { Cgroups } from "../host/cgroups.ts";
-import { releaseDevice } from "../host/held-device.ts";
+import { releaseDevicePath } from "../host/loop-device.ts";
 import { inhibitDelayFile, reloadLogind } from "../host/systemd/logind.ts";
-import { unmountAlone } from "../host/mounts.ts";
-import { codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { unmountPrivately } from "../host/mounts.ts";
+import { codeOf, hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { type Plan, type Thing, type Tier, nameOf } from "./plan.ts";
@@ -135,19 +135,19 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
     case "container": {
       const { id, running, graceSeconds } = thing.container;
       if (running)
-        await unlessGone(runtime.stopContainer(id, Math.min(graceSeconds, deps.longestGraceSeconds), signal));
-      await unlessGone(runtime.removeContainer(id, signal));
+        await ignoreNotFound(runtime.stopContainer(id, Math.min(graceSeconds, deps.longestGraceSeconds), signal));
+      await ignoreNotFound(runtime.removeContainer(id, signal));
       return undefined;
     }
     case "sandbox":
-      await unlessGone(runtime.stopPodSandbox(thing.id, signal));
-      await unlessGone(runtime.removePodSandbox(thing.id, signal));
+      await ignoreNotFound(runtime.stopPodSandbox(thing.id, signal));
+      await ignoreNotFound(runtime.removePodSandbox(thing.id, signal));
       return undefined;
     case "mount":
-      await unmountAlone(host, thing.path, thing.outermost, signal);
+      await unmountPrivately(host, thing.path, thing.outermost, signal);
       return undefined;
     case "heldDevice":
-      await releaseDevice(host, thing.path, signal);
+      await releaseDevicePath(host, thing.path, signal);
       return undefined;
     case "published":
       return drivers.published(thing.uid, thing.pod, signal);

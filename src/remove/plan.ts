@@ -1,4 +1,4 @@
-import { outermostOf } from "../host/mounts.ts";
+import { outermostMount } from "../host/mounts.ts";
 import type { Belonging } from "../seams/runtime.ts";
 import type { Findings, FoundContainer, FoundPod } from "./findings.ts";
 
@@ -81,7 +81,7 @@ function processesOf({ name, containers, sandboxIds }: FoundPod): Tier[] {
 
 /** Unmounts one after another, nested mounts first. */
 function mountsOf({ mounts }: FoundPod, wanted: (path: string) => boolean): Tier[] {
-  return mounts.filter(wanted).map((path) => [{ is: "mount", path, outermost: outermostOf(path, mounts) }]);
+  return mounts.filter(wanted).map((path) => [{ is: "mount", path, outermost: outermostMount(path, mounts) }]);
 }
 
 /** Terminates a pod and unpublishes its CSI volumes, after unmounting their subPath mounts. */

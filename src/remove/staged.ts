@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import type { Mount } from "../host/mounts.ts";
 import { localDevicesOf, localVolumeDirectoryOf, stagedDriverVolumesOf } from "../host/plugin-paths.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { StagedVolume } from "./findings.ts";
 
@@ -120,11 +120,11 @@ async function directoriesIn(fs: HostFs, parents: readonly string[], signal: Abo
 
 /** The real path of a directory; undefined if it does not exist or is a symbolic link. */
 export async function directoryAt(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
-  const info = await unlessGone(fs.lstat(path, signal));
+  const info = await ignoreNotFound(fs.lstat(path, signal));
   return info?.kind === "directory" ? path : undefined;
 }
 
 /** Entries of a directory; empty if it does not exist. */
 export async function entries(fs: HostFs, path: string, signal: AbortSignal) {
-  return (await unlessGone(fs.list(path, signal))) ?? [];
+  return (await ignoreNotFound(fs.list(path, signal))) ?? [];
 }

@@ -4,7 +4,7 @@ import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/o
 import { shutdownRecordFile } from "../host/shutdown-file.ts";
 import { podResourcesDirectoryOf } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
-import { CodedError, unlessGone } from "../lib/errors.ts";
+import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { Sharing } from "../seams/provider.ts";
 import type { Runtime } from "../seams/runtime.ts";
@@ -95,7 +95,7 @@ async function readHostState(deps: SurveyDeps, signal: AbortSignal): Promise<Hos
     (await entries(fs, path, signal)).filter((entry) => entry.kind === kind).map(({ name }) => `${path}/${name}`);
   const links = (await names(deps.logLinksDir, "symlink")).map(async (path) => ({
     path,
-    target: (await unlessGone(fs.readlink(path, signal))) ?? "",
+    target: (await ignoreNotFound(fs.readlink(path, signal))) ?? "",
   }));
   const tiers = deps.tiers.map(async (path) => ({
     path,
@@ -189,7 +189,7 @@ async function filesOfManagers(
 }
 
 async function realDirectory(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
-  return unlessGone(fs.realpath(path, signal));
+  return ignoreNotFound(fs.realpath(path, signal));
 }
 
 async function standing(fs: HostFs, paths: readonly string[], signal: AbortSignal): Promise<readonly string[]> {

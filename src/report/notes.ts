@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { warningOf } from "../lib/log-warning.ts";
 import type { EventType } from "../pipeline.ts";
-import type { ReportedNode, Subject } from "./node.ts";
+import type { ReportedNode, EventObject } from "./reported-node.ts";
 
 /** An event written by a node, or a warning or error of graftlet's log. A repeated one keeps its number and gets a new time. */
 export interface Note {
@@ -35,11 +35,11 @@ export interface Reports {
 interface NotesWriter {
   /** Adds a JSON line of the process's log if it is a warning or an error. */
   line(text: string): void;
-  event(node: string, about: Subject, type: EventType, reason: string, message: string): void;
+  event(node: string, about: EventObject, type: EventType, reason: string, message: string): void;
 }
 
 /** Number of notes kept, of events and of the log each. */
-const keptNotes = 200;
+const maxNotes = 200;
 
 export function createNotes(clock: Pick<Clock, "now">): Notes & NotesWriter {
   const listeners = new Set<(note: Note) => void>();
@@ -51,7 +51,7 @@ export function createNotes(clock: Pick<Clock, "now">): Notes & NotesWriter {
     const [{ id, times } = { id: (last += 1), times: 0 }] = before < 0 ? [] : notes.splice(before, 1);
     const noted = { ...note, id, times: times + 1, at: clock.now() };
     notes.push(noted);
-    if (notes.length > keptNotes) notes.shift();
+    if (notes.length > maxNotes) notes.shift();
     for (const listener of listeners) listener(noted);
   };
   return {

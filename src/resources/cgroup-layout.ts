@@ -2,7 +2,7 @@ import { CgroupDriver as CriDriver } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { createSharedWork } from "../lib/shared-work.ts";
+import { createSharedPromise } from "../lib/shared-promise.ts";
 import type { CgroupDriver, CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
@@ -28,7 +28,7 @@ const timeoutMs = 120_000;
 export function createCgroupLayout(deps: LayoutDeps): (signal: AbortSignal) => Promise<CgroupLayout> {
   const { kubelet, clock } = deps;
   let known: CgroupLayout | undefined;
-  const shared = createSharedWork<CgroupLayout>(clock, timeoutMs);
+  const shared = createSharedPromise<CgroupLayout>(clock, timeoutMs);
   const read = async (signal: AbortSignal) => {
     known = {
       driver: await driverOf(deps, signal),

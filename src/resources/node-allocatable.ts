@@ -2,7 +2,7 @@ import type { HostFacts } from "../host/facts.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, WaitForTarget } from "../pipeline.ts";
 import { cgroupNames, podsCgroup, quotedNames } from "../pod/cgroup-path.ts";
@@ -62,7 +62,7 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
     await pods.reapplyLimits(signal);
   };
   let logged = false;
-  const enforcementLoop = patrol({ ...deps, name: "node-allocatable", everyMs: intervalMs }, async (signal) => {
+  const enforcementLoop = runPeriodically({ ...deps, name: "node-allocatable", intervalMs: intervalMs }, async (signal) => {
     const opened = await deps.cgroups(signal);
     if (!opened.layout.perQos) return;
     try {

@@ -4,7 +4,7 @@ import { mayMount } from "../host/mounts.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { createSharedWork } from "../lib/shared-work.ts";
+import { createSharedPromise } from "../lib/shared-promise.ts";
 import { timed } from "../lib/timed.ts";
 import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
@@ -40,7 +40,7 @@ const timeoutMs = 120_000;
 export function createNodeCgroups(deps: NodeCgroupsDeps): OpenNodeCgroups {
   const { host, clock } = deps;
   let known: NodeCgroups | undefined;
-  const opening = createSharedWork<NodeCgroups>(clock, timeoutMs);
+  const opening = createSharedPromise<NodeCgroups>(clock, timeoutMs);
   const open = async (signal: AbortSignal): Promise<NodeCgroups> => {
     const version = await cgroupVersion(host.fs, signal);
     const layout = await deps.layout(signal);
@@ -67,7 +67,7 @@ function measured(cgroups: Cgroups, { host, measures, clock }: NodeCgroupsDeps):
     );
   return {
     ...cgroups,
-    make: (...of) => timeOperation("create", () => cgroups.make(...of)),
+    create: (...of) => timeOperation("create", () => cgroups.create(...of)),
     ensure: (...of) => timeOperation("update", () => cgroups.ensure(...of)),
     remove: (...of) => timeOperation("destroy", () => cgroups.remove(...of)),
   };

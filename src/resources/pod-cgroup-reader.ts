@@ -1,7 +1,7 @@
 import { readCgroups } from "../host/cgroup-readings.ts";
 import { type GroupUsage, groupUsage } from "../host/cgroup-usage.ts";
 import type { CgroupLimits } from "../host/cgroups.ts";
-import { unlessCode } from "../lib/errors.ts";
+import { ignoreCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Stats } from "../seams/runtime.ts";
 
@@ -39,7 +39,7 @@ export async function readPodCgroup(
 }
 
 async function reportedUsage(runtime: PodCgroupReaderDeps["runtime"], id: string, signal: AbortSignal) {
-  const stats = await unlessCode(runtime.containerStats(id, signal), "not_found", "unimplemented");
+  const stats = await ignoreCode(runtime.containerStats(id, signal), "not_found", "unimplemented");
   const bytes = stats?.memory?.usageBytes ?? stats?.memory?.workingSetBytes;
   return bytes && Number(bytes.value);
 }

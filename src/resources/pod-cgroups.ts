@@ -92,7 +92,7 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
     if (made.has(path)) return;
     const limits = podLimitsOf(pod, deps);
     if (!empty) await cgroups.ensure(path, limits, signal);
-    else if (!(await cgroups.make(path, limits, signal))) await qosCgroups.reapplyLimits(signal);
+    else if (!(await cgroups.create(path, limits, signal))) await qosCgroups.reapplyLimits(signal);
     made.set(path, limits);
   };
   const removeAll = async (paths: readonly string[], signal: AbortSignal) => {

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import type { Cgroups } from "../host/cgroups.ts";
 import type { Clock } from "../lib/clock.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { type CgroupLayout, podCgroup, podsCgroup, tierCgroup } from "../pod/cgroup-path.ts";
 import type { QosClass } from "../pod/qos.ts";
@@ -34,7 +34,7 @@ export async function findFormerCgroups(
   const { host, rootDir, layout, log } = deps;
   if (!layout.perQos) return undefined;
   const former: CgroupLayout = { ...layout, driver: layout.driver === "systemd" ? "cgroupfs" : "systemd" };
-  const directories = (await unlessGone(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
+  const directories = (await ignoreNotFound(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
   if (directories.length === 0) return undefined;
   const cgroups = await openCgroupsOf({ ...former, version: deps.version }, deps, signal);
   const paths = new Map(directories.map(({ name }) => [name, classes.map((qos) => podCgroup(name, qos, former))]));

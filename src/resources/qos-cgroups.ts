@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { CgroupLimits } from "../host/cgroups.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import type { CgroupMeasures } from "../measures.ts";
 import type { PodCache, PodStore } from "../pipeline.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
@@ -29,7 +29,7 @@ export interface QosCgroupsDeps {
   readonly pageSizes: readonly string[];
   /** Set if feature gate MemoryQoS is on. */
   readonly memoryQos?: Pick<MemoryQos, "reserves"> | undefined;
-  readonly measures: Pick<CgroupMeasures, "kept">;
+  readonly measures: Pick<CgroupMeasures, "memoryReserved">;
 }
 
 /** The cgroups of the QoS classes Burstable and BestEffort, children of the cgroup of all pods. */
@@ -50,7 +50,7 @@ export function createQosCgroups({ pageSizes, ...deps }: QosCgroupsDeps): QosCgr
   const hugepages = Object.fromEntries(pageSizes.map((size) => [size, unbounded]));
   const current = new Map<QosClass, CgroupLimits>();
   // Serialized, so that a concurrent update cannot set an outdated sum after a newer one.
-  const serialize = createTurns(1);
+  const serialize = createSemaphore(1);
   const setTo = async (tier: QosClass, limits: CgroupLimits, signal: AbortSignal) => {
     if (isDeepStrictEqual(current.get(tier), limits)) return;
     const { cgroups, layout } = await deps.cgroups(signal);
@@ -65,7 +65,7 @@ export function createQosCgroups({ pageSizes, ...deps }: QosCgroupsDeps): QosCgr
     await setTo("BestEffort", { cpuShares: minShares, hugepages }, signal);
     const cpuShares = milliCpuToShares(requested.burstableMilli);
     await setTo("Burstable", { cpuShares, hugepages, ...(protectedMemory && { memoryLowBytes: protectedMemory.burstable }) }, signal);
-    if (protectedMemory) deps.measures.kept(protectedMemory.guaranteed, protectedMemory.burstable);
+    if (protectedMemory) deps.measures.memoryReserved(protectedMemory.guaranteed, protectedMemory.burstable);
   };
   return {
     ensure: (signal) => serialize(() => ensure(signal)),

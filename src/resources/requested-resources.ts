@@ -6,7 +6,7 @@ import type { DesiredPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/records.ts";
 
 /** Tracks and counts changes of requested resources. @param last private column of each pod's last requested resources. */
-export function createRequestTracker(last: ColumnWriter<PodResources>, measures: Pick<ResizeMeasures, "asked">) {
+export function createRequestTracker(last: ColumnWriter<PodResources>, measures: Pick<ResizeMeasures, "requested">) {
   return {
     /** Records the pod's requested resources. @returns true if they have changed, or are recorded for the first time. */
     record({ metadata: { uid }, spec }: DesiredPod): boolean {
@@ -20,13 +20,13 @@ export function createRequestTracker(last: ColumnWriter<PodResources>, measures:
 }
 
 /** Counts changes of CPU and memory requests and limits, for each container. */
-function countChanges(before: PodResources, after: PodResources, measures: Pick<ResizeMeasures, "asked">): void {
+function countChanges(before: PodResources, after: PodResources, measures: Pick<ResizeMeasures, "requested">): void {
   for (const [name, now] of Object.entries(after.containers)) {
     const then: Resources = before.containers[name] ?? {};
     for (const resource of ["memory", "cpu"] as const)
       for (const requirement of ["requests", "limits"] as const) {
         const operation = operationOf(amount(then, requirement, resource), amount(now, requirement, resource));
-        if (operation) measures.asked(resource, requirement, operation);
+        if (operation) measures.requested(resource, requirement, operation);
       }
   }
 }

@@ -93,7 +93,7 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly ReservedCgroup[
     const names = cgroupNames(given, layout.driver);
     const path = cgroupPath(names, layout.driver);
     try {
-      const fault = await cgroups.fault({ path, name: quotedNames(names) }, signal);
+      const fault = await cgroups.validate({ path, name: quotedNames(names) }, signal);
       if (fault !== undefined) throw new Error(fault);
       const share = reservedLimits(reserved, capacity, compressible);
       const kept = deps.memoryQos && share.memoryBytes !== undefined && { memoryMinBytes: share.memoryBytes };

@@ -29,7 +29,7 @@ export interface ResizesDeps {
   readonly events: EventSink;
   /** True if containers may use the target's swap, with a limit. */
   usesSwap(signal: AbortSignal): Promise<boolean>;
-  readonly measures: Pick<ResizeMeasures, "asked" | "accepted" | "infeasible">;
+  readonly measures: Pick<ResizeMeasures, "requested" | "accepted" | "infeasible">;
   /** Sources that have reported: before all have, the resources held by pods are not known. */
   readonly sourcesReady: Pick<SourceMilestone, "all">;
   /** `retryPendingResizes` is sent when pods hold fewer resources: a pending resize may fit. */

@@ -1,7 +1,7 @@
 import type * as k8s from "@kubernetes/client-node";
-import { type Answer, BodyError, httpGet } from "../host/http-get.ts";
+import { type HttpResult, BodyError, httpGet } from "../host/http-get.ts";
 import { HandshakeError } from "../host/http-tls.ts";
-import { textOf } from "../lib/byte-text.ts";
+import { fromLatin1Bytes } from "../lib/latin1-bytes.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { goQuote } from "../lib/go-quote.ts";
@@ -112,13 +112,13 @@ async function get(
     await answered(httpGet(host, plain, signal)).catch(() => {
       throw error;
     });
-    const text = `request to HTTPS lifecycle hook ${textOf(request.url.host)} got HTTP response, retry with HTTP succeeded`;
+    const text = `request to HTTPS lifecycle hook ${fromLatin1Bytes(request.url.host)} got HTTP response, retry with HTTP succeeded`;
     events.event(podReference(pod), "Warning", "LifecycleHTTPFallback", text);
   }
 }
 
 /** A response that ends within its body counts as a response. */
-async function answered(asking: Promise<Answer>): Promise<void> {
+async function answered(asking: Promise<HttpResult>): Promise<void> {
   try {
     await asking;
   } catch (error) {

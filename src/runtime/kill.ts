@@ -1,6 +1,6 @@
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import { goQuote } from "../lib/go-quote.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
@@ -147,7 +147,7 @@ export async function killPod(
 }
 
 async function stopSandbox({ runtime }: KillDeps, sandboxId: string, signal: AbortSignal): Promise<void> {
-  await unlessGone(runtime.stopPodSandbox(sandboxId, signal));
+  await ignoreNotFound(runtime.stopPodSandbox(sandboxId, signal));
 }
 
 interface Failure {

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import type { ContainerConfig, ContainerStatus } from "../gen/cri.ts";
 import { removeLogs } from "../host/container-logs.ts";
-import { hasCode, unlessGone } from "../lib/errors.ts";
+import { hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
 import { containerLogLink, podLogDirectory } from "../pod/log-paths.ts";
@@ -61,7 +61,7 @@ export async function linkLog(
 ): Promise<void> {
   const target = posix.join(sandbox.config.logDirectory, logPath);
   // If the runtime logs elsewhere, the file does not exist and the link would dangle.
-  if (!(await unlessGone(fs.stat(target)))) return;
+  if (!(await ignoreNotFound(fs.stat(target)))) return;
   const path = containerLogLink(settings.logLinksDirectory, pod, container.name, containerId);
   await fs.apply([
     { do: "mkdir", path: settings.logLinksDirectory, mode: 0o755, parents: true },

@@ -1,5 +1,5 @@
 import { ContainerState, type ContainerStatus, type PodSandboxStatus } from "../gen/cri.ts";
-import type { ContainerSort } from "../measures.ts";
+import type { ContainerKind } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { restartsAll } from "../pod/restart.ts";
@@ -35,7 +35,7 @@ export function planPod(pod: Pod, observed: RuntimePod, given: Partial<Judgement
 
 const endPod: Step = { do: "killPod", sandboxChanged: false };
 
-function starting(sort: ContainerSort, inNewSandbox: boolean): (container: Container) => Step<"startContainer"> {
+function starting(sort: ContainerKind, inNewSandbox: boolean): (container: Container) => Step<"startContainer"> {
   return (container) => ({ do: "startContainer", container, sort, inNewSandbox });
 }
 

@@ -46,7 +46,7 @@ export interface ResizeDeps {
   ) => Promise<LinuxContainerResources>;
   /** Signal for calls that must not be interrupted. */
   readonly uninterrupted: AbortSignal;
-  readonly resizes: Pick<ResizeMeasures, "done">;
+  readonly resizes: Pick<ResizeMeasures, "actuated">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -70,7 +70,7 @@ export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: Ab
     await putInForce(deps, resizing, signal);
     success = true;
   } finally {
-    deps.resizes.done(deps.clock.monotonic() - since, success);
+    deps.resizes.actuated(deps.clock.monotonic() - since, success);
   }
 }
 

@@ -6,7 +6,7 @@ import {
   type Image,
   type PodSandboxConfig,
 } from "../gen/cri.ts";
-import { abortError, hasCode, messageOf, unlessGone } from "../lib/errors.ts";
+import { abortError, hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { StartMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod, StableFiles } from "../pipeline.ts";
@@ -222,7 +222,7 @@ async function nextCount(
   const last = newestRun(observed, container.name);
   if (!last) return isUnlogged ? 0 : deps.restartCountFromLogs(pod, container, signal);
   if (last.state !== ContainerState.CONTAINER_CREATED) return restartCountOf(last) + 1;
-  await unlessGone(deps.runtime.removeContainer(last.id, deps.uninterrupted));
+  await ignoreNotFound(deps.runtime.removeContainer(last.id, deps.uninterrupted));
   return restartCountOf(last);
 }
 

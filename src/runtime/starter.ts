@@ -1,5 +1,5 @@
 import { abortError } from "../lib/errors.ts";
-import type { ContainerSort, StartMeasures } from "../measures.ts";
+import type { ContainerKind, StartMeasures } from "../measures.ts";
 import type { StartFailure } from "../pipeline.ts";
 import type { ContainerStarts } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
@@ -30,7 +30,7 @@ export interface StartOutcome {
 
 export interface Starter {
   /** Starts a container and runs its postStart hook, unless it is in back-off. @throws the signal's reason. */
-  start(start: ContainerStart, sort: ContainerSort, signal: AbortSignal): Promise<StartOutcome>;
+  start(start: ContainerStart, sort: ContainerKind, signal: AbortSignal): Promise<StartOutcome>;
 }
 
 /** Starts containers, and records the last failure of each container. */
@@ -75,7 +75,7 @@ export function createStarter(deps: StarterDeps): Starter {
 async function startCounted(
   deps: StarterDeps,
   start: ContainerStart,
-  sort: ContainerSort,
+  sort: ContainerKind,
   signal: AbortSignal,
 ): Promise<StartOutcome> {
   deps.measures.containerStarting(sort);

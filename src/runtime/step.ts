@@ -1,5 +1,5 @@
 import type { ContainerStatus } from "../gen/cri.ts";
-import type { ContainerSort } from "../measures.ts";
+import type { ContainerKind } from "../measures.ts";
 import type { Container } from "../objects.ts";
 import type { ContainerResize } from "./plan-resize.ts";
 import type { PlannedKill } from "./planned-kill.ts";
@@ -26,7 +26,7 @@ interface Steps {
   useSandbox: { readonly sandboxId: string; readonly attempt: number };
   startContainer: {
     readonly container: Container;
-    readonly sort: ContainerSort;
+    readonly sort: ContainerKind;
     /** The same pass creates the sandbox. */
     readonly inNewSandbox: boolean;
   };

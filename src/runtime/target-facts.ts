@@ -1,6 +1,6 @@
 import { cgroupVersion, exists, hasSelinux, swapFileV2 } from "../host/exists.ts";
 import { parseMeminfo } from "../host/facts.ts";
-import { CodedError, unlessCode } from "../lib/errors.ts";
+import { CodedError, ignoreCode } from "../lib/errors.ts";
 import { type TargetResources, pageSizeName } from "../pod/resources.ts";
 import type { Host } from "../seams/host.ts";
 
@@ -56,6 +56,6 @@ async function thermalPathsOf(fs: Host["fs"], signal: AbortSignal): Promise<stri
 }
 
 async function namesIn(fs: Host["fs"], path: string, signal: AbortSignal): Promise<string[]> {
-  const entries = (await unlessCode(fs.list(path, signal), "not_found", "permission_denied")) ?? [];
+  const entries = (await ignoreCode(fs.list(path, signal), "not_found", "permission_denied")) ?? [];
   return entries.map(({ name }) => name).sort();
 }

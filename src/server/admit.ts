@@ -2,7 +2,7 @@ import type { NextFunction, Request, Response } from "express";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { createLimitedWarning } from "../lib/limited-warning.ts";
+import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import { sendText } from "./answer.ts";
 import { type AuthenticationDeps, authenticate } from "./authentication.ts";
 import { type Verdict, authorize, tooMany } from "./authorization.ts";
@@ -28,7 +28,7 @@ export interface Exchange {
 
 /** Passes on requests whose sender is authenticated and authorized; refuses all others. */
 export function createAdmit(deps: AdmitDeps): (exchange: Exchange, next: NextFunction) => Promise<void> {
-  const unknown = createLimitedWarning(deps, "cannot authenticate the caller");
+  const unknown = createRateLimitedWarning(deps, "cannot authenticate the caller");
   return async (exchange, next) => {
     const { request, response } = exchange;
     const verdict = await verdictOn(deps, exchange, unknown);

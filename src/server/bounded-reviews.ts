@@ -1,7 +1,7 @@
 import { createRateLimit } from "../api/rate-limit.ts";
 import type { TokenSigners } from "../api/token-signers.ts";
 import type { Clock } from "../lib/clock.ts";
-import { type FairTurns, createFairTurns } from "../lib/fair-turns.ts";
+import { type FairQueue, createFairQueue } from "../lib/fair-queue.ts";
 import type { Authorizer, User } from "./ports.ts";
 
 /** Reviews callers without limits, and without their addresses. */
@@ -11,15 +11,15 @@ export interface Reviews extends Authorizer {
 
 /** A review costs the API server about a millisecond and writes nothing. */
 const rate = { qps: 400, burst: 400 };
-const atOnce = 16;
-const waiting = { each: 256, all: 1024 };
+const maxConcurrent = 16;
+const maxWaiting = { perClient: 256, total: 1024 };
 /** Maximum time that a caller waits for a review, milliseconds: responses come within two seconds, even if only 429. */
-const waitMs = 1500;
+const maxWaitMs = 1500;
 
 /** Fair queue for reviews of this node's callers, independent of its other API requests. */
-function createReviewTurns(clock: Clock): FairTurns {
-  const { take } = createRateLimit(clock, rate);
-  return createFairTurns({ clock, atOnce, waiting, waitMs, take });
+function createReviewTurns(clock: Clock): FairQueue {
+  const { take: nextDelayMs } = createRateLimit(clock, rate);
+  return createFairQueue({ clock, maxConcurrent, maxWaiting, maxWaitMs, nextDelayMs });
 }
 
 /** Limits the number of token reviews, concurrent and per second, so that forged tokens delay neither the node nor a caller with a valid

@@ -1,5 +1,5 @@
-import type { Held } from "../host/held.ts";
-import { remotePulse } from "../host/pulse.ts";
+import type { LockHolder } from "../host/lock-holder.ts";
+import { remoteHeartbeat } from "../host/holder-heartbeat.ts";
 import { inhibitShutdown } from "../host/systemd/inhibitor.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Host } from "../seams/host.ts";
@@ -22,7 +22,7 @@ export interface DelayLock {
 
 /** Creates the lock, not yet acquired. */
 export function createDelayLock({ host, isRemote, clock }: DelayLockDeps): DelayLock {
-  let held: Held | undefined;
+  let held: LockHolder | undefined;
   const release = async () => {
     const before = held;
     held = undefined;
@@ -30,10 +30,10 @@ export function createDelayLock({ host, isRemote, clock }: DelayLockDeps): Delay
   };
   return {
     async take(onLost, signal) {
-      const taken = await inhibitShutdown(host, signal, isRemote ? { ...remotePulse, clock } : undefined);
+      const taken = await inhibitShutdown(host, signal, isRemote ? { ...remoteHeartbeat, clock } : undefined);
       await release();
       held = taken;
-      void taken.over.then(() => {
+      void taken.ended.then(() => {
         if (held === taken) onLost();
       });
     },

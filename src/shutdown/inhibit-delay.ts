@@ -1,5 +1,5 @@
 import { type Logind, inhibitDelayDirectory, inhibitDelayFile, inhibitDelayText } from "../host/systemd/logind.ts";
-import { noteOwnFile } from "../host/ownership-record.ts";
+import { recordOwnFile } from "../host/ownership-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
@@ -25,7 +25,7 @@ export async function raiseInhibitDelay(
   let currentMs = await logind.inhibitDelayMs(signal);
   if (currentMs >= wantedMs) return;
   try {
-    await noteOwnFile(fs, rootDir, inhibitDelayFile, signal);
+    await recordOwnFile(fs, rootDir, inhibitDelayFile, signal);
     const changes = [
       { do: "mkdir", path: inhibitDelayDirectory, parents: true },
       { do: "write", path: inhibitDelayFile, data: inhibitDelayText(wantedMs) },

@@ -1,6 +1,6 @@
 import { replaceFile } from "../host/replace-file.ts";
 import type { Logger } from "../lib/log.ts";
-import { unlessGone } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import type { ShutdownMeasures } from "../measures.ts";
 import type { HostFs } from "../seams/host.ts";
 
@@ -36,7 +36,7 @@ export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecord
   return {
     async load(signal) {
       try {
-        const kept = await unlessGone(fs.readFile(file, { maxBytes: 4096, signal }));
+        const kept = await ignoreNotFound(fs.readFile(file, { maxBytes: 4096, signal }));
         if (!kept) return;
         const { startTime, endTime } = JSON.parse(kept.toString("utf8")) as Record<string, unknown>;
         measures.began(timeOf(startTime));

@@ -3,7 +3,7 @@ import { request } from "undici";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import { urlWithoutSecrets } from "../lib/url-text.ts";
 import type { Pod } from "../objects.ts";
@@ -34,7 +34,7 @@ const answerMs = 10_000;
 /** Source of static pods at a URL: one pod, or a PodList. An unusable response changes nothing.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/#pods-created-via-http */
 export function createHttpSource(deps: HttpSourceDeps): Service {
-  const { url, nodeName, everyMs, set, adopt, complaints, clock, log } = deps;
+  const { url, nodeName, everyMs: intervalMs, set, adopt, complaints, clock, log } = deps;
   // A password in the URL is never logged.
   const shown = urlWithoutSecrets(url) ?? "staticPodURL";
   let taken: string | undefined;
@@ -65,7 +65,7 @@ export function createHttpSource(deps: HttpSourceDeps): Service {
     taken = digest;
     set(pods);
   };
-  return patrol({ name: "pods of a URL", everyMs, clock, log }, async (signal) => {
+  return runPeriodically({ name: "pods of a URL", intervalMs, clock, log }, async (signal) => {
     try {
       await look(signal);
       complaints.settle(shown);

@@ -1,6 +1,6 @@
 import { type Row, rowsOf } from "./cadvisor-rows.ts";
 import { cpuSeries, ioSeries, memorySeries, otherSeries, type Series } from "./cadvisor-series.ts";
-import type { DiskFigures } from "./disk-figures.ts";
+import type { DiskStats } from "./disk-stats.ts";
 import { type Family, exposition, type Point } from "./exposition.ts";
 import type { Machine } from "./machine.ts";
 import type { Sample } from "./sample.ts";
@@ -8,7 +8,7 @@ import type { Sample } from "./sample.ts";
 export interface CadvisorInput {
   /** Undefined if nothing could be measured. */
   readonly sample: Sample | undefined;
-  readonly disk: DiskFigures | undefined;
+  readonly disk: DiskStats | undefined;
   readonly machine: Machine;
 }
 

@@ -1,7 +1,7 @@
 import type { CpuUsage, DeviceIo, IoUsage, MemoryUsage, Pressure } from "../host/cgroup-usage.ts";
 import type { InterfaceTraffic, Traffic } from "../host/net-dev.ts";
 import type { Row } from "./cadvisor-rows.ts";
-import type { DiskUse } from "./disk-figures.ts";
+import type { DiskUse } from "./disk-stats.ts";
 import type { Sample } from "./sample.ts";
 
 /** Derives a metric from the measurements. */

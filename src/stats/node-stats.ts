@@ -5,12 +5,12 @@ import type { EventSink } from "../pipeline.ts";
 import { containerNameOf } from "../pod/runs.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
-import { claimMetrics } from "./claims.ts";
-import { createDiskReader, type DiskDeps } from "./disk.ts";
-import type { DiskFigures } from "./disk-figures.ts";
+import { claimMetrics } from "./claim-usage.ts";
+import { createDiskReader, type DiskDeps } from "./disk-reader.ts";
+import type { DiskStats } from "./disk-stats.ts";
 import { createPodUsages } from "./pod-usages.ts";
 import { type Machine, readMachine } from "./machine.ts";
-import { createRecent } from "./recent.ts";
+import { createCachedValue } from "./cached-value.ts";
 import { resourceMetrics } from "./resource-metrics.ts";
 import { runningPods } from "./running-pods.ts";
 import type { Sample } from "./sample.ts";
@@ -45,14 +45,14 @@ export interface NodeStats {
 }
 
 /** Maximum age of a sample, milliseconds: the kubelet's housekeeping interval. */
-const sampleMs = 10_000;
-const longestSampleMs = 60_000;
+const maxSampleAgeMs = 10_000;
+const sampleTimeoutMs = 60_000;
 /** Interval between two samples for CPU usage if the last one is missing or too old, milliseconds. */
 const secondSampleMs = 1_000;
-const latelyMs = 120_000;
+const maxSampleGapMs = 120_000;
 /** Timeouts of a walk over files, which may be slow, and of the first request that waits for it, milliseconds. */
-const longestWalkMs = 600_000;
-const walkPatienceMs = 5_000;
+const walkTimeoutMs = 600_000;
+const firstWalkTimeoutMs = 5_000;
 /** The kubelet's period for a configured 0, milliseconds. */
 const defaultDiskPeriodMs = 60_000;
 
@@ -63,44 +63,44 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
   const readDisk = createDiskReader(deps);
   let sampledAt = Number.NEGATIVE_INFINITY;
   let machine: Machine | undefined;
-  const samples = createRecent<Sample>({
+  const samples = createCachedValue<Sample>({
     name: "node statistics",
     async read(signal) {
-      if (clock.monotonic() - sampledAt > latelyMs) {
+      if (clock.monotonic() - sampledAt > maxSampleGapMs) {
         await sample(signal);
         await clock.sleep(secondSampleMs, signal);
       }
       sampledAt = clock.monotonic();
       return sample(signal);
     },
-    freshMs: sampleMs,
-    limitMs: longestSampleMs,
+    maxAgeMs: maxSampleAgeMs,
+    timeoutMs: sampleTimeoutMs,
     onError: (error) => log.warn({ err: error }, "cannot measure the node's resource usage"),
     clock,
   });
-  const everyMs = diskPeriodMs === 0 ? defaultDiskPeriodMs : diskPeriodMs;
+  const diskIntervalMs = diskPeriodMs === 0 ? defaultDiskPeriodMs : diskPeriodMs;
   const { healthEvents: events } = deps;
-  const health = events && everyMs > 0 ? [createVolumeHealth({ ...deps, events, everyMs })] : [];
-  const figures = createRecent<DiskFigures>({
+  const health = events && diskIntervalMs > 0 ? [createVolumeHealth({ ...deps, events, intervalMs: diskIntervalMs })] : [];
+  const diskStats = createCachedValue<DiskStats>({
     name: "disk statistics",
     read: (signal) =>
       readDisk(
         runningPods(cache).map(({ uid, containers }) => ({ uid, running: containers.map(containerNameOf) })),
         signal,
       ),
-    freshMs: everyMs,
-    limitMs: longestWalkMs,
+    maxAgeMs: diskIntervalMs,
+    timeoutMs: walkTimeoutMs,
     onError: (error) => log.warn({ err: error }, "cannot measure the pods' disk usage"),
     clock,
   });
-  const disk = async (signal: AbortSignal) => (diskPeriodMs < 0 ? undefined : figures.latest(walkPatienceMs, signal));
-  const told = (signal: AbortSignal) =>
+  const disk = async (signal: AbortSignal) => (diskPeriodMs < 0 ? undefined : diskStats.latest(firstWalkTimeoutMs, signal));
+  const sampleOrUndefined = (signal: AbortSignal) =>
     samples.fresh(signal).catch((error: unknown) => {
       if (!signal.aborted) log.warn({ err: error }, "cannot measure the node's resource usage");
       return undefined;
     });
   return {
-    services: [samples, figures, ...health],
+    services: [samples, diskStats, ...health],
     usages: createPodUsages({ sample: samples.fresh, readDisk }),
     async summary(onlyCpuAndMemory, signal) {
       const [now, onDisk, layout] = await Promise.all([
@@ -117,10 +117,10 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
         maxPid: deps.facts.maxPid,
       });
     },
-    resource: async (signal) => resourceMetrics(await told(signal)),
+    resource: async (signal) => resourceMetrics(await sampleOrUndefined(signal)),
     claims: (signal) => claimMetrics(deps, signal),
     cadvisor: async (signal) => {
-      const [now, onDisk] = await Promise.all([told(signal), disk(signal)]);
+      const [now, onDisk] = await Promise.all([sampleOrUndefined(signal), disk(signal)]);
       // Constant until the target reboots.
       machine ??= await readMachine(deps.host.fs, deps.facts, signal);
       return cadvisorMetrics({ sample: now, disk: onDisk, machine });

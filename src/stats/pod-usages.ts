@@ -1,4 +1,4 @@
-import type { DiskFigures, DiskUse, MeasuredPod, PodDisk } from "./disk-figures.ts";
+import type { DiskStats, DiskUse, MeasuredPod, PodDisk } from "./disk-stats.ts";
 import { type PodSample, processesOf, type Sample } from "./sample.ts";
 import type { ContainerUsage, DiskUsage, PodUsage, PodUsages } from "../usage.ts";
 
@@ -6,7 +6,7 @@ export interface PodUsagesDeps {
   /** A sample of cgroups, a few seconds old at most. */
   readonly sample: (signal: AbortSignal) => Promise<Sample>;
   /** Measures the pods' files now. */
-  readonly readDisk: (pods: readonly MeasuredPod[], signal: AbortSignal) => Promise<DiskFigures>;
+  readonly readDisk: (pods: readonly MeasuredPod[], signal: AbortSignal) => Promise<DiskStats>;
 }
 
 /** Pods' usage, from the same measurements as /stats/summary. */

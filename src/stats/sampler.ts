@@ -1,4 +1,4 @@
-import { type CgroupReadings, readCgroups, type WantedGroup } from "../host/cgroup-readings.ts";
+import { type CgroupReadings, readCgroups, type CgroupRequest } from "../host/cgroup-readings.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import { throwIfAborted } from "../lib/errors.ts";
@@ -8,7 +8,7 @@ import { type CgroupLayout, podCgroup, tierCgroup } from "../pod/cgroup-path.ts"
 import type { QosClass } from "../pod/qos.ts";
 import type { Host } from "../seams/host.ts";
 import type { Stats } from "../seams/runtime.ts";
-import { bootTime, deviceNames, type Rate, sampleOf } from "./readings.ts";
+import { bootTime, deviceNames, type Rate, sampleOf } from "./parse-sample.ts";
 import { type RunningPod, runningPods } from "./running-pods.ts";
 import { type RuntimeUsage, readRuntimeUsage } from "./runtime-usage.ts";
 import type { Sample } from "./sample.ts";
@@ -24,7 +24,7 @@ export interface SamplerDeps {
   readonly log: Logger;
 }
 
-const tiers: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
+const qosClasses: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
 const nothing: RuntimeUsage = { containers: new Map(), pods: new Map(), networks: new Map() };
 
 /** Measures the machine, pods and containers. Most values are read from the target's cgroups with one command; the runtime is
@@ -36,7 +36,7 @@ export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promi
   return async (signal) => {
     const layout = await deps.layout(signal);
     const running = runningPods(cache);
-    const shared = tiers.map((tier) => tierCgroup(tier, layout));
+    const shared = qosClasses.map((tier) => tierCgroup(tier, layout));
     const begun = clock.monotonic();
     const wanted = [...["/", ...shared].map((path) => ({ path })), ...running.flatMap((pod) => groupsOf(pod, layout))];
     const readings = await readCgroups(host, version, wanted, signal);
@@ -44,7 +44,7 @@ export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promi
     const between = (begun + clock.monotonic()) / 2;
     const containers = containerGroups(running, readings);
     const missing = running.some((pod) => pod.containers.some(({ id }) => !containers.has(id)));
-    const told = missing ? await asked(deps, signal) : nothing;
+    const runtimeUsage = missing ? await queryRuntime(deps, signal) : nothing;
     bootedAt ??= bootTime(readings, at);
     return {
       at,
@@ -57,7 +57,7 @@ export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promi
         podPath: ({ uid }) => pathsOf(uid, layout).find((path) => readings.groups.has(path)),
         containers,
         shared,
-        told,
+        runtimeUsage,
         rate: rates.next(between),
         toOurs: deps.targetClock.toOurs,
       }),
@@ -66,7 +66,7 @@ export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promi
 }
 
 /** The runtime's statistics; empty if the query fails, since the values from cgroups are still useful. */
-async function asked({ runtime, log }: SamplerDeps, signal: AbortSignal): Promise<RuntimeUsage> {
+async function queryRuntime({ runtime, log }: SamplerDeps, signal: AbortSignal): Promise<RuntimeUsage> {
   try {
     return await readRuntimeUsage(runtime, signal);
   } catch (error) {
@@ -95,14 +95,14 @@ function createRates(): { next(atMs: number): Rate } {
 }
 
 /** A pod's QoS class is in its spec, which may be gone: its cgroup is searched in each class. */
-function groupsOf({ uid, sandbox, containers, onHostNetwork }: RunningPod, layout: CgroupLayout): WantedGroup[] {
+function groupsOf({ uid, sandbox, containers, onHostNetwork }: RunningPod, layout: CgroupLayout): CgroupRequest[] {
   const containerIds = [...(sandbox ? [sandbox] : []), ...containers].map(({ id }) => id);
   const networkOf = onHostNetwork ? undefined : sandbox?.id;
   return pathsOf(uid, layout).map((path) => ({ path, containerIds, ...(networkOf !== undefined && { networkOf }) }));
 }
 
 function pathsOf(uid: string, layout: CgroupLayout): readonly string[] {
-  return layout.perQos ? tiers.map((tier) => podCgroup(uid, tier, layout)) : [];
+  return layout.perQos ? qosClasses.map((tier) => podCgroup(uid, tier, layout)) : [];
 }
 
 /** Paths of containers' cgroups by ID: `/…/pod1/ID`, or under systemd `/…/cri-containerd-ID.scope`. */

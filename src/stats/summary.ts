@@ -1,14 +1,14 @@
 import type { Pressure } from "../host/cgroup-usage.ts";
 import type { InterfaceTraffic } from "../host/net-dev.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
-import type { DiskFigures, DiskUse, PodDisk } from "./disk-figures.ts";
+import type { DiskStats, DiskUse, PodDisk } from "./disk-stats.ts";
 import { type ContainerSample, type Measured, type PodSample, processesOf, type Sample } from "./sample.ts";
 
 export interface SummaryInput {
   readonly nodeName: string;
   readonly sample: Sample;
   /** Absent if only CPU and memory are requested. */
-  readonly disk?: DiskFigures | undefined;
+  readonly disk?: DiskStats | undefined;
   readonly onlyCpuAndMemory: boolean;
   /** Path of the cgroup of all pods. */
   readonly podsPath: string;

@@ -1,17 +1,17 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, PodCache } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
-import { type ClaimDeps, claimVolumes } from "./claims.ts";
+import { type ClaimDeps, claimUsage } from "./claim-usage.ts";
 import { runningPods } from "./running-pods.ts";
 
 export interface VolumeHealthDeps extends ClaimDeps {
   readonly cache: PodCache;
   readonly events: EventSink;
   /** Interval between two checks, milliseconds. */
-  readonly everyMs: number;
+  readonly intervalMs: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -20,12 +20,12 @@ export interface VolumeHealthDeps extends ClaimDeps {
  *  CSIVolumeHealth).
  *  @see https://kubernetes.io/docs/concepts/storage/volume-health-monitoring/ */
 export function createVolumeHealth(deps: VolumeHealthDeps): Service {
-  const { cache, pods, events, everyMs, clock, log } = deps;
-  return patrol({ name: "volume health", everyMs, firstMs: everyMs, clock, log }, async (signal) => {
+  const { cache, pods, events, intervalMs, clock, log } = deps;
+  return runPeriodically({ name: "volume health", intervalMs, initialDelayMs: intervalMs, clock, log }, async (signal) => {
     for (const { uid } of runningPods(cache)) {
       const pod = pods.get(uid);
       if (!pod) continue;
-      for (const { name, use } of await claimVolumes(deps, pod, signal))
+      for (const { name, use } of await claimUsage(deps, pod, signal))
         if (use.condition?.abnormal)
           events.event(
             podReference(pod),

@@ -1,8 +1,8 @@
 import { createBackoff } from "../lib/backoff.ts";
 import { hasCode } from "../lib/errors.ts";
-import { Mailbox } from "../lib/mailbox.ts";
+import { LatestSlot } from "../lib/latest-slot.ts";
 import { onAbort } from "../lib/service-group.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { PodStatus } from "../objects.ts";
 import { createStatusWriter, type WriterDeps } from "./writer.ts";
@@ -39,9 +39,9 @@ export interface Delivery {
 
 export function createDelivery(deps: DeliveryDeps): Delivery {
   const { clock, log, held } = deps;
-  const boxes = new Map<string, Mailbox<string>>();
+  const boxes = new Map<string, LatestSlot<string>>();
   const writer = createStatusWriter(deps);
-  const turn = createTurns(parallelWrites);
+  const turn = createSemaphore(parallelWrites);
   const backoff = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
   const later = createWorkQueue(clock, (uid) => send(uid));
   /** When each pod's pending change began, by Clock.monotonic(). */
@@ -55,7 +55,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
     if (afterMs > 0) return later.add(uid, afterMs);
     const box =
       boxes.get(uid) ??
-      new Mailbox<string>(
+      new LatestSlot<string>(
         (key) => turn(() => write(key)),
         (error) => log.error({ err: error, uid }, "status writer failed"),
       );

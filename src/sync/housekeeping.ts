@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import { patrol } from "../lib/patrol.ts";
+import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Measures } from "../measures.ts";
 import type { PodCache, PodStore, WaitForTarget, RuntimePod } from "../pipeline.ts";
@@ -32,7 +32,7 @@ export interface HousekeepingDeps {
   readonly cleanUpPod: (uid: string, keepsContainers: boolean, signal: AbortSignal) => Promise<void>;
   /** Drops allocation records of pods that are not among these. */
   readonly pruneRecords: (known: ReadonlySet<string>) => void;
-  readonly measures: Pick<Measures, "swept">;
+  readonly measures: Pick<Measures, "cleanedUp">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -87,14 +87,14 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
       ...worker.entries().map(([uid]) => uid),
     ]);
     const results = await Promise.all(terminated.map((uid) => cleanUp(uid, signal)));
-    deps.measures.swept(results.length, results.filter((whole) => !whole).length);
+    deps.measures.cleanedUp(results.length, results.filter((whole) => !whole).length);
     if (terminated.length === 0 && clock.monotonic() < directoriesDue) return;
     directoriesDue = clock.monotonic() + directoriesIntervalMs;
     deps.pruneRecords(known);
     for (const uid of await deps.directories(signal)) if (isOrphan(uid)) workers.terminate(uid, undefined);
   };
 
-  return patrol({ ...deps, name: "housekeeping", everyMs: periodMs }, housekeep);
+  return runPeriodically({ ...deps, name: "housekeeping", intervalMs: periodMs }, housekeep);
 }
 
 /** With other restart policies, containers of earlier runs would make the pod look completed. */

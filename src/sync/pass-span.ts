@@ -1,10 +1,10 @@
 import type { Span, Tracer } from "../lib/tracer.ts";
-import type { PassKind } from "../measures.ts";
+import type { SyncKind } from "../measures.ts";
 import { fullName } from "../pod/reference.ts";
 import type { DesiredPod } from "../roles.ts";
 
 /** The kubelet's span names. */
-const spanNames: Readonly<Record<PassKind, string>> = {
+const spanNames: Readonly<Record<SyncKind, string>> = {
   create: "syncPod",
   update: "syncPod",
   sync: "syncPod",
@@ -17,7 +17,7 @@ const spanNames: Readonly<Record<PassKind, string>> = {
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-traces/#kubelet-traces */
 export function inSpan(
   tracer: Tracer,
-  kind: PassKind,
+  kind: SyncKind,
   pod: DesiredPod | undefined,
   work: (span?: Span) => Promise<void>,
 ): Promise<void> {

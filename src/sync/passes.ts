@@ -2,7 +2,7 @@ import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { sideBySide } from "../lib/side-by-side.ts";
+import { runConcurrently } from "../lib/run-concurrently.ts";
 import type { PodStatus } from "../objects.ts";
 import type {
   EventSink,
@@ -187,7 +187,7 @@ async function syncOnce(
   const holdMs = await reportHold(deps, pod, signal);
   if (holdMs !== undefined) return { terminal: false, requeueAfterMs: holdMs * deps.clock.jitter(1, 1.5) };
   deps.objects.register(pod);
-  const [, , plan] = await sideBySide(
+  const [, , plan] = await runConcurrently(
     [
       (stop) => deps.hostResources.prepare(resizes.actuatedPod(pod, observed), isEmpty(observed), stop),
       (stop) => deps.volumes.mount(pod, stop),

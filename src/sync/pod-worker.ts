@@ -1,11 +1,11 @@
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { Mailbox } from "../lib/mailbox.ts";
+import { LatestSlot } from "../lib/latest-slot.ts";
 import { timed } from "../lib/timed.ts";
 import type { Span, Tracer } from "../lib/tracer.ts";
 import { fullName } from "../pod/reference.ts";
-import type { PassKind, WorkerMeasures } from "../measures.ts";
+import type { SyncKind, WorkerMeasures } from "../measures.ts";
 import type { Eviction, WaitForTarget, WakeCause } from "../pipeline.ts";
 import { isEnding } from "../pod/phase.ts";
 import type { DesiredPod } from "../roles.ts";
@@ -62,7 +62,7 @@ export interface PodWorker {
 
 /** Cause of a pod's termination. */
 interface TerminationCause {
-  readonly kind: PassKind;
+  readonly kind: SyncKind;
   readonly eviction?: Eviction | undefined;
 }
 
@@ -101,9 +101,9 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
       requeueAfter(uid, retryDelayMs * clock.jitter(1, 1.5));
     }
   };
-  const mailbox = new Mailbox<WakeCause>(step, (error) => log.error({ err: error, uid }, "pod worker failed"));
+  const mailbox = new LatestSlot<WakeCause>(step, (error) => log.error({ err: error, uid }, "pod worker failed"));
 
-  const runPass = async (signal: AbortSignal, kind: PassKind, span?: Span) => {
+  const runPass = async (signal: AbortSignal, kind: SyncKind, span?: Span) => {
     if (phase === "terminating") {
       await passes.terminating(uid, pod, { graceSeconds: grace, eviction: end.eviction }, signal);
       enterPhase("terminated");
@@ -149,8 +149,8 @@ function isEvictedOrPreempted(eviction: Eviction | undefined): boolean {
 }
 
 interface PassInfo {
-  readonly kind: PassKind;
-  readonly endedBy: () => PassKind;
+  readonly kind: SyncKind;
+  readonly endedBy: () => SyncKind;
   readonly pod: DesiredPod | undefined;
 }
 
@@ -166,20 +166,20 @@ async function measured(
   await timed(
     clock,
     () => inSpan(deps.tracer, kind, pod, work),
-    (ms, failed) => measures.passed(byCause(failed) ? endedBy() : kind, ms),
+    (ms, failed) => measures.synced(byCause(failed) ? endedBy() : kind, ms),
   );
 }
 
 /** Creates a function that classifies the next pass for metrics. */
 function createPassClassifier(
   measures: WorkerMeasures,
-): (phase: WorkerPhase, pod: DesiredPod | undefined, cause: WakeCause) => PassKind {
+): (phase: WorkerPhase, pod: DesiredPod | undefined, cause: WakeCause) => SyncKind {
   let started = false;
   return (phase, pod, cause) => {
     if (phase !== "syncing") return phase === "terminating" ? "kill" : "terminated";
     if (started || !pod) return cause === "config" ? "update" : "sync";
     started = true;
-    measures.began(pod);
+    measures.started(pod);
     return "create";
   };
 }

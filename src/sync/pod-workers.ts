@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Tracer } from "../lib/tracer.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { WorkerMeasures } from "../measures.ts";
 import type { WaitForTarget } from "../pipeline.ts";
@@ -46,7 +46,7 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
   const workers = new Map<string, PodWorker>();
   const failing = new Set<string>();
   const passes = trackFailures(deps.passes, failing);
-  const retrySemaphore = createTurns(maxParallelRetries);
+  const retrySemaphore = createSemaphore(maxParallelRetries);
   const queue = createWorkQueue(clock, (uid) => workers.get(uid)?.wake("resync"));
   stop.addEventListener("abort", () => queue.stop(), { once: true });
   const workerFor = (uid: string) => {

@@ -1,4 +1,4 @@
-import { type InboxWork, createInbox } from "../lib/inbox.ts";
+import { type SerialQueueHandler, createSerialQueue } from "../lib/serial-queue.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Admission, EventSink, PodCache, PodStore, PodUpdate, Rejection, StatusSink } from "../pipeline.ts";
@@ -70,7 +70,7 @@ export interface SyncLoop extends Service {
  *  before they get a worker: decisions on contended resources are never concurrent. */
 export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const { manager, pods, workers, worker, sourcesSynced, signals, log } = deps;
-  const inbox = createInbox<QueueItem>();
+  const inbox = createSerialQueue<QueueItem>();
   const staticQueue = createStaticQueue(deps);
   const mirrorSignal = createMirrorSignal(deps);
   const { recordRequests, retryPending } = createResizeRequests(deps);
@@ -118,11 +118,11 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       const free = staticQueue.takeReady();
       if (free.length > 0) inbox.push({ resumed: free.map(({ metadata }) => metadata.uid) });
     },
-    isIdle: inbox.isEmpty,
+    isIdle: inbox.isIdle,
     requeueMirrorSync: mirrorSignal.requeue,
     push: inbox.push,
     run(signal) {
-      const work: InboxWork<QueueItem> = {
+      const work: SerialQueueHandler<QueueItem> = {
         handle: (item) =>
           handle(item, signal).catch((error: unknown) => {
             const update = "op" in item ? item.op : Object.keys(item)[0];
@@ -130,7 +130,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
           }),
         handled(item) {
           if ("source" in item) sourcesSynced.note(item.source);
-          mirrorSignal.onHandled(item, !inbox.isEmpty());
+          mirrorSignal.onHandled(item, !inbox.isIdle());
         },
       };
       return inbox.run(work, signal);

@@ -2,7 +2,7 @@ import { Client, type ServiceError, credentials } from "@grpc/grpc-js";
 import { type ExportResult, ExportResultCode } from "@opentelemetry/core";
 import { ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
 import type { ReadableSpan, SpanExporter } from "@opentelemetry/sdk-trace";
-import { createLimitedWarning } from "../lib/limited-warning.ts";
+import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { TracingDeps } from "./config.ts";
 
 /** The kubelet's defaults. */
@@ -18,7 +18,7 @@ export function createExporter(endpoint: string = defaultEndpoint, { clock, log 
     "grpc.use_local_subchannel_pool": 1,
     "grpc.enable_channelz": 0,
   });
-  const warn = createLimitedWarning({ log, clock }, "cannot export spans to tracing.endpoint; dropped");
+  const warn = createRateLimitedWarning({ log, clock }, "cannot export spans to tracing.endpoint; dropped");
   const send = (spans: ReadableSpan[], done: (error: ServiceError | null) => void) => {
     const message = Buffer.from(ProtobufTraceSerializer.serializeRequest(spans) ?? []);
     const itself = (bytes: Buffer) => bytes;

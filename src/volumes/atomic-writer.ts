@@ -1,4 +1,4 @@
-import { hasCode, unlessCode } from "../lib/errors.ts";
+import { hasCode, ignoreCode } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { FileChange, Host } from "../seams/host.ts";
@@ -138,7 +138,7 @@ function linkedFile({ payload }: Content, name: string): Pick<PayloadFile, "uid"
 
 async function currentTarget(host: Host, directory: string, signal: AbortSignal): Promise<string | undefined> {
   const reading = host.fs.readlink(`${directory}/${dataLink}`, signal);
-  const target = await unlessCode(reading, "not_found", "invalid_argument");
+  const target = await ignoreCode(reading, "not_found", "invalid_argument");
   return target?.startsWith("..") && !target.includes("/") ? target : undefined;
 }
 

@@ -1,4 +1,4 @@
-import { CodedError, unlessGone } from "../lib/errors.ts";
+import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { Pod, Volume } from "../objects.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 
@@ -37,7 +37,7 @@ export async function checkNoLink(
   path: string,
   signal: AbortSignal,
 ): Promise<void> {
-  if (fresh || (await unlessGone(host.fs.lstat(path, signal)))?.kind !== "symlink") return;
+  if (fresh || (await ignoreNotFound(host.fs.lstat(path, signal)))?.kind !== "symlink") return;
   throw new CodedError("failed_precondition", `${path} is a symbolic link, not the volume's directory`);
 }
 

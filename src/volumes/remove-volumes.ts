@@ -1,4 +1,4 @@
-import { CodedError, hasCode, messageOf, unlessGone } from "../lib/errors.ts";
+import { CodedError, hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 
 /** Directories of plugins whose volumes outlive the pod: their content must never be deleted. */
@@ -20,7 +20,7 @@ export async function removeVolumes(place: Place, signal: AbortSignal): Promise<
   const { host, directory } = place;
   const path = `${directory}/volumes`;
   // A link in place of the directory is removed, its target is not.
-  const isOwn = (await unlessGone(host.fs.lstat(path, signal)))?.kind === "directory";
+  const isOwn = (await ignoreNotFound(host.fs.lstat(path, signal)))?.kind === "directory";
   for (const { name, kind } of isOwn ? await entries(host, path, signal) : []) {
     const plugin = `${path}/${name}`;
     if (kind === "directory" && lasting.has(name)) await removeEmptied(place, plugin, signal);
@@ -50,5 +50,5 @@ async function removeEmptied({ host, uid }: Place, plugin: string, signal: Abort
 }
 
 async function entries(host: Host, path: string, signal: AbortSignal) {
-  return (await unlessGone(host.fs.list(path, signal))) ?? [];
+  return (await ignoreNotFound(host.fs.list(path, signal))) ?? [];
 }

@@ -3,7 +3,7 @@ import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { timed } from "../lib/timed.ts";
-import { createTurns } from "../lib/turns.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
 import { hasSelinux } from "../host/exists.ts";
 import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
@@ -45,7 +45,7 @@ export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
     mounted: new Map<string, VolumeReady>(),
     setUps: new Map<string, () => Promise<void>>(),
     unattached: new Map<string, (signal: AbortSignal) => Promise<boolean>>(),
-    filesInTurn: createTurns(1),
+    filesInTurn: createSemaphore(1),
     running: new Set<Promise<unknown>>(),
     kick: new AbortController(),
     ended: new AbortController(),

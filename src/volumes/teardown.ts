@@ -4,12 +4,12 @@ import {
   isRemote,
   listMounts,
   mountsBelow,
-  outermostOf,
+  outermostMount,
   unmount,
-  unmountAlone,
+  unmountPrivately,
 } from "../host/mounts.ts";
 import { aggregated } from "../lib/aggregate.ts";
-import { CodedError, unlessCode, unlessGone } from "../lib/errors.ts";
+import { CodedError, ignoreCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
 import { removeVolumes } from "./remove-volumes.ts";
@@ -79,8 +79,8 @@ async function unmountTree(
   );
   const mounts = (await unmountTogether(host, near, signal)) ? await mounted() : all;
   for (const path of mounts) {
-    const around = outermostOf(path, mounts);
-    await (around === path ? unmount(host, path, signal) : unmountAlone(host, path, around, signal));
+    const around = outermostMount(path, mounts);
+    await (around === path ? unmount(host, path, signal) : unmountPrivately(host, path, around, signal));
   }
   const [left] = await mounted();
   if (left !== undefined) throw new CodedError("failed_precondition", `${left} is still mounted`);
@@ -89,27 +89,27 @@ async function unmountTree(
 /** Unmounts all non-nested mounts in one command, if there are several.
  *  @returns true if it tried; failures show in the next list of mounts. */
 async function unmountTogether(host: Host, mounts: readonly string[], signal: AbortSignal): Promise<boolean> {
-  const around = mounts.map((path) => outermostOf(path, mounts));
+  const around = mounts.map((path) => outermostMount(path, mounts));
   const alone = mounts.filter((path) => around.filter((outermost) => outermost === path).length === 1);
-  const apart = alone.filter((path) => outermostOf(path, mounts) === path);
+  const apart = alone.filter((path) => outermostMount(path, mounts) === path);
   if (apart.length < 2) return false;
   // If one takes too long, each mount is then unmounted separately.
-  await unlessCode(host.run(command("umount", [], apart), { signal }), "deadline_exceeded");
+  await ignoreCode(host.run(command("umount", [], apart), { signal }), "deadline_exceeded");
   return true;
 }
 
 /** Real path of a pod's directory, as the kernel lists mounts; undefined if it does not exist. */
 function realDirectory(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
-  return unlessGone(host.fs.realpath(path, signal));
+  return ignoreNotFound(host.fs.realpath(path, signal));
 }
 
 /** Removes a pod's directory once its volumes are unmounted. */
 export async function removePodDirectory(host: Host, rootDir: string, uid: string, signal: AbortSignal): Promise<void> {
   await unmountAll(host, rootDir, uid, signal);
   const path = podDirectory(rootDir, uid);
-  const isOwn = (await unlessGone(host.fs.lstat(path, signal)))?.kind === "directory";
+  const isOwn = (await ignoreNotFound(host.fs.lstat(path, signal)))?.kind === "directory";
   // Volumes that a slow driver mounts meanwhile must stay.
-  const inside = (isOwn ? await unlessGone(host.fs.list(path, signal)) : undefined) ?? [];
+  const inside = (isOwn ? await ignoreNotFound(host.fs.list(path, signal)) : undefined) ?? [];
   const others = inside.filter(({ name }) => name !== "volumes").map(({ name }) => `${path}/${name}`);
   await host.fs.apply(
     [...others.map((other) => ({ do: "remove", path: other, recursive: true }) as const), { do: "remove", path }],
@@ -119,7 +119,7 @@ export async function removePodDirectory(host: Host, rootDir: string, uid: strin
 
 /** UIDs of pods that have a directory. */
 export async function listPodDirectories(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
-  const entries = (await unlessGone(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
+  const entries = (await ignoreNotFound(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
   return entries.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
 }
 

@@ -3,7 +3,7 @@ import type { Clock, Timer } from "../lib/clock.ts";
 import { createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
-import { createSharedWork } from "../lib/shared-work.ts";
+import { createSharedPromise } from "../lib/shared-promise.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
 import type { MountedVolume, StableFiles, VolumeMounter, VolumeParts } from "../pipeline.ts";
@@ -191,7 +191,7 @@ function isShortLived(state: PodVolumes): boolean {
  *  that it set up itself. A pod that is not among them needs no search for leftovers. */
 function createDirectoryIndex({ host, rootDir, clock }: VolumeDeps) {
   const found = new Set<string>();
-  const shared = createSharedWork<void>(clock, longestLookMs);
+  const shared = createSharedPromise<void>(clock, longestLookMs);
   let looked = false;
   const look = async (signal: AbortSignal) => {
     for (const uid of await listPodDirectories(host, rootDir, signal)) found.add(uid);

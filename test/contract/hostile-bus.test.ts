@@ -3,7 +3,7 @@ import { after, before, describe, test } from "node:test";
 import { Variant } from "dbus-native";
 import { connectBus } from "../../src/host/systemd/bus.ts";
 import { connectLogind } from "../../src/host/systemd/logind.ts";
-import { dialed } from "../../src/host/systemd/reach.ts";
+import { openBusStreams } from "../../src/host/systemd/systemd-client.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import type { Answer } from "../harness/bus-service.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -63,13 +63,13 @@ describe("a system bus on which other users send messages", { timeout: 120_000 }
   });
 
   test("accepts the end of a job from systemd alone", async () => {
-    const bus = await connectBus(await dialed({ host: rig.host }, "socket", never), clock, never);
+    const bus = await connectBus(await openBusStreams({ host: rig.host }, "socket", never), clock, never);
     try {
       const ends: string[] = [];
       bus.onJobEnd(({ result }) => void ends.push(result));
       await spoof({ ...removed, signature: "uoss", body: [1, job, "a.slice", "failed"] });
       await bus.call(
-        { of: "org.freedesktop.DBus.Properties", member: "Get", signature: "ss", body: ["a", "b"] },
+        { interfaceName: "org.freedesktop.DBus.Properties", member: "Get", signature: "ss", body: ["a", "b"] },
         never,
       );
       assert.deepEqual(ends, []);

@@ -3,7 +3,7 @@ import { after, before, describe, test } from "node:test";
 import { criRuntime } from "../../providers/cri/runtime.ts";
 import { localHost } from "../../providers/local/host.ts";
 import { NodeGetCapabilitiesRequest, NodeService } from "../../src/gen/csi.ts";
-import { callSocket } from "../../src/host/grpc-session.ts";
+import { unaryCallToSocket } from "../../src/host/grpc-session.ts";
 import { smallLimits } from "../../src/lib/bounded-decode.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { limitInformationalAnswers } from "../../src/lib/informational-answers.ts";
@@ -27,7 +27,7 @@ const pluginCall = { method: NodeService.nodeGetCapabilities, request: NodeGetCa
 function askPlugin(path: string): Promise<unknown> {
   const host = localHost({ clock });
   const limits = { limitMs: requestTimeoutMs, limits: smallLimits };
-  return callSocket({ host, clock }, { ...pluginCall, path, userAgent: "test", ...limits }, never);
+  return unaryCallToSocket({ host, clock }, { ...pluginCall, path, userAgent: "test", ...limits }, never);
 }
 
 /** What a server does, and the error of a call to it: of a runtime, and of a plugin where that is another. */

@@ -6,7 +6,7 @@ import type { LinkReason } from "../../providers/ssh/connection/link-state.ts";
 import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
-import { createShares } from "../../src/lib/shares.ts";
+import { createFairShares } from "../../src/lib/fair-shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
 import { createGate } from "../../src/network/gate.ts";
 import { argvOf } from "../harness/argv.ts";
@@ -73,7 +73,7 @@ const listening =
   async (bench: Bench): Promise<void> => {
     const join = createJoiner({
       gate: createGate(),
-      shares: createShares(100),
+      shares: createFairShares(100),
       refused: () => undefined,
       full: () => undefined,
       clock,

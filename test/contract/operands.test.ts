@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile, mkdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { holdDevice, releaseDevice } from "../../src/host/held-device.ts";
+import { attachLoopDevice, releaseDevicePath } from "../../src/host/loop-device.ts";
 import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import {
@@ -110,9 +110,9 @@ test("losetup attaches and detaches a file whose name begins with a dash", async
   const held = join(directory, "-held");
   await writeFile(held, Buffer.alloc(1024 * 1024));
   assert.match(await says(command("losetup", ["-f"], ["-held"])), /^$/);
-  assert.equal(await holdDevice(host, held, signal), false, "it is held already");
-  await releaseDevice(host, held, signal);
+  assert.equal(await attachLoopDevice(host, held, signal), false, "it is held already");
+  await releaseDevicePath(host, held, signal);
   await writeFile(held, Buffer.alloc(1024 * 1024));
-  assert.equal(await holdDevice(host, held, signal), true);
-  await releaseDevice(host, held, signal);
+  assert.equal(await attachLoopDevice(host, held, signal), true);
+  await releaseDevicePath(host, held, signal);
 });

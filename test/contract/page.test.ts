@@ -14,7 +14,7 @@ async function served(nodes: number, pods: number) {
   const reports = fakeReports(names, clock, "ssh");
   const works = names.map((name) => fakeNodeWork({ name, pods }, clock.now));
   for (const [index, node] of reports.nodes.entries()) {
-    node.works(works[index]);
+    node.onRunning(works[index]);
     fakeEvents(node, node.name);
   }
   const log = createLogger(0, { write: () => undefined });

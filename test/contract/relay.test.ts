@@ -12,7 +12,7 @@ import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createShares } from "../../src/lib/shares.ts";
+import { createFairShares } from "../../src/lib/fair-shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
 import { createGate } from "../../src/network/gate.ts";
 import { createFlows, type Flows } from "../../src/network/datagrams.ts";
@@ -130,7 +130,7 @@ for (const { interpreter } of relayPrograms("", [])) {
       const { port } = echo.address() as { port: number };
       const gate = createGate();
       gate.allow({ pods: [pod, other], tcp: [`${cluster}:80`], udp: [`${cluster}:53`] });
-      const shares = createShares(4_096);
+      const shares = createFairShares(4_096);
       const joiner = createJoiner({
         gate,
         shares,

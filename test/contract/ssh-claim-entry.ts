@@ -17,7 +17,7 @@ const { signal } = new AbortController();
 await using host = sshHost({ config: readSshConfig(JSON.parse(settings)), clock, log });
 const link = troubleOf(host.link);
 const target = { host, sharing: "exclusive" as const, link };
-const pulse = { everyMs: 1_000, silenceSeconds: 4 };
+const pulse = { intervalMs: 1_000, timeoutSeconds: 4 };
 await using claim = await claimTarget(
   { target, clock, log, pulse },
   { nodeName: "frozen", rootDir, kubelet: { podLogsDir: `${rootDir}/logs` } },

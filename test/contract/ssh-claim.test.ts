@@ -78,7 +78,7 @@ describe("the lock of a target over SSH", () => {
     await using host = hostOf();
     await makeRuntimeDirectory(host);
     for (const signal of ["KILL", "STOP"]) {
-      await using own = await claim(host, "killed", "exclusive", { everyMs: 500, silenceSeconds: 2 });
+      await using own = await claim(host, "killed", "exclusive", { intervalMs: 500, timeoutSeconds: 2 });
       const path = `${rig().dir}/killed/graftlet/lock`;
       const lost = new Promise<void>((resolve) => void own.onLost(resolve));
       const holders = `for fd in /proc/[0-9]*/fd/8; do [ "$(readlink $fd)" = ${path} ] && p=\${fd#/proc/} && echo \${p%%/*}; done; true`;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { LockTaken, acquireLocks } from "../../src/host/lock.ts";
+import { LockHeldError, acquireLocks } from "../../src/host/lock.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
@@ -19,7 +19,7 @@ for (const programs of ["debian", "busybox"] as const)
       return [file, directory];
     };
     const isTaken = (path: string) => (error: unknown) => {
-      assert.ok(error instanceof LockTaken, String(error));
+      assert.ok(error instanceof LockHeldError, String(error));
       assert.equal(error.path, path);
       return true;
     };
@@ -39,7 +39,7 @@ for (const programs of ["debian", "busybox"] as const)
       {
         await using held = await acquireLocks(host, [{ path: file }], never);
         await assert.rejects(acquireLocks(other, [{ path: directory }, { path: file }], never), isTaken(file));
-        assert.equal(held.isOver(), false);
+        assert.equal(held.hasEnded(), false);
       }
       await using _both = await acquireLocks(other, [{ path: directory }, { path: file }], never);
       await assert.rejects(acquireLocks(host, [{ path: directory }], never), isTaken(directory));
@@ -58,13 +58,13 @@ for (const programs of ["debian", "busybox"] as const)
       await using host = hostOf();
       await using other = hostOf();
       const [file, directory] = await places("silent");
-      const silence = { clock, silenceSeconds: 3 };
-      await using heard = await acquireLocks(host, [{ path: directory }], never, { ...silence, everyMs: 500 });
-      await using unheard = await acquireLocks(host, [{ path: file }], never, { ...silence, everyMs: 600_000 });
-      await waitFor("it to be given up", () => unheard.isOver());
+      const silence = { clock, timeoutSeconds: 3 };
+      await using heard = await acquireLocks(host, [{ path: directory }], never, { ...silence, intervalMs: 500 });
+      await using unheard = await acquireLocks(host, [{ path: file }], never, { ...silence, intervalMs: 600_000 });
+      await waitFor("it to be given up", () => unheard.hasEnded());
       await using _free = await acquireLocks(other, [{ path: file }], never);
       await waitFor("more silence than is borne", () => clock.sleep(6_000).then(() => true));
-      assert.equal(heard.isOver(), false);
+      assert.equal(heard.hasEnded(), false);
       await assert.rejects(acquireLocks(other, [{ path: directory }], never), isTaken(directory));
     });
   });

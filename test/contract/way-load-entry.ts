@@ -6,7 +6,7 @@ import { readSshConfig } from "../../providers/ssh/config.ts";
 import { sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
-import { createShares } from "../../src/lib/shares.ts";
+import { createFairShares } from "../../src/lib/fair-shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
 import { createGate } from "../../src/network/gate.ts";
 import { createDoors } from "../../src/network/doors.ts";
@@ -24,7 +24,7 @@ await using host = sshHost({ config: readSshConfig(JSON.parse(settings)), clock,
 const place = { link: wayLink(root), check: rulesCheck(root) };
 const gate = createGate();
 gate.allow({ pods: [pod], tcp: [to], udp: [] });
-const join = createJoiner({ gate, shares: createShares(4_096), refused: console.error, full: console.error, clock });
+const join = createJoiner({ gate, shares: createFairShares(4_096), refused: console.error, full: console.error, clock });
 await using _listener = await listenAt(host, place.link, (connection) => void join(connection), signal);
 const others = relayPrograms("", []).flatMap((program) =>
   program.interpreter === interpreter ? [] : program.interpreter,
@@ -44,7 +44,7 @@ await using doors = createDoors({
   dial: (host.forPods ?? host).dial,
   addressOf: () => pod,
   own,
-  connections: createShares(16_384),
+  connections: createFairShares(16_384),
   nodeName: "edge",
   clock,
   log,

@@ -1,7 +1,7 @@
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import type { Clock } from "../../src/lib/clock.ts";
-import { CodedError, abortError, throwIfAborted, unlessGone } from "../../src/lib/errors.ts";
+import { CodedError, abortError, throwIfAborted, ignoreNotFound } from "../../src/lib/errors.ts";
 import { onAbort } from "../../src/lib/service-group.ts";
 import type { Host, HostProcess } from "../../src/seams/host.ts";
 import type { FakeFiles } from "./host-fs.ts";
@@ -51,7 +51,7 @@ export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Pro
       async (args, { stdout }) => {
         // `-c "%i %n"`
         for (const path of args.slice(2)) {
-          const found = await unlessGone(files.fs.stat(path));
+          const found = await ignoreNotFound(files.fs.stat(path));
           if (found) said(stdout, `${found.inode} ${path}\n`);
         }
         return 0;
@@ -72,9 +72,9 @@ export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Pro
 
 /** Files that loop devices hold, by the devices. */
 export async function loopDevices({ fs }: FakeFiles): Promise<ReadonlyMap<string, string>> {
-  const all = (await unlessGone(fs.list("/sys/block"))) ?? [];
+  const all = (await ignoreNotFound(fs.list("/sys/block"))) ?? [];
   const held = all.map(async ({ name }) => {
-    const file = await unlessGone(fs.readFile(`/sys/block/${name}/loop/backing_file`));
+    const file = await ignoreNotFound(fs.readFile(`/sys/block/${name}/loop/backing_file`));
     return file ? [[`/dev/${name}`, file.toString("utf8").trim()] as const] : [];
   });
   return new Map((await Promise.all(held)).flat());

@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import { type DBusConnection, type Message, Variant, createConnection, messageType } from "dbus-native";
 import { inhibitDelayFile } from "../../src/host/systemd/logind.ts";
-import { busSocket } from "../../src/host/systemd/reach.ts";
+import { busSocket } from "../../src/host/systemd/systemd-client.ts";
 import type { FakeHost } from "./host.ts";
 import { loggedIn } from "./systemd.ts";
 

@@ -6,8 +6,8 @@ const nothing = () => undefined;
 export const unmeasured: Measures = {
   runtime: { called: nothing, sandboxRun: nothing },
   requests: { answered: nothing },
-  pleg: { relistBegan: nothing, relisted: nothing, looked: nothing, eventsBegan: nothing, eventsBroke: nothing },
-  workers: { began: nothing, passed: nothing },
+  pleg: { relistStarted: nothing, relisted: nothing, inspected: nothing, eventStreamOpened: nothing, eventStreamFailed: nothing },
+  workers: { started: nothing, synced: nothing },
   starts: {
     podStarting: nothing,
     podFailed: nothing,
@@ -18,7 +18,7 @@ export const unmeasured: Measures = {
   pulls: { pulling: () => nothing, ensured: nothing, checked: nothing, pluginRan: nothing },
   nodeStart: { booted: nothing, registering: nothing, registered: nothing, ready: nothing },
   devices: { registering: nothing, allocated: nothing },
-  podResources: { asked: nothing, failed: nothing },
+  podResources: { requested: nothing, failed: nothing },
   statuses: { changed: nothing, written: nothing },
   volumes: {
     setUp: nothing,
@@ -29,9 +29,9 @@ export const unmeasured: Measures = {
     deviceUnmapped: nothing,
   },
   drivers: { called: nothing },
-  cgroups: { changed: nothing, kept: nothing, outdated: nothing },
-  resizes: { asked: nothing, infeasible: nothing, accepted: nothing, done: nothing },
-  evictions: { evicted: nothing, aged: nothing },
+  cgroups: { changed: nothing, memoryReserved: nothing, runtimeOutdated: nothing },
+  resizes: { requested: nothing, infeasible: nothing, accepted: nothing, actuated: nothing },
+  evictions: { evicted: nothing, observationAge: nothing },
   imageRemovals: { removed: nothing },
   shutdowns: { began: nothing, ended: nothing },
   certificates: {
@@ -46,5 +46,5 @@ export const unmeasured: Measures = {
   rejected: nothing,
   preempted: nothing,
   orphanFound: nothing,
-  swept: nothing,
+  cleanedUp: nothing,
 };

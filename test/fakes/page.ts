@@ -1,14 +1,14 @@
 import type { Node, Pod } from "../../src/objects.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { rfc3339 } from "../../src/lib/rfc3339.ts";
-import { type NodeTelling, type NodeWork, type ReportedNode, createReportedNode } from "../../src/report/node.ts";
+import { type NodeReporter, type NodeIntrospection, type ReportedNode, createReportedNode } from "../../src/report/reported-node.ts";
 import { createNotes } from "../../src/report/notes.ts";
 
 /** What nodes tell their process, and both ends of it. */
 export function fakeReports(names: readonly string[], clock: Pick<Clock, "now">, provider = "cri") {
   const notes = createNotes(clock);
   const all = new Map(
-    names.map((name): [string, ReportedNode & NodeTelling] => [
+    names.map((name): [string, ReportedNode & NodeReporter] => [
       name,
       createReportedNode({ name, provider }, notes.event.bind(undefined, name)),
     ]),
@@ -22,12 +22,12 @@ export interface FakeNode {
 }
 
 /** A node at work with as many pods as asked for, whose usage moves with each look. @param now milliseconds since the epoch. */
-export function fakeNodeWork({ name, pods }: FakeNode, now: () => number): NodeWork & { looks(): number } {
+export function fakeNodeWork({ name, pods }: FakeNode, now: () => number): NodeIntrospection & { looks(): number } {
   let looks = 0;
   const all = Array.from({ length: pods }, (_, index) => fakePod(name, index, now()));
   return {
     looks: () => looks,
-    alone: false,
+    standalone: false,
     node: () => fakeNode(name, pods),
     pods: () => all,
     summary: () => {
@@ -38,7 +38,7 @@ export function fakeNodeWork({ name, pods }: FakeNode, now: () => number): NodeW
 }
 
 /** Events as a node writes them. */
-export function fakeEvents({ event }: NodeTelling, name: string): void {
+export function fakeEvents({ event }: NodeReporter, name: string): void {
   const about = { kind: "Pod", namespace: "shop", name: `web-${name}-3` };
   event?.({ kind: "Node", name }, "Normal", "Starting", "Starting kubelet.");
   event?.(about, "Normal", "Pulled", 'Successfully pulled image "registry.example/web:1.4" in 1.2s.');

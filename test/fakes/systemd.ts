@@ -1,6 +1,6 @@
 import { Duplex } from "node:stream";
 import { type DBusConnection, type Message, Variant, createConnection, messageType } from "dbus-native";
-import { busSocket } from "../../src/host/systemd/reach.ts";
+import { busSocket } from "../../src/host/systemd/systemd-client.ts";
 import type { FakeHost } from "./host.ts";
 
 /** A call as systemd heard it, its properties with their types: `CPUShares=t:512`. */

@@ -10,7 +10,7 @@ import { connectMessageBus } from "../../src/host/systemd/message-bus.ts";
 import { createMessageReader, valuesOf } from "../../src/host/systemd/wire-format.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { startCall } from "../../src/lib/grpc.ts";
-import { createShares } from "../../src/lib/shares.ts";
+import { createFairShares } from "../../src/lib/fair-shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
 import { createGate } from "../../src/network/gate.ts";
 import { connectionPair } from "../../src/streams/pair.ts";
@@ -135,7 +135,7 @@ async function podConnection(input: Buffer): Promise<void> {
   const [near, far] = connectionPair();
   const join = createJoiner({
     gate: createGate(),
-    shares: createShares(100),
+    shares: createFairShares(100),
     refused: () => undefined,
     full: () => undefined,
     clock: systemClock(),

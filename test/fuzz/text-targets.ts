@@ -3,9 +3,9 @@ import { parseEntries, parseStat } from "../../providers/ssh/files/file-info.ts"
 import { runtimeEvent } from "../../providers/docker/events.ts";
 import { groupUsage } from "../../src/host/cgroup-usage.ts";
 import { decodeCheckpoint, encodeCheckpoint } from "../../src/devices/checkpoint.ts";
-import { defaultInterface, localIPv4, nearSubnets } from "../../src/host/addresses.ts";
+import { defaultInterface, localIPv4, directSubnets } from "../../src/host/addresses.ts";
 import { parseMeminfo } from "../../src/host/facts.ts";
-import { parseMounts, parseShown } from "../../src/host/mounts.ts";
+import { parseMounts, parseMountSources } from "../../src/host/mounts.ts";
 import { parseNetDev } from "../../src/host/net-dev.ts";
 import { networksIn } from "../../src/host/networks.ts";
 import { parseBoundedJson } from "../../src/lib/bounded-text.ts";
@@ -55,8 +55,8 @@ const cgroup = {
 };
 
 export const textTargets: readonly Target[] = [
-  text("mountinfo", (table) => [parseMounts(table), parseShown(table)], mountinfo),
-  text("routes", (table) => [networksIn(table, table), defaultInterface(table), nearSubnets(table)], route, route6),
+  text("mountinfo", (table) => [parseMounts(table), parseMountSources(table)], mountinfo),
+  text("routes", (table) => [networksIn(table, table), defaultInterface(table), directSubnets(table)], route, route6),
   text("local addresses", localIPv4, fibTrie),
   text("traffic", parseNetDev, netDev),
   text("meminfo", parseMeminfo, lines("MemTotal:       16384 kB", "HugePages_Total:       0")),

@@ -5,7 +5,7 @@ import type Modem from "docker-modem";
 import type Dockerode from "dockerode";
 import { boundedErrorText, parseBoundedJson } from "../../../src/lib/bounded-text.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
-import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
 /** A request whose response is read as a stream. */
@@ -87,7 +87,7 @@ async function read(
   answer: IncomingMessage,
   limit: number,
 ): Promise<{ readonly bytes: Buffer; readonly whole: boolean }> {
-  const kept = new KeptBytes(limit);
+  const kept = new BoundedBuffer(limit);
   let whole = true;
   // Chunks are processed on arrival: thousands of one byte each would otherwise be queued.
   answer.on("data", (chunk: Buffer) => {

@@ -1,6 +1,6 @@
 import { parseBoundedJson } from "../../../src/lib/bounded-text.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
-import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { isRecord } from "../../../src/lib/record.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
@@ -22,7 +22,7 @@ export async function* jsonLines(
   source: AsyncIterable<Uint8Array>,
   { budget, maxLineBytes = 4 * 1024 * 1024 }: JsonLinesOptions = {},
 ): AsyncGenerator<Record<string, unknown>> {
-  const pending = new KeptBytes(maxLineBytes);
+  const pending = new BoundedBuffer(maxLineBytes);
   const add = (part: Uint8Array) => {
     if (!pending.add(part))
       throw new CodedError("resource_exhausted", `the Docker Engine sent a line of more than ${maxLineBytes} bytes`);

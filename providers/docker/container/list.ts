@@ -1,6 +1,6 @@
 import type { ContainerInfo } from "dockerode";
 import { Container, type ContainerFilter, type ContainerState, ImageSpec } from "../../../src/gen/cri.ts";
-import { createTurns } from "../../../src/lib/turns.ts";
+import { createSemaphore } from "../../../src/lib/semaphore.ts";
 import { ifFound } from "../client/errors.ts";
 import { containerLife, listedState } from "./state.ts";
 import { containerMetadata } from "./status.ts";
@@ -23,7 +23,7 @@ export async function listContainers(
   const { id = "", podSandboxId = "", labelSelector = {}, state } = filter ?? {};
   const labels = { ...labelSelector, ...(podSandboxId && { [sandboxIdLabel]: podSandboxId }) };
   const found = await listOwn(parts, containerType, { labels, id }, signal);
-  const inTurn = createTurns(inspections);
+  const inTurn = createSemaphore(inspections);
   const stateOf = async (info: ContainerInfo) =>
     listedState(info.State) ?? (await inTurn(() => inspectedState(parts, info.Id, signal)));
   const states = await Promise.all(found.map(stateOf));

@@ -2,7 +2,7 @@ import type { Feature } from "../../../src/seams/runtime.ts";
 import { type EngineInfo, engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
 import type { SandboxImage } from "../pause/image.ts";
-import { createSharedWork } from "../../../src/lib/shared-work.ts";
+import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
 import { throwIfAborted } from "../../../src/lib/errors.ts";
 import { type Trials, runTrials } from "./trials.ts";
 
@@ -32,7 +32,7 @@ export const sandboxOomScoreAdj = -998;
 const trialsMs = 60_000;
 
 export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">): Capabilities {
-  const shared = createSharedWork<void>(parts.clock, trialsMs);
+  const shared = createSharedPromise<void>(parts.clock, trialsMs);
   let known: EngineInfo | undefined;
   let trials: Trials | undefined;
 

@@ -1,14 +1,14 @@
 import { Writable } from "node:stream";
-import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 
 /** Keeps the first bytes written and drops the rest. */
 export class KeptOutput extends Writable {
-  readonly #kept: KeptBytes;
+  readonly #kept: BoundedBuffer;
 
   /** @param limit bytes to keep. */
   constructor(limit: number) {
     super();
-    this.#kept = new KeptBytes(limit);
+    this.#kept = new BoundedBuffer(limit);
   }
 
   bytes(): Buffer {

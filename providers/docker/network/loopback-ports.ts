@@ -1,6 +1,6 @@
 import type { ContainerInfo, PortMap } from "dockerode";
 import { CodedError, hasCode, messageOf } from "../../../src/lib/errors.ts";
-import { createTurns } from "../../../src/lib/turns.ts";
+import { createSemaphore } from "../../../src/lib/semaphore.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import type { Belonging } from "../../../src/seams/runtime.ts";
@@ -23,7 +23,7 @@ export interface LoopbackPorts {
 }
 
 export function createLoopbackPorts(parts: DockerParts): LoopbackPorts {
-  const turns = createTurns(1);
+  const turns = createSemaphore(1);
   const settle = async (signal: AbortSignal): Promise<void> => {
     const wanted = await rulesWanted(parts, signal);
     try {

@@ -3,7 +3,7 @@ import { hasCode, messageOf } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
 import { ifFound } from "../client/errors.ts";
 import type { DockerParts } from "../parts.ts";
-import { createSharedWork } from "../../../src/lib/shared-work.ts";
+import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
 import { ipv4Among, ipv4Subnet } from "./subnet.ts";
 
 /** The Docker network of this node's pods. */
@@ -28,7 +28,7 @@ const obtainMs = 60_000;
  *  names are not unique in Docker. */
 export function createPodNetwork(parts: DockerParts): PodNetwork {
   const { config, clock, log } = parts;
-  const shared = createSharedWork<string>(clock, obtainMs);
+  const shared = createSharedPromise<string>(clock, obtainMs);
   let wanted = config.podCIDR === undefined ? undefined : ipv4Subnet(config.podCIDR);
   let id: string | undefined;
   let settled = false;

@@ -7,7 +7,7 @@ import { localPauseImage } from "../config.ts";
 import type { DockerParts } from "../parts.ts";
 import { type Machine, pauseProgram } from "./program.ts";
 import { pull } from "../image/pull.ts";
-import { createSharedWork } from "../../../src/lib/shared-work.ts";
+import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
 import { tarOfProgram } from "./tar.ts";
 
 /** Timeout of pulling the configured image, and of the whole operation, milliseconds. */
@@ -31,7 +31,7 @@ export interface SandboxImage {
 export function createSandboxImage(parts: DockerParts): SandboxImage {
   const { clock, log } = parts;
   const { sandboxImage } = parts.config;
-  const shared = createSharedWork<string>(clock, obtainMs);
+  const shared = createSharedPromise<string>(clock, obtainMs);
   /** Reason why the configured image could not be pulled, once the local one exists: the pull is not repeated. */
   let failure: string | undefined;
   let present = false;

@@ -1,6 +1,6 @@
 import type { ContainerInfo } from "dockerode";
 import { hasCode } from "../../../src/lib/errors.ts";
-import { createTurns } from "../../../src/lib/turns.ts";
+import { createSemaphore } from "../../../src/lib/semaphore.ts";
 import { engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
 import { type StatsSample, type Usage, usageOf } from "./sample.ts";
@@ -14,7 +14,7 @@ const atOnce = 64;
 
 export async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSignal): Promise<Sampler> {
   const { MemTotal } = await engineInfo(parts, signal);
-  const turns = createTurns(atOnce);
+  const turns = createSemaphore(atOnce);
   return async ({ Id, State }) => {
     if (State !== "running" && State !== "paused") return undefined;
     const sample = await turns(() => takeSample(parts, Id, signal));

@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream";
 import ssh2, { type Client, type ClientChannel, type ConnectConfig } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
-import { givesBack } from "../../../src/lib/give-back.ts";
+import { recycleWrittenBuffers } from "../../../src/lib/recycle-buffer.ts";
 import { joinHostPort } from "../../../src/lib/http-get.ts";
 import { errnoOf } from "../../local/errors.ts";
 import type { SshConfig } from "../config.ts";
@@ -124,7 +124,7 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
   const { credentials, certificate } = await readLogin(door.login, clock.now());
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
-  const socket = sendTogether(givesBack(await way()));
+  const socket = sendTogether(recycleWrittenBuffers(await way()));
   // The client handles errors first; after it has ended nothing else would.
   socket.on("error", () => undefined);
   let windows: InboundWindows | undefined;

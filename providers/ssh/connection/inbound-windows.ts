@@ -1,5 +1,5 @@
 import type { Readable } from "node:stream";
-import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import type { LimitExceeded } from "./limit-exceeded.ts";
 import { type PeerChannel, type SshPeer, isChannel, opening } from "./ssh2-peer.ts";
 
@@ -180,7 +180,7 @@ class Flow {
 /** Passes data on to one stream of a channel, and buffers it while the stream's reader has paused. */
 class Outlet {
   readonly #stream: Readable;
-  readonly #buffered = new KeptBytes(largestWindow);
+  readonly #buffered = new BoundedBuffer(largestWindow);
   /** Buffered data that is being passed on. */
   #rest: Buffer = Buffer.alloc(0);
   /** Bytes pushed last, if the reader paused on them. */

@@ -1,5 +1,5 @@
 import type { EventEmitter } from "node:events";
-import { giveBack } from "../../../src/lib/give-back.ts";
+import { recycleBuffer } from "../../../src/lib/recycle-buffer.ts";
 
 /** Recycles each received buffer once ssh2 has decrypted it into another one. Applies to AES-GCM only: with ChaCha20-Poly1305, for example,
  *  ssh2 keeps a packet in the received buffer until its MAC has arrived.
@@ -11,7 +11,7 @@ export function giveBackRead(client: Pick<EventEmitter, "on" | "once">, socket: 
   });
   client.once("handshake", () =>
     socket.on("data", (block: Buffer) => {
-      if (copied) giveBack(block);
+      if (copied) recycleBuffer(block);
     }),
   );
 }

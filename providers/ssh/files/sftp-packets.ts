@@ -1,6 +1,6 @@
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
 import { clipped } from "../connection/ssh2-peer.ts";
-import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 
 /** Packet types of the SSH file transfer protocol, version 3, and of OpenSSH's extensions.
  *  @see https://datatracker.ietf.org/doc/html/draft-ietf-secsh-filexfer-02
@@ -58,7 +58,7 @@ function uint32(value: number): Buffer {
 
 /** Splits a byte stream into packets in linear time. @throws for a packet longer than any expected reply. */
 export function packetReader(onPacket: (reply: Reply) => void): (chunk: Buffer) => void {
-  const held = new KeptBytes(4 + longestPacket);
+  const held = new BoundedBuffer(4 + longestPacket);
   /** Bytes until the length is known, then until the packet is complete. */
   let wanted = 4;
   return (chunk) => {

@@ -1,8 +1,8 @@
 import { type Readable, addAbortSignal } from "node:stream";
-import { linesOf } from "../../../src/lib/bounded-text.ts";
+import { boundedLines } from "../../../src/lib/bounded-text.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode } from "../../../src/lib/errors.ts";
-import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Host, HostFs, HostProcess } from "../../../src/seams/host.ts";
 import { quote } from "../shell/quote.ts";
@@ -96,7 +96,7 @@ const ready = "Watches established";
 
 /** @throws resource_exhausted for a line longer than any path. */
 async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  const line = new KeptBytes(longestLine);
+  const line = new BoundedBuffer(longestLine);
   const add = (part: Buffer) => {
     if (!line.add(part))
       throw new CodedError("resource_exhausted", `inotifywait printed a line of more than ${longestLine} bytes`);
@@ -137,7 +137,7 @@ async function look({ run }: WatcherOptions, path: string, signal: AbortSignal):
   if (code !== 0 || stdout === "")
     throw new CodedError("not_found", `${path} can no longer be watched: it does not exist`);
   return new Map(
-    linesOf(stdout).flatMap((line) => {
+    boundedLines(stdout).flatMap((line) => {
       const at = line.indexOf("|");
       return at < 0 ? [] : [[line.slice(at + 1), line.slice(0, at)] as const];
     }),

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
-import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Command, Ended } from "./command.ts";
 import { type SpawnerOptions, createSpawner } from "./spawn.ts";
@@ -29,7 +29,7 @@ export async function runAlone(
 }
 
 function collect(stream: Readable, limit: number): Promise<Buffer> {
-  const kept = new KeptBytes(limit);
+  const kept = new BoundedBuffer(limit);
   return new Promise((resolve, reject) => {
     stream.on("data", (chunk: Buffer) => void kept.add(chunk));
     stream.once("end", () => resolve(kept.bytes()));

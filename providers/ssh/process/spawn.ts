@@ -4,7 +4,7 @@ import type { Duplex, Readable } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
-import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { brokenBy, channelStream, errorStream } from "../connection/channel-stream.ts";
@@ -136,7 +136,7 @@ function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Pr
  *  @throws failed_precondition when the shell ends without that line, or prints too much before it. */
 function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
   return new Promise((resolve, reject) => {
-    const seen = new KeptBytes(prefaceBytes);
+    const seen = new BoundedBuffer(prefaceBytes);
     const stop = () => {
       io.off("readable", onReadable);
       io.off("end", onEnd);

@@ -8,7 +8,7 @@ import ssh2, {
 } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
-import { givesBack } from "../../../src/lib/give-back.ts";
+import { recycleWrittenBuffers } from "../../../src/lib/recycle-buffer.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import { opened } from "../connection/connection.ts";
 import { listenerAlgorithms } from "../connection/algorithms.ts";
@@ -89,7 +89,7 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
     if (!visit) return void socket.destroy();
     const place = placeOf(socket.remoteAddress, socket.remotePort);
     const late = clock.after(loginMs, () => socket.destroy());
-    sockets.add(sendTogether(givesBack(socket.setNoDelay(true))));
+    sockets.add(sendTogether(recycleWrittenBuffers(socket.setNoDelay(true))));
     let bytes = 0;
     const count = (chunk: Buffer) => {
       bytes += chunk.length;

@@ -1,16 +1,16 @@
-import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 
 /** Parses a shell's output up to the last line of an answer, which has the marker (unknown to commands) and some words. Nothing follows that
  *  line before the next question, so only the end of the output is searched. */
 export class Frame {
   readonly #marker: Buffer;
-  readonly #kept: KeptBytes;
+  readonly #kept: BoundedBuffer;
   #tail = Buffer.alloc(0);
 
   /** @param limit bytes kept before the marker; the rest is dropped. */
   constructor(marker: string, limit: number) {
     this.#marker = Buffer.from(marker, "latin1");
-    this.#kept = new KeptBytes(limit);
+    this.#kept = new BoundedBuffer(limit);
   }
 
   /** @returns the answer once complete: its bytes, and the words after the marker. */

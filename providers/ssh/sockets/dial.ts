@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
-import { isLongSocketPath, longestSocketPath } from "../../../src/lib/socket-path.ts";
+import { isLongSocketPath, maxSocketPathBytes } from "../../../src/lib/socket-path.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address, Host } from "../../../src/seams/host.ts";
 import { nameOfAddress } from "../../local/dial.ts";
@@ -77,7 +77,7 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
 
 /** Error for a socket whose path does not fit into a socket address, so that sshd cannot forward to it. */
 function tooLong(path: string): CodedError {
-  const why = `a socket's path is limited to ${longestSocketPath} bytes, and the target has no program to connect from its directory`;
+  const why = `a socket's path is limited to ${maxSocketPathBytes} bytes, and the target has no program to connect from its directory`;
   return new CodedError("unavailable", `${path}: ${why} (python3, perl, socat or nc)`);
 }
 

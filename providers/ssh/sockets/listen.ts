@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
-import { createLimitedWarning } from "../../../src/lib/limited-warning.ts";
+import { createRateLimitedWarning } from "../../../src/lib/rate-limited-warning.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address, HostFs, HostListener } from "../../../src/seams/host.ts";
@@ -53,7 +53,7 @@ export function createListeners(options: ListenerOptions) {
     throwIfAborted(signal);
     const open = new Set<Duplex>();
     const closing = new AbortController();
-    const full = createLimitedWarning({ log, clock }, fullWarning);
+    const full = createRateLimitedWarning({ log, clock }, fullWarning);
     const accept = ({ connection, take, refuse }: Offered) => {
       if (open.size >= mostOfListener || connection.channels() > mostOfConnection) {
         full({ address: nameOfAddress(at), open: open.size });

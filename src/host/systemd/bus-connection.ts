@@ -5,7 +5,7 @@ import { createTokenBucket } from "../../lib/token-bucket.ts";
 import { type IncomingMessage, createMessageReader } from "./wire-format.ts";
 
 /** The two directions of a connection: one duplex stream, or a process's stdin and stdout. */
-export interface Wire {
+export interface BusStreams {
   readonly from: Readable;
   readonly to: Writable;
 }
@@ -33,9 +33,9 @@ const pauseMs = 100;
  *  empty DATA, is answered with another, and uses the socket's credentials.
  *  @see https://dbus.freedesktop.org/doc/dbus-specification.html#auth-mechanisms-external */
 export function openBusConnection(
-  { from, to }: Wire,
+  { from, to }: BusStreams,
   clock: Clock,
-  heard: (message: IncomingMessage) => void,
+  onMessage: (message: IncomingMessage) => void,
 ): BusConnection {
   const lost = new AbortController();
   const unsent: Uint8Array[] = [];
@@ -57,7 +57,7 @@ export function openBusConnection(
       from.pause();
       clock.after(pauseMs, () => void from.resume());
     }
-    heard(message);
+    onMessage(message);
   });
   let login: ((chunk: Buffer) => Buffer | undefined) | undefined = createLogin(write, lose);
   from.on("data", (chunk: Buffer) => {

@@ -1,6 +1,6 @@
 import { createBoundedMap } from "../../lib/bounded-map.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { CodedError, hasCode, throwIfAborted, unlessCode, unlessGone } from "../../lib/errors.ts";
+import { CodedError, hasCode, throwIfAborted, ignoreCode, ignoreNotFound } from "../../lib/errors.ts";
 import { untilAborted } from "../../lib/service-group.ts";
 import type { SystemdBus } from "./bus.ts";
 import type { SliceUnits, UnitProperty } from "./slices.ts";
@@ -8,14 +8,14 @@ import type { SliceUnits, UnitProperty } from "./slices.ts";
 /** Maximum number of remembered jobs that ended before their call was answered. */
 const maxEndedJobs = 1_000;
 /** Timeout for systemd to start or stop a slice, milliseconds. */
-const jobWithinMs = 30_000;
+const jobTimeoutMs = 30_000;
 
 /** Manages slices through systemd's D-Bus API. */
 export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
   const forgetFailure = (slice: string, signal: AbortSignal) =>
     bus.call({ member: "ResetFailedUnit", signature: "s", body: [slice] }, signal).catch(() => throwIfAborted(signal));
   const startOnce = (slice: string, properties: readonly UnitProperty[], signal: AbortSignal) =>
-    jobOf(
+    runJob(
       { bus, clock },
       () =>
         bus.call(
@@ -30,12 +30,12 @@ export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
     );
   return {
     async version(signal) {
-      const of = "org.freedesktop.DBus.Properties";
+      const interfaceName = "org.freedesktop.DBus.Properties";
       const body = ["org.freedesktop.systemd1.Manager", "Version"];
-      return versionOf(String(await bus.call({ of, member: "Get", signature: "ss", body }, signal)));
+      return versionOf(String(await bus.call({ interfaceName, member: "Get", signature: "ss", body }, signal)));
     },
     async start(slice, properties, signal) {
-      const isNew = unlessCode(startOnce(slice, properties, signal), "already_exists");
+      const isNew = ignoreCode(startOnce(slice, properties, signal), "already_exists");
       const result = await isNew.catch(async (error: unknown) => {
         if (hasCode(error, "deadline_exceeded")) await forgetFailure(slice, signal);
         throw error;
@@ -43,7 +43,7 @@ export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
       if (result === undefined) return false;
       if (result === "done") return true;
       await forgetFailure(slice, signal);
-      const again = await unlessCode(startOnce(slice, properties, signal), "already_exists");
+      const again = await ignoreCode(startOnce(slice, properties, signal), "already_exists");
       if (again === undefined) return false;
       if (again === "done") return true;
       await forgetFailure(slice, signal);
@@ -55,7 +55,7 @@ export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
     },
     async stop(slice, signal) {
       const call = () => bus.call({ member: "StopUnit", signature: "ss", body: [slice, "replace"] }, signal);
-      await unlessGone(jobOf({ bus, clock }, call, signal));
+      await ignoreNotFound(runJob({ bus, clock }, call, signal));
       await forgetFailure(slice, signal);
     },
   };
@@ -72,7 +72,7 @@ export function versionOf(text: string): number {
 
 /** Runs a job and returns its result. The job may end before the call that started it is answered. @throws deadline_exceeded
  *  on timeout; unavailable if the connection is lost. */
-async function jobOf(
+async function runJob(
   { bus, clock }: { readonly bus: SystemdBus; readonly clock: Clock },
   begin: () => Promise<unknown>,
   signal: AbortSignal,
@@ -88,7 +88,7 @@ async function jobOf(
     const early = ended.get(job);
     if (early !== undefined) return early;
     const end = new Promise<string>((resolve) => (awaited = { job, resolve }));
-    return await untilAborted(untilAborted(end, bus.lost), clock.within(jobWithinMs, signal));
+    return await untilAborted(untilAborted(end, bus.lost), clock.within(jobTimeoutMs, signal));
   } finally {
     stop();
   }

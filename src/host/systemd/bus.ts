@@ -1,6 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
 import { connectMessageBus } from "./message-bus.ts";
-import type { Wire } from "./bus-connection.ts";
+import type { BusStreams } from "./bus-connection.ts";
 
 /** A method call of one of systemd's objects. */
 export interface BusCall {
@@ -9,7 +9,7 @@ export interface BusCall {
   readonly signature?: string;
   readonly body?: readonly unknown[];
   /** Interface; default: the manager's. */
-  readonly of?: string;
+  readonly interfaceName?: string;
 }
 
 /** The end of a systemd job: its object path, and `done` or another result. */
@@ -44,12 +44,12 @@ const resultWord = /^[a-z-]{1,32}$/;
 
 /** Connects to a bus and subscribes to systemd's jobs. @throws permission_denied if the bus rejects graftlet's user;
  *  unavailable, deadline_exceeded. */
-export async function connectBus(wire: Wire, clock: Clock, signal: AbortSignal): Promise<SystemdBus> {
+export async function connectBus(wire: BusStreams, clock: Clock, signal: AbortSignal): Promise<SystemdBus> {
   const bus = await connectMessageBus(wire, clock, signal);
   const listeners = new Set<(end: JobEnd) => void>();
   const systemd: SystemdBus = {
-    call: ({ of = systemdManager.interface, ...what }, stop) =>
-      bus.call({ ...systemdManager, interface: of, ...what }, stop),
+    call: ({ interfaceName = systemdManager.interface, ...what }, stop) =>
+      bus.call({ ...systemdManager, interface: interfaceName, ...what }, stop),
     onJobEnd(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
@@ -60,7 +60,7 @@ export async function connectBus(wire: Wire, clock: Clock, signal: AbortSignal):
   const { path, interface: of } = systemdManager;
   const removed = { sender: destination, path, interface: of, member: "JobRemoved" };
   try {
-    await bus.hear(
+    await bus.subscribe(
       removed,
       ([, job, , result]) => {
         const end = { job: String(job), result: String(result) };

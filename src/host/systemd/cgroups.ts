@@ -2,7 +2,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { hasCode, throwIfAborted } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { type CgroupLimits, type Cgroups, openCgroups, weightOf } from "../cgroups.ts";
-import { reachSystemd } from "./reach.ts";
+import { createSystemdClient } from "./systemd-client.ts";
 import { type UnitProperty, limitProperties, newSlice, roundedLimits, slicesOf } from "./slices.ts";
 
 export interface SystemdCgroupsDeps {
@@ -23,7 +23,7 @@ export async function openSystemdCgroups(
   signal: AbortSignal,
 ): Promise<Cgroups & AsyncDisposable> {
   const files = await openCgroups(host, version, signal);
-  const units = reachSystemd({ host, clock });
+  const units = createSystemdClient({ host, clock });
   let systemd: number | undefined;
   /** Running slices. */
   const started = new Set<string>();
@@ -67,7 +67,7 @@ export async function openSystemdCgroups(
   return {
     ...files,
     ensure: (path, limits, stop) => both(files.ensure, path, limits, stop),
-    make: (path, limits, stop) => both(files.make, path, limits, stop),
+    create: (path, limits, stop) => both(files.create, path, limits, stop),
     async remove(paths, stop) {
       for (const path of paths) started.delete(slicesOf(path).at(-1)?.slice ?? "");
       const last = paths.flatMap((path) => slicesOf(path).slice(-1));

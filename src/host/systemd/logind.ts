@@ -3,7 +3,7 @@ import { hasCode } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { systemdManager } from "./bus.ts";
 import { type MessageBus, connectMessageBus } from "./message-bus.ts";
-import { type BusWay, dialed, noBus } from "./reach.ts";
+import { type BusTransport, openBusStreams, busUnreachable } from "./systemd-client.ts";
 import { command } from "../../seams/command.ts";
 
 /** The target's logind, which announces shutdowns and delays them for holders of inhibitor locks.
@@ -48,7 +48,7 @@ export async function connectLogind(deps: LogindDeps, onShutdown: () => void, si
       stop,
     );
   try {
-    await bus.hear({ sender: destination, path, interface: manager, member: "PrepareForShutdown" }, onShutdown, signal);
+    await bus.subscribe({ sender: destination, path, interface: manager, member: "PrepareForShutdown" }, onShutdown, signal);
   } catch (error) {
     bus.close();
     throw error;
@@ -81,11 +81,11 @@ export async function reloadLogind(host: Pick<Host, "run">, signal: AbortSignal)
 }
 
 async function connected({ host, clock }: LogindDeps, signal: AbortSignal): Promise<MessageBus> {
-  const by = async (way: BusWay) => {
+  const by = async (way: BusTransport) => {
     try {
-      return await connectMessageBus(await dialed({ host }, way, signal), clock, signal);
+      return await connectMessageBus(await openBusStreams({ host }, way, signal), clock, signal);
     } catch (error) {
-      throw hasCode(error, "unavailable", "not_found") ? noBus(error) : error;
+      throw hasCode(error, "unavailable", "not_found") ? busUnreachable(error) : error;
     }
   };
   try {

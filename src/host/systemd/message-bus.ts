@@ -1,7 +1,7 @@
 import type { Clock } from "../../lib/clock.ts";
-import { CodedError, type ErrorCode, throwIfAborted, unlessCode } from "../../lib/errors.ts";
+import { CodedError, type ErrorCode, throwIfAborted, ignoreCode } from "../../lib/errors.ts";
 import { untilAborted } from "../../lib/service-group.ts";
-import { type Wire, openBusConnection } from "./bus-connection.ts";
+import { type BusStreams, openBusConnection } from "./bus-connection.ts";
 import { type IncomingMessage, type Scalar, encodeCall, valuesOf } from "./wire-format.ts";
 
 /** An object on the bus, with the service that owns it. */
@@ -34,14 +34,14 @@ export interface MessageBus {
   call(method: BusMethod, signal: AbortSignal): Promise<Scalar | undefined>;
   /** Subscribes to a signal for the lifetime of the connection. Signals with values other than numbers and strings are
    *  ignored. */
-  hear(of: BusSignal, listener: (values: readonly Scalar[]) => void, signal: AbortSignal): Promise<void>;
+  subscribe(of: BusSignal, listener: (values: readonly Scalar[]) => void, signal: AbortSignal): Promise<void>;
   /** Aborts, with unavailable, once the connection is lost. */
   readonly lost: AbortSignal;
   close(): void;
 }
 
 /** Reply timeout of a call, milliseconds. */
-const answerWithinMs = 25_000;
+const replyTimeoutMs = 25_000;
 /** Maximum number of calls waiting for a reply. */
 const maxPendingCalls = 4_096;
 /** Maximum length of an error text, characters. */
@@ -56,10 +56,10 @@ interface PendingCall {
 }
 
 /** Connects to a bus. @throws permission_denied if the bus rejects graftlet's user; unavailable, deadline_exceeded. */
-export async function connectMessageBus(wire: Wire, clock: Clock, signal: AbortSignal): Promise<MessageBus> {
+export async function connectMessageBus(wire: BusStreams, clock: Clock, signal: AbortSignal): Promise<MessageBus> {
   const session = createSession(wire, clock);
   const { ask, lost, close } = session;
-  const following = followedNames(session);
+  const trackOwner = createOwnerTracker(session);
   try {
     await ask({ ...broker, member: "Hello" }, signal);
   } catch (error) {
@@ -68,11 +68,11 @@ export async function connectMessageBus(wire: Wire, clock: Clock, signal: AbortS
   }
   return {
     async call(method, stop) {
-      await following(method.destination, stop);
+      await trackOwner(method.destination, stop);
       return ask(method, stop);
     },
-    async hear(of, listener, stop) {
-      await following(of.sender, stop);
+    async subscribe(of, listener, stop) {
+      await trackOwner(of.sender, stop);
       await session.listen(of, listener, stop);
     },
     lost,
@@ -96,7 +96,7 @@ interface Session extends Pick<MessageBus, "lost" | "close"> {
   listen(of: BusSignal, listener: Listener, stop: AbortSignal, more?: string): Promise<void>;
 }
 
-function createSession(wire: Wire, clock: Clock): Session {
+function createSession(wire: BusStreams, clock: Clock): Session {
   const pending = new Map<number, PendingCall>();
   const listeners = new Set<(message: IncomingMessage) => void>();
   const owners = new Map([[bus, bus]]);
@@ -111,7 +111,7 @@ function createSession(wire: Wire, clock: Clock): Session {
   const ask: Session["ask"] = async (method, stop, answered) => {
     if (pending.size >= maxPendingCalls)
       throw new CodedError("resource_exhausted", `${maxPendingCalls} calls are already pending on the system bus`);
-    const within = clock.within(answerWithinMs, stop);
+    const within = clock.within(replyTimeoutMs, stop);
     const serial = ++lastSerial;
     const answer = Promise.withResolvers<Scalar | undefined>();
     const take = (message: IncomingMessage) => {
@@ -152,7 +152,7 @@ function createSession(wire: Wire, clock: Clock): Session {
 }
 
 /** Tracks the owners of names. @returns a function that starts tracking a name, if necessary. */
-function followedNames({ owners, ask, listen, lost }: Session): (name: string, stop: AbortSignal) => Promise<void> {
+function createOwnerTracker({ owners, ask, listen, lost }: Session): (name: string, stop: AbortSignal) => Promise<void> {
   const follow = async (name: string): Promise<void> => {
     const setOwner = (owner: Scalar | undefined) => {
       if (typeof owner === "string" && owner !== "") owners.set(name, owner);
@@ -164,7 +164,7 @@ function followedNames({ owners, ask, listen, lost }: Session): (name: string, s
     const changed = { sender: bus, path: broker.path, interface: bus, member: "NameOwnerChanged" };
     await listen(changed, onChange, lost, `,arg0='${name}'`);
     // A service that is not running may be started by the first call.
-    await unlessCode(
+    await ignoreCode(
       ask({ ...broker, member: "GetNameOwner", signature: "s", body: [name] }, lost, setOwner),
       "unavailable",
     );
@@ -205,12 +205,12 @@ const codes: Readonly<Record<string, ErrorCode>> = {
 };
 
 /** Names of services for messages. */
-const names: Readonly<Record<string, string>> = { [bus]: "the system bus", "org.freedesktop.login1": "logind" };
+const serviceNames: Readonly<Record<string, string>> = { [bus]: "the system bus", "org.freedesktop.login1": "logind" };
 
 function errorOf(asked: string, message: IncomingMessage): CodedError {
   const { errorName = "an error without a name" } = message;
   let said: Scalar | undefined;
   withValues(message, ([text]) => (said = text));
   const text = (typeof said === "string" && said !== "" ? said : errorName).slice(0, maxErrorText);
-  return new CodedError(codes[errorName] ?? "unknown", `${names[asked] ?? "systemd"}: ${text}`);
+  return new CodedError(codes[errorName] ?? "unknown", `${serviceNames[asked] ?? "systemd"}: ${text}`);
 }

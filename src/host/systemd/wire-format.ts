@@ -43,7 +43,7 @@ const maxValues = 8;
 /** Length of the fixed part of a header, bytes. */
 const fixedHeaderBytes = 16;
 /** Maximum message length of the specification, bytes; a larger length means that the data is not D-Bus. */
-const longestMessageBytes = 128 << 20;
+const maxProtocolMessageBytes = 128 << 20;
 
 const types: readonly (MessageType | undefined)[] = [undefined, "call", "return", "error", "signal"];
 /** Codes of header fields with their types. */
@@ -60,7 +60,7 @@ const headerFields = {
 
 /** Splits a stream of bytes into messages. A message longer than `maxMessageBytes` is skipped without buffering it. @returns a
  *  function to call with each chunk. @throws unavailable for bytes that are not D-Bus messages. */
-export function createMessageReader(heard: (message: IncomingMessage) => void): (chunk: Uint8Array) => void {
+export function createMessageReader(onMessage: (message: IncomingMessage) => void): (chunk: Uint8Array) => void {
   let kept: Uint8Array = Buffer.alloc(0);
   let skipBytes = 0;
   return (chunk) => {
@@ -75,7 +75,7 @@ export function createMessageReader(heard: (message: IncomingMessage) => void): 
       else if (bytes.length < length) break;
       else {
         const message = decodeMessage(bytes.subarray(0, length));
-        if (message) heard(message);
+        if (message) onMessage(message);
         bytes = bytes.subarray(length);
       }
     }
@@ -91,7 +91,7 @@ function messageLength(bytes: Uint8Array): number {
   const view = viewOf(bytes);
   const length = padded(fixedHeaderBytes + view.getUint32(12, order === littleEndian), 8);
   const whole = length + view.getUint32(4, order === littleEndian);
-  if (whole > longestMessageBytes) throw notDBus();
+  if (whole > maxProtocolMessageBytes) throw notDBus();
   return whole;
 }
 

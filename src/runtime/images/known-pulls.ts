@@ -1,7 +1,7 @@
 import type { Image } from "../../gen/cri.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
-import { createTurns } from "../../lib/turns.ts";
+import { createSemaphore } from "../../lib/semaphore.ts";
 import { bareName, canonicalName } from "../../pod/image-name.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { mergeCredentials } from "./pull-credentials.ts";
@@ -39,7 +39,7 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
   /** Pulls in progress, by name; and pulls of an earlier process whose outcome is unknown. */
   const underWay = new Map<string, number>();
   const unended = new Set<string>();
-  const inTurn = createTurns(1);
+  const inTurn = createSemaphore(1);
   let takingOver: Promise<void> | undefined;
 
   const add: KnownPulls["add"] = (image, imageRef, credentials) =>

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { pullRecordsDirectory } from "../../host/image-paths.ts";
 import { replaceFile } from "../../host/replace-file.ts";
-import { unlessGone } from "../../lib/errors.ts";
+import { ignoreNotFound } from "../../lib/errors.ts";
 import { entriesOf, recordOf } from "../../lib/record.ts";
 import type { HostFs } from "../../seams/host.ts";
 
@@ -61,7 +61,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
   };
   const remove = (path: string, signal: AbortSignal) => fs.apply([{ do: "remove", path }], signal);
   const read = async (path: string, signal: AbortSignal): Promise<unknown> => {
-    const content = await unlessGone(fs.readFile(path, { maxBytes, signal }));
+    const content = await ignoreNotFound(fs.readFile(path, { maxBytes, signal }));
     return content && JSON.parse(content.toString("utf8"));
   };
   return {
@@ -113,7 +113,7 @@ async function recordFiles(
   directory: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const names = ((await unlessGone(fs.list(directory, signal))) ?? []).map(({ name }) => name);
+  const names = ((await ignoreNotFound(fs.list(directory, signal))) ?? []).map(({ name }) => name);
   return names.filter((name) => /^sha256-[0-9a-f]{64}$/.test(name)).map((name) => `${directory}/${name}`);
 }
 

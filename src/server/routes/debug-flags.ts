@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { goQuote } from "../../lib/go-quote.ts";
-import { KeptBytes } from "../../lib/kept-bytes.ts";
+import { BoundedBuffer } from "../../lib/bounded-buffer.ts";
 import { sendText } from "../answer.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
@@ -17,7 +17,7 @@ export function debugFlags({
   return async (request, response) => {
     if (!config.enableDebugFlagsHandler) return sendText(response, 405, "flags endpoint is disabled.\n");
     if (request.method !== "PUT") return sendLine(response, 406, "unsupported http method");
-    const body = new KeptBytes(bodyBytes);
+    const body = new BoundedBuffer(bodyBytes);
     for await (const chunk of request) {
       if (!body.add(chunk as Buffer)) return sendLine(response, 413, `the body has more than ${bodyBytes} bytes`);
     }

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Request, Response } from "express";
-import { CodedError, type ErrorCode, codeOf, messageOf, unlessCode } from "../../lib/errors.ts";
+import { CodedError, type ErrorCode, codeOf, messageOf, ignoreCode } from "../../lib/errors.ts";
 import type { HostFile, HostFs } from "../../seams/host.ts";
 import type { Exchange } from "../admit.ts";
 import { sendText } from "../answer.ts";
@@ -63,7 +63,7 @@ async function isLog(
 
 /** The path itself if nothing exists there, or nothing readable. */
 async function realPathOf(files: Pick<HostFs, "realpath">, path: string, signal: AbortSignal): Promise<string> {
-  return (await unlessCode(files.realpath(path, signal), "not_found", "permission_denied")) ?? path;
+  return (await ignoreCode(files.realpath(path, signal), "not_found", "permission_denied")) ?? path;
 }
 
 /** Sends a file as Go's file server does: all of it, or the requested range. */

@@ -1,4 +1,4 @@
-import { CodedError, hasCode, unlessGone } from "../../lib/errors.ts";
+import { CodedError, hasCode, ignoreNotFound } from "../../lib/errors.ts";
 import type { FileChange, FileKind } from "../../seams/host.ts";
 import type { VolumeKind } from "./kind.ts";
 
@@ -24,7 +24,7 @@ export const hostPath: VolumeKind = {
     if (type === "") return { hostPath: path, readOnly: false };
     const want = expected[type];
     if (!want) throw new CodedError("invalid_argument", `${type} is an invalid volume type`);
-    const kindAt = async () => (await unlessGone(host.fs.stat(path, signal)))?.kind;
+    const kindAt = async () => (await ignoreNotFound(host.fs.stat(path, signal)))?.kind;
     let kind = await kindAt();
     if (kind === undefined && type.endsWith("OrCreate")) {
       await host.fs.apply([creation(type, path)], signal).catch((error: unknown) => {

@@ -1,4 +1,4 @@
-import { unlessGone } from "../../lib/errors.ts";
+import { ignoreNotFound } from "../../lib/errors.ts";
 import type { ConfigMap, Pod, Secret } from "../../objects.ts";
 import { podSubdirectory, volumeDirectory } from "../paths.ts";
 import { type KeyItem, type KeySelection, configMapPayload, secretPayload } from "../payload.ts";
@@ -78,5 +78,5 @@ export function readSecret(
 }
 
 function orNone<T>(read: Promise<T>, optional: boolean | undefined): Promise<T | undefined> {
-  return optional ? unlessGone(read) : read;
+  return optional ? ignoreNotFound(read) : read;
 }

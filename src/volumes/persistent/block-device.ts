@@ -1,5 +1,5 @@
 import { isMountPoint } from "../../host/mounts.ts";
-import { CodedError, codeOf, hasCode, messageOf, unlessGone } from "../../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import { mount } from "./bind-mount.ts";
 import { type Option, command, commandWithoutDashes } from "../../seams/command.ts";
@@ -35,7 +35,7 @@ const directoryMode = 0o750;
 export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: AbortSignal): Promise<void> {
   const { host, mounts } = deps;
   const { device, at, fsType, options } = given;
-  if (await unlessGone(isMountPoint(host, at, signal, mounts))) return;
+  if (await ignoreNotFound(isMountPoint(host, at, signal, mounts))) return;
   await host.fs.apply([{ do: "mkdir", path: at, mode: directoryMode, parents: true }], signal);
   const made = { ...given, fsType: fsType || "ext4" };
   let isMismatch = false;
@@ -123,7 +123,7 @@ export async function contentOf({ host }: Pick<SetUpDeps, "host">, device: strin
 /** Runs fsck, which repairs what it can without prompts. */
 async function check({ host, log }: SetUpDeps, device: string): Promise<void> {
   const uncorrected = 4;
-  const ran = await unlessGone(host.run(commandWithoutDashes("fsck", ["-a"], [device]), { timeoutMs: longestMs }));
+  const ran = await ignoreNotFound(host.run(commandWithoutDashes("fsck", ["-a"], [device]), { timeoutMs: longestMs }));
   if (ran === undefined)
     return log.warn({ device }, "fsck not found on the target; mounting the file system unchecked");
   if (ran.code === uncorrected)

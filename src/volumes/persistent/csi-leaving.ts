@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import { isMountPoint, listMounts } from "../../host/mounts.ts";
 import { driverDevicesOf } from "../../host/plugin-paths.ts";
-import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
+import { CodedError, codeOf, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import { timed } from "../../lib/timed.ts";
 import { podDirectory } from "../paths.ts";
 import type { DriverVolumes } from "./data-lister.ts";
@@ -109,7 +109,7 @@ async function mayBeUsed(
   if (doubtful.length === 0) return false;
   const mounts = await listMounts(host);
   const deviceOf = async (path: string) => {
-    const real = await unlessGone(host.fs.realpath(path));
+    const real = await ignoreNotFound(host.fs.realpath(path));
     return mounts.findLast((mount) => mount.path === real)?.device;
   };
   const own = await deviceOf(staged);
@@ -131,7 +131,7 @@ async function unpublish({ host, drivers }: UnpublishDeps, { path, data, doubt }
   const { driverName = "", volumeHandle = "" } = data;
   const targetPath = `${path}/mount`;
   if (!doubt) await drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
-  else if (await unlessGone(isMountPoint(host, targetPath))) throw unloaded("unmounter", targetPath, doubt);
+  else if (await ignoreNotFound(isMountPoint(host, targetPath))) throw unloaded("unmounter", targetPath, doubt);
   await removeMountDirectory(host, targetPath);
 }
 
@@ -177,7 +177,7 @@ const missing: DataDirectory = {
 async function unpublishDevice(deps: UnpublishDeps, { path, data, doubt }: DataDirectory, targetPath: string) {
   const { driverName = "", volumeHandle = "" } = data;
   if (!doubt) await deps.drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
-  else if (await unlessGone(isMountPoint(deps.host, targetPath))) throw unloaded("unmapper", path, doubt);
+  else if (await ignoreNotFound(isMountPoint(deps.host, targetPath))) throw unloaded("unmapper", path, doubt);
   await removeUnmounted(deps, [targetPath]);
 }
 
@@ -204,7 +204,7 @@ async function unstageDevice(
 async function takeDevice(deps: UnpublishDeps, name: string, one: DataDirectory, signal: AbortSignal): Promise<void> {
   const { staged, published, mapped, data } = blockPlaces(deps.rootDir, name);
   // A pod without its link has lost the device already.
-  for (const { name: uid } of (await unlessGone(deps.host.fs.list(published, signal))) ?? [])
+  for (const { name: uid } of (await ignoreNotFound(deps.host.fs.list(published, signal))) ?? [])
     await unpublishDevice(deps, one, `${published}/${uid}`);
   const { driverName = "", volumeHandle = "" } = one.data;
   const driver = deps.drivers.driver(driverName);
@@ -219,7 +219,7 @@ async function takeDevice(deps: UnpublishDeps, name: string, one: DataDirectory,
 async function removeUnmounted({ host }: UnpublishDeps, paths: readonly string[]): Promise<void> {
   const mounts = await listMounts(host);
   for (const path of paths) {
-    const real = await unlessGone(host.fs.realpath(path));
+    const real = await ignoreNotFound(host.fs.realpath(path));
     if (mounts.some((mount) => mount.path === real))
       throw new CodedError("failed_precondition", `${path} is still mounted`);
   }

@@ -6,7 +6,7 @@ import {
   VolumeCapability,
   VolumeCapability_AccessMode_Mode as AccessMode,
 } from "../../gen/csi.ts";
-import { takesLabels } from "../../host/mounts.ts";
+import { supportsSelinuxLabels } from "../../host/mounts.ts";
 import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
 import type { CSIDriver, Pod } from "../../objects.ts";
 import { groupOf } from "../group.ts";
@@ -71,7 +71,7 @@ export async function publishVolume(
   await publish(deps, pod, volume, { driver, about, capabilities, path }, signal);
   await giveToGroup(deps, pod, volume, { about, capabilities, path }, signal);
   const { clock, host } = deps;
-  const unlabelled = (await deps.selinux(signal)) && !(await takesLabels(host, path, signal));
+  const unlabelled = (await deps.selinux(signal)) && !(await supportsSelinuxLabels(host, path, signal));
   const refreshAt = clock.now() + republishMs * clock.jitter(1, republishSpread);
   return {
     hostPath: path,

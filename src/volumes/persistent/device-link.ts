@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { unlessGone } from "../../lib/errors.ts";
+import { ignoreNotFound } from "../../lib/errors.ts";
 import { podDirectory, podSubdirectory } from "../paths.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import type { PersistentKind, Use } from "./kind.ts";
@@ -19,8 +19,8 @@ export async function linkDevice(
   const { uid } = pod.metadata;
   const path = `${podDirectory(rootDir, uid)}/volumeDevices/${plugin.replace("/", "~")}/${volume.metadata.name}`;
   // A correct link is kept: a later process finds the device by it.
-  if ((await unlessGone(host.fs.lstat(path, signal)))?.kind === "symlink")
-    if ((await unlessGone(host.fs.readlink(path, signal))) === device) return path;
+  if ((await ignoreNotFound(host.fs.lstat(path, signal)))?.kind === "symlink")
+    if ((await ignoreNotFound(host.fs.readlink(path, signal))) === device) return path;
   const around = { path: posix.dirname(path), mode: privateMode };
   await host.fs.apply(
     [

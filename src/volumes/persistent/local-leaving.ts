@@ -1,5 +1,5 @@
 import { localDevicesOf } from "../../host/plugin-paths.ts";
-import { unlessGone } from "../../lib/errors.ts";
+import { ignoreNotFound } from "../../lib/errors.ts";
 import { timed } from "../../lib/timed.ts";
 import { podDirectory } from "../paths.ts";
 import type { Kept, Leaving, UnpublishDeps } from "./leaving.ts";
@@ -24,10 +24,10 @@ export const localLeaving: Leaving = {
   },
   async unstage(deps, name, signal) {
     const directory = `${localDevicesOf(deps.rootDir)}/${name}`;
-    if ((await unlessGone(deps.host.fs.lstat(directory, signal))) !== undefined) {
+    if ((await ignoreNotFound(deps.host.fs.lstat(directory, signal))) !== undefined) {
       const { clock, measures } = deps;
       if (!(await unmapOrphans(deps, directory, signal))) return false;
-      const remove = () => unlessGone(deps.host.fs.apply([{ do: "remove", path: directory }], signal));
+      const remove = () => ignoreNotFound(deps.host.fs.apply([{ do: "remove", path: directory }], signal));
       await timed(clock, remove, (ms, failed) => measures.deviceUnmapped(localPlugin, ms, failed));
     }
     return unstage(deps, name, signal);
@@ -38,7 +38,7 @@ export const localLeaving: Leaving = {
 async function unmapped(deps: UnpublishDeps, uid: string, name: string, link: string): Promise<readonly Kept[]> {
   try {
     await unmapDevice(deps, `${localDevicesOf(deps.rootDir)}/${name}`, uid);
-    await unlessGone(deps.host.fs.apply([{ do: "remove", path: link }]));
+    await ignoreNotFound(deps.host.fs.apply([{ do: "remove", path: link }]));
     return [];
   } catch (why) {
     return [{ path: link, why }];
@@ -51,6 +51,6 @@ async function namesIn(
   wanted: "symlink" | "directory",
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const found = (await unlessGone(host.fs.list(directory, signal))) ?? [];
+  const found = (await ignoreNotFound(host.fs.list(directory, signal))) ?? [];
   return found.filter(({ kind }) => kind === wanted).map(({ name }) => name);
 }

@@ -1,6 +1,6 @@
 import { isMountPoint } from "../../host/mounts.ts";
 import { localDevicesOf, localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
-import { CodedError, unlessGone } from "../../lib/errors.ts";
+import { CodedError, ignoreNotFound } from "../../lib/errors.ts";
 import type { PersistentVolume } from "../../objects.ts";
 import { podReference, volumeReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
@@ -50,7 +50,7 @@ export const local: PersistentKind = {
     await checkNoLink(deps, path, signal);
     const ready = { hostPath: path, space: "fileSystem" } as const;
     // Also checked for a new pod: two of its volumes may refer to the same claim.
-    if (await unlessGone(isMountPoint(deps.host, path, signal, deps.mounts))) return ready;
+    if (await ignoreNotFound(isMountPoint(deps.host, path, signal, deps.mounts))) return ready;
     const others = groupOf(use.pod) === undefined ? [] : await mountsOf(deps, staged, signal);
     await warnOfOtherGroup(deps, use, { staged, others }, signal);
     await deps.host.fs.apply(podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: privateMode }), signal);
@@ -88,7 +88,7 @@ async function kindOf({ host }: SetUpDeps, path: string, name: string, signal: A
   const refuse = (why: string) =>
     new StepError("MountVolume.NewMounter initialization failed", name, new CodedError("failed_precondition", why));
   if (path === "") throw refuse("local volume source is nil or local path is not set");
-  const found = await unlessGone(host.fs.stat(path, signal));
+  const found = await ignoreNotFound(host.fs.stat(path, signal));
   if (!found) throw refuse(`path ${JSON.stringify(path)} does not exist`);
   if (found.kind !== "directory" && found.kind !== "blockDevice")
     throw refuse("only directory and block device are supported");

@@ -1,5 +1,5 @@
-import { holdDevice, releaseDevice } from "../../host/held-device.ts";
-import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
+import { attachLoopDevice, releaseDevicePath } from "../../host/loop-device.ts";
+import { CodedError, codeOf, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import { podReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
@@ -36,7 +36,7 @@ export async function mapDevice(
   const bound = await bindDevice(deps, device, `${directory}/${uid}`, signal).catch(
     failed(`blkUtil.MapDevice failed. devicePath: ${device}, ${about}, bindMount: true`),
   );
-  const held = await holdDevice(deps.host, `${directory}/${uid}`, signal).catch(
+  const held = await attachLoopDevice(deps.host, `${directory}/${uid}`, signal).catch(
     failed(`blkUtil.AttachFileDevice failed. ${about}`),
   );
   if (bound || held)
@@ -55,7 +55,7 @@ export async function mapDevice(
 
 /** @returns true if it was not bound before. @throws failed_precondition in the kubelet's words. */
 async function bindDevice({ host }: SetUpDeps, device: string, path: string, signal: AbortSignal): Promise<boolean> {
-  const found = await unlessGone(host.fs.lstat(path, signal));
+  const found = await ignoreNotFound(host.fs.lstat(path, signal));
   if (found?.kind === "blockDevice") return false;
   if (found && found.kind !== "file")
     throw new CodedError("failed_precondition", `${path} is not a regular file created by the node`);
@@ -80,7 +80,7 @@ export async function unmapDevice(
   directory: string,
   uid: string,
 ): Promise<void> {
-  await releaseDevice(host, `${directory}/${uid}`).catch((error: unknown) => {
+  await releaseDevicePath(host, `${directory}/${uid}`).catch((error: unknown) => {
     const why = `blkUtil.DetachFileDevice failed. globalUnmapPath:${directory}, podUID: ${uid}: ${messageOf(error)}`;
     throw new CodedError(codeOf(error), why, { cause: error });
   });
@@ -92,8 +92,8 @@ export async function unmapOrphans(
   directory: string,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const uids = ((await unlessGone(host.fs.list(directory, signal))) ?? []).map(({ name }) => name);
-  const pods = uids.map((uid) => unlessGone(host.fs.lstat(podDirectory(rootDir, uid), signal)));
+  const uids = ((await ignoreNotFound(host.fs.list(directory, signal))) ?? []).map(({ name }) => name);
+  const pods = uids.map((uid) => ignoreNotFound(host.fs.lstat(podDirectory(rootDir, uid), signal)));
   if ((await Promise.all(pods)).some((pod) => pod !== undefined)) return false;
   for (const uid of uids) await unmapDevice({ host }, directory, uid);
   return true;
@@ -107,9 +107,9 @@ export async function mappedTo(
   uid: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const volumes = ((await unlessGone(host.fs.list(all, signal))) ?? []).filter(({ kind }) => kind === "directory");
+  const volumes = ((await ignoreNotFound(host.fs.list(all, signal))) ?? []).filter(({ kind }) => kind === "directory");
   const found = volumes.map(async ({ name }) =>
-    (await unlessGone(host.fs.lstat(`${all}/${name}${below}/${uid}`, signal))) === undefined ? [] : [name],
+    (await ignoreNotFound(host.fs.lstat(`${all}/${name}${below}/${uid}`, signal))) === undefined ? [] : [name],
   );
   return (await Promise.all(found)).flat();
 }

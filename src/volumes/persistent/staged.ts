@@ -1,6 +1,6 @@
-import { listMounts, type Mount, type MountLister, placeOf, unmount } from "../../host/mounts.ts";
+import { listMounts, type Mount, type MountLister, locationInFileSystem, unmount } from "../../host/mounts.ts";
 import { localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
-import { unlessGone } from "../../lib/errors.ts";
+import { ignoreNotFound } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 
 interface StagedDeps {
@@ -10,7 +10,7 @@ interface StagedDeps {
 
 /** Names of local volumes that have a staging directory. */
 export async function stagedVolumes({ host, rootDir }: StagedDeps, signal: AbortSignal): Promise<readonly string[]> {
-  const found = (await unlessGone(host.fs.list(localVolumeDirectoryOf(rootDir), signal))) ?? [];
+  const found = (await ignoreNotFound(host.fs.list(localVolumeDirectoryOf(rootDir), signal))) ?? [];
   return found.filter(({ kind }) => kind === "directory").map(({ name }) => name);
 }
 
@@ -30,7 +30,7 @@ export async function mountsOf(
 
 /** Other mounts of exactly this directory. Pure. @param directory with links resolved. */
 export function showing(mounts: readonly Mount[], directory: string): readonly string[] {
-  const place = placeOf(mounts, directory);
+  const place = locationInFileSystem(mounts, directory);
   if (!place) return [];
   return mounts
     .filter(({ device, root, path }) => device === place.device && root === place.root && path !== directory)
@@ -42,7 +42,7 @@ export function showing(mounts: readonly Mount[], directory: string): readonly s
  *  @returns true if it is gone. @throws failed_precondition if it cannot be unmounted. */
 export async function unstage({ host, rootDir }: StagedDeps, name: string, signal: AbortSignal): Promise<boolean> {
   const path = `${localVolumeDirectoryOf(rootDir)}/${name}`;
-  const real = await unlessGone(host.fs.realpath(path, signal));
+  const real = await ignoreNotFound(host.fs.realpath(path, signal));
   if (real === undefined) return true;
   const [root, mounts] = await Promise.all([host.fs.realpath(rootDir, signal), listMounts(host, signal)]);
   const staged = mounts.filter((mount) => mount.path === real);
@@ -51,6 +51,6 @@ export async function unstage({ host, rootDir }: StagedDeps, name: string, signa
   if (mounts.some(isUsed)) return false;
   if (staged.length > 0) await unmount(host, real, signal);
   // Not recursive: if it is still mounted, or contains files, nothing is deleted.
-  await unlessGone(host.fs.apply([{ do: "remove", path }], signal));
+  await ignoreNotFound(host.fs.apply([{ do: "remove", path }], signal));
   return true;
 }

@@ -1,7 +1,7 @@
 import type { Timer } from "../../lib/clock.ts";
 import { createBackoff } from "../../lib/backoff.ts";
 import { messageOf } from "../../lib/errors.ts";
-import { createTurns } from "../../lib/turns.ts";
+import { createSemaphore } from "../../lib/semaphore.ts";
 import type { Node } from "../../objects.ts";
 import type { Leaving, LeavingDeps } from "./leaving.ts";
 
@@ -112,9 +112,9 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
 
 /** A lock per key, forgotten with its last user. */
 function createKeyedTurns(): Staging["inTurn"] {
-  const turns = new Map<string, { users: number; readonly take: ReturnType<typeof createTurns> }>();
+  const turns = new Map<string, { users: number; readonly take: ReturnType<typeof createSemaphore> }>();
   return async (key, work) => {
-    const turn = turns.get(key) ?? { users: 0, take: createTurns(1) };
+    const turn = turns.get(key) ?? { users: 0, take: createSemaphore(1) };
     turns.set(key, turn);
     turn.users += 1;
     try {

@@ -4,7 +4,7 @@ import { isAtOrBelow, listMounts } from "../../host/mounts.ts";
 import { driverDevicesOf, stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
 import { replaceFile } from "../../host/replace-file.ts";
 import { parseBoundedJson } from "../../lib/bounded-text.ts";
-import { CodedError, hasCode, messageOf, unlessGone } from "../../lib/errors.ts";
+import { CodedError, hasCode, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import { sortedByKey } from "../../lib/sorted.ts";
 import type { Host } from "../../seams/host.ts";
 import { podDirectory, volumeDirectory } from "../paths.ts";
@@ -70,7 +70,7 @@ export async function saveData(host: Host, mount: string, data: VolumeData, sign
 
 /** True if the metadata of a mount exists: an earlier attempt, or an earlier process, has already called the driver. */
 export async function isWritten(host: Host, mount: string, signal: AbortSignal): Promise<boolean> {
-  return (await unlessGone(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) !== undefined;
+  return (await ignoreNotFound(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) !== undefined;
 }
 
 /** Removes the directory of an unmounted volume and its metadata. Only empty directories are deleted, and nothing if a driver
@@ -78,12 +78,12 @@ export async function isWritten(host: Host, mount: string, signal: AbortSignal):
  *  @throws failed_precondition if something is still mounted. */
 export async function removeMountDirectory(host: Host, mount: string, signal?: AbortSignal): Promise<void> {
   const directory = posix.dirname(mount);
-  const [real, mounts] = await Promise.all([unlessGone(host.fs.realpath(directory, signal)), listMounts(host, signal)]);
+  const [real, mounts] = await Promise.all([ignoreNotFound(host.fs.realpath(directory, signal)), listMounts(host, signal)]);
   if (real === undefined) return;
   const still = mounts.find(({ path }) => isAtOrBelow(path, real));
   if (still) throw new CodedError("failed_precondition", `${still.path} is still mounted`);
   const paths = [mount, `${directory}/${fileName}`, `${directory}/${fileName}.new`, directory];
-  await unlessGone(
+  await ignoreNotFound(
     host.fs.apply(
       paths.map((path) => ({ do: "remove", path })),
       signal,
@@ -115,7 +115,7 @@ export async function devicesOfPod(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const parent = `${podDirectory(rootDir, uid)}/volumeDevices/kubernetes.io~csi`;
-  const entries = (await unlessGone(host.fs.list(parent, signal))) ?? [];
+  const entries = (await ignoreNotFound(host.fs.list(parent, signal))) ?? [];
   return entries.filter(({ kind }) => kind === "symlink").map(({ name }) => name);
 }
 
@@ -212,7 +212,7 @@ async function dataIn(host: Host, path: string, isRight: IsRight, signal: AbortS
 }
 
 async function directoriesIn(host: Host, parent: string, signal: AbortSignal): Promise<readonly string[]> {
-  const entries = (await unlessGone(host.fs.list(parent, signal))) ?? [];
+  const entries = (await ignoreNotFound(host.fs.list(parent, signal))) ?? [];
   return entries.filter(({ kind }) => kind === "directory").map(({ name }) => `${parent}/${name}`);
 }
 

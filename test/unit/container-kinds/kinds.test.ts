@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, describe, test } from "node:test";
-import { storageExcess, storageLimits } from "../../../src/eviction/storage-limits.ts";
+import { firstExceededLimit, storageLimits } from "../../../src/eviction/storage-limits.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import type { Container } from "../../../src/objects.ts";
 import { containerStatuses } from "../../../src/pod/container-status.ts";
@@ -87,7 +87,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
     const limits = storageLimits(podOfAllKinds(kind, { resources: { limits: { "ephemeral-storage": "20Mi" } } }));
     assert.ok(limits);
     const using = (bytes: number) =>
-      storageExcess(limits, { volumes: new Map(), pod: 0, containers: new Map([[kind, bytes]]) });
+      firstExceededLimit(limits, { volumes: new Map(), pod: 0, containers: new Map([[kind, bytes]]) });
     assert.equal(using(20 * 2 ** 20), undefined);
     assert.deepEqual(using(20 * 2 ** 20 + 1), {
       signal: "ephemeralcontainerfs.limit",

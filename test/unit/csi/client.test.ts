@@ -10,7 +10,7 @@ import { localHost } from "../../../providers/local/host.ts";
 import { createDriverClient } from "../../../src/csi/client.ts";
 import { NodeUnpublishVolumeResponse } from "../../../src/gen/csi.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
-import { statusOf } from "../../../src/lib/grpc.ts";
+import { grpcStatusOf } from "../../../src/lib/grpc.ts";
 import { startTestDriver } from "../../harness/csi-driver.ts";
 
 // Misbehaving drivers: every call ends with a status, and a later call is not affected.
@@ -125,7 +125,7 @@ test("HTTP/2 without gRPC and invalid responses count as failures", async (t) =>
     });
     await serve(t, path, server);
     await assert.rejects(clientOf(path).unpublish(asked), (error: unknown) => {
-      if (code !== "") assert.equal(statusOf(error), code, name);
+      if (code !== "") assert.equal(grpcStatusOf(error), code, name);
       return true;
     });
   }

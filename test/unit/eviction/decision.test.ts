@@ -21,8 +21,8 @@ function rounds(thresholds: readonly Threshold[]) {
         ([name, free]) => [name as NodeSignal, { available: free, capacity: 1000 }] as const,
       ),
     );
-    const { pressure, due } = decider.decide(thresholds, seen, nowMs);
-    return { pressure, due: due.map(({ signal, value }) => `${signal}<${value}`) };
+    const { pressure, metThresholds } = decider.decide(thresholds, seen, nowMs);
+    return { pressure, due: metThresholds.map(({ signal, value }) => `${signal}<${value}`) };
   };
 }
 

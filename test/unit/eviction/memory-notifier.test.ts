@@ -74,10 +74,10 @@ test("reports a crossing once, also one that happened while nothing was waiting"
 test("passes changed bounds to the kernel, and the current ones to a new listener", async () => {
   const [one, other] = [spokenProcess(), spokenProcess()];
   const { clock, stop, done, notifier } = await listening(one, other);
-  notifier.tellOf([bound("hard memory", 10), bound("soft memory", 20)]);
+  notifier.setBounds([bound("hard memory", 10), bound("soft memory", 20)]);
   const directory = "/sys/fs/cgroup/memory/kubepods";
   assert.equal(asked(one), `10 ${directory} hard memory\n20 ${directory} soft memory\n`);
-  notifier.tellOf([bound("hard memory", 11)]);
+  notifier.setBounds([bound("hard memory", 11)]);
   assert.equal(asked(one), `- ${directory} soft memory\n11 ${directory} hard memory\n`);
   one.end();
   await clock.advance(10_000);

@@ -19,7 +19,7 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
   const clock = fakeClock();
   const world = {
     available: {} as Partial<Record<NodeSignal, number>>,
-    disks: { imagesApart: false, layersApart: false } as DiskLayout,
+    disks: { dedicatedImageFs: false, splitContainerFs: false } as DiskLayout,
     usage: new Map<string, PodUsage>(),
     problem: undefined as string | undefined,
     afterImages: undefined as Partial<Record<NodeSignal, number>> | undefined,
@@ -78,13 +78,13 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
     pressure: cell.writer,
     signals: { nodeChanged: { send: () => void did.push("tell") } },
     events,
-    measures: { aged: () => {} },
+    measures: { observationAge: () => {} },
     clock,
     log,
   });
   const round = async () => {
-    const { act } = await look(never);
-    return (await act(never))?.pod.metadata.name;
+    const { reclaim } = await look(never);
+    return (await reclaim(never))?.pod.metadata.name;
   };
   return { world, did, ended, events, cell, clock, round };
 }
@@ -148,8 +148,8 @@ test("garbage-collects on the file system that is under pressure only", async ()
     await round();
     return did.slice(1).join(" ");
   };
-  const apart = { imagesApart: true, layersApart: false };
-  const split = { imagesApart: true, layersApart: true };
+  const apart = { dedicatedImageFs: true, splitContainerFs: false };
+  const split = { dedicatedImageFs: true, splitContainerFs: true };
   assert.equal(await steps("nodefs.available", apart), "");
   assert.equal(await steps("imagefs.available", apart), "containers images");
   assert.equal(await steps("containerfs.available", apart), "containers images");

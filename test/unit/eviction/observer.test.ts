@@ -48,7 +48,7 @@ test("observes every signal; none for a cgroup without a limit", async () => {
   assert.ok(observations.has("nodefs.available") && observations.has("imagefs.inodesFree"));
   assert.ok(observations.has("containerfs.available"));
   assert.ok(!observations.has("allocatableMemory.available"));
-  assert.deepEqual([disks, problem], [{ imagesApart: true, layersApart: false }, undefined]);
+  assert.deepEqual([disks, problem], [{ dedicatedImageFs: true, splitContainerFs: false }, undefined]);
   const pods = "/sys/fs/cgroup/kubepods";
   host.files.put(`${pods}/memory.current`, { data: "600\n" });
   host.files.put(`${pods}/memory.stat`, { data: "anon 1\ninactive_file 200\n" });

@@ -1,23 +1,23 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Candidate, ranked } from "../../../src/eviction/ranking.ts";
+import { type EvictionCandidate, rankPods } from "../../../src/eviction/ranking.ts";
 import type { NodeSignal } from "../../../src/eviction/signals.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import type { PodUsage } from "../../../src/usage.ts";
 
-const oneDisk = { imagesApart: false, layersApart: false };
+const oneDisk = { dedicatedImageFs: false, splitContainerFs: false };
 const requesting = (requests: Readonly<Record<string, string>>): Partial<PodSpec> => ({
   containers: [aContainer("main", { resources: { requests } })],
 });
 
-function candidate(name: string, usage: Partial<PodUsage> | undefined, spec: Partial<PodSpec> = {}): Candidate {
+function candidate(name: string, usage: Partial<PodUsage> | undefined, spec: Partial<PodSpec> = {}): EvictionCandidate {
   const pod = aPod(spec, { name, uid: name });
   return { pod, usage: usage && { containers: new Map(), volumes: new Map(), ...usage } };
 }
 
-const order = (signal: NodeSignal, candidates: readonly Candidate[], disks = oneDisk) =>
-  ranked(candidates, signal, disks).map(({ pod }) => pod.metadata.name);
+const order = (signal: NodeSignal, candidates: readonly EvictionCandidate[], disks = oneDisk) =>
+  rankPods(candidates, signal, disks).map(({ pod }) => pod.metadata.name);
 
 test("memory: ranks unknown usage first, then over request, then low priority, then most over request", () => {
   const candidates = [
@@ -56,11 +56,11 @@ const files = (layer: number, logs: number, volume: number): Partial<PodUsage> =
 test("disk: counts only usage on the file system under pressure", () => {
   const candidates = [candidate("layers", files(90, 5, 0)), candidate("files", files(0, 10, 70))];
   assert.deepEqual(order("nodefs.available", candidates), ["layers", "files"]);
-  const apart = { imagesApart: true, layersApart: false };
+  const apart = { dedicatedImageFs: true, splitContainerFs: false };
   assert.deepEqual(order("nodefs.available", candidates, apart), ["files", "layers"]);
   assert.deepEqual(order("imagefs.available", candidates, apart), ["layers", "files"]);
   assert.deepEqual(order("containerfs.available", candidates, apart), ["layers", "files"]);
-  const split = { imagesApart: true, layersApart: true };
+  const split = { dedicatedImageFs: true, splitContainerFs: true };
   assert.deepEqual(order("nodefs.available", candidates, split), ["layers", "files"]);
 });
 

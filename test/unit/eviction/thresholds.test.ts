@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NodeSignal, Observation } from "../../../src/eviction/signals.ts";
 import {
-  crossed,
+  thresholdsMet,
   type EvictionSettings,
   type Threshold,
-  thresholdsOf,
+  parseThresholds,
   withContainerThresholds,
 } from "../../../src/eviction/thresholds.ts";
 
@@ -28,48 +28,48 @@ test("adds the hard memory threshold for allocatable memory when it is enforced"
     evictionSoft: { "memory.available": "200Mi" },
     evictionSoftGracePeriod: { "memory.available": 90_000 },
   };
-  assert.deepEqual(names(thresholdsOf(settings(given))), [
+  assert.deepEqual(names(parseThresholds(settings(given))), [
     "memory.available<100Mi",
     "nodefs.available<10%",
     "memory.available<200Mi for 90000",
     "allocatableMemory.available<100Mi",
   ]);
-  const unheld = thresholdsOf(settings({ ...given, enforceNodeAllocatable: [] }));
+  const unheld = parseThresholds(settings({ ...given, enforceNodeAllocatable: [] }));
   assert.ok(!names(unheld).some((name) => name.startsWith("allocatable")));
 });
 
 test("drops thresholds of 0 % and 100 %, and unknown signals", () => {
   const evictionHard = { "memory.available": "0%", "nodefs.available": "100%", "imagefs.available": "1%", odd: "1" };
-  assert.deepEqual(names(thresholdsOf(settings({ evictionHard }))), ["imagefs.available<1%"]);
+  assert.deepEqual(names(parseThresholds(settings({ evictionHard }))), ["imagefs.available<1%"]);
 });
 
 test("replaces thresholds of containerfs by those of its actual file system", () => {
-  const configured = thresholdsOf(
+  const configured = parseThresholds(
     settings({
       evictionHard: { "nodefs.available": "10%", "imagefs.available": "15%", "containerfs.available": "50%" },
     }),
   );
-  const containers = (imagesApart: boolean, layersApart: boolean) =>
-    names(withContainerThresholds(configured, { imagesApart, layersApart })).filter((name) => name.startsWith("con"));
+  const containers = (dedicatedImageFs: boolean, splitContainerFs: boolean) =>
+    names(withContainerThresholds(configured, { dedicatedImageFs, splitContainerFs })).filter((name) => name.startsWith("con"));
   assert.deepEqual(containers(false, false), ["containerfs.available<10%"]);
   assert.deepEqual(containers(true, false), ["containerfs.available<15%"]);
   assert.deepEqual(containers(true, true), ["containerfs.available<10%"]);
 });
 
 test("a threshold is met below its value, not at it; never without an observation", () => {
-  const [bytes, share] = thresholdsOf(
+  const [bytes, share] = parseThresholds(
     settings({ evictionHard: { "memory.available": "100", "nodefs.inodesFree": "5%" }, enforceNodeAllocatable: [] }),
   );
   assert.ok(bytes && share);
   const now = (one: Threshold, available: number) =>
-    crossed([one], seen({ [one.signal]: { available, capacity: 1000 } }), { reclaimed: false }).length > 0;
+    thresholdsMet([one], seen({ [one.signal]: { available, capacity: 1000 } }), { reclaimed: false }).length > 0;
   assert.deepEqual([now(bytes, 100), now(bytes, 99)], [false, true]);
   assert.deepEqual([now(share, 50), now(share, 49)], [false, true]);
-  assert.deepEqual(crossed([bytes], new Map(), { reclaimed: false }), []);
+  assert.deepEqual(thresholdsMet([bytes], new Map(), { reclaimed: false }), []);
 });
 
 test("adds the minimum reclaim to the value", () => {
-  const [one] = thresholdsOf(
+  const [one] = parseThresholds(
     settings({
       evictionHard: { "nodefs.available": "100" },
       evictionMinimumReclaim: { "nodefs.available": "10%" },
@@ -77,6 +77,6 @@ test("adds the minimum reclaim to the value", () => {
   );
   assert.ok(one);
   const at = (available: number, reclaimed: boolean) =>
-    crossed([one], seen({ "nodefs.available": { available, capacity: 500 } }), { reclaimed }).length > 0;
+    thresholdsMet([one], seen({ "nodefs.available": { available, capacity: 500 } }), { reclaimed }).length > 0;
   assert.deepEqual([at(149, false), at(149, true), at(150, true)], [false, true, false]);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { PartError, bindParts, isPartOf } from "../../../src/host/bind-part.ts";
-import { parseShown } from "../../../src/host/mounts.ts";
+import { PartError, bindParts, isInsideVolume } from "../../../src/host/bind-part.ts";
+import { parseMountSources } from "../../../src/host/mounts.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 
@@ -31,7 +31,7 @@ const cases: readonly (readonly [what: string, table: readonly string[], base: s
 
 for (const [what, table, base, verdict] of cases)
   test(`${what} is ${verdict ? "" : "not "}inside the volume`, () => {
-    assert.equal(isPartOf(parseShown(table.join("\n")), base, "/t"), verdict);
+    assert.equal(isInsideVolume(parseMountSources(table.join("\n")), base, "/t"), verdict);
   });
 
 /** A machine whose shell prints these lines. */

@@ -102,7 +102,7 @@ test("below a prepared cgroup creates a new one without checks, and falls back t
     return readFile(...given);
   };
   const cpus = (path: string) => host.files.text(`/sys/fs/cgroup/cpuset${path}/cpuset.cpus`).trim();
-  await cgroups.make("/kubepods/pod1", limits, never);
+  await cgroups.create("/kubepods/pod1", limits, never);
   assert.deepEqual([cpus("/kubepods/pod1"), reads], ["0-1", 0]);
   // One CPU less than when the CPUs were read: the kernel rejects CPUs that the parent does not have.
   host.files.put("/sys/fs/cgroup/cpuset/kubepods/cpuset.cpus", { data: "0\n" });
@@ -113,7 +113,7 @@ test("below a prepared cgroup creates a new one without checks, and falls back t
       throw new CodedError("permission_denied", "cpuset.cpus");
     return files(changes, signal);
   };
-  await cgroups.make("/kubepods/pod2", limits, never);
+  await cgroups.create("/kubepods/pod2", limits, never);
   assert.equal(cpus("/kubepods/pod2"), "0");
   assert.equal(host.files.text("/sys/fs/cgroup/pids/kubepods/pod2/pids.max"), "42");
 });
@@ -139,7 +139,7 @@ test("v1 and v2: sets a CPU list, which child cgroups inherit", async () => {
   const cgroups = await openCgroups(host, 1, never);
   await cgroups.ensure("/kubepods", {}, never);
   await cgroups.ensure("/kubepods", { cpus: "1" }, never);
-  await cgroups.make("/kubepods/pod1", {}, never);
+  await cgroups.create("/kubepods/pod1", {}, never);
   assert.equal(host.files.text("/sys/fs/cgroup/cpuset/kubepods/pod1/cpuset.cpus"), "1");
   const unified = fakeHost({ clock: fakeClock() });
   await (await openCgroups(unified, 2, never)).ensure("/kubepods", { cpus: "0-1" }, never);
@@ -177,11 +177,11 @@ test("validates a cgroup created by others: missing paths with v1, missing contr
   const version1 = await openCgroups(first, 1, never);
   const paths = ["cpu", "cpuset", "memory", "pids"].map((name) => `/sys/fs/cgroup/${name}/kube`);
   await first.fs.apply([{ do: "mkdir", path: paths[0] ?? "", parents: false }], never);
-  const said = await version1.fault(kube, never);
+  const said = await version1.validate(kube, never);
   assert.match(said ?? "", /^cgroup \["kube"\] has some missing paths: /);
   assert.deepEqual((said ?? "").split(": ")[1]?.split(", ").toSorted(), paths.slice(1));
   await version1.ensure("/kube", {}, never);
-  assert.equal(await version1.fault(kube, never), undefined);
+  assert.equal(await version1.validate(kube, never), undefined);
 
   const second = fakeHost({ clock: fakeClock() });
   const version2 = await openCgroups(second, 2, never);
@@ -189,11 +189,11 @@ test("validates a cgroup created by others: missing paths with v1, missing contr
     second.files.put(`/sys/fs/cgroup${path}/cgroup.controllers`, { data });
   controllers("", "cpuset cpu io memory pids rdma misc\n");
   assert.equal(
-    await version2.fault(kube, never),
+    await version2.validate(kube, never),
     'could not read controllers for cgroup ["kube"]: open /sys/fs/cgroup/kube/cgroup.controllers: no such file or directory',
   );
   controllers("/kube", "memory pids\n");
-  assert.equal(await version2.fault(kube, never), 'cgroup ["kube"] has some missing controllers: cpu, cpuset');
+  assert.equal(await version2.validate(kube, never), 'cgroup ["kube"] has some missing controllers: cpu, cpuset');
   controllers("/kube", "cpuset cpu memory pids\n");
-  assert.equal(await version2.fault(kube, never), undefined);
+  assert.equal(await version2.validate(kube, never), undefined);
 });

@@ -47,7 +47,7 @@ test("a lock on another machine outlives the signal that limited its acquisition
   await using held = await acquireLocks({ spawn }, [{ path }], attempt.signal);
   attempt.abort();
   await systemClock().sleep(200);
-  assert.equal(held.isOver(), false);
+  assert.equal(held.hasEnded(), false);
   await assert.rejects(acquireLocks({ spawn }, [{ path }], never), { code: "failed_precondition" });
 });
 
@@ -64,7 +64,7 @@ test("a lock on another machine is lost when its holder process dies", async (t)
   };
   const first = await acquireLocks(host, [{ path }], never);
   for (const pid of pids) process.kill(pid, "SIGKILL");
-  await first.over;
+  await first.ended;
   await assert.rejects(first.prove(), { code: "unavailable" });
   await using _next = await acquireLocks({ spawn }, [{ path }], never);
 });
@@ -97,14 +97,14 @@ test("acquires several locks all or none, on directories too; shared locks by ma
   const directory = dirname(path);
   const other = `${directory}/other`;
   const first = await acquireLocks(host, [{ path }, { path: directory, shared: true }], never);
-  assert.equal(first.isOver(), false);
+  assert.equal(first.hasEnded(), false);
   await using _second = await acquireLocks(host, [{ path: other }, { path: directory, shared: true }], never);
   await assert.rejects(acquireLocks(host, [{ path: `${directory}/third` }, { path: directory }], never), {
     path: directory,
   });
   await using _third = await acquireLocks(host, [{ path: `${directory}/third` }], never);
   await first[Symbol.asyncDispose]();
-  assert.equal(first.isOver(), true);
+  assert.equal(first.hasEnded(), true);
 });
 
 test("a holder releases its locks when heartbeats stop, and keeps them while they come", async (t) => {
@@ -113,16 +113,16 @@ test("a holder releases its locks when heartbeats stop, and keeps them while the
   const host = { spawn };
   const path = await lockFile(t);
   const other = `${dirname(path)}/other`;
-  const silent = await acquireLocks(host, [{ path }], never, { clock: fakeClock(), everyMs: 100, silenceSeconds: 1 });
-  await using living = await acquireLocks(host, [{ path: other }], never, { clock, everyMs: 100, silenceSeconds: 1 });
+  const silent = await acquireLocks(host, [{ path }], never, { clock: fakeClock(), intervalMs: 100, timeoutSeconds: 1 });
+  await using living = await acquireLocks(host, [{ path: other }], never, { clock, intervalMs: 100, timeoutSeconds: 1 });
   const began = performance.now();
-  while (!silent.isOver()) {
+  while (!silent.hasEnded()) {
     assert.ok(performance.now() - began < 30_000);
     await clock.sleep(50);
   }
   assert.ok(performance.now() - began > 500);
   await using _next = await acquireLocks(host, [{ path }], never);
   await clock.sleep(500);
-  assert.equal(living.isOver(), false);
+  assert.equal(living.hasEnded(), false);
   await living.prove();
 });

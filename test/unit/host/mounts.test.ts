@@ -7,7 +7,7 @@ import {
   mountTmpfs,
   mountsBelow,
   parseMounts,
-  takesLabels,
+  supportsSelinuxLabels,
   shareDirectory,
   unmount,
 } from "../../../src/host/mounts.ts";
@@ -51,7 +51,7 @@ test("reads SELinux labels from mount or super options of the mount that holds a
   ].join("\n");
   const host = fakeHost({ clock: fakeClock() });
   const fs = { ...host.fs, realpath: async (path: string) => path, readFile: async () => Buffer.from(labelled) };
-  const takes = (path: string) => takesLabels({ ...host, fs }, path, new AbortController().signal);
+  const takes = (path: string) => supportsSelinuxLabels({ ...host, fs }, path, new AbortController().signal);
   assert.deepEqual(await Promise.all(["/v/nfs/mount", "/v/disk/mount", "/v/directory/mount"].map(takes)), [
     false,
     true,

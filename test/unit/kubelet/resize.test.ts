@@ -8,7 +8,7 @@ import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import { createLiveness } from "../../../src/node/liveness.ts";
 import { createReadiness } from "../../../src/node/readiness.ts";
-import { createReportedNode } from "../../../src/report/node.ts";
+import { createReportedNode } from "../../../src/report/reported-node.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../../src/objects.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
 import { createTunnelPlaces } from "../../../src/network/places.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseMounts } from "../../../src/host/mounts.ts";
-import { linesOf, parseBoundedJson } from "../../../src/lib/bounded-text.ts";
+import { boundedLines, parseBoundedJson } from "../../../src/lib/bounded-text.ts";
 
 const bytes = 16 * 1024 * 1024;
 const mebibyte = 1024 * 1024;
@@ -58,9 +58,9 @@ test("rejects a mount table of more than 100,000 lines before parsing it", () =>
 test("splits a table into lines and charges the target's budget for them", () => {
   const spent: number[] = [];
   const budget = { spend: (amount: number) => void spent.push(amount), exceeded: () => undefined };
-  assert.deepEqual(linesOf("a\nb\n", budget), ["a", "b", ""]);
+  assert.deepEqual(boundedLines("a\nb\n", budget), ["a", "b", ""]);
   assert.deepEqual(spent, [4 + 3 * 256]);
-  assert.deepEqual(linesOf(""), [""]);
+  assert.deepEqual(boundedLines(""), [""]);
   parseBoundedJson(Buffer.from('{"a":[1,2]}'), budget);
   assert.deepEqual(spent.slice(1), [11 + 4 * 64]);
 });

@@ -13,8 +13,8 @@ import {
   hasCode,
   messageOf,
   throwIfAborted,
-  unlessCode,
-  unlessGone,
+  ignoreCode,
+  ignoreNotFound,
 } from "../../../src/lib/errors.ts";
 import { createLineLimit } from "../../../src/lib/line-limit.ts";
 import { createLogger, createTextLogger } from "../../../src/lib/log.ts";
@@ -156,9 +156,9 @@ test("vmodule sets the verbosity of matching files; the first match wins", () =>
 
 test("ignoreNotFound returns undefined for not_found and throws other errors", async () => {
   const failing = (code: ErrorCode) => Promise.reject(new CodedError(code, "it is so"));
-  assert.equal(await unlessGone(Promise.resolve(0)), 0);
-  assert.equal(await unlessGone(failing("not_found")), undefined);
-  assert.equal(await unlessCode(failing("conflict"), "not_found", "conflict"), undefined);
-  await assert.rejects(unlessGone(failing("conflict")), { code: "conflict" });
-  await assert.rejects(unlessGone(Promise.reject(new Error("not_found"))), /not_found/);
+  assert.equal(await ignoreNotFound(Promise.resolve(0)), 0);
+  assert.equal(await ignoreNotFound(failing("not_found")), undefined);
+  assert.equal(await ignoreCode(failing("conflict"), "not_found", "conflict"), undefined);
+  await assert.rejects(ignoreNotFound(failing("conflict")), { code: "conflict" });
+  await assert.rejects(ignoreNotFound(Promise.reject(new Error("not_found"))), /not_found/);
 });

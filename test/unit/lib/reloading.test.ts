@@ -16,7 +16,7 @@ test("reloads a value periodically; after a failure retries sooner and keeps the
       return Promise.resolve(answer());
     },
     same: Object.is,
-    everyMs: 10_000,
+    intervalMs: 10_000,
     clock,
     log: silent,
   });

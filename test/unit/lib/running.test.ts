@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { onAbort, onceThenIdle, runGroup, type Service, untilAborted } from "../../../src/lib/service-group.ts";
 import { createSingleFlight } from "../../../src/lib/single-flight.ts";
-import { createTurns } from "../../../src/lib/turns.ts";
+import { createSemaphore } from "../../../src/lib/semaphore.ts";
 
 const turnOver = () => new Promise(setImmediate);
 
@@ -64,7 +64,7 @@ test("singleFlight: concurrent callers of a key share a call; later ones start a
 });
 
 test("semaphore: runs at most n at once, in order, and releases on failure", async () => {
-  const turn = createTurns(2);
+  const turn = createSemaphore(2);
   let atOnce = 0;
   let most = 0;
   const order: number[] = [];

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Writable } from "node:stream";
 import type { LogOptions } from "../../../src/pipeline.ts";
-import type { LogHost } from "../../../src/logs/file.ts";
+import type { LogHost } from "../../../src/logs/log-file.ts";
 import { CodedError, codeOfErrno } from "../../../src/lib/errors.ts";
 import type { FileInfo, HostFile } from "../../../src/seams/host.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { appendFile, rename, rm, truncate, writeFile } from "node:fs/promises";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import type { LogHost } from "../../../src/logs/file.ts";
+import type { LogHost } from "../../../src/logs/log-file.ts";
 import { disk } from "./disk.ts";
 import { ended, following, line, losable, turns } from "./following.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { LogHost } from "../../../src/logs/file.ts";
+import type { LogHost } from "../../../src/logs/log-file.ts";
 import { createLogReader } from "../../../src/logs/reader.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { type Disk, collector, plain } from "./disk.ts";

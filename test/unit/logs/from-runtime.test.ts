@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { LogOptions } from "../../../src/pipeline.ts";
-import type { LogHost } from "../../../src/logs/file.ts";
+import type { LogHost } from "../../../src/logs/log-file.ts";
 import { createLogReader } from "../../../src/logs/reader.ts";
 import type { LogLine, Runtime, RuntimeLogOptions } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planRotation, rotatedLogs } from "../../../src/logs/rotated-files.ts";
+import { planRotation, rotatedFiles } from "../../../src/logs/rotated-files.ts";
 
 const at = (second: number, suffix = "") => `0.log.20260101-00000${second}${suffix}`;
 
@@ -19,7 +19,7 @@ test("removes the oldest files so that the total with the log and its rotated co
 
 test("sorts rotated files by time, newest first, compressed or not", () => {
   const names = ["0.log", at(1), at(3), at(2, ".gz"), at(1, ".gz"), "0.log.x", "10.log.20260101-000009", at(4, ".tmp")];
-  assert.deepEqual(rotatedLogs(names, "0.log"), [
+  assert.deepEqual(rotatedFiles(names, "0.log"), [
     { name: at(3), rotatedAt: ".20260101-000003" },
     { name: at(2, ".gz"), rotatedAt: ".20260101-000002", isCompressed: true },
     { name: at(1), rotatedAt: ".20260101-000001" },
@@ -28,6 +28,6 @@ test("sorts rotated files by time, newest first, compressed or not", () => {
 
 test("sorts Docker's rotated files by number, lowest first", () => {
   const names = ["a-json.log", "a-json.log.10", "a-json.log.2", "a-json.log.1", "a-json.log.3.gz", "a-json.log.0"];
-  const found = rotatedLogs(names, "a-json.log");
+  const found = rotatedFiles(names, "a-json.log");
   assert.deepEqual(found, [{ name: "a-json.log.1" }, { name: "a-json.log.2" }, { name: "a-json.log.10" }]);
 });

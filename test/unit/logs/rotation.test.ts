@@ -80,7 +80,7 @@ async function world(names: readonly string[] = ["c"], isNear = false) {
   const round = async (settings: { maxFiles?: number; workers?: number } = {}) => {
     const stop = new AbortController();
     const sleeping = { ...clock, sleep: async () => stop.abort() };
-    const given = { maxSizeBytes, maxFiles: 5, workers: 1, everyMs: 1, podLogsDir, ...settings };
+    const given = { maxSizeBytes, maxFiles: 5, workers: 1, intervalMs: 1, podLogsDir, ...settings };
     await createLogRotation({ ...deps, clock: sleeping, settings: given }).run(stop.signal);
   };
   return {

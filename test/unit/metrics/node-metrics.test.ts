@@ -6,7 +6,7 @@ import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { heededGates } from "../../../src/config/feature-gates.ts";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
-import type { NodeView } from "../../../src/metrics/view.ts";
+import type { NodeView } from "../../../src/metrics/node-gauges.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { boundsOf, parseExposition } from "./exposition.ts";
@@ -65,8 +65,8 @@ test("a new node exposes its info metrics in valid exposition format", async () 
 
 test("the docs list exactly the metrics that exist", async () => {
   const { metrics, measures, families } = rig();
-  measures.cgroups.outdated();
-  measures.cgroups.kept(1, 1);
+  measures.cgroups.runtimeOutdated();
+  measures.cgroups.memoryReserved(1, 1);
   const page = readFileSync(join(import.meta.dirname, "../../../docs/monitoring.md"), "utf8");
   const [section = ""] = /^## Metrics$[^]*?(?=^## )/m.exec(page) ?? [];
   const table = section.split("\n").filter((line) => line.startsWith("|"));
@@ -142,12 +142,12 @@ test("counts evictions, cgroup operations, resizes, volume teardowns, certificat
   measures.evictions.evicted("emptydirfs.limit");
   measures.cgroups.changed("destroy", 20);
   assert.equal((await families()).get("kubelet_cri_losing_support"), undefined);
-  measures.cgroups.outdated();
-  measures.cgroups.outdated();
-  measures.resizes.asked("cpu", "limits", "add");
+  measures.cgroups.runtimeOutdated();
+  measures.cgroups.runtimeOutdated();
+  measures.resizes.requested("cpu", "limits", "add");
   measures.resizes.accepted("pods_removed");
   measures.resizes.infeasible("swap_limitation");
-  measures.resizes.done(70, true);
+  measures.resizes.actuated(70, true);
   measures.volumes.tornDown("kubernetes.io/secret", 300, true);
   measures.volumes.mapped("kubernetes.io/local-volume", 300, false);
   measures.volumes.unmapped("kubernetes.io/local-volume", 300, false);
@@ -156,10 +156,10 @@ test("counts evictions, cgroup operations, resizes, volume teardowns, certificat
   measures.certificates.client.replaced(1_000);
   measures.certificates.server.failed();
   measures.certificates.server.replaced(3_600_000);
-  measures.pleg.eventsBegan();
-  measures.pleg.eventsBroke();
-  measures.swept(3, 1);
-  measures.swept(2, 1);
+  measures.pleg.eventStreamOpened();
+  measures.pleg.eventStreamFailed();
+  measures.cleanedUp(3, 1);
+  measures.cleanedUp(2, 1);
   measures.devices.registering("example.com/gpu");
   measures.devices.allocated("example.com/gpu", 250);
   for (const operation of ["map_volume", "unmap_volume", "unmap_device"]) {
@@ -212,8 +212,8 @@ test("pod start: from first seen to the first sync, to Running, to the API serve
   const waiting = pod("p");
   measures.seen([waiting]);
   await clock.advance(100);
-  measures.workers.began(waiting);
-  measures.workers.passed("create", 1_500);
+  measures.workers.started(waiting);
+  measures.workers.synced("create", 1_500);
   measures.statuses.changed(waiting, { phase: "Pending" }, { phase: "Pending" });
   assert.equal(await value("kubelet_pod_start_duration_seconds_sum"), 0.1, "until its first status, like the kubelet");
   const pulled = [measures.pulls.pulling("p"), measures.pulls.pulling("p")];
@@ -366,11 +366,11 @@ test("gauges are read at scrape time", async () => {
 
 test("relists: duration, interval and last-seen time", async () => {
   const { clock, measures, value } = rig();
-  measures.pleg.relistBegan(undefined);
+  measures.pleg.relistStarted(undefined);
   await clock.advance(250);
   measures.pleg.relisted(250);
-  measures.pleg.relistBegan(30_000);
-  measures.pleg.looked(10);
+  measures.pleg.relistStarted(30_000);
+  measures.pleg.inspected(10);
   assert.equal(await value("kubelet_pleg_relist_interval_seconds_sum"), 30);
   assert.equal(await value("kubelet_pleg_relist_interval_seconds_count"), 1);
   assert.equal(await value("kubelet_pleg_relist_duration_seconds_sum"), 0.25);

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { type Duplex, duplexPair } from "node:stream";
 import { test } from "node:test";
-import { createShares } from "../../../src/lib/shares.ts";
+import { createFairShares } from "../../../src/lib/fair-shares.ts";
 import { createJoiner } from "../../../src/network/connections.ts";
 import { createGate } from "../../../src/network/gate.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -24,7 +24,7 @@ async function setUp(t: { after(fn: () => void): void }, { connections = 100, an
   let dialled = 0;
   const join = createJoiner({
     gate,
-    shares: createShares(connections),
+    shares: createFairShares(connections),
     refused: ({ err }) => void refused.push((err as Error).message),
     full: (pod) => void full.push(pod),
     clock,

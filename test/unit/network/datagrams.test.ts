@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import type { Socket } from "node:dgram";
 import { test } from "node:test";
-import { createShares } from "../../../src/lib/shares.ts";
+import { createFairShares } from "../../../src/lib/fair-shares.ts";
 import { createFlows } from "../../../src/network/datagrams.ts";
 import { createGate } from "../../../src/network/gate.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -38,7 +38,7 @@ function setUp({ flows: most = 100 } = {}) {
   allow(["10.88.0.2", "10.88.0.3"]);
   const flows = createFlows({
     gate,
-    shares: createShares(most),
+    shares: createFairShares(most),
     clock,
     answer: ({ pod, data }) => void answers.push(`${pod} ${data.length}`),
     open() {

@@ -3,7 +3,7 @@ import { connect, type Socket } from "node:net";
 import { type Duplex, duplexPair } from "node:stream";
 import { test } from "node:test";
 import { silentLog } from "../../../src/lib/log.ts";
-import { createShares } from "../../../src/lib/shares.ts";
+import { createFairShares } from "../../../src/lib/fair-shares.ts";
 import { createDoors } from "../../../src/network/doors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
@@ -23,7 +23,7 @@ async function setUp(t: { after(fn: () => PromiseLike<void>): void }, most: numb
     },
     addressOf: () => "10.88.0.5",
     own,
-    connections: createShares(ofProcess),
+    connections: createFairShares(ofProcess),
     nodeName: "edge-1",
     mostConnections: most,
     clock: fakeClock(),

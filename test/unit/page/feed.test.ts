@@ -11,7 +11,7 @@ function world(names: readonly string[]) {
   const clock = fakeClock();
   const reports = fakeReports(names, clock);
   const works = new Map(names.map((name) => [name, fakeNodeWork({ name, pods: 2 }, clock.now)]));
-  for (const [name, work] of works) reports.node(name)?.works(work);
+  for (const [name, work] of works) reports.node(name)?.onRunning(work);
   const feed = createFeed({ reports, version: "1", clock, log: createLogger(0, { write: () => undefined }) });
   const stop = new AbortController();
   const ended = feed.run(stop.signal);
@@ -68,9 +68,9 @@ test("sends a subscriber nothing about nodes that it may not see", async () => {
 
 test("does not measure a node with a broken link, and shows pods of a node that cannot be measured", async () => {
   const { clock, node, works, listen, stop } = world(["a", "b"]);
-  node("a")?.opened({ trouble: () => ({ reason: "LinkDown", message: "gone" }) });
+  node("a")?.onTargetOpened({ trouble: () => ({ reason: "LinkDown", message: "gone" }) });
   const work = works.get("b");
-  if (work) node("b")?.works({ ...work, summary: () => Promise.reject(new Error("no cgroups")) });
+  if (work) node("b")?.onRunning({ ...work, summary: () => Promise.reject(new Error("no cgroups")) });
   const { got } = listen();
   await clock.advance(1);
   assert.equal(works.get("a")?.looks(), 0);

@@ -7,7 +7,7 @@ import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createPage } from "../../../src/page/server.ts";
-import type { ReadGate } from "../../../src/report/node.ts";
+import type { ReadGate } from "../../../src/report/reported-node.ts";
 import { fakeNodeWork, fakeReports } from "../../fakes/page.ts";
 import { settable } from "../server/harness.ts";
 import { testCA } from "../server/pki.ts";
@@ -22,7 +22,7 @@ async function served(open: boolean, gates: Gates) {
   const works = names.map((name) => {
     const gate = gates[name];
     const work = { ...fakeNodeWork({ name, pods: 1 }, clock.now), ...(gate && { gate }) };
-    reports.node(name)?.works(work);
+    reports.node(name)?.onRunning(work);
     return work;
   });
   const log = createLogger(0, { write: () => undefined });

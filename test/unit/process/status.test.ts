@@ -10,9 +10,9 @@ import type { Node, NodeCondition, Pod, PodStatus } from "../../../src/objects.t
 import { type ProcessReport, processReport } from "../../../src/process/process-report.ts";
 import { runStatus, statusLines } from "../../../src/process/status.ts";
 import { createStatusSocket } from "../../../src/process/status-socket.ts";
-import { type NodeWork, createReportedNode } from "../../../src/report/node.ts";
+import { type NodeIntrospection, createReportedNode } from "../../../src/report/reported-node.ts";
 import { createNotes } from "../../../src/report/notes.ts";
-import { type NodeReport, nodeReport } from "../../../src/report/summary.ts";
+import { type NodeReport, nodeReport } from "../../../src/report/node-report.ts";
 import type { LinkTrouble } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
@@ -33,8 +33,8 @@ const waiting = (reason: string) => ({
   restartCount: 0,
   state: { waiting: { reason } },
 });
-const work = (node: NodeWork["node"], pods: readonly Pod[] = []): NodeWork => ({
-  alone: false,
+const work = (node: NodeIntrospection["node"], pods: readonly Pod[] = []): NodeIntrospection => ({
+  standalone: false,
   node,
   pods: () => pods,
   summary: () => Promise.reject(new Error("nobody asks")),
@@ -51,9 +51,9 @@ test("reports a node that starts, runs, loses its link, and stops", () => {
     return [is, reason, link?.up];
   };
   assert.deepEqual(said(), [false, "Starting", undefined]);
-  node.opened({ trouble: () => trouble });
+  node.onTargetOpened({ trouble: () => trouble });
   assert.deepEqual(said(), [false, "Starting", true]);
-  node.works(work(() => shown));
+  node.onRunning(work(() => shown));
   assert.deepEqual(said(), [false, "NotRegistered", true]);
   shown = nodeWith(ready);
   assert.deepEqual(said(), [true, "KubeletReady", true]);
@@ -62,15 +62,15 @@ test("reports a node that starts, runs, loses its link, and stops", () => {
   trouble = undefined;
   shown = nodeWith({ ...ready, status: "Unknown", reason: "NodeStatusUnknown" });
   assert.deepEqual(said(), [false, "NodeStatusUnknown", true]);
-  node.works(undefined);
-  node.opened(undefined);
+  node.onRunning(undefined);
+  node.onTargetOpened(undefined);
   assert.deepEqual(said(), [false, "Starting", undefined]);
 });
 
 test("reports a running standalone node as ready", () => {
   const node = createReportedNode({ name: "n", provider: "cri" });
-  node.opened("local");
-  node.works({ ...work(() => undefined), alone: true });
+  node.onTargetOpened("local");
+  node.onRunning({ ...work(() => undefined), standalone: true });
   const { ready: is, link } = nodeReport(node, noNotes);
   assert.deepEqual([is, link], [true, undefined]);
 });
@@ -96,7 +96,7 @@ test("reports abnormal conditions, and why pods do not run", () => {
     condition("PIDPressure", "Unknown"),
   );
   const pods = ["web", "job", "slow", "new"].map((name): Pod => ({ ...pod(name), status: statuses[name] ?? {} }));
-  node.works(work(() => shown, pods));
+  node.onRunning(work(() => shown, pods));
   const { conditions, pods: reported } = nodeReport(node, noNotes);
   assert.deepEqual(
     conditions.map(({ type }) => type),
@@ -195,7 +195,7 @@ async function answering(t: TestContext, before?: (path: string) => Promise<void
   const warnings: string[] = [];
   const log = { ...silent, warn: (_fields: object, message: string) => void warnings.push(message) };
   const reported = createReportedNode({ name: "n", provider: "cri" });
-  reported.works(work(() => nodeWith(ready)));
+  reported.onRunning(work(() => nodeWith(ready)));
   const other = createReportedNode({ name: "other", provider: "cri" });
   await before?.(path);
   const stop = new AbortController();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as cri from "../../../src/gen/cri.ts";
-import { noteOwnFile, writeOwnershipRecord } from "../../../src/host/ownership-record.ts";
+import { recordOwnFile, writeOwnershipRecord } from "../../../src/host/ownership-record.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { type RemovalDeps, removeFrom } from "../../../src/process/remove.ts";
 import type { Sharing } from "../../../src/seams/provider.ts";
@@ -204,7 +204,7 @@ test("keeps an inhibitor delay file that the node did not write", async () => {
   const t = await start();
   const file = "/etc/systemd/logind.conf.d/99-kubelet.conf";
   t.host.files.put(file, { data: "[Login]" });
-  await noteOwnFile(t.host.fs, root, file, never);
+  await recordOwnFile(t.host.fs, root, file, never);
   assert.equal(await t.remove(), true);
   assert.equal(await isThere(t, file), true);
 });

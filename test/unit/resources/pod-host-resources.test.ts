@@ -36,8 +36,8 @@ function rig(
     rootDir: "/root",
     measures: {
       changed: (operation) => void changes.push(operation),
-      kept: () => undefined,
-      outdated: () => undefined,
+      memoryReserved: () => undefined,
+      runtimeOutdated: () => undefined,
     },
     clock,
     log,

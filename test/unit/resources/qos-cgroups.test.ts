@@ -43,7 +43,7 @@ function rig(pageSizes: readonly string[] = [], memoryQos?: { readonly reserves:
     allocatedPod: allocatedPod,
     pageSizes,
     ...(memoryQos && { memoryQos }),
-    measures: { kept: (...bytes) => void kept.push(bytes) },
+    measures: { memoryReserved: (...bytes) => void kept.push(bytes) },
   });
   const shares = () => set.splice(0).map(([path, { cpuShares }]) => [path, cpuShares]);
   /** Has the next change wait. */

@@ -59,7 +59,7 @@ function rig() {
     allocations,
     events,
     measures: {
-      asked: (...of) => void measured.push(of.join(" ")),
+      requested: (...of) => void measured.push(of.join(" ")),
       accepted: (trigger) => void measured.push(trigger),
       infeasible: (detail) => void measured.push(detail),
     },

@@ -68,7 +68,7 @@ function rig(
         ),
       ),
     uninterrupted: never,
-    resizes: { done: (_ms, success) => void outcomes.push(success) },
+    resizes: { actuated: (_ms, success) => void outcomes.push(success) },
     clock: fakeClock(),
     log: silentLog(),
   };

@@ -195,7 +195,7 @@ export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskP
       nodeName: "node",
       pods: { get: (uid) => (uid === "uid-1" ? pod : undefined) },
       volumes: { mounted: () => new Map(volumes.map(([name, hostPath]) => [name, { hostPath, readOnly: false }])) },
-      driverSpace: async () => undefined,
+      driverVolumeStats: async () => undefined,
       rootDir,
       podLogsDir: "/var/log/pods",
       diskPeriodMs,

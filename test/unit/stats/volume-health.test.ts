@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { claimMetrics } from "../../../src/stats/claims.ts";
-import type { DiskUse } from "../../../src/stats/disk-figures.ts";
+import { claimMetrics } from "../../../src/stats/claim-usage.ts";
+import type { DiskUse } from "../../../src/stats/disk-stats.ts";
 import { createVolumeHealth } from "../../../src/stats/volume-health.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
@@ -39,7 +39,7 @@ function rig() {
     host: fakeHost({ clock }),
     pods: { get: () => pod },
     volumes: { mounted: () => new Map(mounted) },
-    driverSpace: async (path: string) => uses[path],
+    driverVolumeStats: async (path: string) => uses[path],
     cache: { get: () => seen, list: () => [seen] },
     clock,
     log: createLogger(0, { write: () => undefined }),
@@ -50,7 +50,7 @@ function rig() {
 test("emits one event per period for each abnormal volume", async () => {
   const { clock, events, deps } = rig();
   const stop = new AbortController();
-  const running = createVolumeHealth({ ...deps, events, everyMs: 60_000 }).run(stop.signal);
+  const running = createVolumeHealth({ ...deps, events, intervalMs: 60_000 }).run(stop.signal);
   await clock.advance(59_999);
   assert.deepEqual(events.lines, []);
   await clock.advance(1);

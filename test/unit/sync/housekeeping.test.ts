@@ -70,7 +70,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
         return world.sources;
       },
     },
-    measures: { swept: (pods, failed) => void (world.swept = `${failed} of ${pods}`) },
+    measures: { cleanedUp: (pods, failed) => void (world.swept = `${failed} of ${pods}`) },
     isWaiting: (uid) => world.waiting.includes(uid),
     resumeWaiting: () => {
       if (world.waiting.every((uid) => !worker.reader.get(uid))) world.waiting = [];

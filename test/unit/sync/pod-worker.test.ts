@@ -32,8 +32,8 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence, tracer: Tracer =
     ...over,
   };
   const measures: WorkerMeasures = {
-    began: ({ metadata }) => void measured.push(`began ${metadata.uid}`),
-    passed: (kind) => void measured.push(kind),
+    started: ({ metadata }) => void measured.push(`began ${metadata.uid}`),
+    synced: (kind) => void measured.push(kind),
   };
   let view: WorkerView = { phase: "syncing", pod: undefined };
   const made = createPodWorker({

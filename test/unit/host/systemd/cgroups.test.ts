@@ -25,7 +25,7 @@ async function start(options: Parameters<typeof fakeSystemd>[1] = {}, hasBus = t
 test("starts a pod's slice below its parent with its limits; cgroup files have them as systemd rounds them", async () => {
   await using t = await start();
   assert.equal(t.systemd.connections(), 0, "no connection before the first pod");
-  await t.cgroups.make(pod, limits, never);
+  await t.cgroups.create(pod, limits, never);
   assert.deepEqual(
     t.systemd.heard.map(({ member, unit }) => `${member} ${unit}`),
     ["kubepods.slice", "kubepods-burstable.slice", slice].map((unit) => `StartTransientUnit ${unit}`),
@@ -69,7 +69,7 @@ test("sets limits of a running slice; does not restart existing ones", async () 
 
 test("removal stops the slice and deletes what systemd left; a missing slice is a success", async () => {
   await using t = await start();
-  await t.cgroups.make(pod, limits, never);
+  await t.cgroups.create(pod, limits, never);
   await t.host.fs.apply([{ do: "remove", path: `/sys/fs/cgroup${pod}`, recursive: true }]);
   await t.host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup${pod}` }]);
   t.heard();
@@ -77,13 +77,13 @@ test("removal stops the slice and deletes what systemd left; a missing slice is 
   assert.deepEqual(t.heard(), [`StopUnit ${slice}`, `ResetFailedUnit ${slice}`]);
   assert.deepEqual(await t.cgroups.children(tier, never), []);
   await t.cgroups.remove([pod], never);
-  await t.cgroups.make(pod, limits, never);
+  await t.cgroups.create(pod, limits, never);
   assert.ok(t.systemd.units.has(slice));
 });
 
 test("the next change restarts a slice that was stopped by others", async () => {
   await using t = await start();
-  await t.cgroups.make(pod, limits, never);
+  await t.cgroups.create(pod, limits, never);
   t.systemd.units.delete(slice);
   t.heard();
   await t.cgroups.ensure(pod, { pids: 7 }, never);
@@ -148,7 +148,7 @@ for (const refusal of [{ denies: true }, { rejects: true }])
       stdin.pipe(near).pipe(stdout);
       return new Promise((resolve) => killed.addEventListener("abort", () => resolve(143), { once: true }));
     });
-    await t.cgroups.make(pod, {}, never);
+    await t.cgroups.create(pod, {}, never);
     assert.ok(t.systemd.units.has(slice));
     await t.cgroups.remove([pod], never);
     assert.ok(!t.systemd.units.has(slice));
@@ -157,7 +157,7 @@ for (const refusal of [{ denies: true }, { rejects: true }])
 
 test("reports a user without any permission", async () => {
   await using t = await start({ denies: true });
-  await assert.rejects(t.cgroups.make(pod, limits, never), { code: "permission_denied" });
+  await assert.rejects(t.cgroups.create(pod, limits, never), { code: "permission_denied" });
 });
 
 test("uses systemctl when there is no bus", async () => {
@@ -168,7 +168,7 @@ test("uses systemctl when there is no bus", async () => {
     if (args[0] === "--version") stdout.write("systemd 252 (252.38-1~deb12u1)\n+PAM\n");
     return args[0] === "stop" ? 5 : 0;
   });
-  await t.cgroups.make(pod, limits, never);
+  await t.cgroups.create(pod, limits, never);
   const accounting = "MemoryAccounting=true CPUAccounting=true IOAccounting=true TasksAccounting=true";
   assert.deepEqual(commands.splice(0), [
     "--version",
@@ -202,7 +202,7 @@ test("treats a polkit password prompt as permission denied", async () => {
     else stderr.write("Failed to start kubepods.slice: Interactive authentication required.\n");
     return verb === "--version" ? 0 : 1;
   });
-  await assert.rejects(t.cgroups.make(pod, limits, never), {
+  await assert.rejects(t.cgroups.create(pod, limits, never), {
     code: "permission_denied",
     message: /Interactive authentication required/,
   });
@@ -210,7 +210,7 @@ test("treats a polkit password prompt as permission denied", async () => {
 
 test("names what a machine without systemd lacks", async () => {
   await using t = await start({}, false);
-  await assert.rejects(t.cgroups.make(pod, limits, never), {
+  await assert.rejects(t.cgroups.create(pod, limits, never), {
     code: "unavailable",
     message: /neither a system bus nor systemctl/,
   });

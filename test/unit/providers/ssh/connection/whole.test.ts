@@ -9,7 +9,7 @@ import { opened } from "../../../../../providers/ssh/connection/connection.ts";
 import { lossOf } from "../../../../../providers/ssh/connection/loss.ts";
 import { giveBackRead } from "../../../../../providers/ssh/connection/read-blocks.ts";
 import { sendTogether } from "../../../../../providers/ssh/connection/send-together.ts";
-import { givesBack } from "../../../../../src/lib/give-back.ts";
+import { recycleWrittenBuffers } from "../../../../../src/lib/recycle-buffer.ts";
 import { joinStreams } from "../../../../../src/network/join-streams.ts";
 import { listen } from "../../../../harness/ports.ts";
 import { sshKey } from "../../../../harness/ssh-keys.ts";
@@ -36,7 +36,7 @@ for (const cipher of ciphers)
   }, async () => {
     const sshd = echoServer(cipher);
     const client = new ssh2.Client();
-    const socket = sendTogether(givesBack(connect({ host: "127.0.0.1", port: await listen(sshd) })));
+    const socket = sendTogether(recycleWrittenBuffers(connect({ host: "127.0.0.1", port: await listen(sshd) })));
     giveBackRead(client, socket);
     client.connect({ username: "me", sock: socket });
     await once(client, "ready");

@@ -1,0 +1,38 @@
+import { stat } from "node:fs/promises";
+import { dirname } from "node:path";
+import type { Clock } from "./clock.ts";
+import { pause } from "./pause.ts";
+import { watchPath } from "./watch-path.ts";
+
+/** Delay between an event and checking the files, milliseconds: pairs of files are written one after the other, and a busy
+ *  directory should not be checked at every event. */
+const debounceMs = 500;
+
+/**
+ * Watches local files for a periodic reader: each call resolves once one of the files has been written, replaced, created or removed since the previous call, also if a link on the path was swapped, as in a mounted Secret. Only a hint: changes that the kernel does not report are found by the periodic reads.
+ * @see https://man7.org/linux/man-pages/man7/inotify.7.html
+ */
+export function createFileWatcher(paths: readonly string[], clock: Clock): (signal: AbortSignal) => Promise<void> {
+  const directories = [...new Set(paths.map((path) => dirname(path)))];
+  let known: string | undefined;
+  return async (signal) => {
+    using watches = new DisposableStack();
+    let wake = (): void => undefined;
+    for (const directory of directories) await watches.use(watchPath(directory, () => wake())).renew();
+    while (!signal.aborted) {
+      const event = new Promise<void>((resolve) => (wake = resolve));
+      const found = await fingerprint(paths);
+      const hasChanged = known !== undefined && known !== found;
+      known = found;
+      if (hasChanged) return;
+      await pause(clock, undefined, event, signal);
+      await clock.sleep(debounceMs, signal).catch(() => undefined);
+    }
+  };
+}
+
+/** Inode, size and change time of each file; empty for a missing one. */
+async function fingerprint(paths: readonly string[]): Promise<string> {
+  const all = await Promise.all(paths.map((path) => stat(path, { bigint: true }).catch(() => undefined)));
+  return all.map((found) => found && [found.dev, found.ino, found.size, found.mtimeNs, found.ctimeNs].join("-")).join();
+}

@@ -1,0 +1,135 @@
+import type { HeededGate } from "../config/feature-gates.ts";
+import type { Measures } from "../measures.ts";
+import { type Metrics, defaultBuckets } from "./registry.ts";
+
+/** Start and end of the machine's last graceful shutdown of pods. */
+export function shutdownMetrics(metrics: Metrics): Measures["shutdowns"] {
+  const at = { start: 0, end: 0 };
+  for (const moment of ["start", "end"] as const)
+    metrics.gauge(
+      `kubelet_graceful_shutdown_${moment}_time_seconds`,
+      `Time at which the last graceful shutdown of the node had its ${moment}, in seconds since the epoch; 0 for none.`,
+      { values: () => [[{}, Math.floor(at[moment] / 1000)]] },
+    );
+  return { began: (ms) => void (at.start = ms), ended: (ms) => void (at.end = ms) };
+}
+
+/** Pods whose leftovers the last housekeeping cleaned up. */
+function sweepMetrics(metrics: Metrics): Measures["cleanedUp"] {
+  const last = { pods: 0, failed: 0 };
+  const gauge = (name: string, help: string, value: () => number) =>
+    metrics.gauge(`kubelet_${name}`, help, { values: () => [[{}, value()]] });
+  gauge("orphan_pod_cleaned_volumes", "Pods cleared away in the last round of housekeeping.", () => last.pods);
+  gauge("orphan_pod_cleaned_volumes_errors", "Pods of which something stayed in that round.", () => last.failed);
+  return (pods, failed) => void Object.assign(last, { pods, failed });
+}
+
+/** Evicted pods, removed images, cgroup operations, and cleanup of orphaned pods. */
+export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "imageRemovals" | "cgroups" | "cleanedUp"> {
+  const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [
+    "eviction_signal",
+  ]);
+  const ages = metrics.histogram(
+    "kubelet_eviction_stats_age_seconds",
+    "Age of the readings on which an eviction was decided, by eviction signal, seconds.",
+    { labels: ["eviction_signal"], buckets: defaultBuckets },
+  );
+  const images = metrics.counter("kubelet_image_garbage_collected_total", "Images removed by this node, by reason.", [
+    "reason",
+  ]);
+  const cgroups = metrics.histogram(
+    "kubelet_cgroup_manager_duration_seconds",
+    "Duration of cgroup operations, seconds.",
+    {
+      labels: ["operation_type"],
+      buckets: defaultBuckets,
+    },
+  );
+  return {
+    evictions: {
+      evicted: (signal) => evictions.add({ eviction_signal: signal }),
+      observationAge: (signal, ms) => ages.addMs({ eviction_signal: signal }, ms),
+    },
+    imageRemovals: { removed: (reason) => images.add({ reason }) },
+    cleanedUp: sweepMetrics(metrics),
+    cgroups: {
+      changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms),
+      memoryReserved: keptMemory(metrics),
+      runtimeOutdated: outdatedRuntime(metrics),
+    },
+  };
+}
+
+/** A gauge that exists once the runtime is found to be outdated, with the Kubernetes version that drops its support.
+ *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
+function outdatedRuntime(metrics: Metrics): Measures["cgroups"]["runtimeOutdated"] {
+  let isKnown = false;
+  return () => {
+    if (isKnown) return;
+    isKnown = true;
+    metrics.gauge(
+      "kubelet_cri_losing_support",
+      "1 for the first version whose kubelet will not run with the runtime.",
+      {
+        labels: ["version"],
+        values: () => [[{ version: "1.37.0" }, 1]],
+      },
+    );
+  };
+}
+
+/** Gauges that exist once they have a value: only with feature gate MemoryQoS. */
+function keptMemory(metrics: Metrics): Measures["cgroups"]["memoryReserved"] {
+  let bytes: { readonly min: number; readonly low: number } | undefined;
+  return (min, low) => {
+    const isNew = bytes === undefined;
+    bytes = { min, low };
+    if (!isNew) return;
+    for (const [key, whose] of [
+      ["min", "Guaranteed"],
+      ["low", "Burstable"],
+    ] as const)
+      metrics.gauge(
+        `kubelet_memory_qos_node_memory_${key}_bytes`,
+        `Memory kept for ${whose} pods on cgroup v2 (memory.${key}), bytes.`,
+        { values: () => [[{}, bytes?.[key] ?? 0]] },
+      );
+  };
+}
+
+const minute = 60;
+const hour = 60 * minute;
+const day = 24 * hour;
+const month = 30 * day;
+const year = 12 * month;
+
+/** Certificates issued by the cluster. A kubelet does not report the age of client certificates. */
+export function certificateMetrics(metrics: Metrics): Measures["certificates"] {
+  const client = metrics.counter(
+    "kubelet_certificate_manager_client_expiration_renew_errors",
+    "Failures to obtain the node's client certificate.",
+  );
+  const server = metrics.counter(
+    "kubelet_server_expiration_renew_errors",
+    "Failures to obtain the kubelet API's certificate.",
+  );
+  const ages = metrics.histogram(
+    "kubelet_certificate_manager_server_rotation_seconds",
+    "Age of the kubelet API's certificates at their replacement, seconds.",
+    { buckets: [minute, hour, 4 * hour, day, 7 * day, month, 3 * month, 6 * month, year, 4 * year] },
+  );
+  return {
+    client: { failed: () => client.add({}), replaced: () => undefined },
+    server: { failed: () => server.add({}), replaced: (ageMs) => ages.addMs({}, ageMs) },
+  };
+}
+
+const stages = { alpha: "ALPHA", beta: "BETA", ga: "", deprecated: "DEPRECATED" } as const;
+
+/** Feature gates that have an effect here. */
+export function gateMetrics(metrics: Metrics, gates: readonly HeededGate[]): void {
+  metrics.gauge("kubernetes_feature_enabled", "Feature gates that have an effect on this node: 1 if enabled.", {
+    labels: ["name", "stage"],
+    values: () => gates.map(({ name, stage, enabled }) => [{ name, stage: stages[stage] }, Number(enabled)]),
+  });
+}

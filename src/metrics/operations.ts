@@ -1,0 +1,203 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Measures } from "../measures.ts";
+import type { PodStartup } from "./pod-startup.ts";
+import { type Metrics, defaultBuckets } from "./registry.ts";
+
+/** Calls to the runtime. */
+export function runtimeMetrics(metrics: Metrics): Measures["runtime"] {
+  const labels = ["operation_type"] as const;
+  const calls = metrics.counter("kubelet_runtime_operations_total", "Calls to the container runtime.", labels);
+  const errors = metrics.counter(
+    "kubelet_runtime_operations_errors_total",
+    "Failed calls to the container runtime.",
+    labels,
+  );
+  const durations = metrics.histogram(
+    "kubelet_runtime_operations_duration_seconds",
+    "Duration of calls to the container runtime, seconds.",
+    { labels, buckets: exponential(0.005, 2.5, 14) },
+  );
+  const sandboxes = metrics.histogram(
+    "kubelet_run_podsandbox_duration_seconds",
+    "Duration of creating sandboxes, by RuntimeClass handler, seconds.",
+    { labels: ["runtime_handler"], buckets: defaultBuckets },
+  );
+  const sandboxErrors = metrics.counter(
+    "kubelet_run_podsandbox_errors_total",
+    "Failed sandbox creations in the runtime, by RuntimeClass handler.",
+    ["runtime_handler"],
+  );
+  return {
+    called(operation, ms, failed) {
+      calls.add({ operation_type: operation });
+      durations.addMs({ operation_type: operation }, ms);
+      if (failed) errors.add({ operation_type: operation });
+    },
+    sandboxRun(handler, ms, failed) {
+      sandboxes.addMs({ runtime_handler: handler }, ms);
+      if (failed) sandboxErrors.add({ runtime_handler: handler });
+    },
+  };
+}
+
+/** Each bound is `factor` times the previous one. */
+function exponential(first: number, factor: number, count: number): number[] {
+  return Array.from({ length: count }, (_, index) => first * factor ** index);
+}
+
+/** The pod lifecycle event generator. */
+export function plegMetrics(metrics: Metrics, clock: Clock): Measures["pleg"] {
+  const relists = metrics.histogram("kubelet_pleg_relist_duration_seconds", "Duration of relists, seconds.", {
+    buckets: defaultBuckets,
+  });
+  const intervals = metrics.histogram(
+    "kubelet_pleg_relist_interval_seconds",
+    "Interval between relists, seconds; half a minute if the runtime sends events.",
+    { buckets: defaultBuckets },
+  );
+  const looks = metrics.histogram(
+    "kubelet_pleg_pod_relist_duration_seconds",
+    "Duration of querying one pod from the runtime, seconds.",
+    {
+      buckets: defaultBuckets,
+    },
+  );
+  const streams = metrics.counter(
+    "kubelet_evented_pleg_connection_success_count",
+    "Established event streams of the runtime.",
+  );
+  const breaks = metrics.counter(
+    "kubelet_evented_pleg_connection_error_count",
+    "Failed and broken event streams of the runtime.",
+  );
+  let lastSeen = 0;
+  metrics.gauge("kubelet_pleg_last_seen_seconds", "Start of the last successful relist, Unix time.", {
+    values: () => [[{}, lastSeen]],
+  });
+  return {
+    relistStarted(sinceLastMs) {
+      if (sinceLastMs !== undefined) intervals.addMs({}, sinceLastMs);
+    },
+    relisted(ms) {
+      relists.addMs({}, ms);
+      lastSeen = Math.floor((clock.now() - ms) / 1000);
+    },
+    inspected: (ms) => looks.addMs({}, ms),
+    eventStreamOpened: () => streams.add({}),
+    eventStreamFailed: () => breaks.add({}),
+  };
+}
+
+const mebi = 1024 * 1024;
+const gibi = 1024 * mebi;
+/** Lower bounds of the image size classes, bytes; an image has more. */
+const imageSizes: readonly (readonly [number, string])[] = [
+  [100 * gibi, "GT100GB"],
+  [60 * gibi, "60GB-100GB"],
+  [40 * gibi, "40GB-60GB"],
+  [30 * gibi, "30GB-40GB"],
+  [20 * gibi, "20GB-30GB"],
+  [10 * gibi, "10GB-20GB"],
+  [5 * gibi, "5GB-10GB"],
+  [gibi, "1GB-5GB"],
+  [500 * mebi, "500MB-1GB"],
+  [100 * mebi, "100MB-500MB"],
+  [10 * mebi, "10MB-100MB"],
+  [0, "0-10MB"],
+];
+
+/** Image pulls. */
+export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pulls"] {
+  const pulls = metrics.histogram(
+    "kubelet_image_pull_duration_seconds",
+    "Duration of successful image pulls, including the time in the queue, by image size, seconds.",
+    {
+      labels: ["image_size_in_bytes"],
+      buckets: [1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600],
+    },
+  );
+  const asked = metrics.counter(
+    "kubelet_image_manager_ensure_image_requests_total",
+    "Requests for an image, by presence on the node and by whether it was pulled.",
+    ["pull_policy", "present_locally", "pull_required"],
+  );
+  const checks = metrics.counter(
+    "kubelet_imagemanager_image_mustpull_checks_total",
+    "Checks of whether a pod may use an image that is on the node, by result.",
+    ["result"],
+  );
+  const plugins = metrics.histogram(
+    "kubelet_credential_provider_plugin_duration",
+    "Duration of the runs of credential provider plugins, seconds.",
+    { labels: ["plugin_name"], buckets: defaultBuckets },
+  );
+  const pluginErrors = metrics.counter(
+    "kubelet_credential_provider_plugin_errors_total",
+    "Failed runs of credential provider plugins.",
+    ["plugin_name"],
+  );
+  return {
+    checked: (result) => checks.add({ result }),
+    pluginRan(plugin, ms, failed) {
+      plugins.addMs({ plugin_name: plugin }, ms);
+      if (failed) pluginErrors.add({ plugin_name: plugin });
+    },
+    pulling(uid) {
+      const worked = startup.pulling(uid);
+      return (ms, bytes) => {
+        worked();
+        pulls.addMs({ image_size_in_bytes: sizeLabel(Number(bytes)) }, ms);
+      };
+    },
+    ensured: (policy, present, pulled) =>
+      asked.add({
+        pull_policy: policy.toLowerCase(),
+        present_locally: String(present ?? "unknown"),
+        pull_required: String(pulled ?? "unknown"),
+      }),
+  };
+}
+
+function sizeLabel(bytes: number): string {
+  return imageSizes.find(([from]) => bytes > from)?.[1] ?? "N/A";
+}
+
+/** Buckets for volume operations, seconds. */
+const storageBuckets = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
+
+/** Calls to CSI drivers. */
+export function driverMetrics(metrics: Metrics): Measures["drivers"] {
+  const calls = metrics.histogram(
+    "csi_operations_seconds",
+    "Duration of calls to storage drivers, by method and gRPC status, seconds.",
+    { labels: ["driver_name", "method_name", "grpc_status_code", "migrated"], buckets: storageBuckets },
+  );
+  return {
+    called: (driver, method, code, ms) =>
+      calls.addMs({ driver_name: driver, method_name: method, grpc_status_code: code, migrated: "false" }, ms),
+  };
+}
+
+/** Mounts and unmounts of volumes. */
+export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
+  const operations = metrics.histogram(
+    "storage_operation_duration_seconds",
+    "Duration of mounting or expanding a volume, and of unmounting all volumes of its pod, by plugin, seconds.",
+    {
+      labels: ["volume_plugin", "operation_name", "status", "migrated"],
+      buckets: storageBuckets,
+    },
+  );
+  const told = (operation: string) => (plugin: string, ms: number, failed: boolean) => {
+    const status = failed ? "fail-unknown" : "success";
+    operations.addMs({ volume_plugin: plugin, operation_name: operation, status, migrated: "false" }, ms);
+  };
+  return {
+    setUp: told("volume_mount"),
+    mapped: told("map_volume"),
+    expanded: told("volume_fs_resize"),
+    tornDown: told("volume_unmount"),
+    unmapped: told("unmap_volume"),
+    deviceUnmapped: told("unmap_device"),
+  };
+}

@@ -1,0 +1,87 @@
+import type { Reloading } from "../lib/reloading.ts";
+import type { Node, Pod } from "../objects.ts";
+import type { EventType } from "../pipeline.ts";
+import type { LinkTrouble } from "../seams/provider.ts";
+import type { Authenticator, Authorizer, ServerConfig } from "../server/ports.ts";
+
+// Reports of a node to its process, shown by `graftlet status` and the dashboard.
+
+/** A running node: the data of its kubelet API, and who may read it. */
+export interface NodeIntrospection {
+  /** True for a standalone node without an API server, and so without a Node object. */
+  readonly standalone: boolean;
+  /** The Node as last read from the API server, or as a standalone node would register it; undefined if there is none. */
+  node(): Node | undefined;
+  /** The pods of /pods, with their current statuses. */
+  pods(): readonly Pod[];
+  /** The response of /stats/summary. @throws CodedError if nothing can be measured. */
+  summary(signal: AbortSignal): Promise<object>;
+  /** Absent if the kubelet API is not served. */
+  readonly gate?: ReadGate;
+}
+
+/** Authentication and authorization of a node's kubelet API. */
+export interface ReadGate {
+  readonly config: Pick<ServerConfig, "anonymous" | "tlsMinVersion" | "tlsCipherSuites">;
+  readonly certificate: Reloading<{ readonly certificate: string; readonly key: string } | undefined>;
+  readonly clientCA: Reloading<string | undefined>;
+  readonly authenticator?: Authenticator;
+  readonly authorizer: Authorizer;
+}
+
+/** The link to a target: `local` for graftlet's own machine. */
+export type NodeLink = "local" | { trouble(): LinkTrouble | undefined };
+
+/** Object of an event (`involvedObject`). */
+export interface EventObject {
+  readonly kind?: string;
+  readonly namespace?: string;
+  readonly name?: string;
+}
+
+/** Receives reports of a node while it starts, runs and stops. */
+export interface NodeReporter {
+  /** @param link undefined if the node has no target anymore. */
+  onTargetOpened(link: NodeLink | undefined): void;
+  /** @param work undefined if the node has stopped. */
+  onRunning(work: NodeIntrospection | undefined): void;
+  /** Called with each event that the node writes; absent without readers. */
+  readonly event?: (about: EventObject, type: EventType, reason: string, message: string) => void;
+}
+
+/** A node's reports, for readers. */
+export interface ReportedNode {
+  readonly name: string;
+  readonly provider: string;
+  /** Undefined before there is a target. */
+  link(): NodeLink | undefined;
+  introspection(): NodeIntrospection | undefined;
+  /** Calls back when the node has started, and when it has stopped. @returns a function that unsubscribes. */
+  onRunningChange(listener: () => void): () => void;
+}
+
+/** Stores a node's reports. @param event called with its events. */
+export function createReportedNode(
+  { name, provider }: Pick<ReportedNode, "name" | "provider">,
+  event?: NodeReporter["event"],
+): ReportedNode & NodeReporter {
+  let link: NodeLink | undefined;
+  let work: NodeIntrospection | undefined;
+  const listeners = new Set<() => void>();
+  return {
+    name,
+    provider,
+    link: () => link,
+    introspection: () => work,
+    onRunningChange(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    onTargetOpened: (now) => void (link = now),
+    onRunning(now) {
+      work = now;
+      for (const listener of listeners) listener();
+    },
+    ...(event && { event }),
+  };
+}

@@ -1,0 +1,63 @@
+import type { Clock } from "../lib/clock.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import { createSharedPromise } from "../lib/shared-promise.ts";
+
+export interface CachedValueDeps<T> {
+  readonly name: string;
+  readonly read: (signal: AbortSignal) => Promise<T>;
+  /** Time for which a result is considered current, milliseconds. */
+  readonly maxAgeMs: number;
+  /** Timeout of a read, milliseconds. */
+  readonly timeoutMs: number;
+  /** Called with errors of background reads. */
+  readonly onError: (error: unknown) => void;
+  readonly clock: Clock;
+}
+
+/** A value that is read on request and cached. Without requests, nothing is read. */
+export interface CachedValue<T> extends Service {
+  /** A fresh value: from the cache, or read now. */
+  fresh(signal: AbortSignal): Promise<T>;
+  /** The last value; if it is stale, it is refreshed in the background. If it is much too old or missing, waits up to
+   *  `patienceMs`. @returns undefined if there is no value by then. */
+  latest(patienceMs: number, signal: AbortSignal): Promise<T | undefined>;
+}
+
+export function createCachedValue<T>({ name, read, maxAgeMs, timeoutMs, onError, clock }: CachedValueDeps<T>): CachedValue<T> {
+  const stop = new AbortController();
+  const shared = createSharedPromise<T>(clock, timeoutMs);
+  let known: { readonly value: T; readonly at: number } | undefined;
+  let refreshing: Promise<void> = Promise.resolve();
+  const age = () => (known ? clock.monotonic() - known.at : Number.POSITIVE_INFINITY);
+  const refresh = async (signal: AbortSignal): Promise<T> => {
+    const value = await read(AbortSignal.any([signal, stop.signal]));
+    known = { value, at: clock.monotonic() };
+    return value;
+  };
+  return {
+    name,
+    async fresh(signal) {
+      return known && age() < maxAgeMs ? known.value : shared(refresh, signal);
+    },
+    async latest(patienceMs, signal) {
+      if (age() < maxAgeMs) return known?.value;
+      refreshing = shared(refresh, stop.signal).then(
+        () => undefined,
+        (error: unknown) => {
+          if (!stop.signal.aborted) onError(error);
+        },
+      );
+      if (age() < 2 * maxAgeMs) return known?.value;
+      const waited = new AbortController();
+      const patience = clock.sleep(patienceMs, AbortSignal.any([signal, waited.signal])).catch(() => undefined);
+      await Promise.race([refreshing, patience]);
+      waited.abort();
+      return known?.value;
+    },
+    async run(signal) {
+      await onAbort(signal);
+      stop.abort();
+      await refreshing;
+    },
+  };
+}
