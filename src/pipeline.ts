@@ -81,7 +81,7 @@ export interface PersistentVolumeFacts {
 }
 
 /** A subPath of a volume that a container mounts. */
-export interface VolumePart {
+export interface SubPathMount {
   /** Index in the container's volumeMounts. */
   readonly index: number;
   readonly volume: string;
@@ -243,14 +243,14 @@ export interface StableFiles {
 }
 
 /** subPath mounts. */
-export interface VolumeParts {
+export interface SubPathMounts {
   /** Bind-mounts subPaths of a pod's mounted volumes where a runtime can mount them safely, regardless of links that a container creates.
    *  Missing directories are created. Idempotent: a restarted container sees the current files.
    *  @returns absolute paths on the target, by index. @throws with the kubelet's text, without the contents of links on the target. */
-  bindParts(
+  bindSubPaths(
     pod: Pod,
     containerName: string,
-    parts: readonly VolumePart[],
+    parts: readonly SubPathMount[],
     signal: AbortSignal,
   ): Promise<ReadonlyMap<number, string>>;
 }

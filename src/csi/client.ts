@@ -1,4 +1,4 @@
-import type { RegisteringPlugin, StorageDriver } from "../drivers.ts";
+import type { RegisteringPlugin, StorageDriver } from "../plugin-ports.ts";
 import {
   NodeGetCapabilitiesRequest,
   NodeGetInfoRequest,
@@ -12,8 +12,8 @@ import { type GrpcMethod, grpcStatusOf } from "../lib/grpc.ts";
 import type { DriverMeasures } from "../measures.ts";
 
 /** Timeout of a call, milliseconds: the kubelet's. */
-const limitMs = 120_000;
-const how = { userAgent: "graftlet-csi", limitMs, limits: smallLimits };
+const callTimeoutMs = 120_000;
+const clientOptions = { userAgent: "graftlet-csi", limitMs: callTimeoutMs, limits: smallLimits };
 
 /** A driver's node service, including the calls that only registration makes. */
 export interface DriverClient extends StorageDriver {
@@ -35,7 +35,7 @@ export function createDriverClient(
     const began = deps.clock.monotonic();
     const told = (code: string) => measures.called(name, method.path, code, deps.clock.monotonic() - began);
     try {
-      const answer = await unaryCallToSocket(deps, { ...how, path: endpoint, method, request }, signal);
+      const answer = await unaryCallToSocket(deps, { ...clientOptions, path: endpoint, method, request }, signal);
       told("OK");
       return answer;
     } catch (error) {

@@ -4,17 +4,17 @@ import type { Clock } from "../lib/clock.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { CSIDriver, CSINode, Node } from "../objects.ts";
-import type { DriverFacts } from "./facts.ts";
-import { checkTopology, withDriver, withoutDriver } from "./node-ids.ts";
+import type { DriverFacts } from "./driver-facts.ts";
+import { checkTopology, withDriver, withoutDriver } from "./node-metadata.ts";
 import type { TopologyRule } from "./topology.ts";
-import { fewTries } from "./tries.ts";
+import { retryWithBackoff } from "./retry.ts";
 
 /** The CSINode object of this node, and the drivers' entries on its Node. */
 export interface CsiNodes {
   /** Creates or adopts the CSINode. @throws CodedError in the kubelet's words. */
   initialize(signal: AbortSignal): Promise<void>;
   /** Adds a driver, with the topology that may become labels of the Node. @throws CodedError in the kubelet's words. */
-  install(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<Shown>;
+  install(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<InstallOutcome>;
   /** Updates a driver's facts on the CSINode only. @throws CodedError in the kubelet's words. */
   update(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<void>;
   /** Removes a driver. @throws CodedError in the kubelet's words. */
@@ -22,11 +22,11 @@ export interface CsiNodes {
 }
 
 /** Outcome of adding a driver. */
-export interface Shown {
+export interface InstallOutcome {
   /** True if the cluster has a CSIDriver object of that name; without one no topology is published. */
-  readonly isKnown: boolean;
+  readonly hasCSIDriver: boolean;
   /** Topology keys that were not published. */
-  readonly leftOut: readonly string[];
+  readonly omittedKeys: readonly string[];
 }
 
 export interface CsiNodesDeps {
@@ -40,41 +40,41 @@ type Driver = NonNullable<CSINode["spec"]["drivers"]>[number];
 
 const migratedAnnotation = "storage.alpha.kubernetes.io/migrated-plugins";
 /** In-tree volume types that the control plane migrates to CSI drivers on every node. */
-const migrated = ["aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume"]
+const migratedPlugins = ["aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume"]
   .map((name) => `kubernetes.io/${name}`)
   .join(",");
 /** Timeout of a registering driver for the node's CSINode, milliseconds. */
-const patienceMs = 120_000;
-const longestCount = 2 ** 31 - 1;
+const takeOverTimeoutMs = 120_000;
+const maxCount = 2 ** 31 - 1;
 
 /** Maintains the cluster's objects about CSI drivers on this node. Updates are serialized.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/csi-node-v1/ */
 export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
   const { client, nodeName, clock, mayLabel } = deps;
   const node = `/api/v1/nodes/${nodeName}`;
-  const inTurn = createSemaphore(1);
+  const serialize = createSemaphore(1);
   const own = createOwnCsiNode(deps);
   const patchNode = async (change: (found: Node) => object | undefined, signal: AbortSignal) => {
     const patch = change(await client.get<Node>(node, { signal }));
     if (patch) await client.patch(node, { type: "strategic", body: { metadata: patch } }, { signal });
   };
-  const tries = async (what: string, step: string, work: () => Promise<unknown>, signal: AbortSignal) => {
-    await fewTries(clock, step, () => inTurn(work), signal).catch((error: unknown) => {
+  const retry = async (what: string, step: string, work: () => Promise<unknown>, signal: AbortSignal) => {
+    await retryWithBackoff(clock, step, () => serialize(work), signal).catch((error: unknown) => {
       throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
     });
   };
   /** Published topology keys, by driver. */
-  const shownKeys = new Map<string, ReadonlySet<string>>();
+  const publishedKeys = new Map<string, ReadonlySet<string>>();
   const update: CsiNodes["update"] = async (driver, facts, signal) => {
-    const keys = shownKeys.get(driver) ?? new Set();
-    const onCsiNode = () => own.show(driverOf(driver, { ...facts, topology: only(facts.topology, keys) }), signal);
+    const keys = publishedKeys.get(driver) ?? new Set();
+    const onCsiNode = () => own.putDriver(driverEntry(driver, { ...facts, topology: pickKeys(facts.topology, keys) }), signal);
     const what = "error updating CSINode object with CSI driver node info: ";
-    await tries(what, "error updating CSINode", onCsiNode, signal);
+    await retry(what, "error updating CSINode", onCsiNode, signal);
   };
   return {
     async initialize(signal) {
       const work = async () => own.takeOver((await client.get<Node>(node, { signal })).metadata.uid ?? "", signal);
-      await tries("", "error updating CSINode annotation", work, signal);
+      await retry("", "error updating CSINode annotation", work, signal);
     },
     async install(driver, facts, signal) {
       if (facts.nodeID === "") {
@@ -82,40 +82,40 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
         throw new CodedError("invalid_argument", why);
       }
       // Without the Node's UID it would mistake the CSINode for another node's.
-      await untilAborted(own.takenOver, clock.within(patienceMs, signal));
-      let isKnown = false;
+      await untilAborted(own.takenOver, clock.within(takeOverTimeoutMs, signal));
+      let hasCSIDriver = false;
       const onNode = async () => {
-        isKnown = (await ignoreNotFound(client.get<CSIDriver>(`${csiDrivers}/${driver}`, { signal }))) !== undefined;
+        hasCSIDriver = (await ignoreNotFound(client.get<CSIDriver>(`${csiDrivers}/${driver}`, { signal }))) !== undefined;
         await patchNode((found) => {
           checkTopology(found, facts.topology);
           const { labels = {} } = found.metadata;
           // A label that the Node already has was set by someone else.
-          const isShown = ([key, value]: readonly [string, string]) =>
-            isKnown && (labels[key] === value || mayLabel(driver, key));
-          const keys = new Set(Object.entries(facts.topology).flatMap((one) => (isShown(one) ? [one[0]] : [])));
-          shownKeys.set(driver, keys);
-          return withDriver(found, driver, { ...facts, topology: only(facts.topology, keys) });
+          const isAllowed = ([key, value]: readonly [string, string]) =>
+            hasCSIDriver && (labels[key] === value || mayLabel(driver, key));
+          const keys = new Set(Object.entries(facts.topology).flatMap((one) => (isAllowed(one) ? [one[0]] : [])));
+          publishedKeys.set(driver, keys);
+          return withDriver(found, driver, { ...facts, topology: pickKeys(facts.topology, keys) });
         }, signal);
       };
-      await tries("error updating Node object with CSI driver node info: ", "error updating node", onNode, signal);
+      await retry("error updating Node object with CSI driver node info: ", "error updating node", onNode, signal);
       await update(driver, facts, signal);
-      const shown = shownKeys.get(driver);
-      return { isKnown, leftOut: Object.keys(facts.topology).filter((key) => !shown?.has(key)) };
+      const published = publishedKeys.get(driver);
+      return { hasCSIDriver, omittedKeys: Object.keys(facts.topology).filter((key) => !published?.has(key)) };
     },
     update,
     async uninstall(driver, signal) {
       const what = "error uninstalling CSI driver from CSINode object ";
-      await tries(what, "error updating CSINode", () => own.hide(driver, signal), signal);
-      shownKeys.delete(driver);
+      await retry(what, "error updating CSINode", () => own.removeDriver(driver, signal), signal);
+      publishedKeys.delete(driver);
       const onNode = () => patchNode((found) => withoutDriver(found, driver), signal);
-      await tries("error removing CSI driver node info from Node object ", "error updating node", onNode, signal);
+      await retry("error removing CSI driver node info from Node object ", "error updating node", onNode, signal);
     },
   };
 }
 
 const csiDrivers = "/apis/storage.k8s.io/v1/csidrivers";
 
-function only(topology: DriverFacts["topology"], keys: ReadonlySet<string>): DriverFacts["topology"] {
+function pickKeys(topology: DriverFacts["topology"], keys: ReadonlySet<string>): DriverFacts["topology"] {
   return Object.fromEntries(Object.entries(topology).filter(([key]) => keys.has(key)));
 }
 
@@ -128,7 +128,7 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
   const read = (signal: AbortSignal) => ignoreNotFound(client.get<CSINode>(path, { signal }));
   const write = (changed: CSINode, signal: AbortSignal) => client.update<CSINode>(path, changed, { signal });
   /** Reads or creates the CSINode. @throws conflict after deleting one of an earlier Node of the same name. */
-  const owned = async (signal: AbortSignal): Promise<CSINode> => {
+  const readOwned = async (signal: AbortSignal): Promise<CSINode> => {
     const made = () => client.create<CSINode>(all, newCsiNode(nodeName, owner), { signal });
     const found = (await read(signal)) ?? (await made());
     const owners = (found.metadata.ownerReferences ?? []).filter(({ kind }) => kind === "Node");
@@ -144,18 +144,18 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
     /** Creates or adopts the CSINode. @param uid of the Node. */
     async takeOver(uid: string, signal: AbortSignal): Promise<void> {
       owner = uid;
-      const found = await owned(signal);
-      if (found.metadata.annotations?.[migratedAnnotation] !== migrated) await write(annotated(found), signal);
+      const found = await readOwned(signal);
+      if (found.metadata.annotations?.[migratedAnnotation] !== migratedPlugins) await write(withMigratedPlugins(found), signal);
       takenOver.resolve();
     },
-    async show(wanted: Driver, signal: AbortSignal): Promise<void> {
-      const found = await owned(signal);
+    async putDriver(wanted: Driver, signal: AbortSignal): Promise<void> {
+      const found = await readOwned(signal);
       const known = driversOf(found).find(({ name }) => name === wanted.name);
       if (known && isSame(known, wanted)) return;
       const others = driversOf(found).filter(({ name }) => name !== wanted.name);
-      await write(annotated({ ...found, spec: { ...found.spec, drivers: [...others, wanted] } }), signal);
+      await write(withMigratedPlugins({ ...found, spec: { ...found.spec, drivers: [...others, wanted] } }), signal);
     },
-    async hide(driver: string, signal: AbortSignal): Promise<void> {
+    async removeDriver(driver: string, signal: AbortSignal): Promise<void> {
       const found = await read(signal);
       if (!found) return;
       const drivers = driversOf(found).filter(({ name }) => name !== driver);
@@ -171,29 +171,29 @@ function newCsiNode(name: string, uid: string): CSINode {
     kind: "CSINode",
     metadata: {
       name,
-      annotations: { [migratedAnnotation]: migrated },
+      annotations: { [migratedAnnotation]: migratedPlugins },
       ownerReferences: [{ apiVersion: "v1", kind: "Node", name, uid }],
     },
     spec: { drivers: [] },
   };
 }
 
-function annotated(found: CSINode): CSINode {
+function withMigratedPlugins(found: CSINode): CSINode {
   const { annotations } = found.metadata;
-  return { ...found, metadata: { ...found.metadata, annotations: { ...annotations, [migratedAnnotation]: migrated } } };
+  return { ...found, metadata: { ...found.metadata, annotations: { ...annotations, [migratedAnnotation]: migratedPlugins } } };
 }
 
 function driversOf({ spec }: CSINode): readonly Driver[] {
   return spec.drivers ?? [];
 }
 
-function driverOf(name: string, { nodeID, maxVolumes, topology }: DriverFacts): Driver {
+function driverEntry(name: string, { nodeID, maxVolumes, topology }: DriverFacts): Driver {
   const count = Number(maxVolumes);
   return {
     name,
     nodeID,
     topologyKeys: Object.keys(topology).sort(),
-    ...(count > 0 && { allocatable: { count: Math.min(count, longestCount) } }),
+    ...(count > 0 && { allocatable: { count: Math.min(count, maxCount) } }),
   };
 }
 

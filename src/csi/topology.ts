@@ -25,12 +25,12 @@ export function topologyRule(configured: readonly string[]): TopologyRule {
     if (listed.some((one) => (one.endsWith("/") ? key.startsWith(one) : key === one))) return true;
     const slash = key.indexOf("/");
     const domain = slash < 0 ? "" : key.slice(0, slash);
-    return domain === driver || partsOf(driver).some((part) => domain === `topology.${part}`);
+    return domain === driver || namePartsOf(driver).some((part) => domain === `topology.${part}`);
   };
 }
 
 /** A name of at least two words, and its prefixes and suffixes of at least two words. */
-function partsOf(driver: string): readonly string[] {
+function namePartsOf(driver: string): readonly string[] {
   const words = driver.split(".");
   const shorter = words.slice(2).map((_, index) => index + 2);
   return [

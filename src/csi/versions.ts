@@ -15,17 +15,17 @@ export function highestVersion(versions: readonly string[]): Version {
   let why = "<nil>";
   for (const text of versions.toReversed()) {
     try {
-      const version = parsed(text);
+      const version = parseVersion(text);
       if ((version[0] ?? 0) <= 1 && (!highest || isLess(highest, version))) highest = version;
     } catch (error) {
       why = messageOf(error);
     }
   }
   if (!highest)
-    throw refusal(
+    throw invalidVersion(
       `could not find a highest supported version from versions ([${versions.join(" ")}]) reported: ${why}`,
     );
-  if (highest[0] !== 1) throw refusal(`highest supported version reported is ${versionText(highest)}, must be v1.x`);
+  if (highest[0] !== 1) throw invalidVersion(`highest supported version reported is ${versionText(highest)}, must be v1.x`);
   return highest;
 }
 
@@ -40,17 +40,17 @@ export function isLess(one: Version, other: Version): boolean {
 }
 
 /** Parses at least two numbers separated by dots; a suffix is ignored. */
-function parsed(text: string): Version {
+function parseVersion(text: string): Version {
   const numbers = /^\s*v?([0-9]+(?:\.[0-9]+)*)/.exec(text)?.[1];
-  if (numbers === undefined) throw refusal(`could not parse ${JSON.stringify(text)} as version`);
+  if (numbers === undefined) throw invalidVersion(`could not parse ${JSON.stringify(text)} as version`);
   const parts = numbers.split(".");
-  if (parts.length < 2) throw refusal(`illegal version string ${JSON.stringify(text)}`);
+  if (parts.length < 2) throw invalidVersion(`illegal version string ${JSON.stringify(text)}`);
   const [first = ""] = parts;
   if (first.startsWith("0") && first !== "0")
-    throw refusal(`illegal zero-prefixed version component ${JSON.stringify(first)} in ${JSON.stringify(text)}`);
+    throw invalidVersion(`illegal zero-prefixed version component ${JSON.stringify(first)} in ${JSON.stringify(text)}`);
   return parts.map(Number);
 }
 
-function refusal(why: string): CodedError {
+function invalidVersion(why: string): CodedError {
   return new CodedError("invalid_argument", why);
 }

@@ -6,7 +6,7 @@ import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityValue } from "../pod/quantity.ts";
-import { type Allocation, type Allocations, devicesOf, type Place } from "./allocations.ts";
+import { type Allocation, type Allocations, devicesOf, type AllocationKey } from "./allocations.ts";
 import { chooseDevices } from "./choose.ts";
 import type { Inventory } from "./inventory.ts";
 import type { DevicePlugin } from "./plugin.ts";
@@ -24,10 +24,10 @@ export interface AllocateDeps {
 /** True for a pod that an earlier process admitted and that is alive in the runtime, until all sources have listed their pods.
  *  All of its containers keep their devices, including those that have ended or have yet to start. A kubelet checks running
  *  containers only, and so terminates a pod whose init container had a device. */
-export type IsUnderway = (uid: string) => boolean;
+export type IsAlreadyRunning = (uid: string) => boolean;
 
 /** NUMA node of devices without topology information. */
-const noNode = -1;
+const noNumaNode = -1;
 
 /** Allocates devices to the containers of a pod, in their start order.
  *  @throws in the kubelet's words if a request cannot be met; allocations made so far stay until the pod's devices are freed.
@@ -35,13 +35,13 @@ const noNode = -1;
 export async function allocateToPod(
   deps: AllocateDeps,
   pod: Pod,
-  isUnderway: IsUnderway,
+  isAlreadyRunning: IsAlreadyRunning,
   signal: AbortSignal,
 ): Promise<void> {
   const { initContainers = [], containers } = pod.spec;
   const reusable = new Map<string, readonly string[]>();
   for (const container of initContainers) {
-    await allocateTo(deps, { pod, container, reusable, isUnderway }, signal);
+    await allocateTo(deps, { pod, container, reusable, isAlreadyRunning }, signal);
     for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
       const had = devicesOf(allocation);
       const others = (reusable.get(resource) ?? []).filter((id) => !had.includes(id));
@@ -50,7 +50,7 @@ export async function allocateToPod(
     }
   }
   for (const container of containers) {
-    await allocateTo(deps, { pod, container, reusable, isUnderway }, signal);
+    await allocateTo(deps, { pod, container, reusable, isAlreadyRunning }, signal);
     for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
       const has = devicesOf(allocation);
       reusable.set(
@@ -61,29 +61,29 @@ export async function allocateToPod(
   }
 }
 
-export interface Recipient {
+export interface AllocationTarget {
   readonly pod: Pod;
   readonly container: Container;
   /** Devices by resource that the container may reuse. */
   readonly reusable: ReadonlyMap<string, readonly string[]>;
-  readonly isUnderway: IsUnderway;
+  readonly isAlreadyRunning: IsAlreadyRunning;
 }
 
 /** Allocates the devices that a container requests and does not have yet. */
-export async function allocateTo(deps: AllocateDeps, to: Recipient, signal: AbortSignal): Promise<void> {
+export async function allocateTo(deps: AllocateDeps, to: AllocationTarget, signal: AbortSignal): Promise<void> {
   const { allocations } = deps;
   let changed = false;
-  for (const [resource, required] of devicesAskedFor(deps, to.container)) {
-    const place: Place = { uid: to.pod.metadata.uid, container: to.container.name, resource };
-    const allocation = await newAllocation(deps, place, required, to, signal);
-    if (allocation) allocations.set(place, allocation);
+  for (const [resource, required] of requestedDevices(deps, to.container)) {
+    const key: AllocationKey = { uid: to.pod.metadata.uid, container: to.container.name, resource };
+    const allocation = await newAllocation(deps, key, required, to, signal);
+    if (allocation) allocations.set(key, allocation);
     changed ||= allocation !== undefined;
   }
   if (changed) await deps.save();
 }
 
 /** Requested devices by resource, for resources of device plugins. Their requests equal their limits. */
-export function devicesAskedFor(
+export function requestedDevices(
   { inventory, allocations }: Pick<AllocateDeps, "inventory" | "allocations">,
   { resources }: Container,
 ): readonly (readonly [resource: string, required: number])[] {
@@ -91,28 +91,28 @@ export function devicesAskedFor(
   if (asked.length === 0) return [];
   const had = new Set(allocations.resources());
   return asked
-    .filter(([name]) => inventory.isKnown(name) || had.has(name))
+    .filter(([name]) => inventory.hasDevices(name) || had.has(name))
     .map(([name, quantity]) => [name, quantityValue(quantity)] as const);
 }
 
 /** @returns undefined if nothing needs to be allocated. */
 async function newAllocation(
   { inventory, allocations, measures, clock, log }: AllocateDeps,
-  place: Place,
+  key: AllocationKey,
   required: number,
-  { reusable, isUnderway }: Recipient,
+  { reusable, isAlreadyRunning }: AllocationTarget,
   signal: AbortSignal,
 ): Promise<Allocation | undefined> {
-  const { uid, container, resource } = place;
-  const known = allocations.get(place);
+  const { uid, container, resource } = key;
+  const known = allocations.get(key);
   const has = known ? devicesOf(known) : [];
   if (known && has.length !== required)
     throw new Error(
       `pod "${uid}" container "${container}" changed request for resource "${resource}" from ${has.length} to ${required}`,
     );
-  if (isUnderway(uid)) return undefined;
+  if (isAlreadyRunning(uid)) return undefined;
   const healthy = inventory.healthy(resource);
-  if (!inventory.isKnown(resource)) throw new Error(`cannot allocate unregistered device ${resource}`);
+  if (!inventory.hasDevices(resource)) throw new Error(`cannot allocate unregistered device ${resource}`);
   if (healthy.length === 0)
     throw new Error(`no healthy devices present; cannot allocate unhealthy devices ${resource}`);
   if (!has.every((id) => healthy.includes(id)))
@@ -120,7 +120,7 @@ async function newAllocation(
       `previously allocated devices are no longer healthy; cannot allocate unhealthy devices ${resource}`,
     );
   if (known || required === 0) return undefined;
-  const plugin = standing(inventory, resource);
+  const plugin = connectedPlugin(inventory, resource);
   const choice = { resource, required, healthy, inUse: allocations.inUse(resource), plugin };
   const ids = await chooseDevices({ ...choice, reusable: reusable.get(resource) ?? [] }, signal);
   log.debug({ uid, container, resource, devices: ids }, "allocated devices");
@@ -129,18 +129,18 @@ async function newAllocation(
     () => plugin.allocate(ids, signal),
     (ms) => measures.allocated(resource, ms),
   );
-  return { devices: byNode(inventory, resource, ids), response };
+  return { devices: groupByNumaNode(inventory, resource, ids), response };
 }
 
 /** @throws Error if the resource's plugin is gone. */
-export function standing(inventory: Inventory, resource: string): DevicePlugin {
+export function connectedPlugin(inventory: Inventory, resource: string): DevicePlugin {
   const endpoint = inventory.endpoint(resource);
   if (!endpoint) throw new Error(`unknown Device Plugin ${resource}`);
   if (!endpoint.plugin || endpoint.stopped) throw new Error(`endpoint ${resource} has been stopped`);
   return endpoint.plugin;
 }
 
-function byNode(
+function groupByNumaNode(
   inventory: Inventory,
   resource: string,
   ids: readonly string[],
@@ -148,7 +148,7 @@ function byNode(
   const nodes = new Map<number, string[]>();
   for (const id of ids) {
     const of = inventory.device(resource, id)?.topology?.nodes.map(({ ID }) => Number(ID)) ?? [];
-    for (const node of of.length > 0 ? of : [noNode]) nodes.set(node, [...(nodes.get(node) ?? []), id]);
+    for (const node of of.length > 0 ? of : [noNumaNode]) nodes.set(node, [...(nodes.get(node) ?? []), id]);
   }
   return nodes;
 }

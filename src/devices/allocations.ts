@@ -9,7 +9,7 @@ export interface Allocation {
 }
 
 /** Key of an allocation. */
-export interface Place {
+export interface AllocationKey {
   readonly uid: string;
   readonly container: string;
   readonly resource: string;
@@ -17,13 +17,13 @@ export interface Place {
 
 /** Allocated devices by container. */
 export interface Allocations {
-  get(place: Place): Allocation | undefined;
-  set(place: Place, allocation: Allocation): void;
+  get(key: AllocationKey): Allocation | undefined;
+  set(key: AllocationKey, allocation: Allocation): void;
   /** Allocations of a container, by resource. */
   ofContainer(uid: string, container: string): ReadonlyMap<string, Allocation>;
   hasPod(uid: string): boolean;
   /** Frees the devices of all other pods. @returns true if any was freed. */
-  keepOnly(uids: ReadonlySet<string>): boolean;
+  retainPods(uids: ReadonlySet<string>): boolean;
   /** Frees the devices of a pod. @returns true when it had any. */
   remove(uid: string): boolean;
   /** IDs of allocated devices. */
@@ -32,15 +32,15 @@ export interface Allocations {
   resources(): readonly string[];
   /** UIDs of pods with devices. */
   podsOf(resource: string, ids: readonly string[]): readonly string[];
-  entries(): readonly (Place & Allocation)[];
+  entries(): readonly (AllocationKey & Allocation)[];
 }
 
 export function createAllocations(): Allocations {
-  const known = new Map<string, Place & Allocation>();
+  const known = new Map<string, AllocationKey & Allocation>();
   const list = () => [...known.values()];
   return {
-    get: (place) => known.get(keyOf(place)),
-    set: (place, allocation) => void known.set(keyOf(place), { ...place, ...allocation }),
+    get: (key) => known.get(mapKey(key)),
+    set: (key, allocation) => void known.set(mapKey(key), { ...key, ...allocation }),
     ofContainer: (uid, container) =>
       new Map(
         list()
@@ -48,7 +48,7 @@ export function createAllocations(): Allocations {
           .map((one) => [one.resource, one]),
       ),
     hasPod: (uid) => list().some((one) => one.uid === uid),
-    keepOnly(uids) {
+    retainPods(uids) {
       const over = [...known].filter(([, { uid }]) => !uids.has(uid));
       for (const [key] of over) known.delete(key);
       return over.length > 0;
@@ -75,6 +75,6 @@ export function devicesOf({ devices }: Pick<Allocation, "devices">): readonly st
 }
 
 /** UIDs and container names contain no spaces. */
-function keyOf({ uid, container, resource }: Place): string {
+function mapKey({ uid, container, resource }: AllocationKey): string {
   return `${uid} ${container} ${resource}`;
 }

@@ -5,38 +5,38 @@ import type { ContainerAdditions, ResourceManager } from "../resource-manager.ts
 import { devicesOf } from "./allocations.ts";
 import { mergeDevices } from "./container-devices.ts";
 import {
-  devicesAskedFor,
+  requestedDevices,
   type AllocateDeps,
   allocateTo,
   allocateToPod,
-  type IsUnderway,
-  standing,
+  type IsAlreadyRunning,
+  connectedPlugin,
 } from "./allocate.ts";
 
 export interface AllocatorDeps extends AllocateDeps {
   /** Resolves once the allocations from before a restart are loaded. */
   readonly loaded: (signal: AbortSignal) => Promise<void>;
   /** Serializes allocations. */
-  readonly inTurn: <T>(work: () => Promise<T>) => Promise<T>;
+  readonly serialize: <T>(work: () => Promise<T>) => Promise<T>;
   /** True once every source has listed its pods. */
   readonly sourcesSeen: () => boolean;
   /** True when a sandbox or container of the pod runs. */
-  readonly isAlive: IsUnderway;
+  readonly isAlive: IsAlreadyRunning;
 }
 
 /** Allocates devices to pods at their admission. A pod that has devices counts at least what is allocated as allocatable: a device that is no
  *  longer healthy must not end the pods that have it. */
 export function createAllocator(deps: AllocatorDeps): Pick<ResourceManager, "allocate" | "allocatable" | "release"> {
-  const { inventory, allocations, loaded, inTurn, sourcesSeen, isAlive, log } = deps;
-  const isUnderway: IsUnderway = (uid) => !sourcesSeen() && isAlive(uid);
+  const { inventory, allocations, loaded, serialize, sourcesSeen, isAlive, log } = deps;
+  const isAlreadyRunning: IsAlreadyRunning = (uid) => !sourcesSeen() && isAlive(uid);
   return {
     async allocate(pod, others, signal) {
-      if (!containersOf(pod).some(asksForExtended)) return undefined;
+      if (!containersOf(pod).some(requestsExtendedResources)) return undefined;
       await loaded(signal);
       try {
-        await inTurn(async () => {
-          if (sourcesSeen()) allocations.keepOnly(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
-          await allocateToPod(deps, pod, isUnderway, signal);
+        await serialize(async () => {
+          if (sourcesSeen()) allocations.retainPods(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
+          await allocateToPod(deps, pod, isAlreadyRunning, signal);
         });
         return undefined;
       } catch (error) {
@@ -50,8 +50,8 @@ export function createAllocator(deps: AllocatorDeps): Pick<ResourceManager, "all
     allocatable(pod) {
       const own = inventory.amounts().allocatable;
       if (!allocations.hasPod(pod.metadata.uid)) return own;
-      const handedOut = allocations.resources().map((name) => [name, allocations.inUse(name).size] as const);
-      const short = handedOut.filter(([name, count]) => Number(own[name] ?? "0") < count);
+      const allocated = allocations.resources().map((name) => [name, allocations.inUse(name).size] as const);
+      const short = allocated.filter(([name, count]) => Number(own[name] ?? "0") < count);
       return { ...own, ...Object.fromEntries(short.map(([name, count]) => [name, String(count)])) };
     },
     release(uid) {
@@ -63,7 +63,7 @@ export function createAllocator(deps: AllocatorDeps): Pick<ResourceManager, "all
 
 /** Prepares the devices of containers. A pod that was admitted before its plugin registered gets its devices here. */
 export function createDevicePreparer(deps: AllocatorDeps): Pick<ResourceManager, "prepareContainer"> {
-  const { inventory, allocations, loaded, inTurn, log } = deps;
+  const { inventory, allocations, loaded, serialize, log } = deps;
   const preStart = async (uid: string, container: string, resource: string, signal: AbortSignal) => {
     const endpoint = inventory.endpoint(resource);
     if (!endpoint) throw new Error(`endpoint not found in cache for a registered resource: ${resource}`);
@@ -74,7 +74,7 @@ export function createDevicePreparer(deps: AllocatorDeps): Pick<ResourceManager,
         `no devices found allocated in local cache for pod ${uid}, container ${container}, resource ${resource}`,
       );
     try {
-      await standing(inventory, resource).preStart(devicesOf(has), signal);
+      await connectedPlugin(inventory, resource).preStart(devicesOf(has), signal);
     } catch (error) {
       throwIfAborted(signal);
       throw new Error(`device plugin PreStartContainer rpc failed with err: ${messageOf(error)}`, { cause: error });
@@ -82,14 +82,14 @@ export function createDevicePreparer(deps: AllocatorDeps): Pick<ResourceManager,
   };
   return {
     async prepareContainer(pod, container, signal): Promise<ContainerAdditions | undefined> {
-      if (!asksForExtended(container)) return undefined;
+      if (!requestsExtendedResources(container)) return undefined;
       await loaded(signal);
       const { uid } = pod.metadata;
-      const asked = devicesAskedFor(deps, container).filter(([, required]) => required > 0);
+      const asked = requestedDevices(deps, container).filter(([, required]) => required > 0);
       for (const [resource] of asked) await preStart(uid, container.name, resource, signal);
       const lacks = asked.some(([resource]) => !allocations.get({ uid, container: container.name, resource }));
       const recipient = { pod, container, reusable: new Map<string, readonly string[]>(), isUnderway: () => false };
-      if (lacks) await inTurn(() => allocateTo(deps, recipient, signal));
+      if (lacks) await serialize(() => allocateTo(deps, recipient, signal));
       const has = [...allocations.ofContainer(uid, container.name).values()];
       return has.length === 0
         ? undefined
@@ -105,6 +105,6 @@ function containersOf({ spec: { initContainers = [], containers } }: Pod): reado
   return [...initContainers, ...containers];
 }
 
-function asksForExtended({ resources }: Container): boolean {
+function requestsExtendedResources({ resources }: Container): boolean {
   return Object.keys(resources?.limits ?? {}).some(isExtendedResource);
 }

@@ -3,11 +3,11 @@ import { decodeBounded, pluginLimits } from "../lib/bounded-decode.ts";
 import { parseBoundedJson } from "../lib/bounded-text.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import { fnv32a } from "../pod/hash.ts";
-import type { Allocation, Place } from "./allocations.ts";
+import type { Allocation, AllocationKey } from "./allocations.ts";
 
 /** Device state that survives a restart. */
 export interface Checkpoint {
-  readonly allocations: readonly (Place & Allocation)[];
+  readonly allocations: readonly (AllocationKey & Allocation)[];
   /** Healthy devices by resource. */
   readonly registered: ReadonlyMap<string, readonly string[]>;
 }

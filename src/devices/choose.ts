@@ -25,7 +25,7 @@ export async function chooseDevices(input: ChoiceInput, signal: AbortSignal): Pr
     throw new Error(
       `requested number of devices unavailable for ${resource}. Requested: ${needed}, Available: ${available.length}`,
     );
-  const preferred = await preferredOf(
+  const preferred = await preferredDevices(
     plugin,
     { available: [...available, ...chosen], mustInclude: chosen, required },
     signal,
@@ -34,7 +34,7 @@ export async function chooseDevices(input: ChoiceInput, signal: AbortSignal): Pr
   return [...new Set([...chosen, ...order])].slice(0, required);
 }
 
-async function preferredOf(
+async function preferredDevices(
   plugin: DevicePlugin,
   choice: { readonly available: readonly string[]; readonly mustInclude: readonly string[]; readonly required: number },
   signal: AbortSignal,
@@ -42,7 +42,7 @@ async function preferredOf(
   if (!plugin.options.getPreferredAllocationAvailable) return [];
   const { available, mustInclude, required: size } = choice;
   try {
-    return await plugin.prefer({ available, mustInclude, size }, signal);
+    return await plugin.preferredAllocation({ available, mustInclude, size }, signal);
   } catch (error) {
     throw new Error(`device plugin GetPreferredAllocation rpc failed with err: ${messageOf(error)}`, { cause: error });
   }

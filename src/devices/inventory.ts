@@ -11,15 +11,15 @@ export interface DeviceAmounts {
 /** Devices offered by plugins, by resource. */
 export interface Inventory {
   /** Records a registration. @returns the plugin that it replaces. */
-  connected(resource: string, plugin: DevicePlugin): DevicePlugin | undefined;
+  setPlugin(resource: string, plugin: DevicePlugin): DevicePlugin | undefined;
   /** Records a plugin's device list. @returns IDs of devices that are new or whose health changed. */
-  listed(resource: string, devices: readonly Device[]): readonly string[];
+  setDevices(resource: string, devices: readonly Device[]): readonly string[];
   /** Records the loss of a plugin: its devices are no longer healthy. Does nothing for a plugin that was replaced. */
-  gone(resource: string, plugin: DevicePlugin): void;
+  markStopped(resource: string, plugin: DevicePlugin): void;
   /** Restores resources from the checkpoint, whose plugins have not registered again yet. */
-  remembered(resources: readonly string[]): void;
+  restore(resources: readonly string[]): void;
   /** True once a plugin has listed its devices of the resource. */
-  isKnown(resource: string): boolean;
+  hasDevices(resource: string): boolean;
   /** The plugin of a resource, connected or not; undefined for an unknown resource. */
   endpoint(resource: string): Endpoint | undefined;
   /** IDs of healthy devices, in the plugin's order. */
@@ -27,7 +27,7 @@ export interface Inventory {
   device(resource: string, id: string): Device | undefined;
   /** Amounts for the node; a resource whose plugin has been gone for too long counts as 0.
    *  @returns also a flag for a resource that has just expired. */
-  amounts(): DeviceAmounts & { readonly givenUp: boolean };
+  amounts(): DeviceAmounts & { readonly hasExpired: boolean };
   /** Healthy devices by resource, for the checkpoint. */
   registered(): ReadonlyMap<string, readonly string[]>;
 }
@@ -51,7 +51,7 @@ interface Resource {
 
 /** Grace period for which a resource keeps its capacity after its plugin is gone, milliseconds. (kubelet,
  *  devicemanager/types.go) */
-const graceMs = 5 * 60_000;
+const stopGracePeriodMs = 5 * 60_000;
 const healthyWord = "Healthy";
 
 /** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
@@ -59,47 +59,47 @@ export function createInventory({ clock }: { readonly clock: Clock }): Inventory
   const resources = new Map<string, Resource>();
   /** Expired resources of this node, reported as 0: otherwise they would be mistaken for resources that a user added to the
    *  Node. */
-  const ended = new Set<string>();
+  const expired = new Set<string>();
   const change = (name: string, to: Partial<Resource>) => {
     const nothing = { plugin: undefined, stoppedAt: undefined, devices: undefined, healthy: [], unhealthy: undefined };
     resources.set(name, { ...nothing, ...resources.get(name), ...to });
   };
-  const giveUp = (): boolean => {
+  const expire = (): boolean => {
     const over = [...resources].filter(
-      ([, { stoppedAt }]) => stoppedAt !== undefined && clock.monotonic() - stoppedAt > graceMs,
+      ([, { stoppedAt }]) => stoppedAt !== undefined && clock.monotonic() - stoppedAt > stopGracePeriodMs,
     );
     for (const [name] of over) {
       resources.delete(name);
-      ended.add(name);
+      expired.add(name);
     }
     return over.length > 0;
   };
   return {
-    connected(resource, plugin) {
+    setPlugin(resource, plugin) {
       const before = resources.get(resource)?.plugin;
       change(resource, { plugin, stoppedAt: undefined });
       return before;
     },
-    listed(resource, devices) {
+    setDevices(resource, devices) {
       const before = resources.get(resource)?.devices;
       const healthy = devices.filter(isHealthy).map(({ ID }) => ID);
       const unhealthy = devices.length - healthy.length;
       change(resource, { devices: new Map(devices.map((device) => [device.ID, device])), healthy, unhealthy });
-      ended.delete(resource);
+      expired.delete(resource);
       return devices.filter(({ ID, health }) => before?.get(ID)?.health !== health).map(({ ID }) => ID);
     },
-    gone(resource, plugin) {
+    markStopped(resource, plugin) {
       const known = resources.get(resource);
       if (known?.plugin !== plugin) return;
       const unhealthy = (known.unhealthy ?? 0) + known.healthy.length;
       change(resource, { stoppedAt: clock.monotonic(), healthy: [], unhealthy });
     },
-    remembered(names) {
+    restore(names) {
       for (const name of names)
         if (!resources.has(name))
           change(name, { stoppedAt: clock.monotonic(), devices: new Map(), healthy: [], unhealthy: 0 });
     },
-    isKnown: (resource) => resources.get(resource)?.devices !== undefined,
+    hasDevices: (resource) => resources.get(resource)?.devices !== undefined,
     endpoint(resource) {
       const known = resources.get(resource);
       return known && { plugin: known.plugin, stopped: known.stoppedAt !== undefined };
@@ -107,15 +107,15 @@ export function createInventory({ clock }: { readonly clock: Clock }): Inventory
     healthy: (resource) => resources.get(resource)?.healthy ?? [],
     device: (resource, id) => resources.get(resource)?.devices?.get(id),
     amounts() {
-      const givenUp = giveUp();
-      const shown = [...resources].flatMap(([name, { healthy, unhealthy }]) =>
+      const hasExpired = expire();
+      const listed = [...resources].flatMap(([name, { healthy, unhealthy }]) =>
         unhealthy === undefined ? [] : [{ name, healthy: healthy.length, all: healthy.length + unhealthy }],
       );
-      const none = Object.fromEntries([...ended].map((name) => [name, "0"]));
+      const none = Object.fromEntries([...expired].map((name) => [name, "0"]));
       return {
-        capacity: { ...none, ...Object.fromEntries(shown.map(({ name, all }) => [name, String(all)])) },
-        allocatable: { ...none, ...Object.fromEntries(shown.map(({ name, healthy }) => [name, String(healthy)])) },
-        givenUp,
+        capacity: { ...none, ...Object.fromEntries(listed.map(({ name, all }) => [name, String(all)])) },
+        allocatable: { ...none, ...Object.fromEntries(listed.map(({ name, healthy }) => [name, String(healthy)])) },
+        hasExpired,
       };
     },
     registered: () =>

@@ -24,7 +24,7 @@ export interface DevicePlugin {
   /** Allocate call for one container. */
   allocate(ids: readonly string[], signal: AbortSignal): Promise<ContainerAllocateResponse>;
   /** GetPreferredAllocation call. */
-  prefer(choice: PreferredChoice, signal: AbortSignal): Promise<readonly string[]>;
+  preferredAllocation(choice: PreferredChoice, signal: AbortSignal): Promise<readonly string[]>;
   /** PreStartContainer call, before each start of the container. */
   preStart(ids: readonly string[], signal: AbortSignal): Promise<void>;
   close(): void;
@@ -45,8 +45,8 @@ export interface PluginDeps {
 
 const userAgent = "graftlet-device-manager";
 /** Timeout for a registering plugin to listen, milliseconds. */
-const connectMs = 10_000;
-const preStartMs = 30_000;
+const connectTimeoutMs = 10_000;
+const preStartTimeoutMs = 30_000;
 
 /** Connects to a plugin and reads its options. @param path its socket on the target. @throws CodedError in the kubelet's words. */
 export async function connectPlugin(deps: PluginDeps, path: string, signal: AbortSignal): Promise<DevicePlugin> {
@@ -93,7 +93,7 @@ function pluginOn(
       if (!response) throw new CodedError("unknown", "no containers return in allocation response");
       return response;
     },
-    async prefer({ available, mustInclude, size }, signal) {
+    async preferredAllocation({ available, mustInclude, size }, signal) {
       const request = PreferredAllocationRequest.fromPartial({
         containerRequests: [
           {
@@ -108,19 +108,19 @@ function pluginOn(
     },
     async preStart(ids, signal) {
       const request = PreStartContainerRequest.fromPartial({ devicesIds: [...ids] });
-      await call(DevicePluginService.preStartContainer, request, signal, preStartMs);
+      await call(DevicePluginService.preStartContainer, request, signal, preStartTimeoutMs);
     },
     close: () => session.destroy(),
   };
 }
 
 async function openSession(deps: PluginDeps, path: string, signal: AbortSignal): Promise<ClientHttp2Session> {
-  const patience = deps.clock.within(connectMs, signal);
+  const deadline = deps.clock.within(connectTimeoutMs, signal);
   try {
-    return await openGrpcWithRetry(deps, path, patience);
+    return await openGrpcWithRetry(deps, path, deadline);
   } catch (error) {
     throwIfAborted(signal);
-    const why = patience.aborted ? "context deadline exceeded" : messageOf(error);
+    const why = deadline.aborted ? "context deadline exceeded" : messageOf(error);
     throw new CodedError("unavailable", `failed to dial device plugin: ${why}`, { cause: error });
   }
 }

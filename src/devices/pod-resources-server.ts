@@ -19,10 +19,10 @@ import type { TargetBudget } from "../lib/target-budget.ts";
 import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
 import type { Allocations } from "./allocations.ts";
 import type { Inventory } from "./inventory.ts";
-import { allocatableDevices, resourcesOf, resourcesOfPod } from "./pod-resources.ts";
+import { allocatableDevices, listPodResources, podResourcesOf } from "./pod-resources.ts";
 
 /** Pods of the node, for the PodResources API. */
-export interface MonitoredPods {
+export interface PodsProvider {
   /** All known pods, and the active ones. */
   all(): readonly Pod[];
   active(): readonly Pod[];
@@ -30,7 +30,7 @@ export interface MonitoredPods {
 }
 
 export interface PodResourcesDeps {
-  readonly pods: MonitoredPods;
+  readonly pods: PodsProvider;
   readonly inventory: Inventory;
   readonly allocations: Allocations;
   readonly measures: PodResourcesMeasures;
@@ -66,11 +66,11 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
   const get = ({ podName, podNamespace }: GetPodResourcesRequest): GetPodResourcesResponse => {
     const found = pods.byName(podNamespace, podName);
     if (!found) throw new Error(`pod ${podName} in namespace ${podNamespace} not found`);
-    return { podResources: resourcesOfPod(found, allocations) };
+    return { podResources: podResourcesOf(found, allocations) };
   };
   const addServices = (server: Server): void => {
     server.addService(boundedService(PodResourcesListerService, budget), {
-      list: answering("v1", "list", () => resourcesOf(pods.active(), allocations)),
+      list: answering("v1", "list", () => listPodResources(pods.active(), allocations)),
       get: answering("v1", "get", get),
       getAllocatableResources: answering("v1", "get_allocatable", () =>
         AllocatableResourcesResponse.fromPartial({ devices: [...allocatableDevices(inventory)] }),
@@ -78,7 +78,7 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
     });
     server.addService(boundedService(AlphaService, budget), {
       list: answering("v1alpha1", "list", () => ({
-        podResources: pods.all().map((pod) => alphaOf(pod, resourcesOfPod(pod, allocations))),
+        podResources: pods.all().map((pod) => toV1alpha1(pod, podResourcesOf(pod, allocations))),
       })),
     });
   };
@@ -86,7 +86,7 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
 }
 
 /** The v1alpha1 form of a pod's resources: containers only, and without topology. */
-function alphaOf({ spec }: Pod, { name, namespace, containers }: PodResources): AlphaPodResources {
+function toV1alpha1({ spec }: Pod, { name, namespace, containers }: PodResources): AlphaPodResources {
   const main = new Set(spec.containers.map((container) => container.name));
   return {
     name,

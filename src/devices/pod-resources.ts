@@ -12,12 +12,12 @@ import type { Inventory } from "./inventory.ts";
 /** Devices allocated to pods. CPUs and memory are omitted: without a static policy no container has exclusive ones.
  *  @see
  *  https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
-export function resourcesOf(pods: readonly Pod[], allocations: Allocations): ListPodResourcesResponse {
-  return { podResources: pods.map((pod) => resourcesOfPod(pod, allocations)) };
+export function listPodResources(pods: readonly Pod[], allocations: Allocations): ListPodResourcesResponse {
+  return { podResources: pods.map((pod) => podResourcesOf(pod, allocations)) };
 }
 
 /** Devices of one pod's sidecars and containers. */
-export function resourcesOfPod({ metadata, spec }: Pod, allocations: Allocations): PodResources {
+export function podResourcesOf({ metadata, spec }: Pod, allocations: Allocations): PodResources {
   const sidecars = (spec.initContainers ?? []).filter(isSidecar);
   const of = ({ name }: Container): ContainerResources =>
     ContainerResources.fromPartial({ name, devices: [...devicesOfContainer(metadata.uid, name, allocations)] });
@@ -38,13 +38,13 @@ export function allocatableDevices(inventory: Inventory): readonly ContainerDevi
 function devicesOfContainer(uid: string, container: string, allocations: Allocations): readonly ContainerDevices[] {
   return [...allocations.ofContainer(uid, container)].flatMap(([resource, { devices }]) =>
     [...devices].flatMap(([node, ids]) =>
-      ids.map((id) => (node === withoutNode ? entry(resource, id) : entry(resource, id, BigInt(node)))),
+      ids.map((id) => (node === noNumaNode ? entry(resource, id) : entry(resource, id, BigInt(node)))),
     ),
   );
 }
 
 /** Placeholder NUMA node of devices without topology information. */
-const withoutNode = -1;
+const noNumaNode = -1;
 
 function entry(resourceName: string, id: string, node?: bigint): ContainerDevices {
   const topology = node === undefined ? undefined : { nodes: [{ ID: node }] };

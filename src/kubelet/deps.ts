@@ -8,9 +8,9 @@ import type { TokenSource } from "../api/tokens.ts";
 import type { Approve } from "../certificates/approver.ts";
 import type { PairStore } from "../certificates/pair-store.ts";
 import type { NodeConfig } from "../config/node-config.ts";
-import type { Devices } from "../devices/devices.ts";
+import type { DeviceManager } from "../devices/manager.ts";
 import type { ResourceManager } from "../resource-manager.ts";
-import type { Claims, StorageDrivers } from "../drivers.ts";
+import type { Claims, StorageDrivers } from "../plugin-ports.ts";
 import type { Fence } from "../seams/fenced.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -132,7 +132,7 @@ export interface ObservedTarget {
   readonly logs: LogReader;
   readonly pleg: Pleg;
   readonly health: RuntimeHealth;
-  readonly devices: Devices;
+  readonly devices: DeviceManager;
   /** In the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
   readonly drivers: StorageDrivers;

@@ -1,4 +1,4 @@
-import type { MonitoredPods } from "../devices/pod-resources-server.ts";
+import type { PodsProvider } from "../devices/pod-resources-server.ts";
 import type { PodStatus } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import { isTerminal } from "../pod/phase.ts";
@@ -7,7 +7,7 @@ import { isTerminal } from "../pod/phase.ts";
 export function monitoredPods(
   asked: Pick<PodStore, "list" | "byName">,
   status: { get(uid: string): PodStatus | undefined },
-): MonitoredPods {
+): PodsProvider {
   const all = () => asked.list();
   const hasEnded = (uid: string, shown: PodStatus | undefined) => isTerminal((status.get(uid) ?? shown)?.phase);
   return {

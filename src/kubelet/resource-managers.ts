@@ -1,4 +1,4 @@
-import { createDevices, type Devices } from "../devices/devices.ts";
+import { createDeviceManager, type DeviceManager } from "../devices/manager.ts";
 import { pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/plugin-paths.ts";
 import { throttle } from "../lib/throttle.ts";
 import { isAlive } from "../pod/sandbox.ts";
@@ -12,7 +12,7 @@ const devicesPaceMs = 1_000;
 
 /** The resource managers of a node. */
 export interface NodeResources {
-  readonly devices: Devices;
+  readonly devices: DeviceManager;
   /** All of them, in the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
 }
@@ -20,7 +20,7 @@ export interface NodeResources {
 /** Makes the node's resource managers. A new manager is a folder, an entry in kubelet/wiring.ts, a line here, and its files below. */
 export function createResourceManagers({ config, target, metrics, clock, log, hand }: NodeContext): NodeResources {
   const { signals, desired, podCache, status, sourcesSynced } = hand("devices");
-  const devices = createDevices({
+  const devices = createDeviceManager({
     ...deviceSettings(config),
     host: target.host,
     onChange: throttle(() => signals.nodeChanged.send(), devicesPaceMs, clock),

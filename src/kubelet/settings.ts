@@ -1,5 +1,5 @@
 import { gateEnabled } from "../config/feature-gates.ts";
-import type { DevicesDeps } from "../devices/devices.ts";
+import type { DeviceManagerDeps } from "../devices/manager.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { ImageLimits } from "../gc/image-collection.ts";
 import type { RotationSettings } from "../logs/rotation.ts";
@@ -72,7 +72,7 @@ export function syncLoopTimeout({ kubelet: { syncFrequency } }: NodeConfig): num
 }
 
 /** Settings of device plugins. */
-export function deviceSettings({ kubelet, rootDir }: NodeConfig): Pick<DevicesDeps, "rootDir" | "requestTimeoutMs"> {
+export function deviceSettings({ kubelet, rootDir }: NodeConfig): Pick<DeviceManagerDeps, "rootDir" | "requestTimeoutMs"> {
   return { rootDir, requestTimeoutMs: kubelet.runtimeRequestTimeout };
 }
 

@@ -1,8 +1,8 @@
 import { createCsiNodes } from "../csi/csi-node.ts";
-import { createDrivers } from "../csi/drivers.ts";
-import { createPublished } from "../csi/published.ts";
+import { createCsiDriverRegistry } from "../csi/driver-registry.ts";
+import { createCsiNodeSync } from "../csi/csi-node-sync.ts";
 import { topologyRule } from "../csi/topology.ts";
-import type { StorageDrivers } from "../drivers.ts";
+import type { StorageDrivers } from "../plugin-ports.ts";
 import { pluginRegistryOf } from "../host/plugin-paths.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createPluginManager } from "../plugins/manager.ts";
@@ -28,9 +28,9 @@ export function createStorage(
   const { nodeName, rootDir } = config;
   const { nodeChanged } = hand("storageDrivers").signals;
   const csiNodes = createCsiNodes({ client, nodeName, clock, mayLabel: topologyRule(config.driverTopologyKeys) });
-  const drivers = createDrivers({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
+  const drivers = createCsiDriverRegistry({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
   const onChange = () => nodeChanged.send();
-  const published = createPublished({ csiNodes, drivers, nodes: cluster.nodes, onChange, clock, log });
+  const published = createCsiNodeSync({ csiNodes, drivers, nodes: cluster.nodes, onChange, clock, log });
   const allHandlers = { ...handlers, CSIPlugin: drivers.handler };
   // A watch uses one of the few channels of a link per directory; polling needs one exchange.
   const seen = target.link ? { fs: host.fs, dial: host.dial.bind(host) } : host;

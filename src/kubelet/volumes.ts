@@ -23,7 +23,7 @@ export function createNodeVolumes(context: NodeContext, cluster: Cluster, observ
     ...(waitForTarget && { waitForTarget }),
     node: nodes.node,
     allocatable: agent.allocatable,
-    inUse(names) {
+    onVolumesInUse(names) {
       volumesInUse.set(names);
       signals.nodeChanged.send();
     },

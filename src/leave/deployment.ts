@@ -25,7 +25,7 @@ interface Scale {
   readonly status?: { readonly selector?: string };
 }
 
-const everyMs = 1_000;
+const pollIntervalMs = 1_000;
 
 /** Stops graftlet's Deployment: scales it to 0 and waits until its Pods are gone. Pods that exceed the timeout are reported; the
  *  locks on the targets show whether they still run. */
@@ -45,16 +45,16 @@ export async function stopDeployment(deps: DeploymentDeps, signal: AbortSignal):
   }
   const deadline = clock.monotonic() + timeoutMs;
   for (;;) {
-    const pods = await podsOf(deps, scale.status?.selector ?? "", signal);
+    const pods = await runningPodNames(deps, scale.status?.selector ?? "", signal);
     if (pods.length === 0) return say(`scaled ${title} to 0; all of its Pods have terminated`);
     if (clock.monotonic() >= deadline)
       return say(`scaled ${title} to 0, but after ${goDuration(timeoutMs)} Pods remain: ${pods.join(", ")}`);
-    await clock.sleep(everyMs, signal);
+    await clock.sleep(pollIntervalMs, signal);
   }
 }
 
 /** Names of Pods that may still be running. */
-async function podsOf(
+async function runningPodNames(
   { client, deployment }: DeploymentDeps,
   labelSelector: string,
   signal: AbortSignal,

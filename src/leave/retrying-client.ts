@@ -3,25 +3,25 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 
 /** The API requests of `graftlet leave`; all may be repeated. */
-export type LeavingClient = Pick<ApiClient, "get" | "list" | "patch" | "delete">;
+export type LeaveClient = Pick<ApiClient, "get" | "list" | "patch" | "delete">;
 
-const againMs = 2_000;
+const retryDelayMs = 2_000;
 /** Timeout of an outage, milliseconds: enough to restart an API server, or to switch to another one behind a load balancer. */
-const patienceMs = 60_000;
+const outageTimeoutMs = 60_000;
 
 /** Adds retries to a client: requests to an API server that does not answer are repeated for a minute.
  *  @param say called once per outage. */
-export function retryingClient(client: LeavingClient, clock: Clock, say: (line: string) => void): LeavingClient {
+export function retryingClient(client: LeaveClient, clock: Clock, say: (line: string) => void): LeaveClient {
   const until = async <T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> => {
-    const deadline = clock.monotonic() + patienceMs;
-    for (let told = false; ; told = true) {
+    const deadline = clock.monotonic() + outageTimeoutMs;
+    for (let isReported = false; ; isReported = true) {
       try {
         return await ask();
       } catch (error) {
         if (!hasCode(error, "unavailable") || clock.monotonic() >= deadline) throw error;
-        if (!told) say(`the API server does not answer; retrying: ${messageOf(error)}`);
+        if (!isReported) say(`the API server does not answer; retrying: ${messageOf(error)}`);
       }
-      await clock.sleep(againMs, signal);
+      await clock.sleep(retryDelayMs, signal);
     }
   };
   return {

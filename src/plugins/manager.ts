@@ -6,8 +6,8 @@ import { pause } from "../lib/pause.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Host, HostFs } from "../seams/host.ts";
-import { createHints } from "./hints.ts";
-import { type PluginHandlers, type Registered, registerPlugin } from "./registration.ts";
+import { createDirectoryWatcher } from "./directory-watcher.ts";
+import { type PluginHandlers, type RegisteredPlugin, registerPlugin } from "./registration.ts";
 import { type FoundSockets, findSockets } from "./sockets.ts";
 
 export interface PluginManagerDeps {
@@ -20,16 +20,16 @@ export interface PluginManagerDeps {
 }
 
 /** Reconcile interval while something is pending, milliseconds: the kubelet's. */
-const everyMs = 1_000;
+const reconcileIntervalMs = 1_000;
 /** Scan intervals of directories that cannot be watched, and of watched ones, milliseconds. */
-const unwatchedEveryMs = 5_000;
-const watchedEveryMs = 10_000;
+const unwatchedScanIntervalMs = 5_000;
+const watchedScanIntervalMs = 10_000;
 /** Retry delays, milliseconds: the kubelet's. */
-const firstRetryMs = 500;
-const longestRetryMs = 122_000;
+const initialRetryDelayMs = 500;
+const maxRetryDelayMs = 122_000;
 const directoryMode = 0o755;
 /** Maximum number of concurrent registrations. */
-const registersAtOnce = 16;
+const maxConcurrentRegistrations = 16;
 
 /** Registers plugins by their sockets in a directory of the target, and deregisters them when a socket is removed or replaced.
  *  If the directory cannot be read, the last state counts. (kubelet, pluginmanager)
@@ -40,52 +40,52 @@ export function createPluginManager(deps: PluginManagerDeps): Service {
     name: "plugins",
     async run(signal) {
       const reconciler = createReconciler(deps, signal);
-      let awake = Promise.withResolvers<void>();
+      let wakeUp = Promise.withResolvers<void>();
       const onChange = () => {
-        lookAt = 0;
-        awake.resolve();
+        nextScanAt = 0;
+        wakeUp.resolve();
       };
-      const hints = createHints({ host, onChange, log });
-      let told = "";
-      let lookAt = 0;
-      const look = async () => {
+      const watcher = createDirectoryWatcher({ host, onChange, log });
+      let lastProblem = "";
+      let nextScanAt = 0;
+      const scan = async () => {
         // A change during the scan triggers another one.
-        lookAt = clock.monotonic() + (host.watch ? everyMs : unwatchedEveryMs);
-        const before = told;
+        nextScanAt = clock.monotonic() + (host.watch ? reconcileIntervalMs : unwatchedScanIntervalMs);
+        const before = lastProblem;
         try {
-          const found = await madeAndFound(host.fs, directory, signal);
-          if (hints.watch(found.directories) && lookAt > 0) lookAt = clock.monotonic() + watchedEveryMs;
-          reconciler.found(found);
-          told = found.truncated ? tooMany : "";
-          if (found.truncated && before !== tooMany) log.warn({ directory }, tooMany);
+          const found = await ensureAndScan(host.fs, directory, signal);
+          if (watcher.watch(found.directories) && nextScanAt > 0) nextScanAt = clock.monotonic() + watchedScanIntervalMs;
+          reconciler.setSockets(found);
+          lastProblem = found.truncated ? truncatedScan : "";
+          if (found.truncated && before !== truncatedScan) log.warn({ directory }, truncatedScan);
         } catch (err) {
           if (signal.aborted) return;
           const why = messageOf(err);
-          if (why !== told) log.warn({ err, directory }, "cannot scan plugin directory; retrying");
-          told = why;
+          if (why !== lastProblem) log.warn({ err, directory }, "cannot scan plugin directory; retrying");
+          lastProblem = why;
         }
       };
       while (!signal.aborted) {
-        awake = Promise.withResolvers<void>();
-        if (clock.monotonic() >= lookAt) await look();
-        const untilLookMs = Math.max(0, lookAt - clock.monotonic());
+        wakeUp = Promise.withResolvers<void>();
+        if (clock.monotonic() >= nextScanAt) await scan();
+        const untilScanMs = Math.max(0, nextScanAt - clock.monotonic());
         await pause(
           clock,
-          reconciler.reconcile() ? untilLookMs : Math.min(everyMs, untilLookMs),
-          awake.promise,
+          reconciler.reconcile() ? untilScanMs : Math.min(reconcileIntervalMs, untilScanMs),
+          wakeUp.promise,
           signal,
         );
       }
-      hints.stop();
+      watcher.stop();
       await reconciler.idle();
     },
   };
 }
 
-const tooMany = "ignoring some plugin sockets and directories: too many, or nested too deeply";
+const truncatedScan = "ignoring some plugin sockets and directories: too many, or nested too deeply";
 
 /** Finds sockets in a directory, which is created if missing. */
-async function madeAndFound(fs: HostFs, directory: string, signal: AbortSignal): Promise<FoundSockets> {
+async function ensureAndScan(fs: HostFs, directory: string, signal: AbortSignal): Promise<FoundSockets> {
   const found = await ignoreNotFound(findSockets(fs, directory, signal));
   if (found) return found;
   await fs.apply([{ do: "mkdir", path: directory, mode: directoryMode, parents: true }], signal);
@@ -94,7 +94,7 @@ async function madeAndFound(fs: HostFs, directory: string, signal: AbortSignal):
 
 interface Reconciler {
   /** Sets the sockets that exist now. */
-  found(sockets: FoundSockets): void;
+  setSockets(sockets: FoundSockets): void;
   /** Starts all pending registrations and deregistrations, one per socket at a time. @returns true if nothing is pending. */
   reconcile(): boolean;
   idle(): Promise<unknown>;
@@ -102,16 +102,16 @@ interface Reconciler {
 
 function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconciler {
   const { clock, log } = deps;
-  const registered = new Map<string, Registered & { readonly mark: string }>();
+  const registered = new Map<string, RegisteredPlugin & { readonly fingerprint: string }>();
   const busy = new Map<string, Promise<void>>();
-  const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
-  const turns = createSemaphore(registersAtOnce);
+  const retries = createBackoff({ clock, initialMs: initialRetryDelayMs, maxMs: maxRetryDelayMs });
+  const semaphore = createSemaphore(maxConcurrentRegistrations);
   let wanted: ReadonlyMap<string, string> = new Map();
 
-  const register = async (socket: string, mark: string) => {
-    const taking = (taken: Registered) => void registered.set(socket, { ...taken, mark });
+  const register = async (socket: string, fingerprint: string) => {
+    const onAccepted = (accepted: RegisteredPlugin) => void registered.set(socket, { ...accepted, fingerprint });
     try {
-      await registerPlugin(deps, socket, taking, signal);
+      await registerPlugin(deps, socket, onAccepted, signal);
       const plugin = registered.get(socket)?.plugin;
       log.info({ socket, plugin: plugin?.name, endpoint: plugin?.endpoint }, "registered plugin");
       retries.reset(socket);
@@ -122,7 +122,7 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
       log.warn({ err, socket }, "cannot register plugin; retrying");
     }
   };
-  const deregister = async (socket: string, { plugin, handler }: Registered) => {
+  const deregister = async (socket: string, { plugin, handler }: RegisteredPlugin) => {
     registered.delete(socket);
     log.info({ socket, plugin: plugin.name }, "deregistering plugin: its socket was removed or replaced");
     await handler.deregister(plugin, signal);
@@ -134,14 +134,14 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
   };
 
   return {
-    found: ({ sockets }) => (wanted = sockets),
+    setSockets: ({ sockets }) => (wanted = sockets),
     reconcile() {
       // Deregister first: another socket may belong to the same plugin.
       for (const [socket, known] of registered)
-        if (wanted.get(socket) !== known.mark) begin(socket, () => deregister(socket, known));
-      for (const [socket, mark] of wanted)
+        if (wanted.get(socket) !== known.fingerprint) begin(socket, () => deregister(socket, known));
+      for (const [socket, fingerprint] of wanted)
         if (!registered.has(socket) && retries.remaining(socket) === 0)
-          begin(socket, () => turns(() => register(socket, mark)));
+          begin(socket, () => semaphore(() => register(socket, fingerprint)));
       retries.collect();
       return busy.size === 0 && wanted.size === registered.size;
     },

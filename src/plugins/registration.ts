@@ -1,5 +1,5 @@
 import type { ClientHttp2Session } from "node:http2";
-import type { PluginHandler, RegisteringPlugin } from "../drivers.ts";
+import type { PluginHandler, RegisteringPlugin } from "../plugin-ports.ts";
 import { InfoRequest, RegistrationService, RegistrationStatus } from "../gen/plugin-registration.ts";
 import { type GrpcDeps, openGrpcWithRetry } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
@@ -7,7 +7,7 @@ import { CodedError, codeOf, messageOf, throwIfAborted } from "../lib/errors.ts"
 import { unaryCall } from "../lib/grpc.ts";
 
 /** A registered plugin and its handler. */
-export interface Registered {
+export interface RegisteredPlugin {
   readonly plugin: RegisteringPlugin;
   readonly handler: PluginHandler;
 }
@@ -17,53 +17,53 @@ export type PluginHandlers = Readonly<Record<string, PluginHandler>>;
 
 const userAgent = "graftlet-plugin-manager";
 /** Timeouts, milliseconds: the kubelet's. */
-const dialMs = 10_000;
-const infoMs = 1_000;
-const notifyMs = 5_000;
+const dialTimeoutMs = 10_000;
+const infoTimeoutMs = 1_000;
+const notifyTimeoutMs = 5_000;
 
 /** Asks the plugin behind a socket for its info, has the handler of its type register it, and notifies the plugin of the
  *  outcome.
- *  @param taking called with the plugin just before its handler registers it, so that its removal meanwhile is not missed.
+ *  @param onAccepted called with the plugin just before its handler registers it, so that its removal meanwhile is not missed.
  *  @throws CodedError in the kubelet's words; the plugin is not registered then. */
 export async function registerPlugin(
   deps: GrpcDeps & { readonly handlers: PluginHandlers },
   socket: string,
-  taking: (registered: Registered) => void,
+  onAccepted: (registered: RegisteredPlugin) => void,
   signal: AbortSignal,
 ): Promise<void> {
   const session = await dial(deps, socket, signal);
   try {
-    await registerOn(session, deps, { socket, taking }, signal);
+    await registerOverSession(session, deps, { socket, onAccepted }, signal);
   } finally {
     session.destroy();
   }
 }
 
 async function dial(deps: GrpcDeps, socket: string, signal: AbortSignal): Promise<ClientHttp2Session> {
-  const patience = deps.clock.within(dialMs, signal);
+  const deadline = deps.clock.within(dialTimeoutMs, signal);
   try {
-    return await openGrpcWithRetry(deps, socket, patience);
+    return await openGrpcWithRetry(deps, socket, deadline);
   } catch (error) {
     throwIfAborted(signal);
-    const why = patience.aborted ? "context deadline exceeded" : messageOf(error);
+    const why = deadline.aborted ? "context deadline exceeded" : messageOf(error);
     throw failure(`dial failed at socket ${socket}, err: failed to dial socket ${socket}, err: ${why}`, error);
   }
 }
 
-interface Registering {
+interface RegistrationCall {
   readonly socket: string;
-  readonly taking: (registered: Registered) => void;
+  readonly onAccepted: (registered: RegisteredPlugin) => void;
 }
 
-async function registerOn(
+async function registerOverSession(
   session: ClientHttp2Session,
   { host: { budget }, handlers, clock }: GrpcDeps & { readonly handlers: PluginHandlers },
-  { socket, taking }: Registering,
+  { socket, onAccepted }: RegistrationCall,
   signal: AbortSignal,
 ): Promise<void> {
   const notify = async (error: string) => {
     const status = RegistrationStatus.fromPartial({ pluginRegistered: error === "", error });
-    const within = clock.within(notifyMs, signal);
+    const within = clock.within(notifyTimeoutMs, signal);
     await unaryCall(session, RegistrationService.notifyRegistrationStatus, status, {
       userAgent,
       signal: within,
@@ -80,7 +80,7 @@ async function registerOn(
   };
   const asked = unaryCall(session, RegistrationService.getInfo, InfoRequest.create(), {
     userAgent,
-    signal: clock.within(infoMs, signal),
+    signal: clock.within(infoTimeoutMs, signal),
     budget,
     limits: smallLimits,
   });
@@ -96,7 +96,7 @@ async function registerOn(
   } catch (error) {
     return refuse(`${prefix}plugin validation failed with err: ${messageOf(error)}`, error);
   }
-  taking({ plugin, handler });
+  onAccepted({ plugin, handler });
   try {
     await handler.register(plugin, signal);
   } catch (error) {

@@ -17,7 +17,7 @@ const maxSockets = 256;
 const maxDirectories = 64;
 const maxDepth = 8;
 /** Maximum number of concurrent lstat calls. */
-const looksAtOnce = 16;
+const maxConcurrentStats = 16;
 
 /** Finds sockets in a directory and below it. Hidden names, symbolic links and everything beyond the limits are skipped.
  *  @throws the host's failures, not_found if the directory itself is missing. */
@@ -38,7 +38,7 @@ export async function findSockets(fs: HostFs, directory: string, signal: AbortSi
     }
   };
   await walk(directory, 1);
-  const turns = createSemaphore(looksAtOnce);
+  const turns = createSemaphore(maxConcurrentStats);
   const looked = paths.map((path) =>
     turns(async () => {
       const found = await ignoreNotFound(fs.lstat(path, signal));

@@ -3,7 +3,7 @@ import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { type ServiceAccount, serviceAccount } from "../api/service-account.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { DeploymentName } from "../leave/deployment.ts";
-import { type LeavingDeps, leave } from "../leave/leaving.ts";
+import { type LeaveDeps, leave } from "../leave/leave.ts";
 import { systemClock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
@@ -70,7 +70,7 @@ async function confirmLeave({ nodes, terminal, signal }: LeaveOptions): Promise<
 }
 
 /** Cleans targets concurrently, but nodes on one machine sequentially: only the last one may remove what they share. */
-function createCleaner({ nodes, providers, terminal, timeoutMs }: LeaveOptions): LeavingDeps["clean"] {
+function createCleaner({ nodes, providers, terminal, timeoutMs }: LeaveOptions): LeaveDeps["clean"] {
   const machines = new Map<string, ReturnType<typeof createSemaphore>>();
   return (nodeName, signal) => {
     const node = nodes.find((each) => each.nodeName === nodeName);

@@ -1,17 +1,17 @@
 import { createDriverClient } from "../csi/client.ts";
-import type { StorageDriver } from "../drivers.ts";
+import type { StorageDriver } from "../plugin-ports.ts";
 import { pluginRegistryOf } from "../host/plugin-paths.ts";
 import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
-import { standingPlugins } from "../plugins/standing.ts";
-import type { GivesBack } from "../remove/execute.ts";
+import { connectedPlugins } from "../plugins/connected-plugins.ts";
+import type { CsiVolumeReleaser } from "../remove/execute.ts";
 import type { Host } from "../seams/host.ts";
-import { csiLeaving } from "../volumes/persistent/csi-leaving.ts";
-import { createDataLister } from "../volumes/persistent/data-lister.ts";
-import type { LeavingDeps } from "../volumes/persistent/leaving.ts";
+import { csiUnstager } from "../volumes/persistent/csi-unstager.ts";
+import { createStagedVolumeLister } from "../volumes/persistent/staged-volume-lister.ts";
+import type { UnstagerDeps } from "../volumes/persistent/unstager.ts";
 
 export interface CsiVolumeReleaseDeps {
   readonly host: Host;
@@ -33,17 +33,17 @@ interface Failure {
 
 /** Unpublishes and unstages CSI volumes while their drivers still run on the target: drivers whose registration socket
  *  responds, whether or not they are pods of the node. */
-export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleaseDeps): GivesBack {
+export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleaseDeps): CsiVolumeReleaser {
   let drivers: Drivers = new Map();
   // Pods end concurrently and share one lookup.
   const refreshDrivers = coalesce(async () => {
     drivers = await driversOn({ host, clock }, rootDir);
   });
-  const dataLister = createDataLister({ host, rootDir });
-  const unstagerDeps = async (): Promise<LeavingDeps> => {
+  const dataLister = createStagedVolumeLister({ host, rootDir });
+  const unstagerDeps = async (): Promise<UnstagerDeps> => {
     await refreshDrivers();
     const driver = (name: string) => drivers.get(name) ?? notRunning(name);
-    return { host, rootDir, clock, drivers: { driver }, log: silentLog(), measures: unmeasured, lying: dataLister };
+    return { host, rootDir, clock, drivers: { driver }, log: silentLog(), measures: unmeasured, listVolumes: dataLister };
   };
   /** Retries calls that a driver rejects, until they succeed or the timeout expires. */
   const retryFailures = async (work: () => Promise<readonly Failure[]>, signal: AbortSignal) => {
@@ -56,20 +56,20 @@ export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleas
     }
   };
   return {
-    async published(uid, pod, signal) {
+    async releasePod(uid, pod, signal) {
       const work = async () => {
-        const kept = await csiLeaving.unpublish?.(await unstagerDeps(), uid, signal);
-        return (kept ?? []).map(({ path, why }) => ({ volume: `${volumeNameIn(path)} of pod ${pod}`, why }));
+        const kept = await csiUnstager.unpublish?.(await unstagerDeps(), uid, signal);
+        return (kept ?? []).map(({ path, reason }) => ({ volume: `${volumeNameIn(path)} of pod ${pod}`, why: reason }));
       };
       return retryFailures(asFailures(`of pod ${pod}`, work, signal), signal);
     },
-    async staged(signal) {
+    async releaseNode(signal) {
       const work = async () => {
         const deps = await unstagerDeps();
-        const unstaged = (await csiLeaving.staged(deps, [], signal)).map((id) => {
+        const unstaged = (await csiUnstager.listStaged(deps, [], signal)).map((id) => {
           const unstage = async () => {
             // A volume that a pod still uses is reported for that pod.
-            await csiLeaving.unstage(deps, id, signal);
+            await csiUnstager.unstage(deps, id, signal);
             return [];
           };
           return asFailures(id.slice(id.indexOf("^") + 1), unstage, signal)();
@@ -87,7 +87,7 @@ type Drivers = ReadonlyMap<string, StorageDriver>;
 /** The drivers on the target. */
 async function driversOn(deps: Omit<CsiVolumeReleaseDeps, "rootDir">, rootDir: string): Promise<Drivers> {
   const { signal } = new AbortController();
-  const plugins = await standingPlugins(deps, pluginRegistryOf(rootDir), "CSIPlugin", signal);
+  const plugins = await connectedPlugins(deps, pluginRegistryOf(rootDir), "CSIPlugin", signal);
   return new Map(
     plugins.map((plugin) => [plugin.name, createDriverClient({ ...deps, measures: unmeasured }, plugin)] as const),
   );

@@ -12,8 +12,8 @@ import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
 import { wayBelongings } from "../network/rules.ts";
 import { openTarget } from "./open-target.ts";
 import { type CgroupLayout, cgroupBelow, tierCgroup } from "../pod/cgroup-path.ts";
-import { execute, type Outcome } from "../remove/execute.ts";
-import { lineOf, type Plan, removalPlan, thingsOf } from "../remove/plan.ts";
+import { execute, type RemovalOutcome } from "../remove/execute.ts";
+import { previewLine, type RemovalPlan, removalPlan, itemsOf } from "../remove/plan.ts";
 import { survey } from "../remove/survey.ts";
 import { openCgroupsOf } from "../resources/cgroup-driver.ts";
 import { createCgroupLayout } from "../resources/cgroup-layout.ts";
@@ -71,20 +71,20 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
       staticPods: staticSources(node).length > 0,
       managerFiles,
       logLinksDir: logLinksDirectory,
-      tiers: qosCgroupPaths(layout),
-      podGroup: (tier, uid) => cgroupBelow(tier, `pod${uid}`, layout.driver),
-      subgroups: cgroups.children,
+      qosCgroups: qosCgroupPaths(layout),
+      podCgroup: (tier, uid) => cgroupBelow(tier, `pod${uid}`, layout.driver),
+      childCgroups: cgroups.children,
     },
     signal,
   );
   // Other nodes use the same QoS cgroups.
-  const plan = removalPlan(isOnly ? findings : { ...findings, tiers: [] });
-  printPlan(terminal, node.nodeName, plan, findings.strangers);
-  if (thingsOf(plan).length > 0) {
+  const plan = removalPlan(isOnly ? findings : { ...findings, qosCgroups: [] });
+  printPlan(terminal, node.nodeName, plan, findings.unowned);
+  if (itemsOf(plan).length > 0) {
     if (!yes && !(await confirmRemoval(terminal, signal))) return false;
-    const longestGraceSeconds = deps.leaving?.longestGraceSeconds ?? Number.POSITIVE_INFINITY;
+    const maxGraceSeconds = deps.leaving?.longestGraceSeconds ?? Number.POSITIVE_INFINITY;
     const drivers = createCsiVolumeRelease({ host, clock, rootDir: node.rootDir });
-    const acting = { host, runtime, cgroups, drivers, longestGraceSeconds, say: terminal.print };
+    const acting = { host, runtime, cgroups, drivers, maxGraceSeconds, say: terminal.print };
     const outcome = await execute(acting, plan, signal);
     if (!printOutcome(terminal, outcome)) return false;
   }
@@ -117,10 +117,10 @@ function qosCgroupPaths(layout: CgroupLayout): readonly string[] {
   return (["BestEffort", "Burstable", "Guaranteed"] as const).map((qos) => tierCgroup(qos, layout));
 }
 
-function printPlan({ print }: Terminal, nodeName: string, plan: Plan, strangers: readonly string[]): void {
-  const things = thingsOf(plan);
+function printPlan({ print }: Terminal, nodeName: string, plan: RemovalPlan, strangers: readonly string[]): void {
+  const things = itemsOf(plan);
   print(things.length === 0 ? `nothing of node ${nodeName} is left` : `of node ${nodeName} on its machine:`);
-  for (const thing of things) print(`  ${lineOf(thing)}`);
+  for (const thing of things) print(`  ${previewLine(thing)}`);
   for (const stranger of strangers) print(`not touched: ${stranger}`);
   if (things.length > 0) print("not touched: images, and what pods wrote to the machine by hostPath");
 }
@@ -132,11 +132,11 @@ async function confirmRemoval(terminal: Terminal, signal: AbortSignal): Promise<
 }
 
 /** @returns true if nothing failed. */
-function printOutcome({ print }: Terminal, outcome: Outcome): boolean {
-  for (const line of outcome.notGivenBack) print(`not given back to its storage driver, only unmounted: ${line}`);
-  for (const line of outcome.left) print(`left: ${line}`);
+function printOutcome({ print }: Terminal, outcome: RemovalOutcome): boolean {
+  for (const line of outcome.notReleased) print(`not given back to its storage driver, only unmounted: ${line}`);
+  for (const line of outcome.remaining) print(`left: ${line}`);
   for (const line of outcome.failures) print(`could not be removed: ${line}`);
-  for (const line of outcome.kept) print(`kept until that is gone: ${line}`);
+  for (const line of outcome.skipped) print(`kept until that is gone: ${line}`);
   if (outcome.failures.length === 0) return true;
   print("mend what is named above, and run this again");
   return false;

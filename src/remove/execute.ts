@@ -6,64 +6,64 @@ import { unmountPrivately } from "../host/mounts.ts";
 import { codeOf, hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Runtime } from "../seams/runtime.ts";
-import { type Plan, type Thing, type Tier, nameOf } from "./plan.ts";
+import { type RemovalPlan, type RemovalItem, type RemovalStage, describeItem } from "./plan.ts";
 
 export interface ExecuteDeps {
   readonly host: Host;
   readonly runtime: Pick<Runtime, "stopContainer" | "removeContainer" | "stopPodSandbox" | "removePodSandbox">;
   readonly cgroups: Pick<Cgroups, "remove" | "children">;
-  readonly drivers: GivesBack;
+  readonly drivers: CsiVolumeReleaser;
   /** Maximum grace period of a container. */
-  readonly longestGraceSeconds: number;
+  readonly maxGraceSeconds: number;
   /** Called for each removed item. */
   readonly say: (line: string) => void;
 }
 
 /** Releases volumes through their CSI drivers. A volume that its driver does not release is reported as a sentence, not as a
  *  failure: it is unmounted all the same. */
-export interface GivesBack {
+export interface CsiVolumeReleaser {
   /** Unpublishes the volumes of a pod. */
-  published(uid: string, pod: string, signal: AbortSignal): Promise<readonly string[]>;
+  releasePod(uid: string, pod: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Unstages the volumes of the node. */
-  staged(signal: AbortSignal): Promise<readonly string[]>;
+  releaseNode(signal: AbortSignal): Promise<readonly string[]>;
 }
 
 /** Result of a removal. */
-export interface Outcome {
+export interface RemovalOutcome {
   /** One line for each item that could not be removed, with the reason. */
   readonly failures: readonly string[];
   /** One line for each item kept because an earlier one could not be removed. */
-  readonly kept: readonly string[];
+  readonly skipped: readonly string[];
   /** One line for each directory or cgroup that is not empty, or that the login may not remove. */
-  readonly left: readonly string[];
+  readonly remaining: readonly string[];
   /** A sentence for each volume that its CSI driver did not release. */
-  readonly notGivenBack: readonly string[];
+  readonly notReleased: readonly string[];
 }
 
 /** Executes a plan: pods in parallel, the stages of each pod in order. A failure is reported and blocks only what depends on it;
  *  if terminating a pod with CSI volumes fails, all other pods stay. Safe to repeat: missing items count as removed. */
-export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal): Promise<Outcome> {
+export async function execute(deps: ExecuteDeps, plan: RemovalPlan, signal: AbortSignal): Promise<RemovalOutcome> {
   const tally = createTally(deps.say);
-  const remove = (thing: Thing) => removeThing(deps, thing, signal);
-  const side = async (pods: Plan["pods"]) => {
-    await Promise.all(pods.map(({ tiers }) => inOrder(tiers, remove, tally)));
+  const remove = (item: RemovalItem) => removeItem(deps, item, signal);
+  const inParallel = async (pods: RemovalPlan["pods"]) => {
+    await Promise.all(pods.map(({ stages }) => inOrder(stages, remove, tally)));
   };
-  await side(plan.ofDrivers);
-  const rest = [plan.unstaging, ...plan.pods.flatMap(({ tiers }) => tiers), ...plan.staged];
-  if (tally.failed()) tally.keep(rest.flat());
+  await inParallel(plan.csiPods);
+  const rest = [plan.unstaging, ...plan.pods.flatMap(({ stages }) => stages), ...plan.staged];
+  if (tally.failed()) tally.skip(rest.flat());
   else {
     await inOrder([plan.unstaging], remove, tally);
-    await side(plan.pods);
+    await inParallel(plan.pods);
     await inOrder(plan.staged, remove, tally);
   }
-  for (const thing of plan.belongings) await tally.attempt(thing, remove);
-  if (tally.failed()) tally.keep(plan.last);
+  for (const item of plan.ownedResources) await tally.attempt(item, remove);
+  if (tally.failed()) tally.skip(plan.last);
   else
     await inOrder(
-      plan.last.map((thing) => [thing]),
-      async (thing) => {
-        if (thing.is === "directory") await removeWithRoot(deps.host, thing.path, plan.last, signal);
-        return remove(thing);
+      plan.last.map((item) => [item]),
+      async (item) => {
+        if (item.kind === "directory") await removeWithRoot(deps.host, item.path, plan.last, signal);
+        return remove(item);
       },
       tally,
     );
@@ -72,10 +72,10 @@ export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal
 
 /** Removes graftlet's own directory and the root directory around it in one step: after a kill in between, the root directory
  *  would stay forever, since nothing else refers to it. Failures show again when each is removed separately. */
-async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[], signal: AbortSignal): Promise<void> {
+async function removeWithRoot({ fs }: Host, own: string, last: readonly RemovalItem[], signal: AbortSignal): Promise<void> {
   const root = posix.dirname(own);
   const holds = (path: string) => own.startsWith(`${path}/`);
-  const around = last.flatMap((thing) => (thing.is === "emptyDirectory" ? [thing.path] : []));
+  const around = last.flatMap((item) => (item.kind === "emptyDirectory" ? [item.path] : []));
   const paths = around.filter((path) => path === root || path.startsWith(`${root}/`));
   // Other directories are removed first: they are recorded in graftlet's own.
   const [above, beside] = [paths.filter(holds), paths.filter((path) => !holds(path))];
@@ -86,105 +86,105 @@ async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[],
 }
 
 /** Starts a stage once the previous one is complete. */
-async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Promise<void> {
-  for (const [index, tier] of tiers.entries()) {
-    const gone = await Promise.all(tier.map((thing) => tally.attempt(thing, remove)));
-    if (!gone.every(Boolean)) return tally.keep(tiers.slice(index + 1).flat());
+async function inOrder(stages: readonly RemovalStage[], remove: Remove, tally: Tally): Promise<void> {
+  for (const [index, stage] of stages.entries()) {
+    const gone = await Promise.all(stage.map((item) => tally.attempt(item, remove)));
+    if (!gone.every(Boolean)) return tally.skip(stages.slice(index + 1).flat());
   }
 }
 
 /** @returns the reason why the item stays, if that is no failure; or a sentence for each volume that was not released. */
-type Remove = (thing: Thing) => Promise<string | readonly string[] | undefined>;
+type Remove = (item: RemovalItem) => Promise<string | readonly string[] | undefined>;
 
 interface Tally {
   /** @returns true if the next stage may start. */
-  attempt(thing: Thing, remove: Remove): Promise<boolean>;
-  keep(things: readonly Thing[]): void;
+  attempt(item: RemovalItem, remove: Remove): Promise<boolean>;
+  skip(things: readonly RemovalItem[]): void;
   failed(): boolean;
-  outcome(): Outcome;
+  outcome(): RemovalOutcome;
 }
 
 function createTally(say: (line: string) => void): Tally {
   const failures: string[] = [];
-  const kept: string[] = [];
-  const left: string[] = [];
-  const notGivenBack: string[] = [];
+  const skipped: string[] = [];
+  const remaining: string[] = [];
+  const notReleased: string[] = [];
   return {
-    async attempt(thing, remove) {
-      const line = nameOf(thing);
+    async attempt(item, remove) {
+      const line = describeItem(item);
       try {
-        const why = await remove(thing);
-        if (typeof why === "string") left.push(`${line}: ${why}`);
+        const why = await remove(item);
+        if (typeof why === "string") remaining.push(`${line}: ${why}`);
         else if (why === undefined || why.length === 0) say(`removed ${line}`);
-        else notGivenBack.push(...why);
+        else notReleased.push(...why);
         return true;
       } catch (error) {
         failures.push(`${line}: ${codeOf(error) === "unknown" ? String(error) : messageOf(error)}`);
         return false;
       }
     },
-    keep: (things) => void kept.push(...things.map(nameOf)),
+    skip: (things) => void skipped.push(...things.map(describeItem)),
     failed: () => failures.length > 0,
-    outcome: () => ({ failures, kept, left, notGivenBack }),
+    outcome: () => ({ failures, skipped, remaining, notReleased }),
   };
 }
 
-async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal): ReturnType<Remove> {
+async function removeItem(deps: ExecuteDeps, item: RemovalItem, signal: AbortSignal): ReturnType<Remove> {
   const { host, runtime, cgroups, drivers } = deps;
-  switch (thing.is) {
+  switch (item.kind) {
     case "container": {
-      const { id, running, graceSeconds } = thing.container;
+      const { id, running, graceSeconds } = item.container;
       if (running)
-        await ignoreNotFound(runtime.stopContainer(id, Math.min(graceSeconds, deps.longestGraceSeconds), signal));
+        await ignoreNotFound(runtime.stopContainer(id, Math.min(graceSeconds, deps.maxGraceSeconds), signal));
       await ignoreNotFound(runtime.removeContainer(id, signal));
       return undefined;
     }
     case "sandbox":
-      await ignoreNotFound(runtime.stopPodSandbox(thing.id, signal));
-      await ignoreNotFound(runtime.removePodSandbox(thing.id, signal));
+      await ignoreNotFound(runtime.stopPodSandbox(item.id, signal));
+      await ignoreNotFound(runtime.removePodSandbox(item.id, signal));
       return undefined;
     case "mount":
-      await unmountPrivately(host, thing.path, thing.outermost, signal);
+      await unmountPrivately(host, item.path, item.outermost, signal);
       return undefined;
     case "heldDevice":
-      await releaseDevicePath(host, thing.path, signal);
+      await releaseDevicePath(host, item.path, signal);
       return undefined;
     case "published":
-      return drivers.published(thing.uid, thing.pod, signal);
+      return drivers.releasePod(item.uid, item.pod, signal);
     case "staged":
-      return drivers.staged(signal);
+      return drivers.releaseNode(signal);
     case "cgroup":
-      return unlessForbidden(cgroups.remove([thing.path], signal));
+      return unlessForbidden(cgroups.remove([item.path], signal));
     case "directory":
-      await host.fs.apply([{ do: "remove", path: thing.path, recursive: true }], signal);
+      await host.fs.apply([{ do: "remove", path: item.path, recursive: true }], signal);
       return undefined;
     case "link":
-      await host.fs.apply([{ do: "remove", path: thing.path }], signal);
+      await host.fs.apply([{ do: "remove", path: item.path }], signal);
       return undefined;
     case "file":
-      await host.fs.apply([{ do: "remove", path: thing.path }], signal);
+      await host.fs.apply([{ do: "remove", path: item.path }], signal);
       // Without the file logind falls back to its own delay; if the reload fails, from the next boot on.
-      if (thing.path === inhibitDelayFile) await reloadLogind(host, signal).catch(() => throwIfAborted(signal));
+      if (item.path === inhibitDelayFile) await reloadLogind(host, signal).catch(() => throwIfAborted(signal));
       return undefined;
     case "belonging":
-      await thing.belonging.remove(signal);
+      await item.belonging.remove(signal);
       return undefined;
     case "emptyCgroup": {
-      const below = await cgroups.children(thing.path, signal);
-      return below.length > 0 ? inUse : unlessInUse(cgroups.remove([thing.path], signal));
+      const below = await cgroups.children(item.path, signal);
+      return below.length > 0 ? notEmpty : unlessNotEmpty(cgroups.remove([item.path], signal));
     }
     case "emptyDirectory":
-      return unlessInUse(host.fs.apply([{ do: "remove", path: thing.path }], signal));
+      return unlessNotEmpty(host.fs.apply([{ do: "remove", path: item.path }], signal));
   }
 }
 
-const inUse = "not empty";
+const notEmpty = "not empty";
 
-async function unlessInUse(call: Promise<void>): Promise<string | undefined> {
+async function unlessNotEmpty(call: Promise<void>): Promise<string | undefined> {
   try {
     return await unlessForbidden(call);
   } catch (error) {
-    if (hasCode(error, "failed_precondition")) return inUse;
+    if (hasCode(error, "failed_precondition")) return notEmpty;
     throw error;
   }
 }

@@ -22,7 +22,7 @@ export interface FoundPod {
   /** Mounts in its directory, in unmount order. */
   readonly mounts: readonly string[];
   /** True if its directory contains CSI volumes. */
-  readonly ofDrivers: boolean;
+  readonly hasCsiVolumes: boolean;
   /** Directories of its logs. */
   readonly logs: readonly string[];
   /** Symbolic links to its logs, for log collectors. */
@@ -37,17 +37,17 @@ export interface StagedVolume {
   /** A pod's device is bound to this file, and held open. */
   readonly isHeld?: true;
   /** The volume has to be unstaged by its CSI driver. */
-  readonly ofDriver?: true;
+  readonly isCsi?: true;
 }
 
 /** Everything that a node created on its target. */
 export interface Findings {
   readonly pods: readonly FoundPod[];
-  readonly belongings: readonly Belonging[];
+  readonly ownedResources: readonly Belonging[];
   /** Staging paths, then the files next to them and the directories around them, the deepest first. */
   readonly staged: readonly StagedVolume[];
   /** Cgroups of QoS classes, the deepest first: removed if empty. */
-  readonly tiers: readonly string[];
+  readonly qosCgroups: readonly string[];
   /** The registration socket and the checkpoint of the device manager, the state file of the last shutdown, and files outside
    *  the root directory. */
   readonly files: readonly string[];
@@ -56,7 +56,7 @@ export interface Findings {
   /** graftlet's own directory; undefined if missing. */
   readonly ownDirectory: string | undefined;
   /** Directories that the node created, the longest first: removed if empty. */
-  readonly made: readonly string[];
+  readonly createdDirectories: readonly string[];
   /** A sentence for each finding that may not belong to the node. */
-  readonly strangers: readonly string[];
+  readonly unowned: readonly string[];
 }

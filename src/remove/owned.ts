@@ -33,7 +33,7 @@ export interface OwnershipInput {
 }
 
 /** Minimum number of seconds between SIGTERM and SIGKILL, even for a shorter grace period. (kubelet) */
-const leastGraceSeconds = 2;
+const minGraceSeconds = 2;
 
 /** Finds the node's pods. The node label decides. In a shared runtime, pods without the label belong to no node; in an exclusive
  *  one they are this node's if they have a directory here and come from one of the node's sources: a kubelet, or an earlier
@@ -64,13 +64,13 @@ export function ownedPods(input: OwnershipInput): {
     const containersOfIt = containers.filter(({ labels }) => labels[podUidLabel] === uid);
     return {
       uid,
-      name: nameIn([...sandboxesOfIt, ...containersOfIt][0]?.labels),
+      name: podNameIn([...sandboxesOfIt, ...containersOfIt][0]?.labels),
       containers: containersOfIt.map(foundContainer),
       sandboxIds: sandboxesOfIt.map(({ id }) => id),
       hasDirectory: directories.has(uid) && !foreign.has(uid),
     };
   });
-  return { pods: pods.toSorted(byName), strangers: strangersOf(input, foreignSandboxes) };
+  return { pods: pods.toSorted(byName), strangers: unownedPods(input, foreignSandboxes) };
 }
 
 type Labels = Readonly<Record<string, string>>;
@@ -89,11 +89,11 @@ function isOurs(
 }
 
 /** In a shared runtime, pods of other nodes are expected. */
-function strangersOf({ sandboxes, sharing }: OwnershipInput, foreign: ReadonlySet<string>): readonly string[] {
+function unownedPods({ sandboxes, sharing }: OwnershipInput, foreign: ReadonlySet<string>): readonly string[] {
   if (sharing === "shared") return [];
   const names = sandboxes
     .filter(({ id }) => foreign.has(id))
-    .map(({ id, labels }) => nameIn(labels) ?? `sandbox ${id.slice(0, 13)}`);
+    .map(({ id, labels }) => podNameIn(labels) ?? `sandbox ${id.slice(0, 13)}`);
   return [...new Set(names)].sort().map((name) => `pod ${name} in the runtime may not belong to this node`);
 }
 
@@ -103,11 +103,11 @@ function foundContainer({ id, labels, annotations, state }: Container): FoundCon
     id,
     name: labels[containerNameLabel] ?? id,
     running: state === ContainerState.CONTAINER_RUNNING,
-    graceSeconds: Math.max(leastGraceSeconds, Number.isNaN(grace) ? 0 : grace),
+    graceSeconds: Math.max(minGraceSeconds, Number.isNaN(grace) ? 0 : grace),
   };
 }
 
-function nameIn(labels: Labels | undefined): string | undefined {
+function podNameIn(labels: Labels | undefined): string | undefined {
   const name = labels?.[podNameLabel];
   return name === undefined ? undefined : `${labels?.[podNamespaceLabel] ?? ""}/${name}`;
 }

@@ -3,150 +3,150 @@ import type { Belonging } from "../seams/runtime.ts";
 import type { Findings, FoundContainer, FoundPod } from "./findings.ts";
 
 /** One item on the target to remove. */
-export type Thing =
-  | { readonly is: "container"; readonly container: FoundContainer; readonly pod: string }
-  | { readonly is: "sandbox"; readonly id: string; readonly pod: string }
+export type RemovalItem =
+  | { readonly kind: "container"; readonly container: FoundContainer; readonly pod: string }
+  | { readonly kind: "sandbox"; readonly id: string; readonly pod: string }
   /** `outermost` is the outermost mount of the pod's directory that contains it, or the mount itself. */
-  | { readonly is: "mount"; readonly path: string; readonly outermost: string }
+  | { readonly kind: "mount"; readonly path: string; readonly outermost: string }
   /** Volumes that CSI drivers published to a pod, or staged for the node: their drivers are asked to release them. */
-  | { readonly is: "published"; readonly uid: string; readonly pod: string }
-  | { readonly is: "staged" }
+  | { readonly kind: "published"; readonly uid: string; readonly pod: string }
+  | { readonly kind: "staged" }
   /** A file to which a pod's device is bound, held open by a loop device. */
-  | { readonly is: "heldDevice"; readonly path: string }
-  | { readonly is: "cgroup"; readonly path: string }
-  | { readonly is: "directory"; readonly path: string }
-  | { readonly is: "link"; readonly path: string }
-  | { readonly is: "file"; readonly path: string }
-  | { readonly is: "belonging"; readonly belonging: Belonging }
+  | { readonly kind: "heldDevice"; readonly path: string }
+  | { readonly kind: "cgroup"; readonly path: string }
+  | { readonly kind: "directory"; readonly path: string }
+  | { readonly kind: "link"; readonly path: string }
+  | { readonly kind: "file"; readonly path: string }
+  | { readonly kind: "belonging"; readonly belonging: Belonging }
   /** Removed only if empty; otherwise it stays, which is no failure. */
-  | { readonly is: "emptyCgroup"; readonly path: string }
-  | { readonly is: "emptyDirectory"; readonly path: string };
+  | { readonly kind: "emptyCgroup"; readonly path: string }
+  | { readonly kind: "emptyDirectory"; readonly path: string };
 
 /** Items that are removed in parallel. */
-export type Tier = readonly Thing[];
+export type RemovalStage = readonly RemovalItem[];
 
-export interface Plan {
+export interface RemovalPlan {
   /** First stages of pods with CSI volumes: they are terminated and their volumes unpublished while all other pods run, one of
    *  which may be the driver. */
-  readonly ofDrivers: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
+  readonly csiPods: readonly { readonly name: string; readonly stages: readonly RemovalStage[] }[];
   /** Unstages the volumes of CSI drivers, after that. */
-  readonly unstaging: readonly Thing[];
+  readonly unstaging: readonly RemovalItem[];
   /** Stages by pod: a stage starts when everything of the previous one is removed, so that nothing is deleted through a mount
    *  and an incompletely removed pod can be found again. */
-  readonly pods: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
+  readonly pods: readonly { readonly name: string; readonly stages: readonly RemovalStage[] }[];
   /** Items shared by pods, removed after them in this order. */
-  readonly staged: readonly Tier[];
+  readonly staged: readonly RemovalStage[];
   /** Removed after the pods, independently of each other. */
-  readonly belongings: readonly Thing[];
+  readonly ownedResources: readonly RemovalItem[];
   /** Removed last, and only if everything else is gone: without graftlet's own directory the rest could not be found. */
-  readonly last: readonly Thing[];
+  readonly last: readonly RemovalItem[];
 }
 
 /** Orders the removal of a node's items. Pure. */
-export function removalPlan(findings: Findings): Plan {
+export function removalPlan(findings: Findings): RemovalPlan {
   const { pullRecords, ownDirectory } = findings;
   const directories = [pullRecords, ownDirectory].filter((path) => path !== undefined);
   const staged = findings.staged.filter(({ isHeld }) => !isHeld);
   return {
-    ofDrivers: findings.pods
-      .filter(({ ofDrivers }) => ofDrivers)
-      .map((pod) => ({ name: pod.name, tiers: filled(beginningOf(pod)) })),
-    unstaging: findings.staged.some(({ ofDriver }) => ofDriver) ? [{ is: "staged" }] : [],
-    pods: findings.pods.map((pod) => ({ name: pod.name, tiers: filled(tiersOf(pod)) })),
-    staged: filled([
-      findings.staged.filter(({ isHeld }) => isHeld).map(({ path }): Thing => ({ is: "heldDevice", path })),
-      staged.filter(({ isMounted }) => isMounted).map(({ path }): Thing => ({ is: "mount", path, outermost: path })),
-      ...staged.map(({ path, isFile }): Tier => [{ is: isFile ? "file" : "emptyDirectory", path }]),
+    csiPods: findings.pods
+      .filter(({ hasCsiVolumes }) => hasCsiVolumes)
+      .map((pod) => ({ name: pod.name, stages: withoutEmpty(csiStagesOf(pod)) })),
+    unstaging: findings.staged.some(({ isCsi }) => isCsi) ? [{ kind: "staged" }] : [],
+    pods: findings.pods.map((pod) => ({ name: pod.name, stages: withoutEmpty(stagesOf(pod)) })),
+    staged: withoutEmpty([
+      findings.staged.filter(({ isHeld }) => isHeld).map(({ path }): RemovalItem => ({ kind: "heldDevice", path })),
+      staged.filter(({ isMounted }) => isMounted).map(({ path }): RemovalItem => ({ kind: "mount", path, outermost: path })),
+      ...staged.map(({ path, isFile }): RemovalStage => [{ kind: isFile ? "file" : "emptyDirectory", path }]),
     ]),
-    belongings: findings.belongings.map((belonging) => ({ is: "belonging", belonging })),
+    ownedResources: findings.ownedResources.map((belonging) => ({ kind: "belonging", belonging })),
     last: [
-      ...findings.files.map((path): Thing => ({ is: "file", path })),
-      ...findings.tiers.map((path): Thing => ({ is: "emptyCgroup", path })),
-      ...directories.map((path): Thing => ({ is: "directory", path })),
-      ...findings.made.map((path): Thing => ({ is: "emptyDirectory", path })),
+      ...findings.files.map((path): RemovalItem => ({ kind: "file", path })),
+      ...findings.qosCgroups.map((path): RemovalItem => ({ kind: "emptyCgroup", path })),
+      ...directories.map((path): RemovalItem => ({ kind: "directory", path })),
+      ...findings.createdDirectories.map((path): RemovalItem => ({ kind: "emptyDirectory", path })),
     ],
   };
 }
 
-function filled(tiers: readonly Tier[]): readonly Tier[] {
-  return tiers.filter((tier) => tier.length > 0);
+function withoutEmpty(stages: readonly RemovalStage[]): readonly RemovalStage[] {
+  return stages.filter((stage) => stage.length > 0);
 }
 
-function processesOf({ name, containers, sandboxIds }: FoundPod): Tier[] {
+function terminationStages({ name, containers, sandboxIds }: FoundPod): RemovalStage[] {
   return [
-    containers.map((container) => ({ is: "container", container, pod: name })),
-    sandboxIds.map((id) => ({ is: "sandbox", id, pod: name })),
+    containers.map((container) => ({ kind: "container", container, pod: name })),
+    sandboxIds.map((id) => ({ kind: "sandbox", id, pod: name })),
   ];
 }
 
 /** Unmounts one after another, nested mounts first. */
-function mountsOf({ mounts }: FoundPod, wanted: (path: string) => boolean): Tier[] {
-  return mounts.filter(wanted).map((path) => [{ is: "mount", path, outermost: outermostMount(path, mounts) }]);
+function unmountStages({ mounts }: FoundPod, wanted: (path: string) => boolean): RemovalStage[] {
+  return mounts.filter(wanted).map((path) => [{ kind: "mount", path, outermost: outermostMount(path, mounts) }]);
 }
 
 /** Terminates a pod and unpublishes its CSI volumes, after unmounting their subPath mounts. */
-function beginningOf(pod: FoundPod): Tier[] {
+function csiStagesOf(pod: FoundPod): RemovalStage[] {
   const { name, uid } = pod;
-  return [...processesOf(pod), ...mountsOf(pod, isPart(pod)), [{ is: "published", uid, pod: name }]];
+  return [...terminationStages(pod), ...unmountStages(pod, isSubPathMount(pod)), [{ kind: "published", uid, pod: name }]];
 }
 
-function isPart({ directory }: FoundPod): (path: string) => boolean {
+function isSubPathMount({ directory }: FoundPod): (path: string) => boolean {
   return (path) => path.startsWith(`${directory}/volume-subpaths/`);
 }
 
-function tiersOf(pod: FoundPod): Tier[] {
-  const isDone = pod.ofDrivers ? isPart(pod) : () => false;
+function stagesOf(pod: FoundPod): RemovalStage[] {
+  const isUnmounted = pod.hasCsiVolumes ? isSubPathMount(pod) : () => false;
   return [
-    ...(pod.ofDrivers ? [] : processesOf(pod)),
-    ...mountsOf(pod, (path) => !isDone(path)),
+    ...(pod.hasCsiVolumes ? [] : terminationStages(pod)),
+    ...unmountStages(pod, (path) => !isUnmounted(path)),
     [
-      ...pod.cgroups.map((path): Thing => ({ is: "cgroup", path })),
-      ...pod.links.map((path): Thing => ({ is: "link", path })),
+      ...pod.cgroups.map((path): RemovalItem => ({ kind: "cgroup", path })),
+      ...pod.links.map((path): RemovalItem => ({ kind: "link", path })),
     ],
-    pod.logs.map((path) => ({ is: "directory", path })),
-    pod.directory === undefined ? [] : [{ is: "directory", path: pod.directory }],
+    pod.logs.map((path) => ({ kind: "directory", path })),
+    pod.directory === undefined ? [] : [{ kind: "directory", path: pod.directory }],
   ];
 }
 
 /** Everything that a plan removes, in order. */
-export function thingsOf({ ofDrivers, unstaging, pods, staged, belongings, last }: Plan): readonly Thing[] {
-  const [first, then] = [ofDrivers, pods].map((all) => all.flatMap(({ tiers }) => tiers.flat()));
-  return [...(first ?? []), ...unstaging, ...(then ?? []), ...staged.flat(), ...belongings, ...last];
+export function itemsOf({ csiPods, unstaging, pods, staged, ownedResources, last }: RemovalPlan): readonly RemovalItem[] {
+  const [first, then] = [csiPods, pods].map((all) => all.flatMap(({ stages }) => stages.flat()));
+  return [...(first ?? []), ...unstaging, ...(then ?? []), ...staged.flat(), ...ownedResources, ...last];
 }
 
 /** Describes an item in the list shown before the removal. */
-export function lineOf(thing: Thing): string {
-  const onlyEmpty = thing.is === "emptyCgroup" || thing.is === "emptyDirectory";
-  return onlyEmpty ? `${nameOf(thing)}, if empty` : nameOf(thing);
+export function previewLine(item: RemovalItem): string {
+  const onlyEmpty = item.kind === "emptyCgroup" || item.kind === "emptyDirectory";
+  return onlyEmpty ? `${describeItem(item)}, if empty` : describeItem(item);
 }
 
 /** Kind and name of an item. */
-export function nameOf(thing: Thing): string {
-  switch (thing.is) {
+export function describeItem(item: RemovalItem): string {
+  switch (item.kind) {
     case "container": {
-      const { name, id, running } = thing.container;
-      return `container ${name} of pod ${thing.pod}, ${running ? "running" : "ended"} (${shortened(id)})`;
+      const { name, id, running } = item.container;
+      return `container ${name} of pod ${item.pod}, ${running ? "running" : "ended"} (${shortened(id)})`;
     }
     case "sandbox":
-      return `sandbox of pod ${thing.pod} (${shortened(thing.id)})`;
+      return `sandbox of pod ${item.pod} (${shortened(item.id)})`;
     case "published":
-      return `CSI volumes of pod ${thing.pod}`;
+      return `CSI volumes of pod ${item.pod}`;
     case "staged":
       return "staged CSI volumes";
     case "belonging":
-      return thing.belonging.name;
+      return item.belonging.name;
     case "emptyCgroup":
-      return `cgroup ${quoted(thing.path)}`;
+      return `cgroup ${quoted(item.path)}`;
     case "emptyDirectory":
-      return `directory ${quoted(thing.path)}`;
+      return `directory ${quoted(item.path)}`;
     case "heldDevice":
-      return `device ${quoted(thing.path)}`;
+      return `device ${quoted(item.path)}`;
     case "mount":
     case "cgroup":
     case "directory":
     case "link":
     case "file":
-      return `${thing.is} ${quoted(thing.path)}`;
+      return `${item.kind} ${quoted(item.path)}`;
   }
 }
 

@@ -10,7 +10,7 @@ import type { Sharing } from "../seams/provider.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import type { Findings, FoundPod } from "./findings.ts";
 import { type OwnedPod, ownedPods } from "./owned.ts";
-import { directoryAt, entries, stagedVolumes } from "./staged.ts";
+import { directoryAt, entries, findStagedVolumes } from "./staged-volumes.ts";
 
 export interface SurveyDeps {
   readonly host: Host;
@@ -22,20 +22,20 @@ export interface SurveyDeps {
   readonly podLogsDir: string;
   readonly logLinksDir: string;
   /** Cgroups of QoS classes, the deepest first; empty if graftlet creates none. */
-  readonly tiers: readonly string[];
+  readonly qosCgroups: readonly string[];
   /** The cgroup of a pod below one of them. */
-  readonly podGroup: (tier: string, uid: string) => string;
+  readonly podCgroup: (tier: string, uid: string) => string;
   /** Files of resource managers, relative to the root directory. */
   readonly managerFiles: readonly string[];
   /** True if the node has static pods of its own, rather than a kubelet's. */
   readonly staticPods: boolean;
   /** Names of the child cgroups. */
-  readonly subgroups: (path: string, signal: AbortSignal) => Promise<readonly string[]>;
+  readonly childCgroups: (path: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
 
 /** UIDs as assigned by the API server; static pods have others. */
-const apiUids = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-const anyUid = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
+const apiUidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+const anyUidPattern = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
 
 /** Finds everything that a node created on its target, read-only. The content of the root directory counts as the node's only if
  *  it contains graftlet's own directory; that of the runtime, by labels or by the pod's directory.
@@ -46,34 +46,34 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const root = await realDirectory(host.fs, deps.rootDir, signal);
   const own = root === undefined ? undefined : await directoryAt(host.fs, ownDirectory(root), signal);
   const record = own === undefined || root === undefined ? undefined : await readOwnershipRecord(host.fs, root, signal);
-  if (record && record.node !== nodeName) throw anothersRoot(deps, record.node);
+  if (record && record.node !== nodeName) throw wrongNodeError(deps, record.node);
   const home = own === undefined ? undefined : root;
   const directories =
-    home === undefined ? [] : await podDirectories(host.fs, home, deps.staticPods ? anyUid : apiUids, signal);
+    home === undefined ? [] : await podDirectories(host.fs, home, deps.staticPods ? anyUidPattern : apiUidPattern, signal);
   const sandboxes = await runtime.listPodSandbox(undefined, signal);
   const containers = await runtime.listContainers(undefined, signal);
   const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName, staticPods: deps.staticPods });
   const onHost = await readHostState(deps, signal);
   const monitors = home === undefined ? [] : [podResourcesDirectoryOf(home)];
-  const made = record ? await standing(host.fs, [...record.made, ...monitors], signal) : [];
-  const ofDrivers = root === undefined ? new Set<string>() : await withDriverVolumes(host.fs, root, owned.pods, signal);
+  const createdDirectories = record ? await existing(host.fs, [...record.made, ...monitors], signal) : [];
+  const csiPodUids = root === undefined ? new Set<string>() : await podsWithCsiVolumes(host.fs, root, owned.pods, signal);
   return {
-    pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, ofDrivers, podGroup: deps.podGroup })),
-    staged: home === undefined ? [] : await stagedVolumes(host.fs, home, onHost.mounts, signal),
-    belongings: (await runtime.belongings?.(signal)) ?? [],
-    tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
+    pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, csiPodUids, podCgroup: deps.podCgroup })),
+    staged: home === undefined ? [] : await findStagedVolumes(host.fs, home, onHost.mounts, signal),
+    ownedResources: (await runtime.belongings?.(signal)) ?? [],
+    qosCgroups: own === undefined ? [] : onHost.qosCgroups.filter(({ exists }) => exists).map(({ path }) => path),
     files:
       home === undefined
         ? []
         : await ownFiles(host.fs, home, { managers: deps.managerFiles, noted: record?.files ?? [] }, signal),
     pullRecords: home === undefined ? undefined : await directoryAt(host.fs, pullRecordsDirectory(home), signal),
     ownDirectory: own,
-    made: made.toSorted((a, b) => b.length - a.length),
-    strangers: owned.strangers,
+    createdDirectories: createdDirectories.toSorted((a, b) => b.length - a.length),
+    unowned: owned.strangers,
   };
 }
 
-function anothersRoot({ rootDir, nodeName }: SurveyDeps, owner: string): CodedError {
+function wrongNodeError({ rootDir, nodeName }: SurveyDeps, owner: string): CodedError {
   return new CodedError(
     "failed_precondition",
     `--root-dir ${JSON.stringify(rootDir)} belongs to node ${owner}, not to ${nodeName}: give --hostname-override ${owner}, or the root directory of ${nodeName}`,
@@ -86,7 +86,7 @@ interface HostState {
   readonly logs: readonly string[];
   /** Links with their targets. */
   readonly links: readonly { readonly path: string; readonly target: string }[];
-  readonly tiers: readonly { readonly path: string; readonly isThere: boolean; readonly below: readonly string[] }[];
+  readonly qosCgroups: readonly { readonly path: string; readonly exists: boolean; readonly below: readonly string[] }[];
 }
 
 async function readHostState(deps: SurveyDeps, signal: AbortSignal): Promise<HostState> {
@@ -97,23 +97,23 @@ async function readHostState(deps: SurveyDeps, signal: AbortSignal): Promise<Hos
     path,
     target: (await ignoreNotFound(fs.readlink(path, signal))) ?? "",
   }));
-  const tiers = deps.tiers.map(async (path) => ({
+  const qosCgroups = deps.qosCgroups.map(async (path) => ({
     path,
-    isThere: (await deps.subgroups(posix.dirname(path), signal)).includes(posix.basename(path)),
-    below: await deps.subgroups(path, signal),
+    exists: (await deps.childCgroups(posix.dirname(path), signal)).includes(posix.basename(path)),
+    below: await deps.childCgroups(path, signal),
   }));
   return {
     mounts: await listMounts(deps.host, signal),
     logs: await names(deps.podLogsDir, "directory"),
     links: await Promise.all(links),
-    tiers: await Promise.all(tiers),
+    qosCgroups: await Promise.all(qosCgroups),
   };
 }
 
 function foundPod(
   { uid, containers, sandboxIds, ...pod }: OwnedPod,
   root: string | undefined,
-  onHost: HostState & Pick<SurveyDeps, "podGroup"> & { readonly ofDrivers: ReadonlySet<string> },
+  onHost: HostState & Pick<SurveyDeps, "podCgroup"> & { readonly csiPodUids: ReadonlySet<string> },
 ): FoundPod {
   const logs = onHost.logs.filter((path) => path.endsWith(`_${uid}`));
   const directory = pod.hasDirectory ? `${root}/pods/${uid}` : undefined;
@@ -123,13 +123,13 @@ function foundPod(
     name: pod.name ?? (name === undefined ? uid : `${namespace}/${name}`),
     containers,
     sandboxIds,
-    cgroups: onHost.tiers.flatMap(({ path, below }) => {
-      const group = onHost.podGroup(path, uid);
+    cgroups: onHost.qosCgroups.flatMap(({ path, below }) => {
+      const group = onHost.podCgroup(path, uid);
       return below.includes(posix.basename(group)) ? [group] : [];
     }),
     directory,
     mounts: directory === undefined ? [] : mountsBelow(onHost.mounts, directory),
-    ofDrivers: onHost.ofDrivers.has(uid),
+    hasCsiVolumes: onHost.csiPodUids.has(uid),
     logs,
     links: onHost.links
       .filter(({ target }) => logs.some((log) => target.startsWith(`${log}/`)))
@@ -138,7 +138,7 @@ function foundPod(
 }
 
 /** UIDs of pods with CSI volumes in their directories. */
-async function withDriverVolumes(
+async function podsWithCsiVolumes(
   fs: HostFs,
   root: string,
   pods: readonly OwnedPod[],
@@ -147,7 +147,7 @@ async function withDriverVolumes(
   const placesOf = (uid: string) =>
     ["volumes", "volumeDevices"].map((kind) => `${root}/pods/${uid}/${kind}/kubernetes.io~csi`);
   const uids = pods.filter(({ hasDirectory }) => hasDirectory).map(({ uid }) => uid);
-  const there = new Set(await standing(fs, uids.flatMap(placesOf), signal));
+  const there = new Set(await existing(fs, uids.flatMap(placesOf), signal));
   return new Set(uids.filter((uid) => placesOf(uid).some((path) => there.has(path))));
 }
 
@@ -167,7 +167,7 @@ async function ownFiles(
   { managers, noted }: { readonly managers: readonly string[]; readonly noted: readonly string[] },
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const others = await standing(fs, [shutdownRecordFile(root), ...noted], signal);
+  const others = await existing(fs, [shutdownRecordFile(root), ...noted], signal);
   return [...(await filesOfManagers(fs, root, managers, signal)), ...others];
 }
 
@@ -181,7 +181,7 @@ async function filesOfManagers(
 ): Promise<readonly string[]> {
   const directories = [...new Set(files.map((path) => posix.dirname(`${root}/${path}`)))];
   const own = await Promise.all(directories.map((path) => directoryAt(fs, path, signal)));
-  return standing(
+  return existing(
     fs,
     files.map((path) => `${root}/${path}`).filter((path) => own.includes(posix.dirname(path))),
     signal,
@@ -192,7 +192,7 @@ async function realDirectory(fs: HostFs, path: string, signal: AbortSignal): Pro
   return ignoreNotFound(fs.realpath(path, signal));
 }
 
-async function standing(fs: HostFs, paths: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
+async function existing(fs: HostFs, paths: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
   const gone = new Set(await missingDirectories(fs, paths, signal));
   return paths.filter((path) => !gone.has(path));
 }

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import { type Device, type ImageSpec, Mount, MountPropagation } from "../gen/cri.ts";
 import type { Container, Pod, VolumeMount } from "../objects.ts";
-import type { MountedVolume, VolumePart } from "../pipeline.ts";
+import type { MountedVolume, SubPathMount } from "../pipeline.ts";
 import { createStringSum, expand } from "../pod/expand.ts";
 
 export interface MountsInput {
@@ -84,7 +84,7 @@ function imageMount(
  *  @param environment the container's environment, for `subPathExpr`.
  *  @throws Error with the kubelet's text, or one that names an expression whose result is too long.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath-expanded-environment */
-export function volumeParts(container: Container, environment: ReadonlyMap<string, string>): readonly VolumePart[] {
+export function volumeParts(container: Container, environment: ReadonlyMap<string, string>): readonly SubPathMount[] {
   const sum = createStringSum("subPathExpr and subPath of the container's volumeMounts");
   return (container.volumeMounts ?? []).flatMap((mount, index) => {
     const what = `subPathExpr of volumeMounts[${index}]`;

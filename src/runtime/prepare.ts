@@ -14,7 +14,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
-import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeMounter, VolumeParts } from "../pipeline.ts";
+import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeMounter, SubPathMounts } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { parseResolvConf, podDns, usualDns } from "../pod/dns.ts";
@@ -79,7 +79,7 @@ export interface PrepareDeps {
   readonly objects: ObjectCache;
   readonly services: ServiceLister;
   readonly addresses: HostAddresses;
-  readonly volumes: Pick<VolumeMounter, "mounted"> & VolumeParts;
+  readonly volumes: Pick<VolumeMounter, "mounted"> & SubPathMounts;
   readonly managers: readonly Pick<ResourceManager, "prepareContainer">[];
   /** Features of the pod's runtime handler; undefined if the runtime does not report them. */
   readonly handlerFeatures: (pod: Pod, signal: AbortSignal) => Promise<RuntimeHandlerFeatures | undefined>;
@@ -255,7 +255,7 @@ async function mountsOf(
   const asked = volumeParts(container, environment);
   const ours = asked.filter(({ volume }) => !images.has(volume));
   const theirs = asked.filter(({ volume }) => images.has(volume));
-  const bound = await deps.volumes.bindParts(pod, container.name, ours, signal);
+  const bound = await deps.volumes.bindSubPaths(pod, container.name, ours, signal);
   const parts = new Map([...bound, ...theirs.map(({ index, subPath }) => [index, subPath] as const)]);
   const mounted = deps.volumes.mounted(pod.metadata.uid);
   const recursiveReadOnly = await canBeRecursive(deps, pod, container, signal);

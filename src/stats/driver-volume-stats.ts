@@ -1,4 +1,4 @@
-import type { StorageDrivers } from "../drivers.ts";
+import type { StorageDrivers } from "../plugin-ports.ts";
 import {
   NodeGetVolumeStatsRequest,
   NodeServiceCapability_RPC_Type as Capability,

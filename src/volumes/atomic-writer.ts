@@ -2,8 +2,8 @@ import { hasCode, ignoreCode } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { FileChange, Host } from "../seams/host.ts";
-import { giveDirectory } from "./group.ts";
-import type { Payload, PayloadFile } from "./payload.ts";
+import { groupDirectoryChanges } from "./fs-group.ts";
+import type { VolumeContent, ContentFile } from "./content.ts";
 
 export interface AtomicWriterDeps {
   readonly host: Host;
@@ -25,7 +25,7 @@ const newDataLink = "..data_tmp";
 export async function writeAtomically(
   { host, clock, group, replaceFiles = (replace) => replace() }: AtomicWriterDeps,
   directory: string,
-  payload: Payload,
+  content: VolumeContent,
   signal: AbortSignal,
 ): Promise<boolean> {
   const [current, entries] = await Promise.all([
@@ -33,7 +33,7 @@ export async function writeAtomically(
     host.fs.list(directory, signal),
   ]);
   const names = entries.map(({ name }) => name);
-  const wanted = namesIn(payload);
+  const wanted = topLevelNames(content);
   // Directories here are mount points of other volumes: only links are removed.
   const stale = entries
     .filter(({ name, kind }) => kind === "symlink" && !name.startsWith("..") && !wanted.has(name))
@@ -41,14 +41,14 @@ export async function writeAtomically(
   const linked = stale.length === 0 && [...wanted].every((name) => names.includes(name));
   const leftOver = names.filter((name) => name.startsWith("..") && name !== dataLink && name !== current);
   const tidy = leftOver.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}`, recursive: true }));
-  if (current !== undefined && linked && (await isSame(host, `${directory}/${current}`, payload, signal))) {
+  if (current !== undefined && linked && (await isSame(host, `${directory}/${current}`, content, signal))) {
     if (tidy.length > 0) await host.fs.apply(tidy, signal);
     return false;
   }
   const missing = [...wanted].filter((name) => !names.includes(name));
   const changes: FileChange[] = [
     ...tidy,
-    ...newVersion(directory, versionName(clock, names), { payload, group }, missing),
+    ...newVersion(directory, versionName(clock, names), { content, group }, missing),
     ...stale.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}` })),
     ...(current === undefined ? [] : [{ do: "remove", path: `${directory}/${current}`, recursive: true } as const]),
   ];
@@ -57,17 +57,17 @@ export async function writeAtomically(
 }
 
 /** Changes that write the files into a directory known to be empty, without reading it. */
-export function firstFiles(
+export function initialChanges(
   clock: Clock,
   directory: string,
-  payload: Payload,
+  content: VolumeContent,
   group: number | undefined,
 ): readonly FileChange[] {
-  return newVersion(directory, versionName(clock, []), { payload, group }, [...namesIn(payload)]);
+  return newVersion(directory, versionName(clock, []), { content, group }, [...topLevelNames(content)]);
 }
 
-interface Content {
-  readonly payload: Payload;
+interface OwnedContent {
+  readonly content: VolumeContent;
   readonly group: number | undefined;
 }
 
@@ -75,15 +75,15 @@ interface Content {
 function newVersion(
   directory: string,
   target: string,
-  content: Content,
+  owned: OwnedContent,
   missing: readonly string[],
 ): readonly FileChange[] {
   return [
-    ...filesOf(`${directory}/${target}`, content),
+    ...fileChanges(`${directory}/${target}`, owned),
     // A new link dangles until the rename, so that all names change at once.
     ...missing.flatMap((name): FileChange[] => {
       const path = `${directory}/${name}`;
-      return [{ do: "symlink", path, target: `${dataLink}/${name}` }, ...ownerChange(path, linkedFile(content, name))];
+      return [{ do: "symlink", path, target: `${dataLink}/${name}` }, ...ownerChange(path, linkedFile(owned, name))];
     }),
     { do: "symlink", path: `${directory}/${newDataLink}`, target },
     { do: "rename", from: `${directory}/${newDataLink}`, to: `${directory}/${dataLink}` },
@@ -91,8 +91,8 @@ function newVersion(
 }
 
 /** Top-level names of the files. */
-function namesIn(payload: Payload): ReadonlySet<string> {
-  return new Set([...payload.keys()].map((path) => path.split("/")[0] ?? path));
+function topLevelNames(content: VolumeContent): ReadonlySet<string> {
+  return new Set([...content.keys()].map((path) => path.split("/")[0] ?? path));
 }
 
 /** A version directory name such as `..2026_01_31_12_00_00.123456789` (UTC and a random number) that is not taken. */
@@ -105,18 +105,18 @@ function versionName(clock: Clock, taken: readonly string[]): string {
 
 const directoryMode = 0o755;
 
-function filesOf(root: string, { payload, group }: Content): FileChange[] {
+function fileChanges(root: string, { content, group }: OwnedContent): FileChange[] {
   const directories = new Set<string>();
-  for (const path of payload.keys()) {
+  for (const path of content.keys()) {
     const names = path.split("/").slice(0, -1);
     names.forEach((_, depth) => directories.add(names.slice(0, depth + 1).join("/")));
   }
   return [
     ...[root, ...[...directories].map((path) => `${root}/${path}`)].flatMap((path): readonly FileChange[] => [
       { do: "mkdir", path, mode: directoryMode },
-      ...giveDirectory(group, { path, mode: directoryMode }),
+      ...groupDirectoryChanges(group, { path, mode: directoryMode }),
     ]),
-    ...[...payload].flatMap(([path, { data, mode, uid, gid }]): FileChange[] => [
+    ...[...content].flatMap(([path, { data, mode, uid, gid }]): FileChange[] => [
       { do: "write", path: `${root}/${path}`, data, mode },
       ...ownerChange(`${root}/${path}`, { uid, gid }),
     ]),
@@ -124,15 +124,15 @@ function filesOf(root: string, { payload, group }: Content): FileChange[] {
 }
 
 /** Chowns a file, or the link itself, to its owner; files of root already have root's IDs. */
-function ownerChange(path: string, { uid = 0, gid = 0 }: Pick<PayloadFile, "uid" | "gid">): FileChange[] {
+function ownerChange(path: string, { uid = 0, gid = 0 }: Pick<ContentFile, "uid" | "gid">): FileChange[] {
   return uid === 0 && gid === 0 ? [] : [{ do: "chown", path, uid, gid }];
 }
 
 /** The first file behind a link in the volume's top directory. The link gets the file's owner: with `fs.protected_symlinks` the
  *  kernel follows a link in a sticky, world-writable directory only if the link belongs to the reader or to the directory's
  *  owner. */
-function linkedFile({ payload }: Content, name: string): Pick<PayloadFile, "uid" | "gid"> {
-  const found = [...payload].find(([path]) => path === name || path.startsWith(`${name}/`));
+function linkedFile({ content }: OwnedContent, name: string): Pick<ContentFile, "uid" | "gid"> {
+  const found = [...content].find(([path]) => path === name || path.startsWith(`${name}/`));
   return found?.[1] ?? {};
 }
 
@@ -143,12 +143,12 @@ async function currentTarget(host: Host, directory: string, signal: AbortSignal)
 }
 
 /** True if the directory holds exactly these files, with the same content, modes and owners. */
-async function isSame(host: Host, root: string, payload: Payload, signal: AbortSignal): Promise<boolean> {
+async function isSame(host: Host, root: string, content: VolumeContent, signal: AbortSignal): Promise<boolean> {
   try {
     const present = await walk(host, root, "", signal);
-    if (present.length !== payload.size) return false;
+    if (present.length !== content.size) return false;
     for (const path of present) {
-      const wanted = payload.get(path);
+      const wanted = content.get(path);
       if (!wanted) return false;
       const { mode, uid, gid } = await host.fs.lstat(`${root}/${path}`, signal);
       if (mode !== wanted.mode || uid !== (wanted.uid ?? uid) || gid !== (wanted.gid ?? gid)) return false;

@@ -15,7 +15,7 @@ export class StepError extends CodedError {
 }
 
 /** A claim that cannot be used yet. It has no event of its own; the pod sync reports it. */
-export class UnprocessedError extends CodedError {
+export class UnprocessedVolumeError extends CodedError {
   constructor(message: string, cause?: unknown) {
     super(cause === undefined ? "failed_precondition" : codeOf(cause), message, { cause });
     this.name = "UnprocessedError";
@@ -23,7 +23,7 @@ export class UnprocessedError extends CodedError {
 }
 
 /** A volume that waits for another component, such as the attach/detach controller. Not a failure, and no event of its own. */
-export class NotYetError extends CodedError {
+export class VolumePendingError extends CodedError {
   constructor(message: string) {
     super("unavailable", message);
     this.name = "NotYetError";
@@ -31,16 +31,16 @@ export class NotYetError extends CodedError {
 }
 
 /** Block volume steps that are checked before, or next to, the actual mapping. */
-const beforeMapping = ["MapVolume.NodeAffinity check failed", "MapVolume.FindMapperPluginBySpec failed"];
+const checksBeforeMapping = ["MapVolume.NodeAffinity check failed", "MapVolume.FindMapperPluginBySpec failed"];
 
 /** Reason of the event for a volume that could not be set up: block volumes are mapped, not mounted. */
-export function failureReason(error: unknown): "FailedMount" | "FailedMapVolume" {
+export function mountFailureReason(error: unknown): "FailedMount" | "FailedMapVolume" {
   const step = error instanceof StepError ? error.step : "";
-  return step.startsWith("MapVolume.") && !beforeMapping.includes(step) ? "FailedMapVolume" : "FailedMount";
+  return step.startsWith("MapVolume.") && !checksBeforeMapping.includes(step) ? "FailedMapVolume" : "FailedMount";
 }
 
 /** Message of that event. @param volume name of the volume in the pod's spec. */
-export function mountFailure(volume: string, error: unknown): string {
+export function mountFailureMessage(volume: string, error: unknown): string {
   const { step, volume: name } = error instanceof StepError ? error : { step: "MountVolume.SetUp failed", volume };
   return `${step} for volume "${name}" : ${messageOf(error)}`;
 }

@@ -21,13 +21,13 @@ export function pageBytes(medium: string, { spec }: Pod): number {
   );
   const sizes = new Set(asked.map((name) => quantityValue(name.slice(resourcePrefix.length))));
   if (medium === anySize && sizes.size > 1)
-    throw refusal(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
+    throw invalidMedium(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
   const [only] = sizes;
   const wanted = medium === anySize ? only : quantityValue(medium.slice(mediumPrefix.length));
   if (wanted !== undefined && sizes.has(wanted)) return wanted;
-  throw refusal(`medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`);
+  throw invalidMedium(`medium ${medium}: hugePages storage requested, but there is no resource request for huge pages`);
 }
 
-function refusal(message: string): CodedError {
+function invalidMedium(message: string): CodedError {
   return new CodedError("invalid_argument", message);
 }

@@ -1,15 +1,15 @@
 import { isIPv6 } from "node:net";
 import { listMounts, unmount } from "../host/mounts.ts";
-import type { SetUpDeps, VolumeKind } from "./kinds/kind.ts";
+import type { SetUpDeps, VolumePlugin } from "./plugins/plugin.ts";
 import { checkNoLink, podDirectory, podSubdirectory, volumeDirectory } from "./paths.ts";
 import { mount } from "./persistent/bind-mount.ts";
-import type { PersistentKind } from "./persistent/kind.ts";
+import type { PersistentVolumePlugin } from "./persistent/plugin.ts";
 import { CodedError } from "../lib/errors.ts";
 
-const plugin = "kubernetes.io/nfs";
+const pluginName = "kubernetes.io/nfs";
 const privateMode = 0o750;
 /** Timeout of a mount, milliseconds: mount.nfs itself tries that long to reach a server. */
-const longestMs = 122_000;
+const mountTimeoutMs = 122_000;
 
 /** An NFS export and where it is mounted for a pod. */
 interface Export {
@@ -23,9 +23,9 @@ interface Export {
 
 /** An NFS PersistentVolume, mounted for each pod by the target's mount.nfs.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#nfs */
-export const persistentNfs: PersistentKind = {
-  plugin,
-  takesMountOptions: true,
+export const persistentNfs: PersistentVolumePlugin = {
+  pluginName,
+  supportsMountOptions: true,
   id: ({ metadata }) => metadata.name,
   stage: async () => "",
   async publish(deps, { pod, volume: { metadata, spec }, readOnly, options }, _staged, signal) {
@@ -38,13 +38,13 @@ export const persistentNfs: PersistentKind = {
 };
 
 /** An NFS volume defined inline in the pod. */
-export const nfs: VolumeKind = {
+export const nfs: VolumePlugin = {
   refreshes: false,
   async setUp(deps, { metadata: { uid } }, { name, nfs: source }, signal) {
     const { server = "", path = "", readOnly = false } = source ?? {};
     const options = readOnly ? ["ro"] : [];
     const hostPath = await mountExport(deps, { uid, name, server, path, options }, signal);
-    return { hostPath, readOnly, persistent: { name, plugin, isDevice: false, space: "remote" } };
+    return { hostPath, readOnly, persistent: { name, plugin: pluginName, isDevice: false, space: "remote" } };
   },
 };
 
@@ -69,9 +69,9 @@ async function mountExport(
   await checkNoLink(deps, at, signal);
   await host.fs.apply(podSubdirectory(rootDir, uid, "volumes", { path: at, mode: privateMode }), signal);
   const source = `${isIPv6(server) ? `[${server}]` : server}:${path}`;
-  const chosen = options.length > 0 ? [["-o", options.join(",")] as const] : [];
+  const optionArguments = options.length > 0 ? [["-o", options.join(",")] as const] : [];
   try {
-    await mount(host, { options: [["-t", "nfs"], ...chosen], operands: [source, at] }, signal, longestMs);
+    await mount(host, { options: [["-t", "nfs"], ...optionArguments], operands: [source, at] }, signal, mountTimeoutMs);
   } catch (error) {
     // The mount may have succeeded all the same; unmount it so that the next attempt starts clean.
     if (await isMounted().catch(() => true)) await unmount(host, at).catch(() => undefined);

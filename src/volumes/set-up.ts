@@ -10,11 +10,11 @@ import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
-import { NotYetError, UnprocessedError, failureReason, mountFailure } from "./failure.ts";
-import { kindOf } from "./kinds/index.ts";
-import type { SetUpDeps, VolumeDeps, VolumeKind, VolumeReady } from "./kinds/kind.ts";
+import { VolumePendingError, UnprocessedVolumeError, mountFailureReason, mountFailureMessage } from "./failure.ts";
+import { volumePluginFor } from "./plugins/index.ts";
+import type { SetUpDeps, VolumeDeps, VolumePlugin, VolumeReady } from "./plugins/plugin.ts";
 import { namesIn, podDirectory } from "./paths.ts";
-import type { Growths } from "./persistent/growths.ts";
+import type { ExpansionStates } from "./persistent/expansion-states.ts";
 import type { Staging } from "./persistent/staging.ts";
 
 /** State of a pod's volumes. */
@@ -28,11 +28,11 @@ export interface PodVolumes {
   /** Volumes that wait to be attached, each with a check for the attachment limit of the node. */
   readonly unattached: Map<string, (signal: AbortSignal) => Promise<boolean>>;
   /** Serializes container starts and replacements of files that a start may read. */
-  readonly filesInTurn: <T>(work: () => Promise<T>) => Promise<T>;
+  readonly serializeFileChanges: <T>(work: () => Promise<T>) => Promise<T>;
   /** Work in progress. */
   readonly running: Set<Promise<unknown>>;
   /** Aborted to end the pause between retries, so that a changed object is tried at once. */
-  kick: AbortController;
+  retryNow: AbortController;
   /** Aborted when the volumes are torn down: nothing may be created any more. */
   readonly ended: AbortController;
 }
@@ -45,15 +45,15 @@ export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
     mounted: new Map<string, VolumeReady>(),
     setUps: new Map<string, () => Promise<void>>(),
     unattached: new Map<string, (signal: AbortSignal) => Promise<boolean>>(),
-    filesInTurn: createSemaphore(1),
+    serializeFileChanges: createSemaphore(1),
     running: new Set<Promise<unknown>>(),
-    kick: new AbortController(),
+    retryNow: new AbortController(),
     ended: new AbortController(),
   };
 }
 
 /** Tracks work on a pod's volumes, which tearing them down waits for. @returns the work. */
-export function runs<T>({ running }: PodVolumes, work: Promise<T>): Promise<T> {
+export function trackWork<T>({ running }: PodVolumes, work: Promise<T>): Promise<T> {
   const forget = () => void running.delete(settled);
   const settled: Promise<unknown> = work.then(forget, forget);
   running.add(settled);
@@ -61,13 +61,13 @@ export function runs<T>({ running }: PodVolumes, work: Promise<T>): Promise<T> {
 }
 
 /** Retry delays of a failed volume, milliseconds: the kubelet's. */
-export const firstRetryMs = 500;
-export const longestRetryMs = 122_000;
+export const initialRetryDelayMs = 500;
+export const maxRetryDelayMs = 122_000;
 /** Maximum retry delay if the API server or the target failed rather than the volume: either may recover any moment. */
-const longestPassingMs = 3_000;
-const passing = ["unavailable", "deadline_exceeded", "resource_exhausted"] as const;
+const maxTransientRetryDelayMs = 3_000;
+const transientCodes = ["unavailable", "deadline_exceeded", "resource_exhausted"] as const;
 /** Timeout of one attempt, milliseconds: an unresponsive API server does not delay later attempts. */
-export const longestTryMs = 123_000;
+export const attemptTimeoutMs = 123_000;
 
 export interface SetUp {
   /** Sets up a volume that is not ready, or refreshes it. The attempt continues if the signal aborts; only tearing down the
@@ -78,35 +78,35 @@ export interface SetUp {
    *  @throws UnprocessedVolumeError at once for a claim without a usable volume. */
   untilReady(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
   /** Cancels a pod's set-ups, and forgets the contents of its directories. */
-  end(state: PodVolumes, signal: AbortSignal): Promise<void>;
+  cancel(state: PodVolumes, signal: AbortSignal): Promise<void>;
 }
 
 /** State of persistent volumes, shared by all pods. */
 export interface SharedState {
   readonly staging: Staging;
-  readonly growths: Growths;
+  readonly expansionStates: ExpansionStates;
 }
 
 /** Sets up volumes with their plugins; each failure is reported as an event and retried with back-off. */
-export function createSetUp(given: VolumeDeps & SharedState): SetUp {
-  const { clock, log } = given;
+export function createSetUp(shared: VolumeDeps & SharedState): SetUp {
+  const { clock, log } = shared;
   let noswap: boolean | undefined;
   let selinux: boolean | undefined;
   const deps: CommonDeps = {
-    ...given,
-    written: new Map<string, string>(),
-    mounts: createMountLister(given.host),
-    noswap: async (signal) => (noswap ??= await kernelHasNoswap(given.host, signal)),
-    selinux: async (signal) => (selinux ??= await hasSelinux(given.host.fs, signal)),
+    ...shared,
+    contentDigests: new Map<string, string>(),
+    mounts: createMountLister(shared.host),
+    noswap: async (signal) => (noswap ??= await kernelHasNoswap(shared.host, signal)),
+    selinux: async (signal) => (selinux ??= await hasSelinux(shared.host.fs, signal)),
   };
-  const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
+  const retries = createBackoff({ clock, initialMs: initialRetryDelayMs, maxMs: maxRetryDelayMs });
 
   const attempt = createAttempt(deps, retries);
 
   const once = async (state: PodVolumes, volume: Volume, signal: AbortSignal) => {
     const setUp = state.setUps.get(volume.name) ?? coalesce(() => attempt(state, volume));
     state.setUps.set(volume.name, setUp);
-    await untilAborted(runs(state, setUp()), signal);
+    await untilAborted(trackWork(state, setUp()), signal);
   };
 
   return {
@@ -114,62 +114,62 @@ export function createSetUp(given: VolumeDeps & SharedState): SetUp {
     async untilReady(state, volume, signal) {
       while (!signal.aborted && !state.ended.signal.aborted) {
         // Read before the attempt, so that a change during it is not missed.
-        const kicked = state.kick.signal;
+        const kicked = state.retryNow.signal;
         try {
           return await once(state, volume, signal);
         } catch (error) {
           if (state.mounted.has(volume.name)) return;
-          if (error instanceof UnprocessedError) throw error;
+          if (error instanceof UnprocessedVolumeError) throw error;
           log.debug({ err: error, uid: state.pod.metadata.uid, volume: volume.name }, "volume is not ready; retrying");
-          const pause = retries.remaining(keyOf(state, volume));
-          const longest = hasCode(error, ...passing) ? longestPassingMs : longestRetryMs;
+          const pause = retries.remaining(retryKey(state, volume));
+          const longest = hasCode(error, ...transientCodes) ? maxTransientRetryDelayMs : maxRetryDelayMs;
           await clock.sleep(Math.min(pause, longest), AbortSignal.any([signal, kicked])).catch(() => undefined);
         }
       }
     },
-    async end(state, signal) {
+    async cancel(state, signal) {
       state.ended.abort();
       await untilAborted(Promise.all(state.running), signal);
       for (const { name } of state.pod.spec.volumes ?? []) retries.reset(`${state.pod.metadata.uid}/${name}`);
       const below = `${podDirectory(deps.rootDir, state.pod.metadata.uid)}/`;
-      for (const path of deps.written.keys()) if (path.startsWith(below)) deps.written.delete(path);
+      for (const path of deps.contentDigests.keys()) if (path.startsWith(below)) deps.contentDigests.delete(path);
     },
   };
 }
 
 /** Dependencies that the volumes of all pods share. */
-type CommonDeps = Omit<SetUpDeps, "fresh" | "awaiting" | "replaceFiles">;
+type CommonDeps = Omit<SetUpDeps, "fresh" | "onAwaitingAttach" | "replaceFiles">;
 
 /** One attempt at one volume, never two at once. An attempt interrupted by the loss of the target is repeated once it is back. */
 function createAttempt(deps: CommonDeps, retries: Backoff) {
   return async function attempt(state: PodVolumes, volume: Volume): Promise<void> {
     const { signal: ended } = state.ended;
-    const kind = kindOf(volume);
-    const standing = state.mounted.get(volume.name);
-    if (standing && !kind?.refreshes && standing.refreshAt === undefined) return;
+    const plugin = volumePluginFor(volume);
+    const current = state.mounted.get(volume.name);
+    if (current && !plugin?.refreshes && current.refreshAt === undefined) return;
     const lost = deps.waitForTarget && (await deps.waitForTarget(ended));
     try {
       throwIfAborted(ended);
-      if (!kind) throw new CodedError("unimplemented", `no volume plugin matched: ${volume.name}`);
-      const patience = deps.clock.within(longestTryMs, lost ? AbortSignal.any([ended, lost]) : ended);
+      if (!plugin) throw new CodedError("unimplemented", `no volume plugin matched: ${volume.name}`);
+      const attemptSignal = deps.clock.within(attemptTimeoutMs, lost ? AbortSignal.any([ended, lost]) : ended);
       const fresh = state.touched?.has(volume.name) === false;
       state.touched?.add(volume.name);
-      const awaiting: SetUpDeps["awaiting"] = (isExhausted) => {
+      const onAwaitingAttach: SetUpDeps["onAwaitingAttach"] = (isExhausted) => {
         if (isExhausted) state.unattached.set(volume.name, isExhausted);
         else state.unattached.delete(volume.name);
       };
-      const own = { fresh, awaiting, replaceFiles: state.filesInTurn };
-      const ready = await setUpTimed(kind, { ...deps, ...own }, { pod: state.pod, volume }, patience);
+      const own = { fresh, onAwaitingAttach, replaceFiles: state.serializeFileChanges };
+      const ready = await setUpTimed(plugin, { ...deps, ...own }, { pod: state.pod, volume }, attemptSignal);
       if (!state.mounted.has(volume.name) && isPropagated(state.pod, volume, ready))
-        await shareDirectory(deps.host, ready.hostPath, patience);
+        await shareDirectory(deps.host, ready.hostPath, attemptSignal);
       state.mounted.set(volume.name, ready);
-      retries.reset(keyOf(state, volume));
+      retries.reset(retryKey(state, volume));
     } catch (error) {
       if (ended.aborted) throw error;
       if (lost?.aborted) return attempt(state, volume);
-      if (error instanceof UnprocessedError || error instanceof NotYetError) throw error;
-      retries.next(keyOf(state, volume));
-      deps.events.event(podReference(state.pod), "Warning", failureReason(error), mountFailure(volume.name, error));
+      if (error instanceof UnprocessedVolumeError || error instanceof VolumePendingError) throw error;
+      retries.next(retryKey(state, volume));
+      deps.events.event(podReference(state.pod), "Warning", mountFailureReason(error), mountFailureMessage(volume.name, error));
       throw error;
     }
   };
@@ -185,25 +185,25 @@ function isPropagated(pod: Pod, { name, hostPath }: Volume, { persistent }: Volu
 }
 
 async function setUpTimed(
-  kind: VolumeKind,
+  plugin: VolumePlugin,
   deps: SetUpDeps,
   { pod, volume }: { readonly pod: Pod; readonly volume: Volume },
   signal: AbortSignal,
 ): Promise<VolumeReady> {
   const { clock, measures } = deps;
-  let plugin = volumePlugin(volume);
+  let pluginName = volumePlugin(volume);
   const isDevice = namesIn(pod, "volumeDevices").has(volume.name);
   return timed(
     clock,
     async () => {
-      const ready = await kind.setUp(deps, pod, volume, signal);
-      plugin = ready.persistent?.plugin ?? plugin;
+      const ready = await plugin.setUp(deps, pod, volume, signal);
+      pluginName = ready.persistent?.plugin ?? pluginName;
       return ready;
     },
-    (ms, failed) => measures[isDevice ? "mapped" : "setUp"](plugin, ms, failed),
+    (ms, failed) => measures[isDevice ? "mapped" : "setUp"](pluginName, ms, failed),
   );
 }
 
-function keyOf({ pod }: PodVolumes, volume: Volume): string {
+function retryKey({ pod }: PodVolumes, volume: Volume): string {
   return `${pod.metadata.uid}/${volume.name}`;
 }

@@ -13,16 +13,16 @@ import { CodedError, ignoreCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
 import { removeVolumes } from "./remove-volumes.ts";
-import type { Kept } from "./persistent/leaving.ts";
+import type { RetainedDirectory } from "./persistent/unstager.ts";
 import { command } from "../seams/command.ts";
 
 export interface UnmountOptions {
   readonly list?: MountLister;
   /** Unpublishes volumes that need more than an unmount, after their subPath mounts are gone.
    *  @returns directories that must stay. */
-  readonly first?: () => Promise<readonly Kept[]>;
+  readonly unpublish?: () => Promise<readonly RetainedDirectory[]>;
   /** True if none of the pod's volumes outlives it: its directories may be removed with all content. */
-  readonly isShortLived?: boolean;
+  readonly isEphemeral?: boolean;
 }
 
 const uidPattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
@@ -35,23 +35,23 @@ export async function unmountAll(
   rootDir: string,
   uid: string,
   signal: AbortSignal,
-  { list = (stop) => listMounts(host, stop), first, isShortLived = false }: UnmountOptions = {},
+  { list = (stop) => listMounts(host, stop), unpublish, isEphemeral = false }: UnmountOptions = {},
 ): Promise<void> {
   const directory = await realDirectory(host, podDirectory(rootDir, checkUid(uid)), signal);
   if (directory === undefined) return;
   const unmountBelow = (path: string, but: readonly string[] = []) => unmountTree({ host, list }, path, but, signal);
   // A subPath mount keeps its volume busy.
-  if (first) await unmountBelow(`${directory}/volume-subpaths`);
-  const kept = (await first?.()) ?? [];
+  if (unpublish) await unmountBelow(`${directory}/volume-subpaths`);
+  const retained = (await unpublish?.()) ?? [];
   const own = podDirectory(rootDir, uid);
   await unmountBelow(
     directory,
-    kept.map(({ path }) => path.replace(own, directory)),
+    retained.map(({ path }) => path.replace(own, directory)),
   );
-  if (kept.length > 0) throw aggregated(kept.map(({ why }) => why));
-  if (!isShortLived) await removeVolumes({ host, uid, directory }, signal);
+  if (retained.length > 0) throw aggregated(retained.map(({ reason }) => reason));
+  if (!isEphemeral) await removeVolumes({ host, uid, directory }, signal);
   const below = ["volumes", "plugins", "volume-subpaths", "volumeDevices"]
-    .slice(isShortLived ? 0 : 1)
+    .slice(isEphemeral ? 0 : 1)
     .map((name) => `${directory}/${name}`);
   await host.fs.apply(
     below.map((path) => ({ do: "remove", path, recursive: true })),
@@ -60,27 +60,27 @@ export async function unmountAll(
 }
 
 /** Unmounts a directory and everything below.
- *  @param but directories to leave as they are. @throws failed_precondition if something stays mounted. */
+ *  @param except directories to leave as they are. @throws failed_precondition if something stays mounted. */
 async function unmountTree(
   { host, list }: { readonly host: Host; readonly list: MountLister },
   directory: string,
-  but: readonly string[],
+  except: readonly string[],
   signal: AbortSignal,
 ): Promise<void> {
-  const isKept = (path: string) => but.some((one) => isAtOrBelow(path, one));
+  const isKept = (path: string) => except.some((one) => isAtOrBelow(path, one));
   const table = async () => (await list(signal)).filter(({ path }) => !isKept(path));
   const mounted = async () => mountsBelow(await table(), directory);
   const first = await table();
   const all = mountsBelow(first, directory);
   // Network mounts are left out: an unreachable server would delay the others.
-  const near = mountsBelow(
+  const local = mountsBelow(
     first.filter((mount) => !isRemote(mount)),
     directory,
   );
-  const mounts = (await unmountTogether(host, near, signal)) ? await mounted() : all;
+  const mounts = (await unmountTogether(host, local, signal)) ? await mounted() : all;
   for (const path of mounts) {
-    const around = outermostMount(path, mounts);
-    await (around === path ? unmount(host, path, signal) : unmountPrivately(host, path, around, signal));
+    const outermost = outermostMount(path, mounts);
+    await (outermost === path ? unmount(host, path, signal) : unmountPrivately(host, path, outermost, signal));
   }
   const [left] = await mounted();
   if (left !== undefined) throw new CodedError("failed_precondition", `${left} is still mounted`);

@@ -5,7 +5,7 @@ import type { Pod } from "../objects.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { limitsWhole, podLimits } from "../pod/resources.ts";
-import type { SetUpDeps, VolumeDeps } from "./kinds/kind.ts";
+import type { SetUpDeps, VolumeDeps } from "./plugins/plugin.ts";
 import { podSubdirectory } from "./paths.ts";
 
 const openToAll = 0o777;
@@ -16,7 +16,7 @@ export const tmpfsMode = 0o1777;
 
 /** Mounts a tmpfs. If the target's user may not mount, a directory on disk is used instead, inside one of mode 0700, and an
  *  event on the node reports it. */
-export async function memoryDirectory(
+export async function mountMemoryDirectory(
   { host, events, nodeName, rootDir, fresh, noswap, mounts }: SetUpDeps,
   { uid, path }: { readonly uid: string; readonly path: string },
   bound: TmpfsOptions,
@@ -41,7 +41,7 @@ export async function memoryDirectory(
 /** Size limit of a memory-backed volume: the smallest of its own limit, the pod's memory limit if all of the pod is limited, and
  *  the node's memory.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
-export function memoryBound(
+export function memorySizeLimit(
   { allocatable }: Pick<VolumeDeps, "allocatable">,
   pod: Pod,
   sizeLimit?: string,

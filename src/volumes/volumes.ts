@@ -6,35 +6,35 @@ import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
-import type { MountedVolume, StableFiles, VolumeMounter, VolumeParts } from "../pipeline.ts";
+import type { MountedVolume, StableFiles, VolumeMounter, SubPathMounts } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
-import type { VolumeDeps } from "./kinds/kind.ts";
-import { createGrower } from "./growing.ts";
-import { createParts } from "./parts.ts";
-import { createGrowths } from "./persistent/growths.ts";
-import { leavings } from "./persistent/index.ts";
-import { createDataLister } from "./persistent/data-lister.ts";
+import type { VolumeDeps } from "./plugins/plugin.ts";
+import { createVolumeExpander } from "./expander.ts";
+import { createSubPathMounts } from "./subpath-mounts.ts";
+import { createExpansionStates } from "./persistent/expansion-states.ts";
+import { unstagers } from "./persistent/index.ts";
+import { createStagedVolumeLister } from "./persistent/staged-volume-lister.ts";
 import { type Staging, createStaging } from "./persistent/staging.ts";
-import { createWaiting } from "./waiting.ts";
+import { createVolumeWaiter } from "./wait-for-volumes.ts";
 import { usedVolumes } from "./paths.ts";
-import { type PodVolumes, type SetUp, createSetUp, longestRetryMs, newPodVolumes } from "./set-up.ts";
+import { type PodVolumes, type SetUp, createSetUp, maxRetryDelayMs, newPodVolumes } from "./set-up.ts";
 import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.ts";
 
 /** Timeout of listing the pod directories, milliseconds. */
-const longestLookMs = 60_000;
+const listTimeoutMs = 60_000;
 /** Delays between the first attempts to unpublish the volumes of a pod, milliseconds: a driver that starts with the node, or
  *  still works on the volume, is ready soon. The caller's own retries are further apart. */
-const tearDownPausesMs = [500, 1_000, 2_000, 4_000] as const;
+const tearDownRetryDelaysMs = [500, 1_000, 2_000, 4_000] as const;
 /** Shortest interval between refreshes of a token, milliseconds. */
-const soonestRefreshMs = 1_000;
+const minRefreshDelayMs = 1_000;
 /** Delay between refreshes of a pod caused by changed objects, milliseconds: doubled from the first value to the last while
  *  changes keep coming. A kubelet too shows an update within about a minute, not each of hundreds per second. */
-const shortestChangePaceMs = 1_000;
-const longestChangePaceMs = 10_000;
+const minChangeDelayMs = 1_000;
+const maxChangeDelayMs = 10_000;
 
-export interface Volumes extends VolumeMounter, VolumeParts, StableFiles {
+export interface Volumes extends VolumeMounter, SubPathMounts, StableFiles {
   /** Called when a ConfigMap or Secret changed: volumes made from it are refreshed at once, or within seconds while changes keep
    *  coming. */
   objectChanged(kind: "configmap" | "secret", namespace: string, name: string): void;
@@ -50,24 +50,24 @@ export interface Volumes extends VolumeMounter, VolumeParts, StableFiles {
 
 /** The volumes of pods on the target. @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function createVolumes(deps: VolumeDeps): Volumes {
-  const known = new Map<string, PodVolumes>();
-  const staging = createStaging({ ...deps, lying: createDataLister(deps), onUse: deps.inUse }, leavings);
-  const shared = { ...deps, staging, growths: createGrowths(staging) };
+  const pods = new Map<string, PodVolumes>();
+  const staging = createStaging({ ...deps, listVolumes: createStagedVolumeLister(deps), onInUseChange: deps.onVolumesInUse }, unstagers);
+  const shared = { ...deps, staging, expansionStates: createExpansionStates(staging) };
   const tearDown = createTearDown(deps, staging);
   const setUp = createSetUp(shared);
-  const grower = createGrower(shared);
-  const wait = createWaiting(deps, setUp);
-  const refresher = createRefresher(deps, known, setUp);
+  const expander = createVolumeExpander(shared);
+  const waitForVolumes = createVolumeWaiter(deps, setUp);
+  const refresher = createRefresher(deps, pods, setUp);
 
   const directories = createDirectoryIndex(deps);
-  const mounted = (uid: string): ReadonlyMap<string, MountedVolume> => known.get(uid)?.mounted ?? new Map();
+  const mounted = (uid: string): ReadonlyMap<string, MountedVolume> => pods.get(uid)?.mounted ?? new Map();
 
   const stateOf = async (pod: Pod, signal: AbortSignal): Promise<PodVolumes> => {
     const { uid } = pod.metadata;
-    const fresh = !known.has(uid) && (await directories.isFresh(uid, signal));
-    const state = known.get(uid) ?? newPodVolumes(pod, fresh);
+    const fresh = !pods.has(uid) && (await directories.isFresh(uid, signal));
+    const state = pods.get(uid) ?? newPodVolumes(pod, fresh);
     state.pod = pod;
-    known.set(uid, state);
+    pods.set(uid, state);
     directories.add(uid);
     return state;
   };
@@ -75,27 +75,27 @@ export function createVolumes(deps: VolumeDeps): Volumes {
   return {
     async mount(pod, signal) {
       const state = await stateOf(pod, signal);
-      await wait(state, signal);
+      await waitForVolumes(state, signal);
       refresher.schedule(state);
-      grower.look(state);
+      expander.check(state);
     },
     mounted,
     async withStableFiles(uid, work) {
-      const state = known.get(uid);
-      return state ? state.filesInTurn(work) : work();
+      const state = pods.get(uid);
+      return state ? state.serializeFileChanges(work) : work();
     },
-    ...createParts(deps, mounted),
+    ...createSubPathMounts(deps, mounted),
     async unmount(uid, signal) {
       refresher.cancel(uid);
-      const state = known.get(uid);
-      if (state) await setUp.end(state, signal);
-      known.delete(uid);
+      const state = pods.get(uid);
+      if (state) await setUp.cancel(state, signal);
+      pods.delete(uid);
       await tearDown(uid, state, signal);
-      grower.collect();
+      expander.forgetUnused();
     },
     objectChanged(kind, namespace, name) {
-      for (const state of known.values()) {
-        if (state.pod.metadata.namespace !== namespace || refresher.awaitsPace(state)) continue;
+      for (const state of pods.values()) {
+        if (state.pod.metadata.namespace !== namespace || refresher.isDelayed(state)) continue;
         const { secrets, configMaps } = referencedObjects(state.pod);
         if ((kind === "secret" ? secrets : configMaps).includes(name)) refresher.objectChanged(state);
       }
@@ -103,13 +103,13 @@ export function createVolumes(deps: VolumeDeps): Volumes {
     podDirectories: (signal) => listPodDirectories(deps.host, deps.rootDir, signal),
     async removePodDirectory(uid, signal) {
       await removePodDirectory(deps.host, deps.rootDir, uid, signal);
-      if (!known.has(uid)) directories.delete(uid);
+      if (!pods.has(uid)) directories.delete(uid);
     },
     recover: staging.recover,
     stop() {
       refresher.stop();
       staging.stop();
-      for (const state of known.values()) state.ended.abort();
+      for (const state of pods.values()) state.ended.abort();
     },
   };
 }
@@ -119,27 +119,27 @@ function createTearDown(deps: VolumeDeps, staging: Staging) {
   const { host, rootDir, measures, clock } = deps;
   const list = createMountLister(host);
   /** Plugins of the mounted volumes, by the pod's UID, kept until the teardown succeeds. */
-  const leaving = new Map<string, readonly Standing[]>();
+  const pluginsByPod = new Map<string, readonly MountedPlugin[]>();
   return async (uid: string, state: PodVolumes | undefined, signal: AbortSignal): Promise<void> => {
-    if (state) leaving.set(uid, standing(state));
-    const first = takingBack(deps, uid, state, signal);
-    const options = { list, isShortLived: state !== undefined && isShortLived(state), ...(first && { first }) };
+    if (state) pluginsByPod.set(uid, mountedPlugins(state));
+    const unpublish = unpublishing(deps, uid, state, signal);
+    const options = { list, isEphemeral: state !== undefined && isEphemeral(state), ...(unpublish && { unpublish }) };
     await timed(
       clock,
-      () => patiently(clock, () => unmountAll(host, rootDir, uid, signal, options), signal),
+      () => retryWhileUnavailable(clock, () => unmountAll(host, rootDir, uid, signal, options), signal),
       (ms, failed) => {
-        for (const { plugin, isDevice } of leaving.get(uid) ?? [])
+        for (const { plugin, isDevice } of pluginsByPod.get(uid) ?? [])
           measures[isDevice ? "unmapped" : "tornDown"](plugin, ms, failed);
-        if (!failed) leaving.delete(uid);
+        if (!failed) pluginsByPod.delete(uid);
       },
     );
-    await staging.left(uid, state !== undefined && isWhole(state), signal);
+    await staging.releasePod(uid, state !== undefined && isFullyKnown(state), signal);
   };
 }
 
 /** Retries while a driver is unavailable or busy. */
-async function patiently(clock: Clock, work: () => Promise<void>, signal: AbortSignal): Promise<void> {
-  for (const pauseMs of tearDownPausesMs) {
+async function retryWhileUnavailable(clock: Clock, work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+  for (const pauseMs of tearDownRetryDelaysMs) {
     try {
       return await work();
     } catch (error) {
@@ -151,22 +151,22 @@ async function patiently(clock: Clock, work: () => Promise<void>, signal: AbortS
 }
 
 /** Unpublishes the volumes of a pod that need more than an unmount; undefined if the pod has none. */
-function takingBack(deps: VolumeDeps, uid: string, state: PodVolumes | undefined, signal: AbortSignal) {
+function unpublishing(deps: VolumeDeps, uid: string, state: PodVolumes | undefined, signal: AbortSignal) {
   const mayHave = (plugin: string) =>
     !state ||
-    !isWhole(state) ||
-    standing(state).some((one) => one.plugin === plugin || one.plugin.startsWith(`${plugin}:`));
-  const concerned = leavings.flatMap(({ plugin, unpublish }) => (unpublish && mayHave(plugin) ? [unpublish] : []));
-  if (concerned.length === 0) return undefined;
-  return async () => (await Promise.all(concerned.map((unpublish) => unpublish(deps, uid, signal)))).flat();
+    !isFullyKnown(state) ||
+    mountedPlugins(state).some((one) => one.plugin === plugin || one.plugin.startsWith(`${plugin}:`));
+  const unpublishers = unstagers.flatMap(({ pluginName, unpublish }) => (unpublish && mayHave(pluginName) ? [unpublish] : []));
+  if (unpublishers.length === 0) return undefined;
+  return async () => (await Promise.all(unpublishers.map((unpublish) => unpublish(deps, uid, signal)))).flat();
 }
 
-interface Standing {
+interface MountedPlugin {
   readonly plugin: string;
   readonly isDevice: boolean;
 }
 
-function standing({ pod, mounted }: PodVolumes): readonly Standing[] {
+function mountedPlugins({ pod, mounted }: PodVolumes): readonly MountedPlugin[] {
   return (pod.spec.volumes ?? []).flatMap((volume) => {
     const ready = mounted.get(volume.name);
     if (!ready) return [];
@@ -176,31 +176,31 @@ function standing({ pod, mounted }: PodVolumes): readonly Standing[] {
 }
 
 /** True if the persistent volume of each claim is known, and each inline CSI volume is mounted. */
-function isWhole({ pod, mounted }: PodVolumes): boolean {
+function isFullyKnown({ pod, mounted }: PodVolumes): boolean {
   const isElsewhere = (volume: Volume) => claimNameOf(pod, volume) !== undefined || volume.csi !== undefined;
   return usedVolumes(pod).every((volume) => !isElsewhere(volume) || mounted.has(volume.name));
 }
 
 /** True if none of a pod's volumes outlives it. */
-function isShortLived(state: PodVolumes): boolean {
+function isEphemeral(state: PodVolumes): boolean {
   const { pod, mounted } = state;
-  return isWhole(state) && usedVolumes(pod).every(({ name, csi }) => !csi && !mounted.get(name)?.persistent);
+  return isFullyKnown(state) && usedVolumes(pod).every(({ name, csi }) => !csi && !mounted.get(name)?.persistent);
 }
 
 /** Pods that may have left something on the target: those whose directory existed when this node first listed them, and those
  *  that it set up itself. A pod that is not among them needs no search for leftovers. */
 function createDirectoryIndex({ host, rootDir, clock }: VolumeDeps) {
   const found = new Set<string>();
-  const shared = createSharedPromise<void>(clock, longestLookMs);
-  let looked = false;
-  const look = async (signal: AbortSignal) => {
+  const shared = createSharedPromise<void>(clock, listTimeoutMs);
+  let isListed = false;
+  const list = async (signal: AbortSignal) => {
     for (const uid of await listPodDirectories(host, rootDir, signal)) found.add(uid);
-    looked = true;
+    isListed = true;
   };
   return {
     async isFresh(uid: string, signal: AbortSignal): Promise<boolean> {
-      if (!looked) await shared(look, signal).catch(() => throwIfAborted(signal));
-      return looked && !found.has(uid);
+      if (!isListed) await shared(list, signal).catch(() => throwIfAborted(signal));
+      return isListed && !found.has(uid);
     },
     add: (uid: string) => void found.add(uid),
     delete: (uid: string) => void found.delete(uid),
@@ -212,35 +212,35 @@ interface PodRefreshes {
   /** Refreshes all volumes: one run at a time, and at most one more waits for its end. */
   readonly run: () => Promise<void>;
   /** Fires when a token is due for renewal, or to retry a failed refresh. */
-  aged: Timer | undefined;
+  refreshTimer: Timer | undefined;
   /** Fires when rate-limited changes of objects are to be handled together. */
-  changed: Timer | undefined;
+  changeTimer: Timer | undefined;
 }
 
 /** Refreshes volumes of running pods when an object changes or a token is due for renewal. A change after a quiet period is
  *  handled at once; while changes keep coming, the pod's refreshes are rate-limited, and the last one always sees the newest
  *  objects. */
-function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, PodVolumes>, setUp: SetUp) {
+function createRefresher({ clock, log }: VolumeDeps, current: ReadonlyMap<string, PodVolumes>, setUp: SetUp) {
   const pods = new Map<string, PodRefreshes>();
-  const paces = createBackoff({ clock, initialMs: shortestChangePaceMs, maxMs: longestChangePaceMs });
+  const changeBackoff = createBackoff({ clock, initialMs: minChangeDelayMs, maxMs: maxChangeDelayMs });
   const stopped = new AbortController();
   const isCurrent = (state: PodVolumes) =>
-    known.get(state.pod.metadata.uid) === state && !state.ended.signal.aborted && !stopped.signal.aborted;
+    current.get(state.pod.metadata.uid) === state && !state.ended.signal.aborted && !stopped.signal.aborted;
   const refreshesOf = (state: PodVolumes): PodRefreshes => {
     const { uid } = state.pod.metadata;
-    const refreshes = pods.get(uid) ?? { run: coalesce(() => refresh(state)), aged: undefined, changed: undefined };
+    const refreshes = pods.get(uid) ?? { run: coalesce(() => refresh(state)), refreshTimer: undefined, changeTimer: undefined };
     pods.set(uid, refreshes);
     return refreshes;
   };
-  const at = (state: PodVolumes, delayMs: number) => {
+  const refreshAfter = (state: PodVolumes, delayMs: number) => {
     const refreshes = refreshesOf(state);
-    refreshes.aged?.cancel();
-    refreshes.aged = clock.after(delayMs, () => void refreshes.run());
+    refreshes.refreshTimer?.cancel();
+    refreshes.refreshTimer = clock.after(delayMs, () => void refreshes.run());
   };
   const schedule = (state: PodVolumes) => {
     if (!isCurrent(state)) return;
     const due = [...state.mounted.values()].map(({ refreshAt }) => refreshAt).filter((time) => time !== undefined);
-    if (due.length > 0) at(state, Math.max(soonestRefreshMs, Math.min(...due) - clock.now()));
+    if (due.length > 0) refreshAfter(state, Math.max(minRefreshDelayMs, Math.min(...due) - clock.now()));
   };
   const refresh = async (state: PodVolumes) => {
     if (!isCurrent(state)) return;
@@ -251,32 +251,32 @@ function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, 
     const failed = results.find((result) => result.status === "rejected");
     if (!failed) return schedule(state);
     log.warn({ err: failed.reason as unknown, uid: state.pod.metadata.uid }, "cannot refresh volume; retrying");
-    at(state, longestRetryMs);
+    refreshAfter(state, maxRetryDelayMs);
   };
   const handleChanges = (state: PodVolumes) => {
     const refreshes = refreshesOf(state);
-    refreshes.changed = undefined;
-    paces.next(state.pod.metadata.uid);
-    state.kick.abort();
-    state.kick = new AbortController();
+    refreshes.changeTimer = undefined;
+    changeBackoff.next(state.pod.metadata.uid);
+    state.retryNow.abort();
+    state.retryNow = new AbortController();
     if (state.mounted.size > 0) void refreshes.run();
   };
   return {
     schedule,
     /** True if a delayed refresh is scheduled, which will include this change. */
-    awaitsPace: ({ pod }: PodVolumes) => pods.get(pod.metadata.uid)?.changed !== undefined,
+    isDelayed: ({ pod }: PodVolumes) => pods.get(pod.metadata.uid)?.changeTimer !== undefined,
     /** Handles the change of an object at once, or together with others if the pod's rate limit requires a delay. */
     objectChanged(state: PodVolumes) {
       if (!isCurrent(state)) return;
       const refreshes = refreshesOf(state);
-      const pauseMs = paces.remaining(state.pod.metadata.uid);
+      const pauseMs = changeBackoff.remaining(state.pod.metadata.uid);
       if (pauseMs <= 0) handleChanges(state);
-      else refreshes.changed ??= clock.after(pauseMs, () => handleChanges(state));
+      else refreshes.changeTimer ??= clock.after(pauseMs, () => handleChanges(state));
     },
     cancel(uid: string) {
       cancelTimers(pods.get(uid));
       pods.delete(uid);
-      paces.reset(uid);
+      changeBackoff.reset(uid);
     },
     stop() {
       stopped.abort();
@@ -286,6 +286,6 @@ function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, 
 }
 
 function cancelTimers(refreshes: PodRefreshes | undefined): void {
-  refreshes?.aged?.cancel();
-  refreshes?.changed?.cancel();
+  refreshes?.refreshTimer?.cancel();
+  refreshes?.changeTimer?.cancel();
 }

@@ -1,4 +1,4 @@
-import { bindContract } from "./bind-part.ts";
+import { bindContract } from "./bind-subpath.ts";
 import { localUnderTest, machineFromPod } from "./local-under-test.ts";
 import { sshUnderTest } from "./ssh-under-test.ts";
 

@@ -16,7 +16,7 @@ import {
   wrapped,
 } from "../../src/seams/command.ts";
 import { nfs } from "../../src/volumes/nfs.ts";
-import type { SetUpDeps } from "../../src/volumes/kinds/kind.ts";
+import type { SetUpDeps } from "../../src/volumes/plugins/plugin.ts";
 import type { Pod } from "../../src/objects.ts";
 import { mount } from "../../src/volumes/persistent/bind-mount.ts";
 import { argvOf } from "../harness/argv.ts";

@@ -1,4 +1,4 @@
-import type { StorageDriver, StorageDrivers } from "../../src/drivers.ts";
+import type { StorageDriver, StorageDrivers } from "../../src/plugin-ports.ts";
 import {
   type NodePublishVolumeRequest,
   type NodeStageVolumeRequest,
@@ -96,11 +96,11 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
       if (registered.has(name)) return driver;
       throw new CodedError("unavailable", `driver name ${name} not found in the list of registered CSI drivers`);
     },
-    about: async (name) => objects.get(name),
-    async refresh(name) {
+    csiDriver: async (name) => objects.get(name),
+    async refreshLimit(name) {
       calls.push(`refresh ${name}`);
     },
-    async attachment(name) {
+    async volumeAttachment(name) {
       const found = attachments.get(name);
       if (found) return found;
       throw new CodedError("not_found", `volumeattachments.storage.k8s.io "${name}" not found`);

@@ -27,7 +27,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "claim-of-another",
-    file: "src/volumes/persistent/resolve.ts",
+    file: "src/volumes/persistent/resolve-claim.ts",
     text: "if (reference.uid !== metadata.uid)",
     becomes: "if (reference.uid === undefined)",
     breaks: "A claim that is deleted and made anew gets the volume, with the data, of its predecessor.",
@@ -143,7 +143,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "subpath-mode",
-    file: "src/host/bind-part.ts",
+    file: "src/host/bind-subpath.ts",
     text: '&& inside && chmod "$mode" . ||',
     becomes: "&& inside ||",
     breaks: "A directory that is made for a subPath is root's alone: a container of another user cannot read it.",
@@ -153,7 +153,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "subpath-again",
-    file: "src/host/bind-part.ts",
+    file: "src/host/bind-subpath.ts",
     text: '  [ ! -e "$target" ] || umount "$target" 2>/dev/null\n',
     becomes: "",
     breaks: "A container with a subPath that starts again sees the old version of its ConfigMap for ever.",
@@ -163,12 +163,12 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "host-path-parents",
-    file: "src/volumes/kinds/host-path.ts",
+    file: "src/volumes/plugins/host-path.ts",
     text: "mode: 0o755, parents: true }",
     becomes: "mode: 0o755, parents: false }",
     breaks: "A hostPath of type DirectoryOrCreate is not made where its parent is missing: the pod waits for ever.",
     assertion: '"hostPath: each type takes what it names": test timed out after 60000ms',
-    foundBy: [unit("volumes/kinds")],
+    foundBy: [unit("volumes/plugins")],
   },
   {
     name: "dollar-escape",

@@ -18,7 +18,7 @@ import { localHost } from "../../providers/local/host.ts";
 import { listMounts } from "../../src/host/mounts.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
-import { giveTree } from "../../src/volumes/persistent/ownership.ts";
+import { applyFSGroup } from "../../src/volumes/persistent/apply-fs-group.ts";
 import { createVolumes } from "../../src/volumes/volumes.ts";
 import { unmeasured } from "../fakes/measures.ts";
 import { allocatedPod } from "../../src/roles.ts";
@@ -61,11 +61,11 @@ function start(content: string) {
     },
     drivers: {
       driver: () => assert.fail("no pod has a claim"),
-      about: async () => assert.fail("no pod has a claim"),
-      refresh: async () => assert.fail("no pod has a claim"),
-      attachment: async () => assert.fail("no pod has a claim"),
+      csiDriver: async () => assert.fail("no pod has a claim"),
+      refreshLimit: async () => assert.fail("no pod has a claim"),
+      volumeAttachment: async () => assert.fail("no pod has a claim"),
     },
-    inUse: () => undefined,
+    onVolumesInUse: () => undefined,
     node: () => undefined,
     tokens: {
       token: async () => ({ token: content, refreshAt: clock.now() + 3_600_000, expiresAt: clock.now() + 3_600_000 }),
@@ -152,7 +152,7 @@ test("gives a tree to a group: files, directories, set-id bits, not links; skips
   const log = createLogger(0, { write: (line) => assert.fail(line) });
   const deps = { host, clock, log, events: { event: () => assert.fail("an event") } };
   const given = (policy: string, fsGroup: number) =>
-    giveTree(
+    applyFSGroup(
       deps,
       { ...pod, spec: { containers: [], securityContext: { fsGroup, fsGroupChangePolicy: policy } } },
       tree,

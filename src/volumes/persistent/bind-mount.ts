@@ -4,7 +4,7 @@ import type { Host } from "../../seams/host.ts";
 import { type Option, commandWithoutDashes } from "../../seams/command.ts";
 
 /** A bind mount of a directory. */
-export interface Bind {
+export interface BindMount {
   readonly from: string;
   readonly to: string;
   readonly options: readonly string[];
@@ -15,7 +15,7 @@ export interface Bind {
  *  @param then the follow-up step. @throws failed_precondition if mounting fails, or the error of `then`. */
 export async function bindMount(
   host: Host,
-  { from, to, options }: Bind,
+  { from, to, options }: BindMount,
   signal: AbortSignal,
   then: () => Promise<void>,
 ): Promise<void> {

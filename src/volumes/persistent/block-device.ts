@@ -1,6 +1,6 @@
 import { isMountPoint } from "../../host/mounts.ts";
 import { CodedError, codeOf, hasCode, messageOf, ignoreNotFound } from "../../lib/errors.ts";
-import type { SetUpDeps } from "../kinds/kind.ts";
+import type { SetUpDeps } from "../plugins/plugin.ts";
 import { mount } from "./bind-mount.ts";
 import { type Option, command, commandWithoutDashes } from "../../seams/command.ts";
 
@@ -26,21 +26,21 @@ export class DeviceMountError extends CodedError {
 
 /** Timeout of creating, checking or resizing a file system, which is never interrupted: a half-made one is worse than a late
  *  one. */
-export const longestMs = 600_000;
+export const fsToolTimeoutMs = 600_000;
 const directoryMode = 0o750;
 
 /** Mounts a device unless it is mounted already. A blank device is formatted; existing content is checked and never formatted.
  *  @throws DeviceMountError in the kubelet's words.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
-export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: AbortSignal): Promise<void> {
+export async function mountDevice(deps: SetUpDeps, wanted: DeviceMount, signal: AbortSignal): Promise<void> {
   const { host, mounts } = deps;
-  const { device, at, fsType, options } = given;
+  const { device, at, fsType, options } = wanted;
   if (await ignoreNotFound(isMountPoint(host, at, signal, mounts))) return;
   await host.fs.apply([{ do: "mkdir", path: at, mode: directoryMode, parents: true }], signal);
-  const made = { ...given, fsType: fsType || "ext4" };
+  const made = { ...wanted, fsType: fsType || "ext4" };
   let isMismatch = false;
   try {
-    isMismatch = (await prepare(deps, made)) !== made.fsType;
+    isMismatch = (await formatOrCheck(deps, made)) !== made.fsType;
     const choices = [...options, "defaults"].join(",");
     await mount(
       host,
@@ -64,14 +64,14 @@ export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: A
 }
 
 /** Formats a blank device; checks an existing file system. @returns the file system that the device has now. */
-async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceMount): Promise<string> {
+async function formatOrCheck(deps: SetUpDeps, { device, at, fsType, options }: DeviceMount): Promise<string> {
   const { host, log } = deps;
   const isReadOnly = options.includes("ro");
-  const found = await contentOf(deps, device);
+  const found = await diskFormatOf(deps, device);
   if (found !== "") {
     if (found !== fsType)
       log.warn({ device, found, wanted: fsType }, "device has a different file system than its volume specifies");
-    if (!isReadOnly) await check(deps, device);
+    if (!isReadOnly) await runFsck(deps, device);
     return found;
   }
   if (isReadOnly)
@@ -81,7 +81,7 @@ async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceM
     );
   log.info({ device, fsType }, "formatting empty device");
   const { code, stdout, stderr } = await host.run(command(`mkfs.${fsType}`, formatOptions(fsType), [device]), {
-    timeoutMs: longestMs,
+    timeoutMs: fsToolTimeoutMs,
   });
   if (code === 0) return fsType;
   throw new CodedError(
@@ -99,10 +99,10 @@ function formatOptions(fsType: string): readonly Option[] {
 /** Content of a device: the type of its file system, a description of other content, or empty if it is blank. An ambiguous
  *  answer is a failure: only a device known to be blank may be formatted.
  *  @throws failed_precondition in the kubelet's words. */
-export async function contentOf({ host }: Pick<SetUpDeps, "host">, device: string): Promise<string> {
+export async function diskFormatOf({ host }: Pick<SetUpDeps, "host">, device: string): Promise<string> {
   const nothingFound = 2;
   const argv = command("blkid", ["-p", ["-s", "TYPE"], ["-s", "PTTYPE"], ["-o", "export"]], [device]);
-  const { code, stdout, stderr } = await host.run(argv, { timeoutMs: longestMs });
+  const { code, stdout, stderr } = await host.run(argv, { timeoutMs: fsToolTimeoutMs });
   if (code === nothingFound) return "";
   const fail = (why: string) =>
     new CodedError("failed_precondition", `failed to get disk format of disk ${device}: ${why}`);
@@ -121,9 +121,9 @@ export async function contentOf({ host }: Pick<SetUpDeps, "host">, device: strin
 }
 
 /** Runs fsck, which repairs what it can without prompts. */
-async function check({ host, log }: SetUpDeps, device: string): Promise<void> {
+async function runFsck({ host, log }: SetUpDeps, device: string): Promise<void> {
   const uncorrected = 4;
-  const ran = await ignoreNotFound(host.run(commandWithoutDashes("fsck", ["-a"], [device]), { timeoutMs: longestMs }));
+  const ran = await ignoreNotFound(host.run(commandWithoutDashes("fsck", ["-a"], [device]), { timeoutMs: fsToolTimeoutMs }));
   if (ran === undefined)
     return log.warn({ device }, "fsck not found on the target; mounting the file system unchecked");
   if (ran.code === uncorrected)

@@ -4,30 +4,30 @@ type Status = NonNullable<PersistentVolumeClaim["status"]>;
 type Condition = NonNullable<Status["conditions"]>[number];
 
 /** Condition types of a claim's resize. */
-const growing = ["FileSystemResizePending", "Resizing", "ControllerResizeError", "NodeResizeError"];
-const failedType = "NodeResizeError";
+const resizeConditions = ["FileSystemResizePending", "Resizing", "ControllerResizeError", "NodeResizeError"];
+const failureCondition = "NodeResizeError";
 
 /** Resize status of a claim, such as `NodeResizePending`; empty if none is in progress. Pure. */
-export function growthOf({ status }: PersistentVolumeClaim): string {
+export function resizeStatusOf({ status }: PersistentVolumeClaim): string {
   return status?.allocatedResourceStatuses?.storage ?? "";
 }
 
 /** Capacity in a claim's status, as a quantity. Pure. */
-export function sizeOf({ status }: PersistentVolumeClaim): string {
+export function claimCapacity({ status }: PersistentVolumeClaim): string {
   return status?.capacity?.storage ?? "0";
 }
 
 /** Status patch of a claim: the node is expanding the volume. Fails if the claim was changed meanwhile. Pure. */
-export function inProgress(claim: PersistentVolumeClaim): object {
-  return { ...unchanged(claim), status: { allocatedResourceStatuses: { storage: "NodeResizeInProgress" } } };
+export function inProgressPatch(claim: PersistentVolumeClaim): object {
+  return { ...ifUnchanged(claim), status: { allocatedResourceStatuses: { storage: "NodeResizeInProgress" } } };
 }
 
 /** Status patch of a claim: new capacity, resize status and conditions removed. Fails if the claim was changed meanwhile. Pure. */
-export function finished(claim: PersistentVolumeClaim, size: string): object {
+export function finishedPatch(claim: PersistentVolumeClaim, size: string): object {
   const { allocatedResourceStatuses, conditions = [] } = claim.status ?? {};
-  const old = conditions.filter(({ type }) => growing.includes(type));
+  const old = conditions.filter(({ type }) => resizeConditions.includes(type));
   return {
-    ...unchanged(claim),
+    ...ifUnchanged(claim),
     status: {
       capacity: { storage: size },
       ...(allocatedResourceStatuses?.storage !== undefined && { allocatedResourceStatuses: { storage: null } }),
@@ -38,28 +38,28 @@ export function finished(claim: PersistentVolumeClaim, size: string): object {
 
 /** Status patch of a claim: the expansion failed. An existing failure condition is kept; undefined if nothing changes. Pure.
  *  @param infeasible true if the expansion must not be retried. @param now as RFC 3339 text. */
-export function failed(
+export function failurePatch(
   claim: PersistentVolumeClaim,
   why: string,
   infeasible: boolean,
   now: string,
 ): object | undefined {
-  const told = claim.status?.conditions?.some(({ type, status }) => type === failedType && status === "True");
+  const isReported = claim.status?.conditions?.some(({ type, status }) => type === failureCondition && status === "True");
   const condition: Condition = {
-    type: failedType,
+    type: failureCondition,
     status: "True",
     lastTransitionTime: now,
     message: `failed to expand pvc with ${why}`,
   };
-  if (told && !infeasible) return undefined;
+  if (isReported && !infeasible) return undefined;
   return {
     status: {
       ...(infeasible && { allocatedResourceStatuses: { storage: "NodeResizeInfeasible" } }),
-      ...(!told && { conditions: [condition] }),
+      ...(!isReported && { conditions: [condition] }),
     },
   };
 }
 
-function unchanged({ metadata: { resourceVersion } }: PersistentVolumeClaim) {
+function ifUnchanged({ metadata: { resourceVersion } }: PersistentVolumeClaim) {
   return { metadata: { resourceVersion } };
 }

@@ -2,47 +2,47 @@ import { CodedError } from "../../lib/errors.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../../objects.ts";
 import { termMatches } from "../../pod/node-selector.ts";
 import { StepError } from "../failure.ts";
-import type { SetUpDeps, VolumeKind } from "../kinds/kind.ts";
-import { sizeOf } from "./claim-status.ts";
+import type { SetUpDeps, VolumePlugin } from "../plugins/plugin.ts";
+import { claimCapacity } from "./claim-status.ts";
 import { expandWhileMounting } from "./expansion.ts";
-import { persistentKindOf, pluginOf } from "./index.ts";
-import type { PersistentKind, Published, Use } from "./kind.ts";
+import { persistentPluginFor, pluginNameOf } from "./index.ts";
+import type { PersistentVolumePlugin, PublishResult, VolumeUse } from "./plugin.ts";
 import { mapDevice } from "./map-device.ts";
-import { boundVolume } from "./resolve.ts";
+import { boundVolume } from "./resolve-claim.ts";
 
 const groupAnnotation = "pv.beta.kubernetes.io/gid";
 const optionsAnnotation = "volume.beta.kubernetes.io/mount-options";
-const onePod = "ReadWriteOncePod";
+const readWriteOncePod = "ReadWriteOncePod";
 
 /** A PersistentVolumeClaim, or a generic ephemeral volume: delegates to the plugin of the bound PersistentVolume.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/ */
-export const claim: VolumeKind = {
+export const claim: VolumePlugin = {
   refreshes: false,
-  async setUp(deps, pod, given, signal) {
-    const { claim: asked, volume, readOnly, isDevice } = await boundVolume(deps.claims, pod, given, signal);
+  async setUp(deps, pod, podVolume, signal) {
+    const { claim: claimObject, volume, readOnly, isDevice } = await boundVolume(deps.claims, pod, podVolume, signal);
     const { name } = volume.metadata;
-    const kind = persistentKindOf(volume);
-    const use: Use = { pod, volume, readOnly, options: mountOptions(volume) };
+    const plugin = persistentPluginFor(volume);
+    const use: VolumeUse = { pod, volume, readOnly, options: mountOptions(volume) };
     checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
-    if (!isDevice) checkOptions(kind, use);
-    const id = kind.id(volume);
-    deps.staging.wants(id, pod.metadata.uid);
-    const { space, ...published } = await deps.staging.inTurn(id, async () => {
-      checkAlone(deps, id, use, isDevice);
-      const published = await (isDevice ? mapped : mounted)(deps, kind, use, signal);
+    if (!isDevice) checkOptions(plugin, use);
+    const id = plugin.id(volume);
+    deps.staging.reserve(id, pod.metadata.uid);
+    const { space, ...published } = await deps.staging.serialize(id, async () => {
+      checkSinglePod(deps, id, use, isDevice);
+      const published = await (isDevice ? mapVolume : mountVolume)(deps, plugin, use, signal);
       // The pod uses the volume from here on, even if the expansion fails.
-      deps.staging.took(id, pod.metadata.uid);
-      await grown(deps, kind, use, asked, signal);
+      deps.staging.markPublished(id, pod.metadata.uid);
+      await expandBeforeUse(deps, plugin, use, claimObject, signal);
       return published;
     });
-    const group = groupOfFiles(volume);
+    const group = annotatedGroup(volume);
     return {
       ...published,
       readOnly,
-      ...(kind.expand && !readOnly && { growing: id }),
+      ...(plugin.expand && !readOnly && { expandableId: id }),
       persistent: {
         name,
-        plugin: pluginOf(kind, volume),
+        plugin: pluginNameOf(plugin, volume),
         isDevice,
         ...(space && { space }),
         ...(group !== undefined && { group }),
@@ -51,23 +51,23 @@ export const claim: VolumeKind = {
   },
 };
 
-async function mounted(deps: SetUpDeps, kind: PersistentKind, use: Use, signal: AbortSignal): Promise<Published> {
-  const staged = await kind.stage(deps, use, signal);
-  return kind.publish(deps, use, staged, signal).catch((error: unknown) => {
-    throw error instanceof StepError ? error : new StepError("MountVolume.SetUp failed", nameOf(use), error);
+async function mountVolume(deps: SetUpDeps, plugin: PersistentVolumePlugin, use: VolumeUse, signal: AbortSignal): Promise<PublishResult> {
+  const staged = await plugin.stage(deps, use, signal);
+  return plugin.publish(deps, use, staged, signal).catch((error: unknown) => {
+    throw error instanceof StepError ? error : new StepError("MountVolume.SetUp failed", volumeName(use), error);
   });
 }
 
-async function mapped(deps: SetUpDeps, kind: PersistentKind, use: Use, signal: AbortSignal): Promise<Published> {
-  if (!kind.device) {
+async function mapVolume(deps: SetUpDeps, plugin: PersistentVolumePlugin, use: VolumeUse, signal: AbortSignal): Promise<PublishResult> {
+  if (!plugin.setUpDevice) {
     const why = new CodedError("unimplemented", "failed to find BlockVolumeMapper plugin. Volume plugin is nil.");
-    throw new StepError("MapVolume.FindMapperPluginBySpec failed", nameOf(use), why);
+    throw new StepError("MapVolume.FindMapperPluginBySpec failed", volumeName(use), why);
   }
-  const { space, ...found } = await kind.device(deps, use, signal);
-  return { hostPath: await mapDevice(deps, kind, use, found, signal), ...(space && { space }) };
+  const { space, ...found } = await plugin.setUpDevice(deps, use, signal);
+  return { hostPath: await mapDevice(deps, plugin, use, found, signal), ...(space && { space }) };
 }
 
-function nameOf({ volume }: Use): string {
+function volumeName({ volume }: VolumeUse): string {
   return volume.metadata.name;
 }
 
@@ -91,45 +91,45 @@ function checkNode({ node, nodeName }: SetUpDeps, { metadata, spec }: Persistent
     throw refuse("no matching NodeSelectorTerms");
 }
 
-function checkOptions({ takesMountOptions }: PersistentKind, { options, volume }: Use): void {
-  if (takesMountOptions || options.length === 0) return;
+function checkOptions({ supportsMountOptions }: PersistentVolumePlugin, { options, volume }: VolumeUse): void {
+  if (supportsMountOptions || options.length === 0) return;
   const why = new CodedError("failed_precondition", "mount options are not supported for this volume type");
   throw new StepError("MountVolume.MountOptionSupport check failed", volume.metadata.name, why);
 }
 
 /** Enforces ReadWriteOncePod.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes */
-function checkAlone({ staging }: SetUpDeps, id: string, use: Use, isDevice: boolean): void {
+function checkSinglePod({ staging }: SetUpDeps, id: string, use: VolumeUse, isDevice: boolean): void {
   const { pod, volume } = use;
   const { metadata, spec } = volume;
   const [mode, ...more] = spec?.accessModes ?? [];
-  if (mode !== onePod || more.length > 0 || !staging.isElsewhere(id, pod.metadata.uid)) return;
+  if (mode !== readWriteOncePod || more.length > 0 || !staging.isUsedByOtherPod(id, pod.metadata.uid)) return;
   const why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
   const step = isDevice ? "MapVolume.SetUpDevice failed" : "MountVolume.SetUp failed";
   throw new StepError(step, metadata.name, new CodedError("failed_precondition", why));
 }
 
 /** Expands a volume that was resized while no pod used it. The pod gets the volume only afterwards. */
-async function grown(
+async function expandBeforeUse(
   deps: SetUpDeps,
-  kind: PersistentKind,
-  use: Use,
-  asked: PersistentVolumeClaim,
+  plugin: PersistentVolumePlugin,
+  use: VolumeUse,
+  claimObject: PersistentVolumeClaim,
   signal: AbortSignal,
 ): Promise<void> {
-  const { expand } = kind;
+  const { expand } = plugin;
   if (!expand) return;
-  const growth = deps.growths.of(kind.id(use.volume), sizeOf(asked));
+  const state = deps.expansionStates.stateOf(plugin.id(use.volume), claimCapacity(claimObject));
   try {
-    await expandWhileMounting(deps, { use, growth, expand }, asked, signal);
+    await expandWhileMounting(deps, { use, state, expand }, claimObject, signal);
   } catch (error) {
     const step = use.volume.spec?.volumeMode === "Block" ? "MapVolume.MarkVolumeAsMounted" : "MountVolume.Setup";
-    throw new StepError(`${step} failed while expanding volume`, nameOf(use), error);
+    throw new StepError(`${step} failed while expanding volume`, volumeName(use), error);
   }
 }
 
 /** Group of the volume's files according to the administrator's annotation. */
-function groupOfFiles({ metadata }: PersistentVolume): bigint | undefined {
+function annotatedGroup({ metadata }: PersistentVolume): bigint | undefined {
   const text = metadata.annotations?.[groupAnnotation] ?? "";
   return /^[+-]?[0-9]+$/.test(text) ? BigInt(text) : undefined;
 }

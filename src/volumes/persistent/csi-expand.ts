@@ -1,19 +1,19 @@
 import { NodeExpandVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
-import type { VolumeDeps } from "../kinds/kind.ts";
-import { capabilityOf, secretsOf } from "./csi-publish.ts";
-import { sourceOf } from "./csi-source.ts";
+import type { VolumeDeps } from "../plugins/plugin.ts";
+import { volumeCapabilityOf, readSecrets } from "./csi-publish.ts";
+import { csiSourceOf } from "./csi-source.ts";
 import { ExpandError } from "./expand-error.ts";
-import type { Use } from "./kind.ts";
-import { blockPlaces, publishedPath, stagedPath } from "./volume-data.ts";
+import type { VolumeUse } from "./plugin.ts";
+import { blockVolumePaths, publishedPath, stagedPath } from "./volume-data.ts";
 
 /** Has a CSI driver expand a volume that is published to a pod. If the driver is not registered, the expansion is retried; if it
  *  does not support expansion, that is not a failure.
  *  @param bytes the new size. @throws ExpandError, or a CodedError for failures that are worth a retry, in the kubelet's words.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeexpandvolume */
-export async function expandCsi(deps: VolumeDeps, use: Use, bytes: bigint, signal: AbortSignal): Promise<void> {
-  const source = sourceOf(use.volume);
-  const driver = registered(deps, source.driver);
+export async function expandCsiVolume(deps: VolumeDeps, use: VolumeUse, bytes: bigint, signal: AbortSignal): Promise<void> {
+  const source = csiSourceOf(use.volume);
+  const driver = registeredDriver(deps, source.driver);
   const capabilities = await driver.capabilities().catch((error: unknown) => {
     const what = "Expander.NodeExpand failed to check if node supports expansion : ";
     throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
@@ -23,10 +23,10 @@ export async function expandCsi(deps: VolumeDeps, use: Use, bytes: bigint, signa
   const { mountOptions = [], accessModes = [], volumeMode } = use.volume.spec ?? {};
   const told = (secret: string, why: string) =>
     `expander.NodeExpand failed to get NodeExpandSecretRef ${secret}: ${why}`;
-  const secrets = await secretsOf(deps, told, source.nodeExpandSecretRef, signal);
+  const secrets = await readSecrets(deps, told, source.nodeExpandSecretRef, signal);
   const { fsType = "" } = source;
   const isBlock = volumeMode === "Block";
-  const capability = capabilityOf({ accessModes, fsType, mountFlags: mountOptions, isBlock }, capabilities);
+  const capability = volumeCapabilityOf({ accessModes, fsType, mountFlags: mountOptions, isBlock }, capabilities);
   const request = NodeExpandVolumeRequest.create({
     volumeId: source.volumeHandle,
     ...pathsOf(deps, use),
@@ -35,11 +35,11 @@ export async function expandCsi(deps: VolumeDeps, use: Use, bytes: bigint, signa
     secrets,
   });
   await driver.expand(request).catch((error: unknown) => {
-    throw refusal(error);
+    throw expandFailure(error);
   });
 }
 
-function registered({ drivers }: Pick<VolumeDeps, "drivers">, name: string) {
+function registeredDriver({ drivers }: Pick<VolumeDeps, "drivers">, name: string) {
   try {
     return drivers.driver(name);
   } catch (error) {
@@ -48,14 +48,14 @@ function registered({ drivers }: Pick<VolumeDeps, "drivers">, name: string) {
 }
 
 /** Staging path and target path of the volume. */
-function pathsOf({ rootDir }: Pick<VolumeDeps, "rootDir">, { pod, volume }: Use) {
+function pathsOf({ rootDir }: Pick<VolumeDeps, "rootDir">, { pod, volume }: VolumeUse) {
   const { uid } = pod.metadata;
   const { name } = volume.metadata;
   if (volume.spec?.volumeMode === "Block") {
-    const { staged, published } = blockPlaces(rootDir, name);
+    const { staged, published } = blockVolumePaths(rootDir, name);
     return { volumePath: `${published}/${uid}`, stagingTargetPath: staged };
   }
-  const { driver, volumeHandle } = sourceOf(volume);
+  const { driver, volumeHandle } = csiSourceOf(volume);
   return {
     volumePath: publishedPath(rootDir, uid, name),
     stagingTargetPath: stagedPath(rootDir, driver, volumeHandle),
@@ -63,7 +63,7 @@ function pathsOf({ rootDir }: Pick<VolumeDeps, "rootDir">, { pod, volume }: Use)
 }
 
 /** Classifies the driver's error: while the volume is in use, permanent, or of this attempt only. */
-function refusal(error: unknown): CodedError {
+function expandFailure(error: unknown): CodedError {
   const why = messageOf(error);
   if (hasCode(error, "failed_precondition"))
     return new ExpandError("inUse", `Expander.NodeExpand failed to expand the volume : ${why}`, error);

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import type { StorageDriver } from "../../drivers.ts";
+import type { StorageDriver } from "../../plugin-ports.ts";
 import {
   type NodePublishVolumeRequest,
   NodeServiceCapability_RPC_Type as Capability,
@@ -9,17 +9,17 @@ import {
 import { supportsSelinuxLabels } from "../../host/mounts.ts";
 import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
 import type { CSIDriver, Pod } from "../../objects.ts";
-import { groupOf } from "../group.ts";
-import type { SetUpDeps, VolumeDeps, VolumeReady } from "../kinds/kind.ts";
+import { fsGroupOf } from "../fs-group.ts";
+import type { SetUpDeps, VolumeDeps, VolumeReady } from "../plugins/plugin.ts";
 import { checkNoLink, podSubdirectory } from "../paths.ts";
 import { attachmentName } from "./csi-attachment.ts";
-import { type Handle, csiError, csiPlugin } from "./csi-leaving.ts";
-import { tokensOf } from "./csi-tokens.ts";
-import { giveTree } from "./ownership.ts";
-import { type VolumeData, isWritten, publishedPath, removeMountDirectory, saveData } from "./volume-data.ts";
+import { type CsiVolumeHandle, csiPluginError, csiPluginName } from "./csi-unstager.ts";
+import { serviceAccountTokens } from "./csi-tokens.ts";
+import { applyFSGroup } from "./apply-fs-group.ts";
+import { type VolumeData, hasVolumeData, publishedPath, removeMountDirectory, saveVolumeData } from "./volume-data.ts";
 
 /** A CSI volume with everything needed to publish it to a pod. */
-export interface DriverVolume extends Handle {
+export interface DriverVolume extends CsiVolumeHandle {
   /** Name of the PersistentVolume, or of the inline volume. */
   readonly name: string;
   readonly lifecycle: "Persistent" | "Ephemeral";
@@ -56,20 +56,20 @@ const republishSpread = 1.5;
 export async function publishVolume(
   deps: SetUpDeps,
   pod: Pod,
-  { volume, about }: { readonly volume: DriverVolume; readonly about: CSIDriver | undefined },
+  { volume, csiDriver }: { readonly volume: DriverVolume; readonly csiDriver: CSIDriver | undefined },
   signal: AbortSignal,
 ): Promise<PublishedVolume> {
   // The registration is checked first: a driver that is not installed yet has no CSIDriver object either.
-  const driver = driverOf(deps, volume.driver, "mounter.SetUpAt failed to get CSI client: ");
-  checkLifecycle(volume, about);
-  const unknown =
+  const driver = registeredDriver(deps, volume.driver, "mounter.SetUpAt failed to get CSI client: ");
+  checkLifecycle(volume, csiDriver);
+  const failedCheck =
     volume.lifecycle === "Persistent"
       ? "failed to check for STAGE_UNSTAGE_VOLUME capability"
       : "failed to determine if the node service has VOLUME_MOUNT_GROUP capability";
-  const capabilities = await capabilitiesOf(driver, `mounter.SetUpAt ${unknown}: `);
+  const capabilities = await capabilitiesOf(driver, `mounter.SetUpAt ${failedCheck}: `);
   const path = publishedPath(deps.rootDir, pod.metadata.uid, volume.name);
-  await publish(deps, pod, volume, { driver, about, capabilities, path }, signal);
-  await giveToGroup(deps, pod, volume, { about, capabilities, path }, signal);
+  await callPublish(deps, pod, volume, { driver, csiDriver, capabilities, path }, signal);
+  await applyDriverFSGroup(deps, pod, volume, { csiDriver, capabilities, path }, signal);
   const { clock, host } = deps;
   const unlabelled = (await deps.selinux(signal)) && !(await supportsSelinuxLabels(host, path, signal));
   const refreshAt = clock.now() + republishMs * clock.jitter(1, republishSpread);
@@ -77,66 +77,66 @@ export async function publishVolume(
     hostPath: path,
     capabilities,
     ...(unlabelled && { unlabelled }),
-    ...(about?.spec.requiresRepublish === true && { refreshAt }),
+    ...(csiDriver?.spec.requiresRepublish === true && { refreshAt }),
   };
 }
 
 /** The CSIDriver object. @throws in the kubelet's words. */
-export async function aboutOf({ drivers }: SetUpDeps, driver: string, signal: AbortSignal) {
-  return drivers.about(driver, signal).catch((error: unknown) => {
-    throw csiError("mounter.SetupAt failed to check volume lifecycle mode: ", error);
+export async function readCsiDriver({ drivers }: SetUpDeps, driver: string, signal: AbortSignal) {
+  return drivers.csiDriver(driver, signal).catch((error: unknown) => {
+    throw csiPluginError("mounter.SetupAt failed to check volume lifecycle mode: ", error);
   });
 }
 
 /** The registered driver. @param what the failed step, for the message. @throws CodedError in the kubelet's words. */
-export function driverOf({ drivers }: Pick<VolumeDeps, "drivers">, driver: string, what: string): StorageDriver {
+export function registeredDriver({ drivers }: Pick<VolumeDeps, "drivers">, driver: string, what: string): StorageDriver {
   try {
     return drivers.driver(driver);
   } catch (error) {
-    throw csiError(what, error);
+    throw csiPluginError(what, error);
   }
 }
 
 /** Capabilities of a driver. @param what the failed step, for the message. @throws CodedError in the kubelet's words. */
 export async function capabilitiesOf(driver: StorageDriver, what: string): Promise<Capabilities> {
   return driver.capabilities().catch((error: unknown) => {
-    throw csiError(what, error);
+    throw csiPluginError(what, error);
   });
 }
 
-interface Publishing {
+interface PublishInput {
   readonly driver: StorageDriver;
-  readonly about: CSIDriver | undefined;
+  readonly csiDriver: CSIDriver | undefined;
   readonly capabilities: Capabilities;
   readonly path: string;
 }
 
-async function publish(
+async function callPublish(
   deps: SetUpDeps,
   pod: Pod,
   volume: DriverVolume,
-  { driver, about, capabilities, path }: Publishing,
+  { driver, csiDriver, capabilities, path }: PublishInput,
   signal: AbortSignal,
 ): Promise<void> {
   const { host, rootDir } = deps;
-  const tokens = await tokensOf(deps, pod, about, signal);
-  const request = await publishRequest(deps, pod, volume, { about, capabilities, path }, signal);
+  const tokens = await serviceAccountTokens(deps, pod, csiDriver, signal);
+  const request = await publishRequest(deps, pod, volume, { csiDriver, capabilities, path }, signal);
   const parent = { path: path.slice(0, path.lastIndexOf("/")), mode: directoryMode };
   await checkNoLink(deps, parent.path, signal);
   await host.fs.apply(podSubdirectory(rootDir, pod.metadata.uid, "volumes", parent), signal);
-  const isRepeated = !deps.fresh && (await isWritten(host, path, signal));
-  await saveData(host, path, { ...dataOf(deps, volume), volumeLifecycleMode: volume.lifecycle }, signal);
-  const inSecrets = about?.spec.serviceAccountTokenInSecrets === true;
-  const whole = {
+  const isRepeated = !deps.fresh && (await hasVolumeData(host, path, signal));
+  await saveVolumeData(host, path, { ...volumeDataOf(deps, volume), volumeLifecycleMode: volume.lifecycle }, signal);
+  const inSecrets = csiDriver?.spec.serviceAccountTokenInSecrets === true;
+  const completeRequest = {
     ...request,
     secrets: { ...request.secrets, ...(inSecrets && tokens) },
     volumeContext: { ...request.volumeContext, ...(!inSecrets && tokens) },
   };
-  await driver.publish(whole).catch((error: unknown) => undone(deps, { path, isRepeated }, error));
+  await driver.publish(completeRequest).catch((error: unknown) => cleanUpFailedMount(deps, { path, isRepeated }, error));
 }
 
 /** Metadata of a volume as a kubelet saves it in vol_data.json. Pure. */
-export function dataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: DriverVolume): VolumeData {
+export function volumeDataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: DriverVolume): VolumeData {
   return {
     specVolID: volume.name,
     volumeHandle: volume.volumeHandle,
@@ -151,36 +151,36 @@ export async function publishRequest(
   deps: SetUpDeps,
   pod: Pod,
   volume: DriverVolume,
-  { about, capabilities, path }: Omit<Publishing, "driver">,
+  { csiDriver, capabilities, path }: Omit<PublishInput, "driver">,
   signal: AbortSignal,
 ): Promise<NodePublishVolumeRequest> {
-  const tellsOfPod = about?.spec.podInfoOnMount === true;
+  const wantsPodInfo = csiDriver?.spec.podInfoOnMount === true;
   // For block volumes the staging path is always set, as in the kubelet.
   const isStaged = volume.isBlock || capabilities.has(Capability.STAGE_UNSTAGE_VOLUME);
   const what = "NodePublishSecretRef";
-  const told = volume.isBlock ? notGot(`blockMapper.publishVolumeForBlock failed to get ${what}`) : notFetched(what);
+  const errorText = volume.isBlock ? getSecretError(`blockMapper.publishVolumeForBlock failed to get ${what}`) : fetchSecretError(what);
   return {
     volumeId: volume.volumeHandle,
     publishContext: { ...volume.context },
     stagingTargetPath: isStaged ? (volume.staged ?? "") : "",
     targetPath: path,
-    volumeCapability: capabilityOf(volume, capabilities, mountGroupOf(pod, capabilities)),
+    volumeCapability: volumeCapabilityOf(volume, capabilities, mountGroupOf(pod, capabilities)),
     readonly: volume.readOnly,
-    secrets: await secretsOf(deps, told, volume.secret, signal),
-    volumeContext: { ...volume.attributes, ...(tellsOfPod && podInfo(pod, volume)) },
+    secrets: await readSecrets(deps, errorText, volume.secret, signal),
+    volumeContext: { ...volume.attributes, ...(wantsPodInfo && podInfo(pod, volume)) },
   };
 }
 
 /** Removes the directory of a mount that the driver did not make. If the driver may still be working on it, or may have mounted
  *  it earlier, the directory stays and the volume is unpublished at the pod's end.
  *  @param tried the mount; `isRepeated` if the driver was asked for it before. @throws the given error. */
-export async function undone(
+export async function cleanUpFailedMount(
   { host, log }: SetUpDeps,
   { path, isRepeated }: { readonly path: string; readonly isRepeated: boolean },
   error: unknown,
 ): Promise<never> {
-  const mayGoOn = ["cancelled", "deadline_exceeded", "unavailable", "resource_exhausted", "conflict"] as const;
-  if (!isRepeated && !hasCode(error, ...mayGoOn))
+  const mayStillSucceed = ["cancelled", "deadline_exceeded", "unavailable", "resource_exhausted", "conflict"] as const;
+  if (!isRepeated && !hasCode(error, ...mayStillSucceed))
     await removeMountDirectory(host, path).catch((err: unknown) =>
       log.debug({ err, path }, "cannot remove the directory of a volume that failed to mount"),
     );
@@ -188,12 +188,12 @@ export async function undone(
 }
 
 /** @throws failed_precondition if the driver does not support the volume's lifecycle mode. */
-function checkLifecycle({ driver, lifecycle }: DriverVolume, about: CSIDriver | undefined): void {
-  const modes = about?.spec.volumeLifecycleModes ?? ["Persistent"];
-  if (lifecycle === "Persistent" ? modes.includes(lifecycle) : about && modes.includes(lifecycle)) return;
+function checkLifecycle({ driver, lifecycle }: DriverVolume, csiDriver: CSIDriver | undefined): void {
+  const modes = csiDriver?.spec.volumeLifecycleModes ?? ["Persistent"];
+  if (lifecycle === "Persistent" ? modes.includes(lifecycle) : csiDriver && modes.includes(lifecycle)) return;
   const list = modes.map((mode) => JSON.stringify(mode)).join(" ");
-  const why = about ? `only supports [${list}]` : "no CSIDriver object";
-  throw csiError(
+  const why = csiDriver ? `only supports [${list}]` : "no CSIDriver object";
+  throw csiPluginError(
     "mounter.SetupAt failed to check volume lifecycle mode: ",
     new CodedError("failed_precondition", `volume mode "${lifecycle}" not supported by driver ${driver} (${why})`),
   );
@@ -201,11 +201,11 @@ function checkLifecycle({ driver, lifecycle }: DriverVolume, about: CSIDriver | 
 
 /** The fsGroup that the driver applies itself (VOLUME_MOUNT_GROUP); undefined if it does not. Pure. */
 export function mountGroupOf(pod: Pod, capabilities: Capabilities): number | undefined {
-  return capabilities.has(Capability.VOLUME_MOUNT_GROUP) ? groupOf(pod) : undefined;
+  return capabilities.has(Capability.VOLUME_MOUNT_GROUP) ? fsGroupOf(pod) : undefined;
 }
 
 /** Volume capability of a request. Pure. */
-export function capabilityOf(
+export function volumeCapabilityOf(
   volume: Pick<DriverVolume, "accessModes" | "isBlock" | "fsType" | "mountFlags">,
   capabilities: Capabilities,
   group?: number,
@@ -224,12 +224,12 @@ export function capabilityOf(
 
 /** Drivers with SINGLE_NODE_MULTI_WRITER distinguish one pod per node from several. */
 function accessMode(mode: string, capabilities: Capabilities): AccessMode {
-  const tellsPods = capabilities.has(Capability.SINGLE_NODE_MULTI_WRITER);
+  const hasMultiWriter = capabilities.has(Capability.SINGLE_NODE_MULTI_WRITER);
   switch (mode) {
     case "ReadWriteOnce":
-      return tellsPods ? AccessMode.SINGLE_NODE_MULTI_WRITER : AccessMode.SINGLE_NODE_WRITER;
+      return hasMultiWriter ? AccessMode.SINGLE_NODE_MULTI_WRITER : AccessMode.SINGLE_NODE_WRITER;
     case "ReadWriteOncePod":
-      return tellsPods ? AccessMode.SINGLE_NODE_SINGLE_WRITER : AccessMode.SINGLE_NODE_WRITER;
+      return hasMultiWriter ? AccessMode.SINGLE_NODE_SINGLE_WRITER : AccessMode.SINGLE_NODE_WRITER;
     case "ReadOnlyMany":
       return AccessMode.MULTI_NODE_READER_ONLY;
     case "ReadWriteMany":
@@ -240,19 +240,19 @@ function accessMode(mode: string, capabilities: Capabilities): AccessMode {
 }
 
 /** Error text for a secret that a mount refers to and that cannot be read. @param what name of the reference. */
-export function notFetched(what: string): (secret: string, why: string) => string {
+export function fetchSecretError(what: string): (secret: string, why: string) => string {
   return (secret, why) => `fetching ${what} ${secret} failed: ${why}`;
 }
 
 /** Error text for a secret of a block volume. @param what the failed step. */
-export function notGot(what: string): (secret: string, why: string) => string {
-  return (secret, why) => `${csiPlugin}: ${what} ${secret}: ${why}`;
+export function getSecretError(what: string): (secret: string, why: string) => string {
+  return (secret, why) => `${csiPluginName}: ${what} ${secret}: ${why}`;
 }
 
-/** Content of a secret that a volume refers to. @param told formats the error text. @throws CodedError with that text. */
-export async function secretsOf(
+/** Content of a secret that a volume refers to. @param errorText formats the error text. @throws CodedError with that text. */
+export async function readSecrets(
   { objects }: Pick<VolumeDeps, "objects">,
-  told: (secret: string, why: string) => string,
+  errorText: (secret: string, why: string) => string,
   reference: DriverVolume["secret"],
   signal: AbortSignal,
 ): Promise<Record<string, string>> {
@@ -260,16 +260,16 @@ export async function secretsOf(
   const { namespace = "", name = "" } = reference;
   const secret = await objects.secret(namespace, name, signal).catch((error: unknown) => {
     const answer = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-    const why = `${csiPlugin}: failed to find the secret ${name} in the namespace ${namespace} with error: ${messageOf(answer)}`;
-    throw new CodedError(codeOf(error), told(`${namespace}/${name}`, why), { cause: error });
+    const why = `${csiPluginName}: failed to find the secret ${name} in the namespace ${namespace} with error: ${messageOf(answer)}`;
+    throw new CodedError(codeOf(error), errorText(`${namespace}/${name}`, why), { cause: error });
   });
   return Object.fromEntries(
     Object.entries(secret.data ?? {}).map(([key, value]) => {
       const bytes = Buffer.from(value, "base64");
       if (isUtf8(bytes)) return [key, bytes.toString()] as const;
       // Invalid UTF-8 cannot be sent unchanged.
-      const why = `${csiPlugin}: key ${key} of the secret is not valid UTF-8, as CSI requires`;
-      throw new CodedError("invalid_argument", told(`${namespace}/${name}`, why));
+      const why = `${csiPluginName}: key ${key} of the secret is not valid UTF-8, as CSI requires`;
+      throw new CodedError("invalid_argument", errorText(`${namespace}/${name}`, why));
     }),
   );
 }
@@ -285,18 +285,18 @@ function podInfo({ metadata, spec }: Pod, { lifecycle }: DriverVolume): Record<s
 }
 
 /** Applies the pod's fsGroup, unless the driver does so itself or its policy excludes it. */
-async function giveToGroup(
+async function applyDriverFSGroup(
   deps: SetUpDeps,
   pod: Pod,
   { accessModes, fsType, readOnly, volumeHandle }: DriverVolume,
-  { about, capabilities, path }: Omit<Publishing, "driver">,
+  { csiDriver, capabilities, path }: Omit<PublishInput, "driver">,
   signal: AbortSignal,
 ): Promise<void> {
-  const policy = about?.spec.fsGroupPolicy ?? "ReadWriteOnceWithFSType";
+  const policy = csiDriver?.spec.fsGroupPolicy ?? "ReadWriteOnceWithFSType";
   if (capabilities.has(Capability.VOLUME_MOUNT_GROUP) || policy === "None" || readOnly) return;
   const isOnce = accessModes.some((mode) => mode === "ReadWriteOnce" || mode === "ReadWriteOncePod");
   if (policy !== "File" && (fsType === "" || !isOnce)) return;
-  await giveTree(deps, pod, path, signal).catch((error: unknown) => {
+  await applyFSGroup(deps, pod, path, signal).catch((error: unknown) => {
     const why = `applyFSGroup failed for vol ${volumeHandle}: ${messageOf(error)}`;
     throw new CodedError(codeOf(error), why, { cause: error });
   });

@@ -1,8 +1,8 @@
 import { posix } from "node:path";
 import { ignoreNotFound } from "../../lib/errors.ts";
 import { podDirectory, podSubdirectory } from "../paths.ts";
-import type { SetUpDeps } from "../kinds/kind.ts";
-import type { PersistentKind, Use } from "./kind.ts";
+import type { SetUpDeps } from "../plugins/plugin.ts";
+import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
 
 const privateMode = 0o750;
 
@@ -11,13 +11,13 @@ const privateMode = 0o750;
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
 export async function linkDevice(
   { host, rootDir }: Pick<SetUpDeps, "host" | "rootDir">,
-  { plugin }: Pick<PersistentKind, "plugin">,
-  { pod, volume }: Pick<Use, "pod" | "volume">,
+  { pluginName }: Pick<PersistentVolumePlugin, "pluginName">,
+  { pod, volume }: Pick<VolumeUse, "pod" | "volume">,
   device: string,
   signal: AbortSignal,
 ): Promise<string> {
   const { uid } = pod.metadata;
-  const path = `${podDirectory(rootDir, uid)}/volumeDevices/${plugin.replace("/", "~")}/${volume.metadata.name}`;
+  const path = `${podDirectory(rootDir, uid)}/volumeDevices/${pluginName.replace("/", "~")}/${volume.metadata.name}`;
   // A correct link is kept: a later process finds the device by it.
   if ((await ignoreNotFound(host.fs.lstat(path, signal)))?.kind === "symlink")
     if ((await ignoreNotFound(host.fs.readlink(path, signal))) === device) return path;

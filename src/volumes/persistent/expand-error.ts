@@ -15,6 +15,6 @@ export class ExpandError extends CodedError {
 }
 
 /** True if the error has one of the given reasons. */
-export function isRefusal(error: unknown, ...refusals: readonly ExpandRefusal[]): boolean {
+export function hasRefusal(error: unknown, ...refusals: readonly ExpandRefusal[]): boolean {
   return error instanceof ExpandError && refusals.includes(error.refusal);
 }

@@ -4,39 +4,39 @@ import { CodedError, ignoreNotFound } from "../../lib/errors.ts";
 import type { PersistentVolume } from "../../objects.ts";
 import { podReference, volumeReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
-import { groupOf } from "../group.ts";
-import type { SetUpDeps } from "../kinds/kind.ts";
+import { fsGroupOf } from "../fs-group.ts";
+import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink, podSubdirectory, volumeDirectory } from "../paths.ts";
 import { bindMount } from "./bind-mount.ts";
 import { DeviceMountError, mountDevice } from "./block-device.ts";
-import type { PersistentKind, Use } from "./kind.ts";
-import { giveTree } from "./ownership.ts";
+import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
+import { applyFSGroup } from "./apply-fs-group.ts";
 import { resizeFileSystem } from "./resize-fs.ts";
-import { localLeaving, localPlugin as plugin } from "./local-leaving.ts";
-import { mountsOf } from "./staged.ts";
+import { localUnstager, localPluginName as pluginName } from "./local-unstager.ts";
+import { podMountsOf } from "./local-staging.ts";
 
 const privateMode = 0o750;
 
 /** A local volume: a directory of the target, or a block device with a file system, which is created if missing. The device is
  *  mounted once for the node, and bind-mounted for each pod, so that a pod's end never affects the others.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
-export const local: PersistentKind = {
-  plugin,
-  takesMountOptions: true,
+export const local: PersistentVolumePlugin = {
+  pluginName,
+  supportsMountOptions: true,
   id: ({ metadata }) => metadata.name,
-  leaving: localLeaving,
+  unstager: localUnstager,
   async stage(deps, use, signal) {
     const { metadata, spec } = use.volume;
     const { name } = metadata;
     const path = spec?.local?.path ?? "";
-    const kind = await kindOf(deps, path, name, signal);
+    const kind = await pathKind(deps, path, name, signal);
     if (kind === "directory") return path;
     const at = `${localVolumeDirectoryOf(deps.rootDir)}/${name}`;
     await checkNoLink({ host: deps.host }, at, signal);
     const options = use.readOnly ? [...new Set([...use.options, "ro"])].sort() : use.options;
     const fsType = spec?.local?.fsType ?? "ext4";
     await mountDevice(deps, { device: path, at, fsType, options }, signal).catch((error: unknown) => {
-      if (error instanceof DeviceMountError && error.isMismatch) tellOfMismatch(deps, use.volume, error);
+      if (error instanceof DeviceMountError && error.isMismatch) reportMismatch(deps, use.volume, error);
       throw new StepError("MountVolume.MountDevice failed", name, error);
     });
     return at;
@@ -51,17 +51,17 @@ export const local: PersistentKind = {
     const ready = { hostPath: path, space: "fileSystem" } as const;
     // Also checked for a new pod: two of its volumes may refer to the same claim.
     if (await ignoreNotFound(isMountPoint(deps.host, path, signal, deps.mounts))) return ready;
-    const others = groupOf(use.pod) === undefined ? [] : await mountsOf(deps, staged, signal);
-    await warnOfOtherGroup(deps, use, { staged, others }, signal);
+    const others = fsGroupOf(use.pod) === undefined ? [] : await podMountsOf(deps, staged, signal);
+    await warnGroupMismatch(deps, use, { staged, others }, signal);
     await deps.host.fs.apply(podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: privateMode }), signal);
     const options = use.readOnly ? ["ro", ...use.options] : use.options;
     const first = others.length === 0 && !use.readOnly;
     await bindMount(deps.host, { from: staged, to: path, options }, signal, async () => {
-      if (first) await giveTree(deps, use.pod, path, signal);
+      if (first) await applyFSGroup(deps, use.pod, path, signal);
     });
     return ready;
   },
-  async device({ host, rootDir }, { volume: { metadata, spec } }, signal) {
+  async setUpDevice({ host, rootDir }, { volume: { metadata, spec } }, signal) {
     const path = spec?.local?.path ?? "";
     const failed = (step: string) => (error: unknown) => {
       throw new StepError(`MapVolume.${step} failed`, metadata.name, error);
@@ -84,7 +84,7 @@ export const local: PersistentKind = {
   },
 };
 
-async function kindOf({ host }: SetUpDeps, path: string, name: string, signal: AbortSignal) {
+async function pathKind({ host }: SetUpDeps, path: string, name: string, signal: AbortSignal) {
   const refuse = (why: string) =>
     new StepError("MountVolume.NewMounter initialization failed", name, new CodedError("failed_precondition", why));
   if (path === "") throw refuse("local volume source is nil or local path is not set");
@@ -96,19 +96,19 @@ async function kindOf({ host }: SetUpDeps, path: string, name: string, signal: A
 }
 
 /** Also reports the mismatch on the PersistentVolume, whose author has to fix it. (kubelet, checkForFailedMount) */
-function tellOfMismatch({ events }: SetUpDeps, volume: PersistentVolume, { message }: DeviceMountError): void {
+function reportMismatch({ events }: SetUpDeps, volume: PersistentVolume, { message }: DeviceMountError): void {
   const text = `MountVolume failed for volume ${JSON.stringify(volume.metadata.name)} ${message}`;
   events.event(volumeReference(volume), "Warning", "FailedMountOnFilesystemMismatch", text);
 }
 
 /** Warns if other pods use the volume with another group, which it keeps. */
-async function warnOfOtherGroup(
+async function warnGroupMismatch(
   { host, events }: SetUpDeps,
-  { pod, volume }: Use,
+  { pod, volume }: VolumeUse,
   { staged, others }: { readonly staged: string; readonly others: readonly string[] },
   signal: AbortSignal,
 ): Promise<void> {
-  const group = groupOf(pod);
+  const group = fsGroupOf(pod);
   if (group === undefined || others.length === 0) return;
   const { gid } = await host.fs.stat(staged, signal);
   if (gid === group) return;

@@ -2,12 +2,12 @@ import { attachLoopDevice, releaseDevicePath } from "../../host/loop-device.ts";
 import { CodedError, codeOf, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import { podReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
-import type { SetUpDeps } from "../kinds/kind.ts";
+import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink, podDirectory } from "../paths.ts";
 import { mount } from "./bind-mount.ts";
 import { linkDevice } from "./device-link.ts";
-import type { PersistentKind, Use } from "./kind.ts";
-import type { UnpublishDeps } from "./leaving.ts";
+import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
+import type { UnpublishDeps } from "./unstager.ts";
 
 const directoryMode = 0o750;
 
@@ -19,8 +19,8 @@ const directoryMode = 0o750;
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
 export async function mapDevice(
   deps: SetUpDeps,
-  kind: Pick<PersistentKind, "plugin">,
-  use: Use,
+  kind: Pick<PersistentVolumePlugin, "pluginName">,
+  use: VolumeUse,
   { device, directory }: { readonly device: string; readonly directory: string },
   signal: AbortSignal,
 ): Promise<string> {
@@ -36,10 +36,10 @@ export async function mapDevice(
   const bound = await bindDevice(deps, device, `${directory}/${uid}`, signal).catch(
     failed(`blkUtil.MapDevice failed. devicePath: ${device}, ${about}, bindMount: true`),
   );
-  const held = await attachLoopDevice(deps.host, `${directory}/${uid}`, signal).catch(
+  const attached = await attachLoopDevice(deps.host, `${directory}/${uid}`, signal).catch(
     failed(`blkUtil.AttachFileDevice failed. ${about}`),
   );
-  if (bound || held)
+  if (bound || attached)
     for (const where of [
       `globalMapPath ${JSON.stringify(directory)}`,
       `volumeMapPath ${JSON.stringify(link.slice(0, link.lastIndexOf("/")))}`,
@@ -101,7 +101,7 @@ export async function unmapOrphans(
 
 /** Names of volumes that are mapped for a pod.
  *  @param all parent of the volumes' directories. @param below path from there to the directory with the bind mounts. */
-export async function mappedTo(
+export async function volumesMappedFor(
   { host }: Pick<UnpublishDeps, "host">,
   { all, below = "" }: { readonly all: string; readonly below?: string },
   uid: string,

@@ -15,14 +15,14 @@ import { podDirectory, volumeDirectory } from "../paths.ts";
 export type VolumeData = Readonly<Record<string, string>>;
 
 /** A directory that should contain a vol_data.json. */
-export interface DataDirectory {
+export interface VolumeDataDirectory {
   readonly path: string;
   readonly data: VolumeData;
   /** Why its volume is not known: the file is missing or damaged, or belongs to another volume. `data` is empty then. */
-  readonly doubt?: CodedError;
+  readonly problem?: CodedError;
 }
 
-interface Place {
+interface VolumeDataDeps {
   readonly host: Host;
   readonly rootDir: string;
 }
@@ -44,7 +44,7 @@ export function publishedPath(rootDir: string, uid: string, volume: string): str
 
 /** Paths of a block volume: its staging path, the directory with a target path per pod UID, the directory with a bind mount per
  *  pod UID, and a path next to which its metadata is saved. */
-export function blockPlaces(rootDir: string, volume: string) {
+export function blockVolumePaths(rootDir: string, volume: string) {
   const all = driverDevicesOf(rootDir);
   return {
     staged: `${all}/staging/${volume}`,
@@ -55,7 +55,7 @@ export function blockPlaces(rootDir: string, volume: string) {
 }
 
 /** Saves the metadata of a mount, and creates its directory. */
-export async function saveData(host: Host, mount: string, data: VolumeData, signal: AbortSignal): Promise<void> {
+export async function saveVolumeData(host: Host, mount: string, data: VolumeData, signal: AbortSignal): Promise<void> {
   const directory = posix.dirname(mount);
   const path = `${directory}/${fileName}`;
   await host.fs.apply(
@@ -69,7 +69,7 @@ export async function saveData(host: Host, mount: string, data: VolumeData, sign
 }
 
 /** True if the metadata of a mount exists: an earlier attempt, or an earlier process, has already called the driver. */
-export async function isWritten(host: Host, mount: string, signal: AbortSignal): Promise<boolean> {
+export async function hasVolumeData(host: Host, mount: string, signal: AbortSignal): Promise<boolean> {
   return (await ignoreNotFound(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) !== undefined;
 }
 
@@ -92,25 +92,25 @@ export async function removeMountDirectory(host: Host, mount: string, signal?: A
 }
 
 /** Metadata of a pod's volumes. */
-export function dataOfPod(
-  { host, rootDir }: Place,
+export function podVolumeData(
+  { host, rootDir }: VolumeDataDeps,
   uid: string,
   signal: AbortSignal,
-): Promise<readonly DataDirectory[]> {
+): Promise<readonly VolumeDataDirectory[]> {
   const all = `${podDirectory(rootDir, uid)}/volumes/kubernetes.io~csi`;
-  return dataBelow(host, all, isOf, signal);
+  return dataBelow(host, all, belongsToDirectory, signal);
 }
 
 /** Metadata of the volumes of all pods. */
-export async function dataOfPods(place: Place, signal: AbortSignal): Promise<readonly DataDirectory[]> {
-  const pods = await directoriesIn(place.host, `${place.rootDir}/pods`, signal);
-  const all = await Promise.all(pods.map((path) => dataOfPod(place, posix.basename(path), signal)));
+export async function allPodVolumeData(deps: VolumeDataDeps, signal: AbortSignal): Promise<readonly VolumeDataDirectory[]> {
+  const pods = await directoriesIn(deps.host, `${deps.rootDir}/pods`, signal);
+  const all = await Promise.all(pods.map((path) => podVolumeData(deps, posix.basename(path), signal)));
   return all.flat();
 }
 
 /** Names of a pod's block volumes. */
-export async function devicesOfPod(
-  { host, rootDir }: Place,
+export async function podBlockVolumes(
+  { host, rootDir }: VolumeDataDeps,
   uid: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
@@ -120,19 +120,19 @@ export async function devicesOfPod(
 }
 
 /** Names of the block volumes of all pods. */
-export async function devicesOfPods(place: Place, signal: AbortSignal): Promise<readonly string[]> {
-  const pods = await directoriesIn(place.host, `${place.rootDir}/pods`, signal);
-  return (await Promise.all(pods.map((path) => devicesOfPod(place, posix.basename(path), signal)))).flat();
+export async function allPodBlockVolumes(deps: VolumeDataDeps, signal: AbortSignal): Promise<readonly string[]> {
+  const pods = await directoriesIn(deps.host, `${deps.rootDir}/pods`, signal);
+  return (await Promise.all(pods.map((path) => podBlockVolumes(deps, posix.basename(path), signal)))).flat();
 }
 
 /** Metadata of block volumes on the node, by volume name. */
-export async function dataOfDevices(
-  { host, rootDir }: Place,
+export async function blockVolumeData(
+  { host, rootDir }: VolumeDataDeps,
   signal: AbortSignal,
-): Promise<ReadonlyMap<string, DataDirectory>> {
-  const names = await devicesIn(host, driverDevicesOf(rootDir), signal);
+): Promise<ReadonlyMap<string, VolumeDataDirectory>> {
+  const names = await blockVolumesIn(host, driverDevicesOf(rootDir), signal);
   const found = names.map(async (name) => {
-    const path = posix.dirname(blockPlaces(rootDir, name).data);
+    const path = posix.dirname(blockVolumePaths(rootDir, name).data);
     const one = await dataIn(host, path, (_, { specVolID = name }) => specVolID === name, signal);
     return [name, one] as const;
   });
@@ -140,74 +140,74 @@ export async function dataOfDevices(
 }
 
 /** Metadata of staged volumes. */
-export async function dataOfStaged({ host, rootDir }: Place, signal: AbortSignal): Promise<readonly DataDirectory[]> {
+export async function stagedVolumeData({ host, rootDir }: VolumeDataDeps, signal: AbortSignal): Promise<readonly VolumeDataDirectory[]> {
   const isStagedThere = (path: string, { driverName = "", volumeHandle = "" }: VolumeData) =>
     path === posix.dirname(stagedPath(rootDir, driverName, volumeHandle));
-  const all = (await driversIn(host, rootDir, signal)).map((path) => dataBelow(host, path, isStagedThere, signal));
+  const all = (await driverDirectories(host, rootDir, signal)).map((path) => dataBelow(host, path, isStagedThere, signal));
   return (await Promise.all(all)).flat();
 }
 
-async function driversIn(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
+async function driverDirectories(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
   const all = stagedDriverVolumesOf(rootDir);
   return (await directoriesIn(host, all, signal)).filter((path) => path !== driverDevicesOf(rootDir));
 }
 
 /** Names of block volumes; the directory also contains the shared `staging` and `publish` directories. */
-async function devicesIn(host: Host, parent: string, signal: AbortSignal): Promise<readonly string[]> {
+async function blockVolumesIn(host: Host, parent: string, signal: AbortSignal): Promise<readonly string[]> {
   const names = (await directoriesIn(host, parent, signal)).map((path) => posix.basename(path));
   return names.filter((name) => name !== "staging" && name !== "publish");
 }
 
 /** True if the metadata fits a pod's volume directory, which is named after the volume. */
-function isOf(path: string, { specVolID }: VolumeData): boolean {
+function belongsToDirectory(path: string, { specVolID }: VolumeData): boolean {
   return specVolID === undefined || specVolID.replaceAll("/", "~") === posix.basename(path);
 }
 
 /** Removes directories of volumes without metadata, left by a process that died right after creating or right before removing
  *  them. Only empty directories are removed. */
-export async function removeUnwritten({ host, rootDir }: Place, signal: AbortSignal): Promise<void> {
-  const drivers = await driversIn(host, rootDir, signal);
+export async function removeDirectoriesWithoutData({ host, rootDir }: VolumeDataDeps, signal: AbortSignal): Promise<void> {
+  const drivers = await driverDirectories(host, rootDir, signal);
   const volumes = (await Promise.all(drivers.map((path) => directoriesIn(host, path, signal)))).flat();
   const mounts = volumes.map((path) => `${path}/globalmount`);
-  const names = await devicesIn(host, driverDevicesOf(rootDir), signal);
-  const devices = names.map((name) => blockPlaces(rootDir, name));
+  const names = await blockVolumesIn(host, driverDevicesOf(rootDir), signal);
+  const devices = names.map((name) => blockVolumePaths(rootDir, name));
   const tidied = [...mounts, ...devices.map(({ data }) => data)].map(async (mount) => {
     // Directories that are not empty stay.
-    if (!(await isWritten(host, mount, signal))) await removeMountDirectory(host, mount, signal).catch(() => undefined);
+    if (!(await hasVolumeData(host, mount, signal))) await removeMountDirectory(host, mount, signal).catch(() => undefined);
   });
   await Promise.all(tidied);
   const above = devices.flatMap(({ mapped }) => [mapped, posix.dirname(mapped)]);
   for (const path of above) await host.fs.apply([{ do: "remove", path }], signal).catch(() => undefined);
 }
 
-type IsRight = (path: string, data: VolumeData) => boolean;
+type DataMatches = (path: string, data: VolumeData) => boolean;
 
 async function dataBelow(
   host: Host,
   parent: string,
-  isRight: IsRight,
+  matches: DataMatches,
   signal: AbortSignal,
-): Promise<readonly DataDirectory[]> {
+): Promise<readonly VolumeDataDirectory[]> {
   const directories = await directoriesIn(host, parent, signal);
-  return Promise.all(directories.map((path) => dataIn(host, path, isRight, signal)));
+  return Promise.all(directories.map((path) => dataIn(host, path, matches, signal)));
 }
 
 /** Reads the metadata in a directory. Problems with one volume do not affect the others. @throws if the target cannot be read. */
-async function dataIn(host: Host, path: string, isRight: IsRight, signal: AbortSignal): Promise<DataDirectory> {
+async function dataIn(host: Host, path: string, matches: DataMatches, signal: AbortSignal): Promise<VolumeDataDirectory> {
   const file = `${path}/${fileName}`;
-  const doubtful = (why: string): DataDirectory => ({
+  const unreadable = (why: string): VolumeDataDirectory => ({
     path,
     data: {},
-    doubt: new CodedError("failed_precondition", `kubernetes.io/csi: ${why}`),
+    problem: new CodedError("failed_precondition", `kubernetes.io/csi: ${why}`),
   });
   try {
-    const data = parsed(await host.fs.readFile(file, { maxBytes, signal }));
-    return isRight(path, data) ? { path, data } : doubtful(`volume data file [${file}] belongs to another volume`);
+    const data = parseVolumeData(await host.fs.readFile(file, { maxBytes, signal }));
+    return matches(path, data) ? { path, data } : unreadable(`volume data file [${file}] belongs to another volume`);
   } catch (error) {
     if (hasCode(error, "invalid_argument"))
-      return doubtful(`failed to parse volume data file [${file}]: ${messageOf(error)}`);
+      return unreadable(`failed to parse volume data file [${file}]: ${messageOf(error)}`);
     if (!hasCode(error, "not_found", "failed_precondition", "resource_exhausted")) throw error;
-    return doubtful(`failed to open volume data file [${file}]: ${messageOf(error)}`);
+    return unreadable(`failed to open volume data file [${file}]: ${messageOf(error)}`);
   }
 }
 
@@ -217,7 +217,7 @@ async function directoriesIn(host: Host, parent: string, signal: AbortSignal): P
 }
 
 /** @throws invalid_argument unless the text is a JSON object of strings that identifies a volume. */
-function parsed(text: Buffer): VolumeData {
+function parseVolumeData(text: Buffer): VolumeData {
   const fail = (why: string) => new CodedError("invalid_argument", why);
   try {
     const data: unknown = parseBoundedJson(text);

@@ -114,7 +114,7 @@ test("omits topology keys that the driver may not set from both objects", async 
     "topology.disk.example.com/rack": "r1",
   };
   const shown = await nodes.install("disk.example.com", { ...facts, topology }, signal);
-  assert.deepEqual(shown, { isKnown: true, leftOut: ["tier", "team.example/secure"] });
+  assert.deepEqual(shown, { hasCSIDriver: true, omittedKeys: ["tier", "team.example/secure"] });
   assert.deepEqual(api.node.metadata.labels, { zone: "a", "topology.disk.example.com/rack": "r1" });
   const keys = ["topology.disk.example.com/rack", "zone"];
   assert.deepEqual(api.csiNode?.spec.drivers?.[0]?.topologyKeys, keys);
@@ -126,7 +126,7 @@ test("adds a driver without a CSIDriver object, without topology", async () => {
   const { api, nodes } = await initialized();
   const topology = { "topology.x.example/rack": "r1" };
   const shown = await nodes.install("x.example", { ...facts, topology }, signal);
-  assert.deepEqual(shown, { isKnown: false, leftOut: ["topology.x.example/rack"] });
+  assert.deepEqual(shown, { hasCSIDriver: false, omittedKeys: ["topology.x.example/rack"] });
   assert.deepEqual(api.node.metadata.labels, { zone: "a" });
   assert.equal(api.csiNode?.spec.drivers?.[0]?.nodeID, "id-1");
 });

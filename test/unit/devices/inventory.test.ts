@@ -14,7 +14,7 @@ const aPlugin = (): DevicePlugin => ({
   options: { preStartRequired: false, getPreferredAllocationAvailable: false },
   async *devices() {},
   allocate: () => Promise.reject(new Error("not expected")),
-  prefer: async () => [],
+  preferredAllocation: async () => [],
   preStart: async () => {},
   close() {},
 });
@@ -23,8 +23,8 @@ function rig() {
   const clock = fakeClock();
   const inventory = createInventory({ clock });
   const shown = () => {
-    const { capacity, allocatable, givenUp } = inventory.amounts();
-    return `${allocatable[name] ?? "-"}/${capacity[name] ?? "-"}${givenUp ? " given up" : ""}`;
+    const { capacity, allocatable, hasExpired } = inventory.amounts();
+    return `${allocatable[name] ?? "-"}/${capacity[name] ?? "-"}${hasExpired ? " given up" : ""}`;
   };
   return { clock, inventory, shown };
 }
@@ -32,47 +32,47 @@ function rig() {
 test("a resource keeps its capacity for five minutes after its plugin is lost, then counts as 0", async () => {
   const { clock, inventory, shown } = rig();
   const plugin = aPlugin();
-  inventory.connected(name, plugin);
+  inventory.setPlugin(name, plugin);
   assert.equal(shown(), "-/-", "the plugin has not listed its devices yet");
-  assert.deepEqual(inventory.listed(name, [device("a"), device("b", "Unhealthy")]), ["a", "b"]);
+  assert.deepEqual(inventory.setDevices(name, [device("a"), device("b", "Unhealthy")]), ["a", "b"]);
   assert.equal(shown(), "1/2");
-  inventory.gone(name, plugin);
+  inventory.markStopped(name, plugin);
   assert.equal(shown(), "0/2");
   await clock.advance(5 * minute);
   assert.equal(shown(), "0/2");
   await clock.advance(1);
   assert.equal(shown(), "0/0 given up");
   assert.equal(shown(), "0/0");
-  assert.ok(!inventory.isKnown(name));
+  assert.ok(!inventory.hasDevices(name));
   assert.deepEqual(inventory.registered(), new Map());
 
-  inventory.connected(name, aPlugin());
+  inventory.setPlugin(name, aPlugin());
   assert.equal(shown(), "0/0");
-  inventory.listed(name, [device("a")]);
+  inventory.setDevices(name, [device("a")]);
   assert.equal(shown(), "1/1");
 });
 
 test("a plugin that returns in time keeps its capacity", async () => {
   const { clock, inventory, shown } = rig();
   const plugin = aPlugin();
-  inventory.connected(name, plugin);
-  inventory.listed(name, [device("a")]);
-  inventory.gone(name, plugin);
+  inventory.setPlugin(name, plugin);
+  inventory.setDevices(name, [device("a")]);
+  inventory.markStopped(name, plugin);
   await clock.advance(4 * minute);
-  inventory.connected(name, aPlugin());
+  inventory.setPlugin(name, aPlugin());
   assert.equal(shown(), "0/1", "it has yet to say which devices there are");
   await clock.advance(10 * minute);
-  inventory.listed(name, [device("a")]);
+  inventory.setDevices(name, [device("a")]);
   assert.equal(shown(), "1/1");
-  inventory.gone(name, plugin);
+  inventory.markStopped(name, plugin);
   assert.equal(shown(), "1/1", "the one before it has long gone");
 });
 
 test("restored resources count as 0 until their plugin registers, for five minutes", async () => {
   const { clock, inventory, shown } = rig();
-  inventory.remembered([name]);
+  inventory.restore([name]);
   assert.equal(shown(), "0/0");
-  assert.ok(inventory.isKnown(name));
+  assert.ok(inventory.hasDevices(name));
   assert.deepEqual(inventory.endpoint(name), { plugin: undefined, stopped: true });
   await clock.advance(5 * minute + 1);
   assert.equal(shown(), "0/0 given up");
@@ -81,8 +81,8 @@ test("restored resources count as 0 until their plugin registers, for five minut
 
 test("a device list reports new devices and changed health", () => {
   const { inventory } = rig();
-  inventory.connected(name, aPlugin());
-  inventory.listed(name, [device("a"), device("b"), device("c")]);
-  assert.deepEqual(inventory.listed(name, [device("a"), device("b", "Unhealthy")]), ["b"]);
-  assert.deepEqual(inventory.listed(name, [device("a"), device("b", "Unhealthy"), device("c")]), ["c"]);
+  inventory.setPlugin(name, aPlugin());
+  inventory.setDevices(name, [device("a"), device("b"), device("c")]);
+  assert.deepEqual(inventory.setDevices(name, [device("a"), device("b", "Unhealthy")]), ["b"]);
+  assert.deepEqual(inventory.setDevices(name, [device("a"), device("b", "Unhealthy"), device("c")]), ["c"]);
 });

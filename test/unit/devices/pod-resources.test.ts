@@ -94,7 +94,7 @@ test("lists healthy allocatable devices under each NUMA node, and no CPUs", asyn
   );
   assert.deepEqual(cpuIds, []);
   const inventory = createInventory({ clock: fakeClock() });
-  inventory.listed("test.device/nic", [
+  inventory.setDevices("test.device/nic", [
     Device.fromPartial({ ID: "wide", health: "Healthy", topology: { nodes: [{ ID: 0 }, { ID: 1 }] } }),
     Device.fromPartial({ ID: "ill", health: "Unhealthy", topology: { nodes: [{ ID: 0 }] } }),
   ]);

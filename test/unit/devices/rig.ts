@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { type Duplex, duplexPair, pipeline } from "node:stream";
 import type { TestContext } from "node:test";
 import { localHost } from "../../../providers/local/host.ts";
-import { createDevices, type Devices } from "../../../src/devices/devices.ts";
+import { createDeviceManager, type DeviceManager } from "../../../src/devices/manager.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
 import type { ResourceManager } from "../../../src/resource-manager.ts";
@@ -22,7 +22,7 @@ export const { signal } = new AbortController();
 export interface Rig {
   /** The directory of kubelet.sock. */
   readonly directory: string;
-  readonly devices: Devices;
+  readonly devices: DeviceManager;
   /** Whether all sources are ready, and the UIDs of running pods. */
   readonly sources: { seen: boolean; alive: readonly string[] };
   /** Woken pods, and the number of triggered node status updates. */
@@ -56,7 +56,7 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
   const pods: Pod[] = [];
   let hurries = 0;
   const sources = { seen: true, alive: [] as readonly string[] };
-  const devices = createDevices({
+  const devices = createDeviceManager({
     sourcesSeen: () => sources.seen,
     isAlive: (uid) => sources.alive.includes(uid),
     host: through(localHost({ clock })),

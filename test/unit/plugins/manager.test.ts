@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { localHost } from "../../../providers/local/host.ts";
-import type { PluginHandler, RegisteringPlugin } from "../../../src/drivers.ts";
+import type { PluginHandler, RegisteringPlugin } from "../../../src/plugin-ports.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { createPluginManager } from "../../../src/plugins/manager.ts";
 import { startTestDriver, type TestDriverOptions } from "../../harness/csi-driver.ts";

@@ -27,7 +27,7 @@ const podOf = (uid: string, more: Partial<FoundPod> = {}): FoundPod => ({
   cgroups: [],
   directory: `${root}/pods/${uid}`,
   mounts: [],
-  ofDrivers: false,
+  hasCsiVolumes: false,
   logs: [],
   links: [],
   ...more,
@@ -60,31 +60,31 @@ async function removal(failing?: string) {
     },
     cgroups: { remove: unused, children: unused },
     drivers: {
-      published: async (uid: string) => {
+      releasePod: async (uid: string) => {
         assert.deepEqual(host.files.mounted(), []);
         done.push(`unpublish ${uid}`);
         return ["volume v of pod default/user: refused"];
       },
-      staged: async () => {
+      releaseNode: async () => {
         done.push("unstage");
         return [];
       },
     },
-    longestGraceSeconds: 60,
+    maxGraceSeconds: 60,
     say: () => undefined,
   };
   const staged = [
-    { path: `${root}/plugins/kubernetes.io/csi/d/1/globalmount`, isMounted: false, ofDriver: true as const },
+    { path: `${root}/plugins/kubernetes.io/csi/d/1/globalmount`, isMounted: false, isCsi: true as const },
   ];
-  const pods = [podOf("driver"), podOf("user", { ofDrivers: true, mounts: [part] })];
+  const pods = [podOf("driver"), podOf("user", { hasCsiVolumes: true, mounts: [part] })];
   const none = {
-    belongings: [],
-    tiers: [],
+    ownedResources: [],
+    qosCgroups: [],
     files: [],
     pullRecords: undefined,
     ownDirectory: undefined,
-    made: [],
-    strangers: [],
+    createdDirectories: [],
+    unowned: [],
   };
   return { done, outcome: await execute(deps, removalPlan({ pods, staged, ...none }), signal) };
 }
@@ -101,9 +101,9 @@ test("releases CSI volumes while all other pods run, one of which may be the dri
   ]);
   assert.deepEqual(outcome, {
     failures: [],
-    kept: [],
-    left: [],
-    notGivenBack: ["volume v of pod default/user: refused"],
+    skipped: [],
+    remaining: [],
+    notReleased: ["volume v of pod default/user: refused"],
   });
 });
 
@@ -112,7 +112,7 @@ test("terminates no other pod while a pod with a CSI volume does not terminate",
   assert.deepEqual(done, []);
   assert.deepEqual(outcome.failures, ["container main of pod default/user, running (user-main): stuck"]);
   for (const line of ["CSI volumes of pod default/user", `directory ${root}/pods/driver`])
-    assert.ok(outcome.kept.includes(line), outcome.kept.join("\n"));
+    assert.ok(outcome.skipped.includes(line), outcome.skipped.join("\n"));
 });
 
 /** Root directory with a volume that a CSI driver staged and published to a pod. */
@@ -144,8 +144,8 @@ async function rig(t: TestContext) {
 test("releases volumes through a driver whose registration socket answers", async (t) => {
   const { drivers, driver, published, staged } = await rig(t);
   const { methods, calls } = await driver();
-  assert.deepEqual(await drivers.published("u", "default/web", signal), []);
-  assert.deepEqual(await drivers.staged(signal), []);
+  assert.deepEqual(await drivers.releasePod("u", "default/web", signal), []);
+  assert.deepEqual(await drivers.releaseNode(signal), []);
   assert.deepEqual(methods(), ["NodeUnpublishVolume", "NodeUnstageVolume"]);
   const paths = calls.flatMap(
     ({ request: { targetPath, stagingTargetPath } }) => targetPath ?? stagingTargetPath ?? [],
@@ -158,11 +158,11 @@ test("releases volumes through a driver whose registration socket answers", asyn
 test("reports an unavailable driver at once", async (t) => {
   const { drivers, published, passed } = await rig(t);
   const sentence = "volume pv of pod default/web (its data is untouched): the driver d is not running on the target";
-  assert.deepEqual(await drivers.published("u", "default/web", signal), [sentence]);
+  assert.deepEqual(await drivers.releasePod("u", "default/web", signal), [sentence]);
   // The pod's volume has already been reported.
-  assert.deepEqual(await drivers.staged(signal), []);
+  assert.deepEqual(await drivers.releaseNode(signal), []);
   rmSync(published, { recursive: true });
-  assert.deepEqual(await drivers.staged(signal), [
+  assert.deepEqual(await drivers.releaseNode(signal), [
     "volume h (its data is untouched): the driver d is not running on the target",
   ]);
   assert.equal(passed(), 0);
@@ -172,10 +172,10 @@ test("retries a driver that fails, and reports it after half a minute", async (t
   const { drivers, driver, passed } = await rig(t);
   const { fail, methods } = await driver();
   fail("NodeUnpublishVolume", status.INTERNAL, "busy");
-  assert.deepEqual(await drivers.published("u", "default/web", signal), [
+  assert.deepEqual(await drivers.releasePod("u", "default/web", signal), [
     "volume pv of pod default/web (its data is untouched): rpc error: code = Internal desc = busy",
   ]);
   assert.deepEqual([passed(), methods().length], [30_000, 16]);
   fail("NodeUnpublishVolume", undefined);
-  assert.deepEqual(await drivers.published("u", "default/web", signal), []);
+  assert.deepEqual(await drivers.releasePod("u", "default/web", signal), []);
 });

@@ -44,7 +44,7 @@ describe("size limits of a container configuration", () => {
     const { configure } = preparerIn(root, {
       volumes: {
         mounted: () => new Map([["work", { hostPath: root, readOnly: false }]]),
-        bindParts: async () => new Map<number, string>(),
+        bindSubPaths: async () => new Map<number, string>(),
       },
     });
     const from = (...paths: string[]) =>

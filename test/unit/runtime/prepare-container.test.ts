@@ -37,7 +37,7 @@ describe("a container's configuration", () => {
     await symlink("../machine", join(work, "link"));
     const volumes = {
       mounted: () => new Map([["work", { hostPath: work, readOnly: false }]]),
-      bindParts: async () => new Map<number, string>(),
+      bindSubPaths: async () => new Map<number, string>(),
     };
     const { configure } = setUp({ volumes });
     const from = (path: string, volumeName = "work") =>

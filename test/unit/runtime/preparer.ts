@@ -63,7 +63,7 @@ export function preparerIn(
     addresses: { hostIPs: () => ["192.0.2.1"] },
     volumes: {
       mounted: () => mounted,
-      bindParts: async (_pod, name, parts) =>
+      bindSubPaths: async (_pod, name, parts) =>
         new Map(parts.map(({ index, volume, subPath }) => [index, `/parts/${name}/${index}/${volume}:${subPath}`])),
     },
     managers: [],

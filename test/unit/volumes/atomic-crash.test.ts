@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Host } from "../../../src/seams/host.ts";
 import { writeAtomically } from "../../../src/volumes/atomic-writer.ts";
-import type { Payload } from "../../../src/volumes/payload.ts";
+import type { VolumeContent } from "../../../src/volumes/content.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 
 type Files = Readonly<Record<string, string>>;
 
 const never = new AbortController().signal;
-const payloadOf = (files: Files): Payload =>
+const contentOf = (files: Files): VolumeContent =>
   new Map(Object.entries(files).map(([path, text]) => [path, { data: Buffer.from(text), mode: 0o644 }]));
 
 /** Content seen by a reader that opens every name in the volume. */
@@ -30,13 +30,13 @@ async function breakOff(before: Files | undefined, after: Files, broken: number)
   const clock = fakeClock();
   const host = fakeHost({ clock });
   await host.fs.apply([{ do: "mkdir", path: "/v" }]);
-  if (before) await writeAtomically({ host, clock }, "/v", payloadOf(before), never);
+  if (before) await writeAtomically({ host, clock }, "/v", contentOf(before), never);
   await clock.advance(1000);
   let left = broken;
   host.files.onChange(() => {
     if (left-- === 0) throw new Error("killed");
   });
-  const whole = await writeAtomically({ host, clock }, "/v", payloadOf(after), never).catch(() => false);
+  const whole = await writeAtomically({ host, clock }, "/v", contentOf(after), never).catch(() => false);
   host.files.onChange(undefined);
   return { host, clock, whole };
 }
@@ -56,7 +56,7 @@ for (const [what, before, after] of rewrites) {
       const matches = [before ?? {}, after].some((set) => JSON.stringify(sorted(set)) === JSON.stringify(sorted(seen)));
       assert.ok(matches, `after ${broken} changes: ${JSON.stringify(seen)}`);
       await clock.advance(1000);
-      await writeAtomically({ host, clock }, "/v", payloadOf(after), never);
+      await writeAtomically({ host, clock }, "/v", contentOf(after), never);
       assert.deepEqual(await readable(host, names), after);
       if (whole) break;
     }

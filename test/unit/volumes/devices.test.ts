@@ -65,7 +65,7 @@ test("maps a device with a link, a bind mount and a loop device, with the kubele
       {
         hostPath: link,
         readOnly: false,
-        growing: "pv",
+        expandableId: "pv",
         persistent: { name: "pv", plugin: "kubernetes.io/local-volume", isDevice: true, space: "device" },
       },
     ],

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type NodeExpandVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/csi.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { PersistentVolumeClaim, Volume } from "../../../src/objects.ts";
-import { verdictOf } from "../../../src/volumes/persistent/expansion.ts";
+import { decideExpansion } from "../../../src/volumes/persistent/expansion.ts";
 import { aContainer } from "../../fakes/pods.ts";
 import { bound, claimOf, data, expansions, grow, metadata, nodeName, pending, started } from "./expansion-bench.ts";
 import { directoryOf, never, podWith, rootDir } from "./volume-bench.ts";
@@ -45,12 +45,12 @@ const verdicts: readonly (readonly [what: string, claim: PersistentVolumeClaim, 
   ],
 ];
 for (const [what, claim, verdict] of verdicts)
-  test(`a claim that ${what}: ${verdict}`, () => assert.equal(verdictOf(claim, "2Gi"), verdict));
+  test(`a claim that ${what}: ${verdict}`, () => assert.equal(decideExpansion(claim, "2Gi"), verdict));
 
 test("a shared claim without required node expansion is done with the controller's part", () => {
   const claim = claimOf({ capacity: { storage: "2Gi" } }, { accessModes: ["ReadWriteMany"] });
   const annotations = { "volume.kubernetes.io/node-expansion-not-required": "true" };
-  assert.equal(verdictOf({ ...claim, metadata: { ...metadata, annotations } }, "2Gi"), "done");
+  assert.equal(decideExpansion({ ...claim, metadata: { ...metadata, annotations } }, "2Gi"), "done");
 });
 
 test("expands a volume in use once per node, and patches its claim", async () => {

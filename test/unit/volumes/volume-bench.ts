@@ -135,7 +135,7 @@ export function volumeBench() {
           persistentVolume: async (name) => read(volumes, "persistentvolumes", name),
         },
         drivers: bench.storage,
-        inUse: (names) => void (bench.inUse = names),
+        onVolumesInUse: (names) => void (bench.inUse = names),
         node: () =>
           bench.isNodeKnown
             ? { metadata: { name: "node", labels: bench.labels }, status: bench.storage.status }

@@ -1,0 +1,171 @@
+import type { ApiClient } from "../api/client.ts";
+import type { PluginHandler, RegisteringPlugin, StorageDrivers } from "../plugin-ports.ts";
+import type { Service } from "../lib/service-group.ts";
+import { CodedError, codeOf, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
+import type { CSIDriver, VolumeAttachment } from "../objects.ts";
+import { type DriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
+import { createLimitUpdates } from "./limit-updates.ts";
+import type { CsiNodes } from "./csi-node.ts";
+import type { DriverFacts } from "./driver-facts.ts";
+import { type Version, highestVersion, isLess, versionText } from "./versions.ts";
+
+export interface CsiDriverRegistryDeps extends DriverClientDeps {
+  readonly client: ApiClient;
+  readonly csiNodes: CsiNodes;
+  readonly log: Logger;
+}
+
+export interface CsiDriverRegistry extends StorageDrivers {
+  /** Handles the registration of drivers. */
+  readonly handler: PluginHandler;
+  /** Registered drivers and what they reported about this node. */
+  facts(): ReadonlyMap<string, DriverFacts>;
+  /** Keeps the published volume limits up to date. */
+  readonly updates: Service;
+}
+
+interface RegisteredDriver {
+  readonly version: Version;
+  readonly client: DriverClient;
+  facts?: DriverFacts;
+  /** True if the cluster has a CSIDriver object of that name. */
+  hasCSIDriver?: boolean;
+}
+
+/** Maximum number of topology keys in a log line. */
+const maxLoggedKeys = 10;
+
+/** Registry of the CSI drivers on the target.
+ *  @see https://kubernetes-csi.github.io/docs/ */
+export function createCsiDriverRegistry(deps: CsiDriverRegistryDeps): CsiDriverRegistry {
+  const { client, csiNodes, log } = deps;
+  const registered = new Map<string, RegisteredDriver>();
+  // Serializes updates: otherwise a late one could add a driver back after its removal.
+  const serialize = createSemaphore(1);
+  const refreshLimit: StorageDrivers["refreshLimit"] = async (name, signal) => {
+    const found = registered.get(name);
+    const failed = (what: string) => (error: unknown) => {
+      throw new CodedError(codeOf(error), `failed to ${what} ${JSON.stringify(name)}: ${messageOf(error)}`, {
+        cause: error,
+      });
+    };
+    if (!found) return failed("create CSI client for driver")(notRegistered(name));
+    const facts = await readFacts(found, signal).catch(failed("get NodeGetInfo from driver"));
+    found.facts = facts;
+    const update = async () => registered.get(name) === found && csiNodes.update(name, facts, signal);
+    await serialize(update).catch(failed("update driver"));
+  };
+  const { show, appeared: onCSIDriver } = createTopologyPublisher(deps, registered, serialize);
+  const updates = createLimitUpdates({ client, clock: deps.clock, log, refreshLimit, onCSIDriver });
+  const remove = async (name: string, signal: AbortSignal) => {
+    registered.delete(name);
+    updates.removeDriver(name);
+    await serialize(() => csiNodes.uninstall(name, signal)).catch((err: unknown) => {
+      if (!signal.aborted) log.warn({ err, driver: name }, "cannot remove a CSI driver from the CSINode");
+    });
+  };
+  return {
+    handler: {
+      validate(plugin) {
+        try {
+          checkVersion("ValidatePlugin", plugin, registered.get(plugin.name));
+        } catch (error) {
+          const { name, endpoint } = plugin;
+          const what = `validation failed for CSI Driver ${name} at endpoint ${endpoint}: `;
+          throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
+        }
+      },
+      async register(plugin, signal) {
+        const { name } = plugin;
+        const version = checkVersion("RegisterPlugin", plugin, registered.get(name));
+        if (name === "") throw new CodedError("invalid_argument", "driver name is empty");
+        const driver: RegisteredDriver = { version, client: createDriverClient(deps, plugin) };
+        registered.set(name, driver);
+        try {
+          driver.facts = await readFacts(driver, signal);
+          await show(name, driver, driver.facts, signal);
+          updates.addDriver(name);
+        } catch (error) {
+          throwIfAborted(signal);
+          await remove(name, signal);
+          throw error;
+        }
+      },
+      deregister: ({ name }, signal) => remove(name, signal),
+    },
+    facts: () => new Map([...registered].flatMap(([name, { facts }]) => (facts ? [[name, facts] as const] : []))),
+    driver(name) {
+      const found = registered.get(name);
+      if (found) return found.client;
+      throw notRegistered(name);
+    },
+    refreshLimit,
+    updates,
+    csiDriver: (name, signal) =>
+      ignoreNotFound(client.get<CSIDriver>(`/apis/storage.k8s.io/v1/csidrivers/${name}`, { signal })),
+    volumeAttachment: (name, signal) =>
+      client.get<VolumeAttachment>(`/apis/storage.k8s.io/v1/volumeattachments/${name}`, { signal }),
+  };
+}
+
+/** Publishes drivers with their topology, and logs which keys were omitted and what to do. */
+function createTopologyPublisher(
+  { csiNodes, log }: Pick<CsiDriverRegistryDeps, "csiNodes" | "log">,
+  registered: ReadonlyMap<string, RegisteredDriver>,
+  serialize: ReturnType<typeof createSemaphore>,
+) {
+  const publish = async (name: string, driver: RegisteredDriver, facts: DriverFacts, signal: AbortSignal) => {
+    const install = async () => (registered.get(name) === driver ? csiNodes.install(name, facts, signal) : undefined);
+    const { hasCSIDriver, omittedKeys } = (await serialize(install)) ?? { hasCSIDriver: true, omittedKeys: [] };
+    driver.hasCSIDriver = hasCSIDriver;
+    if (omittedKeys.length === 0) return;
+    const remedy = hasCSIDriver
+      ? "add the keys to driverTopologyKeys if the target may set them as labels of its Node"
+      : "create the driver's CSIDriver object";
+    const keys = omittedKeys.slice(0, maxLoggedKeys);
+    log.warn({ driver: name, keys, remedy }, "topology keys of a CSI driver are not published");
+  };
+  /** Publishes the topology of a driver that registered before its CSIDriver object was created. */
+  const onCSIDriver = async (name: string, signal: AbortSignal) => {
+    const found = registered.get(name);
+    if (found?.facts && found.hasCSIDriver === false) await publish(name, found, found.facts, signal);
+  };
+  return { show: publish, appeared: onCSIDriver };
+}
+
+function notRegistered(name: string): CodedError {
+  return new CodedError("unavailable", `driver name ${name} not found in the list of registered CSI drivers`);
+}
+
+async function readFacts({ client }: RegisteredDriver, signal: AbortSignal): Promise<DriverFacts> {
+  const { nodeId, maxVolumesPerNode, accessibleTopology } = await client.info(signal);
+  return { nodeID: nodeId, maxVolumes: maxVolumesPerNode, topology: accessibleTopology?.segments ?? {} };
+}
+
+/** @throws invalid_argument in the kubelet's words. */
+function checkVersion(caller: string, { name, versions }: RegisteringPlugin, other: RegisteredDriver | undefined): Version {
+  const failed = (why: string, cause?: unknown) =>
+    new CodedError(
+      "invalid_argument",
+      `kubernetes.io/csi: ${caller} for CSI driver ${JSON.stringify(name)} failed. ${why}`,
+      { cause },
+    );
+  if (versions.length === 0) throw failed("Plugin returned an empty list for supported versions");
+  const highest = highestSupported(versions, failed);
+  if (other && !isLess(other.version, highest)) {
+    const text = JSON.stringify(versionText(other.version));
+    throw failed(`Another driver with the same name is already registered with a higher supported version: ${text}`);
+  }
+  return highest;
+}
+
+function highestSupported(versions: readonly string[], failed: (why: string, cause: unknown) => CodedError): Version {
+  try {
+    return highestVersion(versions);
+  } catch (error) {
+    const list = `[${versions.map((version) => JSON.stringify(version)).join(" ")}]`;
+    throw failed(`None of the versions specified ${list} are supported. err=${messageOf(error)}`, error);
+  }
+}

@@ -1,0 +1,132 @@
+import type { PluginHandler } from "../plugin-ports.ts";
+import { pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Service } from "../lib/service-group.ts";
+import { createSemaphore } from "../lib/semaphore.ts";
+import type { Measures } from "../measures.ts";
+import type { ContainerStatus } from "../objects.ts";
+import type { ResourceManager } from "../resource-manager.ts";
+import type { Sends } from "../state/signals.ts";
+import type { Host, HostFs } from "../seams/host.ts";
+import { createAllocations } from "./allocations.ts";
+import { type AllocatorDeps, createAllocator, createDevicePreparer } from "./allocator.ts";
+import { createPluginDirectory } from "./directory.ts";
+import { healthOf } from "./health.ts";
+import { type DeviceAmounts, createInventory } from "./inventory.ts";
+import { createDevicePlugins } from "./device-plugins.ts";
+import { createPodResourcesServer, type PodsProvider } from "./pod-resources-server.ts";
+import { createCheckpointStore } from "./checkpoint-store.ts";
+import { createRegistrationServer } from "./registration.ts";
+import { type SocketServer, serve } from "./socket-server.ts";
+
+export interface DeviceManagerDeps extends Pick<AllocatorDeps, "sourcesSeen" | "isAlive"> {
+  readonly host: Pick<Host, "fs" | "dial" | "listen" | "budget">;
+  /** The kubelet's root directory on the target. */
+  readonly rootDir: string;
+  /** Timeout of plugin calls, milliseconds. */
+  readonly requestTimeoutMs: number;
+  /** Called when the resource amounts in the node's status change. */
+  readonly onChange: () => void;
+  readonly signals: Sends<"wake">;
+  readonly pods: PodsProvider;
+  readonly measures: Pick<Measures, "devices" | "podResources">;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export interface DeviceManager extends ResourceManager {
+  /** Handles device plugins that register in plugins_registry. */
+  readonly handler: PluginHandler;
+  /** Capacity and allocatable amounts of the plugins' resources. */
+  amounts(): DeviceAmounts;
+  /** Health of a container's devices; empty if it has none. */
+  health(uid: string, containerName: string): NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
+  /** True if no device was ever allocated on this target: devices in the status of a Node of the same name belong to another
+   *  machine. */
+  startsAnew(signal: AbortSignal): Promise<boolean>;
+}
+
+/** Device manager: plugins register on a socket below the root directory, and the node allocates their devices.
+ *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
+export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
+  const { host, signals, measures, clock, log } = deps;
+  const inventory = createInventory({ clock });
+  const allocations = createAllocations();
+  const directory = createPluginDirectory(host.fs, deps.rootDir);
+  const record = createCheckpointStore({ directory, inventory, allocations, log });
+  const saveLater = () => {
+    record.save().catch((err: unknown) => log.warn({ err }, "cannot save the device checkpoint"));
+  };
+  const plugins = createDevicePlugins({
+    ...deps,
+    directory,
+    inventory,
+    onListed(resource, changed) {
+      deps.onChange();
+      saveLater();
+      for (const uid of allocations.podsOf(resource, changed)) signals.wake.send(uid, "device");
+    },
+    onGone: deps.onChange,
+  });
+  const common = { host, clock, log };
+  const { budget } = host;
+  const registration: SocketServer = {
+    ...common,
+    socket: directory.socket,
+    server: createRegistrationServer({
+      register(request, signal) {
+        measures.devices.registering(request.resourceName);
+        return plugins.register(request, signal);
+      },
+      budget,
+      log,
+    }),
+    prepare: [record.load, directory.prepare],
+    failureMessage: "cannot serve device plugin registration",
+  };
+  const loaded = async (signal: AbortSignal) => void (await record.loaded(signal));
+  const monitors = podResourcesSocket(host.fs, deps.rootDir);
+  const monitored = { inventory, allocations, measures: measures.podResources, budget };
+  const server = createPodResourcesServer({ ...deps, ...monitored });
+  const monitoring = { ...common, ...monitors, server, prepare: [loaded, ...monitors.prepare] };
+  const known = { inventory, allocations, save: record.save, loaded };
+  const { sourcesSeen, isAlive } = deps;
+  const allocating = { ...known, serialize: createSemaphore(1), sourcesSeen, isAlive, measures: measures.devices, clock, log };
+  const registrations: Service = {
+    name: "device-plugins",
+    run: (signal) => serve(registration, signal, plugins.close),
+  };
+  const podResources: Service = { name: "pod-resources", run: (signal) => serve(monitoring, signal) };
+  return {
+    name: "devices",
+    services: [registrations, podResources],
+    ...createAllocator(allocating),
+    ...createDevicePreparer(allocating),
+    health: (uid, name) => healthOf({ inventory, allocations }, uid, name),
+    startsAnew: async (signal) => (await record.loaded(signal)).isMissing,
+    amounts() {
+      const { hasExpired, ...amounts } = inventory.amounts();
+      if (hasExpired) saveLater();
+      return amounts;
+    },
+    handler: {
+      ...plugins.handler,
+      async register(plugin, signal) {
+        await loaded(signal);
+        await plugins.handler.register(plugin, signal);
+      },
+    },
+  };
+}
+
+/** The socket of the PodResources API, and the changes that prepare its directory. */
+function podResourcesSocket(fs: Pick<HostFs, "apply">, rootDir: string): Pick<SocketServer, "socket" | "prepare" | "failureMessage"> {
+  const directory = podResourcesDirectoryOf(rootDir);
+  const socket = `${directory}/${pluginFiles.socket}`;
+  const changes = [
+    { do: "mkdir", path: directory, mode: 0o750, parents: true },
+    { do: "remove", path: socket },
+  ] as const;
+  return { socket, prepare: [(signal) => fs.apply(changes, signal)], failureMessage: "cannot serve the PodResources API" };
+}

@@ -1,0 +1,85 @@
+import type { Duplex } from "node:stream";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { onAbort, untilAborted } from "../lib/service-group.ts";
+import type { Host, HostListener } from "../seams/host.ts";
+import type { ConnectionServer } from "./connection-server.ts";
+
+/** A server on a socket of the target. */
+export interface SocketServer {
+  readonly host: Pick<Host, "listen">;
+  readonly socket: string;
+  readonly server: ConnectionServer;
+  /** Preparations, in their order. */
+  readonly prepare: readonly ((signal: AbortSignal) => Promise<unknown>)[];
+  /** Describes what does not work without the server, for the log. */
+  readonly failureMessage: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Serves until the signal aborts. A failure is logged and retried: the node works without.
+ *  @param ending called after the server is closed. */
+export async function serve(serving: SocketServer, signal: AbortSignal, ending?: () => Promise<void>): Promise<void> {
+  const { host, socket, server, prepare, clock } = serving;
+  let listener: HostListener | undefined;
+  try {
+    for (const step of prepare) await retryUntilDone(serving, () => step(signal), signal);
+    const listen = async () => void (listener = await openListener(host, socket, server.take, signal));
+    await retryUntilDone(serving, listen, signal);
+    await onAbort(signal);
+  } finally {
+    server.close();
+    await ending?.();
+    // If the target is unreachable, the socket stays until the next start.
+    if (listener) await untilAborted(closeListener(listener), clock.within(closeTimeoutMs)).catch(() => undefined);
+  }
+}
+
+/** Opens a listener that the signal does not close: the caller awaits its end. */
+async function openListener(
+  host: SocketServer["host"],
+  path: string,
+  onConnection: (connection: Duplex) => void,
+  signal: AbortSignal,
+): Promise<HostListener | undefined> {
+  const opening = new AbortController();
+  const giveUp = () => opening.abort();
+  signal.addEventListener("abort", giveUp, { once: true });
+  try {
+    return await host.listen?.({ unix: path }, onConnection, opening.signal);
+  } finally {
+    signal.removeEventListener("abort", giveUp);
+  }
+}
+
+async function closeListener(listener: HostListener): Promise<void> {
+  await listener[Symbol.asyncDispose]();
+}
+
+/** Timeout of removing the socket, milliseconds. */
+const closeTimeoutMs = 2_000;
+
+/** Retry delays, milliseconds: for an unreachable target, and for one that refuses. */
+const retryDelayMs = 5_000;
+const refusedRetryDelayMs = 60_000;
+
+async function retryUntilDone(
+  { socket, failureMessage, clock, log }: SocketServer,
+  step: () => Promise<unknown>,
+  signal: AbortSignal,
+): Promise<void> {
+  for (let lastError = ""; !signal.aborted; ) {
+    try {
+      return void (await step());
+    } catch (err) {
+      if (signal.aborted) return;
+      const why = messageOf(err);
+      if (why !== lastError) log.warn({ err, socket }, `${failureMessage}; retrying`);
+      lastError = why;
+      const ms = hasCode(err, "unavailable", "deadline_exceeded") ? retryDelayMs : refusedRetryDelayMs;
+      await clock.sleep(ms, signal).catch(() => undefined);
+    }
+  }
+}

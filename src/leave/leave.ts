@@ -1,0 +1,131 @@
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
+import { goDuration } from "../lib/go-duration.ts";
+import { TargetError } from "../seams/provider.ts";
+import { type DeploymentName, stopDeployment } from "./deployment.ts";
+import { type LeaveClient, retryingClient } from "./retrying-client.ts";
+import { deletePods, forceDeletePods, type DeletePodsDeps } from "./pods.ts";
+
+export interface LeaveDeps {
+  /** A client that may cordon and delete the nodes, list and delete their pods, and scale the Deployment. */
+  readonly client: LeaveClient;
+  readonly clock: Clock;
+  readonly nodes: readonly string[];
+  /** graftlet's Deployment; undefined if someone else stops it. */
+  readonly deployment: DeploymentName | undefined;
+  /** Timeout for pods to terminate, and again for graftlet to stop and release its targets. */
+  readonly timeoutMs: number;
+  readonly say: (line: string) => void;
+  /** Removes everything that the node created on its target, and reports it.
+   *  @returns true if nothing is left. @throws TargetError RuntimeInUse while another agent uses the target; CodedError
+   *  unavailable while it is unreachable. */
+  clean(nodeName: string, signal: AbortSignal): Promise<boolean>;
+}
+
+/** Retry delay while a target is in use or unreachable, milliseconds. */
+const retryDelayMs = 2_000;
+/** Timeout for an unreachable target, milliseconds. */
+const unreachableTimeoutMs = 30_000;
+
+/** Removes nodes from the cluster: cordons them, has graftlet terminate their pods, stops graftlet, cleans the targets, deletes
+ *  the Node objects. Safe to repeat after an interruption at any step. A failed node is reported and left as it is; the others
+ *  continue.
+ *  @returns the nodes that failed. */
+export async function leave(given: LeaveDeps, signal: AbortSignal): Promise<readonly string[]> {
+  const { nodes, deployment, say } = given;
+  const deps = { ...given, client: retryingClient(given.client, given.clock, say) };
+  const failed = new Set<string>();
+  const forEachNode = async (step: (nodeName: string) => Promise<void>) =>
+    void (await Promise.all(
+      nodes
+        .filter((nodeName) => !failed.has(nodeName))
+        .map((nodeName) =>
+          step(nodeName).catch((error: unknown) => {
+            throwIfAborted(signal);
+            failed.add(nodeName);
+            say(`cannot remove node ${nodeName}: ${reasonOf(error)}`);
+          }),
+        ),
+    ));
+  // All nodes are cordoned first, so that pods do not move from one to another.
+  await forEachNode((nodeName) => cordon(deps, nodeName, signal));
+  await forEachNode((nodeName) => deletePods(podsDeps(deps, nodeName), signal));
+  if (failed.size === nodes.length) return nodes;
+  if (deployment) {
+    try {
+      await stopDeployment({ ...deps, deployment }, signal);
+    } catch (error) {
+      throwIfAborted(signal);
+      say(`Deployment ${deployment.namespace}/${deployment.name} cannot be stopped: ${reasonOf(error)}`);
+      return nodes;
+    }
+  }
+  await forEachNode((nodeName) => removeNode(deps, nodeName, signal));
+  return nodes.filter((nodeName) => failed.has(nodeName));
+}
+
+async function cordon(deps: LeaveDeps, nodeName: string, signal: AbortSignal): Promise<void> {
+  const { say } = podsDeps(deps, nodeName);
+  const cordoning = { type: "merge", body: { spec: { unschedulable: true } } } as const;
+  const node = await ignoreNotFound(deps.client.patch(nodePath(nodeName), cordoning, { signal }));
+  say(node === undefined ? "not found in the cluster" : "cordoned");
+}
+
+/** The Node is deleted only after its target is clean: the cluster then starts its pods elsewhere. */
+async function removeNode(deps: LeaveDeps, nodeName: string, signal: AbortSignal): Promise<void> {
+  const pods = podsDeps(deps, nodeName);
+  if (!(await cleanWhenReleased(deps, nodeName, pods.say, signal)))
+    throw new CodedError(
+      "failed_precondition",
+      "its target is not clean (see above); keeping its Node object, as its pods may still be running",
+    );
+  await clearVolumesInUse(deps, nodeName, signal);
+  await ignoreNotFound(deps.client.delete(nodePath(nodeName), undefined, { signal }));
+  await forceDeletePods(pods, signal);
+  pods.say("removed: its target is clean, its Node object is deleted");
+}
+
+/** Clears volumesInUse: otherwise the cluster waits for six minutes before it detaches the volumes. */
+async function clearVolumesInUse({ client }: LeaveDeps, nodeName: string, signal: AbortSignal): Promise<void> {
+  const patch = { type: "merge", body: { status: { volumesInUse: null } } } as const;
+  await ignoreNotFound(client.patch(`${nodePath(nodeName)}/status`, patch, { signal }));
+}
+
+/** Cleans the target once graftlet has released it. */
+async function cleanWhenReleased(
+  { clock, timeoutMs, deployment, clean }: LeaveDeps,
+  nodeName: string,
+  say: (line: string) => void,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const startedAt = clock.monotonic();
+  for (let isReported = false; ; isReported = true) {
+    try {
+      return await clean(nodeName, signal);
+    } catch (error) {
+      throwIfAborted(signal);
+      const inUse = error instanceof TargetError && error.reason === "RuntimeInUse";
+      const timeLimitMs = inUse ? timeoutMs : hasCode(error, "unavailable") ? Math.min(unreachableTimeoutMs, timeoutMs) : 0;
+      if (clock.monotonic() - startedAt >= timeLimitMs) {
+        say(messageOf(error));
+        return false;
+      }
+      const action = inUse && !deployment ? "stop this node's graftlet now; waiting" : "retrying";
+      if (!isReported) say(`${messageOf(error).replace(/\.$/, "")}; ${action} for up to ${goDuration(timeLimitMs)}`);
+    }
+    await clock.sleep(retryDelayMs, signal);
+  }
+}
+
+function podsDeps(deps: LeaveDeps, nodeName: string): DeletePodsDeps {
+  return { ...deps, nodeName, say: (line) => deps.say(`node ${nodeName}: ${line}`) };
+}
+
+function nodePath(nodeName: string): string {
+  return `/api/v1/nodes/${nodeName}`;
+}
+
+function reasonOf(error: unknown): string {
+  const text = messageOf(error);
+  return codeOf(error) === "permission_denied" ? `${text}; use an account with this permission` : text;
+}

@@ -1,0 +1,33 @@
+import type { Staging } from "./staging.ts";
+
+/** Expansion state of a volume, kept as long as pods of the node use it. */
+export interface ExpansionState {
+  /** Size after the last expansion by this node, as a quantity. */
+  size: string;
+  /** The driver refuses to expand the volume while it is in use: it is not asked again. */
+  isInUse: boolean;
+  /** An attempt has failed, not counting an unregistered driver. */
+  hasFailed: boolean;
+}
+
+/** Expansion states by volume identity. */
+export interface ExpansionStates {
+  /** The state of a volume. @param size from the claim's status, used only if the volume has no state yet. */
+  stateOf(id: string, size: string): ExpansionState;
+  /** Forgets volumes that are no longer used by any pod. */
+  forgetUnused(): void;
+}
+
+export function createExpansionStates(staging: Pick<Staging, "isUsedByOtherPod">): ExpansionStates {
+  const known = new Map<string, ExpansionState>();
+  return {
+    stateOf(id, size) {
+      const state = known.get(id) ?? { size, isInUse: false, hasFailed: false };
+      known.set(id, state);
+      return state;
+    },
+    forgetUnused() {
+      for (const id of known.keys()) if (!staging.isUsedByOtherPod(id, "")) known.delete(id);
+    },
+  };
+}

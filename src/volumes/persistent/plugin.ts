@@ -1,0 +1,45 @@
+import type { PersistentVolume, Pod } from "../../objects.ts";
+import type { PersistentVolumeFacts } from "../../pipeline.ts";
+import type { Unstager } from "./unstager.ts";
+import type { SetUpDeps, VolumeDeps, VolumeReady } from "../plugins/plugin.ts";
+
+/** A pod's use of a persistent volume. */
+export interface VolumeUse {
+  readonly pod: Pod;
+  readonly volume: PersistentVolume;
+  readonly readOnly: boolean;
+  /** Mount options of the volume, without duplicates, sorted. */
+  readonly options: readonly string[];
+}
+
+/** Result of publishing a volume to a pod. */
+export type PublishResult = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> & Pick<PersistentVolumeFacts, "space">;
+
+/** A persistent volume plugin: the implementation of one PersistentVolume type. Staging and publishing are safe to repeat, and
+ *  never run concurrently for one volume. Mounts in the pod's directory are unmounted with the pod's other volumes; `unstager`
+ *  undoes everything else. */
+export interface PersistentVolumePlugin {
+  /** Full name of the kubelet's plugin. */
+  readonly pluginName: string;
+  readonly supportsMountOptions: boolean;
+  /** Identity of a volume on the node; equal identities are the same volume. @throws CodedError for a volume without one. */
+  id(volume: PersistentVolume): string;
+  /** The reverse of staging and publishing; absent if the type stages nothing. */
+  readonly unstager?: Unstager;
+  /** Makes the volume ready on the node, once for all of its pods.
+   *  @returns its staging path. @throws StepError with the step's name, or the text of the set-up's event. */
+  stage(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal): Promise<string>;
+  /** Makes a staged volume available to a pod. @param staged its staging path. @throws with the text of the FailedMount event. */
+  publish(deps: SetUpDeps, use: VolumeUse, staged: string, signal: AbortSignal): Promise<PublishResult>;
+  /** Sets up a block volume.
+   *  @returns the device, with links resolved; the directory in which it is bound for each pod; how to read its size. Absent if
+   *  the type does not support block volumes. @throws StepError with the step's name. */
+  setUpDevice?(
+    deps: SetUpDeps,
+    use: VolumeUse,
+    signal: AbortSignal,
+  ): Promise<{ readonly device: string; readonly directory: string } & Pick<PersistentVolumeFacts, "space">>;
+  /** Expands a volume that a pod uses; absent if the type needs no node expansion.
+   *  @param bytes the new size. @throws ExpandError for lasting reasons; otherwise an error with the event's text. */
+  expand?(deps: VolumeDeps, use: VolumeUse, bytes: bigint, signal: AbortSignal): Promise<void>;
+}

@@ -1,0 +1,36 @@
+import { coalesce } from "../../lib/coalesce.ts";
+import { untilAborted } from "../../lib/service-group.ts";
+import type { Host } from "../../seams/host.ts";
+import { type VolumeDataDirectory, blockVolumeData, allPodVolumeData, stagedVolumeData, allPodBlockVolumes } from "./volume-data.ts";
+
+/** Volumes of CSI drivers found on the target. */
+export interface DriverVolumes {
+  readonly staged: readonly VolumeDataDirectory[];
+  /** Published volumes, in the pods' directories. */
+  readonly published: readonly VolumeDataDirectory[];
+  readonly devices: ReadonlyMap<string, VolumeDataDirectory>;
+  /** Names of block volumes that pods have a link to. */
+  readonly linked: readonly string[];
+}
+
+/** Lists CSI volumes, once for all concurrent callers: otherwise hundreds of terminating pods would each read all metadata
+ *  files. A result is never older than the call. */
+export type StagedVolumeLister = (signal: AbortSignal) => Promise<DriverVolumes>;
+
+export function createStagedVolumeLister(place: { readonly host: Host; readonly rootDir: string }): StagedVolumeLister {
+  const { signal: never } = new AbortController();
+  let volumes: DriverVolumes = { staged: [], published: [], devices: new Map(), linked: [] };
+  const read = coalesce(async () => {
+    const [staged, published, devices, linked] = await Promise.all([
+      stagedVolumeData(place, never),
+      allPodVolumeData(place, never),
+      blockVolumeData(place, never),
+      allPodBlockVolumes(place, never),
+    ]);
+    volumes = { staged, published, devices, linked };
+  });
+  return async (signal) => {
+    await untilAborted(read(), signal);
+    return volumes;
+  };
+}

@@ -1,0 +1,43 @@
+import type { StorageDrivers } from "../../plugin-ports.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { Logger } from "../../lib/log.ts";
+import type { VolumeMeasures } from "../../measures.ts";
+import type { Host } from "../../seams/host.ts";
+import type { StagedVolumeLister } from "./staged-volume-lister.ts";
+
+export interface UnpublishDeps {
+  readonly host: Host;
+  /** The target's root directory. */
+  readonly rootDir: string;
+  readonly drivers: Pick<StorageDrivers, "driver">;
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly measures: Pick<VolumeMeasures, "deviceUnmapped">;
+}
+
+export interface UnstagerDeps extends UnpublishDeps {
+  readonly listVolumes: StagedVolumeLister;
+}
+
+/** A directory that must stay, and why. */
+export interface RetainedDirectory {
+  readonly path: string;
+  readonly reason: unknown;
+}
+
+/** Removes the volumes of one type from the target. All state is read from the target, so it works after a crash, too; every
+ *  step is safe to repeat. */
+export interface Unstager {
+  /** Full name of the kubelet's plugin. */
+  readonly pluginName: string;
+  /** True if volumes of this type are attached to the node: the cluster has to know which of them are in use. */
+  readonly isAttachable?: true;
+  /** Unpublishes a pod's volumes of this type, if that takes more than unmounting. @returns directories that must stay. */
+  readonly unpublish?: (deps: UnpublishDeps, uid: string, signal: AbortSignal) => Promise<readonly RetainedDirectory[]>;
+  /** Removes leftovers of set-ups and removals that an earlier process did not finish. */
+  readonly removeIncomplete?: (deps: UnstagerDeps, signal: AbortSignal) => Promise<void>;
+  /** Identities of staged volumes. @param known identities that may be among them. */
+  listStaged(deps: UnstagerDeps, known: readonly string[], signal: AbortSignal): Promise<readonly string[]>;
+  /** Unstages a volume, unless a pod uses it. @returns true if it is gone. @throws if it has to stay. */
+  unstage(deps: UnstagerDeps, id: string, signal: AbortSignal): Promise<boolean>;
+}

@@ -1,0 +1,85 @@
+import { isMountPoint, mountHugetlbfs } from "../../host/mounts.ts";
+import { CodedError, hasCode } from "../../lib/errors.ts";
+import type { Pod } from "../../objects.ts";
+import type { FileChange } from "../../seams/host.ts";
+import { groupDirectoryChanges, fsGroupOf } from "../fs-group.ts";
+import { isHugePages, pageBytes } from "../huge-pages.ts";
+import { emptyDirMarker, podSubdirectory, volumeDirectory } from "../paths.ts";
+import { memorySizeLimit, mountMemoryDirectory, tmpfsMode } from "../tmpfs.ts";
+import type { SetUpDeps, VolumeDeps, VolumePlugin } from "./plugin.ts";
+
+const openToAll = 0o777;
+const markerMode = 0o750;
+/** Mode of a hugetlbfs root as the kernel creates it. */
+const hugetlbfsMode = 0o755;
+
+/** A directory with the pod's lifetime: on disk, in memory, or on huge pages. Once created it belongs to the pod: its mode is
+ *  not reset.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
+export const emptyDir: VolumePlugin = {
+  refreshes: false,
+  async setUp(deps, pod, volume, signal) {
+    const { medium = "", sizeLimit } = volume.emptyDir ?? {};
+    const { rootDir, fresh } = deps;
+    const { uid } = pod.metadata;
+    const path = volumeDirectory(rootDir, uid, "empty-dir", volume.name);
+    const marker = emptyDirMarker(rootDir, uid, volume.name);
+    const ready = { hostPath: path, readOnly: false };
+    const onDisk = medium === "";
+    if (
+      !fresh &&
+      (await isSetUp(deps, path, `${marker}/ready`, signal)) &&
+      (onDisk || (await isMountPoint(deps.host, path, signal, deps.mounts)))
+    )
+      return ready;
+    const directory: readonly FileChange[] = [
+      ...podSubdirectory(rootDir, uid, "volumes", { path, mode: openToAll }),
+      { do: "chmod", path, mode: openToAll },
+    ];
+    if (!onDisk) await mountMedium(deps, pod, { path, medium, sizeLimit }, signal);
+    await deps.host.fs.apply(
+      [
+        ...(onDisk ? directory : []),
+        ...groupDirectoryChanges(fsGroupOf(pod), { path, mode: rootMode(medium), writable: true }),
+        ...podSubdirectory(rootDir, uid, "plugins", { path: marker, mode: markerMode }),
+        { do: "write", path: `${marker}/ready`, data: "" },
+      ],
+      signal,
+    );
+    return ready;
+  },
+};
+
+interface Medium {
+  readonly path: string;
+  readonly medium: string;
+  readonly sizeLimit: string | undefined;
+}
+
+/** Mounts the file system of the medium on the directory. @throws in the kubelet's words for an unknown medium. */
+async function mountMedium(deps: SetUpDeps, pod: Pod, { path, medium, sizeLimit }: Medium, signal: AbortSignal) {
+  const { uid } = pod.metadata;
+  if (medium === "Memory") return mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod, sizeLimit), signal);
+  if (!isHugePages(medium)) throw new CodedError("unimplemented", `unknown storage medium ${JSON.stringify(medium)}`);
+  const size = pageBytes(medium, pod);
+  await deps.host.fs.apply(podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: openToAll }), signal);
+  if (deps.fresh || !(await isMountPoint(deps.host, path, signal))) await mountHugetlbfs(deps.host, path, size, signal);
+}
+
+/** Initial mode of the root of a medium. */
+function rootMode(medium: string): number {
+  if (medium === "") return openToAll;
+  return medium === "Memory" ? tmpfsMode : hugetlbfsMode;
+}
+
+/** True if both exist: the directory, and the ready file that a kubelet writes too. */
+async function isSetUp({ host }: VolumeDeps, path: string, marker: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    await host.fs.lstat(marker, signal);
+    await host.fs.lstat(path, signal);
+    return true;
+  } catch (error) {
+    if (hasCode(error, "not_found")) return false;
+    throw error;
+  }
+}

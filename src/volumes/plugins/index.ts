@@ -1,0 +1,29 @@
+import type { Volume } from "../../objects.ts";
+import { claim } from "../persistent/claim.ts";
+import { nfs } from "../nfs.ts";
+import { csi } from "./csi.ts";
+import { downwardAPI } from "./downward-api.ts";
+import { emptyDir } from "./empty-dir.ts";
+import { hostPath } from "./host-path.ts";
+import type { VolumePlugin } from "./plugin.ts";
+import { configMap, secret } from "./objects.ts";
+import { projected } from "./projected.ts";
+
+const plugins = {
+  emptyDir,
+  hostPath,
+  configMap,
+  secret,
+  projected,
+  downwardAPI,
+  persistentVolumeClaim: claim,
+  ephemeral: claim,
+  csi,
+  nfs,
+} as const satisfies Readonly<Record<string, VolumePlugin>>;
+
+/** The plugin for a volume; undefined for an unsupported type. */
+export function volumePluginFor(volume: Volume): VolumePlugin | undefined {
+  for (const [field, plugin] of Object.entries(plugins)) if (volume[field as keyof typeof plugins] !== undefined) return plugin;
+  return undefined;
+}

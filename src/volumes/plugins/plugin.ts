@@ -1,0 +1,67 @@
+import type { TokenSource } from "../../api/tokens.ts";
+import type { Claims, StorageDrivers } from "../../plugin-ports.ts";
+import type { MountLister } from "../../host/mounts.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { Logger } from "../../lib/log.ts";
+import type { VolumeMeasures } from "../../measures.ts";
+import type { Pod, Volume } from "../../objects.ts";
+import type { EventSink, MountedVolume, NodeSource, ObjectCache, WaitForTarget } from "../../pipeline.ts";
+import type { Host } from "../../seams/host.ts";
+import type { ExpansionStates } from "../persistent/expansion-states.ts";
+import type { Staging } from "../persistent/staging.ts";
+
+/** Dependencies of setting up volumes. */
+export interface VolumeDeps extends NodeSource {
+  readonly host: Host;
+  readonly objects: ObjectCache;
+  readonly claims: Claims;
+  readonly drivers: StorageDrivers;
+  /** Called with the names, as the cluster knows them, of attached volumes that pods use. */
+  readonly onVolumesInUse: (names: readonly string[]) => void;
+  readonly tokens: TokenSource;
+  readonly events: EventSink;
+  readonly waitForTarget?: WaitForTarget;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly measures: VolumeMeasures;
+  readonly nodeName: string;
+  /** The target's root directory, such as /var/lib/kubelet. */
+  readonly rootDir: string;
+  /** Allocatable resources of the node, as quantities by name. */
+  readonly allocatable: () => Readonly<Record<string, string>>;
+}
+
+/** Adds per-volume state and facts of the target. */
+export interface SetUpDeps extends VolumeDeps {
+  /** Content digests by directory; an entry is absent until this process has written or checked the directory. */
+  readonly contentDigests: Map<string, string>;
+  /** True if nothing of this volume exists on the target yet, so that checks can be skipped. */
+  readonly fresh: boolean;
+  /** Runs work that removes files of the pod's volumes, while none of its containers is being created or started. */
+  readonly replaceFiles: (replace: () => Promise<void>) => Promise<void>;
+  readonly mounts: MountLister;
+  readonly staging: Staging;
+  readonly expansionStates: ExpansionStates;
+  /** Called while the volume waits to be attached, and with undefined once it is attached.
+   *  @param isExhausted asks the cluster whether the node has reached its attachment limit. */
+  readonly onAwaitingAttach: (isExhausted: ((signal: AbortSignal) => Promise<boolean>) | undefined) => void;
+  /** True when the target has SELinux. */
+  readonly selinux: (signal: AbortSignal) => Promise<boolean>;
+  /** True if the target supports tmpfs mounts without swap. */
+  readonly noswap: (signal: AbortSignal) => Promise<boolean>;
+}
+
+export interface VolumeReady extends MountedVolume {
+  /** Time of the next refresh for an aging token, milliseconds since the epoch. */
+  readonly refreshAt?: number;
+  /** Identity of a persistent volume that can be expanded while the pod uses it. */
+  readonly expandableId?: string;
+}
+
+/** A volume plugin: the implementation of one volume type. */
+export interface VolumePlugin {
+  /** True if the content may change while the pod runs and must be refreshed. */
+  readonly refreshes: boolean;
+  /** Sets up or refreshes the volume. Safe to repeat. @throws with the text of the FailedMount event. */
+  setUp(deps: SetUpDeps, pod: Pod, volume: Volume, signal: AbortSignal): Promise<VolumeReady>;
+}

@@ -1,0 +1,106 @@
+import type * as k8s from "@kubernetes/client-node";
+import { CodedError } from "../../lib/errors.ts";
+import type { Pod, Wire } from "../../objects.ts";
+import { commonUser } from "../../pod/common-user.ts";
+import { aggregated } from "../../lib/aggregate.ts";
+import { fsGroupOf } from "../fs-group.ts";
+import { volumeDirectory } from "../paths.ts";
+import {
+  type VolumeContent,
+  type ContentFile,
+  cleanPath,
+  configMapContent,
+  mergeContents,
+  secretContent,
+} from "../content.ts";
+import { writeContent } from "../write-content.ts";
+import { memorySizeLimit, mountMemoryDirectory, tmpfsMode } from "../tmpfs.ts";
+import { downwardAPIContent } from "./downward-api.ts";
+import type { VolumeDeps, VolumePlugin } from "./plugin.ts";
+import { readConfigMap, readSecret, selectionOf } from "./objects.ts";
+
+type Source = Wire<k8s.V1VolumeProjection>;
+
+interface Projection {
+  readonly content: VolumeContent;
+  readonly refreshAt?: number;
+}
+
+const defaultMode = 0o644;
+const privateMode = 0o600;
+const defaultTokenSeconds = 3600;
+
+/** Several sources in one directory in memory; on equal paths the later source wins.
+ *  @see https://kubernetes.io/docs/concepts/storage/projected-volumes/ */
+export const projected: VolumePlugin = {
+  refreshes: true,
+  async setUp(deps, pod, volume, signal) {
+    const sources = volume.projected?.sources ?? [];
+    const mode = volume.projected?.defaultMode ?? defaultMode;
+    const parts = await settleAll(sources.map((source) => project(deps, pod, source, mode, signal)));
+    const { uid } = pod.metadata;
+    const path = volumeDirectory(deps.rootDir, uid, "projected", volume.name);
+    const content = mergeContents(parts.map((part) => part.content));
+    const prepare = async () => mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
+    await writeContent(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, content, signal);
+    const ends = parts.map(({ refreshAt }) => refreshAt).filter((end) => end !== undefined);
+    return { hostPath: path, readOnly: true, ...(ends.length > 0 && { refreshAt: Math.min(...ends) }) };
+  },
+};
+
+/** Results of all sources. @throws all failures in one error. */
+async function settleAll<T>(parts: readonly Promise<T>[]): Promise<readonly T[]> {
+  const settled = await Promise.allSettled(parts);
+  const errors = settled.filter((part) => part.status === "rejected").map(({ reason }): unknown => reason);
+  if (errors.length > 0) throw aggregated(errors);
+  return settled.filter((part) => part.status === "fulfilled").map(({ value }) => value);
+}
+
+async function project(
+  deps: VolumeDeps,
+  pod: Pod,
+  source: Source,
+  mode: number,
+  signal: AbortSignal,
+): Promise<Projection> {
+  if (source.configMap)
+    return {
+      content: configMapContent(
+        await readConfigMap(deps, pod, source.configMap, signal),
+        selectionOf(source.configMap, mode),
+      ),
+    };
+  if (source.secret)
+    return {
+      content: secretContent(await readSecret(deps, pod, source.secret, signal), selectionOf(source.secret, mode)),
+    };
+  if (source.downwardAPI) return { content: downwardAPIContent(deps, pod, source.downwardAPI.items ?? [], mode) };
+  if (source.serviceAccountToken) return tokenFile(deps, pod, source.serviceAccountToken, mode, signal);
+  throw new CodedError(
+    "unimplemented",
+    `unsupported projected source: ${Object.keys(source).join(", ") || "none set"}`,
+  );
+}
+
+/** A token file belongs to the common user of all containers, if there is one; the pod's fsGroup may read it. */
+async function tokenFile(
+  deps: VolumeDeps,
+  pod: Pod,
+  source: Wire<k8s.V1ServiceAccountTokenProjection>,
+  mode: number,
+  signal: AbortSignal,
+): Promise<Projection> {
+  const request = {
+    audience: source.audience ?? "",
+    expirationSeconds: source.expirationSeconds ?? defaultTokenSeconds,
+  };
+  const { token, refreshAt } = await deps.tokens.token(pod, request, signal);
+  const user = commonUser(pod.spec);
+  const owned = user !== undefined || fsGroupOf(pod) !== undefined;
+  const file: ContentFile = {
+    data: Buffer.from(token),
+    mode: owned ? privateMode : mode,
+    ...(user !== undefined && { uid: user }),
+  };
+  return { content: new Map([[cleanPath(source.path), file]]), refreshAt };
+}

@@ -1,0 +1,50 @@
+import type { Pod } from "../objects.ts";
+import type { FileChange } from "../seams/host.ts";
+import { initialChanges, writeAtomically } from "./atomic-writer.ts";
+import { groupDirectoryChanges, fsGroupOf, groupReadable } from "./fs-group.ts";
+import type { SetUpDeps } from "./plugins/plugin.ts";
+import { nestedMountPoints } from "./nested.ts";
+import { type VolumeContent, checkSize, contentDigest } from "./content.ts";
+
+/** Where to write the files of a volume: a directory, which `prepare` creates. */
+export interface TargetDirectory {
+  readonly pod: Pod;
+  readonly volumeName: string;
+  readonly path: string;
+  /** Mode of that directory. */
+  readonly mode: number;
+  /** Returns the changes that create the directory, after doing what cannot be expressed as a change. */
+  prepare(): Promise<readonly FileChange[]>;
+}
+
+const mountPoint = 0o755;
+
+/** Writes the files of a volume, readable for the pod's fsGroup. If nothing changed, the target is not accessed.
+ *  @throws resource_exhausted for more than 64 MiB; the host's failures. */
+export async function writeContent(
+  deps: SetUpDeps,
+  { pod, volumeName, path, mode, prepare }: TargetDirectory,
+  files: VolumeContent,
+  signal: AbortSignal,
+): Promise<void> {
+  checkSize(files);
+  const group = fsGroupOf(pod);
+  const content = groupReadable(group, files);
+  const nested = nestedMountPoints(pod, volumeName);
+  const digest = [contentDigest(content), ...nested].join("\n");
+  if (deps.contentDigests.get(path) === digest) return;
+  const directories: readonly FileChange[] = [
+    ...(await prepare()),
+    ...groupDirectoryChanges(group, { path, mode }),
+    ...nested.flatMap((name): readonly FileChange[] => {
+      const directory = { path: `${path}/${name}`, mode: mountPoint };
+      return [{ do: "mkdir", ...directory, parents: true }, ...groupDirectoryChanges(group, directory)];
+    }),
+  ];
+  if (deps.fresh) await deps.host.fs.apply([...directories, ...initialChanges(deps.clock, path, content, group)], signal);
+  else {
+    await deps.host.fs.apply(directories, signal);
+    await writeAtomically({ ...deps, group }, path, content, signal);
+  }
+  deps.contentDigests.set(path, digest);
+}
