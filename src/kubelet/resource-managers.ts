@@ -8,7 +8,7 @@ import { monitoredPods } from "./monitored-pods.ts";
 import { deviceSettings } from "./settings.ts";
 
 /** Devices whose plugin changes its mind all the time make the Node talk no more often than this, milliseconds. */
-const devicesPaceMs = 1_000;
+const deviceUpdateIntervalMs = 1_000;
 
 /** The resource managers of a node. */
 export interface NodeResources {
@@ -23,7 +23,7 @@ export function createResourceManagers({ config, target, metrics, clock, log, ha
   const devices = createDeviceManager({
     ...deviceSettings(config),
     host: target.host,
-    onChange: throttle(() => signals.nodeChanged.send(), devicesPaceMs, clock),
+    onChange: throttle(() => signals.nodeChanged.send(), deviceUpdateIntervalMs, clock),
     signals,
     pods: monitoredPods(desired, status),
     sourcesSeen: sourcesSynced.all,
