@@ -12,9 +12,9 @@ export function createProviders(): Readonly<Record<string, ProviderFactory>> {
 }
 
 async function loadSsh(): Promise<ProviderFactory> {
-  const [{ sshProvider }, { createEntrances }] = await Promise.all([
+  const [{ sshProvider }, { createReverseListeners }] = await Promise.all([
     import("./ssh/provider.ts"),
-    import("./ssh/reverse/entrances.ts"),
+    import("./ssh/reverse/listeners.ts"),
   ]);
-  return sshProvider(createEntrances());
+  return sshProvider(createReverseListeners());
 }

@@ -71,7 +71,7 @@ async function* standing(
     .then(() => clock.sleep(settleMs, either));
   try {
     await Promise.race([first, stands]);
-    yield { is: "listening" };
+    yield { kind: "listening" };
     for (let next = await first; !next.done; next = await first) {
       if (next.value) yield next.value;
       first = stream.next();
@@ -99,7 +99,7 @@ export function criEvent({ containerId, containerEventType, podSandboxStatus }: 
   const sandboxId = podSandboxStatus?.id;
   const podUid = podSandboxStatus?.metadata?.uid;
   return {
-    is: "changed",
+    kind: "changed",
     ...(sandboxId !== undefined && { sandboxId }),
     ...(containerId !== sandboxId && { containerId }),
     ...(podUid !== undefined && { podUid }),
@@ -130,8 +130,8 @@ export function containerdEvent({ topic, event }: Envelope): RuntimeEvent | unde
   if (!event) return undefined;
   if (topic.startsWith("/tasks/")) {
     const { containerId } = decodeBounded(TaskEvent.decode, event.value, runtimeLimits);
-    return { is: "changed", containerId, ...(topic === "/tasks/delete" && { exited: true }) };
+    return { kind: "changed", containerId, ...(topic === "/tasks/delete" && { exited: true }) };
   }
   const { id } = decodeBounded(ContainerEvent.decode, event.value, runtimeLimits);
-  return { is: "changed", containerId: id, ...(topic === "/containers/delete" && { removed: true }) };
+  return { kind: "changed", containerId: id, ...(topic === "/containers/delete" && { removed: true }) };
 }

@@ -4,7 +4,7 @@ import { type TLSSocket, connect as startTls } from "node:tls";
 import { RuntimeServiceService as runtimeService } from "../../src/gen/cri.ts";
 import { CodedError, abortError } from "../../src/lib/errors.ts";
 import type { Host } from "../../src/seams/host.ts";
-import type { Endpoint, Streams } from "../../src/seams/runtime.ts";
+import type { StreamEndpoint, Streams } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";
 
 /** exec, attach and port-forward over CRI: the runtime returns a URL of its own streaming server, which is dialled from the target because
@@ -21,7 +21,7 @@ export function criStreams(runtime: Channel, host: Pick<Host, "dial">): Streams 
 
 /** @param text an http or https URL; an unspecified address (`[::]`, `0.0.0.0`) means loopback.
  *  @throws CodedError unknown for any other URL. */
-export function endpointOf(text: string, host: Pick<Host, "dial">): Endpoint {
+export function endpointOf(text: string, host: Pick<Host, "dial">): StreamEndpoint {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "http:" && url?.protocol !== "https:")
     throw new CodedError("unknown", `the runtime returned a streaming URL that is neither http nor https: ${text}`);

@@ -46,6 +46,6 @@ export async function runtimeConfig(runtime: Channel, signal: AbortSignal): Prom
     const handler = runtimes?.[defaultRuntimeName];
     if (handler?.runtimeType !== runcShim) throw error;
     const cgroupDriver = handler.options?.SystemdCgroup === true ? CgroupDriver.SYSTEMD : CgroupDriver.CGROUPFS;
-    return { ...RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver } }), isOutdated: true };
+    return { ...RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver } }), isInferred: true };
   }
 }

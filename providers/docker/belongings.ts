@@ -1,6 +1,6 @@
 import type { ContainerInfo, NetworkInspectInfo } from "dockerode";
 import { nodeLabel } from "../../src/pod/labels.ts";
-import type { Belonging } from "../../src/seams/runtime.ts";
+import type { OwnedResource } from "../../src/seams/runtime.ts";
 import { inspectImage } from "./image/inspect.ts";
 import type { DockerParts } from "./parts.ts";
 import { loopbackRules } from "./network/loopback-ports.ts";
@@ -14,7 +14,7 @@ type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
 /** Resources of this node other than pods: probe containers left by an interrupted start, networks with the node's label, the sandbox image
  *  built by graftlet unless a foreign container uses it, and the machine's iptables rules of host ports. */
-export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promise<readonly Belonging[]> {
+export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promise<readonly OwnedResource[]> {
   const [trials, networks, image, rules] = await Promise.all([
     trialContainers(parts, signal),
     ownNetworks(parts, signal),
@@ -32,7 +32,7 @@ export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promi
   ];
 }
 
-async function ownNetworks(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
+async function ownNetworks(parts: Parts, signal: AbortSignal): Promise<OwnedResource[]> {
   const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
   const found = await parts.docker.ask<NetworkInspectInfo[]>({ path: "/networks", query: { filters } }, signal);
   return found.map(({ Id, Name }) => ({
@@ -46,7 +46,7 @@ async function removeNetwork({ docker }: Parts, id: string, signal: AbortSignal)
   await ifFound(docker.ask({ method: "DELETE", path: `/networks/${id}` }, signal));
 }
 
-async function pauseImage(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
+async function pauseImage(parts: Parts, signal: AbortSignal): Promise<OwnedResource[]> {
   const found = await inspectImage(parts, localPauseImage, signal);
   if (!found) return [];
   const filters = JSON.stringify({ ancestor: [found.Id] });

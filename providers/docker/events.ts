@@ -40,7 +40,7 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
     try {
       answer = await listen(signal);
       cache.begin();
-      yield { is: "listening" };
+      yield { kind: "listening" };
       for await (const message of jsonLines(answer, parts.host)) {
         const event = message as EngineEvent;
         since = timeOf(event) ?? since;
@@ -75,7 +75,7 @@ export function runtimeEvent({ Action = "", Actor }: EngineEvent): RuntimeEvent 
   const podUid = labels[podUidLabel];
   const sandboxId = labels[typeLabel] === sandboxType ? Actor.ID : labels[sandboxIdLabel];
   return {
-    is: "changed",
+    kind: "changed",
     ...(sandboxId !== undefined && { sandboxId }),
     ...(sandboxId !== Actor.ID && { containerId: Actor.ID }),
     ...(podUid !== undefined && { podUid }),

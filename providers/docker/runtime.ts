@@ -44,8 +44,8 @@ export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptio
     ...dockerStreams(parts, streamServer),
     ...dockerLogs(parts),
     events: dockerEvents(parts),
-    lacks: capabilities.lacks,
-    belongings: (signal) => dockerBelongings(parts, signal),
+    unsupportedReason: capabilities.lacks,
+    ownedResources: (signal) => dockerBelongings(parts, signal),
     async [Symbol.asyncDispose]() {
       await streamServer[Symbol.asyncDispose]();
       docker.close();

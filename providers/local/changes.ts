@@ -5,46 +5,46 @@ import { parseMounts } from "../../src/host/mounts.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { FileChange } from "../../src/seams/host.ts";
 import { openDirectory } from "./directory.ts";
-import { coded, hasErrno } from "./errors.ts";
-import { mounted, removeTree } from "./remove-tree.ts";
+import { withCodedErrors, hasErrno } from "./errors.ts";
+import { mountPointError, removeTree } from "./remove-tree.ts";
 
 const directoryMode = 0o755;
 const fileMode = 0o644;
 
 /** Applies one change to this machine's files. @throws CodedError. */
 export async function applyChange(change: FileChange, signal?: AbortSignal): Promise<void> {
-  switch (change.do) {
+  switch (change.kind) {
     case "mkdir":
       return makeDirectory(change.path, change.mode ?? directoryMode, change.parents === true);
     case "create":
-      return coded(change.path, () => createFile(change.path));
+      return withCodedErrors(change.path, () => createFile(change.path));
     case "write":
-      return coded(change.path, () => writeFile(change.path, change.data, change.mode ?? fileMode));
+      return withCodedErrors(change.path, () => writeFile(change.path, change.data, change.mode ?? fileMode));
     case "symlink":
       return makeLink(change.path, change.target);
     case "rename":
-      return coded(change.from, () => fsp.rename(change.from, change.to));
+      return withCodedErrors(change.from, () => fsp.rename(change.from, change.to));
     case "chmod":
-      return coded(change.path, () => fsp.chmod(change.path, change.mode));
+      return withCodedErrors(change.path, () => fsp.chmod(change.path, change.mode));
     case "chown":
-      return coded(change.path, () => fsp.lchown(change.path, change.uid, change.gid));
+      return withCodedErrors(change.path, () => fsp.lchown(change.path, change.uid, change.gid));
     case "remove":
-      return coded(change.path, () => remove(change.path, change.recursive === true, signal));
+      return withCodedErrors(change.path, () => remove(change.path, change.recursive === true, signal));
   }
 }
 
 /** A new directory gets the exact mode, regardless of the umask; an existing one keeps its own. */
 async function makeDirectory(path: string, mode: number, parents: boolean): Promise<void> {
   try {
-    await coded(path, () => fsp.mkdir(path, mode));
-    if (!(await coded(path, () => hasMode(path, mode)))) await coded(path, () => setMode(path, mode));
+    await withCodedErrors(path, () => fsp.mkdir(path, mode));
+    if (!(await withCodedErrors(path, () => hasMode(path, mode)))) await withCodedErrors(path, () => setMode(path, mode));
   } catch (error) {
     if (parents && hasCode(error, "not_found")) {
       await makeDirectory(dirname(path), directoryMode, true);
       return makeDirectory(path, mode, false);
     }
     if (!hasCode(error, "already_exists")) throw error;
-    const existing = await coded(path, () => fsp.stat(path));
+    const existing = await withCodedErrors(path, () => fsp.stat(path));
     if (!existing.isDirectory())
       throw new CodedError("already_exists", `${path} exists and is not a directory`, { cause: error });
   }
@@ -74,7 +74,7 @@ async function createFile(path: string): Promise<void> {
 
 async function makeLink(path: string, target: string): Promise<void> {
   try {
-    await coded(path, () => fsp.symlink(target, path));
+    await withCodedErrors(path, () => fsp.symlink(target, path));
   } catch (error) {
     const same = hasCode(error, "already_exists") && (await fsp.readlink(path).catch(() => undefined)) === target;
     if (!same) throw error;
@@ -93,20 +93,20 @@ async function writeFile(path: string, data: Uint8Array | string, mode: number):
 
 /** Removes a file or directory; a missing one counts as removed. */
 async function remove(path: string, recursive: boolean, signal?: AbortSignal): Promise<void> {
-  await using parent = await unlessGone(openDirectory(dirname(path), { follow: true }));
+  await using parent = await ignoreNotFound(openDirectory(dirname(path), { follow: true }));
   const name = Buffer.from(basename(path));
-  const stats = parent && (await unlessGone(fsp.lstat(parent.at(name), { bigint: true })));
+  const stats = parent && (await ignoreNotFound(fsp.lstat(parent.at(name), { bigint: true })));
   if (!parent || !stats) return;
-  if (stats.dev !== parent.device) throw mounted(path);
+  if (stats.dev !== parent.device) throw mountPointError(path);
   if (!stats.isDirectory() || !recursive)
-    return await unlessGone(stats.isDirectory() ? fsp.rmdir(parent.at(name)) : fsp.unlink(parent.at(name)));
+    return await ignoreNotFound(stats.isDirectory() ? fsp.rmdir(parent.at(name)) : fsp.unlink(parent.at(name)));
   const own = join(await fsp.readlink(parent.path), basename(path));
   const mount = (await mountPoints()).find((each) => each === own || each.startsWith(`${own}/`));
-  if (mount !== undefined) throw mounted(mount);
+  if (mount !== undefined) throw mountPointError(mount);
   await removeTree(parent, name, signal);
 }
 
-async function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
+async function ignoreNotFound<T>(call: Promise<T>): Promise<T | undefined> {
   try {
     return await call;
   } catch (error) {
@@ -117,6 +117,6 @@ async function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
 
 /** Lists mount points, including bind mounts of the same file system. */
 async function mountPoints(): Promise<readonly string[]> {
-  const table = await coded("/proc/self/mountinfo", () => fsp.readFile("/proc/self/mountinfo", "utf8"));
+  const table = await withCodedErrors("/proc/self/mountinfo", () => fsp.readFile("/proc/self/mountinfo", "utf8"));
   return parseMounts(table).map(({ path }) => path);
 }

@@ -11,17 +11,17 @@ import { codedError } from "./errors.ts";
 /** Connects from this machine. @see Host.dial */
 export async function dialLocal(to: Address, signal?: AbortSignal): Promise<Duplex> {
   throwIfAborted(signal);
-  if (!("unix" in to)) return connected(to, { host: to.host, port: to.port, noDelay: true }, signal);
-  if (!isLongSocketPath(to.unix)) return connected(to, { path: to.unix }, signal);
+  if (!("unix" in to)) return connectTo(to, { host: to.host, port: to.port, noDelay: true }, signal);
+  if (!isLongSocketPath(to.unix)) return connectTo(to, { path: to.unix }, signal);
   const { dir, base } = parse(to.unix);
   await using directory = await openFile(dir, constants.O_DIRECTORY).catch((error: unknown) => {
     throw dialError(to, error);
   });
-  return await connected(to, { path: `/proc/self/fd/${directory.fd}/${base}` }, signal);
+  return await connectTo(to, { path: `/proc/self/fd/${directory.fd}/${base}` }, signal);
 }
 
-function connected(to: Address, way: NetConnectOpts, signal: AbortSignal | undefined): Promise<Duplex> {
-  const socket = connect({ ...way, allowHalfOpen: true });
+function connectTo(to: Address, options: NetConnectOpts, signal: AbortSignal | undefined): Promise<Duplex> {
+  const socket = connect({ ...options, allowHalfOpen: true });
   return new Promise((resolve, reject) => {
     const onAbort = () => {
       socket.destroy();
@@ -54,7 +54,7 @@ export async function listenLocal(
     onConnection(socket);
   });
   await new Promise<void>((resolve, reject) => {
-    server.once("error", (error) => reject(codedError(nameOfAddress(at), error)));
+    server.once("error", (error) => reject(codedError(formatAddress(at), error)));
     server.listen("unix" in at ? { path: at.unix } : at, resolve);
   });
   const close = () =>
@@ -70,11 +70,11 @@ export async function listenLocal(
 
 /** Codes a connect error: a missing unix socket is unavailable, like an address without a listener. */
 function dialError(to: Address, error: unknown): CodedError {
-  const coded = codedError(nameOfAddress(to), error);
+  const coded = codedError(formatAddress(to), error);
   return coded.code === "not_found" ? new CodedError("unavailable", coded.message, { cause: error }) : coded;
 }
 
 /** Formats an address for messages. */
-export function nameOfAddress(address: Address): string {
+export function formatAddress(address: Address): string {
   return "unix" in address ? address.unix : `${address.host}:${address.port}`;
 }

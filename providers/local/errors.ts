@@ -1,7 +1,7 @@
 import { CodedError, codeOfErrno, messageOf } from "../../src/lib/errors.ts";
 
 /** Runs a system call and converts its error to a CodedError. @param what path or address, for the message. */
-export async function coded<T>(what: string, call: () => Promise<T>): Promise<T> {
+export async function withCodedErrors<T>(what: string, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (error) {

@@ -11,7 +11,7 @@ import {
   tooManyEntries,
 } from "../../src/seams/host.ts";
 import { applyChange } from "./changes.ts";
-import { coded } from "./errors.ts";
+import { withCodedErrors } from "./errors.ts";
 import { isKernelFile, readKernelFile } from "./kernel-files.ts";
 
 const defaultMaxBytes = 4 * 1024 * 1024;
@@ -37,22 +37,22 @@ export function localFs(): HostFs {
     },
     open: async (path, { noFollow = false, signal } = {}) => {
       throwIfAborted(signal);
-      return noFollow ? openAt(path) : openFile(path, false);
+      return noFollow ? openNoFollow(path) : openFile(path, false);
     },
-    async readEnd(path, bytes, signal) {
+    async readTail(path, bytes, signal) {
       throwIfAborted(signal);
       await using file = await openFile(path, true);
       const { size } = await file.stat();
       return await file.read(Math.max(0, size - bytes), bytes);
     },
-    list: (path) => coded(path, () => listDirectory(path)),
-    stat: (path) => coded(path, async () => infoOf(await fsp.stat(path))),
-    lstat: (path) => coded(path, async () => infoOf(await fsp.lstat(path))),
+    list: (path) => withCodedErrors(path, () => listDirectory(path)),
+    stat: (path) => withCodedErrors(path, async () => infoOf(await fsp.stat(path))),
+    lstat: (path) => withCodedErrors(path, async () => infoOf(await fsp.lstat(path))),
     lstatAll,
-    readlink: (path) => coded(path, () => fsp.readlink(path)),
-    realpath: (path) => coded(path, () => fsp.realpath(path)),
+    readlink: (path) => withCodedErrors(path, () => fsp.readlink(path)),
+    realpath: (path) => withCodedErrors(path, () => fsp.realpath(path)),
     freeSpace: (path) =>
-      coded(path, async () => {
+      withCodedErrors(path, async () => {
         const { bsize, blocks, bavail, bfree, files, ffree } = await fsp.statfs(path);
         return {
           capacityBytes: bsize * blocks,
@@ -107,11 +107,11 @@ const attempts = 5;
 
 /** Opens a file at a path without links, as verified by the kernel's path of the open file.
  *  @see https://man7.org/linux/man-pages/man5/proc_pid_fd.5.html */
-async function openAt(path: string): Promise<HostFile> {
+async function openNoFollow(path: string): Promise<HostFile> {
   for (let attempt = 1; attempt <= attempts; attempt += 1) {
     const file = await openFile(path, true);
     try {
-      if ((await file.place()) === path) return file;
+      if ((await file.currentPath()) === path) return file;
     } catch (error) {
       await file.close();
       throw error;
@@ -124,7 +124,7 @@ async function openAt(path: string): Promise<HostFile> {
 /** Opens without blocking, so that a FIFO in the file's place cannot hang the caller. */
 async function openFile(path: string, noFollow: boolean): Promise<LocalFile> {
   const flags = constants.O_RDONLY | constants.O_NONBLOCK | (noFollow ? constants.O_NOFOLLOW : 0);
-  const handle = await coded(path, () => fsp.open(path, flags));
+  const handle = await withCodedErrors(path, () => fsp.open(path, flags));
   const stats = await handle.stat();
   if (!stats.isFile()) {
     await handle.close();
@@ -132,12 +132,12 @@ async function openFile(path: string, noFollow: boolean): Promise<LocalFile> {
   }
   return {
     read: (position, length, _signal, into = Buffer.allocUnsafe(length)) =>
-      coded(path, async () => {
+      withCodedErrors(path, async () => {
         const { buffer, bytesRead } = await handle.read(into, 0, length, position);
         return buffer.subarray(0, bytesRead);
       }),
-    stat: () => coded(path, async () => infoOf(await handle.stat())),
-    place: () => coded(path, () => fsp.readlink(`/proc/self/fd/${handle.fd}`)),
+    stat: () => withCodedErrors(path, async () => infoOf(await handle.stat())),
+    currentPath: () => withCodedErrors(path, () => fsp.readlink(`/proc/self/fd/${handle.fd}`)),
     close: () => handle.close(),
     [Symbol.asyncDispose]: () => handle.close(),
   };
@@ -145,7 +145,7 @@ async function openFile(path: string, noFollow: boolean): Promise<LocalFile> {
 
 interface LocalFile extends HostFile {
   /** Its current path without links. */
-  place(): Promise<string>;
+  currentPath(): Promise<string>;
 }
 
 interface Typed {

@@ -4,7 +4,7 @@ import { createTargetBudget } from "../../src/lib/target-budget.ts";
 import type { Host } from "../../src/seams/host.ts";
 import { dialLocal, listenLocal } from "./dial.ts";
 import { localFs } from "./fs.ts";
-import { fromPod } from "./in-pod.ts";
+import { nsenterFromPod } from "./in-pod.ts";
 import { lockLocal } from "./lock.ts";
 import { runLocal, spawnLocal } from "./run.ts";
 import { watchLocal } from "./watch.ts";
@@ -18,7 +18,7 @@ export interface LocalHostDeps {
 
 /** The machine that graftlet runs on, as a Host. */
 export function localHost({ clock, machinePid }: LocalHostDeps): Host {
-  const there = machinePid === undefined ? async (argv: readonly string[]) => argv : fromPod(machinePid);
+  const onMachine = machinePid === undefined ? async (argv: readonly string[]) => argv : nsenterFromPod(machinePid);
   const root = machinePid === undefined ? "" : `/proc/${machinePid}/root`;
   return {
     fs: localFs(),
@@ -27,9 +27,9 @@ export function localHost({ clock, machinePid }: LocalHostDeps): Host {
       offsetMs: () => Promise.resolve(0),
       bootId: async () => (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim(),
     },
-    run: async (argv, options) => runLocal(clock, await there(argv), options),
-    spawn: async (argv, signal) => spawnLocal(await there(argv), signal),
-    lock: (path, options) => lockLocal(`${root}${path}`, there, options),
+    run: async (argv, options) => runLocal(clock, await onMachine(argv), options),
+    spawn: async (argv, signal) => spawnLocal(await onMachine(argv), signal),
+    lock: (path, options) => lockLocal(`${root}${path}`, onMachine, options),
     dial: dialLocal,
     listen: listenLocal,
     watch: watchLocal,

@@ -6,7 +6,7 @@ import { CodedError } from "../../src/lib/errors.ts";
  *  @param pid of a process in the machine's mount namespace: 1 in a Pod.
  *  @returns a function that rejects with not_found if the machine has no such program.
  *  @see https://man7.org/linux/man-pages/man1/nsenter.1.html */
-export function fromPod(pid: number): (argv: readonly string[]) => Promise<readonly string[]> {
+export function nsenterFromPod(pid: number): (argv: readonly string[]) => Promise<readonly string[]> {
   return async (argv) => {
     const [program] = argv;
     if (program === undefined) return argv;

@@ -4,23 +4,23 @@ import { CodedError, abortError, messageOf } from "../../src/lib/errors.ts";
 import { codedError, hasErrno } from "./errors.ts";
 
 /** Exit code of flock (util-linux and busybox) when another process holds the lock. */
-const taken = 1;
+const lockedExitCode = 1;
 
 /** Locks a file or directory of this machine. The lock belongs to a file descriptor of this process, which the flock program inherits only for
  *  the call: the lock is held while this process has the descriptor open, without a helper process.
- *  @param there wraps a command so that it runs on the machine. @see Host.lock
+ *  @param onMachine wraps a command so that it runs on the machine. @see Host.lock
  *  @see https://man7.org/linux/man-pages/man2/flock.2.html */
 export async function lockLocal(
   path: string,
-  there: (argv: readonly string[]) => Promise<readonly string[]>,
+  onMachine: (argv: readonly string[]) => Promise<readonly string[]>,
   { shared, signal }: { readonly shared: boolean; readonly signal: AbortSignal },
 ): Promise<AsyncDisposable | undefined> {
-  const file = await opened(path);
+  const file = await openForLock(path);
   try {
-    const argv = await there(["flock", "-n", shared ? "-s" : "-x", String(descriptor)]);
+    const argv = await onMachine(["flock", "-n", shared ? "-s" : "-x", String(descriptor)]);
     const { code, said } = await runWith(file, argv, signal);
     if (code === 0) return { [Symbol.asyncDispose]: () => file.close() };
-    if (code !== taken) throw new CodedError("unknown", said || `flock ended with ${code}`);
+    if (code !== lockedExitCode) throw new CodedError("unknown", said || `flock ended with ${code}`);
   } catch (error) {
     await file.close();
     throw error;
@@ -30,7 +30,7 @@ export async function lockLocal(
 }
 
 /** Opens a directory, or a file, which is created if it is missing. */
-async function opened(path: string): Promise<FileHandle> {
+async function openForLock(path: string): Promise<FileHandle> {
   try {
     // Locking a file on NFS requires that it is open for writing.
     return await open(path, constants.O_RDWR | constants.O_CREAT, 0o600).catch((error: unknown) => {

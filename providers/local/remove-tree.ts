@@ -17,13 +17,13 @@ interface Level {
   gone: number;
 }
 
-const mostOpen = 32;
+const maxOpen = 32;
 /** Limit of subdirectories read ahead per level, which bounds memory. */
-const mostAhead = 1000;
+const maxAhead = 1000;
 /** Larger directories are read in parts. */
-const smallBytes = 2 ** 18;
-const readTogether = 256;
-const mostText = 400;
+const smallDirectoryBytes = 2 ** 18;
+const readBatchSize = 256;
+const maxPathText = 400;
 
 /** Removes a directory tree and nothing else, even if parts of it are replaced meanwhile. Supports any names, depth and number of
  *  entries. If an entry cannot be removed, the others are removed nevertheless.
@@ -71,10 +71,10 @@ class Removal {
     if (!directory) return;
     if (directory.device !== this.#parent.device) {
       await directory.close();
-      return this.#failed(entry, mounted(this.#pathTo(entry)));
+      return this.#failed(entry, mountPointError(this.#pathTo(entry)));
     }
     this.#levels.push({ name: entry, directory, open: true, ahead: [], more: true, gone: 1 });
-    const far = this.#levels.at(-1 - mostOpen);
+    const far = this.#levels.at(-1 - maxOpen);
     if (far?.open) await close(far);
   }
 
@@ -88,7 +88,7 @@ class Removal {
       throwIfAborted(this.#signal);
       if (isDirectory) ahead.push(bytes);
       else this.#failed(bytes, await this.#attempt(fsp.unlink(directory.at(bytes))));
-      level.more = ahead.length === mostAhead;
+      level.more = ahead.length === maxAhead;
       if (level.more) break;
     }
   }
@@ -119,7 +119,7 @@ class Removal {
   }
 
   #pathTo(entry: Buffer): string {
-    return textOf([...this.#levels.map(({ name }) => name), entry]);
+    return formatPath([...this.#levels.map(({ name }) => name), entry]);
   }
 }
 
@@ -130,7 +130,7 @@ async function reopen(above: Level, below: Level): Promise<void> {
   if (directory.device === device && directory.inode === inode)
     return void Object.assign(above, { directory, open: true });
   await directory.close();
-  throw new CodedError("failed_precondition", `${textOf([below.name])} was moved while it was removed`);
+  throw new CodedError("failed_precondition", `${formatPath([below.name])} was moved while it was removed`);
 }
 
 async function close(level: Level): Promise<void> {
@@ -141,9 +141,9 @@ async function close(level: Level): Promise<void> {
 /** Lists the entries of a directory; none if it has been removed. */
 async function* entriesOf({ path, size }: Directory) {
   // Latin-1 keeps every byte of a name.
-  const how = { encoding: "latin1", withFileTypes: true, bufferSize: readTogether } as const;
+  const how = { encoding: "latin1", withFileTypes: true, bufferSize: readBatchSize } as const;
   try {
-    for await (const entry of size <= smallBytes ? await fsp.readdir(path, how) : await fsp.opendir(path, how))
+    for await (const entry of size <= smallDirectoryBytes ? await fsp.readdir(path, how) : await fsp.opendir(path, how))
       yield { bytes: Buffer.from(entry.name, "latin1"), isDirectory: entry.isDirectory() };
   } catch (error) {
     if (!hasErrno(error, "ENOENT")) throw error;
@@ -151,12 +151,12 @@ async function* entriesOf({ path, size }: Directory) {
 }
 
 /** A path for messages, shortened in the middle. */
-function textOf(names: readonly Buffer[]): string {
+function formatPath(names: readonly Buffer[]): string {
   const path = names.map((name) => name.toString()).join("/");
-  return path.length > mostText ? `${path.slice(0, mostText / 2)}…${path.slice(-mostText / 2)}` : path;
+  return path.length > maxPathText ? `${path.slice(0, maxPathText / 2)}…${path.slice(-maxPathText / 2)}` : path;
 }
 
 /** Error for a mount point. */
-export function mounted(path: string): CodedError {
+export function mountPointError(path: string): CodedError {
   return new CodedError("failed_precondition", `${path} is a mount point: unmount it first`);
 }

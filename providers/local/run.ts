@@ -11,7 +11,7 @@ import { codedError } from "./errors.ts";
 const defaultTimeoutMs = 30_000;
 const defaultMaxOutput = 1024 * 1024;
 /** Time to wait for the end of a killed command, milliseconds: a hung file system may keep it alive. */
-const endWithinMs = 1_000;
+const endTimeoutMs = 1_000;
 
 /** Starts a command in its own process group, so that killing it kills its children. */
 async function start(argv: readonly string[]): Promise<ChildProcessWithoutNullStreams> {
@@ -64,18 +64,18 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   const stop = clock.within(timeoutMs, options.signal);
   // Leftover processes, even in other sessions, may hold the output open: their end is not awaited.
   const overdue = new AbortController();
-  let patience: Timer | undefined;
+  let endTimer: Timer | undefined;
   const forget = whenAborted(stop, () => {
     killGroup(child, "SIGKILL");
     child.stdout.destroy();
     child.stderr.destroy();
-    patience = clock.after(endWithinMs, () => overdue.abort());
+    endTimer = clock.after(endTimeoutMs, () => overdue.abort());
   });
   const stdout = collect(child.stdout, limit);
   const stderr = collect(child.stderr, limit);
   child.stdin.end(options.stdin);
   const code = await untilAborted(exitOf(child, "close"), overdue.signal).catch(() => killed);
-  patience?.cancel();
+  endTimer?.cancel();
   forget();
   if (options.signal?.aborted) throw abortError(options.signal);
   if (stop.aborted)

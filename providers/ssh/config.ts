@@ -1,15 +1,15 @@
 import { fieldsOf, invalidField, socketPath } from "../config-fields.ts";
-import { type Door, doorFields, doorOf, pathOf, portOf } from "./door.ts";
-import { type Proxy, proxyOf } from "./proxy.ts";
-import { type Reverse, reverseOf } from "./reverse/config.ts";
+import { type SshEndpoint, endpointFields, readEndpoint, readPath, readPort } from "./endpoint.ts";
+import { type SshProxy, readProxy } from "./proxy.ts";
+import { type ReverseTunnelConfig, readReverseTunnel } from "./reverse/config.ts";
 
-export interface SshConfig extends Door {
+export interface SshConfig extends SshEndpoint {
   /** Jump hosts on the way to the target, each reached from the previous one. */
-  readonly proxyJump: readonly Door[];
+  readonly proxyJump: readonly SshEndpoint[];
   /** Proxy for the connection to the first machine. */
-  readonly proxy?: Proxy;
+  readonly proxy?: SshProxy;
   /** Listener for a reverse tunnel: the first machine connects to graftlet, not the other way around. */
-  readonly reverse?: Reverse;
+  readonly reverse?: ReverseTunnelConfig;
   /** `auto`, or the absolute path of the runtime's socket on the target. */
   readonly runtime: "auto" | { readonly socket: string };
   /** The kubelet's root directory on the target; the node's configured one when absent. */
@@ -27,7 +27,7 @@ export interface SshConfig extends Door {
 }
 
 const fields = [
-  ...doorFields,
+  ...endpointFields,
   "proxyJump",
   "proxy",
   "proxyPasswordFile",
@@ -50,16 +50,16 @@ export function readSshConfig(config: unknown): SshConfig {
     known: fields,
     write: "write at least host, user, privateKeyFile and knownHostsFile",
   });
-  const rootDir = given.rootDir === undefined ? undefined : pathOf("providerConfig.rootDir", given.rootDir);
-  const service = given.kubernetesService === undefined ? undefined : serviceOf(given.kubernetesService);
-  const proxy = proxyOf(given.proxy, given.proxyPasswordFile);
-  const reverse = reverseOf(given);
+  const rootDir = given.rootDir === undefined ? undefined : readPath("providerConfig.rootDir", given.rootDir);
+  const service = given.kubernetesService === undefined ? undefined : readServiceAddress(given.kubernetesService);
+  const proxy = readProxy(given.proxy, given.proxyPasswordFile);
+  const reverse = readReverseTunnel(given);
   const network = oneOf("network", given.network ?? "auto", ["auto", "isolated", "tunneled", "routed"]);
-  const serviceNamespaces = namespacesOf(given.serviceNamespaces, network);
+  const serviceNamespaces = readNamespaces(given.serviceNamespaces, network);
   return {
-    ...doorOf(given, "providerConfig"),
-    proxyJump: hopsOf(given.proxyJump ?? []),
-    runtime: runtimeOf(given.runtime ?? "auto"),
+    ...readEndpoint(given, "providerConfig"),
+    proxyJump: readJumpHosts(given.proxyJump ?? []),
+    runtime: readRuntime(given.runtime ?? "auto"),
     sudo: oneOf("sudo", given.sudo ?? "auto", ["auto", "never"]),
     network,
     cri: given.cri,
@@ -73,21 +73,21 @@ export function readSshConfig(config: unknown): SshConfig {
 }
 
 /** Limit of jump hosts, which are connected to one after another. */
-const mostHops = 8;
+const maxHops = 8;
 
-function hopsOf(value: unknown): readonly Door[] {
-  if (!Array.isArray(value) || value.length > mostHops)
+function readJumpHosts(value: unknown): readonly SshEndpoint[] {
+  if (!Array.isArray(value) || value.length > maxHops)
     throw invalidField(
-      `providerConfig.proxyJump is not a list of at most ${mostHops} jump hosts: write each with host, user, privateKeyFile and knownHostsFile.`,
+      `providerConfig.proxyJump is not a list of at most ${maxHops} jump hosts: write each with host, user, privateKeyFile and knownHostsFile.`,
     );
   return value.map((hop: unknown, index) => {
     const at = `providerConfig.proxyJump[${index}]`;
     const write = "write host, user, privateKeyFile and knownHostsFile";
-    return doorOf(fieldsOf(hop, { provider: "ssh", known: doorFields, write, at }), at);
+    return readEndpoint(fieldsOf(hop, { provider: "ssh", known: endpointFields, write, at }), at);
   });
 }
 
-function namespacesOf(value: unknown, network: SshConfig["network"]): readonly string[] | undefined {
+function readNamespaces(value: unknown, network: SshConfig["network"]): readonly string[] | undefined {
   if (value === undefined) return undefined;
   const names: readonly unknown[] = Array.isArray(value) ? value : [undefined];
   if (
@@ -105,7 +105,7 @@ function namespacesOf(value: unknown, network: SshConfig["network"]): readonly s
   return names;
 }
 
-function runtimeOf(value: unknown): SshConfig["runtime"] {
+function readRuntime(value: unknown): SshConfig["runtime"] {
   if (value === "auto") return "auto";
   const path = String(value).startsWith("unix:") ? socketPath(value) : undefined;
   if (path === undefined)
@@ -115,13 +115,13 @@ function runtimeOf(value: unknown): SshConfig["runtime"] {
   return { socket: path };
 }
 
-function serviceOf(value: unknown): { readonly host: string; readonly port: number } {
+function readServiceAddress(value: unknown): { readonly host: string; readonly port: number } {
   const [, host, port] = (typeof value === "string" ? /^\[?([\w.:-]+?)\]?:(\d{1,5})$/.exec(value) : null) ?? [];
   if (host === undefined)
     throw invalidField(
       `providerConfig.kubernetesService is ${JSON.stringify(value)}, not an address of the API server as pods on the target reach it: write host:port.`,
     );
-  return { host, port: portOf("providerConfig.kubernetesService", Number(port)) };
+  return { host, port: readPort("providerConfig.kubernetesService", Number(port)) };
 }
 
 function oneOf<T extends string>(field: string, value: unknown, words: readonly T[]): T {

@@ -14,10 +14,10 @@ import { watchLoginShell } from "./shell/login-watch.ts";
 import { type Privileges, createPrivileges, shellCommand } from "./shell/privileges.ts";
 import { podsConnection } from "./connection/pods-connection.ts";
 import { createProcessGroups } from "./process/groups.ts";
-import { runAlone } from "./process/run-alone.ts";
+import { runInOwnSession } from "./process/run-in-own-session.ts";
 import { createRunner } from "./process/run.ts";
 import { createSessions } from "./connection/sessions.ts";
-import type { ReverseWay } from "./reverse/way.ts";
+import type { ReverseTunnel } from "./reverse/tunnel.ts";
 import { createSftpSession } from "./files/sftp-session.ts";
 import { type ShellPool, createShellPool } from "./shell/shell-pool.ts";
 import { createSpawner } from "./process/spawn.ts";
@@ -28,7 +28,7 @@ export interface SshHostOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /** The reverse tunnel, if the first machine connects to graftlet. */
-  readonly reverse?: ReverseWay;
+  readonly reverse?: ReverseTunnel;
 }
 
 /** A machine reached over SSH, and the link to it. */
@@ -38,40 +38,40 @@ export interface SshHost extends Host {
   privileges(signal: AbortSignal): Promise<Privileges>;
 }
 
-const scriptBytes = 1024 * 1024;
+const maxScriptBytes = 1024 * 1024;
 
 /** Creates a Host for a machine reached over SSH; graftlet installs nothing there. It connects on first use and stays connected until
  *  disposed. All calls throw unavailable while the link is down. */
 export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHost {
   const check = async (connection: Connection, signal: AbortSignal): Promise<void> =>
-    sftp.begin(connection, await rights.ask(connection, signal), signal);
+    sftp.openOn(connection, await privilegesProbe.probe(connection, signal), signal);
   const link = createLink({ config, clock, log, check, ...(reverse && { reverse }) });
   const onExceeded = (message: string) => link.fail(new LinkError("LimitExceeded", "resource_exhausted", message));
   const budget = createTargetBudget({ clock, onExceeded });
   const sessions = createSessions({ link, clock, log });
-  const rights = createPrivileges({ config, link, sessions, clock });
-  const privileges = rights.known;
+  const privilegesProbe = createPrivileges({ config, link, sessions, clock });
+  const privileges = privilegesProbe.current;
   watchLoginShell({ config, link, sessions, clock });
   const sftp = createSftpSession({ link, sessions, clock, privileges });
   const command = async (signal: AbortSignal) => shellCommand(await privileges(signal));
   const groups = createProcessGroups({ link, pool: () => pool, clock, log });
-  const pool: ShellPool = createShellPool({ link, sessions, clock, log, command, onStart: groups.own });
-  const alone = { link, sessions, groups, clock, command };
-  const run = createRunner({ pool, clock, alone });
-  const spawn = createSpawner(alone);
-  const spawnForUser = createSpawner({ ...alone, forUser: true });
+  const pool: ShellPool = createShellPool({ link, sessions, clock, log, command, onStart: groups.killOnLoss });
+  const ownSession = { link, sessions, groups, clock, command };
+  const run = createRunner({ pool, clock, ownSession });
+  const spawn = createSpawner(ownSession);
+  const spawnForUser = createSpawner({ ...ownSession, forUser: true });
   const fs = sshFs({
     pool,
     sftp: sftp.get,
-    runAlone: (script, signal) =>
-      runAlone(alone, { argv: ["/bin/sh", "-c", 'eval "$(cat)"'], stdin: script, limit: scriptBytes }, signal),
+    runInOwnSession: (script, signal) =>
+      runInOwnSession(ownSession, { argv: ["/bin/sh", "-c", 'eval "$(cat)"'], stdin: script, limit: maxScriptBytes }, signal),
     budget,
     clock,
   });
-  const listening = { fs, run, spawn, privileges, user: config.user, clock, log };
-  const ofPods = {
+  const listenerOptions = { fs, run, spawn, privileges, user: config.user, clock, log };
+  const podsLink = {
     connection: podsConnection(link, clock),
-    exchanged: () => link.exchanged(),
+    countExchange: () => link.countExchange(),
     state: () => link.state(),
   };
   return {
@@ -79,7 +79,7 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
     run,
     spawn,
     dial: createDialer({ link, spawn, privileges, clock }),
-    listen: createListeners({ ...listening, link }),
+    listen: createListeners({ ...listenerOptions, link }),
     watch: createWatcher({ fs, spawn, run, clock }),
     forUsers: {
       spawn: spawnForUser,
@@ -87,8 +87,8 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
       watch: createWatcher({ fs, spawn: spawnForUser, run, clock }),
     },
     forPods: {
-      dial: createDialer({ link: ofPods, spawn: spawnForUser, privileges, clock }),
-      listen: createListeners({ ...listening, link: ofPods }),
+      dial: createDialer({ link: podsLink, spawn: spawnForUser, privileges, clock }),
+      listen: createListeners({ ...listenerOptions, link: podsLink }),
     },
     budget,
     clock: sshClock({ clock, run, readFile: fs.readFile }),

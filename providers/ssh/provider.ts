@@ -17,41 +17,41 @@ import { type DockerConfig, readDockerConfig } from "../docker/config.ts";
 import { dockerRuntime } from "../docker/runtime.ts";
 import { openBridge } from "./runtime/bridge.ts";
 import { type SshConfig, readSshConfig } from "./config.ts";
-import { type FoundRuntime, type Protocol, findRuntime } from "./runtime/find.ts";
+import { type DetectedRuntime, type Protocol, detectRuntime } from "./runtime/detect.ts";
 import { type SshHost, sshHost } from "./host.ts";
-import { lateRuntime } from "./runtime/late.ts";
+import { lazyRuntime } from "./runtime/lazy.ts";
 import type { Link } from "./connection/link.ts";
-import type { Entrances } from "./reverse/entrances.ts";
-import { missingRights } from "./shell/privileges.ts";
+import type { ReverseListeners } from "./reverse/listeners.ts";
+import { missingPrivileges } from "./shell/privileges.ts";
 
 /** Provider for a machine reached over SSH, with any supported runtime; graftlet installs nothing there. Other pods of the runtime are left
  *  alone, unless `cri.sharing` reserves the runtime for this node.
- *  @param entrances the process's listeners for reverse tunnels. */
-export function sshProvider(entrances: Entrances): ProviderFactory {
-  return (options) => openSsh(options, entrances);
+ *  @param listeners the process's listeners for reverse tunnels. */
+export function sshProvider(listeners: ReverseListeners): ProviderFactory {
+  return (options) => openSsh(options, listeners);
 }
 
-async function openSsh(options: ProviderOptions, entrances: Entrances): Promise<Target> {
+async function openSsh(options: ProviderOptions, listeners: ReverseListeners): Promise<Target> {
   const config = readSshConfig(options.config);
   const cri = criConfigOf(config);
   const docker = dockerConfigOf(config, options.nodeName);
   const { clock, log } = options;
-  const reverse = config.reverse && entrances.join(config.reverse, options);
+  const reverse = config.reverse && listeners.join(config.reverse, options);
   const host = sshHost({ config, clock, log, ...(reverse && { reverse }) });
   const { requestTimeoutMs } = options;
   const make = (socket: string, protocol: Protocol): Promise<Runtime> =>
     protocol === "docker"
       ? Promise.resolve(dockerRuntime({ ...options, config: { ...docker, socket }, host }))
       : bridgedCri({ ...options, host, requestTimeoutMs }, socket, cri);
-  const { runtime, find } = foundRuntime(options, host, make, config);
+  const { runtime, find } = createDetectedRuntime(options, host, make, config);
   return {
     host,
     runtime,
     sharing: cri.sharing,
-    link: troubleOf(host.link),
+    link: createTargetLink(host.link),
     network: networkOf(config),
     runtimeSocket: async (signal) => (await find(signal)).socket,
-    missingRights: async (signal) => missingRights(await host.privileges(signal)),
+    missingPrivileges: async (signal) => missingPrivileges(await host.privileges(signal)),
     ...(config.rootDir !== undefined && { rootDir: config.rootDir }),
     async [Symbol.asyncDispose]() {
       await runtime[Symbol.asyncDispose]();
@@ -61,19 +61,19 @@ async function openSsh(options: ProviderOptions, entrances: Entrances): Promise<
 }
 
 /** Reports why a link is down, for the node's Ready condition. The last reason persists while the link is reconnecting. */
-export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {
+export function createTargetLink(link: Pick<Link, "state" | "onChange">): TargetLink {
   let last: LinkTrouble | undefined;
   let losses = 0;
-  let standing = 0;
+  let connections = 0;
   link.onChange((state) => {
-    const now = state.is === "up" ? state.connections : 0;
-    if (now < standing) losses += 1;
-    standing = now;
+    const now = state.kind === "up" ? state.connections : 0;
+    if (now < connections) losses += 1;
+    connections = now;
   });
   const trouble = (): LinkTrouble | undefined => {
     const state = link.state();
-    if (state.is === "up") last = undefined;
-    if (state.is === "down")
+    if (state.kind === "up") last = undefined;
+    if (state.kind === "down")
       last = { reason: state.why.reason, message: `${state.why.message} (since ${rfc3339(state.since)})` };
     return last;
   };
@@ -97,7 +97,7 @@ export function networkOf({
 
 /** The cri provider's fields, except the endpoint, which `runtime` sets. @throws CodedError invalid_argument. */
 export function criConfigOf({ cri }: Pick<SshConfig, "cri">): CriConfig {
-  refuseSocket("cri.endpoint", cri, "endpoint");
+  rejectSocket("cri.endpoint", cri, "endpoint");
   const byDefault = { sharing: "shared" };
   return readCriConfig(isRecord(cri) ? { ...byDefault, ...cri } : (cri ?? byDefault), {
     containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock",
@@ -107,11 +107,11 @@ export function criConfigOf({ cri }: Pick<SshConfig, "cri">): CriConfig {
 
 /** The docker provider's fields, except the socket, which `runtime` sets. @throws CodedError invalid_argument. */
 export function dockerConfigOf({ docker }: Pick<SshConfig, "docker">, nodeName: string): DockerConfig {
-  refuseSocket("docker.socket", docker, "socket");
+  rejectSocket("docker.socket", docker, "socket");
   return readDockerConfig(docker, nodeName);
 }
 
-function refuseSocket(field: string, given: unknown, name: string): void {
+function rejectSocket(field: string, given: unknown, name: string): void {
   if (!isRecord(given) || given[name] === undefined) return;
   throw new CodedError(
     "invalid_argument",
@@ -120,29 +120,29 @@ function refuseSocket(field: string, given: unknown, name: string): void {
 }
 
 /** Timeout for detecting the runtime, milliseconds. */
-const findMs = 30_000;
+const detectTimeoutMs = 30_000;
 
 /** Detects the runtime on first use, and keeps it once it has answered. */
-function foundRuntime(
+function createDetectedRuntime(
   { nodeName, clock, log }: ProviderOptions,
   host: SshHost,
-  make: (socket: string, protocol: Protocol) => Promise<Runtime>,
-  { runtime: wanted }: SshConfig,
-): { readonly runtime: Runtime; readonly find: (signal: AbortSignal) => Promise<FoundRuntime> } {
-  let found: FoundRuntime | undefined;
-  const shared = createSharedPromise<FoundRuntime>(clock, findMs);
-  const find = async (signal: AbortSignal): Promise<FoundRuntime> => {
+  createRuntime: (socket: string, protocol: Protocol) => Promise<Runtime>,
+  { runtime: configured }: SshConfig,
+): { readonly runtime: Runtime; readonly find: (signal: AbortSignal) => Promise<DetectedRuntime> } {
+  let found: DetectedRuntime | undefined;
+  const shared = createSharedPromise<DetectedRuntime>(clock, detectTimeoutMs);
+  const find = async (signal: AbortSignal): Promise<DetectedRuntime> => {
     // If the link is down, its error has the reason; otherwise the runtime would merely appear unavailable.
     await host.link.connection(signal);
-    host.link.exchanged();
-    const reach = (until: AbortSignal) => host.link.connection(until);
+    host.link.countExchange();
+    const checkReachable = (until: AbortSignal) => host.link.connection(until);
     return (found ??= await shared(
-      (until) => findRuntime({ nodeName, host, make, reach, log }, wanted, until),
+      (until) => detectRuntime({ nodeName, host, createRuntime, checkReachable, log }, configured, until),
       signal,
     ));
   };
   const runtime = {
-    ...lateRuntime(
+    ...lazyRuntime(
       async (signal) => (await find(signal)).runtime,
       () => found?.runtime,
     ),
@@ -154,7 +154,7 @@ function foundRuntime(
 }
 
 /** Time that calls wait for gRPC to reconnect through the bridge after an interruption, milliseconds. */
-const bridgePatienceMs = 400;
+const bridgeReconnectTimeoutMs = 400;
 
 /** Creates a CRI runtime over a bridged socket, since gRPC connects to local sockets only. */
 async function bridgedCri(
@@ -168,7 +168,7 @@ async function bridgedCri(
     ...options,
     runtimeSocket: runtimeBridge.path,
     imageSocket: (imageBridge ?? runtimeBridge).path,
-    patienceMs: bridgePatienceMs,
+    patienceMs: bridgeReconnectTimeoutMs,
   });
   return {
     ...runtime,

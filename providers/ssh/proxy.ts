@@ -1,9 +1,9 @@
 import { hostIn } from "../../src/lib/url-text.ts";
 import { invalidField } from "../config-fields.ts";
-import { pathOf } from "./door.ts";
+import { readPath } from "./endpoint.ts";
 
 /** A proxy for the connection to the first machine. */
-export interface Proxy {
+export interface SshProxy {
   readonly scheme: "socks5" | "http" | "https";
   readonly host: string;
   readonly port: number;
@@ -16,7 +16,7 @@ const defaultPorts = { socks5: 1080, http: 3128, https: 443 } as const;
 
 /** Reads the fields `proxy` and `proxyPasswordFile`; undefined without a proxy.
  *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
-export function proxyOf(proxy: unknown, passwordFile: unknown): Proxy | undefined {
+export function readProxy(proxy: unknown, passwordFile: unknown): SshProxy | undefined {
   if (proxy === undefined) {
     if (passwordFile !== undefined)
       throw invalidField("providerConfig.proxyPasswordFile is set without proxy: add proxy, or remove it.");
@@ -45,7 +45,7 @@ export function proxyOf(proxy: unknown, passwordFile: unknown): Proxy | undefine
     host: hostIn(url),
     // URL omits the default port of a scheme, 80 or 443.
     port: Number(url.port) || (/:80\/?$/.test(text) ? 80 : defaultPorts[scheme]),
-    ...(user !== "" && { user, passwordFile: pathOf("providerConfig.proxyPasswordFile", passwordFile) }),
+    ...(user !== "" && { user, passwordFile: readPath("providerConfig.proxyPasswordFile", passwordFile) }),
   };
 }
 

@@ -1,12 +1,12 @@
 import type { Container, Pod, PodSpec } from "../objects.ts";
 import { commonUser } from "../pod/common-user.ts";
 import type { TargetFeature } from "../seams/provider.ts";
-import type { Feature } from "../seams/runtime.ts";
+import type { RuntimeFeature } from "../seams/runtime.ts";
 import type { Unserved } from "./decisions.ts";
 import { quantityMilli } from "../pod/quantity.ts";
 
 /** Why the node's runtime or target lacks a feature; undefined if it has it. */
-export type Lacks = (feature: Feature | TargetFeature, signal: AbortSignal) => Promise<string | undefined>;
+export type Lacks = (feature: RuntimeFeature | TargetFeature, signal: AbortSignal) => Promise<string | undefined>;
 
 /** Node settings that reduce what a pod requires. */
 export interface LackingSettings {
@@ -17,7 +17,7 @@ export interface LackingSettings {
 /** A field that requires a feature not every node has. */
 interface Asked {
   readonly field: string;
-  readonly feature: Feature | TargetFeature;
+  readonly feature: RuntimeFeature | TargetFeature;
 }
 
 /** Fields of a pod that the node's runtime or target cannot support, each with the reason. */

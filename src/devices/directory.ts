@@ -30,11 +30,11 @@ export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirect
       return socket.startsWith(`${path}/`) && socket !== own ? socket : undefined;
     },
     async prepare(signal) {
-      await fs.apply([{ do: "mkdir", path, mode: 0o750, parents: true }], signal);
+      await fs.apply([{ kind: "mkdir", path, mode: 0o750, parents: true }], signal);
       const stale = (await fs.list(path, signal)).filter(({ kind }) => kind === "socket");
       if (stale.length === 0) return;
       await fs.apply(
-        stale.map(({ name }) => ({ do: "remove", path: posix.join(path, name) })),
+        stale.map(({ name }) => ({ kind: "remove", path: posix.join(path, name) })),
         signal,
       );
     },

@@ -125,8 +125,8 @@ function podResourcesSocket(fs: Pick<HostFs, "apply">, rootDir: string): Pick<So
   const directory = podResourcesDirectoryOf(rootDir);
   const socket = `${directory}/${pluginFiles.socket}`;
   const changes = [
-    { do: "mkdir", path: directory, mode: 0o750, parents: true },
-    { do: "remove", path: socket },
+    { kind: "mkdir", path: directory, mode: 0o750, parents: true },
+    { kind: "remove", path: socket },
   ] as const;
   return { socket, prepare: [(signal) => fs.apply(changes, signal)], failureMessage: "cannot serve the PodResources API" };
 }

@@ -66,10 +66,10 @@ export async function examinePod(
   place: PodPlace,
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
-  const rights = await target.missingRights?.(signal);
+  const rights = await target.missingPrivileges?.(signal);
   const served = createServed(
     async (feature, until) =>
-      isTargetFeature(feature) ? rights?.lacks[feature] : target.runtime.lacks?.(feature, until),
+      isTargetFeature(feature) ? rights?.unsupported[feature] : target.runtime.unsupportedReason?.(feature, until),
     place,
   );
   const look = async (until: AbortSignal): Promise<readonly Verdict[]> => {

@@ -74,9 +74,9 @@ async function link(
 }
 
 async function rights({ target }: TargetExamination, signal: AbortSignal): Promise<Verdict | readonly Verdict[]> {
-  const missing = await target.missingRights?.(signal);
-  if (!missing || missing.sentences.length === 0) return ok("all privileges that a node needs");
-  return missing.sentences.map((sentence) => warning(sentence, "RightsMissing"));
+  const missing = await target.missingPrivileges?.(signal);
+  if (!missing || missing.messages.length === 0) return ok("all privileges that a node needs");
+  return missing.messages.map((sentence) => warning(sentence, "RightsMissing"));
 }
 
 function machine(facts: HostFacts): Verdict {

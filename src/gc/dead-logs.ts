@@ -15,7 +15,7 @@ export async function podLogsToRemove(
     });
   });
   const over = (entries ?? []).filter(({ name }) => isOver(/^[^_]+_[^_]+_([^_]+)$/.exec(name)?.[1] ?? ""));
-  return over.map(({ name }) => ({ do: "remove", path: `${directory}/${name}`, recursive: true }));
+  return over.map(({ name }) => ({ kind: "remove", path: `${directory}/${name}`, recursive: true }));
 }
 
 /** Removes dangling links for log collectors, except those of containers in `living` (the end of the link's name is the container ID): a
@@ -33,6 +33,6 @@ export async function removeDanglingLinks(
       () => false,
       (error: unknown) => hasCode(error, "not_found"),
     );
-    if (dangling) await fs.apply([{ do: "remove", path }], signal);
+    if (dangling) await fs.apply([{ kind: "remove", path }], signal);
   }
 }

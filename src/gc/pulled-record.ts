@@ -40,7 +40,7 @@ export async function readPulledRecord(
   const record = contentOf(text);
   if (record) return record;
   log.warn({ file }, "record of pulled images is corrupt; renamed it, and its images will not be removed");
-  await fs.apply([{ do: "rename", from: file, to: `${file}.torn` }], signal);
+  await fs.apply([{ kind: "rename", from: file, to: `${file}.torn` }], signal);
   return { pulled: new Map(), begun: new Map() };
 }
 

@@ -40,7 +40,7 @@ export function cpusetInheritance(host: Host, roots: readonly string[]): CgroupI
   const known = new Map<string, Cpuset>();
   const writes = (path: string, values: Cpuset) =>
     cpusetFiles.map(
-      (file, at): FileChange => ({ do: "write", path: `${cpusetRoot}${path}/${file}`, data: values[at] ?? "" }),
+      (file, at): FileChange => ({ kind: "write", path: `${cpusetRoot}${path}/${file}`, data: values[at] ?? "" }),
     );
   const read = (path: string, signal: AbortSignal): Promise<Cpuset> =>
     Promise.all(
@@ -100,7 +100,7 @@ async function enableControllers(host: Host, directory: string, signal: AbortSig
   ]);
   for (const name of present.filter((each) => !handed.includes(each))) {
     // A controller that the kernel refuses to enable matters only if one of its limits is set; that write fails then.
-    await host.fs.apply([{ do: "write", path: control, data: `+${name}` }], signal).catch(() => throwIfAborted(signal));
+    await host.fs.apply([{ kind: "write", path: control, data: `+${name}` }], signal).catch(() => throwIfAborted(signal));
   }
 }
 

@@ -87,7 +87,7 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
   };
   const inheritance = version === 2 ? controllerInheritance(host) : cpusetInheritance(host, roots);
   const directories = (path: string, parents: boolean) =>
-    roots.map((root): FileChange => ({ do: "mkdir", path: root + path, parents }));
+    roots.map((root): FileChange => ({ kind: "mkdir", path: root + path, parents }));
   const stepByStep = async (path: string, limits: CgroupLimits, stop: AbortSignal) => {
     await host.fs.apply(directories(path, true), stop);
     await inheritance.prepare(path, stop);
@@ -178,7 +178,7 @@ export async function unmountedControllers(host: Host, signal: AbortSignal): Pro
 
 function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
   const set = (controller: string, file: string, value: number | undefined): FileChange[] =>
-    value === undefined ? [] : [{ do: "write", path: `${mount}/${controller}${path}/${file}`, data: integerText(value) }];
+    value === undefined ? [] : [{ kind: "write", path: `${mount}/${controller}${path}/${file}`, data: integerText(value) }];
   return [
     ...set("cpu", "cpu.shares", limits.cpuShares),
     ...set("cpu", "cpu.cfs_period_us", limits.cpuPeriodUs),
@@ -187,7 +187,7 @@ function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
     ...set("pids", "pids.max", limits.pids),
     ...(limits.cpus === undefined
       ? []
-      : [{ do: "write" as const, path: `${mount}/cpuset${path}/cpuset.cpus`, data: limits.cpus }]),
+      : [{ kind: "write" as const, path: `${mount}/cpuset${path}/cpuset.cpus`, data: limits.cpus }]),
     ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) =>
       set("hugetlb", `hugetlb.${size}.limit_in_bytes`, bytes),
     ),
@@ -196,7 +196,7 @@ function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
 
 function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
   const set = (file: string, value: string | undefined): FileChange[] =>
-    value === undefined ? [] : [{ do: "write", path: `${mount}${path}/${file}`, data: value }];
+    value === undefined ? [] : [{ kind: "write", path: `${mount}${path}/${file}`, data: value }];
   const quota = limits.cpuQuotaUs;
   return [
     ...set("cpu.weight", limits.cpuShares === undefined ? undefined : String(weightOf(limits.cpuShares))),
@@ -238,7 +238,7 @@ async function subgroups(host: Host, path: string, signal: AbortSignal): Promise
 
 /** Removes cgroup trees. A cgroup's files are removed with it: only directories are removed, depth first. */
 async function removeTrees(host: Host, paths: readonly string[], signal: AbortSignal): Promise<void> {
-  const remove = (path: string): FileChange => ({ do: "remove", path });
+  const remove = (path: string): FileChange => ({ kind: "remove", path });
   try {
     return await host.fs.apply(paths.map(remove), signal);
   } catch (error) {

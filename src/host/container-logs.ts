@@ -9,7 +9,7 @@ export async function removeLogs(fs: HostFs, paths: readonly string[], signal: A
       const files = logs.map((path) => path.slice(directory.length + 1));
       const entries = await fs.list(directory, signal).catch(() => []);
       const own = entries.filter(({ name }) => files.some((file) => name === file || name.startsWith(`${file}.`)));
-      return own.map(({ name }) => ({ do: "remove", path: `${directory}/${name}` }));
+      return own.map(({ name }) => ({ kind: "remove", path: `${directory}/${name}` }));
     }),
   );
   if (changes.flat().length > 0) await fs.apply(changes.flat(), signal);

@@ -31,7 +31,7 @@ export async function releaseDevicePath(host: Host, path: string, signal?: Abort
       if (!hasCode(error, "failed_precondition")) throw error;
       throw new CodedError("conflict", `failed to unmount linkPath ${path}: ${messageOf(error)}`, { cause: error });
     });
-  await ignoreNotFound(host.fs.apply([{ do: "remove", path }], signal));
+  await ignoreNotFound(host.fs.apply([{ kind: "remove", path }], signal));
 }
 
 /** Loop devices attached to a file. */

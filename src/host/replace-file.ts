@@ -5,7 +5,7 @@ import type { FileChange } from "../seams/host.ts";
 export function replaceFile(path: string, data: string, mode?: number): readonly FileChange[] {
   const temporary = `${path}.new`;
   return [
-    { do: "write", path: temporary, data, ...(mode !== undefined && { mode }) },
-    { do: "rename", from: temporary, to: path },
+    { kind: "write", path: temporary, data, ...(mode !== undefined && { mode }) },
+    { kind: "rename", from: temporary, to: path },
   ];
 }

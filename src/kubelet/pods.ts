@@ -178,7 +178,7 @@ function createWorkers(
     managers,
     fieldChecker: createServed(
       async (feature, signal) =>
-        isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.lacks?.(feature, signal),
+        isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.unsupportedReason?.(feature, signal),
       { cpuCfsQuota: config.kubelet.cpuCFSQuota },
     ),
     daemonSetDecision: stages.placeholders.daemonSetDecision,

@@ -60,7 +60,7 @@ export async function rotateLog(deps: RotateDeps, log: LogToRotate, signal: Abor
   );
   await applyChanges(
     deps,
-    remove.map((name) => ({ do: "remove", path: `${dir}/${name}` })),
+    remove.map((name) => ({ kind: "remove", path: `${dir}/${name}` })),
     signal,
   );
   for (const name of compress) await compressFile(deps, `${dir}/${name}`, signal);
@@ -75,7 +75,7 @@ async function applyChanges({ host }: RotateDeps, changes: readonly FileChange[]
 /** Atomically replaces the file with `FILE.gz`, keeping its mode. */
 async function compressFile(deps: RotateDeps, path: string, signal: AbortSignal): Promise<void> {
   const part = `${path}.tmp`;
-  const drop = () => applyChanges(deps, [{ do: "remove", path: part }], signal).catch(() => undefined);
+  const drop = () => applyChanges(deps, [{ kind: "remove", path: part }], signal).catch(() => undefined);
   const before = await ignoreNotFound(deps.host.fs.lstat(path, signal));
   if (!before) return;
   const { code, stderr } = await shell(deps, compressing, path, signal);
@@ -92,9 +92,9 @@ async function compressFile(deps: RotateDeps, path: string, signal: AbortSignal)
   await applyChanges(
     deps,
     [
-      { do: "chmod", path: part, mode: mode & 0o777 },
-      { do: "rename", from: part, to: `${path}.gz` },
-      { do: "remove", path },
+      { kind: "chmod", path: part, mode: mode & 0o777 },
+      { kind: "rename", from: part, to: `${path}.gz` },
+      { kind: "remove", path },
     ],
     signal,
   );
@@ -115,7 +115,7 @@ async function reopen({ host, runtime }: RotateDeps, log: LogToRotate, rotated: 
     // A lost target cannot be queried now: the next round finds the log missing, and reopens it.
     if (signal.aborted) throw error;
     const begun = await ignoreNotFound(host.fs.lstat(log.path, signal));
-    if (!begun) await host.fs.apply([{ do: "rename", from: rotated, to: log.path }], signal);
+    if (!begun) await host.fs.apply([{ kind: "rename", from: rotated, to: log.path }], signal);
     throw error;
   }
 }

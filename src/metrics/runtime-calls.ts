@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { timed } from "../lib/timed.ts";
 import type { RuntimeMeasures } from "../measures.ts";
-import { type RuntimeCall, aroundCalls } from "../seams/runtime-calls.ts";
+import { type RuntimeCall, wrapCalls } from "../seams/runtime-calls.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
 /** Counted calls, with the kubelet's names for them. */
@@ -41,7 +41,7 @@ const operations = {
 
 /** The same runtime with every call counted and timed. */
 export function measuredRuntime(runtime: Runtime, measures: RuntimeMeasures, clock: Clock): Runtime {
-  const measured = aroundCalls(runtime, (name, call) =>
+  const measured = wrapCalls(runtime, (name, call) =>
     timed(clock, call, (ms, failed) => measures.called(operations[name], ms, failed)),
   );
   const runPodSandbox: Runtime["runPodSandbox"] = (request, signal) =>

@@ -51,7 +51,7 @@ export async function listenAt(
   take: (connection: Duplex) => void,
   signal: AbortSignal,
 ): Promise<HostListener> {
-  await host.fs.apply([{ do: "remove", path }], signal);
+  await host.fs.apply([{ kind: "remove", path }], signal);
   const listener = await (host.forPods ?? host).listen?.({ unix: path }, take, signal);
   if (!listener)
     throw new CodedError("unimplemented", "connections from the target back to graftlet are not supported");

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { CodedError, hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
-import type { Belonging } from "../seams/runtime.ts";
+import type { OwnedResource } from "../seams/runtime.ts";
 import { command, commandWithoutDashes } from "../seams/command.ts";
 
 /** Traffic that the target's firewall redirects to the relay. */
@@ -123,7 +123,7 @@ export async function wayBelongings(
   host: Pick<Host, "run" | "fs">,
   rootDir: string,
   signal: AbortSignal,
-): Promise<readonly Belonging[]> {
+): Promise<readonly OwnedResource[]> {
   const socket = wayLink(rootDir);
   const [rules, rulesIPv6, end] = await Promise.all([
     rulesStand(host, "ip", rootDir, signal),
@@ -137,7 +137,7 @@ export async function wayBelongings(
       name: `firewall table ${wayName(rootDir)}`,
       async remove(until) {
         if (gone.length > 0) await applyRules(host, `${gone.join("\n")}\n`, until);
-        await host.fs.apply([{ do: "remove", path: socket }], until);
+        await host.fs.apply([{ kind: "remove", path: socket }], until);
       },
     },
   ];

@@ -36,7 +36,7 @@ export interface RuntimeHealth extends Service {
 }
 
 export interface RuntimeHealthDeps {
-  readonly runtime: Pick<Runtime, "status" | "version" | "heardAt">;
+  readonly runtime: Pick<Runtime, "status" | "version" | "lastAliveAt">;
   readonly clock: Clock;
   readonly log: Logger;
   /** Called when the result changed. */
@@ -56,7 +56,7 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
 
   /** True when there is no problem and the event stream would have reported a new one. */
   const isHeard = () => {
-    const heard = lastAnswer === undefined || problems().length > 0 ? undefined : runtime.heardAt?.();
+    const heard = lastAnswer === undefined || problems().length > 0 ? undefined : runtime.lastAliveAt?.();
     if (heard === undefined || clock.monotonic() - heard >= heardMs) return false;
     lastAnswer = Math.max(lastAnswer ?? heard, heard);
     return failure === undefined;

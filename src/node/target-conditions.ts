@@ -1,4 +1,4 @@
-import type { MissingRights } from "../seams/provider.ts";
+import type { MissingPrivileges } from "../seams/provider.ts";
 import type { Verdict } from "./conditions.ts";
 
 /** Why pods of a node cannot reach the cluster. */
@@ -21,7 +21,7 @@ export interface TargetTraits {
   /** Undefined while pods reach the cluster. */
   readonly isolation: Isolation | undefined;
   /** Undefined while unknown; `"whole"` if the provider has no privileges that could be missing. */
-  readonly rights: MissingRights | "whole" | undefined;
+  readonly rights: MissingPrivileges | "whole" | undefined;
 }
 
 /** Graftlet's own conditions. They describe the target, not its health: none makes a node unready. */
@@ -45,9 +45,9 @@ export function targetConditions({ isolation, rights }: TargetTraits): TargetCon
   return { verdicts, absent };
 }
 
-function rightsVerdict({ sentences }: MissingRights): Verdict {
-  if (sentences.length > 0)
-    return { type: rightsType, status: "False", reason: "RightsMissing", message: sentences.join(" ") };
+function rightsVerdict({ messages }: MissingPrivileges): Verdict {
+  if (messages.length > 0)
+    return { type: rightsType, status: "False", reason: "RightsMissing", message: messages.join(" ") };
   return {
     type: rightsType,
     status: "True",

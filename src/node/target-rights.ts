@@ -1,32 +1,32 @@
 import { codeOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { MissingRights, Target, TargetFeature } from "../seams/provider.ts";
+import type { MissingPrivileges, Target, TargetFeature } from "../seams/provider.ts";
 
 /** Cache of the privileges that graftlet lacks on the target. */
 export interface TargetRights {
   /** Reads the privileges from the target; if it does not respond, the last known ones are returned. */
-  read(signal: AbortSignal): Promise<MissingRights | "whole" | undefined>;
+  read(signal: AbortSignal): Promise<MissingPrivileges | "whole" | undefined>;
   /** Why pods cannot use a feature on this target; undefined if they can, and before the first read. */
   lacks(feature: TargetFeature): string | undefined;
 }
 
 export function createTargetRights(
-  target: Pick<Target, "missingRights">,
+  target: Pick<Target, "missingPrivileges">,
   { log }: { readonly log: Logger },
 ): TargetRights {
-  let known: MissingRights | undefined;
+  let known: MissingPrivileges | undefined;
   return {
     async read(signal) {
-      if (!target.missingRights) return "whole";
+      if (!target.missingPrivileges) return "whole";
       try {
-        const now = await target.missingRights(signal);
-        for (const sentence of now.sentences) if (!known?.sentences.includes(sentence)) log.warn({}, sentence);
+        const now = await target.missingPrivileges(signal);
+        for (const sentence of now.messages) if (!known?.messages.includes(sentence)) log.warn({}, sentence);
         known = now;
       } catch (error) {
         if (!signal.aborted) log.debug({ err: error, code: codeOf(error) }, "cannot read the privileges on the target");
       }
       return known;
     },
-    lacks: (feature) => known?.lacks[feature],
+    lacks: (feature) => known?.unsupported[feature],
   };
 }

@@ -166,7 +166,7 @@ async function followEvents(
   while (runtime.events && !signal.aborted) {
     try {
       for await (const event of runtime.events(signal)) {
-        if (event.is === "listening") {
+        if (event.kind === "listening") {
           measures.eventStreamOpened();
           onListening();
         }
@@ -187,7 +187,7 @@ async function followEvents(
 }
 
 function onEvent(clock: Clock, inspector: PlegInspector, state: RelistState, event: RuntimeEvent): void {
-  if (event.is === "listening") {
+  if (event.kind === "listening") {
     state.listening = true;
     return state.due.resolve();
   }

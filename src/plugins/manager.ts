@@ -88,7 +88,7 @@ const truncatedScan = "ignoring some plugin sockets and directories: too many, o
 async function ensureAndScan(fs: HostFs, directory: string, signal: AbortSignal): Promise<FoundSockets> {
   const found = await ignoreNotFound(findSockets(fs, directory, signal));
   if (found) return found;
-  await fs.apply([{ do: "mkdir", path: directory, mode: directoryMode, parents: true }], signal);
+  await fs.apply([{ kind: "mkdir", path: directory, mode: directoryMode, parents: true }], signal);
   return findSockets(fs, directory, signal);
 }
 

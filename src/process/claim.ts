@@ -114,8 +114,8 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
 async function makeLockFile(host: ClaimedTarget["host"], rootDir: string, signal: AbortSignal): Promise<void> {
   const directory = ownDirectory(rootDir);
   try {
-    await host.fs.apply([{ do: "mkdir", path: directory, mode: 0o700, parents: true }], signal);
-    await host.fs.apply([{ do: "write", path: lockFile(rootDir), data: "", mode: 0o600 }], signal);
+    await host.fs.apply([{ kind: "mkdir", path: directory, mode: 0o700, parents: true }], signal);
+    await host.fs.apply([{ kind: "write", path: lockFile(rootDir), data: "", mode: 0o600 }], signal);
   } catch (error) {
     throw unwritable(rootDir, error);
   }

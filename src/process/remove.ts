@@ -57,14 +57,14 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   const version = await cgroupVersion(host.fs, signal);
   const layout = await createCgroupLayout({ ...target, kubelet: node.kubelet, clock, log: silentLog() })(signal);
   await using cgroups = await openCgroupsOf({ ...layout, version }, { host, clock }, signal);
-  const belongings = async (until: AbortSignal) => [
-    ...((await runtime.belongings?.(until)) ?? []),
+  const ownedResources = async (until: AbortSignal) => [
+    ...((await runtime.ownedResources?.(until)) ?? []),
     ...(target.link ? await wayBelongings(host, node.rootDir, until) : []),
   ];
   const findings = await survey(
     {
       ...target,
-      runtime: { ...runtime, belongings },
+      runtime: { ...runtime, ownedResources },
       nodeName: node.nodeName,
       rootDir: node.rootDir,
       podLogsDir: node.kubelet.podLogsDir,

@@ -79,9 +79,9 @@ async function removeWithRoot({ fs }: Host, own: string, last: readonly RemovalI
   const paths = around.filter((path) => path === root || path.startsWith(`${root}/`));
   // Other directories are removed first: they are recorded in graftlet's own.
   const [above, beside] = [paths.filter(holds), paths.filter((path) => !holds(path))];
-  const emptied = (path: string) => ({ do: "remove" as const, path });
+  const emptied = (path: string) => ({ kind: "remove" as const, path });
   await fs
-    .apply([...beside.map(emptied), { do: "remove", path: own, recursive: true }, ...above.map(emptied)], signal)
+    .apply([...beside.map(emptied), { kind: "remove", path: own, recursive: true }, ...above.map(emptied)], signal)
     .catch(() => throwIfAborted(signal));
 }
 
@@ -156,13 +156,13 @@ async function removeItem(deps: ExecuteDeps, item: RemovalItem, signal: AbortSig
     case "cgroup":
       return unlessForbidden(cgroups.remove([item.path], signal));
     case "directory":
-      await host.fs.apply([{ do: "remove", path: item.path, recursive: true }], signal);
+      await host.fs.apply([{ kind: "remove", path: item.path, recursive: true }], signal);
       return undefined;
     case "link":
-      await host.fs.apply([{ do: "remove", path: item.path }], signal);
+      await host.fs.apply([{ kind: "remove", path: item.path }], signal);
       return undefined;
     case "file":
-      await host.fs.apply([{ do: "remove", path: item.path }], signal);
+      await host.fs.apply([{ kind: "remove", path: item.path }], signal);
       // Without the file logind falls back to its own delay; if the reload fails, from the next boot on.
       if (item.path === inhibitDelayFile) await reloadLogind(host, signal).catch(() => throwIfAborted(signal));
       return undefined;
@@ -174,7 +174,7 @@ async function removeItem(deps: ExecuteDeps, item: RemovalItem, signal: AbortSig
       return below.length > 0 ? notEmpty : unlessNotEmpty(cgroups.remove([item.path], signal));
     }
     case "emptyDirectory":
-      return unlessNotEmpty(host.fs.apply([{ do: "remove", path: item.path }], signal));
+      return unlessNotEmpty(host.fs.apply([{ kind: "remove", path: item.path }], signal));
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Belonging } from "../seams/runtime.ts";
+import type { OwnedResource } from "../seams/runtime.ts";
 
 export interface FoundContainer {
   readonly id: string;
@@ -43,7 +43,7 @@ export interface StagedVolume {
 /** Everything that a node created on its target. */
 export interface Findings {
   readonly pods: readonly FoundPod[];
-  readonly ownedResources: readonly Belonging[];
+  readonly ownedResources: readonly OwnedResource[];
   /** Staging paths, then the files next to them and the directories around them, the deepest first. */
   readonly staged: readonly StagedVolume[];
   /** Cgroups of QoS classes, the deepest first: removed if empty. */

@@ -1,5 +1,5 @@
 import { outermostMount } from "../host/mounts.ts";
-import type { Belonging } from "../seams/runtime.ts";
+import type { OwnedResource } from "../seams/runtime.ts";
 import type { Findings, FoundContainer, FoundPod } from "./findings.ts";
 
 /** One item on the target to remove. */
@@ -17,7 +17,7 @@ export type RemovalItem =
   | { readonly kind: "directory"; readonly path: string }
   | { readonly kind: "link"; readonly path: string }
   | { readonly kind: "file"; readonly path: string }
-  | { readonly kind: "belonging"; readonly belonging: Belonging }
+  | { readonly kind: "belonging"; readonly belonging: OwnedResource }
   /** Removed only if empty; otherwise it stays, which is no failure. */
   | { readonly kind: "emptyCgroup"; readonly path: string }
   | { readonly kind: "emptyDirectory"; readonly path: string };

@@ -14,7 +14,7 @@ import { directoryAt, entries, findStagedVolumes } from "./staged-volumes.ts";
 
 export interface SurveyDeps {
   readonly host: Host;
-  readonly runtime: Pick<Runtime, "listPodSandbox" | "listContainers" | "belongings">;
+  readonly runtime: Pick<Runtime, "listPodSandbox" | "listContainers" | "ownedResources">;
   readonly sharing: Sharing;
   readonly nodeName: string;
   readonly rootDir: string;
@@ -60,7 +60,7 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   return {
     pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, csiPodUids, podCgroup: deps.podCgroup })),
     staged: home === undefined ? [] : await findStagedVolumes(host.fs, home, onHost.mounts, signal),
-    ownedResources: (await runtime.belongings?.(signal)) ?? [],
+    ownedResources: (await runtime.ownedResources?.(signal)) ?? [],
     qosCgroups: own === undefined ? [] : onHost.qosCgroups.filter(({ exists }) => exists).map(({ path }) => path),
     files:
       home === undefined

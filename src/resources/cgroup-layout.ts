@@ -43,8 +43,8 @@ export function createCgroupLayout(deps: LayoutDeps): (signal: AbortSignal) => P
 async function driverOf({ runtime, kubelet, onOutdatedRuntime, log }: LayoutDeps, signal: AbortSignal): Promise<CgroupDriver> {
   const configured = kubelet.cgroupDriver;
   try {
-    const { linux, isOutdated = false } = await runtime.runtimeConfig(signal);
-    if (isOutdated) onOutdatedRuntime?.();
+    const { linux, isInferred = false } = await runtime.runtimeConfig(signal);
+    if (isInferred) onOutdatedRuntime?.();
     if (!linux) return configured;
     const driver = linux.cgroupDriver === CriDriver.SYSTEMD ? "systemd" : "cgroupfs";
     if (driver !== configured)

@@ -29,7 +29,7 @@ export interface PodHostResourcesDeps {
   readonly pageSizes: readonly string[];
   /** The target's memory and swap, and whether pods may use swap. */
   readonly swap: PodSwapTarget;
-  readonly runtime: Pick<Runtime, "containerStats" | "lacks">;
+  readonly runtime: Pick<Runtime, "containerStats" | "unsupportedReason">;
   readonly events: EventSink;
   readonly log: Logger;
 }
@@ -44,7 +44,7 @@ export function createPodHostResources(deps: PodHostResourcesDeps) {
   const open = async (signal: AbortSignal): Promise<PodCgroups> => {
     const opened = await deps.cgroups(signal);
     if (cgroups) return cgroups;
-    const isShared = opened.version === 2 && (await runtime.lacks?.("swapLimit", signal)) !== undefined;
+    const isShared = opened.version === 2 && (await runtime.unsupportedReason?.("swapLimit", signal)) !== undefined;
     // Concurrent calls share one manager.
     cgroups ??= createPodCgroups({ ...deps, ...opened, swap: isShared ? deps.swap : undefined });
     return cgroups;
@@ -65,7 +65,7 @@ export function createPodHostResources(deps: PodHostResourcesDeps) {
   const makeDirectories = async (pod: AllocatedPod, signal: AbortSignal) => {
     const directory = `${rootDir}/pods/${pod.metadata.uid}`;
     const directories = ["", "/volumes", "/plugins", "/containers"].map(
-      (below): FileChange => ({ do: "mkdir", path: directory + below, mode: podMode, parents: true }),
+      (below): FileChange => ({ kind: "mkdir", path: directory + below, mode: podMode, parents: true }),
     );
     await host.fs.apply(directories, signal).catch((error: unknown) => {
       const message = `error making pod data directories: ${messageOf(error)}`;

@@ -48,7 +48,7 @@ export async function readRecords(
   const pods = own === undefined ? new Map<string, ResourceRecord>() : parseRecords(own);
   if (!pods) {
     log.warn({ file }, "cannot parse the resource record; renaming it");
-    await fs.apply([{ do: "rename", from: file, to: `${file}.torn` }], signal);
+    await fs.apply([{ kind: "rename", from: file, to: `${file}.torn` }], signal);
   }
   return { pods: pods ?? new Map(), kubelet: { allocated: parseCheckpoint(allocated), inForce: parseCheckpoint(actuated) } };
 }

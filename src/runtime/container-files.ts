@@ -31,12 +31,12 @@ export interface ContainerFiles {
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/ */
 export function containerFiles(input: ContainerFilesInput): ContainerFiles {
   const logs: FileChange = {
-    do: "mkdir",
+    kind: "mkdir",
     path: posix.join(input.logDirectory, input.container.name),
     mode: 0o755,
     parents: true,
   };
-  const podDirectory: FileChange = { do: "mkdir", path: input.podDirectory, mode: 0o750, parents: true };
+  const podDirectory: FileChange = { kind: "mkdir", path: input.podDirectory, mode: 0o750, parents: true };
   const parts = [hostsFile(input), terminationMessage(input)].filter((part) => part !== undefined);
   return {
     changes: [logs, podDirectory, ...parts.flatMap(({ changes }) => changes)],
@@ -58,7 +58,7 @@ function hostsFile({
   if (data === undefined || container.volumeMounts?.some(({ mountPath }) => mountPath === hostsPath)) return undefined;
   const path = posix.join(podDirectory, "etc-hosts");
   return {
-    changes: [{ do: "write", path, data, mode: 0o644 }],
+    changes: [{ kind: "write", path, data, mode: 0o644 }],
     mounts: [Mount.fromPartial({ containerPath: hostsPath, hostPath: path, selinuxRelabel: selinux })],
   };
 }
@@ -76,9 +76,9 @@ function terminationMessage({
   const path = posix.join(directory, instance);
   return {
     changes: [
-      { do: "mkdir", path: posix.dirname(directory), mode: 0o750 },
-      { do: "mkdir", path: directory, mode: 0o750 },
-      { do: "write", path, data: "", mode: 0o666 },
+      { kind: "mkdir", path: posix.dirname(directory), mode: 0o750 },
+      { kind: "mkdir", path: directory, mode: 0o750 },
+      { kind: "write", path, data: "", mode: 0o666 },
     ],
     mounts: [Mount.fromPartial({ containerPath, hostPath: path, selinuxRelabel: selinux })],
   };

@@ -64,8 +64,8 @@ export async function linkLog(
   if (!(await ignoreNotFound(fs.stat(target)))) return;
   const path = containerLogLink(settings.logLinksDirectory, pod, container.name, containerId);
   await fs.apply([
-    { do: "mkdir", path: settings.logLinksDirectory, mode: 0o755, parents: true },
-    { do: "symlink", path, target },
+    { kind: "mkdir", path: settings.logLinksDirectory, mode: 0o755, parents: true },
+    { kind: "symlink", path, target },
   ]);
 }
 
@@ -78,5 +78,5 @@ export async function removeLog(
 ): Promise<void> {
   if (status.logPath) await removeLogs(fs, [status.logPath], signal);
   const path = containerLogLink(settings.logLinksDirectory, { metadata }, containerNameOf(status), status.id);
-  await fs.apply([{ do: "remove", path }], signal);
+  await fs.apply([{ kind: "remove", path }], signal);
 }

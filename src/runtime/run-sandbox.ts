@@ -33,7 +33,7 @@ export async function prepareSandbox(
 ): Promise<PodSandboxConfig> {
   const config = await deps.configureSandbox(pod, attempt, signal);
   if (config.logDirectory)
-    await deps.fs.apply([{ do: "mkdir", path: config.logDirectory, mode: 0o755, parents: true }], signal);
+    await deps.fs.apply([{ kind: "mkdir", path: config.logDirectory, mode: 0o755, parents: true }], signal);
   return config;
 }
 

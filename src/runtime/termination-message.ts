@@ -11,7 +11,7 @@ const maxLogBytes = 2048;
 const maxLogLines = 80;
 
 export interface TerminationMessageDeps {
-  readonly fs: Pick<HostFs, "readEnd">;
+  readonly fs: Pick<HostFs, "readTail">;
   readonly logs: LogReader;
 }
 
@@ -23,7 +23,7 @@ export async function readWrittenMessage(
 ): Promise<string | undefined> {
   const path = messagePath(annotations, mounts);
   if (path === undefined) return undefined;
-  return fs.readEnd(path, maxFileBytes, signal).then(String, () => undefined);
+  return fs.readTail(path, maxFileBytes, signal).then(String, () => undefined);
 }
 
 /** The termination message of an exited container: the runtime's message, then the end of the message file or, with
@@ -61,7 +61,7 @@ async function messageFile(
   const path = messagePath(annotations, mounts);
   if (path === undefined) return "";
   try {
-    return (await fs.readEnd(path, maxFileBytes, signal)).toString();
+    return (await fs.readTail(path, maxFileBytes, signal)).toString();
   } catch (error) {
     signal.throwIfAborted();
     if (hasCode(error, "not_found")) return "";

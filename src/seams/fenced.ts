@@ -1,6 +1,6 @@
 import type { Host } from "./host.ts";
 import type { Target } from "./provider.ts";
-import { type RuntimeCall, aroundCalls } from "./runtime-calls.ts";
+import { type RuntimeCall, wrapCalls } from "./runtime-calls.ts";
 
 /** Tracks whether this process still owns the target exclusively (it holds the lock on the root directory). */
 export interface Fence {
@@ -11,7 +11,7 @@ export interface Fence {
 }
 
 /** Runtime calls without side effects. */
-const readingCalls: ReadonlySet<RuntimeCall> = new Set<RuntimeCall>([
+const readOnlyCalls: ReadonlySet<RuntimeCall> = new Set<RuntimeCall>([
   "version",
   "status",
   "runtimeConfig",
@@ -46,7 +46,7 @@ export function fencedTarget<T extends Pick<Target, "host" | "runtime">>(
 type Guarded = <R>(call: () => Promise<R>) => Promise<R>;
 
 function fencedRuntime(runtime: Target["runtime"], guarded: Guarded): Target["runtime"] {
-  return aroundCalls(runtime, (name, call) => (readingCalls.has(name) ? call() : guarded(call)));
+  return wrapCalls(runtime, (name, call) => (readOnlyCalls.has(name) ? call() : guarded(call)));
 }
 
 function fencedHost(host: Host, guarded: Guarded): Host {

@@ -48,15 +48,15 @@ export interface FileSystemInfo {
 
 /** One change to files. `mode` is exact: no umask applies. Missing `mode`: 0755 for directories, 0644 for files. */
 export type FileChange =
-  | { readonly do: "mkdir"; readonly path: string; readonly mode?: number; readonly parents?: boolean }
+  | { readonly kind: "mkdir"; readonly path: string; readonly mode?: number; readonly parents?: boolean }
   /** Creates an empty file of mode 0644. Fails with already_exists if the path exists, even as a dangling link. */
-  | { readonly do: "create"; readonly path: string }
-  | { readonly do: "write"; readonly path: string; readonly data: Uint8Array | string; readonly mode?: number }
-  | { readonly do: "symlink"; readonly path: string; readonly target: string }
-  | { readonly do: "rename"; readonly from: string; readonly to: string }
-  | { readonly do: "chmod"; readonly path: string; readonly mode: number }
-  | { readonly do: "chown"; readonly path: string; readonly uid: number; readonly gid: number }
-  | { readonly do: "remove"; readonly path: string; readonly recursive?: boolean };
+  | { readonly kind: "create"; readonly path: string }
+  | { readonly kind: "write"; readonly path: string; readonly data: Uint8Array | string; readonly mode?: number }
+  | { readonly kind: "symlink"; readonly path: string; readonly target: string }
+  | { readonly kind: "rename"; readonly from: string; readonly to: string }
+  | { readonly kind: "chmod"; readonly path: string; readonly mode: number }
+  | { readonly kind: "chown"; readonly path: string; readonly uid: number; readonly gid: number }
+  | { readonly kind: "remove"; readonly path: string; readonly recursive?: boolean };
 
 /** An open file on the target. */
 export interface HostFile extends AsyncDisposable {
@@ -78,7 +78,7 @@ export interface HostFs {
   open(path: string, options?: { readonly noFollow?: boolean; readonly signal?: AbortSignal }): Promise<HostFile>;
   /** Reads at most the last `bytes` bytes of a regular file, without following a link at the end of the path. Takes one round trip where
    *  possible. @throws like `open`. */
-  readEnd(path: string, bytes: number, signal?: AbortSignal): Promise<Buffer>;
+  readTail(path: string, bytes: number, signal?: AbortSignal): Promise<Buffer>;
   /** Lists a directory. @throws resource_exhausted for more than 100,000 entries. */
   list(path: string, signal?: AbortSignal): Promise<DirectoryEntry[]>;
   /** Describes the file, links followed. */

@@ -93,11 +93,11 @@ export function isTargetFeature(feature: string): feature is TargetFeature {
 }
 
 /** Privileges that graftlet's login lacks on the target. */
-export interface MissingRights {
+export interface MissingPrivileges {
   /** One sentence per missing privilege, with the remedy. */
-  readonly sentences: readonly string[];
+  readonly messages: readonly string[];
   /** Pod features that are unsupported because of it, with a sentence that says why. */
-  readonly lacks: Readonly<Partial<Record<TargetFeature, string>>>;
+  readonly unsupported: Readonly<Partial<Record<TargetFeature, string>>>;
 }
 
 /** A node's target. Disposing of it closes connections and leaves pods running. */
@@ -111,7 +111,7 @@ export interface Target extends AsyncDisposable {
   readonly network?: TargetNetwork;
   /** Absent when graftlet uses the privileges of its own process. Cheap to call repeatedly.
    *  @throws unavailable while the target is unreachable. */
-  missingRights?(signal: AbortSignal): Promise<MissingRights>;
+  missingPrivileges?(signal: AbortSignal): Promise<MissingPrivileges>;
   /** Absolute path of the runtime's socket on the target; absent when there is none. Cheap to call repeatedly.
    *  @throws while no runtime has been detected yet, or the target is unreachable. */
   runtimeSocket?(signal: AbortSignal): Promise<string>;

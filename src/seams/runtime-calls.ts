@@ -38,18 +38,18 @@ export const runtimeCalls = [
 export type RuntimeCall = (typeof runtimeCalls)[number];
 
 /** Members that are not CRI calls, or that return a stream. */
-const others: Readonly<Record<Exclude<keyof Runtime, RuntimeCall>, true>> = {
+const otherMembers: Readonly<Record<Exclude<keyof Runtime, RuntimeCall>, true>> = {
   events: true,
   logs: true,
   logRoots: true,
-  lacks: true,
-  heardAt: true,
-  belongings: true,
+  unsupportedReason: true,
+  lastAliveAt: true,
+  ownedResources: true,
   [Symbol.asyncDispose]: true,
 };
 
 /** Wraps every unary call of a runtime. Absent members stay absent; the runtime may be a class instance. */
-export function aroundCalls(
+export function wrapCalls(
   runtime: Runtime,
   around: (name: RuntimeCall, call: () => Promise<unknown>) => Promise<unknown>,
 ): Runtime {
@@ -58,13 +58,13 @@ export function aroundCalls(
     const bound = call?.bind(runtime);
     return bound ? [[name, (...given: never[]) => around(name, () => bound(...given))] as const] : [];
   });
-  return { ...runtime, ...uncalled(runtime), ...(Object.fromEntries(calls) as Partial<Runtime>) };
+  return { ...runtime, ...bindOtherMembers(runtime), ...(Object.fromEntries(calls) as Partial<Runtime>) };
 }
 
 type Call = (...given: never[]) => Promise<unknown>;
 
-function uncalled(runtime: Runtime): Partial<Runtime> {
-  const names = Reflect.ownKeys(others) as (keyof typeof others)[];
+function bindOtherMembers(runtime: Runtime): Partial<Runtime> {
+  const names = Reflect.ownKeys(otherMembers) as (keyof typeof otherMembers)[];
   return Object.fromEntries(
     names.flatMap((name) => {
       const call = runtime[name] as ((...given: never[]) => unknown) | undefined;

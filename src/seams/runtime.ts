@@ -22,23 +22,23 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   /** Checks whether this runtime supports a pod feature. The runtime may have to be probed first; a pod that needs the feature waits.
    *  Absent when the runtime supports all features.
    *  @returns why the feature is unsupported, a sentence with the remedy; undefined when it is supported. */
-  lacks?(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
+  unsupportedReason?(feature: RuntimeFeature, signal: AbortSignal): Promise<string | undefined>;
   /** Time of the last sign that the runtime is alive, Clock.monotonic(), while its event stream would report any failure, so that it need
    *  not be polled. Undefined when it has to be polled now; absent when it always has to be polled. */
-  heardAt?(): number | undefined;
+  lastAliveAt?(): number | undefined;
   /** Other resources that the implementation created on the target for its node, to be removed with the node; absent when
    *  there are only sandboxes, containers and images. */
-  belongings?(signal: AbortSignal): Promise<readonly Belonging[]>;
+  ownedResources?(signal: AbortSignal): Promise<readonly OwnedResource[]>;
 }
 
 /** The runtime's configuration. */
 export interface RuntimeConfig extends cri.RuntimeConfigResponse {
   /** True when the runtime does not implement RuntimeConfig, so that the cgroup driver was detected in another way. */
-  readonly isOutdated?: true;
+  readonly isInferred?: true;
 }
 
 /** A resource on the target, other than sandboxes, containers and images, that only this node uses. */
-export interface Belonging {
+export interface OwnedResource {
   /** Kind and name, as in `Docker network graftlet-node-1`. */
   readonly name: string;
   /** Removes the resource; succeeds if it does not exist. */
@@ -62,15 +62,15 @@ export class RuntimeError extends CodedError {
 }
 
 /** Pod features that not every runtime supports; `swapLimit` is a swap limit for a container without a memory limit. */
-export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit" | "swapLimit" | "imageVolume";
+export type RuntimeFeature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit" | "swapLimit" | "imageVolume";
 
 /** A hint what to inspect, not a state. A sandbox event has its ID in `sandboxId`; a container event has its ID in `containerId`, and
  *  `sandboxId` only if the runtime reports it. `exited` marks the exit of a main process: inspect until the status shows it.
  *  `removed` marks a removal: unknown IDs can be ignored. `listening` marks the start of the stream: relist once. */
 export type RuntimeEvent =
-  | { readonly is: "listening" }
+  | { readonly kind: "listening" }
   | {
-      readonly is: "changed";
+      readonly kind: "changed";
       readonly sandboxId?: string;
       readonly containerId?: string;
       readonly podUid?: string;
@@ -149,7 +149,7 @@ export interface Stats {
 }
 
 /** Endpoint of a stream: how to connect, and the request path. For one use. */
-export interface Endpoint {
+export interface StreamEndpoint {
   /** Path and query of the request line. */
   readonly path: string;
   /** Host header value. */
@@ -161,9 +161,9 @@ export interface Endpoint {
 }
 
 export interface Streams {
-  exec(request: cri.ExecRequest, signal: AbortSignal): Promise<Endpoint>;
-  attach(request: cri.AttachRequest, signal: AbortSignal): Promise<Endpoint>;
-  portForward(request: cri.PortForwardRequest, signal: AbortSignal): Promise<Endpoint>;
+  exec(request: cri.ExecRequest, signal: AbortSignal): Promise<StreamEndpoint>;
+  attach(request: cri.AttachRequest, signal: AbortSignal): Promise<StreamEndpoint>;
+  portForward(request: cri.PortForwardRequest, signal: AbortSignal): Promise<StreamEndpoint>;
 }
 
 export interface RuntimeLogOptions {

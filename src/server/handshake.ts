@@ -2,7 +2,7 @@ import { type IncomingMessage, request as httpRequest } from "node:http";
 import { type Duplex, addAbortSignal } from "node:stream";
 import { CodedError, abortError, messageOf } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
-import type { Endpoint } from "../seams/runtime.ts";
+import type { StreamEndpoint } from "../seams/runtime.ts";
 import { withoutToken } from "./websocket-token.ts";
 
 /** The endpoint's response to an upgrade request. `stream` begins with the first byte after the response's header. */
@@ -41,7 +41,7 @@ export function spdyFor(protocol: string): Asking {
 
 /** Requests an upgrade from an endpoint; path and host are the endpoint's own. @param signal ends only the handshake; an upgraded stream
  *  belongs to the caller. @throws CodedError unavailable if the endpoint is unreachable or breaks off; the signal's reason. */
-export async function handshake(endpoint: Endpoint, asking: Asking, signal: AbortSignal): Promise<HandshakeAnswer> {
+export async function handshake(endpoint: StreamEndpoint, asking: Asking, signal: AbortSignal): Promise<HandshakeAnswer> {
   const connection = await endpoint.dial(signal);
   const answered = Promise.withResolvers<HandshakeAnswer>();
   const onAbort = () => connection.destroy(abortError(signal));

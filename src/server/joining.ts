@@ -5,7 +5,7 @@ import type { Response } from "express";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Endpoint } from "../seams/runtime.ts";
+import type { StreamEndpoint } from "../seams/runtime.ts";
 import type { CommandRequest } from "../streams/remote-command.ts";
 import type { StreamGate } from "../streams/spdy/stream-gate.ts";
 import { splice } from "../streams/splice.ts";
@@ -14,7 +14,7 @@ import { type Asking, type HandshakeAnswer, handshake } from "./handshake.ts";
 
 /** The endpoint of a client. */
 export interface Joined {
-  readonly endpoint: Endpoint;
+  readonly endpoint: StreamEndpoint;
   /** The command that runs there; undefined for a port-forward. */
   readonly command?: CommandRequest;
   /** Decides about the client's SPDY streams; default: the gate of a command. */

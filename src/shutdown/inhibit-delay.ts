@@ -27,8 +27,8 @@ export async function raiseInhibitDelay(
   try {
     await recordOwnFile(fs, rootDir, inhibitDelayFile, signal);
     const changes = [
-      { do: "mkdir", path: inhibitDelayDirectory, parents: true },
-      { do: "write", path: inhibitDelayFile, data: inhibitDelayText(wantedMs) },
+      { kind: "mkdir", path: inhibitDelayDirectory, parents: true },
+      { kind: "write", path: inhibitDelayFile, data: inhibitDelayText(wantedMs) },
     ] as const;
     await fs.apply(changes, signal);
   } catch (error) {

@@ -4,7 +4,7 @@ import type { Clock, Timer } from "../lib/clock.ts";
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
 import { guardResponses } from "../lib/guard-responses.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Endpoint } from "../seams/runtime.ts";
+import type { StreamEndpoint } from "../seams/runtime.ts";
 import { connectionPair } from "./pair.ts";
 import { creationMs } from "./patience.ts";
 import type { ConnectPort } from "./port-forward.ts";
@@ -24,10 +24,10 @@ export interface StreamServer extends AsyncDisposable {
   /** Creates an endpoint for a command. `run` is called once, when all requested streams are open. The client gets its exit code after
    *  all output; an exception becomes an InternalError with that message. @throws CodedError invalid_argument for a request without a
    *  stream, or with both a terminal and stderr; resource_exhausted if 1000 endpoints are unused. */
-  command(request: CommandRequest, run: RunCommand): Endpoint;
+  command(request: CommandRequest, run: RunCommand): StreamEndpoint;
   /** Creates an endpoint for connections to a pod. `connect` is called for each connection of the client. `ports` are those of CRI's
    *  PortForwardRequest, needed only for WebSocket. @throws CodedError resource_exhausted if 1000 endpoints are unused. */
-  portForward(ports: readonly number[], connect: ConnectPort): Endpoint;
+  portForward(ports: readonly number[], connect: ConnectPort): StreamEndpoint;
 }
 
 export interface StreamServerDeps {
@@ -60,7 +60,7 @@ export function createStreamServer({ clock, log }: StreamServerDeps): StreamServ
     else answer(outcome);
   });
 
-  function endpoint(kind: string, serve: Serve): Endpoint {
+  function endpoint(kind: string, serve: Serve): StreamEndpoint {
     const dial = (signal: AbortSignal) => {
       throwIfAborted(signal);
       if (disposed.signal.aborted) throw new CodedError("unavailable", "streaming server is closed");

@@ -1,6 +1,6 @@
 import { goCode } from "../lib/grpc.ts";
 import type { Tracer } from "../lib/tracer.ts";
-import { type RuntimeCall, aroundCalls } from "../seams/runtime-calls.ts";
+import { type RuntimeCall, wrapCalls } from "../seams/runtime-calls.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
 const ofImages: ReadonlySet<RuntimeCall> = new Set([
@@ -14,7 +14,7 @@ const ofImages: ReadonlySet<RuntimeCall> = new Set([
 /** Wraps a runtime so that every call is a span with the name and attributes of the kubelet's gRPC client, for any provider.
  *  @see https://pkg.go.dev/go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc */
 export function tracedRuntime(runtime: Runtime, tracer: Tracer): Runtime {
-  return aroundCalls(runtime, (name, call) => {
+  return wrapCalls(runtime, (name, call) => {
     const method = methodOf(name);
     const attributes = { "rpc.system.name": "grpc", "rpc.method": method };
     return tracer.span(method, { kind: "client", attributes }, async (span) => {

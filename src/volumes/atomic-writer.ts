@@ -40,7 +40,7 @@ export async function writeAtomically(
     .map(({ name }) => name);
   const linked = stale.length === 0 && [...wanted].every((name) => names.includes(name));
   const leftOver = names.filter((name) => name.startsWith("..") && name !== dataLink && name !== current);
-  const tidy = leftOver.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}`, recursive: true }));
+  const tidy = leftOver.map((name): FileChange => ({ kind: "remove", path: `${directory}/${name}`, recursive: true }));
   if (current !== undefined && linked && (await isSame(host, `${directory}/${current}`, content, signal))) {
     if (tidy.length > 0) await host.fs.apply(tidy, signal);
     return false;
@@ -49,8 +49,8 @@ export async function writeAtomically(
   const changes: FileChange[] = [
     ...tidy,
     ...newVersion(directory, versionName(clock, names), { content, group }, missing),
-    ...stale.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}` })),
-    ...(current === undefined ? [] : [{ do: "remove", path: `${directory}/${current}`, recursive: true } as const]),
+    ...stale.map((name): FileChange => ({ kind: "remove", path: `${directory}/${name}` })),
+    ...(current === undefined ? [] : [{ kind: "remove", path: `${directory}/${current}`, recursive: true } as const]),
   ];
   await replaceFiles(() => host.fs.apply(changes, signal));
   return true;
@@ -83,10 +83,10 @@ function newVersion(
     // A new link dangles until the rename, so that all names change at once.
     ...missing.flatMap((name): FileChange[] => {
       const path = `${directory}/${name}`;
-      return [{ do: "symlink", path, target: `${dataLink}/${name}` }, ...ownerChange(path, linkedFile(owned, name))];
+      return [{ kind: "symlink", path, target: `${dataLink}/${name}` }, ...ownerChange(path, linkedFile(owned, name))];
     }),
-    { do: "symlink", path: `${directory}/${newDataLink}`, target },
-    { do: "rename", from: `${directory}/${newDataLink}`, to: `${directory}/${dataLink}` },
+    { kind: "symlink", path: `${directory}/${newDataLink}`, target },
+    { kind: "rename", from: `${directory}/${newDataLink}`, to: `${directory}/${dataLink}` },
   ];
 }
 
@@ -113,11 +113,11 @@ function fileChanges(root: string, { content, group }: OwnedContent): FileChange
   }
   return [
     ...[root, ...[...directories].map((path) => `${root}/${path}`)].flatMap((path): readonly FileChange[] => [
-      { do: "mkdir", path, mode: directoryMode },
+      { kind: "mkdir", path, mode: directoryMode },
       ...groupDirectoryChanges(group, { path, mode: directoryMode }),
     ]),
     ...[...content].flatMap(([path, { data, mode, uid, gid }]): FileChange[] => [
-      { do: "write", path: `${root}/${path}`, data, mode },
+      { kind: "write", path: `${root}/${path}`, data, mode },
       ...ownerChange(`${root}/${path}`, { uid, gid }),
     ]),
   ];
@@ -125,7 +125,7 @@ function fileChanges(root: string, { content, group }: OwnedContent): FileChange
 
 /** Chowns a file, or the link itself, to its owner; files of root already have root's IDs. */
 function ownerChange(path: string, { uid = 0, gid = 0 }: Pick<ContentFile, "uid" | "gid">): FileChange[] {
-  return uid === 0 && gid === 0 ? [] : [{ do: "chown", path, uid, gid }];
+  return uid === 0 && gid === 0 ? [] : [{ kind: "chown", path, uid, gid }];
 }
 
 /** The first file behind a link in the volume's top directory. The link gets the file's owner: with `fs.protected_symlinks` the

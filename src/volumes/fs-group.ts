@@ -29,7 +29,7 @@ export function groupDirectoryChanges(
   if (group === undefined) return [];
   const bits = directoryOfGroup | (writable ? writableByGroup : readableByGroup);
   return [
-    { do: "chown", path, uid: 0, gid: group },
-    { do: "chmod", path, mode: mode | bits },
+    { kind: "chown", path, uid: 0, gid: group },
+    { kind: "chmod", path, mode: mode | bits },
   ];
 }

@@ -64,7 +64,7 @@ async function mountExport(
     const real = at.replace(own, await host.fs.realpath(own, given));
     return (await listMounts(host, given)).some((one) => one.path === real);
   };
-  await host.fs.apply([{ do: "mkdir", path: own, mode: privateMode, parents: true }], signal);
+  await host.fs.apply([{ kind: "mkdir", path: own, mode: privateMode, parents: true }], signal);
   if (await isMounted(signal)) return at;
   await checkNoLink(deps, at, signal);
   await host.fs.apply(podSubdirectory(rootDir, uid, "volumes", { path: at, mode: privateMode }), signal);
@@ -75,7 +75,7 @@ async function mountExport(
   } catch (error) {
     // The mount may have succeeded all the same; unmount it so that the next attempt starts clean.
     if (await isMounted().catch(() => true)) await unmount(host, at).catch(() => undefined);
-    await host.fs.apply([{ do: "remove", path: at }]).catch(() => undefined);
+    await host.fs.apply([{ kind: "remove", path: at }]).catch(() => undefined);
     throw error;
   }
   return at;

@@ -25,9 +25,9 @@ export function podSubdirectory(
 ): readonly FileChange[] {
   const own = podDirectory(rootDir, uid);
   return [
-    { do: "mkdir", path: own, mode: privateMode, parents: true },
-    { do: "mkdir", path: `${own}/${part}`, mode: privateMode },
-    { do: "mkdir", path, mode, parents: true },
+    { kind: "mkdir", path: own, mode: privateMode, parents: true },
+    { kind: "mkdir", path: `${own}/${part}`, mode: privateMode },
+    { kind: "mkdir", path, mode, parents: true },
   ];
 }
 

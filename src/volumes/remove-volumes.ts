@@ -24,9 +24,9 @@ export async function removeVolumes(place: PodVolumesDirectory, signal: AbortSig
   for (const { name, kind } of isOwn ? await entries(host, path, signal) : []) {
     const plugin = `${path}/${name}`;
     if (kind === "directory" && persistentPlugins.has(name)) await removeEmptyVolumes(place, plugin, signal);
-    else await host.fs.apply([{ do: "remove", path: plugin, recursive: true }], signal);
+    else await host.fs.apply([{ kind: "remove", path: plugin, recursive: true }], signal);
   }
-  await host.fs.apply([{ do: "remove", path }], signal);
+  await host.fs.apply([{ kind: "remove", path }], signal);
 }
 
 /** Removes the directories of one plugin's volumes, and the mount points in them, if they are empty. */
@@ -36,7 +36,7 @@ async function removeEmptyVolumes({ host, uid }: PodVolumesDirectory, plugin: st
     const inside = kind === "directory" ? await entries(host, volume, signal) : [];
     const own = inside.filter((one) => one.kind === "directory" || ownFiles.has(one.name));
     const changes = [...own.map((one) => `${volume}/${one.name}`), volume].map(
-      (path): FileChange => ({ do: "remove", path }),
+      (path): FileChange => ({ kind: "remove", path }),
     );
     await host.fs.apply(changes, signal).catch((error: unknown) => {
       if (!hasCode(error, "failed_precondition")) throw error;
@@ -46,7 +46,7 @@ async function removeEmptyVolumes({ host, uid }: PodVolumesDirectory, plugin: st
       });
     });
   }
-  await host.fs.apply([{ do: "remove", path: plugin }], signal);
+  await host.fs.apply([{ kind: "remove", path: plugin }], signal);
 }
 
 async function entries(host: Host, path: string, signal: AbortSignal) {

@@ -54,7 +54,7 @@ export async function unmountAll(
     .slice(isEphemeral ? 0 : 1)
     .map((name) => `${directory}/${name}`);
   await host.fs.apply(
-    below.map((path) => ({ do: "remove", path, recursive: true })),
+    below.map((path) => ({ kind: "remove", path, recursive: true })),
     signal,
   );
 }
@@ -112,7 +112,7 @@ export async function removePodDirectory(host: Host, rootDir: string, uid: strin
   const inside = (isOwn ? await ignoreNotFound(host.fs.list(path, signal)) : undefined) ?? [];
   const others = inside.filter(({ name }) => name !== "volumes").map(({ name }) => `${path}/${name}`);
   await host.fs.apply(
-    [...others.map((other) => ({ do: "remove", path: other, recursive: true }) as const), { do: "remove", path }],
+    [...others.map((other) => ({ kind: "remove", path: other, recursive: true }) as const), { kind: "remove", path }],
     signal,
   );
 }

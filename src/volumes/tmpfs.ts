@@ -31,7 +31,7 @@ export async function mountMemoryDirectory(
     await mountTmpfs(host, path, options, signal);
   } catch (error) {
     if (!hasCode(error, "permission_denied", "not_found")) throw error;
-    await host.fs.apply([{ do: "chmod", path: dirname(path), mode: onlyOwner }], signal);
+    await host.fs.apply([{ kind: "chmod", path: dirname(path), mode: onlyOwner }], signal);
     const message =
       "cannot mount tmpfs on the target: memory-backed volumes (secrets, tokens, emptyDirs) are stored on disk, in directories of mode 0700.";
     events.event(nodeReference(nodeName), "Warning", "PossibleMemoryBackedVolumesOnDisk", message);

@@ -38,7 +38,7 @@ export async function writeContent(
     ...groupDirectoryChanges(group, { path, mode }),
     ...nested.flatMap((name): readonly FileChange[] => {
       const directory = { path: `${path}/${name}`, mode: mountPoint };
-      return [{ do: "mkdir", ...directory, parents: true }, ...groupDirectoryChanges(group, directory)];
+      return [{ kind: "mkdir", ...directory, parents: true }, ...groupDirectoryChanges(group, directory)];
     }),
   ];
   if (deps.fresh) await deps.host.fs.apply([...directories, ...initialChanges(deps.clock, path, content, group)], signal);

@@ -37,11 +37,11 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
       const root = `${dir}/tree ${++trees}`;
       const [base, outside, target] = [`${root}/base`, `${root}/outside`, `${root}/pod/parts/0`];
       await host.fs.apply([
-        { do: "mkdir", path: base, parents: true, mode: 0o2770 },
-        { do: "mkdir", path: outside },
-        { do: "write", path: `${outside}/secret`, data: "secret" },
+        { kind: "mkdir", path: base, parents: true, mode: 0o2770 },
+        { kind: "mkdir", path: outside },
+        { kind: "write", path: `${outside}/secret`, data: "secret" },
       ]);
-      await host.fs.apply([{ do: "chmod", path: base, mode: 0o2770 }]);
+      await host.fs.apply([{ kind: "chmod", path: base, mode: 0o2770 }]);
       const says = async (...argv: readonly string[]) => {
         const { stdout, stderr } = await host.run(argvOf(argv));
         return `${stdout}${stderr}`.trimEnd();
@@ -62,11 +62,11 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
     test("binds directories, files, and the targets of links within the volume", () =>
       onTree(async ({ host, base, target, bind, says }) => {
         await host.fs.apply([
-          { do: "mkdir", path: `${base}/-a b/$(c)'"`, parents: true },
-          { do: "write", path: `${base}/-a b/$(c)'"/file`, data: "deep" },
-          { do: "write", path: `${base}/file`, data: "text" },
-          { do: "symlink", path: `${base}/in`, target: "-a b" },
-          { do: "symlink", path: `${base}/to-file`, target: "in/../file" },
+          { kind: "mkdir", path: `${base}/-a b/$(c)'"`, parents: true },
+          { kind: "write", path: `${base}/-a b/$(c)'"/file`, data: "deep" },
+          { kind: "write", path: `${base}/file`, data: "text" },
+          { kind: "symlink", path: `${base}/in`, target: "-a b" },
+          { kind: "symlink", path: `${base}/to-file`, target: "in/../file" },
         ]);
         await bind(`-a b/$(c)'"`);
         assert.equal(await says("cat", `${target}/file`), "deep");
@@ -99,13 +99,13 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
       onTree(async ({ host, base, outside, bind, mounted }) => {
         await made?.makeFifo(`${base}/fifo`);
         await host.fs.apply([
-          { do: "write", path: `${base}/file`, data: "" },
-          { do: "symlink", path: `${base}/out`, target: outside },
-          { do: "symlink", path: `${base}/up`, target: "../outside" },
-          { do: "symlink", path: `${base}/secret`, target: `${outside}/secret` },
-          { do: "symlink", path: `${base}/nowhere`, target: "none" },
-          { do: "symlink", path: `${base}/round`, target: "round" },
-          { do: "symlink", path: `${base}/root`, target: "/proc/1/root" },
+          { kind: "write", path: `${base}/file`, data: "" },
+          { kind: "symlink", path: `${base}/out`, target: outside },
+          { kind: "symlink", path: `${base}/up`, target: "../outside" },
+          { kind: "symlink", path: `${base}/secret`, target: `${outside}/secret` },
+          { kind: "symlink", path: `${base}/nowhere`, target: "none" },
+          { kind: "symlink", path: `${base}/round`, target: "round" },
+          { kind: "symlink", path: `${base}/root`, target: "/proc/1/root" },
         ]);
         // Only what does not exist is created: of a name that cannot be looked up that is not known.
         const tooLong = "l".repeat(256);
@@ -123,15 +123,15 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
       onTree(async ({ host, base, target, bind, says }) => {
         for (const text of ["one", "two"]) {
           await host.fs.apply([
-            { do: "remove", path: `${base}/it`, recursive: true },
-            { do: "write", path: `${base}/it`, data: text },
+            { kind: "remove", path: `${base}/it`, recursive: true },
+            { kind: "write", path: `${base}/it`, data: text },
           ]);
           await bind("it");
           assert.equal(await says("cat", target), text);
           await host.fs.apply([
-            { do: "remove", path: `${base}/it` },
-            { do: "mkdir", path: `${base}/it` },
-            { do: "write", path: `${base}/it/${text}`, data: "" },
+            { kind: "remove", path: `${base}/it` },
+            { kind: "mkdir", path: `${base}/it` },
+            { kind: "write", path: `${base}/it/${text}`, data: "" },
           ]);
           await bind("it");
           assert.equal(await says("ls", target), text);
@@ -140,7 +140,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
 
     test("includes a mount inside the volume", () =>
       onTree(async ({ host, base, target, bind, says }) => {
-        await host.fs.apply([{ do: "mkdir", path: `${base}/disk` }]);
+        await host.fs.apply([{ kind: "mkdir", path: `${base}/disk` }]);
         assert.equal(await says("mount", "-t", "tmpfs", "tmpfs", `${base}/disk`), "");
         try {
           await bind("disk/new");
@@ -161,9 +161,9 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
       test(`never leaves the volume while ${what} is swapped with a link again and again`, () =>
         onTree(async ({ host, base, outside, target, bind, says }) => {
           await host.fs.apply([
-            { do: "mkdir", path: `${base}/way` },
-            { do: "write", path: `${base}/way/mine`, data: "mine" },
-            { do: "write", path: `${base}/mine`, data: "mine" },
+            { kind: "mkdir", path: `${base}/way` },
+            { kind: "write", path: `${base}/way/mine`, data: "mine" },
+            { kind: "write", path: `${base}/mine`, data: "mine" },
           ]);
           // What the node makes in the meantime is put out of the way.
           const swap =

@@ -162,7 +162,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     assert.deepEqual(press.kubelet.systemReserved, { cpu: "500m", memory: "512Mi", "ephemeral-storage": "1Gi" });
     assert.deepEqual([press.kubelet.maxPods, press.kubelet.failSwapOn, first.kubelet.failSwapOn], [20, false, true]);
     assert.deepEqual(readSshConfig(press.providerConfig).login, {
-      by: "password",
+      kind: "password",
       passwordFile: "/etc/graftlet/nodes/press.hall-2/ssh-password",
     });
     assert.deepEqual(
@@ -173,21 +173,21 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
           22,
           "hop",
           {
-            by: "key",
+            kind: "key",
             privateKeyFile: "/etc/graftlet/nodes/sealed_0/ssh-privatekey",
             certificateFile: "/etc/graftlet/nodes/sealed_0/ssh-certificate",
           },
         ],
-        ["192.0.2.1", 2222, "root", { by: "agent", agentSocket: "/agent/socket" }],
+        ["192.0.2.1", 2222, "root", { kind: "agent", agentSocket: "/agent/socket" }],
       ],
     );
     assert.deepEqual(readSshConfig(sealed.providerConfig).login, {
-      by: "key",
+      kind: "key",
       privateKeyFile: "/etc/graftlet/nodes/sealed/ssh-privatekey",
       passphraseFile: "/etc/graftlet/nodes/sealed/ssh-passphrase",
     });
     assert.deepEqual(readSshConfig(first.providerConfig).trust, {
-      by: "knownHosts",
+      kind: "knownHosts",
       file: "/etc/graftlet/nodes/edge-1/known_hosts",
     });
     assert.deepEqual(
@@ -276,7 +276,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
         if (provider !== "ssh") continue;
         const { login, reverse } = readSshConfig(providerConfig);
         const ofLogin =
-          login.by === "key" ? login.privateKeyFile : login.by === "agent" ? login.agentSocket : login.passwordFile;
+          login.kind === "key" ? login.privateKeyFile : login.kind === "agent" ? login.agentSocket : login.passwordFile;
         for (const file of [ofLogin, ...(reverse ? [reverse.hostKeyFile, reverse.authorizedKeysFile] : [])])
           assert.ok(
             mounts.some(({ mountPath }) => file.startsWith(`${mountPath}/`)),

@@ -143,19 +143,19 @@ test("reports events missed while not listening, and ignores other containers'",
   await using theirs = podsOf(other);
   const events = (signal: AbortSignal) => node.runtime.events?.(signal) ?? assert.fail("no events");
   const first = new AbortController();
-  for await (const { is } of events(first.signal)) if (is === "listening") first.abort();
+  for await (const { kind } of events(first.signal)) if (kind === "listening") first.abort();
   const foreign = await theirs.runOne(["true"]);
   const { sandboxId, containerId, config } = await pods.runOne(["true"]);
   await pods.until(containerId, ContainerState.CONTAINER_EXITED);
   const second = new AbortController();
-  const told: Extract<RuntimeEvent, { is: "changed" }>[] = [];
+  const told: Extract<RuntimeEvent, { kind: "changed" }>[] = [];
   for await (const event of events(AbortSignal.any([second.signal, patience()]))) {
-    if (event.is === "changed") told.push(event);
-    if (event.is === "changed" && event.exited) second.abort();
+    if (event.kind === "changed") told.push(event);
+    if (event.kind === "changed" && event.exited) second.abort();
   }
-  assert.deepEqual(told.at(-1), { is: "changed", sandboxId, containerId, exited: true });
+  assert.deepEqual(told.at(-1), { kind: "changed", sandboxId, containerId, exited: true });
   const ofSandbox = told.find((event) => event.containerId === undefined);
-  assert.deepEqual(ofSandbox, { is: "changed", sandboxId, podUid: config.metadata?.uid });
+  assert.deepEqual(ofSandbox, { kind: "changed", sandboxId, podUid: config.metadata?.uid });
   assert.ok(told.every((event) => event.containerId !== foreign.containerId && event.sandboxId !== foreign.sandboxId));
 });
 

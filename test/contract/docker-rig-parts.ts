@@ -6,7 +6,7 @@ import type { DockerParts } from "../../providers/docker/parts.ts";
 import { dockerRuntime } from "../../providers/docker/runtime.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
-import type { Endpoint, Runtime } from "../../src/seams/runtime.ts";
+import type { StreamEndpoint, Runtime } from "../../src/seams/runtime.ts";
 import type { ConnectPort, RunCommand, StreamServer } from "../../src/streams/stream-server.ts";
 import { addresses } from "../harness/namespaces.ts";
 import type { DockerRig } from "./runtime-docker.ts";
@@ -49,7 +49,7 @@ export function dockerOn(
 
 /** A streaming server without a protocol: what it is given to serve is there to be called. */
 export function capturingServer(): StreamServer & { readonly run: RunCommand; readonly connect: ConnectPort } {
-  const endpoint: Endpoint = { path: "/", host: "localhost", dial: () => Promise.reject(new Error("serves nobody")) };
+  const endpoint: StreamEndpoint = { path: "/", host: "localhost", dial: () => Promise.reject(new Error("serves nobody")) };
   let run: RunCommand = () => Promise.reject(new Error("no command yet"));
   let connect: ConnectPort = () => Promise.reject(new Error("no port yet"));
   return {

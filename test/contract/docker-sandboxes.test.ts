@@ -253,7 +253,7 @@ test("hides the pods of two nodes on one daemon from each other", async () => {
 
 test("probes the daemon's capabilities and leaves nothing behind", async () => {
   await using it = await node("trials");
-  const why = await it.runtime.lacks?.("privileged", patience());
+  const why = await it.runtime.unsupportedReason?.("privileged", patience());
   const id = await it.pods.run(it.pods.config());
   const trial = async (...options: string[]) => {
     const args = ["run", "--detach", "--network=none", "--user=0", ...options, "registry.k8s.io/pause:3.10.2"];
@@ -264,7 +264,7 @@ test("probes the daemon's capabilities and leaves nothing behind", async () => {
   assert.equal(why === undefined, await trial("--privileged"));
   const score = Number(await inspect(it.rig, "container", id, "{{.HostConfig.OomScoreAdj}}"));
   assert.equal(score, (await trial("--oom-score-adj=-998")) ? -998 : 0);
-  assert.equal(await it.runtime.lacks?.("memoryLimit", patience()), undefined);
+  assert.equal(await it.runtime.unsupportedReason?.("memoryLimit", patience()), undefined);
   assert.deepEqual(await lines(it.rig, "ps", "--all", "--quiet", "--filter", "label=graftlet.dev/trial"), []);
 });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { sshProvider } from "../../providers/ssh/provider.ts";
-import { createEntrances } from "../../providers/ssh/reverse/entrances.ts";
+import { createReverseListeners } from "../../providers/ssh/reverse/listeners.ts";
 import { type Finding } from "../../src/doctor/findings.ts";
 import { examineTarget } from "../../src/doctor/target.ts";
 import { systemClock } from "../../src/lib/clock.ts";
@@ -14,10 +14,10 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
 
   const examined = async (fields: Readonly<Record<string, unknown>> = {}, kubelet: object = {}) => {
     const { host, port, user, login, trust } = rig().config();
-    assert.ok(login.by === "key" && trust.by === "knownHosts");
+    assert.ok(login.kind === "key" && trust.kind === "knownHosts");
     const trusted = fields["hostKeyFingerprints"] === undefined && { knownHostsFile: trust.file };
     const known = { host, port, user, privateKeyFile: login.privateKeyFile, ...trusted };
-    await using target = await sshProvider(createEntrances())({
+    await using target = await sshProvider(createReverseListeners())({
       config: { ...known, ...fields },
       containerRuntimeEndpoint: "",
       imageServiceEndpoint: "",

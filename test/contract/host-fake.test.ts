@@ -6,7 +6,7 @@ import { hostContract } from "./host.ts";
 hostContract("the fake", async () => {
   const host = fakeHost({ clock: systemClock() });
   const { files } = host;
-  await host.fs.apply([{ do: "mkdir", path: "/work" }]);
+  await host.fs.apply([{ kind: "mkdir", path: "/work" }]);
   host.program("df", (_args, { stdout }) => {
     stdout.write(`/dev/sda 0 ${files.space.usedBytes / 1024} 0 0% /\n`);
     return 0;
@@ -23,7 +23,7 @@ hostContract("the fake", async () => {
     swap: async () => ({ [Symbol.asyncDispose]: async () => undefined }),
     async freeze(path) {
       files.onChange((change) => {
-        if (change.do === "remove" && path.startsWith(`${change.path}/`))
+        if (change.kind === "remove" && path.startsWith(`${change.path}/`))
           throw new CodedError("permission_denied", `${path}: operation not permitted`);
       });
       return { [Symbol.asyncDispose]: async () => files.onChange(undefined) };

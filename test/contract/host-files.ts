@@ -11,7 +11,7 @@ export function fileContract({ current, folder }: Bench): void {
     const { host, makeFifo } = current();
     const dir = await folder();
     const data = Buffer.alloc(200_000, "é");
-    await host.fs.apply([{ do: "write", path: `${dir}/f`, data }]);
+    await host.fs.apply([{ kind: "write", path: `${dir}/f`, data }]);
     assert.ok((await host.fs.readFile(`${dir}/f`)).equals(data));
     assert.equal((await host.fs.readFile(`${dir}/f`, { maxBytes: data.length })).length, data.length);
     await assert.rejects(host.fs.readFile(`${dir}/f`, { maxBytes: data.length - 1 }), { code: "resource_exhausted" });
@@ -25,7 +25,7 @@ export function fileContract({ current, folder }: Bench): void {
   test("open reads at any offset, and returns an empty buffer at the end", async () => {
     const { host } = current();
     const dir = await folder();
-    await host.fs.apply([{ do: "write", path: `${dir}/f`, data: "0123456789" }]);
+    await host.fs.apply([{ kind: "write", path: `${dir}/f`, data: "0123456789" }]);
     await using file = await host.fs.open(`${dir}/f`);
     assert.equal((await file.read(3, 4)).toString(), "3456");
     assert.equal((await file.read(8, 100)).toString(), "89");
@@ -43,13 +43,13 @@ export function fileContract({ current, folder }: Bench): void {
     await makeFifo(`${dir}/fifo`);
     await makeSocket(`${dir}/socket`);
     await host.fs.apply([
-      { do: "write", path: `${dir}/f`, data: "x" },
-      { do: "symlink", path: `${dir}/link`, target: "f" },
+      { kind: "write", path: `${dir}/f`, data: "x" },
+      { kind: "symlink", path: `${dir}/link`, target: "f" },
     ]);
     for (const path of [`${dir}/fifo`, `${dir}/socket`, dir])
       await assert.rejects(within(host.fs.open(path)), { code: "failed_precondition" }, path);
     await assert.rejects(host.fs.open(`${dir}/link`, { noFollow: true }), { code: "failed_precondition" });
-    await host.fs.apply([{ do: "symlink", path: `${dir}/way`, target: "." }]);
+    await host.fs.apply([{ kind: "symlink", path: `${dir}/way`, target: "." }]);
     await assert.rejects(host.fs.open(`${dir}/way/f`, { noFollow: true }), { code: "failed_precondition" });
     await using straight = await host.fs.open(`${dir}/f`, { noFollow: true });
     assert.equal((await straight.read(0, 10)).toString(), "x");
@@ -62,11 +62,11 @@ export function fileContract({ current, folder }: Bench): void {
     const dir = await folder();
     const data = Buffer.concat([Buffer.alloc(100_000, 1), Buffer.from([0, 255, 10])]);
     await host.fs.apply([
-      { do: "write", path: `${dir}/it's a $(file)`, data },
-      { do: "write", path: `${dir}/empty`, data: "" },
-      { do: "symlink", path: `${dir}/link`, target: "empty" },
+      { kind: "write", path: `${dir}/it's a $(file)`, data },
+      { kind: "write", path: `${dir}/empty`, data: "" },
+      { kind: "symlink", path: `${dir}/link`, target: "empty" },
     ]);
-    const end = (name: string, bytes: number) => host.fs.readEnd(`${dir}/${name}`, bytes);
+    const end = (name: string, bytes: number) => host.fs.readTail(`${dir}/${name}`, bytes);
     assert.ok((await end("it's a $(file)", 5)).equals(data.subarray(-5)));
     assert.ok((await end("it's a $(file)", 200_000)).equals(data));
     assert.equal((await end("empty", 10)).length, 0);
@@ -82,10 +82,10 @@ export function fileContract({ current, folder }: Bench): void {
     await makeFifo(`${dir}/fifo`);
     await makeSocket(`${dir}/socket`);
     await host.fs.apply([
-      { do: "mkdir", path: `${dir}/d` },
-      { do: "write", path: `${dir}/f`, data: "" },
-      { do: "write", path: `${dir}/.hidden`, data: "" },
-      { do: "symlink", path: `${dir}/l`, target: "d" },
+      { kind: "mkdir", path: `${dir}/d` },
+      { kind: "write", path: `${dir}/f`, data: "" },
+      { kind: "write", path: `${dir}/.hidden`, data: "" },
+      { kind: "symlink", path: `${dir}/l`, target: "d" },
     ]);
     const kinds = Object.fromEntries((await host.fs.list(dir)).map(({ name, kind }) => [name, kind]));
     const files = { f: "file", ".hidden": "file", l: "symlink", fifo: "fifo", socket: "socket" };
@@ -98,9 +98,9 @@ export function fileContract({ current, folder }: Bench): void {
     const { host } = current();
     const dir = await folder();
     await host.fs.apply([
-      { do: "write", path: `${dir}/f`, data: "four", mode: 0o4640 },
-      { do: "symlink", path: `${dir}/l`, target: `${dir}/f` },
-      { do: "symlink", path: `${dir}/dangling`, target: "nowhere" },
+      { kind: "write", path: `${dir}/f`, data: "four", mode: 0o4640 },
+      { kind: "symlink", path: `${dir}/l`, target: `${dir}/f` },
+      { kind: "symlink", path: `${dir}/dangling`, target: "nowhere" },
     ]);
     const { kind, mode, uid, gid, size, inode } = await host.fs.stat(`${dir}/l`);
     assert.deepEqual({ kind, mode, size }, { kind: "file", mode: 0o4640, size: 4 });
@@ -115,8 +115,8 @@ export function fileContract({ current, folder }: Bench): void {
     const { host } = current();
     const dir = await folder();
     await host.fs.apply([
-      { do: "mkdir", path: `${dir}/d/e`, parents: true },
-      { do: "symlink", path: `${dir}/l`, target: "d/../d/e" },
+      { kind: "mkdir", path: `${dir}/d/e`, parents: true },
+      { kind: "symlink", path: `${dir}/l`, target: "d/../d/e" },
     ]);
     assert.equal(await host.fs.readlink(`${dir}/l`), "d/../d/e");
     assert.equal(await host.fs.realpath(`${dir}/l/..`), `${dir}/d`);
@@ -128,8 +128,8 @@ export function fileContract({ current, folder }: Bench): void {
     const { host } = current();
     const dir = await folder();
     await host.fs.apply([
-      { do: "symlink", path: `${dir}/a`, target: "b" },
-      { do: "symlink", path: `${dir}/b`, target: "a" },
+      { kind: "symlink", path: `${dir}/a`, target: "b" },
+      { kind: "symlink", path: `${dir}/b`, target: "a" },
     ]);
     await assert.rejects(within(host.fs.stat(`${dir}/a`)), { code: "failed_precondition" });
   });
@@ -159,13 +159,13 @@ export function fileContract({ current, folder }: Bench): void {
       for await (const path of host.watch?.(dir, stop.signal) ?? []) seen.push(path);
     })();
     for (const change of [
-      { do: "write", path: `${dir}/f`, data: "1" },
-      { do: "chmod", path: `${dir}/f`, mode: 0o600 },
-      { do: "remove", path: `${dir}/f` },
+      { kind: "write", path: `${dir}/f`, data: "1" },
+      { kind: "chmod", path: `${dir}/f`, mode: 0o600 },
+      { kind: "remove", path: `${dir}/f` },
     ] as const) {
       seen.length = 0;
       await host.fs.apply([change]);
-      await waitFor(`a hint of ${change.do}`, () => seen.includes(`${dir}/f`), { timeoutMs: 30_000, everyMs: 5 });
+      await waitFor(`a hint of ${change.kind}`, () => seen.includes(`${dir}/f`), { timeoutMs: 30_000, everyMs: 5 });
     }
     stop.abort();
     await within(watching);

@@ -68,13 +68,13 @@ test("remove does not cross a bind mount of the same file system", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   await host.fs.apply([
-    { do: "mkdir", path: `${dir}/precious` },
-    { do: "write", path: `${dir}/precious/f`, data: "" },
-    { do: "mkdir", path: `${dir}/tree/bound`, parents: true },
+    { kind: "mkdir", path: `${dir}/precious` },
+    { kind: "write", path: `${dir}/precious/f`, data: "" },
+    { kind: "mkdir", path: `${dir}/tree/bound`, parents: true },
   ]);
   await must(["mount", "--bind", `${dir}/precious`, `${dir}/tree/bound`]);
   try {
-    await assert.rejects(host.fs.apply([{ do: "remove", path: `${dir}/tree`, recursive: true }]), {
+    await assert.rejects(host.fs.apply([{ kind: "remove", path: `${dir}/tree`, recursive: true }]), {
       code: "failed_precondition",
     });
     assert.deepEqual(
@@ -91,11 +91,11 @@ test("open with noFollow opens nothing through a link that replaces a directory 
   const { host, dir } = made;
   await host.fs.apply(
     ["d", "theirs"].flatMap((name) => [
-      { do: "mkdir", path: `${dir}/${name}` } as const,
-      { do: "write", path: `${dir}/${name}/f`, data: name } as const,
+      { kind: "mkdir", path: `${dir}/${name}` } as const,
+      { kind: "write", path: `${dir}/${name}/f`, data: name } as const,
     ]),
   );
-  await host.fs.apply([{ do: "symlink", path: `${dir}/l`, target: "theirs" }]);
+  await host.fs.apply([{ kind: "symlink", path: `${dir}/l`, target: "theirs" }]);
   await using _swapping = await made.swap(`${dir}/d`, `${dir}/l`);
   const seen = new Set<string>();
   for (let round = 0; round < 100; round += 1) {
@@ -113,11 +113,11 @@ test("two concurrent removals of one tree both succeed and leave nothing", async
     paths.flatMap(
       (path) =>
         [
-          { do: "mkdir", path, parents: true },
-          { do: "write", path: `${path}/f`, data: "" },
+          { kind: "mkdir", path, parents: true },
+          { kind: "write", path: `${path}/f`, data: "" },
         ] as const,
     ),
   );
-  await Promise.all([1, 2, 3].map(() => host.fs.apply([{ do: "remove", path: `${dir}/tree`, recursive: true }])));
+  await Promise.all([1, 2, 3].map(() => host.fs.apply([{ kind: "remove", path: `${dir}/tree`, recursive: true }])));
   assert.deepEqual(await host.fs.list(dir), []);
 });

@@ -50,8 +50,8 @@ export function socketContract({ current, folder }: Bench): void {
     const [short, long] = [`${await folder()}/s`, `${await folder()}/${"long-".repeat(20)}`];
     await using _listener = await listen({ unix: short }, (connection) => connection.end("far"));
     await host.fs.apply([
-      { do: "mkdir", path: long },
-      { do: "symlink", path: `${long}/s`, target: short },
+      { kind: "mkdir", path: long },
+      { kind: "symlink", path: `${long}/s`, target: short },
     ]);
     assert.equal(await within(allOf(await host.dial({ unix: `${long}/s` }))), "far");
     await assert.rejects(host.dial({ unix: `${long}/none` }), { code: "unavailable" });

@@ -56,7 +56,7 @@ describe("OpenSSH certificates", () => {
   const authority = (name = "ca-ed25519") => `@cert-authority 127.0.0.1 ${publicKey(name)}`;
   const whoAmI = async (host: SshHost) => (await host.run(argvOf(["id", "-un"]))).stdout.trim();
   const downWith = async (host: SshHost, reason: string) => {
-    const is = (state: LinkState) => state.is === "down" && state.why.reason === reason;
+    const is = (state: LinkState) => state.kind === "down" && state.why.reason === reason;
     await waitFor(`the link to be down: ${reason}`, () => is(host.link.state()), { everyMs: 50 });
   };
   const cut = async () => {
@@ -208,7 +208,7 @@ describe("OpenSSH certificates", () => {
     await waitFor("the certificate's end", () => Date.now() > until);
     const { stdout } = await host.run(argvOf(["head", "-c", "300000", "/dev/zero"]));
     assert.equal(stdout.length, 300_000);
-    assert.equal(host.link.state().is, "up");
+    assert.equal(host.link.state().kind, "up");
     assert.match((await downOf(knownHosts(authority()))).why.message, /it expired at/);
   });
 

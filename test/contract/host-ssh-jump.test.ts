@@ -71,7 +71,7 @@ describe("a machine behind two jump hosts", () => {
   test("runs commands and reads files on the target, as its user", async () => {
     await using host = hostOf(target());
     assert.equal((await host.run(argvOf(["id", "-un"]))).stdout.trim(), "root");
-    await host.fs.apply([{ do: "write", path: `${rig().dir}/by-two`, data: "hops" }]);
+    await host.fs.apply([{ kind: "write", path: `${rig().dir}/by-two`, data: "hops" }]);
     assert.equal((await host.fs.readFile(`${rig().dir}/by-two`)).toString(), "hops");
   });
 
@@ -102,7 +102,7 @@ describe("a machine behind two jump hosts", () => {
     await using host = hostOf(target());
     await host.run(argvOf(["true"]));
     await killInner();
-    await waitFor("the loss", () => host.link.state().is !== "up");
+    await waitFor("the loss", () => host.link.state().kind !== "up");
     await startInner();
     await isUp(host);
     assert.equal((await host.run(argvOf(["echo", "again"]))).stdout, "again\n");

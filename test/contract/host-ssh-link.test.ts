@@ -23,26 +23,26 @@ describe("the SSH link to a host", () => {
 
   test("keeps its files from other users", async () => {
     await using host = hostOf();
-    await host.fs.apply([{ do: "write", path: `${rig().dir}/own`, data: "" }]);
+    await host.fs.apply([{ kind: "write", path: `${rig().dir}/own`, data: "" }]);
     assert.equal(existsSync(`${rig().dir}/own`), false);
     assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
   });
 
   test("detects an unresponsive peer within 15 s: calls fail as unavailable, and stale locks are freed on return", async () => {
     await using host = hostOf();
-    await host.fs.apply([{ do: "write", path: `${rig().dir}/lock`, data: "" }]);
+    await host.fs.apply([{ kind: "write", path: `${rig().dir}/lock`, data: "" }]);
     await using _lock = await acquireLocks(host, [{ path: `${rig().dir}/lock` }], never);
     await using listener = await host.listen?.({ host: "127.0.0.1", port: 0 }, (far) => far.end("back"));
     const hanging = assert.rejects(host.run(argvOf(["sleep", "120"]), { timeoutMs: 120_000 }), { code: "unavailable" });
     await using file = await host.fs.open("/etc/passwd");
     const states: string[] = [];
-    host.link.onChange(({ is }) => states.push(is));
+    host.link.onChange(({ kind }) => states.push(kind));
     await drop(true);
     const cutAt = performance.now();
     await hanging;
     assert.ok(performance.now() - cutAt < 15_000, `found after ${performance.now() - cutAt} ms`);
     const state = host.link.state();
-    assert.ok(state.is === "down" && state.why.reason === "LinkDown", JSON.stringify(state));
+    assert.ok(state.kind === "down" && state.why.reason === "LinkDown", JSON.stringify(state));
     await assert.rejects(within(host.fs.stat("/"), 3000), { code: "unavailable" });
     await assert.rejects(within(file.read(0, 10), 3000), { code: "unavailable" });
     await drop(false);
@@ -61,7 +61,7 @@ describe("the SSH link to a host", () => {
     await host.run(argvOf(["true"]));
     const gone = waitFor("the link to be down", () => {
       const state = host.link.state();
-      return state.is === "down" ? state.why : undefined;
+      return state.kind === "down" ? state.why : undefined;
     });
     assert.throws(() => host.budget?.spend(2 ** 30), { code: "resource_exhausted" });
     const { reason, message } = await gone;
@@ -74,7 +74,7 @@ describe("the SSH link to a host", () => {
     await using host = hostOf();
     await host.run(argvOf(["true"]));
     await rig().killSshd();
-    await waitFor("the loss", () => host.link.state().is !== "up", { everyMs: 10 });
+    await waitFor("the loss", () => host.link.state().kind !== "up", { everyMs: 10 });
     await assert.rejects(host.run(argvOf(["true"])), { code: "unavailable" });
     await rig().startSshd();
     await isUp(host);
@@ -97,21 +97,21 @@ describe("the SSH link to a host", () => {
       assert.equal((await within(host.run(argvOf(["echo", "free"])))).stdout, "free\n");
       await hung;
       const state = host.link.state();
-      assert.ok(state.is === "up" && state.connections > 1, JSON.stringify(state));
+      assert.ok(state.kind === "up" && state.connections > 1, JSON.stringify(state));
       const left = async () => (await rig().inside(["pgrep", "-c", "-x", "sleep"])).stdout.trim() === String(count + 1);
       await waitFor("the late command to be killed", left);
     });
 
   test("reports a restricted user's missing privileges, and does the rest", async () => {
     await using host = hostOf({ user: "plain" });
-    const { as, missing } = await host.privileges(never);
-    assert.equal(as, "user");
+    const { runAs, missing } = await host.privileges(never);
+    assert.equal(runAs, "user");
     assert.match(missing.join("\n"), /User plain of the target is not root.*plain ALL=\(ALL\) NOPASSWD: ALL/);
     assert.equal((await host.run(argvOf(["id", "-un"]))).stdout, "plain\n");
     await assert.rejects(host.fs.readFile("/etc/shadow"), { code: "permission_denied" });
     await assert.rejects(host.fs.list("/root"), { code: "permission_denied" });
-    await assert.rejects(host.fs.apply([{ do: "mkdir", path: "/etc/x" }]), { code: "permission_denied" });
-    await assert.rejects(host.fs.apply([{ do: "remove", path: "/etc/passwd" }]), { code: "permission_denied" });
+    await assert.rejects(host.fs.apply([{ kind: "mkdir", path: "/etc/x" }]), { code: "permission_denied" });
+    await assert.rejects(host.fs.apply([{ kind: "remove", path: "/etc/passwd" }]), { code: "permission_denied" });
     await using sudo = hostOf({ user: "helper", sudo: "never" });
     assert.match((await sudo.privileges(never)).missing.join("\n"), /set sudo: auto/);
   });
@@ -244,18 +244,18 @@ describe("the SSH link to a host", () => {
       "x\n",
     ];
     const dir = `${rig().dir}/hostile ' $dir`;
-    await host.fs.apply([{ do: "mkdir", path: dir }]);
+    await host.fs.apply([{ kind: "mkdir", path: dir }]);
     for (const name of hostile) {
       const path = `${dir}/${name}`;
       const file = `${path}/${name}`;
       await host.fs.apply([
-        { do: "mkdir", path, mode: 0o700 },
-        { do: "write", path: file, data: name },
-        { do: "symlink", path: `${path}/link`, target: name },
-        { do: "symlink", path: `${path}/link`, target: name },
-        { do: "rename", from: file, to: `${file}.moved` },
-        { do: "chmod", path: `${file}.moved`, mode: 0o600 },
-        { do: "chown", path: `${file}.moved`, uid: 7, gid: 8 },
+        { kind: "mkdir", path, mode: 0o700 },
+        { kind: "write", path: file, data: name },
+        { kind: "symlink", path: `${path}/link`, target: name },
+        { kind: "symlink", path: `${path}/link`, target: name },
+        { kind: "rename", from: file, to: `${file}.moved` },
+        { kind: "chmod", path: `${file}.moved`, mode: 0o600 },
+        { kind: "chown", path: `${file}.moved`, uid: 7, gid: 8 },
       ]);
       assert.equal((await host.fs.readFile(`${file}.moved`)).toString(), name);
       assert.equal(await host.fs.readlink(`${path}/link`), name);
@@ -269,12 +269,12 @@ describe("the SSH link to a host", () => {
       assert.equal(await allOf(spawned.stdout), name);
     }
     assert.deepEqual((await host.fs.list(dir)).map(({ name }) => name).sort(), [...hostile].sort());
-    await host.fs.apply(hostile.map((name) => ({ do: "remove", path: `${dir}/${name}`, recursive: true })));
+    await host.fs.apply(hostile.map((name) => ({ kind: "remove", path: `${dir}/${name}`, recursive: true })));
     assert.deepEqual(await host.fs.list(dir), []);
     assert.equal((await rig().inside(["test", "-e", "/pwned"])).code, 1);
     await assert.rejects(host.run(argvOf(["echo", "a\0b"])), { code: "invalid_argument" });
     const bytes = Buffer.from(Array.from({ length: 1024 }, (_, index) => index % 256));
-    await host.fs.apply([{ do: "write", path: `${dir}/bytes`, data: bytes }]);
+    await host.fs.apply([{ kind: "write", path: `${dir}/bytes`, data: bytes }]);
     assert.ok((await host.fs.readFile(`${dir}/bytes`)).equals(bytes));
   });
 
@@ -283,8 +283,8 @@ describe("the SSH link to a host", () => {
     const dir = `${rig().dir}/large`;
     const data = Buffer.alloc(3_000_000, Buffer.from(Array.from({ length: 251 }, (_, index) => index)));
     await host.fs.apply([
-      { do: "mkdir", path: dir },
-      { do: "write", path: `${dir}/f`, data, mode: 0o600 },
+      { kind: "mkdir", path: dir },
+      { kind: "write", path: `${dir}/f`, data, mode: 0o600 },
     ]);
     assert.ok((await host.fs.readFile(`${dir}/f`)).equals(data));
     await using file = await host.fs.open(`${dir}/f`);
@@ -298,7 +298,7 @@ describe("the SSH link to a host", () => {
     assert.ok(Buffer.concat(parts).equals(data));
     await host.fs.apply(
       Array.from({ length: 2000 }, (_, index) => ({
-        do: "write",
+        kind: "write",
         path: `${dir}/file-with-a-long-name-${index}`,
         data: "x",
       })),
@@ -306,22 +306,22 @@ describe("the SSH link to a host", () => {
     assert.equal((await host.fs.list(dir)).length, 2001);
     const failing = Array.from(
       { length: 2000 },
-      (_, index) => ({ do: "write", path: `${dir}/second-with-a-long-name-${index}`, data: "x" }) as const,
+      (_, index) => ({ kind: "write", path: `${dir}/second-with-a-long-name-${index}`, data: "x" }) as const,
     );
     await assert.rejects(
-      host.fs.apply([...failing.slice(0, 999), { do: "chmod", path: `${dir}/none`, mode: 0 }, ...failing.slice(999)]),
+      host.fs.apply([...failing.slice(0, 999), { kind: "chmod", path: `${dir}/none`, mode: 0 }, ...failing.slice(999)]),
       { code: "not_found", message: /none/ },
     );
     assert.equal((await host.fs.list(dir)).length, 3000);
-    await host.fs.apply([{ do: "remove", path: dir, recursive: true }]);
+    await host.fs.apply([{ kind: "remove", path: dir, recursive: true }]);
   });
 
   test("reports a full file system as resource_exhausted, a read-only one as permission_denied", async () => {
     await using host = hostOf();
     const dir = `${rig().dir}/full`;
-    await host.fs.apply([{ do: "mkdir", path: dir }]);
+    await host.fs.apply([{ kind: "mkdir", path: dir }]);
     await rig().mustInside(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", dir]);
-    const write = (data: Buffer) => host.fs.apply([{ do: "write", path: `${dir}/f`, data }]);
+    const write = (data: Buffer) => host.fs.apply([{ kind: "write", path: `${dir}/f`, data }]);
     await assert.rejects(write(Buffer.alloc(1_000_000)), { code: "resource_exhausted" });
     await assert.rejects(write(Buffer.alloc(80_000, "x")), { code: "resource_exhausted" });
     await rig().mustInside(["mount", "-o", "remount,ro", dir]);
@@ -334,10 +334,10 @@ describe("the SSH link to a host", () => {
     const dir = `${rig().dir}/trips`;
     const changes = Array.from(
       { length: 40 },
-      (_, index) => ({ do: "write", path: `${dir}/${index}`, data: `data ${index}` }) as const,
+      (_, index) => ({ kind: "write", path: `${dir}/${index}`, data: `data ${index}` }) as const,
     );
     const work: readonly (readonly [string, number, () => Promise<unknown>])[] = [
-      ["apply of 41 changes", 1, () => host.fs.apply([{ do: "mkdir", path: dir }, ...changes])],
+      ["apply of 41 changes", 1, () => host.fs.apply([{ kind: "mkdir", path: dir }, ...changes])],
       ["readFile", 1, () => host.fs.readFile("/etc/passwd")],
       ["stat", 1, () => host.fs.stat("/etc/passwd")],
       ["list", 1, () => host.fs.list(dir)],

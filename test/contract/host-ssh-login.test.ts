@@ -125,7 +125,7 @@ describe("authentication over SSH", () => {
     await must(["sh", "-c", `ssh-keygen -q -t ed25519 -N '' -f ${key}`]);
     await using host = hostOf({ privateKeyFile: key });
     await assert.rejects(host.run(argvOf(["true"])), { code: "unavailable" });
-    assert.equal(host.link.state().is, "down");
+    assert.equal(host.link.state().kind, "down");
     writeFileSync(key, readFileSync(join(outside, "id")));
     await using after = hostOf({ privateKeyFile: key });
     await after.run(argvOf(["true"]));

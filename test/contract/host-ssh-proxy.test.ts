@@ -88,13 +88,13 @@ describe("a machine behind a proxy", { timeout: 120_000 }, () => {
       await using host = hostOf(fields());
       assert.equal((await host.run(argvOf(["echo", "there"]))).stdout, "there\n");
       const data = "x".repeat(4 * 2 ** 20);
-      await host.fs.apply([{ do: "write", path: `${rig().dir}/by-proxy`, data }]);
+      await host.fs.apply([{ kind: "write", path: `${rig().dir}/by-proxy`, data }]);
       assert.equal((await host.fs.readFile(`${rig().dir}/by-proxy`)).length, data.length);
     });
 
   test("reaches the first jump host through the proxy", async () => {
     const { port, user, login, trust } = rig().config();
-    assert.ok(login.by === "key" && trust.by === "knownHosts");
+    assert.ok(login.kind === "key" && trust.kind === "knownHosts");
     const hop = { host: "127.0.0.1", port, user, privateKeyFile: login.privateKeyFile, knownHostsFile: trust.file };
     const inner = (
       await rig().mustInside(["sh", "-c", "ss -Hltnp | grep -m1 sshd | awk '{print $4}' | sed 's/.*://'"])
@@ -149,7 +149,7 @@ describe("a machine behind a proxy", { timeout: 120_000 }, () => {
     await using host = hostOf({ proxy: `http://127.0.0.1:${ports["brief"]}` });
     await host.run(argvOf(["true"]));
     child.kill("SIGKILL");
-    await waitFor("the loss", () => host.link.state().is !== "up");
+    await waitFor("the loss", () => host.link.state().kind !== "up");
     const again = start(["tinyproxy", "-d", "-c", join(rig().outside, "brief.conf")], { stdio: "ignore" });
     running.push(again);
     await isUp(host);

@@ -95,7 +95,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     const [back, digest] = [createHash("sha256"), createHash("sha256").update(data).digest("hex")];
     for await (const chunk of cat.stdout) back.update(chunk as Buffer);
     assert.equal(back.digest("hex"), digest);
-    await host.fs.apply([{ do: "write", path: `${rig().dir}/by-reverse`, data: "x" }]);
+    await host.fs.apply([{ kind: "write", path: `${rig().dir}/by-reverse`, data: "x" }]);
     assert.equal(String(await host.fs.readFile(`${rig().dir}/by-reverse`)), "x");
   });
 
@@ -114,9 +114,9 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     await using host = hostOf(reverse(keys));
     await assert.rejects(host.run(argvOf(["true"])), /reverse has not connected yet: check that its ssh -N -R runs/);
     const state = host.link.state();
-    assert.ok(state.is === "down" && state.why.reason === "NotDialledIn");
+    assert.ok(state.kind === "down" && state.why.reason === "NotDialledIn");
     dialIn("later");
-    await waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 3_000, everyMs: 20 });
+    await waitFor("the link", () => host.link.state().kind === "up", { timeoutMs: 3_000, everyMs: 20 });
   });
 
   test("serves a reconnected ssh, and a second one while the first is stuck", async () => {
@@ -126,9 +126,9 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     const first = dialIn("again");
     await isUp(host);
     await end(first);
-    await waitFor("the loss", () => host.link.state().is !== "up", { timeoutMs: 5_000, everyMs: 20 });
+    await waitFor("the loss", () => host.link.state().kind !== "up", { timeoutMs: 5_000, everyMs: 20 });
     const second = dialIn("again");
-    await waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 5_000, everyMs: 20 });
+    await waitFor("the link", () => host.link.state().kind === "up", { timeoutMs: 5_000, everyMs: 20 });
     // Two uplinks: the newer one carries what is opened from now on, the older one goes on.
     const third = dialIn("again");
     await waitFor("both", () => (logged().match(/accepted reverse connection/g) ?? []).length >= 4, { everyMs: 20 });
@@ -141,8 +141,8 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     // Stuck, not closed: the link's own keepalive finds it.
     const stuck = identify(within(second) ?? 0);
     assert.ok(stuck && signalProcess(stuck, "SIGSTOP"));
-    await waitFor("the loss", () => host.link.state().is !== "up", { timeoutMs: 20_000, everyMs: 20 });
-    await waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 20_000, everyMs: 20 });
+    await waitFor("the loss", () => host.link.state().kind !== "up", { timeoutMs: 20_000, everyMs: 20 });
+    await waitFor("the link", () => host.link.state().kind === "up", { timeoutMs: 20_000, everyMs: 20 });
     assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
     await end(fourth);
   });
@@ -178,7 +178,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     writeFileSync(at("stolen.pub"), keys);
     const stolen = await rig().inside(sshArgv("stolen", "-N", "-R", "22:127.0.0.1:22", "any@listener"));
     assert.match(stolen.stderr, /Permission denied \(publickey\)/);
-    assert.notEqual(host.link.state().is, "up");
+    assert.notEqual(host.link.state().kind, "up");
   });
 
   test("allows one forward only: no shell, command, file transfer, other destination or second port", async () => {
@@ -260,7 +260,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     const trying = [login(), login(), machine(), ...Array.from({ length: 50 }, attack)];
     try {
       await waitFor("some attempts", () => made > 500, { everyMs: 10 });
-      await waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 10_000, everyMs: 50 });
+      await waitFor("the link", () => host.link.state().kind === "up", { timeoutMs: 10_000, everyMs: 50 });
       await waitFor("all attempts", () => made > 10_000, { everyMs: 50 });
       assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
     } finally {

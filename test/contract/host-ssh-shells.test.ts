@@ -29,9 +29,9 @@ describe("login shells over SSH", () => {
         child.stdin.end("to a command");
         assert.deepEqual([await allOf(child.stdout), await child.exited], ["to a command", 7]);
         const path = `/home/${user}/file`;
-        await host.fs.apply([{ do: "write", path, data: "written", mode: 0o600 }]);
+        await host.fs.apply([{ kind: "write", path, data: "written", mode: 0o600 }]);
         assert.equal((await host.fs.readFile(path)).toString(), "written");
-        await host.fs.apply([{ do: "remove", path }]);
+        await host.fs.apply([{ kind: "remove", path }]);
         await host.fs.freeSpace("/");
       });
 
@@ -49,7 +49,7 @@ describe("login shells over SSH", () => {
       "the link to be down",
       () => {
         const now = host.link.state();
-        return now.is === "down" && now;
+        return now.kind === "down" && now;
       },
       { timeoutMs: 120_000 },
     );

@@ -118,7 +118,7 @@ describe("a faulty target", () => {
       const told = logged().length;
       await assert.rejects(within(host.fs.stat("/"), 40_000), { code: "unavailable" });
       const state = host.link.state();
-      assert.ok(state.is === "down", state.is);
+      assert.ok(state.kind === "down", state.kind);
       assert.equal(state.why.reason, reason);
       assert.match(state.why.message, sentence);
       assert.ok(logged().slice(told).includes(`"reason":"${reason}"`));
@@ -163,7 +163,7 @@ describe("a faulty target", () => {
     await using host = hostOf();
     await assert.rejects(within(host.fs.stat("/")), { code: "unavailable" });
     const state = host.link.state();
-    assert.ok(state.is === "down", state.is);
+    assert.ok(state.kind === "down", state.kind);
     assert.equal(state.why.reason, "TurnedAway");
     assert.match(state.why.message, /closed the connection before the login.*\(MaxStartups\)/);
     knocking.destroy();
@@ -202,7 +202,7 @@ describe("a faulty target", () => {
       await using host = hostOf({ port: (server.address() as AddressInfo).port });
       await assert.rejects(within(host.fs.stat("/"), 40_000), { code: "unavailable" });
       const state = host.link.state();
-      assert.ok(state.is === "down", state.is);
+      assert.ok(state.kind === "down", state.kind);
       assert.equal(state.why.reason, reason);
       assert.match(state.why.message, sentence);
     });
@@ -213,7 +213,7 @@ describe("a faulty target", () => {
       await using _undo = { [Symbol.asyncDispose]: () => rig().startSshd() };
       await using host = hostOf();
       const lock = `${rig().dir}/lock-${sessions}`;
-      await host.fs.apply([{ do: "write", path: lock, data: "" }]);
+      await host.fs.apply([{ kind: "write", path: lock, data: "" }]);
       await using _lock = await within(acquireLocks(host, [{ path: lock }], never));
       await using standing = new AsyncDisposableStack();
       for (let index = 0; index < 5; index++) standing.use(await within(host.spawn(argvOf(["sleep", "60"]))));
@@ -299,7 +299,7 @@ describe("a faulty target", () => {
     await host.run(argvOf(["true"]));
     const talker = `${rig().dir}/talker`;
     const data = "#!/usr/bin/perl\nprint 'x' x 65536 while 1;\n";
-    await host.fs.apply([{ do: "write", path: talker, data, mode: 0o755 }]);
+    await host.fs.apply([{ kind: "write", path: talker, data, mode: 0o755 }]);
     await rig().mustInside(["mount", "--bind", talker, "/bin/sh"]);
     await using _undo = {
       [Symbol.asyncDispose]: async () => void (await rig().mustInside(["umount", "--lazy", "/bin/sh"])),
@@ -316,7 +316,7 @@ describe("a faulty target", () => {
   test("queues commands beyond the session limit, and logs that it does", async () => {
     await using host = hostOf();
     const dir = `${rig().dir}/watched`;
-    await host.fs.apply([{ do: "mkdir", path: dir }]);
+    await host.fs.apply([{ kind: "mkdir", path: dir }]);
     const stop = new AbortController();
     const seen: string[] = [];
     const watching = (async () => {
@@ -334,7 +334,7 @@ describe("a faulty target", () => {
       Array.from({ length: 30 }, (_, index) => index),
     );
     const state = host.link.state();
-    assert.ok(state.is === "up" && state.connections === 3, JSON.stringify(state));
+    assert.ok(state.kind === "up" && state.connections === 3, JSON.stringify(state));
     assert.match(logged().slice(told), /all SSH sessions in use; queueing/);
     await rig().mustInside(["touch", `${dir}/late`]);
     await waitFor("the change", () => seen.includes(`${dir}/late`));

@@ -46,7 +46,7 @@ export function hostContract(name: string, make: () => Promise<HostUnderTest>): 
     const folder = async () => {
       const { host, dir } = current();
       const path = `${dir}/${++folders}`;
-      await host.fs.apply([{ do: "mkdir", path }]);
+      await host.fs.apply([{ kind: "mkdir", path }]);
       return path;
     };
     const bench = { current, folder };

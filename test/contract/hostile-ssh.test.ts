@@ -36,7 +36,7 @@ async function isDown({ host }: Bench, reason: LinkReason | readonly LinkReason[
     "the link to be down",
     () => {
       const state = host.link.state();
-      return state.is === "down" && state.why;
+      return state.kind === "down" && state.why;
     },
     { timeoutMs: 20_000, everyMs: 20, explain: () => JSON.stringify(host.link.state()) },
   );
@@ -117,7 +117,7 @@ const cases: readonly SshCase[] = [
     endure: unread(async ({ host, target }) => {
       await target.begin();
       await sleep(3_000);
-      assert.equal(host.link.state().is, "up");
+      assert.equal(host.link.state().kind, "up");
     }),
   },
   {
@@ -154,7 +154,7 @@ const cases: readonly SshCase[] = [
       await target.begin();
       await sleep(2_000);
       const state = host.link.state();
-      assert.ok(state.is !== "down" || state.why.reason === "LimitExceeded", JSON.stringify(state));
+      assert.ok(state.kind !== "down" || state.why.reason === "LimitExceeded", JSON.stringify(state));
     },
   },
   { name: "asks for another login", attack: "another login", endure: exceeded(/requested another login/) },

@@ -47,7 +47,7 @@ async function eventOf(made: RuntimeUnderTest) {
   await using pods = podsOf(made);
   let pod: Awaited<ReturnType<typeof pods.runOne>> | undefined;
   for await (const event of made.runtime.events?.(patience()) ?? []) {
-    if (event.is === "listening") pod = await pods.runOne(["sleep", "3600"]);
+    if (event.kind === "listening") pod = await pods.runOne(["sleep", "3600"]);
     else if (pod && event.containerId === pod.containerId) return { event, uid: pod.config.metadata?.uid };
   }
   return assert.fail("there was no event");

@@ -39,7 +39,7 @@ export async function killedContract(
   const { containerId } = await pods.runOne(["sleep", "3600"]);
   const startedAt = await startOf(runtime, containerId);
   const events = runtime.events?.(new AbortController().signal)[Symbol.asyncIterator]();
-  assert.deepEqual(await events?.next(), { done: false, value: { is: "listening" } });
+  assert.deepEqual(await events?.next(), { done: false, value: { kind: "listening" } });
   // Some runtimes tell first what happened before they were listened to.
   const broken = assert.rejects(
     async () => {

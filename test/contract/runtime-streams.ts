@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import { AttachRequest, ContainerState, ExecRequest, PortForwardRequest } from "../../src/gen/cri.ts";
-import type { Endpoint, RuntimeEvent } from "../../src/seams/runtime.ts";
+import type { StreamEndpoint, RuntimeEvent } from "../../src/seams/runtime.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type RuntimeUnderTest, patience, podsOf } from "./runtime-pods.ts";
 
@@ -39,13 +39,13 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     const seen: RuntimeEvent[] = [];
     const listening = listen(runtime.events(stop.signal), seen);
     await waitFor("the event stream to stand", () => seen.length > 0);
-    assert.deepEqual(seen[0], { is: "listening" });
+    assert.deepEqual(seen[0], { kind: "listening" });
     const { containerId } = await pods.runOne(["sh", "-c", "sleep 0.2; exit 1"]);
     await waitFor("an event that names the container", () =>
-      seen.some((event) => event.is === "changed" && event.containerId === containerId),
+      seen.some((event) => event.kind === "changed" && event.containerId === containerId),
     );
     await waitFor("the event of its exit", () =>
-      seen.some((event) => event.is === "changed" && event.containerId === containerId && event.exited === true),
+      seen.some((event) => event.kind === "changed" && event.containerId === containerId && event.exited === true),
     );
     stop.abort();
     await listening;
@@ -63,10 +63,10 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     await runtime.execSync(containerId, ["true"], 10, patience());
     await runtime.stopContainer(containerId, 0, patience());
     await waitFor("the event of the container's exit", () =>
-      seen.some((event) => event.is === "changed" && event.exited === true),
+      seen.some((event) => event.kind === "changed" && event.exited === true),
     );
     assert.equal(
-      seen.filter((event) => event.is === "changed" && event.containerId === containerId && event.exited === true)
+      seen.filter((event) => event.kind === "changed" && event.containerId === containerId && event.exited === true)
         .length,
       1,
     );
@@ -79,7 +79,7 @@ async function listen(events: AsyncIterable<RuntimeEvent>, seen: RuntimeEvent[])
   for await (const event of events) seen.push(event);
 }
 
-async function speaksHttp(endpoint: Endpoint): Promise<void> {
+async function speaksHttp(endpoint: StreamEndpoint): Promise<void> {
   assert.match(endpoint.path, /^\//);
   const connection = await endpoint.dial(patience());
   connection.write(`GET ${endpoint.path} HTTP/1.1\r\nHost: ${endpoint.host}\r\nConnection: close\r\n\r\n`);

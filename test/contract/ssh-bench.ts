@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import type { LinkState } from "../../providers/ssh/connection/link-state.ts";
 import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
-import { createEntrances } from "../../providers/ssh/reverse/entrances.ts";
+import { createReverseListeners } from "../../providers/ssh/reverse/listeners.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -19,7 +19,7 @@ export interface SshBench {
   /** Waits until a host's link is up. */
   isUp(host: SshHost): Promise<unknown>;
   /** The state of a link that cannot come up, once somebody has asked for it. */
-  downOf(fields: Readonly<Record<string, unknown>>): Promise<LinkState & { is: "down" }>;
+  downOf(fields: Readonly<Record<string, unknown>>): Promise<LinkState & { kind: "down" }>;
   /** All that was logged so far. */
   logged(): string;
 }
@@ -38,7 +38,7 @@ export function sshBench(name: string, options?: SshdRigOptions): SshBench {
     return made;
   };
   const clock = systemClock();
-  const entrances = createEntrances();
+  const entrances = createReverseListeners();
   const hostOf = (fields?: Readonly<Record<string, unknown>>, nodeName = name): SshHost => {
     const config = rig().config(fields);
     const reverse = config.reverse && entrances.join(config.reverse, { nodeName, clock, log });
@@ -48,12 +48,12 @@ export function sshBench(name: string, options?: SshdRigOptions): SshBench {
     rig,
     hostOf,
     logged: () => lines.join(""),
-    isUp: (host) => waitFor("the link", () => host.link.state().is === "up", { everyMs: 50 }),
+    isUp: (host) => waitFor("the link", () => host.link.state().kind === "up", { everyMs: 50 }),
     async downOf(fields) {
       await using host = hostOf(fields);
       await assert.rejects(within(host.run(argvOf(["true"])), 40_000), { code: "unavailable" });
       const state = host.link.state();
-      assert.ok(state.is === "down", state.is);
+      assert.ok(state.kind === "down", state.kind);
       return state;
     },
   };

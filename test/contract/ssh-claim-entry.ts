@@ -2,7 +2,7 @@
 // appends a byte to FILE there without pause for as long as that is permitted. Prints `claimed`, and the error's code when it is not any more.
 import { readSshConfig } from "../../providers/ssh/config.ts";
 import { sshHost } from "../../providers/ssh/host.ts";
-import { troubleOf } from "../../providers/ssh/provider.ts";
+import { createTargetLink } from "../../providers/ssh/provider.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { codeOf } from "../../src/lib/errors.ts";
 import { silentLog } from "../../src/lib/log.ts";
@@ -15,7 +15,7 @@ const [settings = "", rootDir = "", file = ""] = process.argv.slice(2);
 const [clock, log] = [systemClock(), silentLog()];
 const { signal } = new AbortController();
 await using host = sshHost({ config: readSshConfig(JSON.parse(settings)), clock, log });
-const link = troubleOf(host.link);
+const link = createTargetLink(host.link);
 const target = { host, sharing: "exclusive" as const, link };
 const pulse = { intervalMs: 1_000, timeoutSeconds: 4 };
 await using claim = await claimTarget(

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { SshHost } from "../../providers/ssh/host.ts";
-import { troubleOf } from "../../providers/ssh/provider.ts";
+import { createTargetLink } from "../../providers/ssh/provider.ts";
 import { type ClaimDeps, claimTarget } from "../../src/process/claim.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
@@ -22,7 +22,7 @@ describe("the lock of a target over SSH", () => {
     const runtimeSocket = async () => `${dir}/run/runtime.sock`;
     return claimTarget(
       {
-        target: { host, sharing, runtimeSocket, link: troubleOf(host.link) },
+        target: { host, sharing, runtimeSocket, link: createTargetLink(host.link) },
         clock: systemClock(),
         log: createLogger(0, { write: () => undefined }),
         ...(pulse && { pulse }),
@@ -32,12 +32,12 @@ describe("the lock of a target over SSH", () => {
     );
   };
   const makeRuntimeDirectory = (host: SshHost) =>
-    host.fs.apply([{ do: "mkdir", path: `${rig().dir}/run`, parents: true }]);
+    host.fs.apply([{ kind: "mkdir", path: `${rig().dir}/run`, parents: true }]);
   const isFree = async (path: string) => (await rig().inside(["flock", "--nonblock", path, "true"])).code === 0;
   /** Loses the link, and everything that it kept on the target. */
   const breakLink = async (host: SshHost, meanwhile: () => Promise<unknown>) => {
     await rig().killSshd();
-    await waitFor("the loss", () => host.link.state().is !== "up", { everyMs: 10 });
+    await waitFor("the loss", () => host.link.state().kind !== "up", { everyMs: 10 });
     await meanwhile();
     await rig().startSshd();
     host.run(argvOf(["true"])).catch(() => undefined);
@@ -86,7 +86,7 @@ describe("the lock of a target over SSH", () => {
       await rig().mustInside(["kill", `-${signal}`, ...pids]);
       await within(lost, 20_000);
       assert.deepEqual([own.isLost(), own.isProved()], [true, false]);
-      assert.equal(host.link.state().is, "up");
+      assert.equal(host.link.state().kind, "up");
       await own.renew(never);
       assert.deepEqual([own.isLost(), own.isProved(), await isFree(path)], [false, true, false]);
     }

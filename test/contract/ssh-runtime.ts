@@ -1,5 +1,5 @@
 import { sshProvider } from "../../providers/ssh/provider.ts";
-import { createEntrances } from "../../providers/ssh/reverse/entrances.ts";
+import { createReverseListeners } from "../../providers/ssh/reverse/listeners.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import type { Target } from "../../src/seams/provider.ts";
@@ -22,7 +22,7 @@ export async function sshTargetOn(
   undo.defer(() => way.close());
   const settings = sshSettings(layout, provider, runtimeDaemons[provider].socket(layout));
   const made = undo.use(
-    await sshProvider(createEntrances())({
+    await sshProvider(createReverseListeners())({
       config: { ...settings, host: "127.0.0.1", port: way.port, ...(runtime && { runtime }) },
       containerRuntimeEndpoint: "",
       imageServiceEndpoint: "",

@@ -115,7 +115,7 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
   };
 
   const apply = (change: FileChange): void => {
-    switch (change.do) {
+    switch (change.kind) {
       case "mkdir":
         return mkdir(change.path, change.mode ?? 0o755, change.parents === true);
       case "create":
@@ -202,7 +202,7 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
           throw new CodedError("failed_precondition", `${path} leads elsewhere by a link`);
         return fileOf(regular(path, found));
       },
-      async readEnd(path, bytes, signal) {
+      async readTail(path, bytes, signal) {
         throwIfAborted(signal);
         const { data } = regular(path, tree.at(path));
         return Buffer.from(data.subarray(Math.max(0, data.length - bytes)));

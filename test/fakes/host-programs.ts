@@ -88,11 +88,11 @@ async function losetup(files: FakeFiles, [option, path = ""]: readonly string[])
     const loop = `/sys/block/loop${free}/loop`;
     const data = `${await files.fs.realpath(path)}\n`;
     await files.fs.apply([
-      { do: "mkdir", path: loop, parents: true },
-      { do: "write", path: `${loop}/backing_file`, data },
+      { kind: "mkdir", path: loop, parents: true },
+      { kind: "write", path: `${loop}/backing_file`, data },
     ]);
   } else if (held.has(path)) {
-    await files.fs.apply([{ do: "remove", path: `${path.replace("/dev/", "/sys/block/")}/loop/backing_file` }]);
+    await files.fs.apply([{ kind: "remove", path: `${path.replace("/dev/", "/sys/block/")}/loop/backing_file` }]);
   } else return 1;
   return 0;
 }

@@ -30,7 +30,7 @@ export function createFakeEvents(): FakeEvents {
         listener.error = error;
       }),
     async *listen(signal) {
-      const listener: Listener = { waiting: [{ is: "listening" }], wake: () => {} };
+      const listener: Listener = { waiting: [{ kind: "listening" }], wake: () => {} };
       listeners.add(listener);
       const ended = new AbortController();
       const aborted = onAbort(signal, ended.signal);

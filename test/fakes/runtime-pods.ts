@@ -59,13 +59,13 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
   const remove = (it: FakeContainer) => {
     life.exit(it, 137);
     containers.delete(it.status.id);
-    emit({ is: "changed", containerId: it.status.id, removed: true });
+    emit({ kind: "changed", containerId: it.status.id, removed: true });
   };
   const stopSandbox = (it: FakeSandbox) => {
     for (const one of ofSandbox(it.status.id)) life.exit(one, 137);
     if (it.status.state === PodSandboxState.SANDBOX_NOTREADY) return;
     it.status.state = PodSandboxState.SANDBOX_NOTREADY;
-    emit({ is: "changed", sandboxId: it.status.id });
+    emit({ kind: "changed", sandboxId: it.status.id });
   };
 
   return {
@@ -90,14 +90,14 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
         config,
         status: newSandboxStatus({ id, config, runtimeHandler, ip, createdAt: nowNanos() }),
       });
-      emit({ is: "changed", sandboxId: id });
+      emit({ kind: "changed", sandboxId: id });
       return id;
     },
     removeSandbox(it: FakeSandbox) {
       stopSandbox(it);
       for (const one of ofSandbox(it.status.id)) remove(one);
       sandboxes.delete(it.status.id);
-      emit({ is: "changed", sandboxId: it.status.id, removed: true });
+      emit({ kind: "changed", sandboxId: it.status.id, removed: true });
     },
     create(sandboxId: string, config: cri.ContainerConfig): string {
       const { status, config: sandboxConfig } = sandbox(sandboxId);
@@ -129,7 +129,7 @@ export function createFakePods({ clock, images, emit, programOf }: FakePodsOptio
           createdAt: nowNanos(),
         }),
       });
-      emit({ is: "changed", containerId: id });
+      emit({ kind: "changed", containerId: id });
       return id;
     },
   };
@@ -145,7 +145,7 @@ function containerLife({ clock, emit, programOf, nowNanos }: LifeOptions) {
     if (it.status.state !== ContainerState.CONTAINER_RUNNING) return;
     it.timer?.cancel();
     Object.assign(it.status, { state: ContainerState.CONTAINER_EXITED, exitCode, reason, finishedAt: nowNanos() });
-    emit({ is: "changed", containerId: it.status.id, exited: true });
+    emit({ kind: "changed", containerId: it.status.id, exited: true });
   };
   return {
     exit,
@@ -155,7 +155,7 @@ function containerLife({ clock, emit, programOf, nowNanos }: LifeOptions) {
       const program = programOf(it.config);
       it.program = program;
       Object.assign(it.status, { state: ContainerState.CONTAINER_RUNNING, startedAt: nowNanos() });
-      emit({ is: "changed", containerId: it.status.id });
+      emit({ kind: "changed", containerId: it.status.id });
       const { exitCode } = program;
       if (exitCode !== undefined) it.timer = clock.after(program.afterMs, () => exit(it, exitCode));
     },
@@ -169,7 +169,7 @@ function containerLife({ clock, emit, programOf, nowNanos }: LifeOptions) {
         startedAt: 0n,
         finishedAt: nowNanos(),
       });
-      emit({ is: "changed", containerId: it.status.id });
+      emit({ kind: "changed", containerId: it.status.id });
     },
   };
 }

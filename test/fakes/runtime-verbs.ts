@@ -13,7 +13,7 @@ import {
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
 import { onAbort } from "../../src/lib/service-group.ts";
-import type { Containers, Endpoint, Images, Sandboxes, Stats, Streams } from "../../src/seams/runtime.ts";
+import type { Containers, StreamEndpoint, Images, Sandboxes, Stats, Streams } from "../../src/seams/runtime.ts";
 import type { Gate } from "./runtime-gate.ts";
 import type { FakeImages } from "./runtime-images.ts";
 import { type FakeContainer, type FakePods, listContainers, listSandboxes } from "./runtime-pods.ts";
@@ -188,7 +188,7 @@ export function statsVerbs({ gate, pods, clock }: World): Stats {
 
 export function streamVerbs(world: World): Streams {
   const { gate, pods } = world;
-  const endpoint = (verb: StreamVerb, request: unknown): Endpoint => ({
+  const endpoint = (verb: StreamVerb, request: unknown): StreamEndpoint => ({
     path: `/${verb.toLowerCase()}/token`,
     host: "fake",
     dial: async (signal) => {

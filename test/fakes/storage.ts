@@ -58,13 +58,13 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
       await step?.();
     };
   const made = async (path: string, { volumeId }: { readonly volumeId: string }) => {
-    await files.fs.apply([{ do: "mkdir", path, parents: true }]);
+    await files.fs.apply([{ kind: "mkdir", path, parents: true }]);
     if (!isMounted(path)) files.mount(path, "csi", volumeId);
   };
   const published = async (path: string, request: NodePublishVolumeRequest) => {
     if (!request.volumeCapability?.block) return made(path, request);
     files.put(`/dev/${request.volumeId}`, { kind: "blockDevice" });
-    if (!isMounted(path)) await files.fs.apply([{ do: "write", path, data: "" }]);
+    if (!isMounted(path)) await files.fs.apply([{ kind: "write", path, data: "" }]);
     if (!isMounted(path)) files.bind(`/dev/${request.volumeId}`, path);
   };
   const unmade = (path: string) => (isMounted(path) ? files.unmount(path) : undefined);

@@ -325,8 +325,8 @@ export const faults: readonly Fault[] = [
   {
     name: "ssh-dead-peer",
     file: "providers/ssh/**/connection.ts",
-    text: "const keepaliveMs = 3500;",
-    becomes: "const keepaliveMs = 35_000;",
+    text: "const keepaliveIntervalMs = 3500;",
+    becomes: "const keepaliveIntervalMs = 35_000;",
     breaks: "A target that has gone silent counts as reachable for two minutes: its node stays Ready.",
     assertion:
       '"with a link dead in one direction, to agent, the node reports it within 15 s, and recovers": waited 30 s in vain for: the nodes Ready condition to be False for LinkDown (last: nothing yet)',
@@ -345,8 +345,8 @@ export const faults: readonly Fault[] = [
   {
     name: "ssh-sudo",
     file: "providers/ssh/**/privileges.ts",
-    text: 'return as === "sudo" ? sudoShell : plainShell;',
-    becomes: 'return as === "root" ? sudoShell : plainShell;',
+    text: 'return runAs === "sudo" ? sudoShell : plainShell;',
+    becomes: 'return runAs === "root" ? sudoShell : plainShell;',
     breaks: "A login with sudo mounts nothing: no pod with a Secret starts on its node.",
     assertion:
       'set-up of "a user with sudo": waited 120 s in vain for: graftlet to make node node-1 Ready (last: nothing yet)',

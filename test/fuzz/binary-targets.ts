@@ -8,7 +8,7 @@ import {
   packet,
   packetReader,
   sftp,
-  textAt,
+  stringAt,
 } from "../../providers/ssh/files/sftp-packets.ts";
 import { criEvent, containerdEvent } from "../../providers/cri/events.ts";
 import { decodeMessage, encodeMessage } from "../../src/egress/messages.ts";
@@ -143,7 +143,7 @@ function readReplies(input: Buffer): void {
   const read = packetReader(({ type, body }) => {
     const rest = body.subarray(4);
     if (type === sftp.attrs) attributesOf(rest);
-    else if (type === sftp.name) textAt(rest, 4);
+    else if (type === sftp.name) stringAt(rest, 4);
     else expectReply({ type, body: rest }, sftp.data, "a file");
   });
   read(input.subarray(0, 7));

@@ -173,7 +173,7 @@ async function createWithSources(
     const missing = await missingSources(parts, body, signal);
     if (missing.length === 0) throw error;
     await parts.host.fs.apply(
-      missing.map((path) => ({ do: "mkdir", path, mode: 0o755, parents: true })),
+      missing.map((path) => ({ kind: "mkdir", path, mode: 0o755, parents: true })),
       signal,
     );
     return createNamed(parts, name, body, signal);

@@ -21,9 +21,9 @@ export async function linkLog(
   try {
     await host.fs.apply(
       [
-        { do: "mkdir", path: posix.dirname(logPath), mode: 0o755, parents: true },
-        { do: "remove", path: logPath },
-        { do: "symlink", path: logPath, target: posix.join(containersDirectory, id, logFileName(id)) },
+        { kind: "mkdir", path: posix.dirname(logPath), mode: 0o755, parents: true },
+        { kind: "remove", path: logPath },
+        { kind: "symlink", path: logPath, target: posix.join(containersDirectory, id, logFileName(id)) },
       ],
       signal,
     );
@@ -42,7 +42,7 @@ export async function unlinkLog(
   if (!path) return;
   try {
     if (posix.basename(await host.fs.readlink(path, signal)) !== logFileName(Id)) return;
-    await host.fs.apply([{ do: "remove", path }], signal);
+    await host.fs.apply([{ kind: "remove", path }], signal);
   } catch (error) {
     if (hasCode(error, "not_found")) return;
     log.warn({ err: error, container: Id, path }, "cannot remove the log link of a removed container");

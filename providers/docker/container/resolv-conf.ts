@@ -19,7 +19,7 @@ export async function ensureResolvConf(
   const wanted = resolvConf(dns);
   try {
     if (sandbox.unread || (await host.fs.readFile(path, { signal })).toString() !== wanted)
-      await host.fs.apply([{ do: "write", path, data: wanted, mode: 0o644 }], signal);
+      await host.fs.apply([{ kind: "write", path, data: wanted, mode: 0o644 }], signal);
   } catch (error) {
     if (!hasCode(error, "permission_denied")) throw error;
     log.warn({ err: error, sandbox: sandbox.Id, path }, "cannot write resolv.conf; using Docker's resolver");

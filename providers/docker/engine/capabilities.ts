@@ -1,4 +1,4 @@
-import type { Feature } from "../../../src/seams/runtime.ts";
+import type { RuntimeFeature } from "../../../src/seams/runtime.ts";
 import { type EngineInfo, engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
 import type { SandboxImage } from "../pause/image.ts";
@@ -10,7 +10,7 @@ import { type Trials, runTrials } from "./trials.ts";
 export interface Capabilities {
   /** Reason why pods cannot use a feature, a sentence with the remedy; undefined if they can. Unknown capabilities are determined first; a
    *  probe needs the sandbox image. Also undefined if they cannot be determined: then no sandbox starts either, with a reason of its own. */
-  lacks(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
+  lacks(feature: RuntimeFeature, signal: AbortSignal): Promise<string | undefined>;
   /** The daemon's info, cached until `reset`. */
   info(signal: AbortSignal): Promise<EngineInfo>;
   /** The daemon's current info. */
@@ -50,7 +50,7 @@ export function createCapabilities(parts: DockerParts, sandboxImage: Pick<Sandbo
       if (trials) logTrials(parts, trials);
     }, signal);
   };
-  const findOut = async (feature: Feature, signal: AbortSignal): Promise<void> => {
+  const findOut = async (feature: RuntimeFeature, signal: AbortSignal): Promise<void> => {
     try {
       if (feature !== "privileged") await info(signal);
       else if (!trials) await tryOut(await sandboxImage.ensure(signal), signal);
@@ -83,7 +83,7 @@ function logTrials({ log }: DockerParts, { privileged, lowOomScore }: Trials): v
     log.info({ why: lowOomScore.fails }, "Docker cannot lower OOM scores on this target; sandboxes keep the default");
 }
 
-function lacks(feature: Feature, info: EngineInfo | undefined, trials: Trials | undefined): string | undefined {
+function lacks(feature: RuntimeFeature, info: EngineInfo | undefined, trials: Trials | undefined): string | undefined {
   const refused = trials?.privileged;
   switch (feature) {
     case "privileged":

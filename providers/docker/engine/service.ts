@@ -14,7 +14,7 @@ import type { PodNetwork } from "../network/pod-network.ts";
 import type { DockerParts } from "../parts.ts";
 import { localPauseImage } from "../config.ts";
 
-export type Service = Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig" | "heardAt">;
+export type Service = Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig" | "lastAliveAt">;
 
 /** Timeout of a health check, milliseconds, shorter than an ordinary call's. */
 const healthMs = 10_000;
@@ -44,7 +44,7 @@ export function dockerService(deps: ServiceDeps): Service {
         saidAt = mark;
         return statusOf(info, network.problem());
       }, signal),
-    heardAt() {
+    lastAliveAt() {
       const holds = saidAt !== undefined && saidAt === cache.mark();
       return holds && capabilities.triedOut() && network.problem() === undefined ? docker.answeredAt() : undefined;
     },

@@ -3,7 +3,7 @@ import { CodedError, hasCode, messageOf } from "../../../src/lib/errors.ts";
 import { createSemaphore } from "../../../src/lib/semaphore.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
 import type { Host } from "../../../src/seams/host.ts";
-import type { Belonging } from "../../../src/seams/runtime.ts";
+import type { OwnedResource } from "../../../src/seams/runtime.ts";
 import { sandboxType } from "../container/names.ts";
 import { listOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
@@ -54,7 +54,7 @@ export function isLoopback(hostIp: string | undefined): boolean {
 }
 
 /** The rules as one owned resource; empty without rules, or without access to them. */
-export async function loopbackRules(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
+export async function loopbackRules(parts: Parts, signal: AbortSignal): Promise<OwnedResource[]> {
   const rules = await rulesOf(parts, signal).catch((error: unknown) => {
     if (hasCode(error, "not_found", "failed_precondition")) return [];
     throw error;

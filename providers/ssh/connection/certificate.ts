@@ -3,7 +3,7 @@ import { WireReader, wireString } from "./wire-reader.ts";
 
 /** A parsed OpenSSH certificate, not yet verified. */
 export interface Certificate {
-  readonly for: "user" | "host";
+  readonly type: "user" | "host";
   /** Type of the certified key, such as `ssh-rsa`. */
   readonly keyType: string;
   /** The certified key in SSH's wire format. */
@@ -23,7 +23,7 @@ export interface Certificate {
 }
 
 /** Number of wire-format fields of a key of this type. */
-const fieldsOfKey = (type: string): number => (type === "ssh-ed25519" ? 1 : 2);
+const keyFieldCount = (type: string): number => (type === "ssh-ed25519" ? 1 : 2);
 
 /** Reads a certificate in SSH's wire format. Pure.
  *  @throws Error, a clause that says what is wrong with the certificate.
@@ -36,16 +36,16 @@ export function parseCertificate(blob: Buffer): Certificate {
     throw new Error(`unsupported type ${JSON.stringify(name.slice(0, 60))}`);
   reader.string(); // The nonce.
   const start = reader.position;
-  for (let field = 0; field < fieldsOfKey(keyType); field += 1) reader.string();
+  for (let field = 0; field < keyFieldCount(keyType); field += 1) reader.string();
   const key = Buffer.concat([wireString(keyType), blob.subarray(start, reader.position)]);
   reader.uint64(); // The serial number.
   const use = reader.uint32();
   if (use !== 1 && use !== 2) throw new Error(`neither a user nor a host certificate (${use})`);
   reader.string(); // The key's id.
-  const principals = listOf(reader.string(), (list) => list.text());
+  const principals = readList(reader.string(), (list) => list.text());
   const validAfter = reader.uint64();
   const validBefore = reader.uint64();
-  const criticalOptions = listOf(reader.string(), optionOf);
+  const criticalOptions = readList(reader.string(), readOptionName);
   reader.string(); // Extensions; unknown ones are ignored.
   reader.string(); // Reserved.
   const authority = reader.string();
@@ -53,7 +53,7 @@ export function parseCertificate(blob: Buffer): Certificate {
   const signature = reader.string();
   if (!reader.atEnd) throw new Error("trailing bytes");
   return {
-    for: use === 1 ? "user" : "host",
+    type: use === 1 ? "user" : "host",
     keyType,
     key,
     principals,
@@ -66,14 +66,14 @@ export function parseCertificate(blob: Buffer): Certificate {
   };
 }
 
-function listOf(bytes: Buffer, read: (list: WireReader) => string): readonly string[] {
+function readList(bytes: Buffer, read: (list: WireReader) => string): readonly string[] {
   const list = new WireReader(bytes);
   const items: string[] = [];
   while (!list.atEnd) items.push(read(list));
   return items;
 }
 
-function optionOf(list: WireReader): string {
+function readOptionName(list: WireReader): string {
   const name = list.text();
   list.string(); // Its value.
   return name;
@@ -87,7 +87,7 @@ export function validity({ validAfter, validBefore }: Certificate, now: number):
 }
 
 /** Formats a certificate's time for messages. @param seconds since the epoch. */
-export function dateOf(seconds: bigint): string {
+export function formatDate(seconds: bigint): string {
   const latestMs = 8.64e15;
   return new Date(Math.min(Number(seconds) * 1000, latestMs)).toISOString();
 }

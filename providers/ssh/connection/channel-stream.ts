@@ -7,7 +7,7 @@ import { CodedError, abortError } from "../../../src/lib/errors.ts";
 export type LateWrites = "fail" | "drop";
 
 /** The part of a connection that its channels' streams need: notice of its loss, and flow control. */
-export interface Carrier {
+export interface ChannelTransport {
   /** Aborts when the connection is lost. */
   readonly lost: AbortSignal;
   /** Registers a listener for the loss of the connection, called at once if it is lost already. Adding and removing take constant time.
@@ -19,21 +19,21 @@ export interface Carrier {
 
 /** Wraps a channel as a duplex stream: each half closes independently, memory is bounded by SSH's windows and by how fast the peer reads,
  *  and the loss of the connection is an error for the reader.
- *  @param carrier the channel's connection.
+ *  @param transport the channel's connection.
  *  @param late handling of writes after the peer has closed. */
-export function channelStream(channel: ClientChannel, carrier: Carrier, late: LateWrites = "fail"): Duplex {
+export function channelStream(channel: ClientChannel, transport: ChannelTransport, late: LateWrites = "fail"): Duplex {
   let writing: ((error?: Error | null) => void) | undefined;
-  let gone = false;
-  const listening: { stop?: () => void } = {};
+  let peerClosed = false;
+  const subscription: { stop?: () => void } = {};
   // Failing a write earlier would discard output that has not been read yet.
-  const tooLate = () => (late === "fail" && stream.readableEnded ? hungUp() : undefined);
+  const lateWriteError = () => (late === "fail" && stream.readableEnded ? peerClosedError() : undefined);
   const stream = new Duplex({
     allowHalfOpen: true,
     read: () => void channel.resume(),
     write(chunk: Buffer, _encoding, done) {
-      if (gone) return done(tooLate());
+      if (peerClosed) return done(lateWriteError());
       writing = done;
-      carrier.whenWritable(() => {
+      transport.whenWritable(() => {
         // The channel may have closed meanwhile.
         if (writing !== done) return;
         channel.write(chunk, () => {
@@ -47,7 +47,7 @@ export function channelStream(channel: ClientChannel, carrier: Carrier, late: La
       done();
     },
     destroy(error, done) {
-      listening.stop?.();
+      subscription.stop?.();
       writing = undefined;
       // ssh2 reports the close only after all output has been read.
       channel.resume();
@@ -64,34 +64,34 @@ export function channelStream(channel: ClientChannel, carrier: Carrier, late: La
   channel.on("error", (error: Error) => stream.destroy(error));
   channel.once("close", () => {
     // ssh2 drops a write that waits for window space when the peer closes.
-    gone = true;
+    peerClosed = true;
     const waiting = writing;
     writing = undefined;
-    waiting?.(tooLate());
+    waiting?.(lateWriteError());
   });
-  listening.stop = endWith(stream, carrier);
+  subscription.stop = destroyOnLoss(stream, transport);
   return stream;
 }
 
 /** Destroys the stream when the connection is lost. The stream's error needs no listener: its user may not be reading at the moment.
  *  @returns a function that removes the listener. */
-function endWith(stream: Readable, { lost, onLost }: Carrier): () => void {
+function destroyOnLoss(stream: Readable, { lost, onLost }: ChannelTransport): () => void {
   stream.on("error", () => undefined);
-  return onLost(() => void stream.destroy(brokenBy(lost)));
+  return onLost(() => void stream.destroy(connectionLostError(lost)));
 }
 
-function hungUp(): CodedError {
+function peerClosedError(): CodedError {
   return new CodedError("unavailable", "the peer has closed the connection");
 }
 
 /** Wraps a channel's standard error as a stream that fails like `channelStream`. */
-export function errorStream(channel: ClientChannel, carrier: Carrier): Readable {
+export function errorStream(channel: ClientChannel, transport: ChannelTransport): Readable {
   const { stderr } = channel;
-  const listening: { stop?: () => void } = {};
+  const subscription: { stop?: () => void } = {};
   const stream = new Readable({
     read: () => void stderr.resume(),
     destroy(error, done) {
-      listening.stop?.();
+      subscription.stop?.();
       stderr.resume();
       done(error);
     },
@@ -101,11 +101,11 @@ export function errorStream(channel: ClientChannel, carrier: Carrier): Readable 
     if (!stream.push(chunk)) stderr.pause();
   });
   stderr.once("end", () => stream.push(null));
-  listening.stop = endWith(stream, carrier);
+  subscription.stop = destroyOnLoss(stream, transport);
   return stream;
 }
 
 /** The error of an operation cut short by a lost connection. */
-export function brokenBy(lost: AbortSignal): CodedError {
+export function connectionLostError(lost: AbortSignal): CodedError {
   return new CodedError("unavailable", abortError(lost).message, { cause: lost.reason });
 }

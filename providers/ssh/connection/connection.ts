@@ -7,36 +7,36 @@ import { recycleWrittenBuffers } from "../../../src/lib/recycle-buffer.ts";
 import { joinHostPort } from "../../../src/lib/http-get.ts";
 import { errnoOf } from "../../local/errors.ts";
 import type { SshConfig } from "../config.ts";
-import type { Door } from "../door.ts";
-import type { Proxy } from "../proxy.ts";
-import type { ReverseWay } from "../reverse/way.ts";
+import type { SshEndpoint } from "../endpoint.ts";
+import type { SshProxy } from "../proxy.ts";
+import type { ReverseTunnel } from "../reverse/tunnel.ts";
 import type { Credentials } from "./credentials.ts";
 import { targetAlgorithms } from "./algorithms.ts";
-import type { Carrier } from "./channel-stream.ts";
+import type { ChannelTransport } from "./channel-stream.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
 import { type InboundWindows, enforceWindows } from "./inbound-windows.ts";
-import { type LimitExceeded, exceedsLimit, limitExceeded } from "./limit-exceeded.ts";
+import { type LimitErrorFactory, isLimitError, limitErrorOf } from "./limit-exceeded.ts";
 import { LinkError, type LinkReason } from "./link-state.ts";
-import { lossOf } from "./loss.ts";
+import { createLoss } from "./loss.ts";
 import { limitMessages } from "./message-limits.ts";
 import { createOutbound } from "./outbound.ts";
 import { readLogin } from "./login.ts";
-import { orDropped } from "./or-dropped.ts";
-import { offerHostCertificates, showCertificate } from "./ssh2-certificates.ts";
-import { giveBackRead } from "./read-blocks.ts";
-import { clipped, peerOf } from "./ssh2-peer.ts";
-import { sendTogether } from "./send-together.ts";
-import { throughProxy } from "./through-proxy.ts";
+import { awaitOrDestroy } from "./await-or-destroy.ts";
+import { offerHostCertificates, useCertificate } from "./ssh2-certificates.ts";
+import { recycleReadBuffers } from "./recycle-reads.ts";
+import { clipText, peerOf } from "./ssh2-peer.ts";
+import { coalesceWrites } from "./coalesce-writes.ts";
+import { dialByProxy } from "./through-proxy.ts";
 
 /** One SSH connection to the target. Its signal aborts with a LinkError. */
-export interface Connection extends Carrier {
+export interface Connection extends ChannelTransport {
   readonly client: Client;
   /** Session channels that are open or being opened, counted by the link. */
   sessions: number;
   /** Sessions held by users of the kubelet API. */
-  forUsers: number;
+  userSessions: number;
   /** The target's known limit of sessions per connection. */
-  limit: number;
+  sessionLimit: number;
   /** Number of channels that are open, or closed but not yet read to the end. */
   channels(): number;
   close(): void;
@@ -45,39 +45,39 @@ export interface Connection extends Carrier {
 /** Below OpenSSH's default of ten sessions per connection (MaxSessions). */
 const defaultSessionLimit = 8;
 /** A dead peer is detected within keepaliveMs × (keepaliveCount + 1) = 10.5 s of its last answer. */
-const keepaliveMs = 3500;
+const keepaliveIntervalMs = 3500;
 const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;
 
 type ConnectionClock = Pick<Clock, "within" | "now" | "after" | "monotonic">;
 
-export interface OpenDeps {
+export interface ConnectDeps {
   readonly clock: ConnectionClock;
   /** The reverse tunnel, if the first machine connects to graftlet. */
-  readonly reverse?: Pick<ReverseWay, "open" | "judge">;
+  readonly reverse?: Pick<ReverseTunnel, "open" | "reportHostKey">;
 }
 
 /** Connects and logs in, through the jump hosts of proxyJump. @throws LinkError with the reason and a sentence. */
 export async function openConnection(
   config: SshConfig,
-  { clock, reverse }: OpenDeps,
+  { clock, reverse }: ConnectDeps,
   signal: AbortSignal,
 ): Promise<Connection> {
   const hops: Hop[] = [];
   const closeHops = () => {
     for (const { connection } of hops.toReversed()) connection.close();
   };
-  const wayOn = (door: Door) => () => {
-    const soon = clock.within(readyTimeoutMs, signal);
+  const transportTo = (door: SshEndpoint) => () => {
+    const deadline = clock.within(readyTimeoutMs, signal);
     const from = hops.at(-1);
-    if (from) return wayFrom(from, door, soon);
-    return reverse ? reverse.open(soon) : wayTo(door, config.proxy, soon);
+    if (from) return forwardFrom(from, door, deadline);
+    return reverse ? reverse.open(deadline) : connectTo(door, config.proxy, deadline);
   };
-  const enterFrom = (door: Door, entry: Entry) =>
-    reverse && hops.length === 0 ? enterByOneOf(reverse, door, entry) : enter(door, wayOn(door), entry);
+  const logInTo = (door: SshEndpoint, entry: LoginContext) =>
+    reverse && hops.length === 0 ? logInReverse(reverse, door, entry) : logIn(door, transportTo(door), entry);
   try {
-    for (const door of config.proxyJump) hops.push({ door, connection: await enterFrom(door, { clock, signal }) });
-    const connection = await enterFrom(config, { clock, signal, hops });
+    for (const sshd of config.proxyJump) hops.push({ sshd, connection: await logInTo(sshd, { clock, signal }) });
+    const connection = await logInTo(config, { clock, signal, hops });
     if (connection.lost.aborted) closeHops();
     connection.lost.addEventListener("abort", closeHops, { once: true });
     return connection;
@@ -89,67 +89,67 @@ export async function openConnection(
 
 /** A jump host, and the connection to it. */
 interface Hop {
-  readonly door: Door;
+  readonly sshd: SshEndpoint;
   readonly connection: Connection;
 }
 
 /** Opens the transport to an sshd from this machine. */
-async function wayTo({ host, port }: Door, proxy: Proxy | undefined, soon: AbortSignal): Promise<Duplex> {
-  return proxy ? throughProxy(proxy, { host, port }, soon) : connect({ host, port });
+async function connectTo({ host, port }: SshEndpoint, proxy: SshProxy | undefined, soon: AbortSignal): Promise<Duplex> {
+  return proxy ? dialByProxy(proxy, { host, port }, soon) : connect({ host, port });
 }
 
 /** Opens the transport to an sshd through the previous jump host. @throws LinkError when the jump host cannot reach it. */
-async function wayFrom(from: Hop, { host, port }: Door, soon: AbortSignal): Promise<Duplex> {
+async function forwardFrom(from: Hop, { host, port }: SshEndpoint, deadline: AbortSignal): Promise<Duplex> {
   const { client } = from.connection;
-  const channel = opened((done) => client.forwardOut("127.0.0.1", 0, host, port, done));
+  const channel = fromCallback((done) => client.forwardOut("127.0.0.1", 0, host, port, done));
   try {
-    return await orDropped(channel, soon);
+    return await awaitOrDestroy(channel, deadline);
   } catch (error) {
-    const [there, hop] = [`${host}:${port}`, nameOf(from.door)];
-    const why = `${there} cannot be reached from ${hop} (${clipped(messageOf(error))}): check host and port, and that sshd of ${hop} forwards (AllowTcpForwarding, PermitOpen).`;
+    const [there, hop] = [`${host}:${port}`, endpointName(from.sshd)];
+    const why = `${there} cannot be reached from ${hop} (${clipText(messageOf(error))}): check host and port, and that sshd of ${hop} forwards (AllowTcpForwarding, PermitOpen).`;
     throw new LinkError("LinkDown", "unavailable", why, { cause: error });
   }
 }
 
-interface Entry {
+interface LoginContext {
   readonly clock: ConnectionClock;
   readonly signal: AbortSignal;
   /** Jump hosts: the loss of any of them is the loss of this connection. */
   readonly hops?: readonly Hop[];
 }
 
-/** Logs in to an sshd. @param way opens the transport. */
-async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, hops = [] }: Entry): Promise<Connection> {
-  const check = await hostKeyCheck(door.trust, door, clock.now);
-  const { credentials, certificate } = await readLogin(door.login, clock.now());
+/** Logs in to an sshd. @param open opens the transport. */
+async function logIn(sshd: SshEndpoint, open: () => Promise<Duplex>, { clock, signal, hops = [] }: LoginContext): Promise<Connection> {
+  const check = await hostKeyCheck(sshd.trust, sshd, clock.now);
+  const { credentials, certificate } = await readLogin(sshd.login, clock.now());
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
-  const socket = sendTogether(recycleWrittenBuffers(await way()));
+  const socket = coalesceWrites(recycleWrittenBuffers(await open()));
   // The client handles errors first; after it has ended nothing else would.
   socket.on("error", () => undefined);
   let windows: InboundWindows | undefined;
   const connecting = () => {
     if (check.certificateAlgorithms.length > 0) offerHostCertificates(client, check.certificateAlgorithms);
-    if (certificate) showCertificate(client, certificate);
-    const [peer, exceeded] = [peerOf(client), limitExceeded(nameOf(door))];
+    if (certificate) useCertificate(client, certificate);
+    const [peer, exceeded] = [peerOf(client), limitErrorOf(endpointName(sshd))];
     limitMessages(peer, clock, exceeded);
     windows = enforceWindows(peer, exceeded);
   };
-  const attempt = { door, socket, refused, connecting, signal };
-  await ready(client, connectConfig(door, credentials, { check, refused }), attempt);
+  const attempt = { sshd, socket, refused, connecting, signal };
+  await connectClient(client, connectConfig(sshd, credentials, { check, refused }), attempt);
   client.setNoDelay(true);
   // Each socket that graftlet listens on at the target adds a listener.
   client.setMaxListeners(0);
   const outbound = createOutbound(peerOf(client), (listener) => client.on("handshake", listener));
-  const { lost, lose, onLost } = lossOf((error) => (error instanceof LinkError ? error : lostError(door, error)));
+  const { lost, reportLoss, onLost } = createLoss((error) => (error instanceof LinkError ? error : lostError(sshd, error)));
   client.on("error", (error) => {
-    lose(error);
-    if (exceedsLimit(error)) socket.destroy();
+    reportLoss(error);
+    if (isLimitError(error)) socket.destroy();
   });
-  client.once("close", () => lose());
+  client.once("close", () => reportLoss());
   for (const { connection: hop } of hops)
-    hop.lost.addEventListener("abort", () => lose(hop.lost.reason), { once: true });
-  await check.remember();
+    hop.lost.addEventListener("abort", () => reportLoss(hop.lost.reason), { once: true });
+  await check.saveFirstKey();
   return {
     client,
     lost,
@@ -157,10 +157,10 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
     whenWritable: outbound.whenWritable,
     channels: () => windows?.channels() ?? 0,
     sessions: 0,
-    forUsers: 0,
-    limit: defaultSessionLimit,
+    userSessions: 0,
+    sessionLimit: defaultSessionLimit,
     close() {
-      lose(new Error("closed by graftlet"));
+      reportLoss(new Error("closed by graftlet"));
       client.end();
       // A dead peer would never close its half.
       if (socket instanceof Socket) socket.destroySoon();
@@ -170,35 +170,35 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
 }
 
 /** Logs in to a machine over a reverse tunnel. If one of its connections leads to a wrong host key, the others are tried. */
-async function enterByOneOf(
-  reverse: Pick<ReverseWay, "open" | "judge">,
-  door: Door,
-  entry: Entry,
+async function logInReverse(
+  reverse: Pick<ReverseTunnel, "open" | "reportHostKey">,
+  sshd: SshEndpoint,
+  entry: LoginContext,
 ): Promise<Connection> {
   for (;;) {
     let opened: Duplex | undefined;
-    const way = async () => (opened = await reverse.open(entry.clock.within(readyTimeoutMs, entry.signal)));
+    const open = async () => (opened = await reverse.open(entry.clock.within(readyTimeoutMs, entry.signal)));
     try {
-      const connection = await enter(door, way, entry);
-      if (opened) reverse.judge(opened, true);
+      const connection = await logIn(sshd, open, entry);
+      if (opened) reverse.reportHostKey(opened, true);
       return connection;
     } catch (error) {
-      const isFalse = error instanceof LinkError && falseHostKey.includes(error.reason);
-      if (!isFalse || !opened || !reverse.judge(opened, false)) throw error;
+      const isWrongHostKey = error instanceof LinkError && wrongHostKeyReasons.includes(error.reason);
+      if (!isWrongHostKey || !opened || !reverse.reportHostKey(opened, false)) throw error;
     }
   }
 }
 
-const falseHostKey: readonly LinkReason[] = ["HostKeyMismatch", "HostKeyUnknown"];
+const wrongHostKeyReasons: readonly LinkReason[] = ["HostKeyMismatch", "HostKeyUnknown"];
 
-interface HostKeyVerdict {
+interface HostKeyResult {
   readonly check: HostKeyCheck;
   readonly refused: { by?: LinkError };
 }
 
 type Settings = Omit<ConnectConfig, "sock">;
 
-function connectConfig({ user }: Door, credentials: Credentials, { check, refused }: HostKeyVerdict): Settings {
+function connectConfig({ user }: SshEndpoint, credentials: Credentials, { check, refused }: HostKeyResult): Settings {
   return {
     username: user,
     ...credentials,
@@ -211,14 +211,14 @@ function connectConfig({ user }: Door, credentials: Credentials, { check, refuse
       if (refusal) refused.by = refusal;
       return refusal === undefined;
     },
-    keepaliveInterval: keepaliveMs,
+    keepaliveInterval: keepaliveIntervalMs,
     keepaliveCountMax: keepaliveCount,
     readyTimeout: readyTimeoutMs,
   };
 }
 
 interface Attempt {
-  readonly door: Door;
+  readonly sshd: SshEndpoint;
   readonly socket: Duplex;
   readonly refused: { readonly by?: LinkError };
   /** Configures the client once it has begun to connect. */
@@ -226,13 +226,13 @@ interface Attempt {
   readonly signal: AbortSignal;
 }
 
-function ready(
+function connectClient(
   client: Client,
   settings: Settings,
-  { door, socket, refused, connecting, signal }: Attempt,
+  { sshd, socket, refused, connecting, signal }: Attempt,
 ): Promise<void> {
-  const greeted = listenIn(client, socket, limitExceeded(nameOf(door)));
-  giveBackRead(client, socket);
+  const handshake = watchHandshake(client, socket, limitErrorOf(endpointName(sshd)));
+  recycleReadBuffers(client, socket);
   return new Promise((resolve, reject) => {
     const finish = (settle: () => void) => {
       signal.removeEventListener("abort", onAbort);
@@ -242,11 +242,11 @@ function ready(
       finish(() => {
         client.destroy();
         socket.destroy();
-        reject(refused.by ?? (error instanceof LinkError ? error : connectError(door, error)));
+        reject(refused.by ?? (error instanceof LinkError ? error : connectError(sshd, error)));
       });
     // An early end of the socket is reported as an error without the peer's message.
     const end = (error?: unknown) =>
-      fail(greeted.turnedAway() && !exceedsLimit(error) ? turnedAway(door, greeted.said(), error) : error);
+      fail(handshake.turnedAway() && !isLimitError(error) ? rejectedError(sshd, handshake.said(), error) : error);
     const onAbort = () => fail(new Error("closed by graftlet"));
     // Later errors belong to a connection that is no longer in use.
     client.on("error", end);
@@ -262,22 +262,22 @@ function ready(
   });
 }
 
-const keptOfGreeting = 200;
+const maxBannerLength = 200;
 /** Limit of the peer's output until the first key exchange is done: a banner and one key exchange. */
-const bytesOfHandshake = 256 * 1024;
+const maxHandshakeBytes = 256 * 1024;
 
 /** Records the start of the peer's output until the first key exchange is done, and limits that output. */
-function listenIn(client: Client, socket: Duplex, exceeded: LimitExceeded): { turnedAway(): boolean; said(): string } {
+function watchHandshake(client: Client, socket: Duplex, exceeded: LimitErrorFactory): { turnedAway(): boolean; said(): string } {
   let bytes = 0;
   const heard = { connected: !(socket instanceof Socket && socket.connecting), agreed: false, ended: false, text: "" };
   socket.once("connect", () => (heard.connected = true));
   for (const event of ["error", "end", "close"]) socket.once(event, () => (heard.ended = true));
   const listen = (chunk: Buffer) => {
     bytes += chunk.length;
-    if (heard.text.length < keptOfGreeting)
-      heard.text = (heard.text + chunk.toString("latin1", 0, keptOfGreeting)).slice(0, keptOfGreeting);
-    if (bytes > bytesOfHandshake)
-      client.emit("error", exceeded(`sent more than ${bytesOfHandshake} bytes before the first key exchange`));
+    if (heard.text.length < maxBannerLength)
+      heard.text = (heard.text + chunk.toString("latin1", 0, maxBannerLength)).slice(0, maxBannerLength);
+    if (bytes > maxHandshakeBytes)
+      client.emit("error", exceeded(`sent more than ${maxHandshakeBytes} bytes before the first key exchange`));
   };
   // The stream starts to flow once ssh2 listens for data, too.
   socket.setMaxListeners(0).pause().on("data", listen);
@@ -290,13 +290,13 @@ function listenIn(client: Client, socket: Duplex, exceeded: LimitExceeded): { tu
 
 /** Error for a connection that was closed before the login. sshd may give its reason in a plain-text line, as may any other service on that
  *  port, or give none at all. */
-function turnedAway(door: Door, text: string, cause: unknown): LinkError {
+function rejectedError(sshd: SshEndpoint, text: string, cause: unknown): LinkError {
   const line = /^(?!SSH-)[ -~]+/.exec(text)?.[0].trim();
   const said = line ? `, saying ${JSON.stringify(line)}` : "";
   return new LinkError(
     "TurnedAway",
     "unavailable",
-    `${nameOf(door)} closed the connection before the login${said}: sshd does so for too many concurrent logins (MaxStartups) or repeated failures (PerSourcePenalties); otherwise check that port is that of an sshd.`,
+    `${endpointName(sshd)} closed the connection before the login${said}: sshd does so for too many concurrent logins (MaxStartups) or repeated failures (PerSourcePenalties); otherwise check that port is that of an sshd.`,
     { cause },
   );
 }
@@ -306,15 +306,15 @@ function levelOf(error: unknown): string | undefined {
   return error instanceof Error && "level" in error ? String(error.level) : undefined;
 }
 
-function connectError(door: Door, error: unknown): LinkError {
-  const target = nameOf(door);
+function connectError(sshd: SshEndpoint, error: unknown): LinkError {
+  const target = endpointName(sshd);
   const level = levelOf(error);
   const cause = { cause: error };
   if (level === "client-authentication" || level === "agent")
     return new LinkError(
       "LoginRefused",
       "permission_denied",
-      `${target} refused the login: ${loginRemedy(door)}`,
+      `${target} refused the login: ${loginRemedy(sshd)}`,
       cause,
     );
   const errno = level === "client-timeout" ? "ETIMEDOUT" : (errnoOf(error) ?? "");
@@ -322,7 +322,7 @@ function connectError(door: Door, error: unknown): LinkError {
   return new LinkError(
     "LinkDown",
     "unavailable",
-    `${target} cannot be reached (${clipped(messageOf(error))}): ${hint}.`,
+    `${target} cannot be reached (${clipText(messageOf(error))}): ${hint}.`,
     cause,
   );
 }
@@ -336,8 +336,8 @@ const networkHints: Readonly<Record<string, string>> = {
   ETIMEDOUT: "no answer: check host, that the machine is up, and any firewalls in between",
 };
 
-function loginRemedy({ user, login }: Door): string {
-  switch (login.by) {
+function loginRemedy({ user, login }: SshEndpoint): string {
+  switch (login.kind) {
     case "key":
       if (login.certificateFile !== undefined)
         return `check that sshd there trusts the authority of ${login.certificateFile} (TrustedUserCAKeys) and that it is issued for ${user}, or correct user.`;
@@ -350,27 +350,27 @@ function loginRemedy({ user, login }: Door): string {
 }
 
 /** ssh2's error level for a keepalive timeout. */
-const silence = "client-timeout";
+const keepaliveTimeoutLevel = "client-timeout";
 
-function lostError(door: Door, error: unknown): LinkError {
+function lostError(sshd: SshEndpoint, error: unknown): LinkError {
   const why =
-    levelOf(error) === silence
+    levelOf(error) === keepaliveTimeoutLevel
       ? "it no longer answers"
       : error === undefined
         ? "it closed the connection"
-        : clipped(messageOf(error));
-  return new LinkError("LinkDown", "unavailable", `the connection to ${nameOf(door)} is lost: ${why}.`, {
+        : clipText(messageOf(error));
+  return new LinkError("LinkDown", "unavailable", `the connection to ${endpointName(sshd)} is lost: ${why}.`, {
     cause: error,
   });
 }
 
 /** True when a connection was lost because its peer stopped answering. */
-export function wentSilent(why: LinkError): boolean {
-  return levelOf(why.cause) === silence;
+export function stoppedAnswering(why: LinkError): boolean {
+  return levelOf(why.cause) === keepaliveTimeoutLevel;
 }
 
 /** Formats an endpoint for messages, as USER@HOST:PORT. */
-export function nameOf({ user, host, port }: Pick<Door, "user" | "host" | "port">): string {
+export function endpointName({ user, host, port }: Pick<SshEndpoint, "user" | "host" | "port">): string {
   return `${user}@${joinHostPort(host, port)}`;
 }
 
@@ -381,7 +381,7 @@ export function channelRefusal(error: unknown): number | undefined {
 }
 
 /** Turns an ssh2 call with a callback into a promise. @throws the call's errors. */
-export function opened<Channel = ClientChannel>(
+export function fromCallback<Channel = ClientChannel>(
   call: (done: (error: Error | undefined, channel: Channel) => void) => void,
 ): Promise<Channel> {
   return new Promise((resolve, reject) => {

@@ -1,7 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { CodedError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
 import { errnoOf } from "../../local/errors.ts";
-import type { SshLogin } from "../door.ts";
+import type { SshLogin } from "../endpoint.ts";
 
 /** Credentials for one connection. Never logged. */
 export type Credentials =
@@ -11,7 +11,7 @@ export type Credentials =
 
 /** True if other users can read or replace a secret's file. The group may read a file that another user owns: that user has granted the
  *  access. This covers a Secret's files in a Pod (owned by root, readable by the Pod's group). */
-function isOpen({ mode, uid }: { readonly mode: number; readonly uid: number }): boolean {
+function isReadableByOthers({ mode, uid }: { readonly mode: number; readonly uid: number }): boolean {
   const givenByOwner = uid !== process.getuid?.();
   return (mode & (givenByOwner ? 0o037 : 0o077)) !== 0;
 }
@@ -19,7 +19,7 @@ function isOpen({ mode, uid }: { readonly mode: number; readonly uid: number }):
 /** Reads the login's files on each call, so that rotated keys are used.
  *  @throws CodedError not_found, permission_denied (also for a file that others can read), a sentence with the remedy. */
 export async function readCredentials(login: SshLogin): Promise<Credentials> {
-  switch (login.by) {
+  switch (login.kind) {
     case "agent":
       return { agent: login.agentSocket };
     case "password":
@@ -42,7 +42,7 @@ export async function readSecretLine(field: string, path: string): Promise<strin
 export async function readSecret(field: string, path: string): Promise<Buffer> {
   try {
     const file = await stat(path);
-    if (isOpen(file))
+    if (isReadableByOthers(file))
       throw new CodedError(
         "permission_denied",
         `providerConfig.${field}: others can read ${path} (mode ${(file.mode & 0o777).toString(8)}): run chmod 600 ${path}.`,

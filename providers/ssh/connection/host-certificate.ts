@@ -1,5 +1,5 @@
 import { messageOf } from "../../../src/lib/errors.ts";
-import { type Certificate, dateOf, parseCertificate, validity } from "./certificate.ts";
+import { type Certificate, formatDate, parseCertificate, validity } from "./certificate.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { isSignatureOf } from "./signature.ts";
 
@@ -45,13 +45,13 @@ function authorityRefusal({ authority, signed, signature }: Certificate, trust: 
 }
 
 function contentRefusal(certificate: Certificate, { host, now }: CertificateTrust): string | undefined {
-  if (certificate.for !== "host")
+  if (certificate.type !== "host")
     return "it is a user certificate: have the authority sign the host's key with ssh-keygen -h";
   switch (validity(certificate, now)) {
     case "expired":
-      return `it expired at ${dateOf(certificate.validBefore)}: renew it on the host`;
+      return `it expired at ${formatDate(certificate.validBefore)}: renew it on the host`;
     case "early":
-      return `it is not valid before ${dateOf(certificate.validAfter)}: check the clocks of this machine and of the authority`;
+      return `it is not valid before ${formatDate(certificate.validAfter)}: check the clocks of this machine and of the authority`;
     case "valid":
   }
   const [option] = certificate.criticalOptions;

@@ -1,7 +1,7 @@
 import { appendFile, readFile } from "node:fs/promises";
 import { CodedError, messageOf } from "../../../src/lib/errors.ts";
 import { hasErrno } from "../../local/errors.ts";
-import type { HostKeyTrust } from "../door.ts";
+import type { HostKeyTrust } from "../endpoint.ts";
 import { fingerprintOf, keyType } from "./fingerprint.ts";
 import { type CertificateTrust, certificateRefusal } from "./host-certificate.ts";
 import { certificateName, plainName, signatureAlgorithms } from "./key-algorithms.ts";
@@ -17,11 +17,11 @@ export interface HostKeyCheck {
   /** @param key the target's key or certificate in SSH's wire format. @returns the reason for refusing it. */
   refusal(key: Buffer): LinkError | undefined;
   /** Saves a key accepted on first use, after the target has proved that it holds it. */
-  remember(): Promise<void>;
+  saveFirstKey(): Promise<void>;
 }
 
 /** The address that is dialled. */
-export interface Whereabouts {
+export interface HostPort {
   readonly host: string;
   readonly port: number;
 }
@@ -30,17 +30,17 @@ export interface Whereabouts {
  *  @throws LinkError HostKeyUnknown when that file cannot be read. */
 export async function hostKeyCheck(
   trust: HostKeyTrust,
-  { host, port }: Whereabouts,
+  { host, port }: HostPort,
   now: () => number,
 ): Promise<HostKeyCheck> {
   const name = hostName(host, port);
-  if (trust.by === "fingerprints") return checkOf(byFingerprints(trust), { host, name, now });
+  if (trust.kind === "fingerprints") return createHostKeyCheck(byFingerprints(trust), { host, name, now });
   const keys = knownKeys(await readKnownHosts(trust), host, port);
-  return checkOf(byKnownKeys(keys, trust), { host, name, now });
+  return createHostKeyCheck(byKnownKeys(keys, trust), { host, name, now });
 }
 
 /** What is known about a host before it presents a key. */
-interface Known extends Omit<CertificateTrust, "host" | "now"> {
+interface KnownHost extends Omit<CertificateTrust, "host" | "now"> {
   /** Types of its known keys, which are offered first. */
   readonly types: ReadonlySet<string>;
   /** Whether any host key, and any authority, is known for it. */
@@ -49,10 +49,10 @@ interface Known extends Omit<CertificateTrust, "host" | "now"> {
   /** Source of the trust for messages: a file, or a field of the configuration. */
   readonly source: string;
   /** File for the first key, with trust on first use. */
-  readonly keepIn?: string;
+  readonly saveTo?: string;
 }
 
-function byFingerprints({ fingerprints, authorities }: HostKeyTrust & { by: "fingerprints" }): Known {
+function byFingerprints({ fingerprints, authorities }: HostKeyTrust & { kind: "fingerprints" }): KnownHost {
   return {
     types: new Set(),
     hasKeys: fingerprints.length > 0,
@@ -64,69 +64,69 @@ function byFingerprints({ fingerprints, authorities }: HostKeyTrust & { by: "fin
   };
 }
 
-function byKnownKeys(keys: readonly KnownKey[], { by, file }: Exclude<HostKeyTrust, { by: "fingerprints" }>): Known {
-  const has = (as: KnownKey["as"]) => (key: Buffer) =>
-    keys.some((each) => each.as === as && each.key === key.toString("base64"));
-  const own = keys.filter(({ as }) => as === "host");
+function byKnownKeys(keys: readonly KnownKey[], { kind, file }: Exclude<HostKeyTrust, { kind: "fingerprints" }>): KnownHost {
+  const has = (as: KnownKey["role"]) => (key: Buffer) =>
+    keys.some((each) => each.role === as && each.key === key.toString("base64"));
+  const own = keys.filter(({ role }) => role === "host");
   return {
     types: new Set(own.map(({ type }) => type)),
     hasKeys: own.length > 0,
-    hasAuthorities: keys.some(({ as }) => as === "authority"),
+    hasAuthorities: keys.some(({ role }) => role === "authority"),
     source: file,
     isKnown: has("host"),
     isAuthority: has("authority"),
     isRevoked: has("revoked"),
-    ...(by === "firstUse" && { keepIn: file }),
+    ...(kind === "firstUse" && { saveTo: file }),
   };
 }
 
-interface Shown {
+interface HostKeyContext {
   readonly host: string;
   /** The host's name in known_hosts. */
   readonly name: string;
   readonly now: () => number;
 }
 
-function checkOf(known: Known, { host, name, now }: Shown): HostKeyCheck {
+function createHostKeyCheck(known: KnownHost, { host, name, now }: HostKeyContext): HostKeyCheck {
   const ranked = [...signatureAlgorithms].sort(([a], [b]) => Number(known.types.has(b)) - Number(known.types.has(a)));
   const algorithms = ranked.flatMap(([, ofType]) => ofType);
-  const kept: { key?: Buffer; certificate?: Buffer } = {};
+  const accepted: { key?: Buffer; certificate?: Buffer } = {};
   return {
     algorithms,
     certificateAlgorithms: known.hasAuthorities ? algorithms.map(certificateName) : [],
     refusal(key) {
-      if (plainName(keyType(key)) === undefined) return refusalOfKey(key);
+      if (plainName(keyType(key)) === undefined) return plainKeyRefusal(key);
       // An established connection survives the expiry of its certificate: the host key is presented again at each rekeying.
-      if (kept.certificate?.equals(key)) return undefined;
+      if (accepted.certificate?.equals(key)) return undefined;
       const why = certificateRefusal(key, { ...known, host, now: now() });
       if (why !== undefined) return untrusted(name, why);
-      kept.certificate = Buffer.from(key);
+      accepted.certificate = Buffer.from(key);
       return undefined;
     },
-    async remember() {
-      if (kept.key && known.keepIn !== undefined)
-        await appendFile(known.keepIn, `${name} ${keyType(kept.key)} ${kept.key.toString("base64")}\n`, {
+    async saveFirstKey() {
+      if (accepted.key && known.saveTo !== undefined)
+        await appendFile(known.saveTo, `${name} ${keyType(accepted.key)} ${accepted.key.toString("base64")}\n`, {
           mode: 0o600,
         });
     },
   };
 
-  function refusalOfKey(key: Buffer): LinkError | undefined {
+  function plainKeyRefusal(key: Buffer): LinkError | undefined {
     if (known.isRevoked(key)) return mismatch(name, key, known.source);
     if (known.isKnown(key)) return undefined;
     if (known.hasKeys) return mismatch(name, key, known.source);
     if (known.hasAuthorities) return uncertified(name, key);
-    if (known.keepIn === undefined) return unknownKey(name, key, known.source);
-    kept.key = key;
+    if (known.saveTo === undefined) return unknownKey(name, key, known.source);
+    accepted.key = key;
     return undefined;
   }
 }
 
-async function readKnownHosts({ by, file }: Exclude<HostKeyTrust, { by: "fingerprints" }>): Promise<string> {
+async function readKnownHosts({ kind, file }: Exclude<HostKeyTrust, { kind: "fingerprints" }>): Promise<string> {
   try {
     return await readFile(file, "utf8");
   } catch (error) {
-    if (hasErrno(error, "ENOENT") && by === "firstUse") return "";
+    if (hasErrno(error, "ENOENT") && kind === "firstUse") return "";
     throw new LinkError(
       "HostKeyUnknown",
       "failed_precondition",

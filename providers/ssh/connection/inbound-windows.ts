@@ -1,14 +1,14 @@
 import type { Readable } from "node:stream";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
-import type { LimitExceeded } from "./limit-exceeded.ts";
-import { type PeerChannel, type SshPeer, isChannel, opening } from "./ssh2-peer.ts";
+import type { LimitErrorFactory } from "./limit-exceeded.ts";
+import { type PeerChannel, type SshPeer, isChannel, channelOpeners } from "./ssh2-peer.ts";
 
 /** Limits of one channel's window, bytes: the maximum, while there are few channels, and the minimum that each channel gets. */
-const [largestWindow, smallestWindow] = [2 * 2 ** 20, 8 * 1024];
+const [maxWindow, minWindow] = [2 * 2 ** 20, 8 * 1024];
 /** Limit of unread bytes over all channels of a connection, beyond the minimum window of each. */
-const connectionBytes = 32 * 2 ** 20;
+const maxUnreadBytes = 32 * 2 ** 20;
 /** A new channel's first window is its share divided by this; the rest is granted as data is read. */
-const initialPart = 8;
+const initialDivisor = 8;
 /** Unread data is passed on in pieces of this size, so that a reader can pause in between. */
 const pieceBytes = 64 * 1024;
 const standardError = 1;
@@ -23,11 +23,11 @@ export interface InboundWindows {
  *  share of the connection's limit, unread data is compacted into few blocks even if its packets are small, and a peer that sends
  *  more than its window allows loses the connection.
  *  @see RFC 4254 §5.2 */
-export function enforceWindows(peer: SshPeer, exceeded: LimitExceeded): InboundWindows {
-  const flows = new Flows(peer, exceeded);
+export function enforceWindows(peer: SshPeer, exceeded: LimitErrorFactory): InboundWindows {
+  const flows = new ConnectionFlows(peer, exceeded);
   const { protocol, channels } = peer;
   const { _handlers: handlers } = protocol;
-  for (const name of opening) {
+  for (const name of channelOpeners) {
     const open = protocol[name].bind(protocol);
     protocol[name] = (id, _window, ...rest) => open(id, flows.open(id), ...rest);
   }
@@ -35,9 +35,9 @@ export function enforceWindows(peer: SshPeer, exceeded: LimitExceeded): InboundW
   protocol.channelOpenConfirm = (peersId, id, _window, longestPacket) =>
     confirm(peersId, id, flows.open(id), longestPacket);
   const { CHANNEL_OPEN_FAILURE: fail, CHANNEL_EOF: end, CHANNEL_CLOSE: close } = handlers;
-  handlers.CHANNEL_DATA = (_protocol, id, data) => flows.take(id, data, "stdout");
+  handlers.CHANNEL_DATA = (_protocol, id, data) => flows.receive(id, data, "stdout");
   handlers.CHANNEL_EXTENDED_DATA = (_protocol, id, data, type) =>
-    flows.take(id, data, type === standardError ? "stderr" : "dropped");
+    flows.receive(id, data, type === standardError ? "stderr" : "dropped");
   handlers.CHANNEL_OPEN_FAILURE = (of, id, ...rest) => {
     flows.close(id);
     fail(of, id, ...rest);
@@ -52,7 +52,7 @@ export function enforceWindows(peer: SshPeer, exceeded: LimitExceeded): InboundW
     flows.close(id, isChannel(channel) ? channel : undefined);
     close(of, id);
   };
-  refuseUnanswered(peer);
+  rejectUnhandledChannels(peer);
   return { channels: () => flows.size };
 }
 
@@ -61,7 +61,7 @@ const prohibited = 1;
 
 /** Refuses channels that no handler has accepted or refused, for example for a socket that graftlet no longer listens on: ssh2 would keep
  *  them open. */
-function refuseUnanswered({ protocol, channels }: SshPeer): void {
+function rejectUnhandledChannels({ protocol, channels }: SshPeer): void {
   const { _handlers: handlers } = protocol;
   const { CHANNEL_OPEN: open } = handlers;
   handlers.CHANNEL_OPEN = (of, info) => {
@@ -74,13 +74,13 @@ function refuseUnanswered({ protocol, channels }: SshPeer): void {
   };
 }
 
-class Flows {
+class ConnectionFlows {
   readonly #peer: SshPeer;
-  readonly #exceeded: LimitExceeded;
-  readonly #flows = new Map<number, Flow>();
+  readonly #exceeded: LimitErrorFactory;
+  readonly #flows = new Map<number, ChannelFlow>();
   #unread = 0;
 
-  constructor(peer: SshPeer, exceeded: LimitExceeded) {
+  constructor(peer: SshPeer, exceeded: LimitErrorFactory) {
     this.#peer = peer;
     this.#exceeded = exceeded;
   }
@@ -91,26 +91,26 @@ class Flows {
 
   /** Registers a new channel. @returns its first window. */
   open(id: number): number {
-    const flow = new Flow();
+    const flow = new ChannelFlow();
     this.#flows.set(id, flow);
-    flow.window = Math.max(smallestWindow, Math.floor(this.#share() / initialPart));
+    flow.window = Math.max(minWindow, Math.floor(this.#share() / initialDivisor));
     return flow.window;
   }
 
-  take(id: number, data: Buffer, to: "stdout" | "stderr" | "dropped"): void {
+  receive(id: number, data: Buffer, to: "stdout" | "stderr" | "dropped"): void {
     const [channel, flow] = [this.#peer.channels.get(id), this.#flows.get(id)];
     if (!isChannel(channel) || !flow) return;
     if (data.length > flow.window)
       throw this.#exceeded(`sent ${data.length} bytes on a channel with a window of ${flow.window}`);
     flow.window -= data.length;
-    this.#bufferOf(flow, channel, to)?.take(data);
+    this.#bufferOf(flow, channel, to)?.receive(data);
     this.#adjustWindow(flow, channel);
   }
 
   flush(id: number): void {
     const flow = this.#flows.get(id);
     if (!flow) return;
-    for (const outlet of flow.outlets()) outlet.flush();
+    for (const outlet of flow.buffers()) outlet.flush();
     this.#countUnread(flow);
   }
 
@@ -128,59 +128,59 @@ class Flows {
     else forget();
   }
 
-  #bufferOf(flow: Flow, channel: PeerChannel, to: "stdout" | "stderr" | "dropped"): Outlet | undefined {
+  #bufferOf(flow: ChannelFlow, channel: PeerChannel, to: "stdout" | "stderr" | "dropped"): StreamBuffer | undefined {
     if (to === "dropped") return undefined;
     const stream = to === "stdout" ? channel : channel.stderr;
     if (!("push" in stream)) return undefined;
-    return (flow[to] ??= new Outlet(stream, () => this.#adjustWindow(flow, channel)));
+    return (flow[to] ??= new StreamBuffer(stream, () => this.#adjustWindow(flow, channel)));
   }
 
   #share(): number {
-    return Math.min(largestWindow, Math.max(smallestWindow, Math.floor(connectionBytes / Math.max(1, this.size))));
+    return Math.min(maxWindow, Math.max(minWindow, Math.floor(maxUnreadBytes / Math.max(1, this.size))));
   }
 
-  #countUnread(flow: Flow): void {
+  #countUnread(flow: ChannelFlow): void {
     const unread = flow.unread();
     this.#unread += unread - flow.counted;
     flow.counted = unread;
   }
 
   /** Counts unread data, and grants the peer a larger window once it has used half of it. */
-  #adjustWindow(flow: Flow, { incoming, outgoing }: PeerChannel): void {
+  #adjustWindow(flow: ChannelFlow, { incoming, outgoing }: PeerChannel): void {
     this.#countUnread(flow);
     if (incoming.state !== "open" || outgoing.state === "closed" || !this.#peer.protocol._destruct) return;
     const share = this.#share();
     if (flow.window > share / 2) return;
     const own = flow.window + flow.counted;
-    const grant = Math.min(share - own, Math.max(connectionBytes - this.#unread, smallestWindow - own));
-    if (grant < smallestWindow / 2) return;
+    const grant = Math.min(share - own, Math.max(maxUnreadBytes - this.#unread, minWindow - own));
+    if (grant < minWindow / 2) return;
     flow.window += grant;
     this.#peer.protocol.channelWindowAdjust(outgoing.id, grant);
   }
 }
 
 /** Flow-control state of one channel. */
-class Flow {
+class ChannelFlow {
   /** Bytes that the peer may still send. */
   window = 0;
   /** Unread bytes that are included in the connection's total. */
   counted = 0;
-  stdout: Outlet | undefined;
-  stderr: Outlet | undefined;
+  stdout: StreamBuffer | undefined;
+  stderr: StreamBuffer | undefined;
 
-  outlets(): readonly Outlet[] {
+  buffers(): readonly StreamBuffer[] {
     return [this.stdout, this.stderr].filter((outlet) => outlet !== undefined);
   }
 
   unread(): number {
-    return this.outlets().reduce((sum, outlet) => sum + outlet.unread, 0);
+    return this.buffers().reduce((sum, outlet) => sum + outlet.unread, 0);
   }
 }
 
 /** Passes data on to one stream of a channel, and buffers it while the stream's reader has paused. */
-class Outlet {
+class StreamBuffer {
   readonly #stream: Readable;
-  readonly #buffered = new BoundedBuffer(largestWindow);
+  readonly #buffered = new BoundedBuffer(maxWindow);
   /** Buffered data that is being passed on. */
   #rest: Buffer = Buffer.alloc(0);
   /** Bytes pushed last, if the reader paused on them. */
@@ -199,7 +199,7 @@ class Outlet {
     return this.#rest.length + this.#buffered.length + this.#pausedOn;
   }
 
-  take(data: Buffer): void {
+  receive(data: Buffer): void {
     if (this.#stream.readableFlowing && !this.#hasBuffered()) this.#push(data);
     else this.#buffered.add(data);
   }

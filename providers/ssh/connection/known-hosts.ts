@@ -6,10 +6,10 @@ export interface KnownKey {
   /** The key in SSH's wire format, base64. */
   readonly key: string;
   /** The host's own key, a certificate authority for the host, or a key that must not be accepted as either. */
-  readonly as: "host" | "authority" | "revoked";
+  readonly role: "host" | "authority" | "revoked";
 }
 
-const markers: Readonly<Record<string, KnownKey["as"]>> = { "@cert-authority": "authority", "@revoked": "revoked" };
+const markers: Readonly<Record<string, KnownKey["role"]>> = { "@cert-authority": "authority", "@revoked": "revoked" };
 
 /** Finds a host's keys in a known_hosts file, with support for hashed names, patterns and ports. Invalid lines are skipped, as in ssh, and
  *  so are lines with an unknown marker. Lines with a marker may name the host without its port, as certificates have no ports. Pure.
@@ -19,12 +19,12 @@ export function knownKeys(file: string, host: string, port: number): readonly Kn
   return file.split("\n").flatMap((line): KnownKey[] => {
     const words = line.trim().split(/\s+/);
     const marker = words[0]?.startsWith("@") === true ? words.shift() : undefined;
-    const as = marker === undefined ? "host" : markers[marker];
+    const role = marker === undefined ? "host" : markers[marker];
     const [names, type, key] = words;
-    if (as === undefined || names === undefined || names.startsWith("#") || type === undefined || key === undefined)
+    if (role === undefined || names === undefined || names.startsWith("#") || type === undefined || key === undefined)
       return [];
-    if (!matches(names, name) && (as === "host" || !matches(names, host.toLowerCase()))) return [];
-    return [{ type, key, as }];
+    if (!matches(names, name) && (role === "host" || !matches(names, host.toLowerCase()))) return [];
+    return [{ type, key, role }];
   });
 }
 

@@ -2,10 +2,10 @@ import { LinkError } from "./link-state.ts";
 
 /** Creates the error for a peer that exceeds a limit. Throwing it in one of ssh2's handlers ends the connection.
  *  @param what predicate of the message, after the peer's name. */
-export type LimitExceeded = (what: string) => LinkError;
+export type LimitErrorFactory = (what: string) => LinkError;
 
 /** @param peer the peer's name for messages. */
-export function limitExceeded(peer: string): LimitExceeded {
+export function limitErrorOf(peer: string): LimitErrorFactory {
   return (what) =>
     new LinkError(
       "LimitExceeded",
@@ -15,6 +15,6 @@ export function limitExceeded(peer: string): LimitExceeded {
 }
 
 /** True for the error of a peer that has exceeded a limit. */
-export function exceedsLimit(error: unknown): boolean {
+export function isLimitError(error: unknown): boolean {
   return error instanceof LinkError && error.reason === "LimitExceeded";
 }

@@ -27,10 +27,10 @@ export class LinkError extends CodedError {
 
 /** A link's public state; the link's internal `idle` appears as `down`. Times are milliseconds since the epoch. */
 export type LinkState =
-  | { readonly is: "down"; readonly since: number; readonly why: LinkError; readonly nextTryAt: number }
-  | { readonly is: "connecting"; readonly since: number }
-  | { readonly is: "up"; readonly since: number; readonly connections: number }
-  | { readonly is: "closed" };
+  | { readonly kind: "down"; readonly since: number; readonly why: LinkError; readonly nextTryAt: number }
+  | { readonly kind: "connecting"; readonly since: number }
+  | { readonly kind: "up"; readonly since: number; readonly connections: number }
+  | { readonly kind: "closed" };
 
 /** Initial and maximum delay between attempts, milliseconds, before jitter. Problems that need human action are retried
  *  slowly: frequent attempts would fill the target's log, and some targets ban the client. */

@@ -3,9 +3,9 @@ import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { SshConfig } from "../config.ts";
-import type { ReverseWay } from "../reverse/way.ts";
-import { type Connection, nameOf, openConnection, wentSilent } from "./connection.ts";
-import { exceedsLimit } from "./limit-exceeded.ts";
+import type { ReverseTunnel } from "../reverse/tunnel.ts";
+import { type Connection, endpointName, openConnection, stoppedAnswering } from "./connection.ts";
+import { isLimitError } from "./limit-exceeded.ts";
 import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
 
 /** Link to a target: a set of SSH connections that is re-established when it breaks. All waiting callers share one reconnect. */
@@ -17,7 +17,7 @@ export interface Link extends AsyncDisposable {
    *  each; concurrent exchanges count separately. */
   roundTrips(): number;
   /** Counts one exchange. */
-  exchanged(): void;
+  countExchange(): void;
   /** Returns a live connection; waits for one that is being established.
    *  @throws unavailable at once while the link is down, with the reason as cause. */
   connection(signal?: AbortSignal): Promise<Connection>;
@@ -25,7 +25,7 @@ export interface Link extends AsyncDisposable {
   connections(): readonly Connection[];
   /** Opens one more connection; concurrent callers share it.
    *  @throws unavailable when it cannot be opened, failed_precondition at the limit. */
-  another(signal?: AbortSignal): Promise<Connection>;
+  openAnother(signal?: AbortSignal): Promise<Connection>;
   /** Takes the link down with this reason: closes its connections, then reconnects after a delay. */
   fail(why: LinkError): void;
 }
@@ -35,7 +35,7 @@ export interface LinkOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /** The reverse tunnel, if the first machine connects to graftlet. */
-  readonly reverse?: ReverseWay;
+  readonly reverse?: ReverseTunnel;
   /** Opens a connection; uses ssh2 by default. */
   readonly open?: (config: SshConfig, signal: AbortSignal) => Promise<Connection>;
   /** Checks a new connection before the link counts as up. @throws LinkError when the target does not meet the requirements. */
@@ -43,10 +43,10 @@ export interface LinkOptions {
 }
 
 /** Number of concurrent sessions to allow for when the target allows few per connection. */
-const sessionsWanted = 24;
-const [fewestConnections, mostConnections] = [3, 12];
+const desiredSessions = 24;
+const [minConnections, maxConnections] = [3, 12];
 /** Uptime after which a link's retry delays are reset, ms. */
-const steadyMs = 2_000;
+const stableUptimeMs = 2_000;
 
 /** States of the link's state machine:
  *  - `idle`: no connection has been requested yet. The first call of `connection` starts connecting. To the outside this is `down`.
@@ -58,18 +58,18 @@ const steadyMs = 2_000;
  *  - `down`: no connection, and no attempt in progress; calls fail at once with the reason. `timer` starts the next attempt after a
  *    delay that grows with consecutive failures for the same reason; a new reverse connection starts it at once, where that may help.
  *  - `closed`: disposed. All connections are closed and calls fail; the link never leaves this state. */
-type State =
-  | { readonly is: "idle" }
+type InternalState =
+  | { readonly kind: "idle" }
   | {
-      readonly is: "down";
+      readonly kind: "down";
       readonly since: number;
       readonly why: LinkError;
       readonly nextTryAt: number;
       readonly timer: Timer;
     }
-  | { readonly is: "connecting"; readonly since: number; readonly ready: Promise<Connection> }
-  | { readonly is: "up"; readonly since: number }
-  | { readonly is: "closed" };
+  | { readonly kind: "connecting"; readonly since: number; readonly ready: Promise<Connection> }
+  | { readonly kind: "up"; readonly since: number }
+  | { readonly kind: "closed" };
 
 /** Creates a link, which connects on first use and stays connected. */
 export function createLink(options: LinkOptions): Link {
@@ -86,7 +86,7 @@ class SshLink implements Link {
   readonly #live = new Set<Connection>();
   readonly #closing = new AbortController();
   readonly #createdAt: number;
-  #state: State = { is: "idle" };
+  #state: InternalState = { kind: "idle" };
   #downSince: number;
   /** Consecutive failures for the last reason. */
   #failures = 0;
@@ -99,14 +99,14 @@ class SshLink implements Link {
     this.#clock = clock;
     this.#log = log;
     this.#open = open ?? ((to, signal) => openConnection(to, { clock, ...(reverse && { reverse }) }, signal));
-    reverse?.onArrival(() => this.#retryNow());
+    reverse?.onConnected(() => this.#retryNow());
     this.#check = check;
     this.#createdAt = clock.now();
     this.#downSince = this.#createdAt;
   }
 
   state(): LinkState {
-    return outside(this.#state, { born: this.#createdAt, connections: this.#live.size, config: this.#config });
+    return publicState(this.#state, { born: this.#createdAt, connections: this.#live.size, config: this.#config });
   }
 
   onChange(listener: (state: LinkState) => void): () => void {
@@ -118,7 +118,7 @@ class SshLink implements Link {
     return this.#exchanges;
   }
 
-  exchanged(): void {
+  countExchange(): void {
     this.#exchanges += 1;
     this.#log.trace({ exchanges: this.#exchanges }, "exchange with the target");
   }
@@ -130,13 +130,13 @@ class SshLink implements Link {
   async connection(signal?: AbortSignal): Promise<Connection> {
     throwIfAborted(signal);
     const state = this.#state;
-    if (state.is === "closed") throw closedError();
-    if (state.is === "down") throw unreachable(this.#config, state.why);
+    if (state.kind === "closed") throw closedError();
+    if (state.kind === "down") throw unreachableError(this.#config, state.why);
     const [first] = this.#live;
-    return state.is === "up" && first ? first : untilAborted(this.#connect(), signal);
+    return state.kind === "up" && first ? first : untilAborted(this.#connect(), signal);
   }
 
-  async another(signal?: AbortSignal): Promise<Connection> {
+  async openAnother(signal?: AbortSignal): Promise<Connection> {
     throwIfAborted(signal);
     this.#opening ??= this.#openAnother().finally(() => {
       this.#opening = undefined;
@@ -145,9 +145,9 @@ class SshLink implements Link {
   }
 
   fail(why: LinkError): void {
-    if (this.#state.is !== "up") return;
+    if (this.#state.kind !== "up") return;
     this.#downSince = this.#clock.now();
-    if (this.#downSince - this.#state.since >= steadyMs) this.#failures = 0;
+    if (this.#downSince - this.#state.since >= stableUptimeMs) this.#failures = 0;
     const live = [...this.#live];
     this.#goDown(why);
     for (const connection of live) connection.close();
@@ -155,23 +155,23 @@ class SshLink implements Link {
 
   async [Symbol.asyncDispose](): Promise<void> {
     const state = this.#state;
-    if (state.is === "closed") return;
-    if (state.is === "down") state.timer.cancel();
-    this.#setState({ is: "closed" });
+    if (state.kind === "closed") return;
+    if (state.kind === "down") state.timer.cancel();
+    this.#setState({ kind: "closed" });
     this.#closing.abort();
     for (const connection of this.#live) connection.close();
-    await Promise.allSettled([state.is === "connecting" ? state.ready : undefined, this.#opening]);
+    await Promise.allSettled([state.kind === "connecting" ? state.ready : undefined, this.#opening]);
   }
 
-  #setState(next: State): void {
+  #setState(next: InternalState): void {
     this.#state = next;
     for (const listener of this.#listeners) listener(this.state());
   }
 
   #connect(): Promise<Connection> {
-    if (this.#state.is === "connecting") return this.#state.ready;
+    if (this.#state.kind === "connecting") return this.#state.ready;
     const ready = this.#attempt();
-    this.#setState({ is: "connecting", since: this.#clock.now(), ready });
+    this.#setState({ kind: "connecting", since: this.#clock.now(), ready });
     return ready;
   }
 
@@ -179,7 +179,7 @@ class SshLink implements Link {
    *  host-key mismatch it is worth trying: that key may have been presented over another reverse connection. */
   #retryNow(): void {
     const state = this.#state;
-    if (state.is !== "down" || !["NotDialledIn", "LinkDown", "HostKeyMismatch"].includes(state.why.reason)) return;
+    if (state.kind !== "down" || !["NotDialledIn", "LinkDown", "HostKeyMismatch"].includes(state.why.reason)) return;
     state.timer.cancel();
     void this.#connect().catch(() => undefined);
   }
@@ -192,14 +192,14 @@ class SshLink implements Link {
       this.#exchanges += 1;
       await this.#runCheck(opened);
       const connection = this.#addConnection(opened);
-      this.#log.info({ target: nameOf(this.#config) }, "link is up");
-      this.#setState({ is: "up", since: this.#clock.now() });
+      this.#log.info({ target: endpointName(this.#config) }, "link is up");
+      this.#setState({ kind: "up", since: this.#clock.now() });
       return connection;
     } catch (error) {
       if (this.#closing.signal.aborted) throw closedError();
-      const why = reasonOf(error);
+      const why = asLinkError(error);
       this.#goDown(why);
-      throw unreachable(this.#config, why);
+      throw unreachableError(this.#config, why);
     }
   }
 
@@ -226,11 +226,11 @@ class SshLink implements Link {
 
   #removeLost(connection: Connection): void {
     this.#live.delete(connection);
-    if (this.#state.is !== "up") return;
-    const why = reasonOf(connection.lost.reason);
+    if (this.#state.kind !== "up") return;
+    const why = asLinkError(connection.lost.reason);
     // A peer that has stopped answering on one connection has done so on all of them, and a peer that has exceeded a limit would do it again:
     // both take the whole link down.
-    if (this.#live.size > 0 && !wentSilent(why) && !exceedsLimit(why)) {
+    if (this.#live.size > 0 && !stoppedAnswering(why) && !isLimitError(why)) {
       this.#log.warn({ err: why, connections: this.#live.size }, "lost one of several connections to the target");
       return this.#setState(this.#state);
     }
@@ -243,20 +243,20 @@ class SshLink implements Link {
     const delay = retryDelay(why.reason, this.#failures) * this.#clock.jitter(0.8, 1.2);
     const timer = this.#clock.after(delay, () => void this.#connect().catch(() => undefined));
     this.#log.warn({ err: why, reason: why.reason, retryInMs: Math.round(delay) }, "link is down");
-    this.#setState({ is: "down", since: this.#downSince, why, nextTryAt: this.#clock.now() + delay, timer });
+    this.#setState({ kind: "down", since: this.#downSince, why, nextTryAt: this.#clock.now() + delay, timer });
   }
 
   async #openAnother(): Promise<Connection> {
-    const most = connectionsFor([...this.#live]);
+    const most = connectionLimit([...this.#live]);
     if (this.#live.size >= most)
       throw new CodedError("failed_precondition", `there are ${most} connections to the target already`);
     const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
-      throw unreachable(this.#config, reasonOf(error));
+      throw unreachableError(this.#config, asLinkError(error));
     });
     // The link may have gone down meanwhile: this connection must not compete with a reconnect.
-    if (this.#state.is !== "up") {
+    if (this.#state.kind !== "up") {
       connection.close();
-      throw unreachable(this.#config, reasonOf(connection.lost.reason));
+      throw unreachableError(this.#config, asLinkError(connection.lost.reason));
     }
     this.#addConnection(connection);
     this.#setState(this.#state);
@@ -265,32 +265,32 @@ class SshLink implements Link {
 }
 
 /** Returns the limit of connections to one target, which is higher when each allows few sessions. Pure. */
-export function connectionsFor(live: readonly Pick<Connection, "limit">[]): number {
-  const limit = Math.max(1, Math.min(...live.map((connection) => connection.limit)));
-  return Math.min(mostConnections, Math.max(fewestConnections, Math.ceil(sessionsWanted / limit)));
+export function connectionLimit(live: readonly Pick<Connection, "sessionLimit">[]): number {
+  const limit = Math.max(1, Math.min(...live.map((connection) => connection.sessionLimit)));
+  return Math.min(maxConnections, Math.max(minConnections, Math.ceil(desiredSessions / limit)));
 }
 
-function outside(
-  state: State,
+function publicState(
+  state: InternalState,
   { born, connections, config }: { born: number; connections: number; config: SshConfig },
 ): LinkState {
-  switch (state.is) {
+  switch (state.kind) {
     case "idle": {
-      const why = new LinkError("LinkDown", "unavailable", `${nameOf(config)} has not been connected to yet.`);
-      return { is: "down", since: born, why, nextTryAt: born };
+      const why = new LinkError("LinkDown", "unavailable", `${endpointName(config)} has not been connected to yet.`);
+      return { kind: "down", since: born, why, nextTryAt: born };
     }
     case "down":
-      return { is: "down", since: state.since, why: state.why, nextTryAt: state.nextTryAt };
+      return { kind: "down", since: state.since, why: state.why, nextTryAt: state.nextTryAt };
     case "connecting":
-      return { is: "connecting", since: state.since };
+      return { kind: "connecting", since: state.since };
     case "up":
-      return { is: "up", since: state.since, connections };
+      return { kind: "up", since: state.since, connections };
     case "closed":
       return state;
   }
 }
 
-function reasonOf(error: unknown): LinkError {
+function asLinkError(error: unknown): LinkError {
   if (error instanceof LinkError) return error;
   const message = error instanceof Error ? error.message : String(error);
   return new LinkError("LinkDown", "unavailable", message, { cause: error });
@@ -298,8 +298,8 @@ function reasonOf(error: unknown): LinkError {
 
 /** Error of all calls while the target is unreachable. Its code is unavailable for any reason: a refused login, for example, must not look
  *  like a missing permission on a file. */
-function unreachable(config: SshConfig, why: LinkError): CodedError {
-  return new CodedError("unavailable", `${nameOf(config)} is unreachable: ${why.message}`, { cause: why });
+function unreachableError(config: SshConfig, why: LinkError): CodedError {
+  return new CodedError("unavailable", `${endpointName(config)} is unreachable: ${why.message}`, { cause: why });
 }
 
 function closedError(): CodedError {

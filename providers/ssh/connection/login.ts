@@ -1,6 +1,6 @@
 import ssh2 from "ssh2";
 import { messageOf } from "../../../src/lib/errors.ts";
-import type { SshLogin } from "../door.ts";
+import type { SshLogin } from "../endpoint.ts";
 import { type Credentials, readCredentials } from "./credentials.ts";
 import { LinkError } from "./link-state.ts";
 import { type UserCertificate, readUserCertificate } from "./user-certificate.ts";
@@ -24,7 +24,7 @@ export async function readLogin(login: SshLogin, now: number): Promise<Login> {
         `providerConfig.privateKeyFile is not a usable private key (${key.message}): check it and passphraseFile.`,
       ),
     );
-  if (login.by !== "key" || login.certificateFile === undefined) return { credentials };
+  if (login.kind !== "key" || login.certificateFile === undefined) return { credentials };
   try {
     const certificate = await readUserCertificate(login.certificateFile, key.getPublicSSH(), now);
     return { credentials, certificate };

@@ -1,15 +1,15 @@
 /** Signals the loss of a connection to its users. */
-export interface Loss {
+export interface ConnectionLoss {
   readonly lost: AbortSignal;
   /** Reports the loss; later calls are ignored. */
-  lose(cause?: unknown): void;
+  reportLoss(cause?: unknown): void;
   /** Registers a listener for the loss, called at once if the connection is lost already. @returns a function that removes it. */
   onLost(listener: () => void): () => void;
 }
 
 /** Streams, of which there may be thousands, use `onLost`: adding a listener to an AbortSignal takes time linear in the number of listeners.
  *  @param reasonOf turns a cause into the signal's reason. */
-export function lossOf(reasonOf: (cause: unknown) => Error): Loss {
+export function createLoss(reasonOf: (cause: unknown) => Error): ConnectionLoss {
   const controller = new AbortController();
   const { signal: lost } = controller;
   const listeners = new Set<() => void>();
@@ -23,7 +23,7 @@ export function lossOf(reasonOf: (cause: unknown) => Error): Loss {
   );
   return {
     lost,
-    lose(cause) {
+    reportLoss(cause) {
       if (!lost.aborted) controller.abort(reasonOf(cause));
     },
     onLost(listener) {

@@ -1,7 +1,7 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 import { createTokenBucket } from "../../../src/lib/token-bucket.ts";
-import type { LimitExceeded } from "./limit-exceeded.ts";
-import { type SshPeer, clipped } from "./ssh2-peer.ts";
+import type { LimitErrorFactory } from "./limit-exceeded.ts";
+import { type SshPeer, clipText } from "./ssh2-peer.ts";
 
 /** SSH message numbers. @see RFC 4250 §4.1.2 */
 const message = {
@@ -27,43 +27,43 @@ const [exchangeRate, exchangeBurst] = [2, 20];
 /** Channels opened by the peer, per second and as a burst. Beyond that, reading from the peer is paused, since pods may be the cause. */
 const [openRate, openBurst] = [1_000, 2_000];
 /** Time for which the peer may keep exceeding that rate before the connection is closed, milliseconds. */
-const longestDebtMs = 2_000;
+const maxOverdrawnMs = 2_000;
 /** Short data messages and window adjustments, per second and as a burst; beyond that, reading is paused. OpenSSH adjusts a window every
  *  96 KiB. */
 const [shortRate, shortBurst] = [20_000, 20_000];
 const shortBytes = 128;
 /** Interval for checking whether reading from a paused peer can resume, milliseconds. */
-const laterMs = 10;
+const pauseMs = 10;
 /** Limit of unsent bytes. Beyond it, reading from the peer is paused as well: answers to its requests would add to them. */
-const mostUnsent = 2 * 2 ** 20;
+const maxUnsentBytes = 2 * 2 ** 20;
 
 /** Minimum for the maximum packet size that a peer announces, bytes: ssh2 would split data into packets of that size all at once, and loop
  *  forever for 0. */
-const smallestPacket = 1024;
+const minPacketBytes = 1024;
 
 const hostKeysRequest = Buffer.from("hostkeys-00@openssh.com");
 
 /** Limits the cost of a peer's messages: their rate (channel data is limited by `enforceWindows`) and the length of their texts. */
-export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "after">, exceeded: LimitExceeded): void {
+export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "after">, exceeded: LimitErrorFactory): void {
   const { protocol, socket } = peer;
   const mayControl = createTokenBucket(clock, controlRate, controlBurst);
   const mayExchange = createTokenBucket(clock, exchangeRate, exchangeBurst);
-  const debtOfOpens = createDebt(clock, openRate, openBurst);
-  const debtOfShort = createDebt(clock, shortRate, shortBurst);
+  const channelOpens = createOverdraftBucket(clock, openRate, openBurst);
+  const shortMessages = createOverdraftBucket(clock, shortRate, shortBurst);
   let beforeLogin = 0;
-  const { readLater } = createPauses(peer, clock);
+  const { pauseReading } = createReadPauses(peer, clock);
   const examine = (type: number, length: number): void => {
     if (!protocol._authenticated && (beforeLogin += 1) > messagesBeforeLogin)
       throw exceeded(`sent more than ${messagesBeforeLogin} messages before completing the login`);
-    if (protocol._authenticated && isOfLogin(type))
+    if (protocol._authenticated && isLoginMessage(type))
       throw exceeded("requested another login after completing the login");
-    if (isData(type) && length > dataHead) return length < shortBytes ? readLater(debtOfShort.take()) : undefined;
-    if (type === message.windowAdjust) return readLater(debtOfShort.take());
-    if (socket.writableLength > mostUnsent) readLater(laterMs);
+    if (isData(type) && length > dataHeaderBytes) return length < shortBytes ? pauseReading(shortMessages.take()) : undefined;
+    if (type === message.windowAdjust) return pauseReading(shortMessages.take());
+    if (socket.writableLength > maxUnsentBytes) pauseReading(pauseMs);
     if (type === message.channelOpen) {
-      readLater(debtOfOpens.take());
-      if (debtOfOpens.lasts() > longestDebtMs)
-        throw exceeded(`opened more than ${openRate} channels per second for ${longestDebtMs / 1000} seconds`);
+      pauseReading(channelOpens.take());
+      if (channelOpens.overdrawnMs() > maxOverdrawnMs)
+        throw exceeded(`opened more than ${openRate} channels per second for ${maxOverdrawnMs / 1000} seconds`);
       return;
     }
     // ssh2 does not pass the first one to this function.
@@ -76,8 +76,8 @@ export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "a
   const handle = protocol._onPayload;
   protocol._onPayload = (payload) => {
     examine(payload[0] ?? 0, payload.length);
-    const packet = longestPacketOf(payload);
-    if (packet < smallestPacket) throw exceeded(`announced a maximum packet size of ${packet} bytes`);
+    const packet = maxPacketOf(payload);
+    if (packet < minPacketBytes) throw exceeded(`announced a maximum packet size of ${packet} bytes`);
     // ssh2 would ask the server to prove each key; graftlet takes host keys only from its configuration.
     return isHostKeys(payload) ? undefined : handle(payload);
   };
@@ -85,14 +85,14 @@ export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "a
 }
 
 /** A token bucket that can be overdrawn. */
-interface Debt {
+interface OverdraftBucket {
   /** Takes a token. @returns milliseconds until the bucket is no longer overdrawn. */
   take(): number;
   /** Returns for how many milliseconds the bucket has been overdrawn, short recoveries included. */
-  lasts(): number;
+  overdrawnMs(): number;
 }
 
-function createDebt(clock: Pick<Clock, "monotonic">, perSecond: number, burst: number): Debt {
+function createOverdraftBucket(clock: Pick<Clock, "monotonic">, perSecond: number, burst: number): OverdraftBucket {
   let tokens = burst;
   let filledAt = clock.monotonic();
   let since: number | undefined;
@@ -106,39 +106,39 @@ function createDebt(clock: Pick<Clock, "monotonic">, perSecond: number, burst: n
       since ??= now;
       return (-tokens / perSecond) * 1000;
     },
-    lasts: () => (since === undefined ? 0 : clock.monotonic() - since),
+    overdrawnMs: () => (since === undefined ? 0 : clock.monotonic() - since),
   };
 }
 
 /** Pauses reading from a peer. */
-function createPauses({ socket }: SshPeer, clock: Pick<Clock, "monotonic" | "after">): { readLater(ms: number): void } {
+function createReadPauses({ socket }: SshPeer, clock: Pick<Clock, "monotonic" | "after">): { pauseReading(ms: number): void } {
   let until: number | undefined;
-  const look = () => {
+  const tryResume = () => {
     const isEarly = until !== undefined && clock.monotonic() < until;
-    if (!socket.destroyed && (isEarly || socket.writableLength > mostUnsent)) return void clock.after(laterMs, look);
+    if (!socket.destroyed && (isEarly || socket.writableLength > maxUnsentBytes)) return void clock.after(pauseMs, tryResume);
     until = undefined;
     socket.resume();
   };
   return {
-    readLater(ms) {
+    pauseReading(ms) {
       if (ms <= 0) return;
       const isPaused = until !== undefined;
       until = Math.max(until ?? 0, clock.monotonic() + ms);
       if (isPaused) return;
       socket.pause();
-      clock.after(laterMs, look);
+      clock.after(pauseMs, tryResume);
     },
   };
 }
 
 /** Header length of a data message, bytes. */
-const dataHead = 9;
+const dataHeaderBytes = 9;
 
 function isData(type: number): boolean {
   return type === message.channelData || type === message.channelExtendedData;
 }
 
-function isOfLogin(type: number): boolean {
+function isLoginMessage(type: number): boolean {
   // By the time USERAUTH_SUCCESS arrives, the login counts as complete.
   if (type === loginDone) return false;
   return (
@@ -151,7 +151,7 @@ function isOfLogin(type: number): boolean {
 const loginDone = 52;
 
 /** Returns the maximum packet size announced when a channel is opened; Infinity for other messages. @see RFC 4254 §5.1 */
-function longestPacketOf(payload: Buffer): number {
+function maxPacketOf(payload: Buffer): number {
   if (payload[0] === message.channelOpenConfirmation && payload.length >= 17) return payload.readUInt32BE(13);
   if (payload[0] !== message.channelOpen || payload.length < 5) return Number.POSITIVE_INFINITY;
   const at = 5 + payload.readUInt32BE(1) + 8;
@@ -169,6 +169,6 @@ function isHostKeys(payload: Buffer): boolean {
 /** Clips the peer's texts, which end up in conditions, events and the log. */
 function clipTexts({ protocol: { _handlers: handlers } }: SshPeer): void {
   const { DISCONNECT: disconnect, CHANNEL_OPEN_FAILURE: refuse } = handlers;
-  handlers.DISCONNECT = (of, reason, text) => disconnect(of, reason, clipped(text ?? ""));
-  handlers.CHANNEL_OPEN_FAILURE = (of, id, reason, text) => refuse(of, id, reason, clipped(text ?? ""));
+  handlers.DISCONNECT = (of, reason, text) => disconnect(of, reason, clipText(text ?? ""));
+  handlers.CHANNEL_OPEN_FAILURE = (of, id, reason, text) => refuse(of, id, reason, clipText(text ?? ""));
 }

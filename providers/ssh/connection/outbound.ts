@@ -1,7 +1,7 @@
 import type { SshPeer } from "./ssh2-peer.ts";
 
 /** Limit of bytes buffered in a connection; beyond it, senders have to wait. */
-const mostWaiting = 2 ** 20;
+const maxBufferedBytes = 2 ** 20;
 
 /** Holds data back while the peer does not read or is exchanging keys. Needed since a peer may announce a window of any size, and ssh2 buffers
  *  all data that fits into it. */
@@ -10,10 +10,10 @@ export interface Outbound {
   whenWritable(send: () => void): void;
 }
 
-/** @param onKeys registers a listener for the end of each key exchange. */
-export function createOutbound({ protocol, socket }: SshPeer, onKeys: (listener: () => void) => void): Outbound {
+/** @param onKeyExchange registers a listener for the end of each key exchange. */
+export function createOutbound({ protocol, socket }: SshPeer, onKeyExchange: (listener: () => void) => void): Outbound {
   const waiting = new Set<() => void>();
-  const isFull = () => socket.writableLength > mostWaiting || protocol._kexinit !== undefined;
+  const isFull = () => socket.writableLength > maxBufferedBytes || protocol._kexinit !== undefined;
   const sendWaiting = () => {
     if (!protocol._destruct) return waiting.clear();
     for (const send of waiting) {
@@ -23,7 +23,7 @@ export function createOutbound({ protocol, socket }: SshPeer, onKeys: (listener:
     }
   };
   socket.on("drain", sendWaiting);
-  onKeys(sendWaiting);
+  onKeyExchange(sendWaiting);
   return {
     whenWritable(send) {
       if (!protocol._destruct) return;

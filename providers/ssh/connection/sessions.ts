@@ -3,7 +3,7 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
-import { type Connection, channelRefusal, opened } from "./connection.ts";
+import { type Connection, channelRefusal, fromCallback } from "./connection.ts";
 import { LinkError } from "./link-state.ts";
 import type { Link } from "./link.ts";
 
@@ -39,53 +39,53 @@ export interface SessionsOptions {
 }
 
 /** Pause after a failed attempt to add a connection, ms, before jitter (MaxStartups, a firewall). */
-const growPauseMs = 5_000;
+const openRetryDelayMs = 5_000;
 /** Time for which an ended session may still count at the target's sshd, ms. */
-const settleMs = 200;
+const endedSessionGraceMs = 200;
 /** Time for ssh2 to report a lost connection after a request has failed because the peer hung up, ms. */
-const hangUpMs = 250;
+const hangUpTimeoutMs = 250;
 /** Time for the target to answer a request for a session, ms. */
-const openWithinMs = 60_000;
+const openTimeoutMs = 60_000;
 /** Minimum interval between warnings about waiting requests, ms. */
-const tellEveryMs = 60_000;
+const warnIntervalMs = 60_000;
 
 export function createSessions({ link, clock, log }: SessionsOptions): Sessions {
-  const places = createPlaces({ link, clock, log });
+  const slots = createSessionSlots({ link, clock, log });
   const start = async (
     connection: Connection,
     { start: what, forUser = false, signal }: SessionRequest,
   ): Promise<Session> => {
-    const channel = await openChannel(connection, what, clock.within(openWithinMs, signal));
+    const channel = await openChannel(connection, what, clock.within(openTimeoutMs, signal));
     // One exchange for the channel, one for the request on it.
-    link.exchanged();
-    link.exchanged();
-    channel.once("close", () => places.release(connection, forUser));
+    link.countExchange();
+    link.countExchange();
+    channel.once("close", () => slots.release(connection, forUser));
     return { channel, connection };
   };
   /** Decides whether to repeat a refused request: sshd may still count a session that has just ended. */
-  const unsettled = async (connection: Connection, error: unknown, signal?: AbortSignal): Promise<boolean> => {
-    if (channelRefusal(error) === undefined || connection.lost.aborted || !places.justReleased(connection))
+  const shouldRepeat = async (connection: Connection, error: unknown, signal?: AbortSignal): Promise<boolean> => {
+    if (channelRefusal(error) === undefined || connection.lost.aborted || !slots.justReleased(connection))
       return false;
-    await clock.sleep(settleMs / 4, signal);
+    await clock.sleep(endedSessionGraceMs / 4, signal);
     return true;
   };
   return {
     async open(request) {
       const { start: what, forUser = false, signal } = request;
       for (;;) {
-        const connection = await places.take(request);
+        const connection = await slots.acquire(request);
         try {
           return await start(connection, request);
         } catch (error) {
-          places.giveBack(connection, forUser);
-          if (await unsettled(connection, error, signal)) continue;
+          slots.giveBack(connection, forUser);
+          if (await shouldRepeat(connection, error, signal)) continue;
           if (channelRefusal(error) === undefined || connection.lost.aborted) {
-            if (!(error instanceof CodedError)) await clock.sleep(hangUpMs, connection.lost).catch(() => undefined);
+            if (!(error instanceof CodedError)) await clock.sleep(hangUpTimeoutMs, connection.lost).catch(() => undefined);
             throw openError(connection, what, error);
           }
           if (connection.sessions === 0) throw noSessions(error);
           // The target allows fewer sessions than usual: the current number is its limit.
-          connection.limit = Math.min(connection.limit, connection.sessions);
+          connection.sessionLimit = Math.min(connection.sessionLimit, connection.sessions);
         }
       }
     },
@@ -95,8 +95,8 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
         try {
           return await start(connection, { start: what, signal });
         } catch (error) {
-          places.giveBack(connection, false);
-          if (await unsettled(connection, error, signal)) continue;
+          slots.giveBack(connection, false);
+          if (await shouldRepeat(connection, error, signal)) continue;
           throw channelRefusal(error) === undefined ? openError(connection, what, error) : noSessions(error);
         }
       }
@@ -105,94 +105,94 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
 }
 
 /** Manages the slots for sessions on the link's connections. */
-function createPlaces({ link, clock, log }: SessionsOptions) {
+function createSessionSlots({ link, clock, log }: SessionsOptions) {
   const waiting = new Set<() => void>();
-  let growAgainAt = 0;
-  let tellAgainAt = 0;
+  let nextOpenAt = 0;
+  let nextWarningAt = 0;
   const releasedAt = new WeakMap<Connection, number>();
   const wake = () => {
     for (const each of waiting) each();
   };
   link.onChange(wake);
   /** @returns false when no further connection can be opened now. */
-  const grow = async (signal?: AbortSignal): Promise<boolean> => {
-    if (clock.monotonic() < growAgainAt) return false;
+  const openAnother = async (signal?: AbortSignal): Promise<boolean> => {
+    if (clock.monotonic() < nextOpenAt) return false;
     try {
-      await link.another(signal);
+      await link.openAnother(signal);
       return true;
     } catch (error) {
       throwIfAborted(signal);
       if (!hasCode(error, "failed_precondition", "unavailable")) throw error;
-      if (hasCode(error, "unavailable")) growAgainAt = clock.monotonic() + growPauseMs * clock.jitter(1, 2);
+      if (hasCode(error, "unavailable")) nextOpenAt = clock.monotonic() + openRetryDelayMs * clock.jitter(1, 2);
       return false;
     }
   };
-  const rest = async ({ forUser = false, signal }: PlaceRequest): Promise<void> => {
-    if (clock.monotonic() >= tellAgainAt) {
-      tellAgainAt = clock.monotonic() + tellEveryMs;
+  const waitForSlot = async ({ forUser = false, signal }: SlotRequest): Promise<void> => {
+    if (clock.monotonic() >= nextWarningAt) {
+      nextWarningAt = clock.monotonic() + warnIntervalMs;
       log.warn(
         usage(link.connections()),
         forUser ? "user session limit reached; queueing" : "all SSH sessions in use; queueing",
       );
     }
-    const pauseMs = growAgainAt - clock.monotonic();
-    await turn(waiting, signal, pauseMs > 0 ? { pauseMs, clock } : undefined);
+    const pauseMs = nextOpenAt - clock.monotonic();
+    await waitForWake(waiting, signal, pauseMs > 0 ? { pauseMs, clock } : undefined);
   };
-  const giveBack = (connection: Connection, forUser: boolean) => {
+  const releaseUnused = (connection: Connection, forUser: boolean) => {
     connection.sessions -= 1;
-    if (forUser) connection.forUsers -= 1;
+    if (forUser) connection.userSessions -= 1;
     wake();
   };
   return {
     /** Returns an unused slot. */
-    giveBack,
+    giveBack: releaseUnused,
     /** Returns the slot of an ended session. */
     release(connection: Connection, forUser: boolean) {
       releasedAt.set(connection, clock.monotonic());
-      giveBack(connection, forUser);
+      releaseUnused(connection, forUser);
     },
     justReleased: (connection: Connection) =>
-      clock.monotonic() - (releasedAt.get(connection) ?? Number.NEGATIVE_INFINITY) < settleMs,
+      clock.monotonic() - (releasedAt.get(connection) ?? Number.NEGATIVE_INFINITY) < endedSessionGraceMs,
     /** Acquires a slot on a connection with room; waits for one. */
-    async take(request: PlaceRequest): Promise<Connection> {
+    async acquire(request: SlotRequest): Promise<Connection> {
       const { urgent = false, forUser = false, signal } = request;
       for (;;) {
         await link.connection(signal);
         const found =
           forUser && !usersHaveRoom(link.connections())
             ? undefined
-            : link.connections().find(({ sessions, limit }) => sessions < roomOf(limit, urgent));
+            : link.connections().find(({ sessions, sessionLimit }) => sessions < usableLimit(sessionLimit, urgent));
         if (found) {
           found.sessions += 1;
-          if (forUser) found.forUsers += 1;
+          if (forUser) found.userSessions += 1;
           return found;
         }
         // Without any connection, link.connection reports the reason.
-        if (!(await grow(signal)) && link.connections().length > 0) await rest(request);
+        if (!(await openAnother(signal)) && link.connections().length > 0) await waitForSlot(request);
       }
     },
   };
 }
 
-type PlaceRequest = Omit<SessionRequest, "start">;
+type SlotRequest = Omit<SessionRequest, "start">;
 
 /** True while users hold less than half of the current slots. A new connection is assumed to allow as few sessions as the others. */
 function usersHaveRoom(connections: readonly Connection[]): boolean {
-  const held = connections.reduce((sum, { forUsers }) => sum + forUsers, 0);
-  return held + 1 <= (connections.length * Math.min(...connections.map(({ limit }) => limit))) / 2;
+  const held = connections.reduce((sum, { userSessions }) => sum + userSessions, 0);
+  return held + 1 <= (connections.length * Math.min(...connections.map(({ sessionLimit }) => sessionLimit))) / 2;
 }
 
 function usage(connections: readonly Connection[]) {
   return {
     connections: connections.length,
     sessions: connections.map(({ sessions }) => sessions),
-    users: connections.map(({ forUsers }) => forUsers),
-    allowed: connections.map(({ limit }) => limit),
+    users: connections.map(({ userSessions }) => userSessions),
+    allowed: connections.map(({ sessionLimit }) => sessionLimit),
   };
 }
 
 /** Reserves one slot per connection for urgent requests. */
-function roomOf(limit: number, urgent: boolean): number {
+function usableLimit(limit: number, urgent: boolean): number {
   return urgent ? limit : Math.max(1, limit - 1);
 }
 
@@ -202,20 +202,20 @@ async function openChannel(
   signal: AbortSignal,
 ): Promise<ClientChannel> {
   if (lost.aborted) throw abortError(lost);
-  const channel = opened((done) => {
+  const channel = fromCallback((done) => {
     if ("exec" in start) client.exec(start.exec, done);
     else client.subsys(start.subsystem, done);
   });
   try {
     return await untilAborted(untilAborted(channel, lost), signal);
   } catch (error) {
-    void channel.then(discard, () => undefined);
+    void channel.then(discardChannel, () => undefined);
     throw error;
   }
 }
 
 /** Closes a channel and drops its unread output: ssh2 reports the close only after all output has been read. */
-export function discard(channel: ClientChannel): void {
+export function discardChannel(channel: ClientChannel): void {
   channel.on("error", () => undefined);
   channel.resume();
   channel.stderr.resume();
@@ -239,7 +239,7 @@ function noSessions(cause: unknown): LinkError {
 }
 
 /** Resolves when a slot may be free, or when the pause is over. */
-async function turn(
+async function waitForWake(
   waiting: Set<() => void>,
   signal: AbortSignal | undefined,
   until: { readonly pauseMs: number; readonly clock: Clock } | undefined,

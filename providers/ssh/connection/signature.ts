@@ -27,7 +27,7 @@ export function isSignatureOf(key: Buffer, data: Buffer, signature: Buffer): boo
     const parsed = ssh2.utils.parseKey(key);
     if (parsed instanceof Error) return false;
     const pem = { key: createPublicKey(parsed.getPublicPEM()), dsaEncoding: "ieee-p1363" } as const;
-    return verify(digest, data, pem, halfBytes > 0 ? halves(value, halfBytes) : value);
+    return verify(digest, data, pem, halfBytes > 0 ? padIntegers(value, halfBytes) : value);
   } catch {
     // Malformed input is not a valid signature.
     return false;
@@ -35,7 +35,7 @@ export function isSignatureOf(key: Buffer, data: Buffer, signature: Buffer): boo
 }
 
 /** Pads ECDSA's two integers to their full length. @throws RangeError when one is longer. */
-function halves(value: Buffer, bytes: number): Buffer {
+function padIntegers(value: Buffer, bytes: number): Buffer {
   const reader = new WireReader(value);
   const padded = [reader.string(), reader.string()].map((number) => {
     const digits = number.subarray(number.findIndex((byte) => byte !== 0));

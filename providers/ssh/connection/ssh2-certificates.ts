@@ -93,12 +93,12 @@ function acceptCertificate(exchange: Exchange): void {
 
 /** Makes a client log in with a certificate and its private key. To be called right after `connect`. @throws LinkError when ssh2's internals
  *  differ. */
-export function showCertificate(client: Client, { blob, keyType }: UserCertificate): void {
+export function useCertificate(client: Client, { blob, keyType }: UserCertificate): void {
   const protocol = protocolOf(client);
   protocol.authPK = (user, _key, given, sign) => {
     const algorithm = given ?? keyType;
     if (algorithm === "ssh-rsa") throw onlySha1();
-    const asked = requestOf(user, { algorithm: certificateName(algorithm), blob, signed: sign !== undefined });
+    const asked = encodeAuthRequest(user, { algorithm: certificateName(algorithm), blob, signed: sign !== undefined });
     if (!sign) return send(protocol, asked);
     const { sessionID } = protocol._kex ?? {};
     if (!sessionID) throw new Error("there is no session to log in to");
@@ -121,7 +121,7 @@ function onlySha1(): LinkError {
 
 const userauthRequest = 50;
 
-interface Shown {
+interface AuthRequest {
   readonly algorithm: string;
   readonly blob: Buffer;
   /** False to only ask whether the key would be accepted. */
@@ -129,7 +129,7 @@ interface Shown {
 }
 
 /** @see RFC 4252 §7 */
-function requestOf(user: string, { algorithm, blob, signed }: Shown): Buffer {
+function encodeAuthRequest(user: string, { algorithm, blob, signed }: AuthRequest): Buffer {
   return Buffer.concat([
     Buffer.from([userauthRequest]),
     ...[user, "ssh-connection", "publickey"].map(wireString),

@@ -31,7 +31,7 @@ export interface PeerHandlers {
   CHANNEL_CLOSE: Handler<[id: number]>;
 }
 
-type Opens = (id: number, window: number, ...rest: unknown[]) => void;
+type ChannelOpener = (id: number, window: number, ...rest: unknown[]) => void;
 
 export interface PeerProtocol {
   readonly _handlers: PeerHandlers;
@@ -46,10 +46,10 @@ export interface PeerProtocol {
   channelWindowAdjust(peersId: number, bytes: number): void;
   channelOpenFail(peersId: number, reason: number, text: string): void;
   channelOpenConfirm: (peersId: number, id: number, window: number, longestPacket: number) => void;
-  session: Opens;
-  directTcpip: Opens;
-  openssh_directStreamLocal: Opens;
-  forwardedTcpip: Opens;
+  session: ChannelOpener;
+  directTcpip: ChannelOpener;
+  openssh_directStreamLocal: ChannelOpener;
+  forwardedTcpip: ChannelOpener;
 }
 
 export interface PeerChannel extends Duplex {
@@ -60,9 +60,9 @@ export interface PeerChannel extends Duplex {
 }
 
 /** Functions that open a channel from this side; their second argument is the peer's first window. */
-export const opening = ["session", "directTcpip", "openssh_directStreamLocal", "forwardedTcpip"] as const;
+export const channelOpeners = ["session", "directTcpip", "openssh_directStreamLocal", "forwardedTcpip"] as const;
 
-const handled = [
+const requiredHandlers = [
   "DISCONNECT",
   "CHANNEL_OPEN",
   "CHANNEL_OPEN_FAILURE",
@@ -71,18 +71,18 @@ const handled = [
   "CHANNEL_EOF",
   "CHANNEL_CLOSE",
 ];
-const called = ["_destruct", "_onPayload", "channelWindowAdjust", "channelOpenConfirm", "channelOpenFail", ...opening];
+const requiredFunctions = ["_destruct", "_onPayload", "channelWindowAdjust", "channelOpenConfirm", "channelOpenFail", ...channelOpeners];
 
 /** Returns the internals of a connection. To be called right after a client's `connect`, or when a server has accepted the connection.
  *  @throws Error when ssh2's internals differ. */
 export function peerOf(connection: Client | ServerConnection): SshPeer {
   const { _protocol: protocol, _sock: socket, _chanMgr: channels } = connection as unknown as Record<string, unknown>;
   const known =
-    hasFunctions(protocol, called) &&
+    hasFunctions(protocol, requiredFunctions) &&
     "_kexinit" in protocol &&
     "_authenticated" in protocol &&
     "_handlers" in protocol &&
-    hasFunctions(protocol._handlers, handled) &&
+    hasFunctions(protocol._handlers, requiredHandlers) &&
     hasFunctions(channels, ["get", "remove"]) &&
     typeof channels._cur === "number" &&
     hasFunctions(socket, ["pause", "resume", "destroy"]);
@@ -107,9 +107,9 @@ export function isChannel(value: ReturnType<SshPeer["channels"]["get"]>): value 
 }
 
 /** Clips a peer's text for use in messages: a Node's condition and the log have room for one sentence. */
-export function clipped(text: string): string {
+export function clipText(text: string): string {
   const plain = text.replace(/\p{Cc}+/gu, " ").trim();
-  return plain.length <= longestText ? plain : `${plain.slice(0, longestText)}…`;
+  return plain.length <= maxTextLength ? plain : `${plain.slice(0, maxTextLength)}…`;
 }
 
-const longestText = 300;
+const maxTextLength = 300;

@@ -4,12 +4,12 @@ import type { Socket } from "node:net";
 import { SocksClient } from "socks";
 import { messageOf } from "../../../src/lib/errors.ts";
 import { joinHostPort } from "../../../src/lib/http-get.ts";
-import type { Proxy } from "../proxy.ts";
+import type { SshProxy } from "../proxy.ts";
 import { readSecretLine } from "./credentials.ts";
 import { LinkError } from "./link-state.ts";
-import { orDropped } from "./or-dropped.ts";
+import { awaitOrDestroy } from "./await-or-destroy.ts";
 
-interface Place {
+interface ProxyDestination {
   readonly host: string;
   readonly port: number;
 }
@@ -18,9 +18,9 @@ interface Place {
 const socksTimeoutMs = 20_000;
 
 /** Connects to a machine through a proxy, which resolves its name. @throws LinkError, a sentence with the proxy and its reason. */
-export async function throughProxy(proxy: Proxy, to: Place, soon: AbortSignal): Promise<Socket> {
+export async function dialByProxy(proxy: SshProxy, to: ProxyDestination, deadline: AbortSignal): Promise<Socket> {
   try {
-    return await orDropped(connected(proxy, to, soon), soon);
+    return await awaitOrDestroy(openThroughProxy(proxy, to, deadline), deadline);
   } catch (cause) {
     const [there, by] = [`${to.host}:${to.port}`, `${proxy.scheme}://${proxy.host}:${proxy.port}`];
     const why = `${there} cannot be reached through the proxy ${by} (${messageOf(cause)}): check proxy, host and port, and that the proxy allows connections to that port.`;
@@ -28,14 +28,14 @@ export async function throughProxy(proxy: Proxy, to: Place, soon: AbortSignal): 
   }
 }
 
-async function connected(proxy: Proxy, to: Place, soon: AbortSignal): Promise<Socket> {
+async function openThroughProxy(proxy: SshProxy, to: ProxyDestination, deadline: AbortSignal): Promise<Socket> {
   const { passwordFile } = proxy;
   const password = passwordFile === undefined ? undefined : await readSecretLine("proxyPasswordFile", passwordFile);
-  return proxy.scheme === "socks5" ? bySocks(proxy, password, to) : byConnect(proxy, password, to, soon);
+  return proxy.scheme === "socks5" ? connectSocks5(proxy, password, to) : connectHttp(proxy, password, to, deadline);
 }
 
 /** @see RFC 1928, RFC 1929 */
-async function bySocks({ host, port, user }: Proxy, password: string | undefined, to: Place): Promise<Socket> {
+async function connectSocks5({ host, port, user }: SshProxy, password: string | undefined, to: ProxyDestination): Promise<Socket> {
   const login = user !== undefined && { userId: user, password: password ?? "" };
   const { socket } = await SocksClient.createConnection({
     command: "connect",
@@ -48,10 +48,10 @@ async function bySocks({ host, port, user }: Proxy, password: string | undefined
 }
 
 /** @see RFC 9110, section 9.3.6 */
-function byConnect(
-  { scheme, host, port, user }: Proxy,
+function connectHttp(
+  { scheme, host, port, user }: SshProxy,
   password: string | undefined,
-  to: Place,
+  to: ProxyDestination,
   signal: AbortSignal,
 ): Promise<Socket> {
   const place = joinHostPort(to.host, to.port);

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { CodedError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
 import { errnoOf } from "../../local/errors.ts";
-import { type Certificate, dateOf, parseCertificate, validity } from "./certificate.ts";
+import { type Certificate, formatDate, parseCertificate, validity } from "./certificate.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { certificateName } from "./key-algorithms.ts";
 
@@ -14,13 +14,13 @@ export interface UserCertificate extends Certificate {
  *  @param key the public key in SSH's wire format. @param now milliseconds since the epoch.
  *  @throws CodedError not_found, permission_denied, failed_precondition, a sentence with the remedy. */
 export async function readUserCertificate(path: string, key: Buffer, now: number): Promise<UserCertificate> {
-  const certificate = certificateIn(await textOf(path), path);
-  const refusal = refusalOf(certificate, key, now);
+  const certificate = parseUserCertificate(await readCertificateFile(path), path);
+  const refusal = userCertificateRefusal(certificate, key, now);
   if (refusal) throw unusable(path, refusal);
   return certificate;
 }
 
-async function textOf(path: string): Promise<string> {
+async function readCertificateFile(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (cause) {
@@ -29,7 +29,7 @@ async function textOf(path: string): Promise<string> {
   }
 }
 
-function certificateIn(text: string, path: string): UserCertificate {
+function parseUserCertificate(text: string, path: string): UserCertificate {
   const [type, base64 = ""] = text.trim().split(/\s+/);
   try {
     const blob = Buffer.from(base64, "base64");
@@ -43,16 +43,16 @@ function certificateIn(text: string, path: string): UserCertificate {
   }
 }
 
-function refusalOf(certificate: Certificate, key: Buffer, now: number): string | undefined {
-  if (certificate.for !== "user")
+function userCertificateRefusal(certificate: Certificate, key: Buffer, now: number): string | undefined {
+  if (certificate.type !== "user")
     return "is a host certificate: ask its authority for a user certificate (ssh-keygen -s without -h)";
   if (!certificate.key.equals(key))
     return `certifies the key ${fingerprintOf(certificate.key)}, but privateKeyFile has ${fingerprintOf(key)}: set the two files that belong together`;
   switch (validity(certificate, now)) {
     case "expired":
-      return `expired at ${dateOf(certificate.validBefore)}: put a new certificate into that file, which is read again at the next attempt`;
+      return `expired at ${formatDate(certificate.validBefore)}: put a new certificate into that file, which is read again at the next attempt`;
     case "early":
-      return `is not valid before ${dateOf(certificate.validAfter)}: check the clocks of this machine and of the authority`;
+      return `is not valid before ${formatDate(certificate.validAfter)}: check the clocks of this machine and of the authority`;
     case "valid":
       return undefined;
   }

@@ -9,20 +9,20 @@ const fileMode = 0o644;
 export const changesMade = '"$gl_made"';
 
 /** Limit of paths per chmod command. */
-const mostTogether = 200;
+const maxPathsPerChmod = 200;
 
 /** Returns a shell script (for shells with our prelude) that applies the changes in order and stops at the first failure. New
  *  files are private until their mode is set; existing directories keep theirs. Consecutive new files and directories with
  *  the same mode share one chmod.
  *  @throws invalid_argument for a path with a NUL. */
 export function applyScript(changes: readonly FileChange[]): string {
-  const modes = createModes();
+  const modes = createModeBatch();
   const steps = changes.flatMap((change, index) => {
     const made = `gl_made=${index + 1}`;
-    if (change.do !== "write" && change.do !== "mkdir")
+    if (change.kind !== "write" && change.kind !== "mkdir")
       return [...modes.settle(index), `${command(change)} || break; ${made}`];
-    const makes = makings(change);
-    return [...makes.flatMap((make) => [...modes.take(make, index), make.line]), made];
+    const makes = newPaths(change);
+    return [...makes.flatMap((make) => [...modes.add(make, index), make.line]), made];
   });
   return [
     "umask 077; gl_made=0; set --",
@@ -35,7 +35,7 @@ export function applyScript(changes: readonly FileChange[]): string {
 }
 
 /** A path to create, and its mode. */
-interface Making {
+interface NewPath {
   readonly path: string;
   readonly mode: string;
   /** Creates the path and adds it to the pending paths of the next chmod. */
@@ -43,11 +43,11 @@ interface Making {
 }
 
 /** Tracks the paths whose mode has not been set yet. */
-function createModes() {
+function createModeBatch() {
   let waiting = new Set<string>();
   let mode: string | undefined;
   let since = 0;
-  const settle = (index: number): string[] => {
+  const flush = (index: number): string[] => {
     const line = `gl_modes "$@" || { gl_made=${since}; break; }; set --`;
     const lines = waiting.size > 0 ? [line] : [];
     waiting = new Set();
@@ -56,11 +56,11 @@ function createModes() {
     return lines;
   };
   return {
-    settle,
+    settle: flush,
     /** Adds a path. @returns script lines that have to precede its creation. */
-    take(make: Making, index: number): string[] {
-      const together = mode === make.mode && !waiting.has(make.path) && waiting.size < mostTogether;
-      const lines = together ? [] : [...settle(index), `gl_mode=${make.mode}`];
+    add(make: NewPath, index: number): string[] {
+      const together = mode === make.mode && !waiting.has(make.path) && waiting.size < maxPathsPerChmod;
+      const lines = together ? [] : [...flush(index), `gl_mode=${make.mode}`];
       mode = make.mode;
       waiting.add(make.path);
       return lines;
@@ -68,8 +68,8 @@ function createModes() {
   };
 }
 
-function makings(change: Extract<FileChange, { do: "mkdir" | "write" }>): readonly Making[] {
-  if (change.do === "write") {
+function newPaths(change: Extract<FileChange, { kind: "mkdir" | "write" }>): readonly NewPath[] {
+  if (change.kind === "write") {
     const path = quote(change.path);
     const line = `gl_write ${path} ${printfFormat(change.data)} || break; set -- "$@" ${path}`;
     return [{ path: change.path, mode: octal(change.mode ?? fileMode), line }];
@@ -78,7 +78,7 @@ function makings(change: Extract<FileChange, { do: "mkdir" | "write" }>): readon
   return [...above.map((path) => directory(path, directoryMode)), directory(change.path, change.mode ?? directoryMode)];
 }
 
-function directory(path: string, mode: number): Making {
+function directory(path: string, mode: number): NewPath {
   const quoted = quote(path);
   // mkdir sets the mode if possible: chmod would follow a link created in its place meanwhile.
   const mask = mode <= 0o777 ? ` ${(0o777 & ~mode).toString(8).padStart(3, "0")}` : "";
@@ -90,12 +90,12 @@ function directory(path: string, mode: number): Making {
 }
 
 /** Returns the path of a change, for messages. */
-export function pathOf(change: FileChange): string {
-  return change.do === "rename" ? change.from : change.path;
+export function changePath(change: FileChange): string {
+  return change.kind === "rename" ? change.from : change.path;
 }
 
-function command(change: Exclude<FileChange, { do: "mkdir" | "write" }>): string {
-  switch (change.do) {
+function command(change: Exclude<FileChange, { kind: "mkdir" | "write" }>): string {
+  switch (change.kind) {
     case "create":
       return `gl_create ${quote(change.path)}`;
     case "symlink":

@@ -44,13 +44,13 @@ const kinds: Readonly<Record<number, FileKind>> = {
 
 /** Parses gl_list's entries: a letter for the kind and the name, each terminated by a NUL.
  *  @throws resource_exhausted for more than 100,000 entries. */
-export function parseEntries(path: string, told: Buffer): DirectoryEntry[] {
+export function parseEntries(path: string, output: Buffer): DirectoryEntry[] {
   let entries = 0;
-  for (let at = told.indexOf(0); at >= 0; at = told.indexOf(0, at + 1)) {
+  for (let at = output.indexOf(0); at >= 0; at = output.indexOf(0, at + 1)) {
     entries += 1;
     if (entries > maxDirectoryEntries) throw tooManyEntries(path);
   }
-  return told
+  return output
     .toString("utf8")
     .split("\0")
     .flatMap((entry) => {

@@ -2,24 +2,24 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 import type { FileChange, FileInfo, FileSystemInfo, HostFs } from "../../../src/seams/host.ts";
-import { applyScript, changesMade, pathOf } from "./apply-script.ts";
+import { applyScript, changesMade, changePath } from "./apply-script.ts";
 import { parseEntries, parseStat, statFormat } from "./file-info.ts";
 import { prelude } from "../shell/prelude.ts";
 import { quote } from "../shell/quote.ts";
-import { type Ended, scriptLimit } from "../process/command.ts";
+import { type CommandResult, maxPooledScriptBytes } from "../process/command.ts";
 import type { SftpClient, SftpRequest } from "./sftp-client.ts";
 import { openFile } from "./sftp-file.ts";
-import { type Reply, expectReply, sftp, textAt } from "./sftp-packets.ts";
-import type { Answer } from "../shell/shell.ts";
+import { type Reply, expectReply, sftp, stringAt } from "./sftp-packets.ts";
+import type { ShellResult } from "../shell/shell.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
-import { complaint } from "../shell/system-errors.ts";
+import { commandError } from "../shell/system-errors.ts";
 
 export interface FsOptions {
   readonly pool: ShellPool;
   /** The SFTP session, opened on first use. */
   readonly sftp: (signal: AbortSignal) => Promise<SftpClient>;
   /** Runs a script that is too long for a pooled shell. */
-  readonly runAlone: (script: string, signal: AbortSignal) => Promise<Ended>;
+  readonly runInOwnSession: (script: string, signal: AbortSignal) => Promise<CommandResult>;
   /** Budget that is charged for the content of files and directories. */
   readonly budget?: TargetBudget;
   readonly clock: Clock;
@@ -28,12 +28,12 @@ export interface FsOptions {
 const defaultMaxBytes = 4 * 1024 * 1024;
 /** Default timeout of an operation, milliseconds: a file system of the target may hang (NFS). */
 const timeoutMs = 60_000;
-const listingBytes = 32 * 1024 * 1024;
+const maxListingBytes = 32 * 1024 * 1024;
 const shortBytes = 64 * 1024;
 
 /** The target's files. Shell commands are used where SFTP lacks information (inodes, reasons of errors) or needs several round
  *  trips; SFTP is used for the rest, and for open files. */
-export function sshFs({ pool, sftp: session, runAlone, budget, clock }: FsOptions): HostFs {
+export function sshFs({ pool, sftp: session, runInOwnSession, budget, clock }: FsOptions): HostFs {
   const within = (signal?: AbortSignal) => {
     throwIfAborted(signal);
     return clock.within(timeoutMs, signal);
@@ -44,7 +44,7 @@ export function sshFs({ pool, sftp: session, runAlone, budget, clock }: FsOption
     options: { maxBytes?: number; signal?: AbortSignal },
   ): Promise<Buffer> => {
     const question = { script: call, maxBytes: options.maxBytes ?? shortBytes };
-    const answer = answerOf(path, await pool.ask(question, within(options.signal)));
+    const answer = outputOf(path, await pool.run(question, within(options.signal)));
     budget?.spend(answer.length);
     return answer;
   };
@@ -68,18 +68,18 @@ export function sshFs({ pool, sftp: session, runAlone, budget, clock }: FsOption
       const stop = within(signal);
       return openFile({ path, noFollow, client: await session(stop), stat: statOf, within }, stop);
     },
-    readEnd: (path, bytes, signal) =>
+    readTail: (path, bytes, signal) =>
       ask(path, `gl_end ${quote(path)} ${bytes}`, { maxBytes: Math.max(bytes, shortBytes), ...(signal && { signal }) }),
     list: async (path, signal) =>
       parseEntries(
         path,
-        await ask(path, `gl_list ${quote(path)}`, { maxBytes: listingBytes, ...(signal && { signal }) }),
+        await ask(path, `gl_list ${quote(path)}`, { maxBytes: maxListingBytes, ...(signal && { signal }) }),
       ),
     stat: (path, signal) => statOf(path, true, signal),
     lstat: (path, signal) => statOf(path, false, signal),
     async readlink(path, signal) {
       const [reply] = await exchange([[sftp.readlink, path]], signal);
-      return nameIn(reply, path);
+      return parseName(reply, path);
     },
     async realpath(path, signal) {
       // The server also resolves paths whose last part is missing, so check that it exists.
@@ -91,56 +91,56 @@ export function sshFs({ pool, sftp: session, runAlone, budget, clock }: FsOption
         signal,
       );
       if (there) expectReply(there, sftp.attrs, path);
-      return nameIn(reply, path);
+      return parseName(reply, path);
     },
     async freeSpace(path, signal) {
       const [reply] = await exchange([[sftp.extended, "statvfs@openssh.com", path]], signal);
-      return spaceIn(reply, path);
+      return parseStatvfs(reply, path);
     },
     async apply(changes, signal) {
       if (changes.length === 0) return throwIfAborted(signal);
-      await makeChanges({ pool, runAlone }, changes, within(signal));
+      await applyChanges({ pool, runInOwnSession }, changes, within(signal));
     },
   };
 }
 
-async function makeChanges(
-  { pool, runAlone }: Pick<FsOptions, "pool" | "runAlone">,
+async function applyChanges(
+  { pool, runInOwnSession }: Pick<FsOptions, "pool" | "runInOwnSession">,
   changes: readonly FileChange[],
   stop: AbortSignal,
 ): Promise<void> {
   const script = applyScript(changes);
-  if (script.length > scriptLimit) {
-    const { stdout, stderr } = await runAlone(alone(script), stop);
-    return failedAt(changes, Number(stdout.toString("latin1").trim()), stderr);
+  if (script.length > maxPooledScriptBytes) {
+    const { stdout, stderr } = await runInOwnSession(asProgram(script), stop);
+    return throwFirstFailure(changes, Number(stdout.toString("latin1").trim()), stderr);
   }
-  const { words, stderr } = await pool.ask({ script, outcome: changesMade, maxBytes: shortBytes }, stop);
-  failedAt(changes, Number(words[0]), stderr);
+  const { words, stderr } = await pool.run({ script, outcome: changesMade, maxBytes: shortBytes }, stop);
+  throwFirstFailure(changes, Number(words[0]), stderr);
 }
 
-function answerOf(path: string, { stdout, stderr, words }: Answer): Buffer {
-  if (words[0] !== "0") throw complaint(path, stderr.toString("utf8"));
+function outputOf(path: string, { stdout, stderr, words }: ShellResult): Buffer {
+  if (words[0] !== "0") throw commandError(path, stderr.toString("utf8"));
   return stdout;
 }
 
 /** Wraps the script as a complete program whose last line of output is the number of changes made. */
-function alone(script: string): string {
+function asProgram(script: string): string {
   return `${prelude()}\n{ ${script}\n} </dev/null\necho ${changesMade}\n`;
 }
 
 /** @throws the failure of the first change that was not made, if any. */
-function failedAt(changes: readonly FileChange[], made: number, stderr: Buffer): void {
+function throwFirstFailure(changes: readonly FileChange[], made: number, stderr: Buffer): void {
   const failed = changes[Number.isInteger(made) ? made : 0];
-  if (failed) throw complaint(pathOf(failed), stderr.toString("utf8"));
+  if (failed) throw commandError(changePath(failed), stderr.toString("utf8"));
 }
 
-function nameIn(reply: Reply | undefined, path: string): string {
+function parseName(reply: Reply | undefined, path: string): string {
   if (!reply) throw new CodedError("unknown", `${path}: no reply`);
-  return textAt(expectReply(reply, sftp.name, path), 4).toString("utf8");
+  return stringAt(expectReply(reply, sftp.name, path), 4).toString("utf8");
 }
 
 /** @see https://github.com/openssh/openssh-portable/blob/master/PROTOCOL statvfs@openssh.com */
-function spaceIn(reply: Reply | undefined, path: string): FileSystemInfo {
+function parseStatvfs(reply: Reply | undefined, path: string): FileSystemInfo {
   if (!reply) throw new CodedError("unknown", `${path}: no reply`);
   const body = expectReply(reply, sftp.extendedReply, path);
   const word = (index: number) => Number(body.readBigUInt64BE(index * 8));

@@ -1,7 +1,7 @@
 import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.ts";
-import { brokenBy } from "../connection/channel-stream.ts";
-import { type Session, discard } from "../connection/sessions.ts";
-import { type Reply, packet, packetReader, sftp, textAt } from "./sftp-packets.ts";
+import { connectionLostError } from "../connection/channel-stream.ts";
+import { type Session, discardChannel } from "../connection/sessions.ts";
+import { type Reply, packet, packetReader, sftp, stringAt } from "./sftp-packets.ts";
 
 /** A request: its type, and its parts as in `packet`. */
 export type SftpRequest = readonly [type: number, ...parts: readonly (string | Buffer | number | bigint)[]];
@@ -32,7 +32,7 @@ export async function startSftp(session: Session, signal: AbortSignal): Promise<
     hello.reject(ended);
     for (const { reject } of waiting.values()) reject(ended);
     waiting.clear();
-    discard(channel);
+    discardChannel(channel);
   };
   const read = packetReader(({ type, body }) => {
     if (type === sftp.version) return hello.resolve({ type, body });
@@ -40,7 +40,7 @@ export async function startSftp(session: Session, signal: AbortSignal): Promise<
     waiting.get(id)?.resolve({ type, body: body.subarray(4) });
     waiting.delete(id);
   });
-  const onLost = () => end(brokenBy(connection.lost));
+  const onLost = () => end(connectionLostError(connection.lost));
   channel.on("data", (chunk: Buffer) => {
     try {
       read(chunk);
@@ -91,9 +91,9 @@ export async function startSftp(session: Session, signal: AbortSignal): Promise<
 function extensionsOf(body: Buffer): ReadonlySet<string> {
   const names = new Set<string>();
   for (let at = 4; at + 4 <= body.length; ) {
-    const name = textAt(body, at);
+    const name = stringAt(body, at);
     at += 4 + name.length;
-    at += 4 + textAt(body, at).length;
+    at += 4 + stringAt(body, at).length;
     names.add(name.toString("latin1"));
   }
   return names;

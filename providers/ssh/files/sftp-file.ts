@@ -2,7 +2,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import type { FileInfo, HostFile } from "../../../src/seams/host.ts";
 import { kindOfMode } from "./file-info.ts";
 import type { SftpClient } from "./sftp-client.ts";
-import { type SftpAttributes, attributesOf, expectReply, isEnd, sftp, textAt } from "./sftp-packets.ts";
+import { type SftpAttributes, attributesOf, expectReply, isEnd, sftp, stringAt } from "./sftp-packets.ts";
 
 export interface OpenOptions {
   readonly path: string;
@@ -16,7 +16,7 @@ export interface OpenOptions {
 /** Bytes per read request; every server supports this size. */
 const chunkBytes = 32 * 1024;
 /** Limit of concurrent read requests. */
-const mostChunks = 32;
+const maxChunks = 32;
 const openForReading = 1;
 const attempts = 5;
 
@@ -36,7 +36,7 @@ async function tryOpen(options: OpenOptions, signal: AbortSignal): Promise<HostF
   const before = await stat(path, !noFollow, signal);
   if (before.kind !== "file") throw new CodedError("failed_precondition", `${path} is not a regular file`);
   const [reply] = await client.exchange([[sftp.open, path, openForReading, 0]], signal);
-  const handle = Buffer.from(textAt(expectReply(reply ?? noReply, sftp.handle, path), 0));
+  const handle = Buffer.from(stringAt(expectReply(reply ?? noReply, sftp.handle, path), 0));
   const close = async () => {
     if (client.usable()) await client.exchange([[sftp.close, handle]], options.within());
   };
@@ -54,7 +54,7 @@ async function tryOpen(options: OpenOptions, signal: AbortSignal): Promise<HostF
       stat(path, !noFollow, signal),
     ]);
     const opened = attributesOf(expectReply(attributes ?? noReply, sftp.attrs, path));
-    const inPlace = !real || textAt(expectReply(real, sftp.name, path), 4).toString("utf8") === path;
+    const inPlace = !real || stringAt(expectReply(real, sftp.name, path), 4).toString("utf8") === path;
     if (inPlace && sameFile(before, opened, after)) return hostFile(options, { handle, inode: before.inode, close });
   } catch (error) {
     await close().catch(() => undefined);
@@ -94,7 +94,7 @@ function hostFile({ path, client, within }: OpenOptions, { handle, inode, close 
       const replies = await client.exchange(requests, within(signal));
       for (const [index, reply] of replies.entries()) {
         if (isEnd(reply)) break;
-        const data = textAt(expectReply(reply, sftp.data, path), 0);
+        const data = stringAt(expectReply(reply, sftp.data, path), 0);
         if (data.length > (sizes[index] ?? 0))
           throw new CodedError("unknown", `${path}: the target's SFTP server sent more than was asked for`);
         parts.push(data);
@@ -114,7 +114,7 @@ function hostFile({ path, client, within }: OpenOptions, { handle, inode, close 
 }
 
 function chunksOf(length: number): readonly number[] {
-  const count = Math.min(mostChunks, Math.ceil(length / chunkBytes));
+  const count = Math.min(maxChunks, Math.ceil(length / chunkBytes));
   return Array.from({ length: count }, (_, index) => Math.min(chunkBytes, length - index * chunkBytes));
 }
 

@@ -1,5 +1,5 @@
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
-import { clipped } from "../connection/ssh2-peer.ts";
+import { clipText } from "../connection/ssh2-peer.ts";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 
 /** Packet types of the SSH file transfer protocol, version 3, and of OpenSSH's extensions.
@@ -58,7 +58,7 @@ function uint32(value: number): Buffer {
 
 /** Splits a byte stream into packets in linear time. @throws for a packet longer than any expected reply. */
 export function packetReader(onPacket: (reply: Reply) => void): (chunk: Buffer) => void {
-  const held = new BoundedBuffer(4 + longestPacket);
+  const held = new BoundedBuffer(4 + maxPacketBytes);
   /** Bytes until the length is known, then until the packet is complete. */
   let wanted = 4;
   return (chunk) => {
@@ -79,14 +79,14 @@ export function packetReader(onPacket: (reply: Reply) => void): (chunk: Buffer) 
 
 function packetLength(head: Buffer): number {
   const length = head.readUInt32BE(0);
-  if (length >= 1 && length <= longestPacket) return length;
+  if (length >= 1 && length <= maxPacketBytes) return length;
   throw new CodedError("failed_precondition", "the target's SFTP server does not speak SFTP");
 }
 
-const longestPacket = 512 * 1024;
+const maxPacketBytes = 512 * 1024;
 
 /** Reads a length-prefixed string. */
-export function textAt(body: Buffer, offset: number): Buffer {
+export function stringAt(body: Buffer, offset: number): Buffer {
   return body.subarray(offset + 4, offset + 4 + body.readUInt32BE(offset));
 }
 
@@ -136,6 +136,6 @@ export function expectReply({ type, body }: Reply, expected: number, what: strin
   if (type !== sftp.status)
     throw new CodedError("unknown", `${what}: the target's SFTP server sent an unexpected reply`);
   const code = body.readUInt32BE(0);
-  const said = body.length > 8 ? clipped(textAt(body, 4).toString("utf8")) : `status ${code}`;
+  const said = body.length > 8 ? clipText(stringAt(body, 4).toString("utf8")) : `status ${code}`;
   throw new CodedError(codes[code] ?? "unknown", `${what}: ${said}`);
 }

@@ -5,7 +5,7 @@ import type { Connection } from "../connection/connection.ts";
 import { LinkError } from "../connection/link-state.ts";
 import type { Link } from "../connection/link.ts";
 import type { Privileges } from "../shell/privileges.ts";
-import { type Session, type SessionRequest, type Sessions, discard } from "../connection/sessions.ts";
+import { type Session, type SessionRequest, type Sessions, discardChannel } from "../connection/sessions.ts";
 import { type SftpClient, startSftp } from "./sftp-client.ts";
 
 export interface SftpSessionOptions {
@@ -18,7 +18,7 @@ export interface SftpSessionOptions {
 /** The shared SFTP session of a target. With sudo the SFTP server runs as root in an exec session. */
 export interface SftpSession {
   /** Opens the session on a new connection. @throws LinkError NoSftp, a sentence with the remedy; the signal's reason. */
-  begin(connection: Connection, privileges: Privileges, signal: AbortSignal): Promise<void>;
+  openOn(connection: Connection, privileges: Privileges, signal: AbortSignal): Promise<void>;
   /** Returns the session, which is reopened if it has ended. @throws unavailable, LinkError NoSftp. */
   get(signal: AbortSignal): Promise<SftpClient>;
 }
@@ -27,7 +27,7 @@ const startTimeoutMs = 15_000;
 
 export function createSftpSession({ link, sessions, clock, privileges }: SftpSessionOptions): SftpSession {
   let opened: Promise<SftpClient> | undefined;
-  const keep = (opening: Promise<SftpClient>): Promise<SftpClient> => {
+  const remember = (opening: Promise<SftpClient>): Promise<SftpClient> => {
     opened = opening;
     opening.catch(() => {
       if (opened === opening) opened = undefined;
@@ -40,11 +40,11 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
     return startWith({ open, link, stop }, await privileges(stop));
   };
   return {
-    async begin(connection, rights, signal) {
+    async openOn(connection, rights, signal) {
       const stop = clock.within(startTimeoutMs, signal);
       const open = (start: SessionRequest["start"]) => sessions.openOn(connection, start, stop);
       try {
-        await keep(startWith({ open, link, stop }, rights));
+        await remember(startWith({ open, link, stop }, rights));
       } catch (error) {
         if (signal.aborted) throw abortError(signal);
         throw hasCode(error, "deadline_exceeded") ? noSftp(rights, error) : error;
@@ -60,20 +60,20 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
           before.catch(() => undefined),
           signal,
         ));
-      if (known?.usable()) return counted(known, link);
+      if (known?.usable()) return countExchanges(known, link);
       // Another caller may already be reopening it.
-      const opening = opened !== undefined && opened !== before ? opened : keep(reopen());
-      return counted(await untilAborted(opening, signal), link);
+      const opening = opened !== undefined && opened !== before ? opened : remember(reopen());
+      return countExchanges(await untilAborted(opening, signal), link);
     },
   };
 }
 
 /** Counts each batch of requests as one exchange. */
-function counted(client: SftpClient, link: Link): SftpClient {
+function countExchanges(client: SftpClient, link: Link): SftpClient {
   return {
     ...client,
     exchange(requests, signal) {
-      link.exchanged();
+      link.countExchange();
       return client.exchange(requests, signal);
     },
   };
@@ -89,18 +89,18 @@ interface Start {
 async function startWith({ open, link, stop }: Start, rights: Privileges): Promise<SftpClient> {
   const start = async (how: SessionRequest["start"]): Promise<SftpClient> => {
     const session = await open(how);
-    link.exchanged();
+    link.countExchange();
     try {
       return await startSftp(session, stop);
     } catch (error) {
-      discard(session.channel);
+      discardChannel(session.channel);
       throwIfAborted(stop);
       throw session.connection.lost.aborted ? error : noSftp(rights, error);
     }
   };
-  const { as, sftpServer } = rights;
-  const program = sftpServer && { exec: `exec ${as === "sudo" ? "sudo -n " : ""}${sftpServer}` };
-  if (as === "sudo") {
+  const { runAs, sftpServer } = rights;
+  const program = sftpServer && { exec: `exec ${runAs === "sudo" ? "sudo -n " : ""}${sftpServer}` };
+  if (runAs === "sudo") {
     if (program) return start(program);
     throw noSftp(rights);
   }
@@ -114,9 +114,9 @@ async function startWith({ open, link, stop }: Start, rights: Privileges): Promi
   return start(program);
 }
 
-function noSftp({ as, sftpServer }: Privileges, cause?: unknown): LinkError {
+function noSftp({ runAs, sftpServer }: Privileges, cause?: unknown): LinkError {
   const sentence =
-    as === "sudo" && !sftpServer
+    runAs === "sudo" && !sftpServer
       ? "the target has no sftp-server program, so files cannot be opened as root: install OpenSSH's SFTP server (openssh-sftp-server)."
       : "the target offers no SFTP: add `Subsystem sftp internal-sftp` to its sshd_config, or install OpenSSH's sftp-server, and let no start-up file of the login shell print anything.";
   return new LinkError("NoSftp", "failed_precondition", sentence, { cause });

@@ -15,11 +15,11 @@ export interface WatcherOptions {
   readonly clock: Clock;
 }
 
-const pollMs = 1000;
+const pollIntervalMs = 1000;
 /** Timeout for inotifywait to set up its watches, one per entry of a directory, milliseconds. */
-const setUpMs = 60_000;
+const setUpTimeoutMs = 60_000;
 /** Limit of a line of its output, bytes: a path has at most 4096. */
-const longestLine = 64 * 1024;
+const maxLineBytes = 64 * 1024;
 const newline = 0x0a;
 /** A shell's exit codes for a program that it cannot execute or find. */
 const [cannotExecute, notFound] = [126, 127];
@@ -31,8 +31,8 @@ export function createWatcher(options: WatcherOptions): NonNullable<Host["watch"
     try {
       await options.fs.stat(path, signal);
       const notifier = await startNotifier(options, path, signal);
-      const works = notifier && (yield* notified(notifier, { ...options, path, signal }));
-      if (!works) yield* polled(options, path, signal);
+      const works = notifier && (yield* watchByInotify(notifier, { ...options, path, signal }));
+      if (!works) yield* watchByPolling(options, path, signal);
     } catch (error) {
       if (!signal.aborted) throw error;
     }
@@ -58,11 +58,11 @@ interface Watched extends Pick<WatcherOptions, "fs" | "clock"> {
 }
 
 /** @returns false when inotifywait exists but cannot be run. */
-async function* notified(notifier: HostProcess, { path, fs, clock, signal }: Watched): AsyncGenerator<string, boolean> {
+async function* watchByInotify(notifier: HostProcess, { path, fs, clock, signal }: Watched): AsyncGenerator<string, boolean> {
   await using child = notifier;
   // The exit of the process is not awaited: a hung link reports it late.
   addAbortSignal(signal, child.stdout);
-  if (await untilAborted(established(child.stderr), clock.within(setUpMs, signal))) {
+  if (await untilAborted(established(child.stderr), clock.within(setUpTimeoutMs, signal))) {
     child.stderr.resume();
     // Covers changes made before the watches were set up.
     yield path;
@@ -96,10 +96,10 @@ const ready = "Watches established";
 
 /** @throws resource_exhausted for a line longer than any path. */
 async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  const line = new BoundedBuffer(longestLine);
+  const line = new BoundedBuffer(maxLineBytes);
   const add = (part: Buffer) => {
     if (!line.add(part))
-      throw new CodedError("resource_exhausted", `inotifywait printed a line of more than ${longestLine} bytes`);
+      throw new CodedError("resource_exhausted", `inotifywait printed a line of more than ${maxLineBytes} bytes`);
   };
   for await (const chunk of stdout) {
     let from = 0;
@@ -116,20 +116,20 @@ async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
 }
 
 /** Polls: compares snapshots, taken every second, of the path and, for a directory, of its entries. */
-async function* polled(options: WatcherOptions, path: string, signal: AbortSignal): AsyncGenerator<string> {
-  let before = await look(options, path, signal);
+async function* watchByPolling(options: WatcherOptions, path: string, signal: AbortSignal): AsyncGenerator<string> {
+  let before = await takeSnapshot(options, path, signal);
   yield path;
   for (const each of before.keys()) yield each;
   for (;;) {
-    await options.clock.sleep(pollMs, signal);
-    const now = await look(options, path, signal);
+    await options.clock.sleep(pollIntervalMs, signal);
+    const now = await takeSnapshot(options, path, signal);
     for (const each of new Set([...before.keys(), ...now.keys()])) if (before.get(each) !== now.get(each)) yield each;
     before = now;
   }
 }
 
 /** Takes a snapshot: by path, the attributes that change with a file. Names with newlines appear in parts. */
-async function look({ run }: WatcherOptions, path: string, signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
+async function takeSnapshot({ run }: WatcherOptions, path: string, signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
   const folder = quote(path);
   const snapshot = `for f in ${folder} ${folder}/* ${folder}/.[!.]*; do stat -c '%i %f %s %z|%n' -- "$f" 2>/dev/null; done; :`;
   const { stdout, code } = await run(script(snapshot), { signal, maxOutputBytes: 4 * 1024 * 1024 });

@@ -12,26 +12,26 @@ export interface ProcessGroups {
   /** Registers a group to be killed on the next connection if its own connection is lost: the target may detect the loss
    *  much later (half-open connection), and a lock held by the group would not be released until then.
    *  @returns a function that deregisters the group. */
-  own(group: ProcessGroup, lost: AbortSignal): () => void;
+  killOnLoss(group: ProcessGroup, lost: AbortSignal): () => void;
 }
 
 export interface ProcessGroupsOptions {
   readonly link: Link;
-  readonly pool: () => Pick<ShellPool, "askUrgently">;
+  readonly pool: () => Pick<ShellPool, "runUrgently">;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 const killTimeoutMs = 20_000;
 /** Limit of groups to be killed on the next connection. */
-const mostLeftovers = 1000;
+const maxLeftovers = 1000;
 
 export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOptions): ProcessGroups {
   const leftovers = new Set<ProcessGroup>();
-  const remember = (group: ProcessGroup) => void (leftovers.size < mostLeftovers && leftovers.add(group));
+  const remember = (group: ProcessGroup) => void (leftovers.size < maxLeftovers && leftovers.add(group));
   const send = async (groups: readonly ProcessGroup[], signal: "SIGTERM" | "SIGKILL"): Promise<void> => {
     const script = groups.map((group) => killScript(group, signal)).join("\n");
-    await pool().askUrgently({ script, maxBytes: 0 }, clock.within(killTimeoutMs));
+    await pool().runUrgently({ script, maxBytes: 0 }, clock.within(killTimeoutMs));
   };
   const sweep = async (): Promise<void> => {
     const groups = [...leftovers];
@@ -45,8 +45,8 @@ export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOpt
         log.warn({ err }, "cannot kill processes of a lost connection; they may still be running");
     }
   };
-  link.onChange(({ is }) => {
-    if (is === "up") void sweep();
+  link.onChange(({ kind }) => {
+    if (kind === "up") void sweep();
   });
   return {
     kill(group, signal) {
@@ -55,7 +55,7 @@ export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOpt
         if (!hasCode(err, "unavailable")) log.warn({ err, group: group.id }, "cannot signal command");
       });
     },
-    own(group, lost) {
+    killOnLoss(group, lost) {
       const onLost = () => remember(group);
       lost.addEventListener("abort", onLost, { once: true });
       return () => lost.removeEventListener("abort", onLost);

@@ -3,8 +3,8 @@ import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { RunOptions, RunResult } from "../../../src/seams/host.ts";
 import { printfFormat, quoteAll } from "../shell/quote.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
-import { type Command, type Ended, noProgram, programOf, scriptLimit } from "./command.ts";
-import { runAlone } from "./run-alone.ts";
+import { type Command, type CommandResult, noSuchProgram, programOf, maxPooledScriptBytes } from "./command.ts";
+import { runInOwnSession } from "./run-in-own-session.ts";
 import type { SpawnerOptions } from "./spawn.ts";
 
 const defaultTimeoutMs = 30_000;
@@ -14,46 +14,46 @@ export interface RunnerOptions {
   readonly pool: ShellPool;
   readonly clock: Clock;
   /** Options for commands that get their own session. */
-  readonly alone: SpawnerOptions;
+  readonly ownSession: SpawnerOptions;
 }
 
 /** Creates `Host.run`, which runs commands to completion on pooled shells. */
-export function createRunner({ pool, clock, alone }: RunnerOptions) {
+export function createRunner({ pool, clock, ownSession }: RunnerOptions) {
   return async (argv: readonly string[], options: RunOptions = {}): Promise<RunResult> => {
     throwIfAborted(options.signal);
     const program = programOf(argv);
     const timeoutMs = options.timeoutMs ?? defaultTimeoutMs;
     const limit = options.maxOutputBytes ?? defaultMaxOutput;
     const stop = clock.within(timeoutMs, options.signal);
-    const late = (error: unknown) => (stop.aborted && !options.signal?.aborted ? tooLate(program, timeoutMs) : error);
+    const asTimeout = (error: unknown) => (stop.aborted && !options.signal?.aborted ? timeoutError(program, timeoutMs) : error);
     const stdin = options.stdin ?? "";
     try {
       const { code, stdout, stderr } =
-        Buffer.byteLength(stdin) > scriptLimit / 4
-          ? await runAlone(alone, { argv, stdin, limit: limit + 1 }, stop)
+        Buffer.byteLength(stdin) > maxPooledScriptBytes / 4
+          ? await runInOwnSession(ownSession, { argv, stdin, limit: limit + 1 }, stop)
           : await runPooled(pool, { argv, stdin, limit: limit + 1 }, stop);
-      if (code === undefined) throw noProgram(program);
+      if (code === undefined) throw noSuchProgram(program);
       const truncated = stdout.length > limit || stderr.length > limit;
-      return { code, stdout: textOf(stdout, limit), stderr: textOf(stderr, limit), truncated };
+      return { code, stdout: decodeOutput(stdout, limit), stderr: decodeOutput(stderr, limit), truncated };
     } catch (error) {
-      throw late(error);
+      throw asTimeout(error);
     }
   };
 }
 
-async function runPooled(pool: ShellPool, { argv, stdin, limit }: Command, stop: AbortSignal): Promise<Ended> {
+async function runPooled(pool: ShellPool, { argv, stdin, limit }: Command, stop: AbortSignal): Promise<CommandResult> {
   const feed = stdin.length === 0 ? "''" : printfFormat(stdin);
-  const { stdout, stderr, words } = await pool.ask(
+  const { stdout, stderr, words } = await pool.run(
     { script: `gl_run ${feed} ${limit} ${limit} ${quoteAll(argv)}`, outcome: '"$gl_rc"', maxBytes: limit },
     stop,
   );
   return { code: words[0] === "absent" ? undefined : Number(words[0]), stdout, stderr };
 }
 
-function tooLate(program: string, timeoutMs: number): CodedError {
+function timeoutError(program: string, timeoutMs: number): CodedError {
   return new CodedError("deadline_exceeded", `${program} timed out after ${timeoutMs} ms and was killed`);
 }
 
-function textOf(bytes: Buffer, limit: number): string {
+function decodeOutput(bytes: Buffer, limit: number): string {
   return bytes.subarray(0, limit).toString("utf8");
 }

@@ -7,17 +7,17 @@ import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
-import { brokenBy, channelStream, errorStream } from "../connection/channel-stream.ts";
+import { connectionLostError, channelStream, errorStream } from "../connection/channel-stream.ts";
 import type { Link } from "../connection/link.ts";
 import type { ProcessGroups } from "./groups.ts";
-import { identify } from "../shell/prelude.ts";
+import { identifyScript } from "../shell/prelude.ts";
 import { quoteAll } from "../shell/quote.ts";
-import { noProgram, programOf } from "./command.ts";
-import { type Session, type Sessions, discard } from "../connection/sessions.ts";
+import { noSuchProgram, programOf } from "./command.ts";
+import { type Session, type Sessions, discardChannel } from "../connection/sessions.ts";
 import type { ProcessGroup } from "../shell/shell.ts";
 
 export interface SpawnerOptions {
-  readonly link: Pick<Link, "exchanged">;
+  readonly link: Pick<Link, "countExchange">;
   readonly sessions: Sessions;
   readonly groups: ProcessGroups;
   readonly clock: Clock;
@@ -35,13 +35,13 @@ export interface SshProcess extends HostProcess {
 
 const never = new AbortController().signal;
 /** Timeout for a shell to start a command, milliseconds, and limit of its output before that, bytes. */
-const startWithinMs = 60_000;
-const prefaceBytes = 64 * 1024;
+const startTimeoutMs = 60_000;
+const maxPrefaceBytes = 64 * 1024;
 /** Time to wait for the end of a killed command, milliseconds. Killing needs a shell, which may hang in its start-up
  *  files. */
-const endWithinMs = 5_000;
+const endTimeoutMs = 5_000;
 /** The same after the caller's signal has aborted: a hung link must not delay the caller. */
-const endSoonMs = 1_000;
+const abortedEndTimeoutMs = 1_000;
 
 /** Creates `Host.spawn`, which runs each command in its own session. */
 export function createSpawner({ link, sessions, groups, clock, command, forUser = false }: SpawnerOptions) {
@@ -53,16 +53,16 @@ export function createSpawner({ link, sessions, groups, clock, command, forUser 
     const io = channelStream(channel, connection, "drop");
     const stderr = errorStream(channel, connection);
     const exited = exitOf(session);
-    link.exchanged();
-    const group = await introduce(io, argv, clock.within(startWithinMs, signal)).catch((error: unknown) => {
-      discard(channel);
+    link.countExchange();
+    const group = await startCommand(io, argv, clock.within(startTimeoutMs, signal)).catch((error: unknown) => {
+      discardChannel(channel);
       throw error;
     });
     if (group === undefined) {
-      discard(channel);
-      throw noProgram(program);
+      discardChannel(channel);
+      throw noSuchProgram(program);
     }
-    const forget = groups.own(group, connection.lost);
+    const forget = groups.killOnLoss(group, connection.lost);
     let ended = false;
     const kill = (how: "SIGTERM" | "SIGKILL" = "SIGTERM") => {
       if (!ended) groups.kill(group, how);
@@ -86,10 +86,10 @@ export function createSpawner({ link, sessions, groups, clock, command, forUser 
       kill,
       async [Symbol.asyncDispose]() {
         kill("SIGKILL");
-        const late = clock.within(signal.aborted ? endSoonMs : endWithinMs);
+        const late = clock.within(signal.aborted ? abortedEndTimeoutMs : endTimeoutMs);
         await untilAborted(exited, late).catch(() => undefined);
         // sshd counts a session until its command ends: closing the channel now would free the slot too early.
-        if (late.aborted) return letGo(io, stderr);
+        if (late.aborted) return abandon(io, stderr);
         io.destroy();
         stderr.destroy();
       },
@@ -98,7 +98,7 @@ export function createSpawner({ link, sessions, groups, clock, command, forUser 
 }
 
 /** Abandons a command: closes its input and drops its output. */
-function letGo(io: Duplex, stderr: Readable): void {
+function abandon(io: Duplex, stderr: Readable): void {
   io.end();
   io.resume();
   stderr.resume();
@@ -109,22 +109,22 @@ function script(argv: readonly string[], marker: string): string {
   const program = quoteAll(argv.slice(0, 1));
   return [
     "LC_ALL=C; export LC_ALL; PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; cd /",
-    identify(),
+    identifyScript(),
     `command -v -- ${program} >/dev/null 2>&1 || { echo ${marker} absent; exit 127; }`,
     `echo ${marker} $$ $gl_group $gl_start; exec ${quoteAll(argv)}\n`,
   ].join("\n");
 }
 
-interface Introduced extends ProcessGroup {
+interface StartedCommand extends ProcessGroup {
   readonly pid: number;
 }
 
 /** Starts the command and reads the shell's report; undefined if there is no such program. */
-function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Promise<Introduced | undefined> {
+function startCommand(io: Duplex, argv: readonly string[], signal: AbortSignal): Promise<StartedCommand | undefined> {
   const marker = randomUUID();
   const work = (async () => {
     io.write(script(argv, marker));
-    const words = await lineAfter(io, marker);
+    const words = await readMarkerLine(io, marker);
     const [pid = "", group = "", startTicks = "0"] = words;
     if (pid === "absent") return undefined;
     return { pid: Number(pid), id: Number(group), startTicks };
@@ -134,9 +134,9 @@ function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Pr
 
 /** Reads up to the line that starts with the marker and returns its words; later bytes stay in the stream.
  *  @throws failed_precondition when the shell ends without that line, or prints too much before it. */
-function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
+function readMarkerLine(io: Duplex, marker: string): Promise<readonly string[]> {
   return new Promise((resolve, reject) => {
-    const seen = new BoundedBuffer(prefaceBytes);
+    const seen = new BoundedBuffer(maxPrefaceBytes);
     const stop = () => {
       io.off("readable", onReadable);
       io.off("end", onEnd);
@@ -150,14 +150,14 @@ function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
       for (let chunk = io.read() as Buffer | null; chunk !== null; chunk = io.read() as Buffer | null) {
         const from = seen.length;
         const whole = seen.add(chunk);
-        const line = lineIn(seen.bytes(), marker, from);
+        const line = findMarkerLine(seen.bytes(), marker, from);
         if (line) {
           stop();
           const rest = chunk.subarray(line.end + 1 - from);
           if (rest.length > 0) io.unshift(rest);
           return resolve(line.words);
         }
-        if (!whole) return fail(new CodedError("failed_precondition", tooTalkative));
+        if (!whole) return fail(new CodedError("failed_precondition", prefaceTooLong));
       }
     };
     const onEnd = () =>
@@ -169,17 +169,17 @@ function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
   });
 }
 
-const tooTalkative = `the target's shell printed more than ${prefaceBytes} bytes before it ran the command: let no start-up file of the login shell print anything.`;
+const prefaceTooLong = `the target's shell printed more than ${maxPrefaceBytes} bytes before it ran the command: let no start-up file of the login shell print anything.`;
 
 /** Finds the complete line that starts with the marker. @param from start of the bytes not yet searched. */
-function lineIn(
+function findMarkerLine(
   seen: Buffer,
   marker: string,
   from: number,
 ): { readonly words: readonly string[]; readonly end: number } | undefined {
   // Only a newline can complete the line.
   if (seen.indexOf(newline, from) < 0) return undefined;
-  const start = seen.indexOf(marker, Math.max(0, from - longestLine));
+  const start = seen.indexOf(marker, Math.max(0, from - maxLineBytes));
   const end = start < 0 ? -1 : seen.indexOf(newline, start);
   if (end < 0) return undefined;
   const words = seen
@@ -192,12 +192,12 @@ function lineIn(
 
 const newline = 0x0a;
 /** Limit of the marker and the report, bytes. */
-const longestLine = 256;
+const maxLineBytes = 256;
 
 /** Resolves with the exit code as in RunResult. Rejects with unavailable if the link breaks first; a rejection needs no handler. */
 export function exitOf({ channel, connection: { lost } }: Session): Promise<number> {
   const exited = new Promise<number>((resolve, reject) => {
-    const onLost = () => reject(brokenBy(lost));
+    const onLost = () => reject(connectionLostError(lost));
     if (lost.aborted) return onLost();
     lost.addEventListener("abort", onLost, { once: true });
     channel.once("exit", (code: number | null, name?: string) => {

@@ -1,8 +1,8 @@
 import { type ConfigFields, fieldsOf, invalidField } from "../../config-fields.ts";
-import { pathOf, portOf } from "../door.ts";
+import { readPath, readPort } from "../endpoint.ts";
 
 /** Listener for a reverse tunnel: the machine connects to graftlet with `ssh -R`. */
-export interface Reverse {
+export interface ReverseTunnelConfig {
   /** Address and port of graftlet's own machine to listen on; nodes with the same address and port share the listener. */
   readonly address: string;
   readonly port: number;
@@ -15,7 +15,7 @@ export interface Reverse {
 const fields = ["address", "port", "hostKeyFile", "authorizedKeysFile"];
 
 /** Reads `reverse` of the ssh provider. @throws CodedError invalid_argument, a sentence with the field and the remedy. */
-export function reverseOf(given: ConfigFields): Reverse | undefined {
+export function readReverseTunnel(given: ConfigFields): ReverseTunnelConfig | undefined {
   if (given.reverse === undefined) return undefined;
   const at = "providerConfig.reverse";
   if (given.proxy !== undefined)
@@ -35,8 +35,8 @@ export function reverseOf(given: ConfigFields): Reverse | undefined {
     );
   return {
     address,
-    port: portOf(`${at}.port`, port),
-    hostKeyFile: pathOf(`${at}.hostKeyFile`, hostKeyFile),
-    authorizedKeysFile: pathOf(`${at}.authorizedKeysFile`, authorizedKeysFile),
+    port: readPort(`${at}.port`, port),
+    hostKeyFile: readPath(`${at}.hostKeyFile`, hostKeyFile),
+    authorizedKeysFile: readPath(`${at}.authorizedKeysFile`, authorizedKeysFile),
   };
 }

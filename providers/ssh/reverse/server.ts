@@ -10,25 +10,25 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
 import { recycleWrittenBuffers } from "../../../src/lib/recycle-buffer.ts";
 import type { Logger } from "../../../src/lib/log.ts";
-import { opened } from "../connection/connection.ts";
+import { fromCallback } from "../connection/connection.ts";
 import { listenerAlgorithms } from "../connection/algorithms.ts";
 import { fingerprintOf } from "../connection/fingerprint.ts";
 import { enforceWindows } from "../connection/inbound-windows.ts";
-import { exceedsLimit, limitExceeded } from "../connection/limit-exceeded.ts";
+import { isLimitError, limitErrorOf } from "../connection/limit-exceeded.ts";
 import { limitMessages } from "../connection/message-limits.ts";
-import { orDropped } from "../connection/or-dropped.ts";
+import { awaitOrDestroy } from "../connection/await-or-destroy.ts";
 import { peerOf } from "../connection/ssh2-peer.ts";
-import { sendTogether } from "../connection/send-together.ts";
-import type { Dialled } from "./dialled.ts";
-import { type Doorkeeper, createDoorkeeper } from "./doorkeeper.ts";
-import { type Place, type Turnstiles, createTurnstiles } from "./turnstiles.ts";
+import { coalesceWrites } from "../connection/coalesce-writes.ts";
+import type { ReverseConnection } from "./connections.ts";
+import { type LoginLimiter, createLoginLimiter } from "./login-limiter.ts";
+import { type PendingForward, type ForwardLimiter, createForwardLimiter } from "./forward-limiter.ts";
 
 /** The machine that a key belongs to. */
-export interface KeyHolder {
+export interface KeyOwner {
   readonly name: string;
   readonly key: ParsedKey;
-  arrived(connection: Dialled): void;
-  gone(connection: Dialled): void;
+  onConnected(connection: ReverseConnection): void;
+  onDisconnected(connection: ReverseConnection): void;
 }
 
 export interface ReverseServerOptions {
@@ -37,7 +37,7 @@ export interface ReverseServerOptions {
   /** Private host key of the server. */
   readonly hostKey: Buffer;
   /** Looks up the machine of a public key. @param key in SSH's wire format. @returns undefined for an unknown key. */
-  readonly holderOf: (key: Buffer) => Promise<KeyHolder | undefined>;
+  readonly findKeyOwner: (key: Buffer) => Promise<KeyOwner | undefined>;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -47,65 +47,65 @@ export interface ReverseServer extends AsyncDisposable {
 }
 
 /** Timeouts for the login, and then for requesting the forward, milliseconds. */
-const [loginMs, forwardMs] = [10_000, 10_000];
+const [loginTimeoutMs, forwardTimeoutMs] = [10_000, 10_000];
 /** Delay of the answer to a failed key, milliseconds; ssh tries each key of its agent. */
-const failureMs = 300;
-const mostKeysTried = 6;
+const failureDelayMs = 300;
+const maxKeysTried = 6;
 /** Limit of authentication requests: two for each key (a query, then the signature), and one for the initial `none`. */
-const mostQuestions = 2 * mostKeysTried + 1;
+const maxAuthRequests = 2 * maxKeysTried + 1;
 /** Limit of the data received before the login, bytes: identification, one key exchange, keys. */
-const bytesBeforeLogin = 64 * 1024;
+const maxBytesBeforeLogin = 64 * 1024;
 /** Keepalive interval, milliseconds; a dead machine is detected after three intervals. */
-const keepaliveMs = 5_000;
+const keepaliveIntervalMs = 5_000;
 /** Interval of log lines about rejected connections, milliseconds. */
-const tellMs = 60_000;
+const logIntervalMs = 60_000;
 
 /** Starts the SSH server for reverse tunnels. It accepts logins with known keys and one forward (`-R`) per connection, and nothing else: no
  *  sessions, other forwards or passwords. @throws Error when the host key is invalid, or the address cannot be listened on. */
 export async function startReverseServer(options: ReverseServerOptions): Promise<ReverseServer> {
   const { address, port, hostKey, clock, log } = options;
-  const keeper = createDoorkeeper(clock);
-  const turnstiles = createTurnstiles(clock);
-  const visits = new Map<string, Visitor>();
+  const limiter = createLoginLimiter(clock);
+  const forwardLimiter = createForwardLimiter(clock);
+  const pendingLogins = new Map<string, PendingLogin>();
   const sockets = new Set<Socket>();
   const ssh = new ssh2.Server(
     {
       hostKeys: [hostKey],
       ident: "graftlet",
-      keepaliveInterval: keepaliveMs,
+      keepaliveInterval: keepaliveIntervalMs,
       keepaliveCountMax: 2,
       algorithms: listenerAlgorithms,
     },
     (client, { ip, port: from }) => {
-      const visitor = visits.get(placeOf(ip, from));
-      if (visitor) serve(client, visitor, { ...options, turnstiles });
+      const pending = pendingLogins.get(peerKeyOf(ip, from));
+      if (pending) serve(client, pending, { ...options, forwardLimiter });
       else client.end();
     },
   );
   // Connections are injected: this server does not listen itself.
   ssh.on("error", (err: Error) => log.warn({ err }, "SSH server for reverse tunnels failed"));
   const net = createServer((socket) => {
-    const visit = keeper.enter(socket.remoteAddress ?? "", () => socket.destroy());
-    if (!visit) return void socket.destroy();
-    const place = placeOf(socket.remoteAddress, socket.remotePort);
-    const late = clock.after(loginMs, () => socket.destroy());
-    sockets.add(sendTogether(recycleWrittenBuffers(socket.setNoDelay(true))));
+    const attempt = limiter.admit(socket.remoteAddress ?? "", () => socket.destroy());
+    if (!attempt) return void socket.destroy();
+    const peerKey = peerKeyOf(socket.remoteAddress, socket.remotePort);
+    const loginTimer = clock.after(loginTimeoutMs, () => socket.destroy());
+    sockets.add(coalesceWrites(recycleWrittenBuffers(socket.setNoDelay(true))));
     let bytes = 0;
     const count = (chunk: Buffer) => {
       bytes += chunk.length;
-      if (bytes > bytesBeforeLogin) socket.destroy();
+      if (bytes > maxBytesBeforeLogin) socket.destroy();
     };
     const loggedIn = () => {
-      late.cancel();
+      loginTimer.cancel();
       socket.off("data", count);
-      visit.loggedIn();
+      attempt.loggedIn();
     };
-    visits.set(place, { loggedIn, socket });
+    pendingLogins.set(peerKey, { loggedIn, socket });
     socket.on("error", () => undefined);
     socket.once("close", () => {
-      late.cancel();
-      visit.failed();
-      visits.delete(place);
+      loginTimer.cancel();
+      attempt.failed();
+      pendingLogins.delete(peerKey);
       sockets.delete(socket);
     });
     ssh.injectSocket(socket);
@@ -115,11 +115,11 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
   await listening(net, address, port);
   // For example too many open files: pending connections are accepted later.
   net.on("error", (err) => log.warn({ err }, "cannot accept reverse connection"));
-  const telling = tellOfRefusals(keeper, clock, log);
+  const rejectionLog = logRejections(limiter, clock, log);
   return {
     port: (net.address() as AddressInfo).port,
     async [Symbol.asyncDispose]() {
-      telling.stop();
+      rejectionLog.stop();
       const closed = new Promise((resolve) => net.close(resolve));
       for (const socket of sockets) socket.destroy();
       await closed;
@@ -127,7 +127,7 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
   };
 }
 
-function placeOf(address: string | undefined, port: number | undefined): string {
+function peerKeyOf(address: string | undefined, port: number | undefined): string {
   return `${address} ${port}`;
 }
 
@@ -142,43 +142,43 @@ function listening(net: NetServer, host: string, port: number): Promise<void> {
 }
 
 /** Logs the number of rejected connections at intervals. */
-function tellOfRefusals(keeper: Doorkeeper, clock: Clock, log: Logger): { stop(): void } {
-  let told = 0;
-  const look = () => {
-    const refused = keeper.refusals();
-    if (refused > told)
+function logRejections(limiter: LoginLimiter, clock: Clock, log: Logger): { stop(): void } {
+  let logged = 0;
+  const logNew = () => {
+    const refused = limiter.rejections();
+    if (refused > logged)
       log.warn(
-        { refused: refused - told },
+        { refused: refused - logged },
         "rejected connections to the reverse-tunnel listener, or closed without a login",
       );
-    told = refused;
-    timer = clock.after(tellMs, look);
+    logged = refused;
+    timer = clock.after(logIntervalMs, logNew);
   };
-  let timer = clock.after(tellMs, look);
+  let timer = clock.after(logIntervalMs, logNew);
   return { stop: () => timer.cancel() };
 }
 
 /** A connection that has not logged in yet. */
-interface Visitor {
+interface PendingLogin {
   readonly socket: Socket;
   loggedIn(): void;
 }
 
-interface Serving extends ReverseServerOptions {
-  readonly turnstiles: Turnstiles;
+interface ServeOptions extends ReverseServerOptions {
+  readonly forwardLimiter: ForwardLimiter;
 }
 
-function serve(client: ServerConnection, visitor: Visitor, options: Serving): void {
-  const { loggedIn, socket } = visitor;
+function serve(client: ServerConnection, pending: PendingLogin, options: ServeOptions): void {
+  const { loggedIn, socket } = pending;
   const { clock, log } = options;
-  const login = createLogin(client, visitor, options);
+  const login = createAuthentication(client, pending, options);
   const peer = peerOf(client);
-  const exceeded = limitExceeded(`the machine at ${socket.remoteAddress}`);
+  const exceeded = limitErrorOf(`the machine at ${socket.remoteAddress}`);
   limitMessages(peer, clock, exceeded);
   enforceWindows(peer, exceeded);
   client.on("error", (error) => {
     log.debug({ err: error, from: socket.remoteAddress }, "connection to the reverse-tunnel listener failed");
-    if (exceedsLimit(error)) socket.destroy();
+    if (isLimitError(error)) socket.destroy();
   });
   client.on("authentication", (ctx) => {
     login.answer(ctx).catch((error: unknown) => {
@@ -187,40 +187,40 @@ function serve(client: ServerConnection, visitor: Visitor, options: Serving): vo
     });
   });
   client.once("ready", () => {
-    const holder = login.holder();
-    const place = holder && options.turnstiles.enter(holder.name, () => void socket.destroy());
-    if (!holder || !place) return void socket.destroy();
+    const owner = login.owner();
+    const slot = owner && options.forwardLimiter.admit(owner.name, () => void socket.destroy());
+    if (!owner || !slot) return void socket.destroy();
     loggedIn();
-    welcome(client, { holder, socket, place }, options);
+    acceptForward(client, { holder: owner, socket, place: slot }, options);
   });
 }
 
-interface Login {
+interface Authentication {
   answer(ctx: AuthContext): Promise<void>;
   /** Returns the machine that has logged in. */
-  holder(): KeyHolder | undefined;
+  owner(): KeyOwner | undefined;
 }
 
 /** Authenticates one connection. The initial `none`, by which a client asks for the supported methods, does not count as a failure. */
-function createLogin(client: ServerConnection, { socket }: Visitor, { clock, holderOf }: ReverseServerOptions): Login {
-  let holder: KeyHolder | undefined;
-  let [questions, tried] = [0, 0];
-  const turnAway = async (ctx: AuthContext): Promise<void> => {
+function createAuthentication(client: ServerConnection, { socket }: PendingLogin, { clock, findKeyOwner }: ReverseServerOptions): Authentication {
+  let owner: KeyOwner | undefined;
+  let [requests, tried] = [0, 0];
+  const reject = async (ctx: AuthContext): Promise<void> => {
     tried += 1;
-    await clock.sleep(failureMs);
-    if (tried >= mostKeysTried) client.end();
+    await clock.sleep(failureDelayMs);
+    if (tried >= maxKeysTried) client.end();
     else ctx.reject(["publickey"]);
   };
   return {
-    holder: () => holder,
+    owner: () => owner,
     async answer(ctx) {
-      questions += 1;
-      if (questions > mostQuestions) return void socket.destroy();
-      if (ctx.method === "none" && questions === 1) return ctx.reject(["publickey"]);
-      if (ctx.method !== "publickey") return turnAway(ctx);
-      const known = await holderOf(ctx.key.data);
-      if (!known || !mayUse(known.key, ctx)) return turnAway(ctx);
-      if (ctx.signature) holder = known;
+      requests += 1;
+      if (requests > maxAuthRequests) return void socket.destroy();
+      if (ctx.method === "none" && requests === 1) return ctx.reject(["publickey"]);
+      if (ctx.method !== "publickey") return reject(ctx);
+      const known = await findKeyOwner(ctx.key.data);
+      if (!known || !isAuthorized(known.key, ctx)) return reject(ctx);
+      if (ctx.signature) owner = known;
       else nameAlgorithm(ctx);
       ctx.accept();
     },
@@ -233,7 +233,7 @@ function nameAlgorithm({ key, hashAlgo }: PublicKeyAuthContext): void {
 }
 
 /** True for a query without a signature, and for a valid signature by the key. */
-function mayUse(key: ParsedKey, { signature, blob, hashAlgo }: PublicKeyAuthContext): boolean {
+function isAuthorized(key: ParsedKey, { signature, blob, hashAlgo }: PublicKeyAuthContext): boolean {
   if (signature === undefined) return true;
   // Contrary to its types, ssh2 returns an Error for some malformed signatures.
   const verdict: unknown = blob !== undefined && key.verify(blob, signature, hashAlgo);
@@ -241,39 +241,39 @@ function mayUse(key: ParsedKey, { signature, blob, hashAlgo }: PublicKeyAuthCont
 }
 
 /** Serves a machine that has logged in: accepts its forward. */
-function welcome(
+function acceptForward(
   client: ServerConnection,
-  { holder, socket, place }: { readonly holder: KeyHolder; readonly socket: Socket; readonly place: Place },
+  { holder: owner, socket, place: slot }: { readonly holder: KeyOwner; readonly socket: Socket; readonly place: PendingForward },
   { clock, log }: ReverseServerOptions,
 ): void {
-  const about = { machine: holder.name, from: socket.remoteAddress, key: fingerprintOf(holder.key.getPublicSSH()) };
-  let dialled: Dialled | undefined;
-  const late = clock.after(forwardMs, () => {
+  const about = { machine: owner.name, from: socket.remoteAddress, key: fingerprintOf(owner.key.getPublicSSH()) };
+  let connection: ReverseConnection | undefined;
+  const forwardTimer = clock.after(forwardTimeoutMs, () => {
     log.warn(about, "closed a reverse connection without a forward: its ssh needs -R 22:127.0.0.1:22");
     client.end();
   });
   client.on("request", (accept, reject, name, info) => {
-    if (name !== "tcpip-forward" || dialled) return reject?.();
-    late.cancel();
-    place.leave();
+    if (name !== "tcpip-forward" || connection) return reject?.();
+    forwardTimer.cancel();
+    slot.release();
     // Each channel has to repeat exactly the address and port that were confirmed.
     const port = info.bindPort || anyPort;
     accept?.(port);
     const forward = (signal: AbortSignal) =>
-      orDropped(
-        opened<ServerChannel>((done) => client.forwardOut(info.bindAddr, port, "127.0.0.1", 0, done)),
+      awaitOrDestroy(
+        fromCallback<ServerChannel>((done) => client.forwardOut(info.bindAddr, port, "127.0.0.1", 0, done)),
         signal,
       );
-    dialled = { forward, close: () => void socket.destroy() };
+    connection = { forward, close: () => void socket.destroy() };
     log.info(about, "accepted reverse connection");
-    holder.arrived(dialled);
+    owner.onConnected(connection);
   });
   socket.once("close", () => {
-    late.cancel();
-    place.leave();
-    if (!dialled) return;
+    forwardTimer.cancel();
+    slot.release();
+    if (!connection) return;
     log.info(about, "reverse connection closed");
-    holder.gone(dialled);
+    owner.onDisconnected(connection);
   });
 }
 
@@ -281,7 +281,7 @@ function welcome(
 const anyPort = 22;
 
 /** Validates the private host key of the listener. @throws Error, a sentence, when the file has none. */
-export function hostKeyIn(file: string, data: Buffer): Buffer {
+export function parseHostKey(file: string, data: Buffer): Buffer {
   const key = ssh2.utils.parseKey(data);
   if (key instanceof Error || !key.isPrivateKey())
     throw new Error(

@@ -27,7 +27,7 @@ export class Frame {
       return { data: this.#kept.bytes(), words };
     }
     // The marker's line may arrive in pieces, so a tail that may contain its beginning is held back.
-    const held = Math.min(seen.length, this.#marker.length + longestWords);
+    const held = Math.min(seen.length, this.#marker.length + maxWordsBytes);
     this.#kept.add(seen.subarray(0, seen.length - held));
     this.#tail = Buffer.from(seen.subarray(seen.length - held));
     return undefined;
@@ -35,4 +35,4 @@ export class Frame {
 }
 
 /** Limit of the words after the marker. */
-const longestWords = 80;
+const maxWordsBytes = 80;

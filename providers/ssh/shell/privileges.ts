@@ -1,13 +1,13 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, messageOf } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
-import type { MissingRights } from "../../../src/seams/provider.ts";
+import type { MissingPrivileges } from "../../../src/seams/provider.ts";
 import type { SshConfig } from "../config.ts";
-import { type Connection, nameOf } from "../connection/connection.ts";
+import { type Connection, endpointName } from "../connection/connection.ts";
 import { LinkError } from "../connection/link-state.ts";
 import type { Link } from "../connection/link.ts";
 import { quote } from "./quote.ts";
-import { type Session, type Sessions, discard } from "../connection/sessions.ts";
+import { type Session, type Sessions, discardChannel } from "../connection/sessions.ts";
 import { startShell } from "./shell.ts";
 
 /** A program that relays its standard streams to a socket; `docker` only to a Docker Engine's. */
@@ -16,7 +16,7 @@ export type RelayProgram = "python3" | "perl" | "socat" | "nc" | "docker";
 /** The login's privileges on the target. */
 export interface Privileges {
   /** How commands and file operations run: as root by login, as root by sudo, or as the login user. */
-  readonly as: "root" | "sudo" | "user";
+  readonly runAs: "root" | "sudo" | "user";
   readonly groups: readonly string[];
   /** Path of the target's SFTP server program, used if sshd has no sftp subsystem or the server has to run as root. */
   readonly sftpServer?: string;
@@ -36,9 +36,9 @@ export interface PrivilegesOptions {
 export const plainShell = "exec /bin/sh";
 const sudoShell = "exec sudo -n /bin/sh";
 /** Timeout for a login shell's answer, ms. */
-export const answerWithinMs = 15_000;
+export const shellTimeoutMs = 15_000;
 /** Time to wait for the session's end, ms: processes left by a login shell may hold it open. */
-const endWithinMs = 1_000;
+const endTimeoutMs = 1_000;
 const sftpServers = [
   "/usr/lib/openssh/sftp-server",
   "/usr/libexec/openssh/sftp-server",
@@ -52,40 +52,40 @@ const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc"
 export interface PrivilegesProbe {
   /** Probes a new connection. Its session is free again on return.
    *  @throws LinkError LoginShellHangs, NoPosixShell, NoSessions; the signal's reason. */
-  ask(connection: Connection, signal: AbortSignal): Promise<Privileges>;
+  probe(connection: Connection, signal: AbortSignal): Promise<Privileges>;
   /** Returns the last result; waits for the link. @throws unavailable while the link is down. */
-  known(signal: AbortSignal): Promise<Privileges>;
+  current(signal: AbortSignal): Promise<Privileges>;
 }
 
 export function createPrivileges({ config, link, sessions, clock }: PrivilegesOptions): PrivilegesProbe {
   let found: Privileges | undefined;
-  const question = async (connection: Connection, stop: AbortSignal): Promise<Privileges> => {
+  const runProbe = async (connection: Connection, stop: AbortSignal): Promise<Privileges> => {
     const session = await sessions.openOn(connection, { exec: plainShell }, stop);
     try {
-      link.exchanged();
+      link.countExchange();
       const shell = await startShell(session, stop);
-      link.exchanged();
-      const { stdout } = await shell.ask({ script: probeScript(config), maxBytes: 16_384 }, stop);
-      link.exchanged();
-      await endOf(session, clock.within(endWithinMs, stop));
-      return privilegesOf(stdout.toString("latin1"), config);
+      link.countExchange();
+      const { stdout } = await shell.run({ script: probeScript(config), maxBytes: 16_384 }, stop);
+      link.countExchange();
+      await awaitEnd(session, clock.within(endTimeoutMs, stop));
+      return parsePrivileges(stdout.toString("latin1"), config);
     } finally {
-      discard(session.channel);
+      discardChannel(session.channel);
     }
   };
   return {
-    async ask(connection, signal) {
-      const stop = clock.within(answerWithinMs, signal);
-      found = await question(connection, stop).catch((error: unknown) => {
+    async probe(connection, signal) {
+      const stop = clock.within(shellTimeoutMs, signal);
+      found = await runProbe(connection, stop).catch((error: unknown) => {
         if (signal.aborted) throw abortError(signal);
         if (error instanceof LinkError) throw error;
         throw stop.aborted
-          ? shellHangs(config, error)
+          ? shellHangsError(config, error)
           : new LinkError("NoPosixShell", "failed_precondition", messageOf(error), { cause: error });
       });
       return found;
     },
-    async known(signal) {
+    async current(signal) {
       await link.connection(signal);
       if (!found) throw new CodedError("unavailable", "the target's privileges are not known yet");
       return found;
@@ -94,7 +94,7 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
 }
 
 /** Lets the shell exit: until then sshd counts its session. */
-async function endOf({ channel }: Session, stop: AbortSignal): Promise<void> {
+async function awaitEnd({ channel }: Session, stop: AbortSignal): Promise<void> {
   const closed = new Promise<void>((resolve) => void channel.once("close", () => resolve()));
   channel.on("error", () => undefined);
   channel.end();
@@ -102,19 +102,19 @@ async function endOf({ channel }: Session, stop: AbortSignal): Promise<void> {
 }
 
 /** Error for a target whose login shell has not answered within `answerWithinMs`. */
-export function shellHangs(config: SshConfig, cause: unknown): LinkError {
+export function shellHangsError(config: SshConfig, cause: unknown): LinkError {
   return new LinkError(
     "LoginShellHangs",
     "unavailable",
-    `the login shell of ${nameOf(config)} does not answer within ${answerWithinMs / 1000} s: check what its start-up files (~/.bashrc, ~/.profile, ~/.ssh/rc) or sudo wait for, and that /bin/sh is a POSIX shell.`,
+    `the login shell of ${endpointName(config)} does not answer within ${shellTimeoutMs / 1000} s: check what its start-up files (~/.bashrc, ~/.profile, ~/.ssh/rc) or sudo wait for, and that /bin/sh is a POSIX shell.`,
     { cause },
   );
 }
 
 /** Returns the command line that starts a shell with these privileges. It consists of plain words, since the login shell that
  *  parses it may be of any kind. */
-export function shellCommand({ as }: Privileges): string {
-  return as === "sudo" ? sudoShell : plainShell;
+export function shellCommand({ runAs }: Privileges): string {
+  return runAs === "sudo" ? sudoShell : plainShell;
 }
 
 function probeScript({ sudo }: SshConfig): string {
@@ -132,28 +132,28 @@ function probeScript({ sudo }: SshConfig): string {
 }
 
 /** Returns the missing privileges for the node. Pure. */
-export function missingRights({ as, missing }: Pick<Privileges, "as" | "missing">): MissingRights {
+export function missingPrivileges({ runAs, missing }: Pick<Privileges, "runAs" | "missing">): MissingPrivileges {
   const fileOwner = "the owner of the pod's files cannot be set on the target: graftlet's login is not root there";
   const mount = "volumes cannot be mounted on the target: graftlet's login is not root there";
-  return { sentences: missing, lacks: as === "user" ? { fileOwner, mount } : {} };
+  return { messages: missing, unsupported: runAs === "user" ? { fileOwner, mount } : {} };
 }
 
 /** Parses the probe's output. Pure. @throws failed_precondition when lines are missing. */
-export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user" | "sudo">): Privileges {
-  const [as, groups, sftpServer, relays, lacking, proc] = told.split("\n");
-  if (as !== "root" && as !== "sudo" && as !== "user")
+export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, "user" | "sudo">): Privileges {
+  const [runAs, groups, sftpServer, relays, lacking, proc] = output.split("\n");
+  if (runAs !== "root" && runAs !== "sudo" && runAs !== "user")
     throw new CodedError("failed_precondition", "the target did not report its user's privileges");
   const found = wordsOf(relays);
   const missing = [
-    ...(as === "user" ? [noRoot(user, sudo)] : []),
-    ...(as === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
+    ...(runAs === "user" ? [noRoot(user, sudo)] : []),
+    ...(runAs === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
     ...wordsOf(lacking).map(
       (name) => `The target has no ${name} program, which file operations need: install coreutils or busybox.`,
     ),
     ...(proc === "proc" ? [] : ["The target does not show /proc to its user: mount it, or relax its hidepid."]),
   ];
   return {
-    as,
+    runAs,
     groups: wordsOf(groups),
     ...(sftpServer && { sftpServer }),
     relays: relayPrograms.filter((name) => found.includes(name)),

@@ -2,18 +2,18 @@ import { randomUUID } from "node:crypto";
 import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.ts";
 import { Frame } from "./frame.ts";
 import { prelude } from "./prelude.ts";
-import { brokenBy } from "../connection/channel-stream.ts";
+import { connectionLostError } from "../connection/channel-stream.ts";
 import type { Session } from "../connection/sessions.ts";
 
 /** A shell's answer to a question: its output and outcome. */
-export interface Answer {
+export interface ShellResult {
   readonly stdout: Buffer;
   readonly stderr: Buffer;
   /** Outcome words of the script: its exit status by default. */
   readonly words: readonly string[];
 }
 
-export interface Question {
+export interface ShellRequest {
   /** Complete commands in POSIX sh, which must not break out of the enclosing braces. */
   readonly script: string;
   /** Shell words printed as the outcome, expanded after the script; default `"$?"`. */
@@ -36,36 +36,36 @@ export interface Shell {
   usable(): boolean;
   /** Asks one question; there must not be another one in progress. When the signal aborts, the shell is no longer usable: its group has to be killed.
    *  @throws unavailable when the shell or the link ends meanwhile. */
-  ask(question: Question, signal?: AbortSignal): Promise<Answer>;
+  run(question: ShellRequest, signal?: AbortSignal): Promise<ShellResult>;
   close(): void;
 }
 
-const prefaceBytes = 4096;
+const maxPrefaceBytes = 4096;
 
 /** Starts a shell in a session where `/bin/sh` reads commands from standard input.
  *  @throws failed_precondition when it is not a POSIX shell. */
 export async function startShell(session: Session, signal?: AbortSignal): Promise<Shell> {
   const { channel, connection } = session;
-  const asking: { now?: Exchange } = {};
+  const pending: { now?: PendingRequest } = {};
   let ended: CodedError | undefined;
   const end = (why: CodedError) => {
     ended ??= why;
-    asking.now?.fail(ended);
+    pending.now?.fail(ended);
   };
-  channel.on("data", (chunk: Buffer) => asking.now?.out(chunk));
-  channel.stderr.on("data", (chunk: Buffer) => asking.now?.err(chunk));
+  channel.on("data", (chunk: Buffer) => pending.now?.out(chunk));
+  channel.stderr.on("data", (chunk: Buffer) => pending.now?.err(chunk));
   channel.on("error", () => undefined);
   channel.once("close", () => end(new CodedError("unavailable", "the shell on the target has ended")));
-  const onLost = () => end(brokenBy(connection.lost));
+  const onLost = () => end(connectionLostError(connection.lost));
   if (connection.lost.aborted) onLost();
   connection.lost.addEventListener("abort", onLost, { once: true });
   channel.once("close", () => connection.lost.removeEventListener("abort", onLost));
 
-  const ask = async ({ script, outcome = '"$?"', maxBytes }: Question, stop?: AbortSignal): Promise<Answer> => {
+  const run = async ({ script, outcome = '"$?"', maxBytes }: ShellRequest, stop?: AbortSignal): Promise<ShellResult> => {
     throwIfAborted(stop);
     if (ended) throw ended;
-    const exchange = beginExchange(maxBytes);
-    asking.now = exchange;
+    const exchange = beginRequest(maxBytes);
+    pending.now = exchange;
     const onAbort = () => stop && end(abortError(stop));
     stop?.addEventListener("abort", onAbort, { once: true });
     channel.write(
@@ -75,7 +75,7 @@ export async function startShell(session: Session, signal?: AbortSignal): Promis
       return await exchange.answer;
     } finally {
       stop?.removeEventListener("abort", onAbort);
-      delete asking.now;
+      delete pending.now;
     }
   };
   const close = () => {
@@ -83,29 +83,29 @@ export async function startShell(session: Session, signal?: AbortSignal): Promis
     channel.end();
     channel.close();
   };
-  const shell = { usable: () => ended === undefined && asking.now === undefined, ask, close };
+  const shell = { usable: () => ended === undefined && pending.now === undefined, run, close };
   try {
     channel.write(prelude());
-    return { ...shell, group: await identify(shell.ask, signal) };
+    return { ...shell, group: await identifyGroup(run, signal) };
   } catch (error) {
     close();
     throw connection.lost.aborted || signal?.aborted ? error : noPosixShell(error);
   }
 }
 
-interface Exchange {
+interface PendingRequest {
   readonly marker: string;
-  readonly answer: Promise<Answer>;
+  readonly answer: Promise<ShellResult>;
   out(chunk: Buffer): void;
   err(chunk: Buffer): void;
   fail(why: CodedError): void;
 }
 
 /** Collects an answer: both streams end with the marker, independently of each other. */
-function beginExchange(maxBytes: number): Exchange {
+function beginRequest(maxBytes: number): PendingRequest {
   const marker = randomUUID();
   const [out, err] = [new Frame(marker, maxBytes), new Frame(marker, maxBytes)];
-  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+  const { promise, resolve, reject } = Promise.withResolvers<ShellResult>();
   let stdout: { readonly data: Buffer; readonly words: readonly string[] } | undefined;
   let stderr: { readonly data: Buffer } | undefined;
   const settle = () => {
@@ -126,8 +126,8 @@ function beginExchange(maxBytes: number): Exchange {
   };
 }
 
-async function identify(ask: Shell["ask"], signal?: AbortSignal): Promise<ProcessGroup> {
-  const { words } = await ask({ script: ":", outcome: '"$gl_group" "$gl_start"', maxBytes: prefaceBytes }, signal);
+async function identifyGroup(run: Shell["run"], signal?: AbortSignal): Promise<ProcessGroup> {
+  const { words } = await run({ script: ":", outcome: '"$gl_group" "$gl_start"', maxBytes: maxPrefaceBytes }, signal);
   const [id = "", startTicks = ""] = words;
   if (!/^\d+$/.test(id) || !/^\d+$/.test(startTicks)) throw noPosixShell();
   return { id: Number(id), startTicks };

@@ -2,7 +2,7 @@ import { CodedError, type ErrorCode, codeOfErrno } from "../../../src/lib/errors
 
 /** Messages for failed system calls in the C locale, of C libraries (glibc, musl) and shells. Programs behind a shell report errors
  *  only as text, which is mapped to codes here and nowhere else. */
-const words: readonly (readonly [RegExp, string])[] = [
+const errorPatterns: readonly (readonly [RegExp, string])[] = [
   [/no such (file or directory|file)$|nonexistent directory$|directory nonexistent$/i, "ENOENT"],
   [/not a directory$/i, "ENOTDIR"],
   [/file exists$/i, "EEXIST"],
@@ -27,18 +27,18 @@ const words: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** Returns the errno, such as `ENOENT`, that a command or sshd reports in its last line with a known message. */
-export function errnoOfComplaint(said: string): string | undefined {
+export function errnoOfMessage(said: string): string | undefined {
   const lines = said.trimEnd().split("\n").reverse();
   for (const line of lines) {
-    const found = words.find(([pattern]) => pattern.test(line.trim()));
+    const found = errorPatterns.find(([pattern]) => pattern.test(line.trim()));
     if (found) return found[1];
   }
   return undefined;
 }
 
 /** Maps a command's message on standard error to an error code. */
-export function codeOfComplaint(stderr: string): ErrorCode {
-  return codeOfErrno(errnoOfComplaint(stderr));
+export function codeOfMessage(stderr: string): ErrorCode {
+  return codeOfErrno(errnoOfMessage(stderr));
 }
 
 /** A failed system call on the target, in Node's form. */
@@ -48,12 +48,12 @@ export interface SystemError extends Error {
 
 /** Extracts the system error from a message; undefined if there is none. */
 export function systemError(said: string): SystemError | undefined {
-  const code = errnoOfComplaint(said);
+  const code = errnoOfMessage(said);
   return code === undefined ? undefined : Object.assign(new Error(said.trim().split("\n").at(-1)), { code });
 }
 
 /** Creates the coded error for a failed command: its subject and the target's message. */
-export function complaint(what: string, stderr: string): CodedError {
+export function commandError(what: string, stderr: string): CodedError {
   const said = stderr.trim().split("\n").at(-1) ?? "";
-  return new CodedError(codeOfComplaint(stderr), `${what}: ${said || "failed without a message"}`);
+  return new CodedError(codeOfMessage(stderr), `${what}: ${said || "failed without a message"}`);
 }

@@ -5,20 +5,20 @@ import { CodedError, abortError, hasCode, messageOf, throwIfAborted } from "../.
 import { isLongSocketPath, maxSocketPathBytes } from "../../../src/lib/socket-path.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address, Host } from "../../../src/seams/host.ts";
-import { nameOfAddress } from "../../local/dial.ts";
+import { formatAddress } from "../../local/dial.ts";
 import { hasErrno } from "../../local/errors.ts";
-import { brokenBy, channelStream } from "../connection/channel-stream.ts";
-import { type Connection, channelRefusal, opened } from "../connection/connection.ts";
+import { connectionLostError, channelStream } from "../connection/channel-stream.ts";
+import { type Connection, channelRefusal, fromCallback } from "../connection/connection.ts";
 import type { Link } from "../connection/link.ts";
 import type { Privileges } from "../shell/privileges.ts";
-import { connectionOf, relayCommand } from "./relay.ts";
-import { discard } from "../connection/sessions.ts";
+import { relayConnection, relayCommand } from "./relay.ts";
+import { discardChannel } from "../connection/sessions.ts";
 import type { SshProcess } from "../process/spawn.ts";
 import { systemError } from "../shell/system-errors.ts";
 import type { Argv } from "../../../src/seams/command.ts";
 
 export interface DialerOptions {
-  readonly link: Pick<Link, "connection" | "exchanged">;
+  readonly link: Pick<Link, "connection" | "countExchange">;
   readonly spawn: (argv: Argv, signal?: AbortSignal) => Promise<SshProcess>;
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
   readonly clock: Clock;
@@ -26,7 +26,7 @@ export interface DialerOptions {
 
 const never = new AbortController().signal;
 /** Timeout for opening a connection, milliseconds: longer than the kernel's connect timeout, about 130 s. */
-const openWithinMs = 180_000;
+const openTimeoutMs = 180_000;
 /** RFC 4254 §5.1: administratively prohibited. */
 const prohibited = 1;
 
@@ -35,57 +35,57 @@ const prohibited = 1;
 export function createDialer({ link, spawn, privileges, clock }: DialerOptions): Host["dial"] {
   /** SSH connections on which sshd has already forwarded to a unix socket. */
   const forwarding = new WeakSet<Connection>();
-  const relayed = async (to: Address, signal: AbortSignal, refused: CodedError): Promise<Duplex> => {
+  const dialByRelay = async (to: Address, signal: AbortSignal, refused: CodedError): Promise<Duplex> => {
     const { relays } = await privileges(signal);
     for (const program of relays) {
       const command = relayCommand(program, to);
       if (!command) continue;
       try {
-        return await connectionOf(await spawn(command.argv, signal), command.greets, { clock, signal });
+        return await relayConnection(await spawn(command.argv, signal), command.printsGreeting, { clock, signal });
       } catch (error) {
         throwIfAborted(signal);
         if (hasCode(error, "not_found")) continue;
         if (!hasCode(error, "unavailable")) throw error;
-        throw error instanceof Error && error.cause ? failureOf(to, error.cause) : refused;
+        throw error instanceof Error && error.cause ? dialError(to, error.cause) : refused;
       }
     }
     throw refused;
   };
   return async (to, signal = never) => {
     throwIfAborted(signal);
-    if ("unix" in to && isLongSocketPath(to.unix)) return relayed(to, signal, tooLong(to.unix));
+    if ("unix" in to && isLongSocketPath(to.unix)) return dialByRelay(to, signal, pathTooLongError(to.unix));
     const connection = await link.connection(signal);
     try {
-      const channel = await openForward(connection, to, clock.within(openWithinMs, signal));
-      link.exchanged();
+      const channel = await openForward(connection, to, clock.within(openTimeoutMs, signal));
+      link.countExchange();
       if ("unix" in to) forwarding.add(connection);
       return channelStream(channel, connection);
     } catch (error) {
       throwIfAborted(signal);
-      if (connection.lost.aborted) throw brokenBy(connection.lost);
+      if (connection.lost.aborted) throw connectionLostError(connection.lost);
       if (hasCode(error, "deadline_exceeded")) throw error;
-      const refused = failureOf(to, error);
+      const refused = dialError(to, error);
       if ("unix" in to) {
         // OpenSSH gives the same answer for prohibited forwarding, a socket without permission, and a missing one.
-        const certain = forwarding.has(connection) && (await privileges(signal)).as !== "sudo";
+        const certain = forwarding.has(connection) && (await privileges(signal)).runAs !== "sudo";
         if (certain) throw refused;
       } else if (channelRefusal(error) !== prohibited) throw refused;
-      return relayed(to, signal, refused);
+      return dialByRelay(to, signal, refused);
     }
   };
 }
 
 /** Error for a socket whose path does not fit into a socket address, so that sshd cannot forward to it. */
-function tooLong(path: string): CodedError {
+function pathTooLongError(path: string): CodedError {
   const why = `a socket's path is limited to ${maxSocketPathBytes} bytes, and the target has no program to connect from its directory`;
   return new CodedError("unavailable", `${path}: ${why} (python3, perl, socat or nc)`);
 }
 
 /** Creates the error for a failed connection, as reported by sshd or a relay. Its cause is the system error, if known. */
-function failureOf(to: Address, error: unknown): CodedError {
+function dialError(to: Address, error: unknown): CodedError {
   const said = messageOf(error);
   const cause = systemError(said) ?? error;
-  return new CodedError(codeOfDial(cause), `${nameOfAddress(to)}: ${said}`, { cause });
+  return new CodedError(codeOfDial(cause), `${formatAddress(to)}: ${said}`, { cause });
 }
 
 /** Maps an error to the two codes of Host.dial. */
@@ -95,12 +95,12 @@ function codeOfDial(cause: unknown): "unavailable" | "deadline_exceeded" {
 
 function openForward({ client, lost }: Connection, to: Address, signal: AbortSignal): Promise<ClientChannel> {
   if (lost.aborted) throw abortError(lost);
-  const channel = opened((done) => {
+  const channel = fromCallback((done) => {
     if ("unix" in to) client.openssh_forwardOutStreamLocal(to.unix, done);
     else client.forwardOut("127.0.0.1", 0, to.host, to.port, done);
   });
   return untilAborted(untilAborted(channel, lost), signal).catch((error: unknown) => {
-    void channel.then(discard, () => undefined);
+    void channel.then(discardChannel, () => undefined);
     throw error;
   });
 }

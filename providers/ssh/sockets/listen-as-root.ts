@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import type { Host, HostFs } from "../../../src/seams/host.ts";
 import type { Privileges, RelayProgram } from "../shell/privileges.ts";
-import { greeting } from "./relay.ts";
+import { awaitGreeting } from "./relay.ts";
 import type { SshProcess } from "../process/spawn.ts";
 import { type Argv, command, interpreted } from "../../../src/seams/command.ts";
 
@@ -84,7 +84,7 @@ export async function prepareRootListener(
   const program = relays.map((name) => programs[name]).find((known) => known !== undefined);
   if (!program) return undefined;
   const folder = `/tmp/graftlet-${randomUUID()}`;
-  await fs.apply([{ do: "mkdir", path: folder, mode: 0o700 }]);
+  await fs.apply([{ kind: "mkdir", path: folder, mode: 0o700 }]);
   const { code, stderr } = await run(command("chown", [], [user, folder]));
   if (code !== 0)
     throw new CodedError("failed_precondition", `cannot change the owner of ${folder} to ${user}: ${stderr.trim()}`);
@@ -94,11 +94,11 @@ export async function prepareRootListener(
     inner,
     async open(path, signal) {
       relay = await spawn(program(path, inner), signal);
-      await greeting(relay);
+      await awaitGreeting(relay);
     },
     async [Symbol.asyncDispose]() {
       await relay?.[Symbol.asyncDispose]();
-      await fs.apply([{ do: "remove", path: folder, recursive: true }]).catch((error: unknown) => {
+      await fs.apply([{ kind: "remove", path: folder, recursive: true }]).catch((error: unknown) => {
         if (!hasCode(error, "unavailable")) throw error;
       });
     },

@@ -8,13 +8,13 @@ import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address, HostFs, HostListener } from "../../../src/seams/host.ts";
 import { channelStream } from "../connection/channel-stream.ts";
 import type { Connection } from "../connection/connection.ts";
-import { nameOfAddress } from "../../local/dial.ts";
+import { formatAddress } from "../../local/dial.ts";
 import { type RootListenerOptions, prepareRootListener } from "./listen-as-root.ts";
 import type { Link } from "../connection/link.ts";
 import type { Privileges } from "../shell/privileges.ts";
 
 export interface ListenerOptions extends RootListenerOptions {
-  readonly link: Pick<Link, "connection" | "exchanged" | "state">;
+  readonly link: Pick<Link, "connection" | "countExchange" | "state">;
   readonly fs: Pick<HostFs, "apply" | "lstat">;
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
   readonly clock: Clock;
@@ -24,7 +24,7 @@ export interface ListenerOptions extends RootListenerOptions {
 type OnConnection = (connection: Duplex) => void;
 
 /** A connection on the target for which a channel is offered. */
-interface Offered {
+interface OfferedChannel {
   readonly connection: Connection;
   take(): ClientChannel;
   refuse(): void;
@@ -37,13 +37,13 @@ interface Forwarding {
   stop(): Promise<void>;
 }
 
-const retryMs = 1000;
+const retryDelayMs = 1000;
 /** Limit of open connections per listener, and of channels per SSH connection (including sessions and dialled connections). When a channel
  *  is refused, OpenSSH closes the connection on the target. */
-const [mostOfListener, mostOfConnection] = [2_048, 4_096];
+const [maxListenerConnections, maxChannels] = [2_048, 4_096];
 const fullWarning = "connection limit of a socket on the target reached; refusing further connections";
 /** Timeout for closing a socket on the target, milliseconds. */
-const giveUpMs = 1_000;
+const closeTimeoutMs = 1_000;
 
 /** Creates `Host.listen`, which binds sockets on the target and forwards their connections over the link. After a broken link the sockets
  *  are bound again, without their earlier connections. */
@@ -54,9 +54,9 @@ export function createListeners(options: ListenerOptions) {
     const open = new Set<Duplex>();
     const closing = new AbortController();
     const full = createRateLimitedWarning({ log, clock }, fullWarning);
-    const accept = ({ connection, take, refuse }: Offered) => {
-      if (open.size >= mostOfListener || connection.channels() > mostOfConnection) {
-        full({ address: nameOfAddress(at), open: open.size });
+    const accept = ({ connection, take, refuse }: OfferedChannel) => {
+      if (open.size >= maxListenerConnections || connection.channels() > maxChannels) {
+        full({ address: formatAddress(at), open: open.size });
         return refuse();
       }
       const stream = channelStream(take(), connection);
@@ -79,16 +79,16 @@ export function createListeners(options: ListenerOptions) {
     const rebind = async (): Promise<void> => {
       while (!closing.signal.aborted) {
         try {
-          if ("unix" in address) await fs.apply([{ do: "remove", path: address.unix }], closing.signal);
+          if ("unix" in address) await fs.apply([{ kind: "remove", path: address.unix }], closing.signal);
           forwarding = await bind(address);
           return watchLoss();
         } catch (err) {
           // Without its link the listener can never be bound again, even if its owner has not closed it.
-          if (closing.signal.aborted || options.link.state().is === "closed") return;
+          if (closing.signal.aborted || options.link.state().kind === "closed") return;
           // The sshd process of the lost connection may hold the address until it detects the loss.
           if (!hasCode(err, "unavailable"))
-            log.warn({ err, address: nameOfAddress(address) }, "cannot listen on the target; retrying");
-          await clock.sleep(retryMs, closing.signal).catch(() => undefined);
+            log.warn({ err, address: formatAddress(address) }, "cannot listen on the target; retrying");
+          await clock.sleep(retryDelayMs, closing.signal).catch(() => undefined);
         }
       }
     };
@@ -103,9 +103,9 @@ export function createListeners(options: ListenerOptions) {
       if (closing.signal.aborted) return;
       closing.abort();
       for (const stream of open) stream.destroy();
-      const soon = clock.within(giveUpMs);
-      await untilAborted(forwarding.stop(), soon).catch(() => undefined);
-      if ("unix" in address) await fs.apply([{ do: "remove", path: address.unix }], soon).catch(() => undefined);
+      const deadline = clock.within(closeTimeoutMs);
+      await untilAborted(forwarding.stop(), deadline).catch(() => undefined);
+      if ("unix" in address) await fs.apply([{ kind: "remove", path: address.unix }], deadline).catch(() => undefined);
     };
     watchLoss();
     signal?.addEventListener("abort", () => void close(), { once: true });
@@ -113,7 +113,7 @@ export function createListeners(options: ListenerOptions) {
   };
 }
 
-type Accept = (offered: Offered) => void;
+type Accept = (offered: OfferedChannel) => void;
 
 async function forward(
   options: ListenerOptions,
@@ -123,22 +123,22 @@ async function forward(
 ): Promise<Forwarding> {
   const { link, fs } = options;
   const connection = await link.connection(signal);
-  link.exchanged();
+  link.countExchange();
   try {
     if (!("unix" in at)) return await forwardTcp(connection, at, accept);
-    const { as } = await options.privileges(signal);
-    if (as !== "sudo") return await forwardUnix(connection, at, accept);
+    const { runAs } = await options.privileges(signal);
+    if (runAs !== "sudo") return await forwardUnix(connection, at, accept);
     return await forwardAsRoot(options, { connection, accept }, at, signal);
   } catch (error) {
     if (connection.lost.aborted) throw new CodedError("unavailable", messageOf(error), { cause: error });
     throwIfAborted(signal);
     const taken = "unix" in at ? await exists(fs, at.unix) : await canForward(connection, at.host);
-    link.exchanged();
+    link.countExchange();
     throw taken
-      ? new CodedError("already_exists", `${nameOfAddress(at)} is already in use on the target`, { cause: error })
+      ? new CodedError("already_exists", `${formatAddress(at)} is already in use on the target`, { cause: error })
       : new CodedError(
           "permission_denied",
-          `the target refuses to listen on ${nameOfAddress(at)}: check that its sshd allows forwarding (AllowTcpForwarding, AllowStreamLocalForwarding) and that its user may bind there.`,
+          `the target refuses to listen on ${formatAddress(at)}: check that its sshd allows forwarding (AllowTcpForwarding, AllowStreamLocalForwarding) and that its user may bind there.`,
           { cause: error },
         );
   }
@@ -179,7 +179,7 @@ async function forwardTcp(
     address: { host, port: bound },
     connection,
     async stop() {
-      await unlessLost(connection, (done) => client.unforwardIn(host, bound, done));
+      await cancelForwarding(connection, (done) => client.unforwardIn(host, bound, done));
       stop();
     },
   };
@@ -213,7 +213,7 @@ async function forwardUnix(connection: Connection, at: { readonly unix: string }
   };
   client.on("unix connection", onUnix);
   const stop = async () => {
-    await unlessLost(connection, (done) => client.openssh_unforwardInStreamLocal(at.unix, done));
+    await cancelForwarding(connection, (done) => client.openssh_unforwardInStreamLocal(at.unix, done));
     client.off("unix connection", onUnix);
   };
   try {
@@ -228,7 +228,7 @@ async function forwardUnix(connection: Connection, at: { readonly unix: string }
 }
 
 /** Cancels a forwarding, unless the connection is lost, which has cancelled it anyway. */
-async function unlessLost({ lost }: Connection, ask: (done: () => void) => unknown): Promise<void> {
+async function cancelForwarding({ lost }: Connection, ask: (done: () => void) => unknown): Promise<void> {
   if (!lost.aborted) await new Promise<void>((resolve) => ask(() => resolve()));
 }
 
@@ -243,7 +243,7 @@ async function exists(fs: Pick<HostFs, "lstat">, path: string): Promise<boolean>
 async function canForward(connection: Connection, host: string): Promise<boolean> {
   try {
     const { port, stop } = await bindTcp(connection, { host, port: 0 }, (_take, refuse) => refuse());
-    await unlessLost(connection, (done) => connection.client.unforwardIn(host, port, done));
+    await cancelForwarding(connection, (done) => connection.client.unforwardIn(host, port, done));
     stop();
     return true;
   } catch {

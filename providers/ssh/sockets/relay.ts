@@ -63,7 +63,7 @@ waitpid($up, 0);
 /** Command of a relay; `greets` is true if it prints + once connected. */
 interface RelayCommand {
   readonly argv: Argv;
-  readonly greets: boolean;
+  readonly printsGreeting: boolean;
 }
 
 /** Returns the command of a relay to an address; for a socket with a long path it runs in the socket's directory. Undefined if the address
@@ -80,59 +80,59 @@ function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefi
   const plain = words.every((word) => /^[\w./@:][\w./@:-]*$/.test(word));
   switch (program) {
     case "python3":
-      return { argv: interpreted("python3", python, ...words), greets: true };
+      return { argv: interpreted("python3", python, ...words), printsGreeting: true };
     case "perl":
-      return { argv: interpreted("perl", perl, ...words), greets: true };
+      return { argv: interpreted("perl", perl, ...words), printsGreeting: true };
     case "socat": {
       // Commas and colons are part of socat's address syntax.
       if (!plain || words.some((word) => word.includes(":"))) return undefined;
       const address = "unix" in to ? `UNIX-CONNECT:${to.unix}` : `TCP:${to.host}:${to.port}`;
-      return { argv: socatCommand(address), greets: false };
+      return { argv: socatCommand(address), printsGreeting: false };
     }
     case "docker":
       // Works with Docker Engines only: it sends a request before it relays.
-      return "unix" in to && plain && isEngine(to.unix)
-        ? { argv: command(["docker", "--host", `unix://${to.unix}`, "system", "dial-stdio"]), greets: false }
+      return "unix" in to && plain && isDockerSocket(to.unix)
+        ? { argv: command(["docker", "--host", `unix://${to.unix}`, "system", "dial-stdio"]), printsGreeting: false }
         : undefined;
     case "nc":
       return plain
-        ? { argv: commandWithoutDashes("nc", ["-N", ...("unix" in to ? ["-U" as const] : [])], words), greets: false }
+        ? { argv: commandWithoutDashes("nc", ["-N", ...("unix" in to ? ["-U" as const] : [])], words), printsGreeting: false }
         : undefined;
   }
 }
 
 /** True for a socket that is named like a Docker Engine's. */
-function isEngine(socket: string): boolean {
+function isDockerSocket(socket: string): boolean {
   return /docker[^/]*$/.test(socket);
 }
 
 /** Time after which a relay without greeting counts as connected, ms. */
-const silenceMs = 300;
+const assumedConnectedMs = 300;
 
 /** Timeout for the greeting, ms: longer than the kernel's connect timeout. */
-const greetWithinMs = 180_000;
+const greetingTimeoutMs = 180_000;
 
 /** Limit of a relay's error message, bytes. */
-const complaintBytes = 4096;
+const maxErrorBytes = 4096;
 
 /** Returns the connection of a relay once it is connected. @throws unavailable when it fails, with the system error as cause, if known. */
-export async function connectionOf(
+export async function relayConnection(
   relay: SshProcess,
-  greets: boolean,
+  printsGreeting: boolean,
   { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<Duplex> {
   let said = "";
-  relay.stderr.on("data", (chunk: Buffer) => (said = (said + chunk.toString("latin1")).slice(0, complaintBytes)));
-  const told = new Promise((resolve) => relay.stderr.once("end", resolve).once("close", resolve));
-  const failed = Promise.all([relay.exited, told]).then(([code]) => {
+  relay.stderr.on("data", (chunk: Buffer) => (said = (said + chunk.toString("latin1")).slice(0, maxErrorBytes)));
+  const stderrEnded = new Promise((resolve) => relay.stderr.once("end", resolve).once("close", resolve));
+  const failed = Promise.all([relay.exited, stderrEnded]).then(([code]) => {
     const cause = systemError(said);
     throw new CodedError("unavailable", `nothing answers there (the relay ended with ${code})`, { cause });
   });
   failed.catch(() => undefined);
   try {
     // If the greeting is missing, the relay's exit gives the reason.
-    const connected = greets ? greeting(relay).catch(() => failed) : clock.sleep(silenceMs, signal);
-    await untilAborted(Promise.race([connected, failed]), clock.within(greetWithinMs, signal));
+    const connected = printsGreeting ? awaitGreeting(relay).catch(() => failed) : clock.sleep(assumedConnectedMs, signal);
+    await untilAborted(Promise.race([connected, failed]), clock.within(greetingTimeoutMs, signal));
   } catch (error) {
     const gone = relay[Symbol.asyncDispose]();
     // A hung link reports the exit late, so this is not awaited after the caller's signal has aborted.
@@ -143,7 +143,7 @@ export async function connectionOf(
 }
 
 /** Waits for the + that a program prints once it is ready, and consumes it. @throws unavailable when the program ends without it. */
-export function greeting({ stdout }: SshProcess): Promise<void> {
+export function awaitGreeting({ stdout }: SshProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     const onReadable = () => {
       if (stdout.read(1) === null) return;

@@ -57,9 +57,9 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
   const write = (directory: string, key: string, content: object, signal: AbortSignal): Promise<void> => {
     const file = `${directory}/${fileName(key)}`;
     const changes = replaceFile(file, `${JSON.stringify(content)}\n`, 0o600);
-    return fs.apply([{ do: "mkdir", path: directory, mode: 0o700, parents: true }, ...changes], signal);
+    return fs.apply([{ kind: "mkdir", path: directory, mode: 0o700, parents: true }, ...changes], signal);
   };
-  const remove = (path: string, signal: AbortSignal) => fs.apply([{ do: "remove", path }], signal);
+  const remove = (path: string, signal: AbortSignal) => fs.apply([{ kind: "remove", path }], signal);
   const read = async (path: string, signal: AbortSignal): Promise<unknown> => {
     const content = await ignoreNotFound(fs.readFile(path, { maxBytes, signal }));
     return content && JSON.parse(content.toString("utf8"));

@@ -33,7 +33,7 @@ export function checkpoint(
       if (!runtime.checkpointContainer)
         throw new CodedError("unimplemented", "the container runtime has no checkpoints");
       if (timeout < 0n) throw new Error("CheckpointContainer requires the timeout value to be > 0");
-      await files.apply([{ do: "mkdir", path: directory, mode: 0o700, parents: true }], signal);
+      await files.apply([{ kind: "mkdir", path: directory, mode: 0o700, parents: true }], signal);
       await runtime.checkpointContainer({ containerId, location, timeout }, signal);
       return location;
     };

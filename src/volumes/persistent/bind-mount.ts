@@ -29,7 +29,7 @@ export async function bindMount(
     await then();
   } catch (error) {
     await unmount(host, to).catch(() => undefined);
-    await host.fs.apply([{ do: "remove", path: to }]).catch(() => undefined);
+    await host.fs.apply([{ kind: "remove", path: to }]).catch(() => undefined);
     throw error;
   }
 }

@@ -36,7 +36,7 @@ export async function mountDevice(deps: SetUpDeps, wanted: DeviceMount, signal: 
   const { host, mounts } = deps;
   const { device, at, fsType, options } = wanted;
   if (await ignoreNotFound(isMountPoint(host, at, signal, mounts))) return;
-  await host.fs.apply([{ do: "mkdir", path: at, mode: directoryMode, parents: true }], signal);
+  await host.fs.apply([{ kind: "mkdir", path: at, mode: directoryMode, parents: true }], signal);
   const made = { ...wanted, fsType: fsType || "ext4" };
   let isMismatch = false;
   try {
@@ -54,7 +54,7 @@ export async function mountDevice(deps: SetUpDeps, wanted: DeviceMount, signal: 
       signal,
     );
   } catch (error) {
-    await host.fs.apply([{ do: "remove", path: at }]).catch(() => undefined);
+    await host.fs.apply([{ kind: "remove", path: at }]).catch(() => undefined);
     throw new DeviceMountError(
       `local: failed to mount device ${device} at ${at} (fstype: ${fsType}), error ${messageOf(error)}`,
       // An unreachable target says nothing about its devices.

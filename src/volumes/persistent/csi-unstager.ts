@@ -223,5 +223,5 @@ async function removeUnmounted({ host }: UnpublishDeps, paths: readonly string[]
     if (mounts.some((mount) => mount.path === real))
       throw new CodedError("failed_precondition", `${path} is still mounted`);
   }
-  await host.fs.apply(paths.map((path) => ({ do: "remove", path })));
+  await host.fs.apply(paths.map((path) => ({ kind: "remove", path })));
 }

@@ -115,7 +115,7 @@ async function stage(
     checkNoLink({ host }, posix.dirname(staged), signal),
   ]);
   await saveVolumeData(host, staged, { volumeHandle: source.volumeHandle, driverName: source.driver }, signal);
-  await host.fs.apply([{ do: "mkdir", path: staged, mode: directoryMode }], signal);
+  await host.fs.apply([{ kind: "mkdir", path: staged, mode: directoryMode }], signal);
   await driver.stage(request).catch((error: unknown) => cleanUpFailedMount(deps, { path: staged, isRepeated }, error));
   staging.markStaged(csiVolumeId(source));
 }
@@ -172,7 +172,7 @@ async function stageDevice(deps: SetUpDeps, use: VolumeUse, context: Context, si
   await saveVolumeData(host, data, volumeDataOf(deps, volume), signal);
   if (!capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) || staging.isStaged(csiVolumeId(volume))) return;
   const request = await stageRequest(deps, use, { context, staged, capabilities }, signal);
-  await host.fs.apply([{ do: "mkdir", path: staged, mode: directoryMode, parents: true }], signal);
+  await host.fs.apply([{ kind: "mkdir", path: staged, mode: directoryMode, parents: true }], signal);
   await driver.stage(request);
   staging.markStaged(csiVolumeId(volume));
 }
@@ -191,7 +191,7 @@ async function publishDevice(
   const driver = registeredDriver(deps, volume.driver, "blockMapper.MapPodDevice failed to get CSI client: ");
   const publishing = { csiDriver, capabilities: await driver.capabilities(), path };
   const request = await publishRequest(deps, use.pod, { ...volume, context: publishContext, staged }, publishing, signal);
-  await host.fs.apply([{ do: "mkdir", path: published, mode: directoryMode, parents: true }], signal);
+  await host.fs.apply([{ kind: "mkdir", path: published, mode: directoryMode, parents: true }], signal);
   await linkDevice(deps, { pluginName: csiPluginName }, use, path, signal);
   await driver.publish(request);
   return { path, capabilities: publishing.capabilities };

@@ -25,8 +25,8 @@ export async function linkDevice(
   await host.fs.apply(
     [
       ...podSubdirectory(rootDir, uid, "volumeDevices", around),
-      { do: "remove", path },
-      { do: "symlink", path, target: device },
+      { kind: "remove", path },
+      { kind: "symlink", path, target: device },
     ],
     signal,
   );

@@ -51,6 +51,6 @@ export async function unstageLocalVolume({ host, rootDir }: LocalStagingDeps, na
   if (mounts.some(isUsed)) return false;
   if (staged.length > 0) await unmount(host, real, signal);
   // Not recursive: if it is still mounted, or contains files, nothing is deleted.
-  await ignoreNotFound(host.fs.apply([{ do: "remove", path }], signal));
+  await ignoreNotFound(host.fs.apply([{ kind: "remove", path }], signal));
   return true;
 }

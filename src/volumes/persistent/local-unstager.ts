@@ -27,7 +27,7 @@ export const localUnstager: Unstager = {
     if ((await ignoreNotFound(deps.host.fs.lstat(directory, signal))) !== undefined) {
       const { clock, measures } = deps;
       if (!(await unmapOrphans(deps, directory, signal))) return false;
-      const remove = () => ignoreNotFound(deps.host.fs.apply([{ do: "remove", path: directory }], signal));
+      const remove = () => ignoreNotFound(deps.host.fs.apply([{ kind: "remove", path: directory }], signal));
       await timed(clock, remove, (ms, failed) => measures.deviceUnmapped(localPluginName, ms, failed));
     }
     return unstageLocalVolume(deps, name, signal);
@@ -38,7 +38,7 @@ export const localUnstager: Unstager = {
 async function unmapOrRetain(deps: UnpublishDeps, uid: string, name: string, link: string): Promise<readonly RetainedDirectory[]> {
   try {
     await unmapDevice(deps, `${localDevicesOf(deps.rootDir)}/${name}`, uid);
-    await ignoreNotFound(deps.host.fs.apply([{ do: "remove", path: link }]));
+    await ignoreNotFound(deps.host.fs.apply([{ kind: "remove", path: link }]));
     return [];
   } catch (reason) {
     return [{ path: link, reason }];

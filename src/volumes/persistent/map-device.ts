@@ -62,8 +62,8 @@ async function bindDevice({ host }: SetUpDeps, device: string, path: string, sig
   const directory = path.slice(0, path.lastIndexOf("/"));
   await host.fs.apply(
     [
-      { do: "mkdir", path: directory, mode: directoryMode, parents: true },
-      ...(found ? [] : [{ do: "create" as const, path }]),
+      { kind: "mkdir", path: directory, mode: directoryMode, parents: true },
+      ...(found ? [] : [{ kind: "create" as const, path }]),
     ],
     signal,
   );

@@ -60,7 +60,7 @@ export async function saveVolumeData(host: Host, mount: string, data: VolumeData
   const path = `${directory}/${fileName}`;
   await host.fs.apply(
     [
-      { do: "mkdir", path: directory, mode: directoryMode, parents: true },
+      { kind: "mkdir", path: directory, mode: directoryMode, parents: true },
       // Replaced atomically: a truncated file would not identify the volume.
       ...replaceFile(path, `${JSON.stringify(sortedByKey(data))}\n`),
     ],
@@ -85,7 +85,7 @@ export async function removeMountDirectory(host: Host, mount: string, signal?: A
   const paths = [mount, `${directory}/${fileName}`, `${directory}/${fileName}.new`, directory];
   await ignoreNotFound(
     host.fs.apply(
-      paths.map((path) => ({ do: "remove", path })),
+      paths.map((path) => ({ kind: "remove", path })),
       signal,
     ),
   );
@@ -177,7 +177,7 @@ export async function removeDirectoriesWithoutData({ host, rootDir }: VolumeData
   });
   await Promise.all(tidied);
   const above = devices.flatMap(({ mapped }) => [mapped, posix.dirname(mapped)]);
-  for (const path of above) await host.fs.apply([{ do: "remove", path }], signal).catch(() => undefined);
+  for (const path of above) await host.fs.apply([{ kind: "remove", path }], signal).catch(() => undefined);
 }
 
 type DataMatches = (path: string, data: VolumeData) => boolean;

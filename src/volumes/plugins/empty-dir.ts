@@ -34,7 +34,7 @@ export const emptyDir: VolumePlugin = {
       return ready;
     const directory: readonly FileChange[] = [
       ...podSubdirectory(rootDir, uid, "volumes", { path, mode: openToAll }),
-      { do: "chmod", path, mode: openToAll },
+      { kind: "chmod", path, mode: openToAll },
     ];
     if (!onDisk) await mountMedium(deps, pod, { path, medium, sizeLimit }, signal);
     await deps.host.fs.apply(
@@ -42,7 +42,7 @@ export const emptyDir: VolumePlugin = {
         ...(onDisk ? directory : []),
         ...groupDirectoryChanges(fsGroupOf(pod), { path, mode: rootMode(medium), writable: true }),
         ...podSubdirectory(rootDir, uid, "plugins", { path: marker, mode: markerMode }),
-        { do: "write", path: `${marker}/ready`, data: "" },
+        { kind: "write", path: `${marker}/ready`, data: "" },
       ],
       signal,
     );

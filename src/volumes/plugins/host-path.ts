@@ -42,5 +42,5 @@ export const hostPath: VolumePlugin = {
 /** Creates the file or directory. The parents of a file must exist; those of a directory are created. Links at the path are not
  *  followed, and existing files and directories keep their content and mode. */
 function creation(type: string, path: string): FileChange {
-  return type === "FileOrCreate" ? { do: "create", path } : { do: "mkdir", path, mode: 0o755, parents: true };
+  return type === "FileOrCreate" ? { kind: "create", path } : { kind: "mkdir", path, mode: 0o755, parents: true };
 }

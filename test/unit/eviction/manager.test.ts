@@ -28,7 +28,7 @@ async function node(
 ) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
-  await host.fs.apply([{ do: "mkdir", path: rootDir, parents: true }]);
+  await host.fs.apply([{ kind: "mkdir", path: rootDir, parents: true }]);
   const world = {
     used,
     walks: [] as (readonly string[])[],

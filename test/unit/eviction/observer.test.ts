@@ -109,7 +109,7 @@ test("a hanging file system blocks only for its timeout, and is not queried agai
 
 test("fails for a target without memory figures", async () => {
   const { host, observe } = await target();
-  await host.fs.apply([{ do: "remove", path: "/proc/meminfo" }]);
+  await host.fs.apply([{ kind: "remove", path: "/proc/meminfo" }]);
   const { observations, problem } = await observe();
   assert.match(problem ?? "", /\/proc\/meminfo/);
   assert.ok(observations.has("nodefs.available"));

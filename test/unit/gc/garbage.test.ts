@@ -79,9 +79,9 @@ test("every minute removes dead containers except the newest of a name, with log
   );
   for (const name of ["0.log", "0.log.20260101-000000", "0.log.20260101-000000.gz", "1.log", "10.log", "2.log"])
     host.files.put(`/pods/ns_p_uid-1/c/${name}`);
-  await host.fs.apply([{ do: "mkdir", path: "/links" }]);
+  await host.fs.apply([{ kind: "mkdir", path: "/links" }]);
   await host.fs.apply(
-    ["0.log", "2.log"].map((name) => ({ do: "symlink", path: `/links/${name}`, target: `/pods/ns_p_uid-1/c/${name}` })),
+    ["0.log", "2.log"].map((name) => ({ kind: "symlink", path: `/links/${name}`, target: `/pods/ns_p_uid-1/c/${name}` })),
   );
   const stop = new AbortController();
   const work = garbage.run(stop.signal);
@@ -116,9 +116,9 @@ test("every minute removes dangling log links, except those of live containers",
   const dead = aStatus(aContainer("d"), exited, { id: "dead" });
   const { clock, host, calls, garbage } = rig(observe([aSandbox()], [alive, dead]));
   await host.fs.apply([
-    { do: "mkdir", path: "/links" },
+    { kind: "mkdir", path: "/links" },
     ...[alive.id, dead.id, "stranger"].map(
-      (id) => ({ do: "symlink", path: `/links/p_ns_c-${id}.log`, target: "/pods/none/0.log" }) as const,
+      (id) => ({ kind: "symlink", path: `/links/p_ns_c-${id}.log`, target: "/pods/none/0.log" }) as const,
     ),
   ]);
   const stop = new AbortController();
@@ -168,9 +168,9 @@ test("removes all leftovers of a deleted pod: containers, sandboxes, logs of its
   host.files.put("/pods/ns_p_uid-1/c/0.log");
   host.files.put("/pods/ns_p_uid-2/c/0.log");
   await host.fs.apply([
-    { do: "mkdir", path: "/links" },
-    { do: "symlink", path: "/links/gone.log", target: "/pods/ns_p_uid-1/c/0.log" },
-    { do: "symlink", path: "/links/stays.log", target: "/pods/ns_p_uid-2/c/0.log" },
+    { kind: "mkdir", path: "/links" },
+    { kind: "symlink", path: "/links/gone.log", target: "/pods/ns_p_uid-1/c/0.log" },
+    { kind: "symlink", path: "/links/stays.log", target: "/pods/ns_p_uid-2/c/0.log" },
   ]);
   runtime.removeContainer = async () => Promise.reject(new CodedError("not_found", "gone already"));
   await garbage.podGone("uid-1", never);

@@ -51,8 +51,8 @@ test("unmounts a bind mount that leads outside its volume before returning; keep
   const said = ["bound", "/v", "/pods/a", "bound", "/v", "/pods/b", ""];
   const host = machineThatSays(...said, "8:1 / /", "8:1 /v/a /pods/a", "8:1 /etc /pods/b");
   await host.fs.apply([
-    { do: "mkdir", path: "/pods/a", parents: true },
-    { do: "mkdir", path: "/pods/b" },
+    { kind: "mkdir", path: "/pods/a", parents: true },
+    { kind: "mkdir", path: "/pods/b" },
   ]);
   host.files.mount("/pods/a", "none");
   host.files.mount("/pods/b", "none");

@@ -21,7 +21,7 @@ function machine(controllers: readonly string[]) {
 
 const told = (changes: readonly FileChange[]) =>
   changes.flatMap((change) =>
-    change.do === "write" && change.path.endsWith("subtree_control")
+    change.kind === "write" && change.path.endsWith("subtree_control")
       ? [`${change.path.slice(root.length)} ${String(change.data)}`]
       : [],
   );
@@ -43,7 +43,7 @@ test("enables missing controllers in every ancestor of a new cgroup", async () =
 test("a controller that the kernel refuses to enable does not stop the others", async () => {
   const host = machine(["cpu", "cpuset", "pids"]);
   host.files.onChange((change) => {
-    if (change.do === "write" && change.data === "+cpuset") throw new CodedError("failed_precondition", "busy");
+    if (change.kind === "write" && change.data === "+cpuset") throw new CodedError("failed_precondition", "busy");
   });
   const cgroups = await openCgroups(host, 2, never);
   await cgroups.ensure("/kubepods/pod1", { pids: 10 }, never);

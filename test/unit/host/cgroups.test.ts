@@ -11,7 +11,7 @@ const limits = { cpuShares: 512, cpuQuotaUs: 50_000, cpuPeriodUs: 100_000, memor
 async function withVersion1(): Promise<FakeHost> {
   const host = fakeHost({ clock: fakeClock() });
   for (const name of ["cpu", "memory", "pids", "cpuset"])
-    await host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup/${name}`, parents: true }]);
+    await host.fs.apply([{ kind: "mkdir", path: `/sys/fs/cgroup/${name}`, parents: true }]);
   // The kernel creates a cgroup's files with its directory.
   const kernel = (directory: string, cpus: string) => {
     host.files.put(`${directory}/cpuset.cpus`, { data: cpus });
@@ -19,7 +19,7 @@ async function withVersion1(): Promise<FakeHost> {
   };
   kernel("/sys/fs/cgroup/cpuset", "0-1\n");
   host.files.onChange(async (change) => {
-    if (change.do !== "mkdir" || !change.path.startsWith("/sys/fs/cgroup/cpuset/")) return;
+    if (change.kind !== "mkdir" || !change.path.startsWith("/sys/fs/cgroup/cpuset/")) return;
     const parts = change.path.slice("/sys/fs/cgroup/cpuset/".length).split("/");
     for (let depth = 1; depth <= parts.length; depth++) {
       const directory = `/sys/fs/cgroup/cpuset/${parts.slice(0, depth).join("/")}`;
@@ -109,7 +109,7 @@ test("below a prepared cgroup creates a new one without checks, and falls back t
   const refuse = (path: string, data: unknown) => path.endsWith("/cpuset.cpus") && data === "0-1";
   const files = host.fs.apply;
   host.fs.apply = async (changes, signal) => {
-    if (changes.some((change) => change.do === "write" && refuse(change.path, change.data)))
+    if (changes.some((change) => change.kind === "write" && refuse(change.path, change.data)))
       throw new CodedError("permission_denied", "cpuset.cpus");
     return files(changes, signal);
   };
@@ -149,7 +149,7 @@ test("v1 and v2: sets a CPU list, which child cgroups inherit", async () => {
 test("v1: ignores directories without a hierarchy, and uses a shared hierarchy under each controller's name", async () => {
   const host = await withVersion1();
   const at = (name: string) => `/sys/fs/cgroup/${name}`;
-  for (const name of ["hugetlb", "cpu,cpuacct"]) await host.fs.apply([{ do: "mkdir", path: at(name), parents: true }]);
+  for (const name of ["hugetlb", "cpu,cpuacct"]) await host.fs.apply([{ kind: "mkdir", path: at(name), parents: true }]);
   for (const name of ["cpu,cpuacct", "memory", "pids"]) host.files.mount(at(name), "cgroup");
   await (await openCgroups(host, 1, never)).ensure("/kubepods", { ...limits, hugepages: { "2MB": 0 } }, never);
   assert.equal(host.files.text(at("cpu/kubepods/cpu.shares")), "512");
@@ -159,7 +159,7 @@ test("v1: ignores directories without a hierarchy, and uses a shared hierarchy u
 test("v1: ignores limits of controllers that are not mounted, and names the required ones", async () => {
   const host = await withVersion1();
   for (const name of ["cpu,cpuacct", "cpuset"]) {
-    await host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup/${name}`, parents: true }]);
+    await host.fs.apply([{ kind: "mkdir", path: `/sys/fs/cgroup/${name}`, parents: true }]);
     host.files.mount(`/sys/fs/cgroup/${name}`, "cgroup");
   }
   host.files.put("/sys/fs/cgroup/cpuset/cpuset.cpus", { data: "0\n" });
@@ -176,7 +176,7 @@ test("validates a cgroup created by others: missing paths with v1, missing contr
   const first = await withVersion1();
   const version1 = await openCgroups(first, 1, never);
   const paths = ["cpu", "cpuset", "memory", "pids"].map((name) => `/sys/fs/cgroup/${name}/kube`);
-  await first.fs.apply([{ do: "mkdir", path: paths[0] ?? "", parents: false }], never);
+  await first.fs.apply([{ kind: "mkdir", path: paths[0] ?? "", parents: false }], never);
   const said = await version1.validate(kube, never);
   assert.match(said ?? "", /^cgroup \["kube"\] has some missing paths: /);
   assert.deepEqual((said ?? "").split(": ")[1]?.split(", ").toSorted(), paths.slice(1));

@@ -91,7 +91,7 @@ test("addresses of one interface: the primary one first, if flagged as such", as
 
 test("addresses of a machine without IPv6 and without a default route", async () => {
   const host = machine({ "/proc/net/route": "Iface\tDestination\n" });
-  await host.fs.apply([{ do: "remove", path: "/proc/net/if_inet6" }]);
+  await host.fs.apply([{ kind: "remove", path: "/proc/net/if_inet6" }]);
   assert.deepEqual(await targetAddresses(host, never), ["172.17.0.1", "192.168.0.12"]);
 });
 
@@ -129,7 +129,7 @@ test("AppArmor counts as enabled if it is on and its profiles are readable", asy
   const appArmor = async (enabled: string, profiles: boolean) => {
     const host = machine({ "/sys/module/apparmor/parameters/enabled": enabled });
     if (profiles)
-      await host.fs.apply([{ do: "mkdir", path: "/sys/kernel/security/apparmor", mode: 0o755, parents: true }]);
+      await host.fs.apply([{ kind: "mkdir", path: "/sys/kernel/security/apparmor", mode: 0o755, parents: true }]);
     return (await readFacts(host, never)).appArmor;
   };
   assert.deepEqual(

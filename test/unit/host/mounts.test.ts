@@ -74,8 +74,8 @@ async function machine(kernel = "6.1.0") {
   const host = fakeHost({ clock: fakeClock() });
   host.files.put("/proc/sys/kernel/osrelease", { data: `${kernel}\n` });
   await host.fs.apply([
-    { do: "mkdir", path: "/m" },
-    { do: "symlink", path: "/l", target: "m" },
+    { kind: "mkdir", path: "/m" },
+    { kind: "symlink", path: "/l", target: "m" },
   ]);
   return host;
 }
@@ -141,9 +141,9 @@ test("shares a directory through its parent mount, its own mount, or a new bind 
   for (const [table, path, ...commands] of mounts) {
     const host = await machine();
     await host.fs.apply([
-      { do: "mkdir", path: "/d" },
-      { do: "remove", path: "/l" },
-      { do: "symlink", path: "/l", target: "d" },
+      { kind: "mkdir", path: "/d" },
+      { kind: "remove", path: "/l" },
+      { kind: "symlink", path: "/l", target: "d" },
     ]);
     const optional = (name: string) => new RegExp(`${name} (shared:\\d+)`).exec(table)?.[1] ?? "";
     const lines = [

@@ -39,7 +39,7 @@ test("counts and times every call under the kubelet's operation name; keeps opti
     "run_podsandbox 0 failed",
     "sandbox  0 failed",
   ]);
-  assert.deepEqual(["events" in measured, "logs" in measured, "belongings" in measured], [false, false, false]);
+  assert.deepEqual(["events" in measured, "logs" in measured, "ownedResources" in measured], [false, false, false]);
   assert.equal((await measured.listPodSandbox(undefined, signal)).length, 1);
   await measured[Symbol.asyncDispose]();
 });
@@ -50,19 +50,19 @@ test("wraps a class instance with its inherited and private members", async () =
     constructor() {
       Object.assign(this, fakeRuntime({ clock: fakeClock(), events: false }));
     }
-    async lacks() {
+    async unsupportedReason() {
       return this.#answer;
     }
     async *events() {
-      yield { is: "listening" } as const;
+      yield { kind: "listening" } as const;
     }
     async logRoots() {
       return [this.#answer];
     }
   }
   const measured = measuredRuntime(new OddRuntime() as OddRuntime & Runtime, unmeasured.runtime, fakeClock());
-  assert.equal(await measured.lacks?.("privileged", signal), "not here");
+  assert.equal(await measured.unsupportedReason?.("privileged", signal), "not here");
   assert.deepEqual(await measured.logRoots?.(signal), ["not here"]);
-  for await (const event of measured.events?.(signal) ?? []) assert.deepEqual(event, { is: "listening" });
+  for await (const event of measured.events?.(signal) ?? []) assert.deepEqual(event, { kind: "listening" });
   assert.ok("events" in measured && !("logs" in measured));
 });

@@ -69,8 +69,8 @@ test("finds and removes leftover resources; without nft there are none", async (
     return 0;
   });
   await host.fs.apply([
-    { do: "mkdir", path: "/run", parents: true },
-    { do: "write", path: wayLink(root), data: "" },
+    { kind: "mkdir", path: "/run", parents: true },
+    { kind: "write", path: wayLink(root), data: "" },
   ]);
   const [left, ...more] = await wayBelongings(host, root, never);
   assert.deepEqual([left?.name, more], [`firewall table ${wayName(root)}`, []]);

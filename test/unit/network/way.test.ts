@@ -187,8 +187,8 @@ for (const [missing, left] of [
 test("replaces a stale socket of an earlier process", async () => {
   const t = setUp();
   await t.host.fs.apply([
-    { do: "mkdir", path: "/run", parents: true },
-    { do: "write", path: wayLink(rootDir), data: "" },
+    { kind: "mkdir", path: "/run", parents: true },
+    { kind: "write", path: wayLink(rootDir), data: "" },
   ]);
   await t.clock.advance(1_000);
   assert.equal(t.relays.length, 1);
@@ -236,8 +236,8 @@ test("emits one event for cluster addresses inside the target's pod network", as
   const routes =
     "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\ncni0 0000600A 00000000 0001 0 0 0 0000FFFF 0 0 0\n";
   await t.host.fs.apply([
-    { do: "mkdir", path: "/proc/net", parents: true },
-    { do: "write", path: "/proc/net/route", data: routes },
+    { kind: "mkdir", path: "/proc/net", parents: true },
+    { kind: "write", path: "/proc/net/route", data: routes },
   ]);
   await t.clock.advance(1_000);
   assert.deepEqual(t.events, []);

@@ -33,7 +33,7 @@ function start(options: { readonly down?: boolean } = {}) {
       answer("status", () =>
         StatusResponse.fromPartial({ status: { conditions }, runtimeHandlers: handlers.map((name) => ({ name })) }),
       ),
-    heardAt: () => heard(),
+    lastAliveAt: () => heard(),
   };
   const health = createRuntimeHealth({ runtime, clock, log: silent, onChange: () => void (changes += 1) });
   const stop = new AbortController();

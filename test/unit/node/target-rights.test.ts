@@ -3,14 +3,14 @@ import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createTargetRights } from "../../../src/node/target-rights.ts";
-import type { MissingRights } from "../../../src/seams/provider.ts";
+import type { MissingPrivileges } from "../../../src/seams/provider.ts";
 
 const never = new AbortController().signal;
 
-function rig(answer: () => MissingRights) {
+function rig(answer: () => MissingPrivileges) {
   const logged: string[] = [];
   const log = createLogger(0, { write: (line: string) => void logged.push(line) });
-  return { logged, rights: createTargetRights({ missingRights: async () => answer() }, { log }) };
+  return { logged, rights: createTargetRights({ missingPrivileges: async () => answer() }, { log }) };
 }
 
 test("reports no missing privileges for a local target", async () => {
@@ -20,7 +20,7 @@ test("reports no missing privileges for a local target", async () => {
 });
 
 test("logs each missing privilege once, and keeps it until the target reports otherwise", async () => {
-  let answer: MissingRights | undefined = { sentences: ["log in as root"], lacks: { fileOwner: "not root" } };
+  let answer: MissingPrivileges | undefined = { messages: ["log in as root"], unsupported: { fileOwner: "not root" } };
   const { rights, logged } = rig(() => {
     if (!answer) throw new CodedError("unavailable", "gone");
     return answer;
@@ -30,7 +30,7 @@ test("logs each missing privilege once, and keeps it until the target reports ot
   assert.deepEqual([rights.lacks("fileOwner"), logged.length], ["not root", 1]);
   answer = undefined;
   assert.deepEqual((await rights.read(never), rights.lacks("fileOwner")), "not root");
-  answer = { sentences: [], lacks: {} };
+  answer = { messages: [], unsupported: {} };
   await rights.read(never);
   assert.equal(rights.lacks("fileOwner"), undefined);
 });

@@ -204,7 +204,7 @@ test("sets no own conditions for an ordinary target, and removes stale ones", as
 });
 
 test("sets conditions for an isolated network and missing privileges, with the node ready", async () => {
-  const rights = { sentences: ["User me is not root: log in as root.", "No awk: install it."], lacks: {} };
+  const rights = { messages: ["User me is not root: log in as root.", "No awk: install it."], unsupported: {} };
   const { target, lines } = rig("known", {
     isolation: () => isolatedBy(undefined),
     rights: { read: async () => rights },
@@ -223,7 +223,7 @@ test("sets conditions for an isolated network and missing privileges, with the n
 });
 
 test("sets no condition for a routed network, and a good one for complete privileges", async () => {
-  const whole = { sentences: [], lacks: {} };
+  const whole = { messages: [], unsupported: {} };
   const known = rig("known", { isolation: () => undefined, rights: { read: async () => whole } });
   assert.match(await known.lines(), /^TargetPrivileges True, MemoryPressure/);
   assert.deepEqual((await known.target.wanted(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);

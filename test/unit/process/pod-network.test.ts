@@ -93,7 +93,7 @@ test("keeps an existing node isolated, regardless of its target's capabilities",
 test("keeps a node isolated whose record cannot be read", async () => {
   const t = setUp();
   await t.start();
-  await t.host.fs.apply([{ do: "write", path: `${rootDir}/graftlet/node.json`, data: "{" }]);
+  await t.host.fs.apply([{ kind: "write", path: `${rootDir}/graftlet/node.json`, data: "{" }]);
   assert.deepEqual(await t.foreseen(), { isolated: true });
   assert.deepEqual(await t.start(), { isolated: true });
 });

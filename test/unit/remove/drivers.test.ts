@@ -38,11 +38,11 @@ async function removal(failing?: string) {
   const host = fakeHost({ clock: fakeClock() });
   const done: string[] = [];
   const part = `${root}/pods/user/volume-subpaths/v/main/0`;
-  for (const path of [part, `${root}/pods/driver`]) await host.fs.apply([{ do: "mkdir", path, parents: true }]);
+  for (const path of [part, `${root}/pods/driver`]) await host.fs.apply([{ kind: "mkdir", path, parents: true }]);
   host.files.mount(part, "ext4");
   const { apply } = host.fs;
   host.fs.apply = (changes, stop) => {
-    for (const change of changes) if (change.do === "remove") done.push(`remove ${change.path}`);
+    for (const change of changes) if (change.kind === "remove") done.push(`remove ${change.path}`);
     return apply(changes, stop);
   };
   const verb = (name: string) => async (id: string) => {

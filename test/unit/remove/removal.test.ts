@@ -5,7 +5,7 @@ import { recordOwnFile, writeOwnershipRecord } from "../../../src/host/ownership
 import { CodedError } from "../../../src/lib/errors.ts";
 import { type RemovalDeps, removeFrom } from "../../../src/process/remove.ts";
 import type { Sharing } from "../../../src/seams/provider.ts";
-import type { Belonging } from "../../../src/seams/runtime.ts";
+import type { OwnedResource } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { lockingShell, rivalCommand } from "../../fakes/flock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -83,19 +83,19 @@ async function start({
     "/precious/file": "precious",
   };
   for (const [path, data] of Object.entries(files)) host.files.put(path, { data });
-  if (!record) await host.fs.apply([{ do: "remove", path: `${root}/graftlet`, recursive: true }]);
+  if (!record) await host.fs.apply([{ kind: "remove", path: `${root}/graftlet`, recursive: true }]);
   await host.fs.apply([
-    { do: "mkdir", path: cgroup, parents: true },
-    { do: "mkdir", path: "/var/log/containers", parents: true },
-    { do: "symlink", path: link, target: `${logs}/main/0.log` },
+    { kind: "mkdir", path: cgroup, parents: true },
+    { kind: "mkdir", path: "/var/log/containers", parents: true },
+    { kind: "symlink", path: link, target: `${logs}/main/0.log` },
   ]);
-  const belongings: Belonging[] = [];
+  const belongings: OwnedResource[] = [];
   const said: string[] = [];
   const target = {
     host,
     runtime: {
       ...runtime,
-      belongings: async () => belongings,
+      ownedResources: async () => belongings,
       runtimeConfig: async () => cri.RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: driver } }),
     },
     sharing,
@@ -166,7 +166,7 @@ test("with systemd, stops the slices of pods and QoS classes only", async () => 
   const slices = ["kubepods", "kubepods-burstable", `kubepods-burstable-pod${escaped}`].map((name) => `${name}.slice`);
   for (const unit of [...slices, "kubepods-besteffort.slice", "kubepods-besteffort-other.slice"]) units.add(unit);
   for (const below of [slices.slice(1).join("/"), "kubepods-besteffort.slice/kubepods-besteffort-other.slice"])
-    await t.host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup/kubepods.slice/${below}`, parents: true }]);
+    await t.host.fs.apply([{ kind: "mkdir", path: `/sys/fs/cgroup/kubepods.slice/${below}`, parents: true }]);
   assert.equal(await t.remove(), true);
   assert.ok(t.said.includes(`removed cgroup /${slices.join("/")}`), t.said.join("\n"));
   assert.deepEqual([...units], ["kubepods.slice", "kubepods-besteffort.slice", "kubepods-besteffort-other.slice"]);
@@ -275,9 +275,9 @@ test("deletes nothing through a mount that cannot be unmounted, and keeps the po
 test("makes mounts private before unmounting, the outermost recursively", async () => {
   const t = await start();
   const inner = `${volume}/inner`;
-  await t.host.fs.apply([{ do: "mkdir", path: inner }]);
+  await t.host.fs.apply([{ kind: "mkdir", path: inner }]);
   t.host.files.mount(volume, "ext4");
-  await t.host.fs.apply([{ do: "mkdir", path: inner }]);
+  await t.host.fs.apply([{ kind: "mkdir", path: inner }]);
   t.host.files.mount(inner, "ext4");
   assert.equal(await t.remove(), true);
   const commands = t.host.commands
@@ -295,9 +295,9 @@ test("follows no symbolic link in place of a pod's directory, the pods directory
   const t = await start();
   const other = "22222222-0000-4000-8000-000000000000";
   await t.host.fs.apply([
-    { do: "symlink", path: `${root}/pods/${other}`, target: "/precious" },
-    { do: "symlink", path: `${root}/pods/${uid}/out`, target: "/precious" },
-    { do: "symlink", path: `/var/log/pods/default_other_${uid}`, target: "/precious" },
+    { kind: "symlink", path: `${root}/pods/${other}`, target: "/precious" },
+    { kind: "symlink", path: `${root}/pods/${uid}/out`, target: "/precious" },
+    { kind: "symlink", path: `/var/log/pods/default_other_${uid}`, target: "/precious" },
   ]);
   assert.equal(await t.remove(), true);
   assert.equal(t.host.files.text("/precious/file"), "precious");
@@ -306,9 +306,9 @@ test("follows no symbolic link in place of a pod's directory, the pods directory
 
   const all = await start();
   await all.host.fs.apply([
-    { do: "remove", path: `${root}/pods`, recursive: true },
-    { do: "mkdir", path: `/precious/${uid}` },
-    { do: "symlink", path: `${root}/pods`, target: "/precious" },
+    { kind: "remove", path: `${root}/pods`, recursive: true },
+    { kind: "mkdir", path: `/precious/${uid}` },
+    { kind: "symlink", path: `${root}/pods`, target: "/precious" },
   ]);
   assert.equal(await all.remove(), true);
   assert.equal(await isThere(all, `/precious/${uid}`), true);
@@ -371,7 +371,7 @@ test("a failed sandbox removal keeps its pod's files; a failed owned resource ke
 test("unmounts staged devices without deleting through them; one that stays mounted keeps the root directory", async () => {
   const t = await start();
   const staged = `${root}/plugins/kubernetes.io/local-volume/mounts/pv`;
-  await t.host.fs.apply([{ do: "mkdir", path: staged, parents: true }]);
+  await t.host.fs.apply([{ kind: "mkdir", path: staged, parents: true }]);
   t.host.files.mount(staged, "ext4");
   t.host.files.put(`${staged}/data`, { data: "precious" });
   const { program } = t.host;

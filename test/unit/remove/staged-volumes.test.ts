@@ -39,7 +39,7 @@ test("unmounts a published block volume before removing its file, and keeps fore
   const all = `${root}/plugins/kubernetes.io/csi/volumeDevices`;
   for (const path of [`${all}/publish/pv/uid`, `${all}/pv/data/vol_data.json`, `${all}/pv/other/precious`])
     host.files.put(path, { data: "{}" });
-  await host.fs.apply([{ do: "mkdir", path: `${all}/staging/pv`, parents: true }]);
+  await host.fs.apply([{ kind: "mkdir", path: `${all}/staging/pv`, parents: true }]);
   host.files.mount(`${all}/publish/pv/uid`, "devtmpfs");
   assert.deepEqual(await removed(host), [
     `mount ${all}/publish/pv/uid`,
@@ -63,8 +63,8 @@ test("removes staged CSI volumes: unmount, then metadata, then directories from 
   const all = `${root}/plugins/kubernetes.io/csi`;
   const own = `${all}/d/${"a".repeat(64)}`;
   const local = `${root}/plugins/kubernetes.io/local-volume/mounts`;
-  await host.fs.apply([{ do: "mkdir", path: `${own}/globalmount`, parents: true }]);
-  await host.fs.apply([{ do: "mkdir", path: `${local}/pv`, parents: true }]);
+  await host.fs.apply([{ kind: "mkdir", path: `${own}/globalmount`, parents: true }]);
+  await host.fs.apply([{ kind: "mkdir", path: `${local}/pv`, parents: true }]);
   host.files.put(`${own}/vol_data.json`, { data: "{}" });
   host.files.mount(`${own}/globalmount`, "csi");
   host.files.put(`${root}/plugins/d/csi.sock`, { kind: "socket" });
@@ -87,10 +87,10 @@ test("removes nothing of a volume mounted one directory too high", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const all = `${root}/plugins/kubernetes.io/csi`;
   const own = `${all}/d/${"a".repeat(64)}`;
-  await host.fs.apply([{ do: "mkdir", path: own, parents: true }]);
+  await host.fs.apply([{ kind: "mkdir", path: own, parents: true }]);
   host.files.mount(own, "csi");
   host.files.put(`${own}/vol_data.json`, { data: "theirs" });
-  await host.fs.apply([{ do: "mkdir", path: `${own}/globalmount` }]);
+  await host.fs.apply([{ kind: "mkdir", path: `${own}/globalmount` }]);
   const planned = await removed(host);
   assert.deepEqual(
     planned.filter((line) => line.includes(own)),
@@ -102,14 +102,14 @@ test("removes nothing of a volume mounted one directory too high", async () => {
 test("removes CSI block volumes with their target paths and metadata", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const all = `${root}/plugins/kubernetes.io/csi/volumeDevices`;
-  await host.fs.apply([{ do: "mkdir", path: `${all}/staging/pv`, parents: true }]);
+  await host.fs.apply([{ kind: "mkdir", path: `${all}/staging/pv`, parents: true }]);
   host.files.put(`${all}/publish/pv/uid-1`, { data: "" });
   host.files.put(`${all}/pv/data/vol_data.json`, { data: "{}" });
   const staged = await findStagedVolumes(host.fs, root, await listMounts(host), signal);
   const plan = removalPlan({ ...nothing, staged });
   assert.deepEqual(plan.unstaging, [{ kind: "staged" }]);
   for (const thing of plan.staged.flat())
-    if ("path" in thing) await host.fs.apply([{ do: "remove", path: thing.path }]);
+    if ("path" in thing) await host.fs.apply([{ kind: "remove", path: thing.path }]);
   assert.equal(await host.fs.lstat(`${root}/plugins`).catch(() => undefined), undefined);
 });
 

@@ -46,6 +46,6 @@ test("uses the runtime's cgroup driver; the configured one with older runtimes; 
   assert.equal(await old(() => Promise.reject(new CodedError("unimplemented", "no"))), "cgroupfs");
   assert.equal(outdated, 1);
   const systemd = RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: CgroupDriver.SYSTEMD } });
-  assert.equal(await old(async () => ({ ...systemd, isOutdated: true })), "systemd");
+  assert.equal(await old(async () => ({ ...systemd, isInferred: true })), "systemd");
   assert.equal(outdated, 2);
 });

@@ -28,7 +28,7 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true, driver: Cgrou
   const cgroups = await openCgroups(host, 2, never);
   const refusals: Error[] = [];
   host.files.onChange(async (change) => {
-    if (change.do === "write" && change.path === `${pods}/memory.max` && refusals[0]) throw refusals[0];
+    if (change.kind === "write" && change.path === `${pods}/memory.max` && refusals[0]) throw refusals[0];
   });
   const told: string[] = [];
   const mended: number[] = [];
@@ -190,7 +190,7 @@ test("creates the pods' cgroup first, so that reserved cgroups get their control
   const own = `${root}/kube/cgroup.controllers`;
   host.files.put(own, { data: "cpu memory pids\n" });
   host.files.onChange(async (change) => {
-    const handsDown = change.do === "write" && change.path === `${root}/cgroup.subtree_control`;
+    const handsDown = change.kind === "write" && change.path === `${root}/cgroup.subtree_control`;
     if (handsDown && change.data === "+hugetlb") host.files.put(own, { data: controllers });
   });
   const running = run();

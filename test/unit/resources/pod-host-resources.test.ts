@@ -62,7 +62,7 @@ function rig(
     pageSizes: [],
     swap: { memoryBytes: 2 ** 30, swapBytes: 2 ** 29, limitedSwap: swapping.limitedSwap ?? false },
     runtime: {
-      lacks: async (feature) => (feature === "swapLimit" ? swapping.lacks : undefined),
+      unsupportedReason: async (feature) => (feature === "swapLimit" ? swapping.lacks : undefined),
       containerStats: async (id) =>
         told[id] === undefined
           ? undefined
@@ -167,7 +167,7 @@ test("removes a pod's cgroup in whichever QoS class, and can create it again", a
   await ground.prepare(pod, true, never);
   // A cgroup's files go with it in the kernel.
   await host.fs.apply(
-    host.files.tree("/sys/fs/cgroup/lab/kubepods/burstable/poduid-1").map((path) => ({ do: "remove", path })),
+    host.files.tree("/sys/fs/cgroup/lab/kubepods/burstable/poduid-1").map((path) => ({ kind: "remove", path })),
   );
   await ground.release("uid-1", never);
   await ground.release("uid-1", never);
@@ -289,7 +289,7 @@ test("creates a slice with limits per pod under systemd, removed with the pod", 
   assert.equal(host.files.text(`/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/${slice}/pids.max`), "100");
   // The kernel removes a cgroup's files with it.
   for (const file of host.files.tree("/sys/fs/cgroup").filter((path) => path.includes(`${slice}/`)))
-    await host.fs.apply([{ do: "remove", path: file }]);
+    await host.fs.apply([{ kind: "remove", path: file }]);
   await ground.release("uid-1", never);
   assert.ok(!units.has(slice));
   assert.deepEqual(changes, ["update", "update", "create", "destroy"]);
@@ -328,7 +328,7 @@ test("fails a pod with the kubelet's text if cgroups are read-only for a privile
 
 /** Removes a directory with the files that the kernel would remove with it. */
 async function takeAway(host: FakeHost, path: string): Promise<void> {
-  for (const each of [...host.files.tree(path).toReversed(), path]) await host.fs.apply([{ do: "remove", path: each }]);
+  for (const each of [...host.files.tree(path).toReversed(), path]) await host.fs.apply([{ kind: "remove", path: each }]);
 }
 
 test("restores the limits of a pod cgroup that was removed by others, whether or not a runtime has re-created it", async () => {
@@ -344,7 +344,7 @@ test("restores the limits of a pod cgroup that was removed by others, whether or
   assert.equal(read("/burstable/poduid-1/cpu.weight"), "10");
   await ground.reapplyLimits(never);
   await takeAway(host, own);
-  await host.fs.apply([{ do: "mkdir", path: own }]);
+  await host.fs.apply([{ kind: "mkdir", path: own }]);
   await ground.reapplyLimits(never);
   assert.equal(read("/burstable/poduid-1/cpu.weight"), "10");
   await ground.reapplyLimits(never);

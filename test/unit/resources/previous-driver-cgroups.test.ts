@@ -13,7 +13,7 @@ async function rig(groups: readonly string[], directories: readonly string[]) {
   const host = fakeHost({ clock });
   host.files.put(`${mount}/cgroup.controllers`, { data: "cpu memory pids\n" });
   for (const path of [...groups.map((group) => mount + group), ...directories.map((uid) => `/root/pods/${uid}`)])
-    await host.fs.apply([{ do: "mkdir", path, parents: true }]);
+    await host.fs.apply([{ kind: "mkdir", path, parents: true }]);
   host.program("sh", () => 0);
   const lines: string[] = [];
   const layout = { driver: "systemd", root: "/", perQos: true } as const;

@@ -148,7 +148,7 @@ describe("pull records", () => {
     const { manager, agent, mustPull, pull, filesIn, host, checks } = rig();
     await pull(manager, secret("a"));
     const [file = ""] = await filesIn(pulled);
-    await host.fs.apply([{ do: "write", path: file, data: '{"kind":"Image' }]);
+    await host.fs.apply([{ kind: "write", path: file, data: '{"kind":"Image' }]);
     const next = agent();
     assert.equal(await mustPull(next, secret("a")), true);
     assert.deepEqual(checks, ["error"]);

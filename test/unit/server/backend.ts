@@ -5,14 +5,14 @@ import { request } from "node:https";
 import { type Socket, connect } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TestContext } from "node:test";
-import type { Endpoint } from "../../../src/seams/runtime.ts";
+import type { StreamEndpoint } from "../../../src/seams/runtime.ts";
 import { type Running, adminToken } from "./harness.ts";
 
 /** Request headers of a SPDY client. */
 export const spdy = { connection: "Upgrade", upgrade: "SPDY/3.1", "x-stream-protocol-version": "v4.channel.k8s.io" };
 
 export interface Backend {
-  readonly endpoint: Endpoint;
+  readonly endpoint: StreamEndpoint;
   readonly requests: IncomingMessage[];
   readonly connections: Socket[];
   /** The server's ends of the streams. */

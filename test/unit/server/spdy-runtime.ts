@@ -6,7 +6,7 @@ import type { TestContext } from "node:test";
 import { connect as connectTls } from "node:tls";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Endpoint } from "../../../src/seams/runtime.ts";
+import type { StreamEndpoint } from "../../../src/seams/runtime.ts";
 import { type Serve, serveCommand, serveForward } from "../../../src/streams/serving.ts";
 import type { ConnectPort, RunCommand } from "../../../src/streams/stream-server.ts";
 import { isWebSocket, refuse } from "../../../src/streams/upgrade.ts";
@@ -53,7 +53,7 @@ export async function startSpdyRuntime(
   });
   const address = http.address();
   const port = typeof address === "object" && address ? address.port : 0;
-  const endpoint: Endpoint = {
+  const endpoint: StreamEndpoint = {
     path: "/token",
     host: `127.0.0.1:${port}`,
     async dial() {

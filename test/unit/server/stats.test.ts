@@ -51,16 +51,16 @@ test("statistics require their own subresource; proxy is not sufficient", async 
 async function logs() {
   const { files, fs } = fakeHost({ clock: systemClock() });
   for (const path of ["/var/log/apt", "/var/log/pods/p", "/etc", "/var/lib/docker"])
-    await fs.apply([{ do: "mkdir", path, parents: true }]);
+    await fs.apply([{ kind: "mkdir", path, parents: true }]);
   files.put("/var/log/syslog", { data: "hello\n" });
   files.put("/var/log/a<b?", { data: "" });
   files.put("/var/log/apt.log", { data: "" });
   files.put("/var/lib/docker/c.log", { data: "from docker\n" });
   files.put("/etc/shadow", { data: "secret" });
   await fs.apply([
-    { do: "symlink", path: "/var/log/container.log", target: "/var/lib/docker/c.log" },
-    { do: "symlink", path: "/var/log/way-out", target: "/etc/shadow" },
-    { do: "symlink", path: "/var/log/apt/up", target: "../.." },
+    { kind: "symlink", path: "/var/log/container.log", target: "/var/lib/docker/c.log" },
+    { kind: "symlink", path: "/var/log/way-out", target: "/etc/shadow" },
+    { kind: "symlink", path: "/var/log/apt/up", target: "../.." },
   ]);
   return fs;
 }
@@ -120,9 +120,9 @@ test("logs: supports range and conditional requests", async () => {
 test("logs: treats file names as data", async () => {
   const files = await logs();
   await files.apply([
-    { do: "write", path: "/var/log/javascript:alert(1)", data: "" },
-    { do: "write", path: `/var/log/"><script>'`, data: "" },
-    { do: "mkdir", path: "/var/log/https:elsewhere.example" },
+    { kind: "write", path: "/var/log/javascript:alert(1)", data: "" },
+    { kind: "write", path: `/var/log/"><script>'`, data: "" },
+    { kind: "mkdir", path: "/var/log/https:elsewhere.example" },
   ]);
   await using server = await start({ deps: { files } });
   const { body, headers } = await ask(server, "/logs/");
@@ -143,15 +143,15 @@ test("logs: does not list a directory that was replaced by a link meanwhile", as
     ["/logs/apt/", "list"],
   ] as const) {
     const files = await logs();
-    await files.apply([{ do: "write", path: "/var/log/apt/file", data: "ours" }]);
+    await files.apply([{ kind: "write", path: "/var/log/apt/file", data: "ours" }]);
     await files.apply([
-      { do: "mkdir", path: "/elsewhere" },
-      { do: "write", path: "/elsewhere/file", data: "secret" },
+      { kind: "mkdir", path: "/elsewhere" },
+      { kind: "write", path: "/elsewhere/file", data: "secret" },
     ]);
     const swap = () =>
       files.apply([
-        { do: "rename", from: "/var/log/apt", to: "/var/log/away" },
-        { do: "symlink", path: "/var/log/apt", target: "/elsewhere" },
+        { kind: "rename", from: "/var/log/apt", to: "/var/log/away" },
+        { kind: "symlink", path: "/var/log/apt", target: "/elsewhere" },
       ]);
     const open: typeof files.open = async (...of) => (await swap(), files.open(...of));
     const list: typeof files.list = async (...of) => (await swap(), files.list(...of));
@@ -179,9 +179,9 @@ test("aborts the response if a log is truncated while it is read", async () => {
 test("logs: follows a /var/log that is a link", async () => {
   const { files, fs } = fakeHost({ clock: systemClock() });
   await fs.apply([
-    { do: "mkdir", path: "/data/log", parents: true },
-    { do: "mkdir", path: "/var", parents: true },
-    { do: "symlink", path: "/var/log", target: "/data/log" },
+    { kind: "mkdir", path: "/data/log", parents: true },
+    { kind: "mkdir", path: "/var", parents: true },
+    { kind: "symlink", path: "/var/log", target: "/data/log" },
   ]);
   files.put("/data/log/syslog", { data: "hello\n" });
   await using server = await start({ deps: { files: fs } });
@@ -197,7 +197,7 @@ test("logs: disabled by enableSystemLogHandler false", async () => {
 
 test("stores a checkpoint in the target's root directory, or reports that the runtime does not support it", async () => {
   const { fs } = fakeHost({ clock: systemClock() });
-  await fs.apply([{ do: "mkdir", path: "/var/lib/kubelet", parents: true }]);
+  await fs.apply([{ kind: "mkdir", path: "/var/lib/kubelet", parents: true }]);
   const taken: unknown[] = [];
   const listContainers = async () => [{ id: "c-1", createdAt: 1n, state: ContainerState.CONTAINER_RUNNING }] as never;
   const runtime = runtimeOf({ listContainers, checkpointContainer: async (request) => void taken.push(request) });

@@ -30,8 +30,8 @@ async function until(holds: () => boolean): Promise<void> {
 async function node(pods: readonly TestPod[] = [], hasLogind = true) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
-  await host.fs.apply([{ do: "mkdir", path: `${rootDir}/graftlet`, parents: true }]);
-  await host.fs.apply([{ do: "mkdir", path: "/etc/systemd", parents: true }]);
+  await host.fs.apply([{ kind: "mkdir", path: `${rootDir}/graftlet`, parents: true }]);
+  await host.fs.apply([{ kind: "mkdir", path: "/etc/systemd", parents: true }]);
   await writeOwnershipRecord(host.fs, rootDir, { node: "n", made: ["/x"] }, never);
   const logind = hasLogind ? await fakeLogind(host) : undefined;
   const worker = aColumn<WorkerView>();

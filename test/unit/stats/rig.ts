@@ -133,7 +133,7 @@ export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskP
   );
   await host.fs.apply(
     [rootDir, "/images", "/var/log/pods", ...volumes.map(([, path]) => path)].map((path) => ({
-      do: "mkdir",
+      kind: "mkdir",
       path,
       parents: true,
     })),

@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { WebSocket } from "ws";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
-import type { Endpoint } from "../../../src/seams/runtime.ts";
+import type { StreamEndpoint } from "../../../src/seams/runtime.ts";
 import { type StreamServer, createStreamServer } from "../../../src/streams/stream-server.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type SpdyClient, spdyClient } from "../../fakes/spdy-client.ts";
@@ -23,7 +23,7 @@ export interface Answer {
 
 /** The endpoint's response to a request; upgraded when it leaves HTTP. */
 export async function ask(
-  endpoint: Endpoint,
+  endpoint: StreamEndpoint,
   headers: Readonly<Record<string, string>>,
   method = "POST",
 ): Promise<Answer & { readonly upgraded?: Duplex }> {
@@ -56,7 +56,7 @@ export function spdyHeaders(...protocols: readonly string[]): Record<string, str
 }
 
 /** A SPDY client of an endpoint. */
-export async function dialSpdy(endpoint: Endpoint, protocol = "v4.channel.k8s.io"): Promise<SpdyClient> {
+export async function dialSpdy(endpoint: StreamEndpoint, protocol = "v4.channel.k8s.io"): Promise<SpdyClient> {
   const { upgraded, status, body } = await ask(endpoint, spdyHeaders(protocol));
   if (!upgraded) throw new Error(`not upgraded: ${status} ${body}`);
   return spdyClient(upgraded);
@@ -74,7 +74,7 @@ export interface WebSocketClient {
   readonly closed: Promise<number>;
 }
 
-export async function dialWebSocket(endpoint: Endpoint, ...protocols: readonly string[]): Promise<WebSocketClient> {
+export async function dialWebSocket(endpoint: StreamEndpoint, ...protocols: readonly string[]): Promise<WebSocketClient> {
   const connection = await endpoint.dial(new AbortController().signal);
   const ws = new WebSocket(`ws://${endpoint.host}${endpoint.path}`, [...protocols], {
     createConnection: () => connection as never,

@@ -29,7 +29,7 @@ async function readable({ fs }: Host, names: readonly string[]): Promise<Files> 
 async function breakOff(before: Files | undefined, after: Files, broken: number) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
-  await host.fs.apply([{ do: "mkdir", path: "/v" }]);
+  await host.fs.apply([{ kind: "mkdir", path: "/v" }]);
   if (before) await writeAtomically({ host, clock }, "/v", contentOf(before), never);
   await clock.advance(1000);
   let left = broken;

@@ -13,7 +13,7 @@ const contentOf = (files: Readonly<Record<string, string>>, mode = 0o644): Volum
 async function writer() {
   const clock = fakeClock(Date.UTC(2026, 0, 31, 12, 0, 0));
   const host = fakeHost({ clock });
-  await host.fs.apply([{ do: "mkdir", path: directory }]);
+  await host.fs.apply([{ kind: "mkdir", path: directory }]);
   return { host, clock, write: (content: VolumeContent) => writeAtomically({ host, clock }, directory, content, never) };
 }
 
@@ -80,7 +80,7 @@ test("readers see the old set or the new one after each single change", async ()
 test("removes links of removed names, and keeps directories of other mounts", async () => {
   const { host, clock, write } = await writer();
   await write(contentOf({ a: "1", "d/e": "2" }));
-  await host.fs.apply([{ do: "mkdir", path: "/v/nested" }]);
+  await host.fs.apply([{ kind: "mkdir", path: "/v/nested" }]);
   await clock.advance(1000);
   await write(contentOf({ b: "1" }));
   const names = (await host.fs.list(directory)).map(({ name }) => name).filter((name) => !name.startsWith(".."));

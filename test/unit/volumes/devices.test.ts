@@ -25,7 +25,7 @@ async function bound(): Promise<Bench> {
   const spec = { claimRef, volumeMode: "Block", local: { path: "/dev/one" }, accessModes: ["ReadWriteMany"] };
   bench.volumes.set("pv", { metadata: { name: "pv" }, spec });
   bench.host.files.put("/dev/disk", { kind: "blockDevice" });
-  await bench.host.fs.apply([{ do: "symlink", path: "/dev/one", target: "/dev/disk" }]);
+  await bench.host.fs.apply([{ kind: "symlink", path: "/dev/one", target: "/dev/disk" }]);
   return bench;
 }
 
@@ -124,8 +124,8 @@ test("binds the device to an existing file, and leaves anything else in its plac
   assert.deepEqual(await standing(bench), of("uid-1"));
   await stage.unmount("uid-1", never);
   await bench.host.fs.apply([
-    { do: "mkdir", path: `${all}/pv`, parents: true },
-    { do: "symlink", path: `${all}/pv/uid-1`, target: "/precious" },
+    { kind: "mkdir", path: `${all}/pv`, parents: true },
+    { kind: "symlink", path: `${all}/pv/uid-1`, target: "/precious" },
   ]);
   bench.events.length = 0;
   assert.match(await refused(bench), /FailedMapVolume: .*uid-1 is not a regular file created by the node$/);
@@ -174,12 +174,12 @@ test("a restart removes mappings of pods without a directory, and keeps those of
   const bench = await bound();
   const stage = bench.start();
   await Promise.all(["uid-1", "uid-2"].map((uid) => stage.mount(aPod(uid), never)));
-  await bench.host.fs.apply([{ do: "remove", path: `${rootDir}/pods/uid-1`, recursive: true }]);
+  await bench.host.fs.apply([{ kind: "remove", path: `${rootDir}/pods/uid-1`, recursive: true }]);
   const next = bench.start();
   await next.recover(never);
   await bench.clock.advance(1_000);
   assert.equal((await standing(bench)).mounts.length, 2);
-  await bench.host.fs.apply([{ do: "remove", path: linkOf("uid-2") }]);
+  await bench.host.fs.apply([{ kind: "remove", path: linkOf("uid-2") }]);
   await next.unmount("uid-2", never);
   assert.deepEqual(await standing(bench), nothing);
   assert.deepEqual(bench.host.files.tree(all), []);

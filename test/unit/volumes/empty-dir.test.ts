@@ -17,8 +17,8 @@ test("an existing emptyDir keeps the mode that the pod set, also after a restart
   const path = directoryOf("empty-dir");
   await mounted(bench, [{ name: "v", emptyDir: {} }]);
   await bench.host.fs.apply([
-    { do: "chmod", path, mode: 0o700 },
-    { do: "write", path: `${path}/data`, data: "kept" },
+    { kind: "chmod", path, mode: 0o700 },
+    { kind: "write", path: `${path}/data`, data: "kept" },
   ]);
   await mounted(bench, [{ name: "v", emptyDir: {} }]);
   assert.equal((await bench.host.fs.lstat(path)).mode, 0o700);
@@ -69,11 +69,11 @@ test("does not mount an existing tmpfs again after a restart", async () => {
   await mounted(bench, volumes);
   const [commands, changes] = [
     bench.host.commands.length,
-    bench.host.files.changes.filter(({ do: verb }) => verb !== "mkdir").length,
+    bench.host.files.changes.filter(({ kind: verb }) => verb !== "mkdir").length,
   ];
   await mounted(bench, volumes);
   assert.equal(bench.host.commands.length, commands);
-  assert.equal(bench.host.files.changes.filter(({ do: verb }) => verb !== "mkdir").length, changes);
+  assert.equal(bench.host.files.changes.filter(({ kind: verb }) => verb !== "mkdir").length, changes);
 });
 
 test("mounts tmpfs with noswap if the kernel supports it", async () => {

@@ -124,7 +124,7 @@ test("a block volume without its link stays mapped while the pod exists, and is 
   await bench.start().mount(podWith([claimOf("raw")], devices), never);
   const before = host.files.mounted();
   const link = `${rootDir}/pods/uid-1/volumeDevices/kubernetes.io~csi/raw`;
-  await host.fs.apply([{ do: "remove", path: link }]);
+  await host.fs.apply([{ kind: "remove", path: link }]);
   const next = bench.start();
   await next.recover(never);
   await bench.clock.advance(1_000);
@@ -176,8 +176,8 @@ for (const [what, place] of [
     await stage.mount(podWith([claimOf("one")]), never);
     host.files.unmount(`${published("one")}/mount`);
     await host.fs.apply([
-      { do: "remove", path: place, recursive: true },
-      { do: "symlink", path: place, target: "/precious" },
+      { kind: "remove", path: place, recursive: true },
+      { kind: "symlink", path: place, target: "/precious" },
     ]);
     await stage.unmount("uid-1", never);
     await stage.removePodDirectory("uid-1", never);
@@ -195,8 +195,8 @@ test("sets up no volume through a symbolic link", async () => {
   ] as const) {
     const bench = bound();
     await bench.host.fs.apply([
-      { do: "mkdir", path: directory.slice(0, directory.lastIndexOf("/")), parents: true },
-      { do: "symlink", path: directory, target: "/precious" },
+      { kind: "mkdir", path: directory.slice(0, directory.lastIndexOf("/")), parents: true },
+      { kind: "symlink", path: directory, target: "/precious" },
     ]);
     const giveUp = new AbortController();
     const mounting = bench.start().mount(podWith([claimOf(name)]), giveUp.signal);
@@ -228,11 +228,11 @@ test("stages no volume through a symbolic link", async () => {
   ] as const) {
     const bench = bound();
     const { host, storage } = bench;
-    await host.fs.apply([{ do: "remove", path: "/disk", recursive: true }]);
+    await host.fs.apply([{ kind: "remove", path: "/disk", recursive: true }]);
     host.files.put("/disk", { kind: "blockDevice" });
     await host.fs.apply([
-      { do: "mkdir", path: directory.slice(0, directory.lastIndexOf("/")), parents: true },
-      { do: "symlink", path: directory, target: "/precious" },
+      { kind: "mkdir", path: directory.slice(0, directory.lastIndexOf("/")), parents: true },
+      { kind: "symlink", path: directory, target: "/precious" },
     ]);
     const giveUp = new AbortController();
     const mounting = bench.start().mount(podWith([claimOf(name)], spec), giveUp.signal);
@@ -262,7 +262,7 @@ for (const [what, text] of [
     host.files.unmount(`${directory}/mount`);
     host.files.mount(directory, "csi", "h-one");
     host.files.put(`${directory}/vol_data.json`, { data: text });
-    await host.fs.apply([{ do: "mkdir", path: `${directory}/mount` }]);
+    await host.fs.apply([{ kind: "mkdir", path: `${directory}/mount` }]);
     const own = host.files.tree(directory);
     const said = await refused(bench, stage.unmount("uid-1", never));
     assert.ok(said.includes(`${directory} is still mounted`), said);
@@ -285,7 +285,7 @@ test("deletes nothing of a volume staged one directory too high, and unstages it
   host.files.unmount(`${directory}/globalmount`);
   host.files.mount(directory, "csi", "h-one");
   host.files.put(file, { data: '{"driverName":"d","volumeHandle":"h-one"}' });
-  await host.fs.apply([{ do: "mkdir", path: `${directory}/globalmount` }]);
+  await host.fs.apply([{ kind: "mkdir", path: `${directory}/globalmount` }]);
   const own = host.files.tree(directory);
   await stage.unmount("uid-1", never);
   await clock.advance(5_000);
@@ -310,7 +310,7 @@ test("keeps files in the directory of an unmounted volume, and the pod's directo
   assert.ok(said.includes(words), said);
   await assert.rejects(stage.removePodDirectory("uid-1", never));
   assert.equal(host.files.text(`${directory}/late`), "kept");
-  await host.fs.apply([{ do: "remove", path: `${directory}/late` }]);
+  await host.fs.apply([{ kind: "remove", path: `${directory}/late` }]);
   await stage.unmount("uid-1", never);
   await stage.removePodDirectory("uid-1", never);
   assert.deepEqual(host.files.tree(`${rootDir}/pods`), []);
@@ -324,7 +324,7 @@ test("a volume whose pod directory was removed by hand stays staged until the po
   await stage.mount(podWith([claimOf("one")]), never);
   await stage.mount(podWith([claimOf("one")], {}, other), never);
   host.files.unmount(`${published("one")}/mount`);
-  await host.fs.apply([{ do: "remove", path: published("one"), recursive: true }]);
+  await host.fs.apply([{ kind: "remove", path: published("one"), recursive: true }]);
   const unstaged = () => storage.calls.filter((call) => call.startsWith("unstage")).length;
   await stage.unmount("uid-2", never);
   assert.equal(unstaged(), 0);

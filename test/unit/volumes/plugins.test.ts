@@ -41,12 +41,12 @@ test("hostPath: keeps content and mode of a file or directory created concurrent
     const bench = volumeBench();
     const { files, fs } = bench.host;
     files.put("/at/victim", { data: "precious", mode: 0o600 });
-    await fs.apply([{ do: "mkdir", path: "/at/folder", mode: 0o700 }]);
+    await fs.apply([{ kind: "mkdir", path: "/at/folder", mode: 0o700 }]);
     let swapped = false;
     files.onChange(async (change) => {
       if (swapped || !("path" in change) || change.path !== "/at/it") return;
       swapped = true;
-      await fs.apply([{ do: "symlink", path: "/at/it", target }]);
+      await fs.apply([{ kind: "symlink", path: "/at/it", target }]);
     });
     const volume = { name: "v", hostPath: { path: "/at/it", type } };
     if (word) assert.equal(await refusal(bench, volume), failed(`hostPath type check failed: /at/it is not a ${word}`));

@@ -11,7 +11,7 @@ test("rate-limits refreshes while an object keeps changing, and writes the newes
   const stage = bench.start();
   await stage.mount(podWith([configMap]), never);
   let writes = 0;
-  bench.host.files.onChange(({ do: change }) => void (writes += change === "rename" ? 1 : 0));
+  bench.host.files.onChange(({ kind: change }) => void (writes += change === "rename" ? 1 : 0));
   const changeFor = async (seconds: number) => {
     for (let change = 1; change <= seconds * 100; change += 1) {
       bench.setConfigMap("m", { a: `${change}` });
@@ -59,7 +59,7 @@ test("queues at most one refresh behind a slow one, without delaying other pods"
   const gate = Promise.withResolvers<void>();
   const renames: string[] = [];
   bench.host.files.onChange(async (change) => {
-    if (change.do !== "rename") return;
+    if (change.kind !== "rename") return;
     const uid = change.to.includes("uid-2") ? "uid-2" : "uid-1";
     if (uid === "uid-2") await gate.promise;
     renames.push(uid);

@@ -92,7 +92,7 @@ test("a container start waits for an update in progress, and sees its files", as
   await stage.mount(podWith([{ name: "v", configMap: { name: "m" } }]), never);
   const written = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
-  bench.host.files.onChange(async ({ do: change }) => {
+  bench.host.files.onChange(async ({ kind: change }) => {
     if (change !== "rename") return;
     bench.host.files.onChange(undefined);
     reached.resolve();

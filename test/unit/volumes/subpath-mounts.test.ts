@@ -26,7 +26,7 @@ async function mounted(answer: (part: string) => "bound" | "create" | "bind" = (
       if (word !== "bound") break;
       lines.push(base, target);
       table.push(`8:1 ${base}/${below} ${target}`);
-      await bench.host.fs.apply([{ do: "mkdir", path: target, parents: true }]);
+      await bench.host.fs.apply([{ kind: "mkdir", path: target, parents: true }]);
       bench.host.files.mount(target, "none");
     }
     stdout.write(`${lines.join("\n")}\n\n${table.join("\n")}\n`);
@@ -114,7 +114,7 @@ test("makes a subPath mount private before unmounting, so that nested host mount
   const { bench, pod, stage } = await mounted();
   const places = await stage.bindSubPaths(pod, "c", [part(0, "a")], never);
   const [place = ""] = places.values();
-  await bench.host.fs.apply([{ do: "mkdir", path: `${place}/disk` }]);
+  await bench.host.fs.apply([{ kind: "mkdir", path: `${place}/disk` }]);
   bench.host.files.mount(`${place}/disk`, "ext4");
   await stage.unmount("uid-1", never);
   assert.deepEqual(bench.host.commands.slice(-3), [

@@ -231,7 +231,7 @@ test("unmounts first, then removes the directories, and can be repeated", async 
     ]),
     never,
   );
-  await bench.host.fs.apply([{ do: "symlink", path: `${directoryOf("empty-dir", "w")}/out`, target: "/data" }]);
+  await bench.host.fs.apply([{ kind: "symlink", path: `${directoryOf("empty-dir", "w")}/out`, target: "/data" }]);
   bench.host.files.put(`${rootDir}/pods/uid-1/etc-hosts`);
   for (const _ of ["once", "again"]) {
     await stage.unmount("uid-1", never);
@@ -295,9 +295,9 @@ test("records the teardown duration of each mounted volume until the teardown su
 test("finds mounts if the root directory is a symbolic link", async () => {
   const bench = volumeBench();
   await bench.host.fs.apply([
-    { do: "mkdir", path: "/disk/kubelet", parents: true },
-    { do: "mkdir", path: "/var/lib", parents: true },
-    { do: "symlink", path: rootDir, target: "/disk/kubelet" },
+    { kind: "mkdir", path: "/disk/kubelet", parents: true },
+    { kind: "mkdir", path: "/var/lib", parents: true },
+    { kind: "symlink", path: rootDir, target: "/disk/kubelet" },
   ]);
   const pod = podWith([{ name: "v", emptyDir: { medium: "Memory" } }]);
   await bench.start().mount(pod, never);
@@ -315,7 +315,7 @@ test("waits for a running set-up before removing volumes, and creates nothing af
   await stage.mount(podWith([configMap]), never);
   const gate = Promise.withResolvers<void>();
   bench.setConfigMap("m", { a: "2" });
-  bench.host.files.onChange((change) => (change.do === "write" ? gate.promise : undefined));
+  bench.host.files.onChange((change) => (change.kind === "write" ? gate.promise : undefined));
   stage.objectChanged("configmap", "default", "m");
   await bench.clock.advance(0);
   const unmounting = stage.unmount("uid-1", never);

@@ -70,8 +70,8 @@ test("sets limits of a running slice; does not restart existing ones", async () 
 test("removal stops the slice and deletes what systemd left; a missing slice is a success", async () => {
   await using t = await start();
   await t.cgroups.create(pod, limits, never);
-  await t.host.fs.apply([{ do: "remove", path: `/sys/fs/cgroup${pod}`, recursive: true }]);
-  await t.host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup${pod}` }]);
+  await t.host.fs.apply([{ kind: "remove", path: `/sys/fs/cgroup${pod}`, recursive: true }]);
+  await t.host.fs.apply([{ kind: "mkdir", path: `/sys/fs/cgroup${pod}` }]);
   t.heard();
   await t.cgroups.remove([pod], never);
   assert.deepEqual(t.heard(), [`StopUnit ${slice}`, `ResetFailedUnit ${slice}`]);

@@ -80,8 +80,8 @@ test("prefers CRI's own events if the runtime has them", async () => {
   );
   const { events, logged } = eventsOf(rig);
   assert.deepEqual(await take(2, events(new AbortController().signal)), [
-    { is: "listening" },
-    { is: "changed", sandboxId: "s", containerId: "c", podUid: "u" },
+    { kind: "listening" },
+    { kind: "changed", sandboxId: "s", containerId: "c", podUid: "u" },
   ]);
   assert.deepEqual(logged, []);
 });
@@ -103,8 +103,8 @@ test("falls back to containerd's event service, and logs a missing source once",
   const { events, logged } = eventsOf(rig);
   for (let round = 0; round < 2; round++) {
     assert.deepEqual(await take(2, events(new AbortController().signal)), [
-      { is: "listening" },
-      { is: "changed", containerId: "c", exited: true },
+      { kind: "listening" },
+      { kind: "changed", containerId: "c", exited: true },
     ]);
   }
   assert.ok(asked[0]?.filters.includes('namespace==k8s.io,topic=="/tasks/delete"'));
@@ -125,7 +125,7 @@ test("a stream without events yields listening and ends with its signal", async 
     seen.push(event);
     stop.abort();
   }
-  assert.deepEqual(seen, [{ is: "listening" }]);
+  assert.deepEqual(seen, [{ kind: "listening" }]);
 });
 
 test("a runtime without events is unimplemented and never yields listening", async () => {
@@ -140,7 +140,7 @@ test("a broken stream throws unavailable", async () => {
     server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: () => {} }),
   );
   const events = eventsOf(rig).events(new AbortController().signal);
-  assert.deepEqual(await events.next(), { done: false, value: { is: "listening" } });
+  assert.deepEqual(await events.next(), { done: false, value: { kind: "listening" } });
   setImmediate(stop);
   await assert.rejects(events.next(), { code: "unavailable" });
 });
@@ -148,7 +148,7 @@ test("a broken stream throws unavailable", async () => {
 test("a CRI event of the sandbox itself has no container; a stop is marked", () => {
   const podSandboxStatus = { id: "s", metadata: { uid: "u" } };
   assert.deepEqual(criEvent(ContainerEventResponse.fromPartial({ containerId: "s", podSandboxStatus })), {
-    is: "changed",
+    kind: "changed",
     sandboxId: "s",
     podUid: "u",
   });
@@ -156,17 +156,17 @@ test("a CRI event of the sandbox itself has no container; a stop is marked", () 
     containerId: "c",
     containerEventType: ContainerEventType.CONTAINER_STOPPED_EVENT,
   });
-  assert.deepEqual(criEvent(stopped), { is: "changed", containerId: "c", exited: true });
+  assert.deepEqual(criEvent(stopped), { kind: "changed", containerId: "c", exited: true });
 });
 
 test("containerd's task and container events name the container", () => {
-  assert.deepEqual(containerdEvent(taskEvent("/tasks/start", "c")), { is: "changed", containerId: "c" });
+  assert.deepEqual(containerdEvent(taskEvent("/tasks/start", "c")), { kind: "changed", containerId: "c" });
   const deleted = Envelope.fromPartial({
     topic: "/containers/delete",
     event: { value: Buffer.from(ContainerEvent.encode({ id: "d" }).finish()) },
   });
-  assert.deepEqual(containerdEvent(deleted), { is: "changed", containerId: "d", removed: true });
+  assert.deepEqual(containerdEvent(deleted), { kind: "changed", containerId: "d", removed: true });
   const task = containerdEvent(taskEvent("/tasks/delete", "c"));
-  assert.deepEqual(task, { is: "changed", containerId: "c", exited: true });
+  assert.deepEqual(task, { kind: "changed", containerId: "c", exited: true });
   assert.equal(containerdEvent(Envelope.fromPartial({ topic: "/tasks/start" })), undefined);
 });

@@ -36,8 +36,8 @@ test("takes an older containerd's cgroup driver from its default runtime", async
   ] as const) {
     await using rig = socketRig();
     await showing(rig, configured(main, runc({ SystemdCgroup: driver === CgroupDriver.CGROUPFS })));
-    const { linux, isOutdated } = await runtimeConfig(rig.channel, never());
-    assert.deepEqual([linux?.cgroupDriver, isOutdated], [driver, true], JSON.stringify(main));
+    const { linux, isInferred } = await runtimeConfig(rig.channel, never());
+    assert.deepEqual([linux?.cgroupDriver, isInferred], [driver, true], JSON.stringify(main));
   }
 });
 

@@ -15,19 +15,19 @@ const container = {
 
 test("an event has its pod and container, and marks an exit", () => {
   assert.deepEqual(runtimeEvent({ Action: "start", Actor: { ID: "s1", Attributes: sandbox } }), {
-    is: "changed",
+    kind: "changed",
     sandboxId: "s1",
     podUid: "u1",
   });
   assert.deepEqual(runtimeEvent({ Action: "die", Actor: { ID: "c1", Attributes: container } }), {
-    is: "changed",
+    kind: "changed",
     sandboxId: "s1",
     containerId: "c1",
     podUid: "u1",
     exited: true,
   });
   assert.deepEqual(runtimeEvent({ Action: "destroy", Actor: { ID: "c1" } }), {
-    is: "changed",
+    kind: "changed",
     containerId: "c1",
     removed: true,
   });
@@ -54,7 +54,7 @@ test("yields this node's events after listening, and resumes after a break where
   await using _ = engine;
   const events = dockerEvents(engine.parts);
   const first = events(new AbortController().signal);
-  assert.deepEqual((await first.next()).value, { is: "listening" });
+  assert.deepEqual((await first.next()).value, { kind: "listening" });
   const filters: { type: string[]; event: string[] } = JSON.parse(opened[0]?.query.get("filters") ?? "");
   assert.deepEqual(filters.type, ["container", "image", "daemon"]);
   assert.ok(filters.event.includes("die") && !filters.event.some((name) => name.startsWith("exec")));
@@ -63,7 +63,7 @@ test("yields this node's events after listening, and resumes after a break where
   opened[0]?.response.write(
     line("start", 1_767_268_801_000_000_000).slice(30) + line("die", 1_767_268_802_000_000_512),
   );
-  assert.equal((await first.next()).value?.is, "changed");
+  assert.equal((await first.next()).value?.kind, "changed");
   assert.equal((await first.next()).value?.exited, true);
   opened[0]?.response.destroy();
   await assert.rejects(first.next(), { code: "unavailable" });

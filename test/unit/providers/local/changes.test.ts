@@ -11,7 +11,7 @@ test("creates a directory with exactly its mode, regardless of the umask and its
   const dir = await mkdtemp(join(tmpdir(), "graftlet-mkdir-"));
   t.after(() => rm(dir, { recursive: true }));
   const made = async (name: string, mode?: number) => {
-    await applyChange({ do: "mkdir", path: join(dir, name), ...(mode !== undefined && { mode }) });
+    await applyChange({ kind: "mkdir", path: join(dir, name), ...(mode !== undefined && { mode }) });
     return modeOf(join(dir, name));
   };
   const before = process.umask(0o077);

@@ -9,8 +9,8 @@ test("applies defaults to a minimal configuration", () => {
     host: "machine.example",
     port: 22,
     user: "root",
-    login: { by: "key", privateKeyFile: "/k" },
-    trust: { by: "knownHosts", file: "/h" },
+    login: { kind: "key", privateKeyFile: "/k" },
+    trust: { kind: "knownHosts", file: "/h" },
     runtime: "auto",
     sudo: "auto",
     proxyJump: [],
@@ -65,8 +65,8 @@ test("reads every field", () => {
     cri: { sharing: "shared" },
     docker: { network: "n" },
   });
-  assert.deepEqual(login, { by: "agent", agentSocket: "/agent" });
-  assert.deepEqual(trust, { by: "fingerprints", fingerprints: [fingerprint], authorities: [fingerprint] });
+  assert.deepEqual(login, { kind: "agent", agentSocket: "/agent" });
+  assert.deepEqual(trust, { kind: "fingerprints", fingerprints: [fingerprint], authorities: [fingerprint] });
   assert.deepEqual(rest, {
     host: "fd00::1",
     port: 2222,
@@ -80,8 +80,8 @@ test("reads every field", () => {
         host: "jump",
         port: 22,
         user: "hop",
-        login: { by: "password", passwordFile: "/w" },
-        trust: { by: "fingerprints", fingerprints: [fingerprint], authorities: [] },
+        login: { kind: "password", passwordFile: "/w" },
+        trust: { kind: "fingerprints", fingerprints: [fingerprint], authorities: [] },
       },
     ],
     kubernetesService: { host: "fd00::2", port: 6443 },
@@ -90,10 +90,10 @@ test("reads every field", () => {
   });
   const withKey = readSshConfig({ ...least, passphraseFile: "/p", certificateFile: "/c" });
   const files = { privateKeyFile: "/k", passphraseFile: "/p", certificateFile: "/c" };
-  assert.deepEqual(withKey.login, { by: "key", ...files });
+  assert.deepEqual(withKey.login, { kind: "key", ...files });
   const withPassword = readSshConfig({ ...least, privateKeyFile: undefined, passwordFile: "/w" });
-  assert.deepEqual(withPassword.login, { by: "password", passwordFile: "/w" });
-  assert.deepEqual(readSshConfig({ ...least, hostKey: "trustOnFirstUse" }).trust, { by: "firstUse", file: "/h" });
+  assert.deepEqual(withPassword.login, { kind: "password", passwordFile: "/w" });
+  assert.deepEqual(readSshConfig({ ...least, hostKey: "trustOnFirstUse" }).trust, { kind: "firstUse", file: "/h" });
 });
 
 const wrong: readonly (readonly [string, unknown, RegExp])[] = [

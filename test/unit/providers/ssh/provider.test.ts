@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LinkError, type LinkState } from "../../../../providers/ssh/connection/link-state.ts";
-import { criConfigOf, dockerConfigOf, networkOf, troubleOf } from "../../../../providers/ssh/provider.ts";
+import { criConfigOf, dockerConfigOf, networkOf, createTargetLink } from "../../../../providers/ssh/provider.ts";
 
 test("shares the target's runtime unless cri.sharing is exclusive", () => {
   assert.equal(criConfigOf({ cri: undefined }).sharing, "shared");
@@ -19,17 +19,17 @@ test("rejects sockets in cri and docker, and values that are not maps", () => {
 });
 
 test("counts each lost connection, also while others are up, and not new ones", () => {
-  let state: LinkState = { is: "connecting", since: 0 };
+  let state: LinkState = { kind: "connecting", since: 0 };
   const listeners: ((state: LinkState) => void)[] = [];
-  const trouble = troubleOf({ state: () => state, onChange: (listener) => (listeners.push(listener), () => {}) });
+  const trouble = createTargetLink({ state: () => state, onChange: (listener) => (listeners.push(listener), () => {}) });
   const become = (next: LinkState): number => {
     state = next;
     for (const listener of listeners) listener(state);
     return trouble.losses();
   };
-  const up = (connections: number): LinkState => ({ is: "up", since: 0, connections });
+  const up = (connections: number): LinkState => ({ kind: "up", since: 0, connections });
   const why = new LinkError("LinkDown", "unavailable", "gone");
-  const counted = [up(1), up(2), up(1), { is: "down", since: 0, why, nextTryAt: 0 } as const, up(1)].map(become);
+  const counted = [up(1), up(2), up(1), { kind: "down", since: 0, why, nextTryAt: 0 } as const, up(1)].map(become);
   assert.deepEqual(counted, [0, 0, 1, 2, 2]);
 });
 

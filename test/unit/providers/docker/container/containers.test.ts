@@ -89,8 +89,8 @@ test("links the log path to Docker's file before the container starts, replacing
   await using engine = await engineWith(createdState, created);
   const { host } = engine.parts;
   await host.fs.apply([
-    { do: "mkdir", path: "/var/log/pods/default_web_uid-1/main", parents: true },
-    { do: "symlink", path: logLink, target: "/elsewhere" },
+    { kind: "mkdir", path: "/var/log/pods/default_web_uid-1/main", parents: true },
+    { kind: "symlink", path: logLink, target: "/elsewhere" },
   ]);
   await dockerContainers(engine.parts).createContainer(request(), signal());
   assert.equal(await host.fs.readlink(logLink), logFile);
@@ -205,9 +205,9 @@ test("removal kills the container and removes its volumes and log link, but not 
   const containers = dockerContainers(engine.parts);
   const link = (target: string) =>
     host.fs.apply([
-      { do: "mkdir", path: "/var/log/pods/default_web_uid-1/main", parents: true },
-      { do: "remove", path: logLink },
-      { do: "symlink", path: logLink, target },
+      { kind: "mkdir", path: "/var/log/pods/default_web_uid-1/main", parents: true },
+      { kind: "remove", path: logLink },
+      { kind: "symlink", path: logLink, target },
     ]);
   await link(logFile);
   await containers.removeContainer(id, signal());

@@ -16,8 +16,8 @@ const { signal } = new AbortController();
 async function withFile(content: string, refuse?: CodedError) {
   const files = fakeHost({ clock: fakeClock() });
   await files.fs.apply([
-    { do: "mkdir", path: "/docker/s1", parents: true },
-    { do: "write", path: sandbox.ResolvConfPath, data: content },
+    { kind: "mkdir", path: "/docker/s1", parents: true },
+    { kind: "write", path: sandbox.ResolvConfPath, data: content },
   ]);
   const changes: FileChange[] = [];
   const lines: string[] = [];
@@ -39,7 +39,7 @@ test("overwrites Docker's resolver in place, unless the file is correct already"
   await ensureResolvConf(parts, sandbox, dns, signal);
   assert.equal(await content(), text);
   await ensureResolvConf(parts, sandbox, dns, signal);
-  assert.deepEqual(changes, [{ do: "write", path: sandbox.ResolvConfPath, data: text, mode: 0o644 }]);
+  assert.deepEqual(changes, [{ kind: "write", path: sandbox.ResolvConfPath, data: text, mode: 0o644 }]);
 });
 
 test("changes nothing without a DNS configuration", async () => {

@@ -216,25 +216,25 @@ test("reports the last response while events flow, the daemon responds, and its 
   const { engine } = engineWith();
   await using daemon = await engine;
   const { cache, docker } = daemon.parts;
-  const { status, heardAt } = serviceOf(daemon.parts);
+  const { status, lastAliveAt } = serviceOf(daemon.parts);
   await status(signal());
-  assert.equal(heardAt?.(), undefined, "no events flow");
+  assert.equal(lastAliveAt?.(), undefined, "no events flow");
   cache.begin();
-  assert.equal(heardAt?.(), undefined, "it may be another since it said how it is");
+  assert.equal(lastAliveAt?.(), undefined, "it may be another since it said how it is");
   await status(signal());
-  assert.equal(heardAt?.(), docker.answeredAt());
-  assert.notEqual(heardAt?.(), undefined);
+  assert.equal(lastAliveAt?.(), docker.answeredAt());
+  assert.notEqual(lastAliveAt?.(), undefined);
   cache.changed();
-  assert.equal(heardAt?.(), undefined);
+  assert.equal(lastAliveAt?.(), undefined);
 });
 
 test("requires polling of a daemon that has not been probed yet", async () => {
   const { engine } = engineWith({ image: false });
   await using daemon = await engine;
   daemon.parts.cache.begin();
-  const { status, heardAt } = serviceOf(daemon.parts);
+  const { status, lastAliveAt } = serviceOf(daemon.parts);
   await status(signal());
-  assert.equal(heardAt?.(), undefined);
+  assert.equal(lastAliveAt?.(), undefined);
 });
 
 test("requires polling while a call waits for long", async () => {

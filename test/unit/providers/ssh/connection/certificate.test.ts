@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dateOf, parseCertificate, validity } from "../../../../../providers/ssh/connection/certificate.ts";
+import { formatDate, parseCertificate, validity } from "../../../../../providers/ssh/connection/certificate.ts";
 import { isSignatureOf } from "../../../../../providers/ssh/connection/signature.ts";
 import { wireString } from "../../../../../providers/ssh/connection/wire-reader.ts";
 import { certificateOf, forever, sshKey } from "../../../../harness/ssh-keys.ts";
@@ -13,7 +13,7 @@ test("parses certificates of each key type", () => {
   for (const certified of keys) {
     const blob = certificateOf(certified, key, { principals: ["a", "b"], after: 5n, before: 9n, critical: ["c"] });
     const certificate = parseCertificate(blob);
-    assert.deepEqual([certificate.for, certificate.keyType], ["host", certified.type]);
+    assert.deepEqual([certificate.type, certificate.keyType], ["host", certified.type]);
     assert.deepEqual(certificate.key, certified.wire);
     assert.deepEqual(certificate.principals, ["a", "b"]);
     assert.deepEqual([certificate.validAfter, certificate.validBefore], [5n, 9n]);
@@ -21,7 +21,7 @@ test("parses certificates of each key type", () => {
     assert.deepEqual(certificate.authority, key.wire);
     assert.ok(isSignatureOf(certificate.authority, certificate.signed, certificate.signature));
   }
-  assert.equal(parseCertificate(certificateOf(key, key, { type: "user" })).for, "user");
+  assert.equal(parseCertificate(certificateOf(key, key, { type: "user" })).type, "user");
 });
 
 test("rejects truncated, extended and unknown certificates with a clause", () => {
@@ -94,6 +94,6 @@ test("validAfter is inclusive, validBefore exclusive, and a certificate may be v
     ["early", "valid", "valid", "expired"],
   );
   assert.equal(validity(of(0n, forever), Date.UTC(9999, 0)), "valid");
-  assert.equal(dateOf(9n), "1970-01-01T00:00:09.000Z");
-  assert.match(dateOf(forever), /^\+275760/);
+  assert.equal(formatDate(9n), "1970-01-01T00:00:09.000Z");
+  assert.match(formatDate(forever), /^\+275760/);
 });

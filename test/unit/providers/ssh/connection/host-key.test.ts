@@ -37,7 +37,7 @@ test("returns the type and the fingerprint of a key", () => {
 test("accepts a known key, reports other and revoked keys as a mismatch, and offers the known key's type first", async () => {
   const file = `h ssh-rsa ${rsa.toString("base64")}\n@revoked h ssh-ed25519 ${other.toString("base64")}\n`;
   await withFile(file, async (path) => {
-    const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
+    const check = await hostKeyCheck({ kind: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     assert.equal(check.refusal(rsa), undefined);
     assert.equal(check.refusal(one)?.reason, "HostKeyMismatch");
     assert.equal(check.refusal(other)?.reason, "HostKeyMismatch");
@@ -48,11 +48,11 @@ test("accepts a known key, reports other and revoked keys as a mismatch, and off
 
 test("reports HostKeyUnknown for a host that is not in the file, and without a file", async () => {
   await withFile("", async (path) => {
-    const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
+    const check = await hostKeyCheck({ kind: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     const refusal = check.refusal(one);
     assert.equal(refusal?.reason, "HostKeyUnknown");
     assert.ok(refusal.message.includes(fingerprintOf(one)));
-    await assert.rejects(hostKeyCheck({ by: "knownHosts", file: `${path}-none` }, { host: "h", port: 22 }, Date.now), {
+    await assert.rejects(hostKeyCheck({ kind: "knownHosts", file: `${path}-none` }, { host: "h", port: 22 }, Date.now), {
       reason: "HostKeyUnknown",
     });
   });
@@ -60,11 +60,11 @@ test("reports HostKeyUnknown for a host that is not in the file, and without a f
 
 test("with trust on first use, saves the first key after the login and accepts only that key from then on", async () => {
   await withFile("", async (path) => {
-    const trust = { by: "firstUse", file: `${path}-new` } as const;
+    const trust = { kind: "firstUse", file: `${path}-new` } as const;
     const first = await hostKeyCheck(trust, { host: "h", port: 2222 }, Date.now);
     assert.equal(first.refusal(one), undefined);
     await assert.rejects(readFile(trust.file));
-    await first.remember();
+    await first.saveFirstKey();
     assert.equal(await readFile(trust.file, "utf8"), `[h]:2222 ssh-ed25519 ${one.toString("base64")}\n`);
     const second = await hostKeyCheck(trust, { host: "h", port: 2222 }, Date.now);
     assert.equal(second.refusal(one), undefined);
@@ -74,7 +74,7 @@ test("with trust on first use, saves the first key after the login and accepts o
 
 test("accepts keys by fingerprint", async () => {
   const check = await hostKeyCheck(
-    { by: "fingerprints", fingerprints: [fingerprintOf(one)], authorities: [] },
+    { kind: "fingerprints", fingerprints: [fingerprintOf(one)], authorities: [] },
     { host: "h", port: 22 },
     Date.now,
   );
@@ -84,7 +84,7 @@ test("accepts keys by fingerprint", async () => {
 
 test("offers certificate algorithms, before plain ones, only if an authority is trusted", async () => {
   await withFile(`h ssh-rsa ${rsa.toString("base64")}`, async (path) => {
-    const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
+    const check = await hostKeyCheck({ kind: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     assert.deepEqual(check.certificateAlgorithms, []);
     assert.match(
       check.refusal(certificateOf(key, authority))?.message ?? "",
@@ -92,7 +92,7 @@ test("offers certificate algorithms, before plain ones, only if an authority is 
     );
   });
   await withFile(`@cert-authority h ${lineOf(authority)}\nh ssh-rsa ${rsa.toString("base64")}`, async (path) => {
-    const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
+    const check = await hostKeyCheck({ kind: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     assert.equal(check.certificateAlgorithms[0], "rsa-sha2-512-cert-v01@openssh.com");
     assert.equal(check.certificateAlgorithms.length, check.algorithms.length);
     assert.equal(check.refusal(rsa), undefined);
@@ -143,7 +143,7 @@ const certificates: readonly (readonly [what: string, blob: Buffer, refusal: Reg
 for (const [what, blob, refusal] of certificates)
   test(`${refusal ? "rejects" : "accepts"} a host certificate ${what}`, async () => {
     const trust = {
-      by: "fingerprints",
+      kind: "fingerprints",
       fingerprints: [],
       authorities: [authority, rsaAuthority].map(({ wire }) => fingerprintOf(wire)),
     } as const;
@@ -159,7 +159,7 @@ test("accepts the same certificate again after its expiry on the same connection
   let second = 99;
   await withFile(`@cert-authority *.example ${lineOf(authority)}`, async (file) => {
     const where = { host: "h.example", port: 22 };
-    const check = await hostKeyCheck({ by: "knownHosts", file }, where, () => second * 1000);
+    const check = await hostKeyCheck({ kind: "knownHosts", file }, where, () => second * 1000);
     const blob = certificateOf(key, authority, { before: 100n });
     assert.equal(check.refusal(blob), undefined);
     second = 100;
@@ -174,10 +174,10 @@ test("rejects revoked keys and authorities, needs no certificate for a known key
   const of = async (...lines: readonly string[]) => {
     let verdict: string | undefined;
     await withFile(lines.join("\n"), async (file) => {
-      const check = await hostKeyCheck({ by: "firstUse", file }, { host: "h.example", port: 22 }, Date.now);
+      const check = await hostKeyCheck({ kind: "firstUse", file }, { host: "h.example", port: 22 }, Date.now);
       verdict = check.refusal(certificateOf(key, authority))?.message;
       assert.match(check.refusal(another.wire)?.message ?? "", /which is not the one in|without a certificate/);
-      await check.remember();
+      await check.saveFirstKey();
       assert.equal(await readFile(file, "utf8"), lines.join("\n"));
     });
     return verdict ?? "taken";

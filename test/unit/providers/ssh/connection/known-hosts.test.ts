@@ -43,8 +43,8 @@ test("matches hashed names", () => {
 test("classifies keys by the line's marker, and skips lines with an unknown marker", () => {
   const file = "@revoked one ssh-ed25519 A\n@cert-authority one ssh-ed25519 B\n@other one ssh-ed25519 C";
   assert.deepEqual(knownKeys(file, "one", 22), [
-    { type: "ssh-ed25519", key: "A", as: "revoked" },
-    { type: "ssh-ed25519", key: "B", as: "authority" },
+    { type: "ssh-ed25519", key: "A", role: "revoked" },
+    { type: "ssh-ed25519", key: "B", role: "authority" },
   ]);
 });
 

@@ -6,7 +6,7 @@ import { type TestContext, test } from "node:test";
 import ssh2, { type Connection as ServerConnection } from "ssh2";
 import { readSshConfig } from "../../../../../providers/ssh/config.ts";
 import { channelStream } from "../../../../../providers/ssh/connection/channel-stream.ts";
-import { openConnection, opened } from "../../../../../providers/ssh/connection/connection.ts";
+import { openConnection, fromCallback } from "../../../../../providers/ssh/connection/connection.ts";
 import { fingerprintOf } from "../../../../../providers/ssh/connection/fingerprint.ts";
 import { systemClock } from "../../../../../src/lib/clock.ts";
 import { listen } from "../../../../harness/ports.ts";
@@ -58,7 +58,7 @@ test("refuses a channel that no handler accepts", { timeout: 10_000 }, async (t)
 
 test("counts channels until they have been read to the end", { timeout: 10_000 }, async (t) => {
   const { connection } = await connected(t);
-  const open = () => opened((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
+  const open = () => fromCallback((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
   const streams = [channelStream(await open(), connection), channelStream(await open(), connection)];
   assert.equal(connection.channels(), 2);
   for (const stream of streams) stream.end("said");
@@ -76,7 +76,7 @@ test("three hundred channels share the connection's window limit without losing 
   const { connection } = await connected(t);
   const data = Buffer.alloc(100_000, "x");
   const echo = async (): Promise<number> => {
-    const channel = await opened((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
+    const channel = await fromCallback((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
     const stream = channelStream(channel, connection);
     stream.end(data);
     let bytes = 0;
@@ -89,7 +89,7 @@ test("three hundred channels share the connection's window limit without losing 
 
 test("resuming a reader after the server has hung up does not throw", { timeout: 10_000 }, async (t) => {
   const { connection, there } = await connected(t);
-  const channel = await opened((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
+  const channel = await fromCallback((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
   const stream = channelStream(channel, connection);
   stream.write(Buffer.alloc(600_000));
   // The channel is not read, so the echoed data fills the window.

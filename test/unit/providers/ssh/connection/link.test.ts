@@ -6,7 +6,7 @@ import { LinkError, retryDelay } from "../../../../../providers/ssh/connection/l
 import {
   type Link,
   type LinkOptions,
-  connectionsFor,
+  connectionLimit,
   createLink,
 } from "../../../../../providers/ssh/connection/link.ts";
 import { createLogger } from "../../../../../src/lib/log.ts";
@@ -36,8 +36,8 @@ function target(check?: LinkOptions["check"]) {
     const connection = {
       lost: lost.signal,
       sessions: 0,
-      forUsers: 0,
-      limit: 8,
+      userSessions: 0,
+      sessionLimit: 8,
       close: () => lost.abort(down()),
     } as unknown as Connection;
     attempts.at(-1)?.resolve(connection);
@@ -52,14 +52,14 @@ test("the link connects on first use; all callers share one attempt", async () =
   const { link, attempts, connect, clock } = target();
   await clock.advance(60_000);
   assert.equal(attempts.length, 0);
-  assert.equal(link.state().is, "down");
+  assert.equal(link.state().kind, "down");
   const waiting = [link.connection(), link.connection(), link.connection()];
-  assert.equal(link.state().is, "connecting");
+  assert.equal(link.state().kind, "connecting");
   await clock.advance(0);
   const { connection } = connect();
   assert.deepEqual(await Promise.all(waiting), [connection, connection, connection]);
   assert.equal(attempts.length, 1);
-  assert.deepEqual(link.state(), { is: "up", since: clock.now(), connections: 1 });
+  assert.deepEqual(link.state(), { kind: "up", since: clock.now(), connections: 1 });
   assert.equal(link.roundTrips(), 1);
   await link[Symbol.asyncDispose]();
 });
@@ -74,12 +74,12 @@ test("calls fail at once while the link is down; it retries with growing delays 
   const delays: number[] = [];
   for (let round = 0; round < 9; round++) {
     const state = link.state();
-    assert.ok(state.is === "down");
+    assert.ok(state.kind === "down");
     delays.push(state.nextTryAt - clock.now());
     assert.equal(state.since, since);
     await unavailable(link);
     await clock.advance(state.nextTryAt - clock.now());
-    assert.equal(link.state().is, "connecting");
+    assert.equal(link.state().kind, "connecting");
     refuse(down());
     await clock.advance(0);
   }
@@ -87,7 +87,7 @@ test("calls fail at once while the link is down; it retries with growing delays 
   await clock.advance(24_000);
   connect();
   await clock.advance(0);
-  assert.equal(link.state().is, "up");
+  assert.equal(link.state().kind, "up");
   assert.equal(attempts.length, 11);
   await link[Symbol.asyncDispose]();
 });
@@ -100,7 +100,7 @@ test("calls fail with unavailable, not permission_denied, when the login is refu
   refuse(why);
   await call;
   const state = link.state();
-  assert.ok(state.is === "down");
+  assert.ok(state.kind === "down");
   assert.equal(state.why, why);
   assert.ok(state.nextTryAt - clock.now() >= 20_000);
   await link[Symbol.asyncDispose]();
@@ -109,12 +109,12 @@ test("calls fail with unavailable, not permission_denied, when the login is refu
 test("stays up until its last connection is lost, and then reconnects", async () => {
   const { link, attempts, connect, clock } = target();
   const states: string[] = [];
-  link.onChange((state) => states.push(state.is === "up" ? `up ${state.connections}` : state.is));
+  link.onChange((state) => states.push(state.kind === "up" ? `up ${state.connections}` : state.kind));
   const asked = link.connection();
   await clock.advance(0);
   const one = connect();
   await asked;
-  const more = [link.another(), link.another()];
+  const more = [link.openAnother(), link.openAnother()];
   await clock.advance(0);
   assert.equal(attempts.length, 2);
   const two = connect();
@@ -138,18 +138,18 @@ test("a keepalive timeout on one connection takes the whole link down, with that
   await clock.advance(0);
   const one = connect();
   await asked;
-  const more = link.another();
+  const more = link.openAnother();
   await clock.advance(0);
   const two = connect();
   await more;
   const cause = Object.assign(new Error("Keepalive timeout"), { level: "client-timeout" });
   const why = new LinkError("LinkDown", "unavailable", "it is silent.", { cause });
   let known: string | undefined;
-  one.connection.lost.addEventListener("abort", () => (known = link.state().is));
+  one.connection.lost.addEventListener("abort", () => (known = link.state().kind));
   one.lose(why);
   assert.equal(known, "down", "what fails with the connection finds the link down");
   const state = link.state();
-  assert.ok(state.is === "down" && state.why === why);
+  assert.ok(state.kind === "down" && state.why === why);
   assert.ok(two.connection.lost.aborted);
   await link[Symbol.asyncDispose]();
 });
@@ -160,18 +160,18 @@ test("opens at most three connections, and stays up if another one cannot be ope
   await clock.advance(0);
   connect();
   await asked;
-  const failing = assert.rejects(link.another(), { code: "unavailable" });
+  const failing = assert.rejects(link.openAnother(), { code: "unavailable" });
   await clock.advance(0);
   refuse(down());
   await failing;
-  assert.equal(link.state().is, "up");
+  assert.equal(link.state().kind, "up");
   for (let count = 2; count <= 3; count++) {
-    const more = link.another();
+    const more = link.openAnother();
     await clock.advance(0);
     connect();
     await more;
   }
-  await assert.rejects(link.another(), { code: "failed_precondition" });
+  await assert.rejects(link.openAnother(), { code: "failed_precondition" });
   await link[Symbol.asyncDispose]();
 });
 
@@ -186,11 +186,11 @@ test("is up once the target has passed the check: callers wait for it, and a fai
   await clock.advance(0);
   const first = connect();
   await clock.advance(0);
-  assert.equal(link.state().is, "connecting");
+  assert.equal(link.state().kind, "connecting");
   verdicts[0]?.reject(down("LoginShellHangs"));
   await refused;
   const state = link.state();
-  assert.ok(state.is === "down" && state.why.reason === "LoginShellHangs");
+  assert.ok(state.kind === "down" && state.why.reason === "LoginShellHangs");
   assert.ok(first.connection.lost.aborted, "a connection that is of no use is not kept");
   await clock.advance(state.nextTryAt - clock.now());
   const asked = link.connection();
@@ -225,7 +225,7 @@ test("resets its retry delays after two seconds of uptime, and not if it breaks 
     await clock.advance(stoodMs);
     lose();
     const state = link.state();
-    assert.ok(state.is === "down");
+    assert.ok(state.kind === "down");
     delays.push(state.nextTryAt - clock.now());
     await clock.advance(state.nextTryAt - clock.now());
   }
@@ -236,7 +236,7 @@ test("resets its retry delays after two seconds of uptime, and not if it breaks 
 });
 
 test("allows more connections if the target allows few sessions per connection", () => {
-  const most = (...limits: number[]) => connectionsFor(limits.map((limit) => ({ limit })));
+  const most = (...limits: number[]) => connectionLimit(limits.map((sessionLimit) => ({ sessionLimit })));
   assert.deepEqual([most(8), most(8, 8, 5), most(8, 3), most(2), most(1), most()], [3, 5, 8, 12, 12, 3]);
 });
 
@@ -261,7 +261,7 @@ test("disposal cancels the retry timer and closes all connections, and later cal
   await asked;
   await link[Symbol.asyncDispose]();
   assert.ok(connection.lost.aborted);
-  assert.deepEqual(link.state(), { is: "closed" });
+  assert.deepEqual(link.state(), { kind: "closed" });
   await assert.rejects(link.connection(), { code: "unavailable", message: /closed/ });
   const other = target();
   const failed = assert.rejects(other.link.connection(), { code: "unavailable" });
@@ -296,12 +296,12 @@ test("fail() takes the link down with the given reason, closes its connections a
   await first;
   link.fail(down("LoginShellHangs"));
   const state = link.state();
-  assert.deepEqual([state.is, connection.lost.aborted], ["down", true]);
-  assert.equal(state.is === "down" && state.why.reason, "LoginShellHangs");
+  assert.deepEqual([state.kind, connection.lost.aborted], ["down", true]);
+  assert.equal(state.kind === "down" && state.why.reason, "LoginShellHangs");
   await clock.advance(2_000);
   assert.equal(attempts.length, 2);
   connect();
   await clock.advance(0);
-  assert.equal(link.state().is, "up");
+  assert.equal(link.state().kind, "up");
   await link[Symbol.asyncDispose]();
 });

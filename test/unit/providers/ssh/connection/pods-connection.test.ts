@@ -19,7 +19,7 @@ function setUp() {
   const link = {
     connection: async () => live[0] ?? assert.fail("the link is down"),
     connections: () => live,
-    async another() {
+    async openAnother() {
       answers.asked += 1;
       if (answers.refusal) throw answers.refusal;
       const connection = make();

@@ -37,16 +37,16 @@ function target({ allowed = 10, connections: most = 3, slow = 0, welcomes = () =
       },
     };
     const { signal: lost } = new AbortController();
-    const connection = { client, lost, sessions: 0, forUsers: 0, limit: 8 } as unknown as Connection;
+    const connection = { client, lost, sessions: 0, userSessions: 0, sessionLimit: 8 } as unknown as Connection;
     connections.push(connection);
     return connection;
   };
   const link = {
     onChange: () => () => undefined,
-    exchanged: () => undefined,
+    countExchange: () => undefined,
     connections: () => connections,
     connection: async () => connections[0] ?? connect(),
-    async another() {
+    async openAnother() {
       if (connections.length >= most) throw new CodedError("failed_precondition", "as many as there may be");
       if (!welcomes()) throw new CodedError("unavailable", "turned away");
       return connect();

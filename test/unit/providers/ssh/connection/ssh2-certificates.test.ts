@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import ssh2, { type Client, type Connection, type ParsedKey } from "ssh2";
 import { parseCertificate } from "../../../../../providers/ssh/connection/certificate.ts";
-import { offerHostCertificates, showCertificate } from "../../../../../providers/ssh/connection/ssh2-certificates.ts";
+import { offerHostCertificates, useCertificate } from "../../../../../providers/ssh/connection/ssh2-certificates.ts";
 import { type SshKey, certificateOf, sshKey } from "../../../../harness/ssh-keys.ts";
 
 const algorithm = "rsa-sha2-512";
@@ -21,7 +21,7 @@ test("rejects a client with different internals in one sentence", () => {
   const certificate = { ...parseCertificate(blob), blob };
   for (const protocol of [undefined, {}, { _kex: undefined, _offer: { lists: {} } }]) {
     const client = { _protocol: protocol } as unknown as Client;
-    for (const use of [() => offerHostCertificates(client, [certified]), () => showCertificate(client, certificate)])
+    for (const use of [() => offerHostCertificates(client, [certified]), () => useCertificate(client, certificate)])
       assert.throws(use, { reason: "CertificateInvalid", message: /^certificates cannot be used with the version/ });
   }
 });

@@ -6,11 +6,11 @@ const commands = (script: string) => script.split("\n").slice(2, -2);
 
 test("sets the mode of consecutive files with the same mode in one chmod, before other changes", () => {
   const script = applyScript([
-    { do: "mkdir", path: "/d", mode: 0o755 },
-    { do: "write", path: "/d/a", data: "1" },
-    { do: "write", path: "/d/b", data: "2" },
-    { do: "rename", from: "/d/a", to: "/d/c" },
-    { do: "write", path: "/d/e", data: "3", mode: 0o600 },
+    { kind: "mkdir", path: "/d", mode: 0o755 },
+    { kind: "write", path: "/d/a", data: "1" },
+    { kind: "write", path: "/d/b", data: "2" },
+    { kind: "rename", from: "/d/a", to: "/d/c" },
+    { kind: "write", path: "/d/e", data: "3", mode: 0o600 },
   ]);
   assert.deepEqual(commands(script), [
     "gl_mode=00755",
@@ -33,23 +33,23 @@ test("sets the mode of consecutive files with the same mode in one chmod, before
 
 test("chmods a file once per write, and limits the paths of one chmod", () => {
   const twice = applyScript([
-    { do: "write", path: "/f", data: "1" },
-    { do: "write", path: "/f", data: "2" },
+    { kind: "write", path: "/f", data: "1" },
+    { kind: "write", path: "/f", data: "2" },
   ]);
   assert.equal(twice.match(/gl_modes "\$@" \|\|/g)?.length, 2);
-  const many = applyScript(Array.from({ length: 500 }, (_, index) => ({ do: "write", path: `/${index}`, data: "" })));
+  const many = applyScript(Array.from({ length: 500 }, (_, index) => ({ kind: "write", path: `/${index}`, data: "" })));
   assert.equal(many.match(/gl_modes "\$@" \|\|/g)?.length, 3);
 });
 
 test("creates a directory with its mode unless it has bits that mkdir does not set", () => {
-  const lines = (mode: number) => applyScript([{ do: "mkdir", path: "/d", mode }]);
+  const lines = (mode: number) => applyScript([{ kind: "mkdir", path: "/d", mode }]);
   assert.match(lines(0o700), /gl_mkdir '\/d' 077 \|\|/);
   assert.match(lines(0o777), /gl_mkdir '\/d' 000 \|\|/);
   assert.match(lines(0o2775), /gl_mkdir '\/d' \|\|/);
 });
 
 test("creates parents from the top down", () => {
-  const script = applyScript([{ do: "mkdir", path: "/a/b/c", mode: 0o700, parents: true }]);
+  const script = applyScript([{ kind: "mkdir", path: "/a/b/c", mode: 0o700, parents: true }]);
   assert.deepEqual(
     [...script.matchAll(/gl_mkdir '([^']*)'/g)].map((match) => match[1]),
     ["/a", "/a/b", "/a/b/c"],
@@ -58,12 +58,12 @@ test("creates parents from the top down", () => {
 
 test("uses one command for each other change", () => {
   const script = applyScript([
-    { do: "create", path: "/c" },
-    { do: "symlink", path: "/l", target: "to" },
-    { do: "chmod", path: "/f", mode: 0o4755 },
-    { do: "chown", path: "/f", uid: 1, gid: 2 },
-    { do: "remove", path: "/d/x" },
-    { do: "remove", path: "/d/y", recursive: true },
+    { kind: "create", path: "/c" },
+    { kind: "symlink", path: "/l", target: "to" },
+    { kind: "chmod", path: "/f", mode: 0o4755 },
+    { kind: "chown", path: "/f", uid: 1, gid: 2 },
+    { kind: "remove", path: "/d/x" },
+    { kind: "remove", path: "/d/y", recursive: true },
   ]);
   assert.deepEqual(
     commands(script).map((line) => line.split(" || ")[0]),

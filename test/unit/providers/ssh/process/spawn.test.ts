@@ -25,14 +25,14 @@ function shellThat() {
   );
   const clock = fakeClock();
   const spawn = createSpawner({
-    link: { exchanged: () => undefined },
+    link: { countExchange: () => undefined },
     sessions: {
       open: async () => ({
         channel,
         connection: { lost: never, onLost: () => () => undefined, whenWritable: (send: () => void) => send() },
       }),
     } as unknown as Sessions,
-    groups: { own: () => () => undefined, kill: () => undefined },
+    groups: { killOnLoss: () => () => undefined, kill: () => undefined },
     clock,
     command: async () => "sh",
   });

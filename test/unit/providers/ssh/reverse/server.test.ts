@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type TestContext, test } from "node:test";
 import ssh2, { type Algorithms, type Client } from "ssh2";
-import { type KeyHolder, startReverseServer } from "../../../../../providers/ssh/reverse/server.ts";
+import { type KeyOwner, startReverseServer } from "../../../../../providers/ssh/reverse/server.ts";
 import { systemClock } from "../../../../../src/lib/clock.ts";
 import { silentLog } from "../../../../../src/lib/log.ts";
 import { sshAttacks } from "../../../../harness/hostile-ssh-attacks.ts";
@@ -26,13 +26,13 @@ async function listener(t: TestContext) {
   const key = ssh2.utils.parseKey(machine);
   assert.ok(!(key instanceof Error));
   let arrived = 0;
-  const holder: KeyHolder = { name: "edge", key, arrived: () => (arrived += 1), gone: () => undefined };
+  const holder: KeyOwner = { name: "edge", key, onConnected: () => (arrived += 1), onDisconnected: () => undefined };
   const isMachines = (shown: Buffer) => shown.equals(key.getPublicSSH());
   const server = await startReverseServer({
     address: "127.0.0.1",
     port: 0,
     hostKey: Buffer.from(sshKey("rsa").privateKey.export({ type: "pkcs1", format: "pem" })),
-    holderOf: async (shown) => (isMachines(shown) ? holder : undefined),
+    findKeyOwner: async (shown) => (isMachines(shown) ? holder : undefined),
     clock: systemClock(),
     log: silentLog(),
   });

@@ -36,7 +36,7 @@ function sessionOf(shell: Shell): Session {
 /** A link that is up, to a target whose login shell behaves as `shell` returns at the time. */
 function standing() {
   const clock = fakeClock();
-  const at = { state: { is: "up", since: 0, connections: 1 } as LinkState, shell: "answers" as Shell };
+  const at = { state: { kind: "up", since: 0, connections: 1 } as LinkState, shell: "answers" as Shell };
   const listeners: ((state: LinkState) => void)[] = [];
   const failures: LinkError[] = [];
   let started = 0;
@@ -49,7 +49,7 @@ function standing() {
     onChange: (listener: (state: LinkState) => void) => (listeners.push(listener), () => undefined),
     fail(why: LinkError) {
       failures.push(why);
-      become({ is: "down", since: 0, why, nextTryAt: 0 });
+      become({ kind: "down", since: 0, why, nextTryAt: 0 });
     },
   };
   const open = async () => {
@@ -98,7 +98,7 @@ test("keeps the link up if the login shell misses the timeout once", async () =>
 
 test("stops checking when the link is closed", async () => {
   const { clock, become, started } = standing();
-  become({ is: "closed" });
+  become({ kind: "closed" });
   await clock.advance(300_000);
   assert.deepEqual([started(), clock.pending], [0, 0]);
 });

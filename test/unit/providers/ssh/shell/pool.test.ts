@@ -17,7 +17,7 @@ function rig() {
     return start.promise;
   });
   const started = async () => {
-    const taken = pool.take(never);
+    const taken = pool.acquire(never);
     starting.shift()?.resolve(shell());
     return taken;
   };
@@ -38,24 +38,24 @@ class Fake {
 test("a caller without an idle shell gets the first one released; the one started for it is kept", async () => {
   const { pool, starting, shell, started } = rig();
   const first = await started();
-  const second = pool.take(never);
-  pool.giveBack(first);
+  const second = pool.acquire(never);
+  pool.release(first);
   assert.equal(await second, first);
   const spare = shell();
   starting.shift()?.resolve(spare);
   await soon();
-  assert.equal(await pool.take(never), spare);
+  assert.equal(await pool.acquire(never), spare);
   assert.equal(starting.length, 0);
 });
 
 test("a caller gets the error of a failed start unless another shell is released first", async () => {
   const { pool, starting, started } = rig();
-  const refused = assert.rejects(pool.take(never), { code: "unavailable" });
+  const refused = assert.rejects(pool.acquire(never), { code: "unavailable" });
   starting.shift()?.reject(new CodedError("unavailable", "no more sessions"));
   await refused;
   const first = await started();
-  const second = pool.take(never);
-  pool.giveBack(first);
+  const second = pool.acquire(never);
+  pool.release(first);
   starting.shift()?.reject(new CodedError("unavailable", "no more sessions"));
   assert.equal(await second, first);
 });
@@ -63,12 +63,12 @@ test("a caller gets the error of a failed start unless another shell is released
 test("starts at most twelve shells, and replaces a dead one for a waiting caller", async () => {
   const { pool, starting, shell, started } = rig();
   const all = await Promise.all(Array.from({ length: 12 }, started));
-  const waiting = pool.take(never);
+  const waiting = pool.acquire(never);
   assert.equal(starting.length, 0);
   const [dead] = all;
   assert.ok(dead);
   dead.lives = false;
-  pool.giveBack(dead);
+  pool.release(dead);
   const next = shell();
   starting.shift()?.resolve(next);
   assert.equal(await waiting, next);
@@ -77,8 +77,8 @@ test("starts at most twelve shells, and replaces a dead one for a waiting caller
 test("the shell of an aborted caller goes to the next one", async () => {
   const { pool, starting, shell } = rig();
   const giveUp = new AbortController();
-  const given = assert.rejects(pool.take(giveUp.signal), { code: "cancelled" });
-  const next = pool.take(never);
+  const given = assert.rejects(pool.acquire(giveUp.signal), { code: "cancelled" });
+  const next = pool.acquire(never);
   const early = shell();
   starting.shift()?.resolve(early);
   giveUp.abort(new CodedError("cancelled", "enough"));
@@ -89,7 +89,7 @@ test("the shell of an aborted caller goes to the next one", async () => {
 test("keeps at most four idle shells", async () => {
   const { pool, started } = rig();
   const all = await Promise.all(Array.from({ length: 6 }, started));
-  for (const shell of all) pool.giveBack(shell);
+  for (const shell of all) pool.release(shell);
   assert.deepEqual(
     all.map(({ closed }) => closed),
     [false, false, false, false, true, true],
@@ -98,7 +98,7 @@ test("keeps at most four idle shells", async () => {
 
 test("callers beyond the limit fail too if every start fails", async () => {
   const { pool, starting } = rig();
-  const all = Array.from({ length: 13 }, () => pool.take(never));
+  const all = Array.from({ length: 13 }, () => pool.acquire(never));
   const refused = Promise.all(all.map((each) => assert.rejects(each, { code: "unavailable" })));
   for (let number = 0; number < 13; number += 1) {
     starting.shift()?.reject(new CodedError("unavailable", "the link is down"));

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { missingRights, privilegesOf, shellCommand } from "../../../../../providers/ssh/shell/privileges.ts";
+import { missingPrivileges, parsePrivileges, shellCommand } from "../../../../../providers/ssh/shell/privileges.ts";
 
 const config = { user: "me", sudo: "auto" } as const;
 const told = (...lines: readonly string[]) => `${lines.join("\n")}\n`;
 
 test("reports no missing privileges for root", () => {
-  const found = privilegesOf(told("root", "root", "/usr/lib/sftp-server", "perl python3 ", "", "proc"), config);
+  const found = parsePrivileges(told("root", "root", "/usr/lib/sftp-server", "perl python3 ", "", "proc"), config);
   assert.deepEqual(found, {
-    as: "root",
+    runAs: "root",
     groups: ["root"],
     sftpServer: "/usr/lib/sftp-server",
     relays: ["python3", "perl"],
@@ -18,7 +18,7 @@ test("reports no missing privileges for root", () => {
 });
 
 test("reports a missing relay program for a user with sudo", () => {
-  const found = privilegesOf(told("sudo", "me docker", "", "", "", "proc"), config);
+  const found = parsePrivileges(told("sudo", "me docker", "", "", "", "proc"), config);
   assert.equal(shellCommand(found), "exec sudo -n /bin/sh");
   assert.deepEqual(found.groups, ["me", "docker"]);
   assert.equal(found.missing.length, 1);
@@ -26,24 +26,24 @@ test("reports a missing relay program for a user with sudo", () => {
 });
 
 test("reports missing root privileges, programs and /proc", () => {
-  const { missing, as } = privilegesOf(told("user", "me", "", "nc ", "stat awk ", ""), config);
-  assert.equal(as, "user");
+  const { missing, runAs } = parsePrivileges(told("user", "me", "", "nc ", "stat awk ", ""), config);
+  assert.equal(runAs, "user");
   assert.match(missing[0] ?? "", /me ALL=\(ALL\) NOPASSWD: ALL/);
   assert.match(missing[1] ?? "", /no stat program/);
   assert.match(missing[2] ?? "", /no awk program/);
   assert.match(missing[3] ?? "", /does not show \/proc/);
-  const never = privilegesOf(told("user", "me", "", "", "", "proc"), { user: "me", sudo: "never" });
+  const never = parsePrivileges(told("user", "me", "", "", "", "proc"), { user: "me", sudo: "never" });
   assert.match(never.missing[0] ?? "", /set sudo: auto, or log in as root/);
 });
 
 test("only a non-root login makes pod features unsupported; every missing privilege is reported", () => {
-  const sudo = privilegesOf(told("sudo", "me", "", "", "awk ", ""), config);
-  assert.deepEqual(missingRights(sudo), { sentences: sudo.missing, lacks: {} });
+  const sudo = parsePrivileges(told("sudo", "me", "", "", "awk ", ""), config);
+  assert.deepEqual(missingPrivileges(sudo), { messages: sudo.missing, unsupported: {} });
   assert.equal(sudo.missing.length, 3);
-  const user = privilegesOf(told("user", "me docker", "", "", "", "proc"), config);
-  assert.deepEqual(Object.keys(missingRights(user).lacks), ["fileOwner", "mount"]);
+  const user = parsePrivileges(told("user", "me docker", "", "", "", "proc"), config);
+  assert.deepEqual(Object.keys(missingPrivileges(user).unsupported), ["fileOwner", "mount"]);
 });
 
 test("rejects an invalid answer", () => {
-  assert.throws(() => privilegesOf("", config), { code: "failed_precondition" });
+  assert.throws(() => parsePrivileges("", config), { code: "failed_precondition" });
 });

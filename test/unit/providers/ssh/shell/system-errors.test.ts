@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { codeOfComplaint, complaint } from "../../../../../providers/ssh/shell/system-errors.ts";
+import { codeOfMessage, commandError } from "../../../../../providers/ssh/shell/system-errors.ts";
 
 const cases: readonly (readonly [string, string])[] = [
   ["mkdir: cannot create directory 'a/b': No such file or directory", "not_found"],
@@ -33,21 +33,21 @@ const cases: readonly (readonly [string, string])[] = [
 
 for (const [said, code] of cases)
   test(`maps ${JSON.stringify(said)} to ${code}`, () => {
-    assert.equal(codeOfComplaint(`${said}\n`), code);
+    assert.equal(codeOfMessage(`${said}\n`), code);
   });
 
 test("uses the last line with an error message, and ignores such words in file names", () => {
   assert.equal(
-    codeOfComplaint("mkdir: x: File exists\nchmod: x: Operation not permitted\n0 bytes copied\n"),
+    codeOfMessage("mkdir: x: File exists\nchmod: x: Operation not permitted\n0 bytes copied\n"),
     "permission_denied",
   );
-  assert.equal(codeOfComplaint("mkdir: 'File exists': No such file or directory"), "not_found");
+  assert.equal(codeOfMessage("mkdir: 'File exists': No such file or directory"), "not_found");
 });
 
 test("puts the subject and the target's message into the coded error", () => {
   assert.equal(
-    complaint("/x", "rm: cannot remove '/x': Permission denied\n").message,
+    commandError("/x", "rm: cannot remove '/x': Permission denied\n").message,
     "/x: rm: cannot remove '/x': Permission denied",
   );
-  assert.equal(complaint("/x", "").message, "/x: failed without a message");
+  assert.equal(commandError("/x", "").message, "/x: failed without a message");
 });

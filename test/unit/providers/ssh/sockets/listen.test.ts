@@ -17,14 +17,14 @@ async function lostListener(after: "connecting" | "closed") {
   const client = Object.assign(new EventEmitter(), { forwardIn });
   let asked = 0;
   const state = (): LinkState => {
-    if (!loss.signal.aborted) return { is: "up", since: 0, connections: 1 };
-    return after === "closed" ? { is: "closed" } : { is: "connecting", since: 0 };
+    if (!loss.signal.aborted) return { kind: "up", since: 0, connections: 1 };
+    return after === "closed" ? { kind: "closed" } : { kind: "connecting", since: 0 };
   };
   const unused = () => assert.fail("not needed for a port");
   const listen = createListeners({
     link: {
       state,
-      exchanged: () => undefined,
+      countExchange: () => undefined,
       async connection() {
         asked += 1;
         if (loss.signal.aborted) throw new CodedError("unavailable", "there is no link");

@@ -4,7 +4,7 @@ import type { Runtime } from "../../../src/seams/runtime.ts";
 /** Creates a lazy runtime, which is detected on first use: every call waits for `find` and is passed on to its result.
  *  @param find returns the same runtime each time, and throws while there is none.
  *  @param found returns the runtime if it has been detected already. */
-export function lateRuntime(
+export function lazyRuntime(
   find: (signal: AbortSignal) => Promise<Runtime>,
   found: () => Runtime | undefined,
 ): Omit<Runtime, typeof Symbol.asyncDispose> {
@@ -48,9 +48,9 @@ export function lateRuntime(
     podSandboxStats: async (id, signal) => (await find(signal)).podSandboxStats?.(id, signal),
     listPodSandboxStats: async (filter, signal) => (await find(signal)).listPodSandboxStats?.(filter, signal) ?? [],
     logRoots: async (signal) => (await find(signal)).logRoots?.(signal) ?? [],
-    belongings: async (signal) => (await find(signal)).belongings?.(signal) ?? [],
-    lacks: async (feature, signal) => (await find(signal)).lacks?.(feature, signal),
-    heardAt: () => found()?.heardAt?.(),
+    ownedResources: async (signal) => (await find(signal)).ownedResources?.(signal) ?? [],
+    unsupportedReason: async (feature, signal) => (await find(signal)).unsupportedReason?.(feature, signal),
+    lastAliveAt: () => found()?.lastAliveAt?.(),
     async checkpointContainer(request, signal) {
       const { checkpointContainer } = await find(signal);
       if (!checkpointContainer) throw new CodedError("unimplemented", "the container runtime has no checkpoints");

@@ -10,26 +10,26 @@ export type Protocol = "cri" | "docker";
 
 /** Well-known sockets of runtimes, in order of preference. Docker comes with a containerd whose CRI plugin is often disabled, or has no pod
  *  network, so the first socket that exists is not good enough: the runtime has to answer and to have a network. */
-export const knownSockets: readonly string[] = [
+export const wellKnownSockets: readonly string[] = [
   "/run/containerd/containerd.sock",
   "/run/k3s/containerd/containerd.sock",
   "/run/crio/crio.sock",
   "/var/run/docker.sock",
 ];
 
-export interface FindDeps {
+export interface DetectDeps {
   /** Name of the node; a runtime that has pods of this node is preferred. */
   readonly nodeName: string;
   readonly host: Pick<Host, "fs" | "dial">;
   /** Creates the runtime for a socket; it connects on first use. */
-  readonly make: (socket: string, protocol: Protocol) => Promise<Runtime>;
+  readonly createRuntime: (socket: string, protocol: Protocol) => Promise<Runtime>;
   /** Resolves if the target is reachable. @throws CodedError unavailable if not. */
-  readonly reach: (signal: AbortSignal) => Promise<unknown>;
+  readonly checkReachable: (signal: AbortSignal) => Promise<unknown>;
   readonly log: Logger;
 }
 
 /** A detected runtime, and the path of its socket on the target. */
-export interface FoundRuntime {
+export interface DetectedRuntime {
   readonly runtime: Runtime;
   readonly socket: string;
 }
@@ -38,18 +38,18 @@ export interface FoundRuntime {
  *  the first with a pod network, else the first.
  *  @throws CodedError unavailable when the target is unreachable; failed_precondition, one sentence with the sockets
  *  tried, when no runtime answers. */
-export async function findRuntime(
-  deps: FindDeps,
-  wanted: "auto" | { readonly socket: string },
+export async function detectRuntime(
+  deps: DetectDeps,
+  configured: "auto" | { readonly socket: string },
   signal: AbortSignal,
-): Promise<FoundRuntime> {
-  const sockets = wanted === "auto" ? knownSockets : [wanted.socket];
-  const looks = await Promise.allSettled(sockets.map((socket) => answeringAt(deps, socket, signal)));
+): Promise<DetectedRuntime> {
+  const sockets = configured === "auto" ? wellKnownSockets : [configured.socket];
+  const probes = await Promise.allSettled(sockets.map((socket) => probeSocket(deps, socket, signal)));
   await using unwanted = new AsyncDisposableStack();
-  const found = looks.flatMap((look) => (look.status === "fulfilled" ? [look.value] : []));
+  const found = probes.flatMap((look) => (look.status === "fulfilled" ? [look.value] : []));
   const answering = found.filter((one) => "runtime" in one).map((one) => unwanted.adopt(one, dispose));
-  for (const look of looks) if (look.status === "rejected") throw look.reason;
-  const chosen = answering.length > 1 ? await preferred(deps.nodeName, answering, signal) : answering[0];
+  for (const look of probes) if (look.status === "rejected") throw look.reason;
+  const chosen = answering.length > 1 ? await choosePreferred(deps.nodeName, answering, signal) : answering[0];
   if (chosen) {
     const { socket, runtime, version } = chosen;
     const others = answering.filter((one) => one !== chosen);
@@ -61,7 +61,7 @@ export async function findRuntime(
     );
     return { runtime, socket };
   }
-  await deps.reach(signal);
+  await deps.checkReachable(signal);
   throw new CodedError(
     "failed_precondition",
     `no container runtime answers on the target, tried ${found.map(triedText).join(", ")}: start containerd, CRI-O or Docker there, or set its socket in providerConfig.runtime.`,
@@ -69,59 +69,59 @@ export async function findRuntime(
 }
 
 /** A runtime that has answered. */
-interface Answering extends FoundRuntime {
+interface AnsweringRuntime extends DetectedRuntime {
   /** Its name and version. */
   readonly version: string;
 }
 
 /** A socket without a runtime that answers, and why. */
-interface Silent {
+interface FailedSocket {
   readonly socket: string;
   readonly why: string;
 }
 
-function triedText(one: Answering | Silent): string {
+function triedText(one: AnsweringRuntime | FailedSocket): string {
   return "why" in one ? `${one.socket} (${one.why})` : one.socket;
 }
 
 /** @throws errors of an unreachable target. */
-async function answeringAt({ host, make }: FindDeps, socket: string, signal: AbortSignal): Promise<Answering | Silent> {
+async function probeSocket({ host, createRuntime }: DetectDeps, socket: string, signal: AbortSignal): Promise<AnsweringRuntime | FailedSocket> {
   let runtime: Runtime | undefined;
   try {
     const { kind } = await host.fs.stat(socket, signal);
     if (kind !== "socket") return { socket, why: "is not a socket" };
     // A killed runtime leaves its socket file behind.
-    runtime = await make(socket, await protocolOf(host, socket, signal));
+    runtime = await createRuntime(socket, await protocolOf(host, socket, signal));
     const { runtimeName, runtimeVersion } = await runtime.version(signal);
     return { runtime, socket, version: `${runtimeName} ${runtimeVersion}` };
   } catch (error) {
     await runtime?.[Symbol.asyncDispose]();
-    return { socket, why: reasonOf(error) };
+    return { socket, why: failureText(error) };
   }
 }
 
-async function dispose({ runtime }: Answering): Promise<void> {
+async function dispose({ runtime }: AnsweringRuntime): Promise<void> {
   await runtime[Symbol.asyncDispose]();
 }
 
 /** Chooses among several runtimes. @throws the error of a runtime that cannot list its pods: the node's pods may be there. */
-async function preferred(
+async function choosePreferred(
   nodeName: string,
-  answering: readonly Answering[],
+  answering: readonly AnsweringRuntime[],
   signal: AbortSignal,
-): Promise<Answering | undefined> {
+): Promise<AnsweringRuntime | undefined> {
   const own = PodSandboxFilter.fromPartial({ labelSelector: { [nodeLabel]: nodeName } });
-  const held = await Promise.all(answering.map(({ runtime }) => runtime.listPodSandbox(own, signal)));
-  const holder = answering.find((_, at) => (held[at]?.length ?? 0) > 0);
+  const podsByRuntime = await Promise.all(answering.map(({ runtime }) => runtime.listPodSandbox(own, signal)));
+  const holder = answering.find((_, at) => (podsByRuntime[at]?.length ?? 0) > 0);
   if (holder) return holder;
-  const said = await Promise.all(answering.map(({ runtime }) => runtime.status(signal)));
+  const statuses = await Promise.all(answering.map(({ runtime }) => runtime.status(signal)));
   const hasNetwork = ({ status }: StatusResponse) =>
     status?.conditions.some((condition) => condition.type === "NetworkReady" && condition.status) ?? false;
-  return answering.find((_, at) => said[at] && hasNetwork(said[at])) ?? answering[0];
+  return answering.find((_, at) => statuses[at] && hasNetwork(statuses[at])) ?? answering[0];
 }
 
 /** @throws errors of an unreachable target, which say nothing about its sockets. */
-function reasonOf(error: unknown): string {
+function failureText(error: unknown): string {
   if (hasCode(error, "cancelled", "deadline_exceeded")) throw error;
   return hasCode(error, "not_found") ? "does not exist" : messageOf(error);
 }

@@ -5,10 +5,10 @@ import { type Socket, connect, createServer } from "node:net";
 import { test } from "node:test";
 import ssh2, { type CipherAlgorithm } from "ssh2";
 import { channelStream } from "../../../../../providers/ssh/connection/channel-stream.ts";
-import { opened } from "../../../../../providers/ssh/connection/connection.ts";
-import { lossOf } from "../../../../../providers/ssh/connection/loss.ts";
-import { giveBackRead } from "../../../../../providers/ssh/connection/read-blocks.ts";
-import { sendTogether } from "../../../../../providers/ssh/connection/send-together.ts";
+import { fromCallback } from "../../../../../providers/ssh/connection/connection.ts";
+import { createLoss } from "../../../../../providers/ssh/connection/loss.ts";
+import { recycleReadBuffers } from "../../../../../providers/ssh/connection/recycle-reads.ts";
+import { coalesceWrites } from "../../../../../providers/ssh/connection/coalesce-writes.ts";
 import { recycleWrittenBuffers } from "../../../../../src/lib/recycle-buffer.ts";
 import { joinStreams } from "../../../../../src/network/join-streams.ts";
 import { listen } from "../../../../harness/ports.ts";
@@ -36,14 +36,14 @@ for (const cipher of ciphers)
   }, async () => {
     const sshd = echoServer(cipher);
     const client = new ssh2.Client();
-    const socket = sendTogether(recycleWrittenBuffers(connect({ host: "127.0.0.1", port: await listen(sshd) })));
-    giveBackRead(client, socket);
+    const socket = coalesceWrites(recycleWrittenBuffers(connect({ host: "127.0.0.1", port: await listen(sshd) })));
+    recycleReadBuffers(client, socket);
     client.connect({ username: "me", sock: socket });
     await once(client, "ready");
-    const { lost, onLost } = lossOf(() => new Error("lost"));
+    const { lost, onLost } = createLoss(() => new Error("lost"));
     const carrier = { lost, onLost, whenWritable: (send: () => void) => send() };
     const carry = async (pod: Socket) => {
-      const channel = await opened((done) => client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
+      const channel = await fromCallback((done) => client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
       await joinStreams(pod, channelStream(channel, carrier));
     };
     const carried = Promise.withResolvers<void>();

@@ -2,48 +2,48 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { createTokenBucket } from "../../../src/lib/token-bucket.ts";
 
 /** Limits connections that have logged in with a node's key, which may have been stolen. */
-export interface Turnstiles {
+export interface ForwardLimiter {
   /** Admits a connection after its login. @param node name of the key's node. @param close closes the connection, which may be evicted for
    *  another one. @returns undefined if the login rate is exceeded. */
-  enter(node: string, close: () => void): Place | undefined;
+  admit(node: string, close: () => void): PendingForward | undefined;
 }
 
 /** The slot of a connection that has not requested its forward yet. */
-export interface Place {
+export interface PendingForward {
   /** Frees the slot: the connection has requested its forward, or is closed. */
-  leave(): void;
+  release(): void;
 }
 
 /** Rate per second and burst of logins per node. */
 const [loginRate, loginBurst] = [1, 20];
 /** Limit of connections per node that have not requested their forward yet; the oldest is evicted for a new one. */
-const mostWaiting = 4;
+const maxPending = 4;
 
-interface Turnstile {
-  readonly mayEnter: () => boolean;
+interface NodeLimits {
+  readonly takeLoginToken: () => boolean;
   readonly waiting: Set<() => void>;
 }
 
-export function createTurnstiles(clock: Pick<Clock, "monotonic">): Turnstiles {
-  const turnstiles = new Map<string, Turnstile>();
-  const of = (node: string): Turnstile => {
-    const known = turnstiles.get(node);
+export function createForwardLimiter(clock: Pick<Clock, "monotonic">): ForwardLimiter {
+  const limitsByNode = new Map<string, NodeLimits>();
+  const of = (node: string): NodeLimits => {
+    const known = limitsByNode.get(node);
     if (known) return known;
-    const made = { mayEnter: createTokenBucket(clock, loginRate, loginBurst), waiting: new Set<() => void>() };
-    turnstiles.set(node, made);
+    const made = { takeLoginToken: createTokenBucket(clock, loginRate, loginBurst), waiting: new Set<() => void>() };
+    limitsByNode.set(node, made);
     return made;
   };
   return {
-    enter(node, close) {
-      const { mayEnter, waiting } = of(node);
-      if (!mayEnter()) return undefined;
+    admit(node, close) {
+      const { takeLoginToken, waiting } = of(node);
+      if (!takeLoginToken()) return undefined;
       const [oldest] = waiting;
-      if (waiting.size >= mostWaiting && oldest) {
+      if (waiting.size >= maxPending && oldest) {
         waiting.delete(oldest);
         oldest();
       }
       waiting.add(close);
-      return { leave: () => void waiting.delete(close) };
+      return { release: () => void waiting.delete(close) };
     },
   };
 }

@@ -3,9 +3,9 @@ import { untilAborted } from "../../../src/lib/service-group.ts";
 
 /** Waits for a connection until the signal aborts; if it is established later, it is closed at once.
  *  @throws the signal's reason, or the error of the connection. */
-export async function orDropped<T extends Duplex>(connection: Promise<T>, soon: AbortSignal): Promise<T> {
+export async function awaitOrDestroy<T extends Duplex>(connection: Promise<T>, deadline: AbortSignal): Promise<T> {
   try {
-    return await untilAborted(connection, soon);
+    return await untilAborted(connection, deadline);
   } catch (error) {
     void connection.then(
       (late) => late.destroy(),

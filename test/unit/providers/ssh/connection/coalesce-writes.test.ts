@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Duplex } from "node:stream";
 import { test } from "node:test";
-import { sendTogether } from "../../../../../providers/ssh/connection/send-together.ts";
+import { coalesceWrites } from "../../../../../providers/ssh/connection/coalesce-writes.ts";
 
 /** A connection, and the data sent by each of its system calls. */
 function recorded() {
@@ -17,7 +17,7 @@ function recorded() {
       done();
     },
   });
-  return { connection: sendTogether(connection), sent };
+  return { connection: coalesceWrites(connection), sent };
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { Duplex } from "node:stream";
 import { test } from "node:test";
-import { type Dialled, createDialledConnections } from "../../../../../providers/ssh/reverse/dialled.ts";
+import { type ReverseConnection, createReverseConnections } from "../../../../../providers/ssh/reverse/connections.ts";
 import { abortError } from "../../../../../src/lib/errors.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
 test("an aborted open fails at once, also without any reverse connection", async () => {
-  const connections = createDialledConnections("edge", fakeClock());
+  const connections = createReverseConnections("edge", fakeClock());
   const over = new AbortController();
   const waiting = connections.open(over.signal);
   over.abort();
@@ -15,7 +15,7 @@ test("an aborted open fails at once, also without any reverse connection", async
 });
 
 /** A reverse connection that opens its own stream. */
-function dialled(): { readonly connection: Dialled; readonly stream: Duplex; readonly closed: () => boolean } {
+function dialled(): { readonly connection: ReverseConnection; readonly stream: Duplex; readonly closed: () => boolean } {
   const stream = new Duplex({ read: () => undefined, write: (_chunk, _encoding, done) => done() });
   let isClosed = false;
   const connection = { forward: async () => stream, close: () => void (isClosed = true) };
@@ -25,26 +25,26 @@ function dialled(): { readonly connection: Dialled; readonly stream: Duplex; rea
 const never = new AbortController().signal;
 
 test("tries a connection that led to a wrong host key after the others", async () => {
-  const connections = createDialledConnections("edge", fakeClock());
+  const connections = createReverseConnections("edge", fakeClock());
   const [machine, thief] = [dialled(), dialled()];
-  connections.arrived(machine.connection);
-  connections.arrived(thief.connection);
+  connections.add(machine.connection);
+  connections.add(thief.connection);
   assert.equal(await connections.open(never), thief.stream);
-  assert.equal(connections.judge(thief.stream, false), true, "there is another one");
+  assert.equal(connections.reportHostKey(thief.stream, false), true, "there is another one");
   assert.equal(await connections.open(never), machine.stream);
-  connections.judge(machine.stream, true);
-  connections.gone(machine.connection);
+  connections.reportHostKey(machine.stream, true);
+  connections.remove(machine.connection);
   assert.equal(await connections.open(never), thief.stream);
-  assert.equal(connections.judge(thief.stream, false), false, "there is no other");
+  assert.equal(connections.reportHostKey(thief.stream, false), false, "there is no other");
 });
 
 test("does not evict the connection that led to the machine for connections with a stolen key", async () => {
-  const connections = createDialledConnections("edge", fakeClock());
+  const connections = createReverseConnections("edge", fakeClock());
   const machine = dialled();
-  connections.arrived(machine.connection);
-  connections.judge(await connections.open(never), true);
+  connections.add(machine.connection);
+  connections.reportHostKey(await connections.open(never), true);
   const thieves = Array.from({ length: 10 }, dialled);
-  for (const { connection } of thieves) connections.arrived(connection);
+  for (const { connection } of thieves) connections.add(connection);
   assert.equal(machine.closed(), false);
   assert.equal(thieves.filter(({ closed }) => !closed()).length, 3);
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Protocol, findRuntime, knownSockets } from "../../../../../providers/ssh/runtime/find.ts";
+import { type Protocol, detectRuntime, wellKnownSockets } from "../../../../../providers/ssh/runtime/detect.ts";
 import { RunPodSandboxRequest } from "../../../../../src/gen/cri.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
 import { createLogger } from "../../../../../src/lib/log.ts";
@@ -19,7 +19,7 @@ async function target({ engine = true, alive = false, reached = () => Promise.re
   const clock = fakeClock();
   const host = fakeHost({ clock });
   for (const path of ["/run/containerd", "/var/run"])
-    await host.fs.apply([{ do: "mkdir", path, mode: 0o755, parents: true }]);
+    await host.fs.apply([{ kind: "mkdir", path, mode: 0o755, parents: true }]);
   for (const socket of engine ? [containerd, docker] : [containerd]) host.files.put(socket, { kind: "socket" });
   if (engine)
     await host.listen(
@@ -34,19 +34,19 @@ async function target({ engine = true, alive = false, reached = () => Promise.re
   const made: [string, Protocol][] = [];
   const runtimes = new Map([containerd, docker].map((socket) => [socket, fakeRuntime({ clock })]));
   const disposed: string[] = [];
-  const make = async (socket: string, protocol: Protocol): Promise<Runtime> => {
+  const createRuntime = async (socket: string, protocol: Protocol): Promise<Runtime> => {
     made.push([socket, protocol]);
     const runtime = runtimes.get(socket);
     assert.ok(runtime);
     return { ...runtime, [Symbol.asyncDispose]: async () => void disposed.push(socket) };
   };
-  const find = (wanted: Parameters<typeof findRuntime>[1]) =>
-    findRuntime(
+  const find = (wanted: Parameters<typeof detectRuntime>[1]) =>
+    detectRuntime(
       {
         nodeName: "node-1",
         host: { ...host, dial },
-        make,
-        reach: reached,
+        createRuntime,
+        checkReachable: reached,
         log: createLogger(0, { write: () => undefined }),
       },
       wanted,
@@ -105,7 +105,7 @@ test("lists the sockets tried, with reasons, if no runtime answers", async () =>
   const { find } = await target({ engine: false });
   await assert.rejects(find("auto"), (error: CodedError) => {
     assert.equal(error.code, "failed_precondition");
-    for (const socket of knownSockets)
+    for (const socket of wellKnownSockets)
       assert.ok(
         error.message.includes(`${socket} (${socket === containerd ? `${containerd}: refused` : "does not exist"})`),
       );

@@ -5,66 +5,66 @@ import { untilAborted } from "../../../src/lib/service-group.ts";
 import { LinkError } from "../connection/link-state.ts";
 
 /** A reverse connection: an SSH connection that a machine has opened to graftlet. */
-export interface Dialled {
+export interface ReverseConnection {
   /** Opens a connection to the address that the machine forwards to, its sshd. */
   forward(signal: AbortSignal): Promise<Duplex>;
   close(): void;
 }
 
 /** The reverse connections of one machine. */
-export interface DialledConnections {
-  arrived(connection: Dialled): void;
-  gone(connection: Dialled): void;
+export interface ReverseConnections {
+  add(connection: ReverseConnection): void;
+  remove(connection: ReverseConnection): void;
   /** Registers a listener for new reverse connections. @returns a function that removes it. */
-  onArrival(listener: () => void): () => void;
+  onConnected(listener: () => void): () => void;
   /** Opens a connection to the machine's sshd over the newest reverse connection that works; suspect ones are tried last.
    *  @throws LinkError NotDialledIn while there is no reverse connection. */
   open(signal: AbortSignal): Promise<Duplex>;
   /** Records whether a stream returned by `open` led to the machine's host key; if not, its reverse connection becomes suspect.
    *  @returns true if there is another reverse connection that is not suspect. */
-  judge(opened: Duplex, isRight: boolean): boolean;
+  reportHostKey(opened: Duplex, isRight: boolean): boolean;
   close(): void;
 }
 
 /** Limit of reverse connections of one machine. More than one, since dead connections remain for a while after a machine has reconnected. */
-const mostConnections = 4;
+const maxConnections = 4;
 /** Time to wait for the machine to reconnect, and timeout for opening a stream over each reverse connection, milliseconds. */
-const [patienceMs, eachMs] = [2_000, 4_000];
+const [reconnectTimeoutMs, openTimeoutMs] = [2_000, 4_000];
 
 /** Tracks which reverse connections have led to the machine's host key. */
-function createVerdicts() {
-  const verdicts = new WeakMap<Dialled, boolean>();
-  const openedBy = new WeakMap<Duplex, Dialled>();
-  const isInDoubt = (connection: Dialled) => verdicts.get(connection) === false;
+function createHostKeyRecords() {
+  const records = new WeakMap<ReverseConnection, boolean>();
+  const openedBy = new WeakMap<Duplex, ReverseConnection>();
+  const isSuspect = (connection: ReverseConnection) => records.get(connection) === false;
   return {
-    isInDoubt,
-    opened: (stream: Duplex, by: Dialled) => void openedBy.set(stream, by),
-    judge(stream: Duplex, isRight: boolean) {
+    isInDoubt: isSuspect,
+    opened: (stream: Duplex, by: ReverseConnection) => void openedBy.set(stream, by),
+    report(stream: Duplex, isRight: boolean) {
       const connection = openedBy.get(stream);
-      if (connection) verdicts.set(connection, isRight);
+      if (connection) records.set(connection, isRight);
     },
     /** Sorts suspect connections to the end. */
-    inOrder: (connections: readonly Dialled[]) => [
-      ...connections.filter((each) => !isInDoubt(each)),
-      ...connections.filter(isInDoubt),
+    suspectsLast: (connections: readonly ReverseConnection[]) => [
+      ...connections.filter((each) => !isSuspect(each)),
+      ...connections.filter(isSuspect),
     ],
     /** Chooses a connection to evict: a stolen key must not displace the machine's own connection. @param old oldest first. */
-    least: (old: readonly Dialled[]) => old.find(isInDoubt) ?? old.find((each) => !verdicts.has(each)) ?? old[0],
+    chooseEvicted: (old: readonly ReverseConnection[]) => old.find(isSuspect) ?? old.find((each) => !records.has(each)) ?? old[0],
   };
 }
 
 /** @param name name of the node, for messages. */
-export function createDialledConnections(name: string, clock: Clock): DialledConnections {
-  let live: readonly Dialled[] = [];
-  const verdicts = createVerdicts();
+export function createReverseConnections(name: string, clock: Clock): ReverseConnections {
+  let live: readonly ReverseConnection[] = [];
+  const hostKeys = createHostKeyRecords();
   const listeners = new Set<() => void>();
-  let lastAt: number | undefined;
-  const throughOneOf = async (connections: readonly Dialled[], signal: AbortSignal): Promise<Duplex> => {
+  let lastLostAt: number | undefined;
+  const openThroughAny = async (connections: readonly ReverseConnection[], signal: AbortSignal): Promise<Duplex> => {
     let why: unknown;
     for (const connection of connections) {
       try {
-        const opened = await connection.forward(clock.within(eachMs, signal));
-        verdicts.opened(opened, connection);
+        const opened = await connection.forward(clock.within(openTimeoutMs, signal));
+        hostKeys.opened(opened, connection);
         return opened;
       } catch (error) {
         throwIfAborted(signal);
@@ -78,40 +78,40 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
       { cause: why },
     );
   };
-  const onArrival = (listener: () => void) => {
+  const onConnected = (listener: () => void) => {
     listeners.add(listener);
     return () => void listeners.delete(listener);
   };
   return {
-    onArrival,
-    arrived(connection) {
+    onConnected,
+    add(connection) {
       live = [connection, ...live];
-      if (live.length > mostConnections) {
-        const least = verdicts.least(live.slice(1).toReversed());
-        live = live.filter((each) => each !== least);
-        least?.close();
+      if (live.length > maxConnections) {
+        const evicted = hostKeys.chooseEvicted(live.slice(1).toReversed());
+        live = live.filter((each) => each !== evicted);
+        evicted?.close();
       }
       for (const listener of listeners) listener();
     },
-    gone(connection) {
-      if (live.includes(connection)) lastAt = clock.now();
+    remove(connection) {
+      if (live.includes(connection)) lastLostAt = clock.now();
       live = live.filter((each) => each !== connection);
     },
     async open(signal) {
-      if (live.length === 0) await arrival(onArrival, clock.within(patienceMs, signal)).catch(() => undefined);
+      if (live.length === 0) await nextConnection(onConnected, clock.within(reconnectTimeoutMs, signal)).catch(() => undefined);
       throwIfAborted(signal);
-      if (live.length > 0) return throughOneOf(verdicts.inOrder(live), signal);
+      if (live.length > 0) return openThroughAny(hostKeys.suspectsLast(live), signal);
       const since =
-        lastAt === undefined ? "not connected yet" : `not reconnected since ${new Date(lastAt).toISOString()}`;
+        lastLostAt === undefined ? "not connected yet" : `not reconnected since ${new Date(lastLostAt).toISOString()}`;
       throw new LinkError(
         "NotDialledIn",
         "unavailable",
         `${name} has ${since}: check that its ssh -N -R runs, reaches graftlet's address and port, and uses a key of authorizedKeysFile.`,
       );
     },
-    judge(opened, isRight) {
-      verdicts.judge(opened, isRight);
-      return live.some((each) => !verdicts.isInDoubt(each));
+    reportHostKey(opened, isRight) {
+      hostKeys.report(opened, isRight);
+      return live.some((each) => !hostKeys.isInDoubt(each));
     },
     close() {
       const closing = live;
@@ -121,11 +121,11 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
   };
 }
 
-async function arrival(onArrival: DialledConnections["onArrival"], soon: AbortSignal): Promise<void> {
+async function nextConnection(onConnected: ReverseConnections["onConnected"], deadline: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  const stop = onArrival(resolve);
+  const stop = onConnected(resolve);
   try {
-    await untilAborted(promise, soon);
+    await untilAborted(promise, deadline);
   } finally {
     stop();
   }

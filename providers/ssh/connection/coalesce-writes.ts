@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
  *  with TCP_NODELAY, a TCP segment. Writes are not delayed beyond the turn: batching a whole window would leave a peer with Nagle's algorithm
  *  idle while it waits for our acknowledgement.
  *  @returns the same connection. */
-export function sendTogether<Connection extends Duplex>(connection: Connection): Connection {
+export function coalesceWrites<Connection extends Duplex>(connection: Connection): Connection {
   const write = connection.write.bind(connection) as (...args: unknown[]) => boolean;
   const flush = () => connection.uncork();
   connection.write = (...args: unknown[]) => {

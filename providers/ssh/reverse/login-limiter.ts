@@ -1,45 +1,45 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 
 /** A login attempt in progress. Only the first call of either method counts. */
-export interface Visit {
+export interface LoginAttempt {
   loggedIn(): void;
   /** The connection was closed or rejected without a login. */
   failed(): void;
 }
 
 /** Limits login attempts. */
-export interface Doorkeeper {
+export interface LoginLimiter {
   /** Admits a new connection. @param from the peer's address. @param close closes the connection, which may be evicted for another one.
    *  @returns undefined if the connection has to be rejected at once. */
-  enter(from: string, close: () => void): Visit | undefined;
+  admit(from: string, close: () => void): LoginAttempt | undefined;
   /** Total number of connections that were rejected or did not log in. */
-  refusals(): number;
+  rejections(): number;
 }
 
 /** Limit of concurrent login attempts. */
-const mostGuests = 128;
+const maxAttempts = 128;
 /** Rate and burst of attempts, per second, shared by all addresses whose last login failed. */
 const [failingRate, failingBurst] = [30, 60];
 /** Time for which an address counts as failing after a failed login, milliseconds. */
-const forgetMs = 60_000;
+const failureMemoryMs = 60_000;
 /** Limit of remembered addresses; the oldest are forgotten first. */
-const mostKept = 4096;
+const maxRememberedAddresses = 4096;
 
-interface Guest {
+interface PendingAttempt {
   readonly from: string;
   readonly close: () => void;
 }
 
 /** Bounds the CPU time and memory that unauthenticated peers can consume. Addresses whose last login failed share a low rate of attempts,
  *  and are evicted in favour of other addresses. */
-export function createDoorkeeper(clock: Pick<Clock, "monotonic" | "jitter">): Doorkeeper {
-  const guests = new Set<Guest>();
+export function createLoginLimiter(clock: Pick<Clock, "monotonic" | "jitter">): LoginLimiter {
+  const pending = new Set<PendingAttempt>();
   const failures = new Map<string, number>();
   let refusals = 0;
   let [tokens, filledAt] = [failingBurst, clock.monotonic()];
   const isFailing = (from: string) => {
     const failedAt = failures.get(from);
-    return failedAt !== undefined && clock.monotonic() - failedAt < forgetMs;
+    return failedAt !== undefined && clock.monotonic() - failedAt < failureMemoryMs;
   };
   const takeToken = (): boolean => {
     const now = clock.monotonic();
@@ -49,43 +49,43 @@ export function createDoorkeeper(clock: Pick<Clock, "monotonic" | "jitter">): Do
     tokens -= 1;
     return true;
   };
-  const hasRoom = (from: string): boolean => {
+  const ensureRoom = (from: string): boolean => {
     const failing = isFailing(from);
     if (failing && !takeToken()) return false;
-    if (guests.size < mostGuests) return true;
-    const worse = [...guests].filter((guest) => isFailing(guest.from));
-    if (worse.length === 0 && failing) return false;
-    const among = worse.length > 0 ? worse : [...guests];
-    const one = among[Math.floor(clock.jitter(0, among.length))];
-    if (one) guests.delete(one);
-    one?.close();
+    if (pending.size < maxAttempts) return true;
+    const failingAttempts = [...pending].filter((attempt) => isFailing(attempt.from));
+    if (failingAttempts.length === 0 && failing) return false;
+    const candidates = failingAttempts.length > 0 ? failingAttempts : [...pending];
+    const evicted = candidates[Math.floor(clock.jitter(0, candidates.length))];
+    if (evicted) pending.delete(evicted);
+    evicted?.close();
     return true;
   };
-  const remember = (from: string) => {
+  const rememberFailure = (from: string) => {
     failures.delete(from);
     failures.set(from, clock.monotonic());
     const [oldest] = failures.keys();
-    if (failures.size > mostKept && oldest !== undefined) failures.delete(oldest);
+    if (failures.size > maxRememberedAddresses && oldest !== undefined) failures.delete(oldest);
   };
   return {
-    refusals: () => refusals,
-    enter(from, close) {
-      if (!hasRoom(from)) {
+    rejections: () => refusals,
+    admit(from, close) {
+      if (!ensureRoom(from)) {
         refusals += 1;
         return undefined;
       }
-      const guest: Guest = { from, close };
-      guests.add(guest);
+      const guest: PendingAttempt = { from, close };
+      pending.add(guest);
       let over = false;
-      const leave = (failed: boolean) => {
+      const end = (failed: boolean) => {
         if (over) return;
         over = true;
-        guests.delete(guest);
+        pending.delete(guest);
         if (!failed) return void failures.delete(from);
         refusals += 1;
-        remember(from);
+        rememberFailure(from);
       };
-      return { loggedIn: () => leave(false), failed: () => leave(true) };
+      return { loggedIn: () => end(false), failed: () => end(true) };
     },
   };
 }

@@ -6,12 +6,12 @@ import { hasErrno } from "../../local/errors.ts";
 import { readSecret } from "../connection/credentials.ts";
 import { LinkError } from "../connection/link-state.ts";
 import { type PublicKeys, readAuthorizedKeys } from "./authorized-keys.ts";
-import type { Reverse } from "./config.ts";
-import { type DialledConnections, createDialledConnections } from "./dialled.ts";
-import type { ReverseWay } from "./way.ts";
-import { type KeyHolder, type ReverseServer, hostKeyIn, startReverseServer } from "./server.ts";
+import type { ReverseTunnelConfig } from "./config.ts";
+import { type ReverseConnections, createReverseConnections } from "./connections.ts";
+import type { ReverseTunnel } from "./tunnel.ts";
+import { type KeyOwner, type ReverseServer, parseHostKey, startReverseServer } from "./server.ts";
 
-export interface Joining {
+export interface ReverseNode {
   readonly nodeName: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -19,37 +19,37 @@ export interface Joining {
 
 /** The reverse-tunnel listeners of a process. Nodes with the same address and port share one listener, which is open from its first use
  *  until its last node is closed. */
-export interface Entrances {
-  join(reverse: Reverse, node: Joining): ReverseWay;
+export interface ReverseListeners {
+  join(reverse: ReverseTunnelConfig, node: ReverseNode): ReverseTunnel;
 }
 
-export function createEntrances(): Entrances {
-  const entrances = new Map<string, Entrance>();
+export function createReverseListeners(): ReverseListeners {
+  const listeners = new Map<string, ReverseListener>();
   return {
     join(reverse, node) {
       const name = joinHostPort(reverse.address, reverse.port);
-      const entrance = entrances.get(name) ?? new Entrance(name);
-      entrances.set(name, entrance);
-      return entrance.join(reverse, node, () => void entrances.delete(name));
+      const listener = listeners.get(name) ?? new ReverseListener(name);
+      listeners.set(name, listener);
+      return listener.join(reverse, node, () => void listeners.delete(name));
     },
   };
 }
 
-interface Member extends Joining {
-  readonly reverse: Reverse;
-  readonly connections: DialledConnections;
+interface NodeEntry extends ReverseNode {
+  readonly reverse: ReverseTunnelConfig;
+  readonly connections: ReverseConnections;
   /** Returns the public keys of the node's machine; undefined while they cannot be read. */
   readonly keys: () => Promise<PublicKeys | undefined>;
 }
 
 /** Minimum interval between reads of a key file, milliseconds: unauthenticated peers can trigger lookups at any rate. */
-const readEveryMs = 1_000;
+const minReadIntervalMs = 1_000;
 
-function keysOf({ authorizedKeysFile }: Reverse, { clock, log }: Joining): Member["keys"] {
+function createKeyReader({ authorizedKeysFile }: ReverseTunnelConfig, { clock, log }: ReverseNode): NodeEntry["keys"] {
   let last: { readonly at: number; readonly keys: Promise<PublicKeys | undefined> } | undefined;
   return () => {
     const now = clock.monotonic();
-    if (last === undefined || now - last.at >= readEveryMs)
+    if (last === undefined || now - last.at >= minReadIntervalMs)
       last = {
         at: now,
         keys: readAuthorizedKeys(authorizedKeysFile).catch((error: unknown) => {
@@ -62,9 +62,9 @@ function keysOf({ authorizedKeysFile }: Reverse, { clock, log }: Joining): Membe
 }
 
 /** One reverse-tunnel listener and its nodes. */
-class Entrance {
+class ReverseListener {
   readonly #name: string;
-  readonly #nodes = new Set<Member>();
+  readonly #nodes = new Set<NodeEntry>();
   #server: Promise<ReverseServer> | undefined;
 
   constructor(name: string) {
@@ -72,26 +72,26 @@ class Entrance {
   }
 
   /** @param empty called when the last node has left. */
-  join(reverse: Reverse, node: Joining, empty: () => void): ReverseWay {
-    const connections = createDialledConnections(node.nodeName, node.clock);
-    const member: Member = { ...node, reverse, connections, keys: keysOf(reverse, node) };
-    this.#nodes.add(member);
+  join(reverse: ReverseTunnelConfig, node: ReverseNode, empty: () => void): ReverseTunnel {
+    const connections = createReverseConnections(node.nodeName, node.clock);
+    const entry: NodeEntry = { ...node, reverse, connections, keys: createKeyReader(reverse, node) };
+    this.#nodes.add(entry);
     return {
-      onArrival: connections.onArrival,
-      judge: connections.judge,
+      onConnected: connections.onConnected,
+      reportHostKey: connections.reportHostKey,
       open: async (signal) => {
-        await this.#listen(member);
+        await this.#listen(entry);
         try {
           return await connections.open(signal);
         } catch (error) {
           // An unreadable key file is the likely cause: its error is more useful.
           if (error instanceof LinkError && error.reason === "NotDialledIn")
-            await readAuthorizedKeys(reverse.authorizedKeysFile).catch(notDialledIn);
+            await readAuthorizedKeys(reverse.authorizedKeysFile).catch(throwListenError);
           throw error;
         }
       },
       [Symbol.asyncDispose]: async () => {
-        if (!this.#nodes.delete(member)) return;
+        if (!this.#nodes.delete(entry)) return;
         connections.close();
         if (this.#nodes.size > 0) return;
         empty();
@@ -101,18 +101,18 @@ class Entrance {
     };
   }
 
-  async #listen({ reverse, clock, log }: Member): Promise<void> {
+  async #listen({ reverse, clock, log }: NodeEntry): Promise<void> {
     const [first = reverse] = [...this.#nodes].map((member) => member.reverse);
     if (first.hostKeyFile !== reverse.hostKeyFile)
-      throw trouble(`another node at ${this.#name} has a different hostKeyFile: set the same file, or another port.`);
+      throw listenError(`another node at ${this.#name} has a different hostKeyFile: set the same file, or another port.`);
     const { address, port, hostKeyFile } = reverse;
     const start = async () => {
-      const hostKey = hostKeyIn(hostKeyFile, await readSecret("reverse.hostKeyFile", hostKeyFile));
+      const hostKey = parseHostKey(hostKeyFile, await readSecret("reverse.hostKeyFile", hostKeyFile));
       const server = await startReverseServer({
         address,
         port,
         hostKey,
-        holderOf: (key) => this.#findKeyOwner(key),
+        findKeyOwner: (key) => this.#findKeyOwner(key),
         clock,
         log,
       });
@@ -125,16 +125,16 @@ class Entrance {
     } catch (error) {
       if (this.#server === server) this.#server = undefined;
       const taken = hasErrno(error, "EADDRINUSE") ? ": set another port, or stop the program that listens there" : "";
-      throw trouble(`${messageOf(error)}${taken}.`, error);
+      throw listenError(`${messageOf(error)}${taken}.`, error);
     }
   }
 
-  async #findKeyOwner(key: Buffer): Promise<KeyHolder | undefined> {
+  async #findKeyOwner(key: Buffer): Promise<KeyOwner | undefined> {
     const text = key.toString("base64");
-    const holders: KeyHolder[] = [];
+    const holders: KeyOwner[] = [];
     for (const { nodeName: name, connections, keys } of this.#nodes) {
       const held = (await keys())?.get(text);
-      if (held) holders.push({ name, key: held, arrived: connections.arrived, gone: connections.gone });
+      if (held) holders.push({ name, key: held, onConnected: connections.add, onDisconnected: connections.remove });
     }
     const [holder, another] = holders;
     if (!another) return holder;
@@ -147,7 +147,7 @@ class Entrance {
   }
 }
 
-function trouble(why: string, cause?: unknown): LinkError {
+function listenError(why: string, cause?: unknown): LinkError {
   return new LinkError(
     "NotDialledIn",
     "failed_precondition",
@@ -156,6 +156,6 @@ function trouble(why: string, cause?: unknown): LinkError {
   );
 }
 
-function notDialledIn(error: unknown): never {
-  throw trouble(messageOf(error), error);
+function throwListenError(error: unknown): never {
+  throw listenError(messageOf(error), error);
 }

@@ -2,19 +2,19 @@ import type { Readable } from "node:stream";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
-import type { Command, Ended } from "./command.ts";
+import type { Command, CommandResult } from "./command.ts";
 import { type SpawnerOptions, createSpawner } from "./spawn.ts";
 
 /** Runs a command in its own session; used for input that is too large for a pooled shell.
  *  @throws cancelled or deadline_exceeded like the signal (the command is killed), unavailable. */
-export async function runAlone(
-  parts: SpawnerOptions,
+export async function runInOwnSession(
+  options: SpawnerOptions,
   { argv, stdin, limit }: Command,
   stop: AbortSignal,
-): Promise<Ended> {
+): Promise<CommandResult> {
   const none = Buffer.alloc(0);
   try {
-    await using child = await createSpawner(parts)(argv, stop);
+    await using child = await createSpawner(options)(argv, stop);
     const output = Promise.all([collect(child.stdout, limit), collect(child.stderr, limit)]);
     child.stdin.on("error", () => undefined);
     child.stdin.end(stdin);

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import { test } from "node:test";
-import { giveBackRead } from "../../../../../providers/ssh/connection/read-blocks.ts";
+import { recycleReadBuffers } from "../../../../../providers/ssh/connection/recycle-reads.ts";
 
 const size = 64 * 1024;
 
 /** Lengths of a buffer as seen by ssh2, and afterwards, on a connection with this cipher. */
 function lengths(cipher: string) {
   const [client, socket] = [new EventEmitter(), new EventEmitter()];
-  giveBackRead(client, socket);
+  recycleReadBuffers(client, socket);
   const heard: number[] = [];
   socket.on("data", (block: Buffer) => {
     heard.push(block.length);

@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { createLoginLimiter } from "../../../../../providers/ssh/reverse/login-limiter.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
+
+describe("login-attempt limiter", () => {
+  const closed: string[] = [];
+  const closing = (name: string) => () => void closed.push(name);
+
+  test("addresses whose last login failed share a rate; others and successful ones do not", async () => {
+    const clock = fakeClock();
+    const keeper = createLoginLimiter(clock);
+    keeper.admit("bad", closing("bad"))?.failed();
+    const tries = (count: number) =>
+      Array.from({ length: count }, () => {
+        const visit = keeper.admit("bad", closing("bad"));
+        visit?.failed();
+        return visit;
+      }).filter((visit) => visit !== undefined).length;
+    assert.equal(tries(1000), 60);
+    await clock.advance(1000);
+    assert.equal(tries(1000), 30);
+    assert.ok(keeper.admit("good", closing("good")));
+    assert.equal(keeper.rejections(), 1 + 2000);
+    await clock.advance(1000);
+    keeper.admit("bad", closing("bad"))?.loggedIn();
+    assert.equal(Array.from({ length: 90 }, () => keeper.admit("bad", closing("bad"))).filter(Boolean).length, 90);
+  });
+
+  test("at the limit, attempts of failing addresses are evicted, and rejected if all other addresses are clean", () => {
+    const keeper = createLoginLimiter(fakeClock());
+    keeper.admit("bad", closing("bad"))?.failed();
+    const bad = Array.from({ length: 60 }, () => keeper.admit("bad", closing("bad")));
+    for (let index = 0; index < 68; index += 1) assert.ok(keeper.admit(`clean-${index}`, closing(`clean-${index}`)));
+    closed.length = 0;
+    for (let index = 0; index < 60; index += 1) assert.ok(keeper.admit(`later-${index}`, closing(`later-${index}`)));
+    assert.deepEqual(
+      closed,
+      Array.from({ length: 60 }, () => "bad"),
+    );
+    for (const visit of bad) visit?.failed();
+    assert.equal(keeper.admit("bad", closing("bad")), undefined);
+    closed.length = 0;
+    assert.ok(keeper.admit("one more", closing("one more")));
+    assert.equal(closed.length, 1, "one of the clean makes room");
+  });
+
+  test("an attempt ends once", () => {
+    const keeper = createLoginLimiter(fakeClock());
+    const visit = keeper.admit("a", closing("a"));
+    visit?.loggedIn();
+    visit?.failed();
+    assert.equal(keeper.rejections(), 0);
+  });
+});
