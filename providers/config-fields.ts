@@ -3,7 +3,7 @@ import { CodedError } from "../src/lib/errors.ts";
 /** The fields of a `providerConfig` by name. */
 export type ConfigFields = Readonly<Record<string, unknown>>;
 
-export interface FieldsOptions {
+export interface ConfigFieldsOptions {
   /** The provider's name, for messages. */
   readonly provider: string;
   /** Names of the fields that the provider has. */
@@ -15,9 +15,9 @@ export interface FieldsOptions {
 }
 
 /** A `providerConfig` as a map of the provider's fields. @throws CodedError invalid_argument, a sentence with the remedy. */
-export function fieldsOf(
+export function readConfigFields(
   config: unknown,
-  { provider, known, write, at = "providerConfig" }: FieldsOptions,
+  { provider, known, write, at = "providerConfig" }: ConfigFieldsOptions,
 ): ConfigFields {
   if (typeof config !== "object" || config === null || Array.isArray(config))
     throw invalidField(`${at} of the ${provider} provider is not a map of fields: ${write}.`);

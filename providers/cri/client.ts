@@ -7,28 +7,28 @@ import type { TargetBudget } from "../../src/lib/target-budget.ts";
 import { codedCallError, codedStatus } from "./errors.ts";
 
 /** One operation of a gRPC service, as ts-proto's service definitions describe it. */
-export interface Method<Request, Response> {
+export interface GrpcMethod<Request, Response> {
   readonly path: string;
   readonly requestSerialize: (value: Request) => Buffer;
   readonly responseDeserialize: (value: BinaryReader | Buffer) => Response;
 }
 
 /** Timeout of a unary call: milliseconds, or none except the signal. */
-export type Limit = number | "none";
+export type CallTimeout = number | "none";
 
 /** A gRPC connection to a unix socket. It connects on the first call and reconnects automatically. While the socket does not respond, calls
  *  fail with `unavailable`: at once, or after `reconnectTimeoutMs`. */
-export interface Channel {
+export interface GrpcChannel {
   /** @param limit deadline of the call; the channel's own when omitted. @throws CodedError with the server's message. */
   call<Request, Response>(
-    method: Method<Request, Response>,
+    method: GrpcMethod<Request, Response>,
     request: Request,
     signal: AbortSignal,
-    limit?: Limit,
+    limit?: CallTimeout,
   ): Promise<Response>;
   /** Server stream. Ends when the signal aborts; throws when the stream breaks or the server ends it. */
   stream<Request, Response>(
-    method: Method<Request, Response>,
+    method: GrpcMethod<Request, Response>,
     request: Request,
     signal: AbortSignal,
     headers?: Readonly<Record<string, string>>,
@@ -42,7 +42,7 @@ export interface ChannelOptions {
   /** Deadline of an ordinary call, milliseconds. */
   readonly requestTimeoutMs: number;
   /** Time that a call waits for a broken connection to be re-established, milliseconds. */
-  readonly patienceMs?: number;
+  readonly reconnectTimeoutMs?: number;
   /** Headers for the next unary call. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
   /** Charged with the memory of the responses. */
@@ -53,7 +53,7 @@ export interface ChannelOptions {
 const { maxMessageBytes } = runtimeLimits;
 
 /** Time after which a message stream yields to the event loop, milliseconds: the library delivers all received messages without a pause. */
-const longestTurnMs = 20;
+const maxTurnMs = 20;
 
 const channelOptions = {
   "grpc.max_receive_message_length": maxMessageBytes,
@@ -69,18 +69,18 @@ const channelOptions = {
 };
 
 /** Keepalive pings are off: containerd refuses them, and a unix socket reports at once that its peer is gone. */
-export function createChannel(options: ChannelOptions): Channel {
-  const { path, requestTimeoutMs, patienceMs = 0, callHeaders, budget, clock } = options;
+export function createGrpcChannel(options: ChannelOptions): GrpcChannel {
+  const { path, requestTimeoutMs, reconnectTimeoutMs = 0, callHeaders, budget, clock } = options;
   const client = new Client(`unix:${path}`, credentials.createInsecure(), {
     ...channelOptions,
-    ...(patienceMs > 0 && { "grpc.max_reconnect_backoff_ms": patienceMs / 2 }),
+    ...(reconnectTimeoutMs > 0 && { "grpc.max_reconnect_backoff_ms": reconnectTimeoutMs / 2 }),
   });
   return {
     async call(method, request, signal, limit = requestTimeoutMs) {
       throwIfAborted(signal);
-      if (patienceMs > 0) await reconnected(client, clock.now() + patienceMs);
+      if (reconnectTimeoutMs > 0) await waitForReconnect(client, clock.now() + reconnectTimeoutMs);
       const deadline = limit === "none" ? {} : { deadline: clock.now() + limit };
-      const metadata = metadataOf(callHeaders?.());
+      const metadata = grpcMetadata(callHeaders?.());
       try {
         return await unary(client, method, request, { ...deadline, metadata, budget, signal });
       } catch (error) {
@@ -88,7 +88,7 @@ export function createChannel(options: ChannelOptions): Channel {
       }
     },
     async *stream<Request, Response>(
-      method: Method<Request, Response>,
+      method: GrpcMethod<Request, Response>,
       request: Request,
       signal: AbortSignal,
       headers: Readonly<Record<string, string>> = {},
@@ -99,7 +99,7 @@ export function createChannel(options: ChannelOptions): Channel {
         method.requestSerialize,
         (bytes: Buffer) => decodeBounded(method.responseDeserialize, bytes, runtimeLimits, budget),
         request,
-        metadataOf(headers),
+        grpcMetadata(headers),
       );
       // The iteration below reports errors; an error after it ended has no reader.
       messages.on("error", () => {});
@@ -109,7 +109,7 @@ export function createChannel(options: ChannelOptions): Channel {
       try {
         for await (const message of messages as AsyncIterable<Response>) {
           yield message;
-          if (clock.monotonic() - turnBegan < longestTurnMs) continue;
+          if (clock.monotonic() - turnBegan < maxTurnMs) continue;
           await clock.sleep(0);
           turnBegan = clock.monotonic();
         }
@@ -125,14 +125,14 @@ export function createChannel(options: ChannelOptions): Channel {
   };
 }
 
-function metadataOf(headers: Readonly<Record<string, string>> = {}): Metadata {
+function grpcMetadata(headers: Readonly<Record<string, string>> = {}): Metadata {
   const metadata = new Metadata();
   for (const name in headers) metadata.set(name, headers[name] ?? "");
   return metadata;
 }
 
 /** Waits for a failed connection to be re-established. @param until milliseconds since the epoch. */
-function reconnected(client: Client, until: number): Promise<void> {
+function waitForReconnect(client: Client, until: number): Promise<void> {
   return new Promise((resolve) => {
     if (client.getChannel().getConnectivityState(true) !== connectivityState.TRANSIENT_FAILURE) resolve();
     else client.waitForReady(until, () => resolve());
@@ -151,7 +151,7 @@ interface UnaryOptions {
  *  probes makes fifty calls a second. */
 function unary<Request, Response>(
   client: Client,
-  method: Method<Request, Response>,
+  method: GrpcMethod<Request, Response>,
   request: Request,
   { deadline, metadata, budget, signal }: UnaryOptions,
 ): Promise<Response> {

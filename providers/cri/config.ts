@@ -1,5 +1,5 @@
 import type { Sharing } from "../../src/seams/provider.ts";
-import { fieldsOf, invalidField, socketPath } from "../config-fields.ts";
+import { readConfigFields, invalidField, socketPath } from "../config-fields.ts";
 import { readInPod } from "../local/in-pod.ts";
 
 export interface CriConfig {
@@ -27,26 +27,26 @@ export function readCriConfig(
   config: unknown,
   { containerRuntimeEndpoint, imageServiceEndpoint }: CriDefaults,
 ): CriConfig {
-  const given = fieldsOf(config ?? {}, {
+  const given = readConfigFields(config ?? {}, {
     provider: "cri",
     known: fields,
     write: "write `endpoint: unix:///run/containerd/containerd.sock`",
   });
   const runtimeSocket =
     given.endpoint === undefined
-      ? socketOf("containerRuntimeEndpoint", containerRuntimeEndpoint)
-      : socketOf("providerConfig.endpoint", given.endpoint);
+      ? parseSocket("containerRuntimeEndpoint", containerRuntimeEndpoint)
+      : parseSocket("providerConfig.endpoint", given.endpoint);
   const imageSocket =
     given.imageEndpoint !== undefined
-      ? socketOf("providerConfig.imageEndpoint", given.imageEndpoint)
+      ? parseSocket("providerConfig.imageEndpoint", given.imageEndpoint)
       : imageServiceEndpoint === "" || given.endpoint !== undefined
         ? runtimeSocket
-        : socketOf("imageServiceEndpoint", imageServiceEndpoint);
-  return { runtimeSocket, imageSocket, sharing: sharingOf(given.sharing), inPod: readInPod(given.inPod) };
+        : parseSocket("imageServiceEndpoint", imageServiceEndpoint);
+  return { runtimeSocket, imageSocket, sharing: parseSharing(given.sharing), inPod: readInPod(given.inPod) };
 }
 
 /** Reads an endpoint; like the kubelet's, it may be a bare path. */
-function socketOf(field: string, value: unknown): string {
+function parseSocket(field: string, value: unknown): string {
   const path = socketPath(value);
   if (path === undefined)
     throw invalidField(
@@ -55,7 +55,7 @@ function socketOf(field: string, value: unknown): string {
   return path;
 }
 
-function sharingOf(value: unknown): Sharing {
+function parseSharing(value: unknown): Sharing {
   if (value === undefined) return "exclusive";
   if (value === "exclusive" || value === "shared") return value;
   throw invalidField(`providerConfig.sharing is ${JSON.stringify(value)}: write exclusive or shared.`);

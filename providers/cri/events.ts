@@ -16,16 +16,16 @@ import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
-import type { Channel } from "./client.ts";
+import type { GrpcChannel } from "./client.ts";
 
 /** A source of runtime events. */
-interface Source {
+interface RuntimeEventSource {
   readonly name: string;
   events(signal: AbortSignal): AsyncGenerator<RuntimeEvent | undefined>;
 }
 
 export interface CriEventsOptions {
-  readonly runtime: Channel;
+  readonly runtime: GrpcChannel;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -35,17 +35,17 @@ export interface CriEventsOptions {
  *  @throws unimplemented if there is no source. */
 export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => AsyncGenerator<RuntimeEvent> {
   const { runtime, log } = options;
-  const sources: readonly Source[] = [criSource(runtime), containerdSource(runtime)];
-  const lacking = new Set<string>();
+  const sources: readonly RuntimeEventSource[] = [criSource(runtime), containerdSource(runtime)];
+  const unsupported = new Set<string>();
   return async function* events(signal) {
     for (const source of sources) {
       try {
-        yield* standing(source, options, signal);
+        yield* subscribe(source, options, signal);
         return;
       } catch (error) {
         if (!hasCode(error, "unimplemented")) throw error;
-        if (!lacking.has(source.name)) log.info({ source: source.name }, "event source not supported by the runtime");
-        lacking.add(source.name);
+        if (!unsupported.has(source.name)) log.info({ source: source.name }, "event source not supported by the runtime");
+        unsupported.add(source.name);
       }
     }
     throw new CodedError("unimplemented", "the runtime provides no container events");
@@ -53,12 +53,12 @@ export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => A
 }
 
 /** Delay after the probing call's response until the subscription counts as established, milliseconds. */
-const settleMs = 50;
+const subscribeDelayMs = 50;
 
 /** Yields `listening`, then the source's events. Go servers send no headers before the first message: a subscription is established when a
  *  later call on the same connection has been answered and the stream has not been refused. */
-async function* standing(
-  source: Source,
+async function* subscribe(
+  source: RuntimeEventSource,
   { runtime, clock }: CriEventsOptions,
   signal: AbortSignal,
 ): AsyncGenerator<RuntimeEvent> {
@@ -66,11 +66,11 @@ async function* standing(
   const either = AbortSignal.any([signal, stop.signal]);
   const stream = source.events(either);
   let first = stream.next();
-  const stands = runtime
+  const established = runtime
     .call(runtimeService.version, VersionRequest.fromPartial({}), either)
-    .then(() => clock.sleep(settleMs, either));
+    .then(() => clock.sleep(subscribeDelayMs, either));
   try {
-    await Promise.race([first, stands]);
+    await Promise.race([first, established]);
     yield { kind: "listening" };
     for (let next = await first; !next.done; next = await first) {
       if (next.value) yield next.value;
@@ -80,11 +80,11 @@ async function* standing(
     if (!signal.aborted) throw error;
   } finally {
     stop.abort();
-    await Promise.allSettled([stands, first]);
+    await Promise.allSettled([established, first]);
   }
 }
 
-function criSource(runtime: Channel): Source {
+function criSource(runtime: GrpcChannel): RuntimeEventSource {
   return {
     name: "CRI GetContainerEvents",
     async *events(signal) {
@@ -112,7 +112,7 @@ export function criEvent({ containerId, containerEventType, podSandboxStatus }: 
  *  of all exec probes have the same topic, and no filter separates them. */
 const topics = ["/tasks/start", "/tasks/oom", "/tasks/delete", "/containers/create", "/containers/delete"];
 
-function containerdSource(runtime: Channel): Source {
+function containerdSource(runtime: GrpcChannel): RuntimeEventSource {
   return {
     name: "containerd events",
     async *events(signal) {

@@ -6,16 +6,16 @@ import {
 } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { Images } from "../../src/seams/runtime.ts";
-import type { Channel } from "./client.ts";
-import { createSandboxPin } from "./sandbox-image.ts";
+import type { GrpcChannel } from "./client.ts";
+import { createSandboxImagePinner } from "./sandbox-image.ts";
 
 /** Images over CRI's image service. @param runtime the runtime service, which knows the sandbox image. */
-export function criImages(images: Channel, runtime: Channel): Images {
-  const withPin = createSandboxPin(runtime);
+export function criImages(images: GrpcChannel, runtime: GrpcChannel): Images {
+  const pinSandboxImage = createSandboxImagePinner(runtime);
   return {
     async listImages(signal) {
       const listed = await images.call(imageService.listImages, ListImagesRequest.fromPartial({}), signal);
-      return withPin(listed.images, signal);
+      return pinSandboxImage(listed.images, signal);
     },
     async imageStatus(image, signal) {
       return (await images.call(imageService.imageStatus, { image, verbose: false }, signal)).image;

@@ -6,10 +6,10 @@ import {
   RuntimeServiceService as runtimeService,
 } from "../../src/gen/cri.ts";
 import type { Containers, Sandboxes } from "../../src/seams/runtime.ts";
-import type { Channel } from "./client.ts";
+import type { GrpcChannel } from "./client.ts";
 
 /** Pod sandboxes over CRI. @param requestTimeoutMs deadline of an ordinary call; running a sandbox takes twice that. */
-export function criSandboxes(runtime: Channel, requestTimeoutMs: number): Sandboxes {
+export function criSandboxes(runtime: GrpcChannel, requestTimeoutMs: number): Sandboxes {
   return {
     runPodSandbox: (request, signal) =>
       runtime.call(runtimeService.runPodSandbox, request, signal, 2 * requestTimeoutMs),
@@ -33,7 +33,7 @@ export function criSandboxes(runtime: Channel, requestTimeoutMs: number): Sandbo
 }
 
 /** Containers over CRI. Calls that wait for a container (stop, execSync) get that time in addition to the ordinary deadline. */
-export function criContainers(runtime: Channel, requestTimeoutMs: number): Containers {
+export function criContainers(runtime: GrpcChannel, requestTimeoutMs: number): Containers {
   return {
     createContainer: (request, signal) => runtime.call(runtimeService.createContainer, request, signal),
     async startContainer(containerId, signal) {
@@ -52,9 +52,9 @@ export function criContainers(runtime: Channel, requestTimeoutMs: number): Conta
     },
     async checkpointContainer(request, signal) {
       // Like the kubelet: the ordinary timeout is the minimum.
-      const patienceMs = Math.max(requestTimeoutMs, Number(request.timeout) * 1000);
-      const timeout = BigInt(Math.floor(patienceMs / 1000));
-      await runtime.call(runtimeService.checkpointContainer, { ...request, timeout }, signal, patienceMs);
+      const timeoutMs = Math.max(requestTimeoutMs, Number(request.timeout) * 1000);
+      const timeout = BigInt(Math.floor(timeoutMs / 1000));
+      await runtime.call(runtimeService.checkpointContainer, { ...request, timeout }, signal, timeoutMs);
     },
     async listContainers(filter: ContainerFilter | undefined, signal) {
       const { containers } = await runtime.call(

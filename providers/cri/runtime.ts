@@ -3,13 +3,13 @@ import type { Clock } from "../../src/lib/clock.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
-import { createChannel } from "./client.ts";
+import { createGrpcChannel } from "./client.ts";
 import { criEvents } from "./events.ts";
 import { criImages } from "./images.ts";
 import { criContainers, criSandboxes } from "./pods.ts";
 import { criStats } from "./stats.ts";
 import { criStreams } from "./streams.ts";
-import { runtimeConfig } from "./told-config.ts";
+import { runtimeConfig } from "./reported-config.ts";
 
 export interface CriRuntimeOptions {
   /** Absolute paths of sockets on this machine. */
@@ -18,7 +18,7 @@ export interface CriRuntimeOptions {
   /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
   readonly requestTimeoutMs: number;
   /** Time that a call waits for a failed connection, milliseconds; default 0. */
-  readonly patienceMs?: number;
+  readonly reconnectTimeoutMs?: number;
   /** Headers for the next call. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
   /** Dials the runtime's streaming URLs from the machine that the runtime runs on. */
@@ -32,7 +32,7 @@ export function criRuntime({
   runtimeSocket,
   imageSocket,
   requestTimeoutMs,
-  patienceMs = 0,
+  reconnectTimeoutMs = 0,
   callHeaders,
   host,
   clock,
@@ -41,13 +41,13 @@ export function criRuntime({
   const { budget } = host;
   const common = {
     requestTimeoutMs,
-    patienceMs,
+    reconnectTimeoutMs,
     ...(callHeaders && { callHeaders }),
     ...(budget && { budget }),
     clock,
   };
-  const runtime = createChannel({ path: runtimeSocket, ...common });
-  const images = createChannel({ path: imageSocket, ...common });
+  const runtime = createGrpcChannel({ path: runtimeSocket, ...common });
+  const images = createGrpcChannel({ path: imageSocket, ...common });
   return {
     version: (signal) => runtime.call(runtimeService.version, VersionRequest.fromPartial({}), signal),
     status: (signal) => runtime.call(runtimeService.status, { verbose: false }, signal),

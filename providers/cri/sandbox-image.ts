@@ -1,21 +1,21 @@
 import type { Image } from "../../src/gen/cri.ts";
 import { parseImageName } from "../../src/pod/image-name.ts";
-import type { Channel } from "./client.ts";
-import { toldConfig } from "./told-config.ts";
+import type { GrpcChannel } from "./client.ts";
+import { readReportedConfig } from "./reported-config.ts";
 
 /** Marks the runtime's sandbox image as pinned if the runtime does not do so itself; without that image no pod starts. containerd 1.6
  *  reports the name only in its status's configuration. The name is read once; runtimes that pin images themselves are not asked. */
-export function createSandboxPin(
-  runtime: Channel,
+export function createSandboxImagePinner(
+  runtime: GrpcChannel,
 ): (images: readonly Image[], signal: AbortSignal) => Promise<readonly Image[]> {
   let known: { readonly name: string | undefined } | undefined;
   return async (images, signal) => {
     if (images.length === 0 || images.some(({ pinned }) => pinned)) return images;
-    known ??= { name: fullName((await toldConfig(runtime, signal))?.sandboxImage) };
+    known ??= { name: fullName((await readReportedConfig(runtime, signal))?.sandboxImage) };
     const { name } = known;
     if (name === undefined) return images;
-    const isIt = ({ repoTags, repoDigests }: Image) => repoTags.includes(name) || repoDigests.includes(name);
-    return images.map((image) => (isIt(image) ? { ...image, pinned: true } : image));
+    const isSandboxImage = ({ repoTags, repoDigests }: Image) => repoTags.includes(name) || repoDigests.includes(name);
+    return images.map((image) => (isSandboxImage(image) ? { ...image, pinned: true } : image));
   };
 }
 

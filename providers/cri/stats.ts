@@ -6,10 +6,10 @@ import {
   RuntimeServiceService as runtimeService,
 } from "../../src/gen/cri.ts";
 import type { Stats } from "../../src/seams/runtime.ts";
-import type { Channel } from "./client.ts";
+import type { GrpcChannel } from "./client.ts";
 
 /** Resource usage over CRI. Older runtimes answer the sandbox operations with `unimplemented`. */
-export function criStats(runtime: Channel): Required<Stats> {
+export function criStats(runtime: GrpcChannel): Required<Stats> {
   return {
     async containerStats(containerId, signal) {
       return (await runtime.call(runtimeService.containerStats, { containerId }, signal)).stats;

@@ -5,23 +5,23 @@ import { RuntimeServiceService as runtimeService } from "../../src/gen/cri.ts";
 import { CodedError, abortError } from "../../src/lib/errors.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { StreamEndpoint, Streams } from "../../src/seams/runtime.ts";
-import type { Channel } from "./client.ts";
+import type { GrpcChannel } from "./client.ts";
 
 /** exec, attach and port-forward over CRI: the runtime returns a URL of its own streaming server, which is dialled from the target because
  *  such URLs use the target's loopback. */
-export function criStreams(runtime: Channel, host: Pick<Host, "dial">): Streams {
+export function criStreams(runtime: GrpcChannel, host: Pick<Host, "dial">): Streams {
   return {
-    exec: async (request, signal) => endpointOf((await runtime.call(runtimeService.exec, request, signal)).url, host),
+    exec: async (request, signal) => parseStreamUrl((await runtime.call(runtimeService.exec, request, signal)).url, host),
     attach: async (request, signal) =>
-      endpointOf((await runtime.call(runtimeService.attach, request, signal)).url, host),
+      parseStreamUrl((await runtime.call(runtimeService.attach, request, signal)).url, host),
     portForward: async (request, signal) =>
-      endpointOf((await runtime.call(runtimeService.portForward, request, signal)).url, host),
+      parseStreamUrl((await runtime.call(runtimeService.portForward, request, signal)).url, host),
   };
 }
 
 /** @param text an http or https URL; an unspecified address (`[::]`, `0.0.0.0`) means loopback.
  *  @throws CodedError unknown for any other URL. */
-export function endpointOf(text: string, host: Pick<Host, "dial">): StreamEndpoint {
+export function parseStreamUrl(text: string, host: Pick<Host, "dial">): StreamEndpoint {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "http:" && url?.protocol !== "https:")
     throw new CodedError("unknown", `the runtime returned a streaming URL that is neither http nor https: ${text}`);

@@ -1,4 +1,4 @@
-import { fieldsOf, invalidField, socketPath } from "../config-fields.ts";
+import { readConfigFields, invalidField, socketPath } from "../config-fields.ts";
 import { readInPod } from "../local/in-pod.ts";
 
 export interface DockerConfig {
@@ -23,22 +23,22 @@ export const localPauseImage = "graftlet.dev/pause:1";
 /** Reads the docker provider's `providerConfig`: `socket`, `network`, `podCIDR`, `sandboxImage`, `inPod`, all optional.
  *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readDockerConfig(config: unknown, nodeName: string): DockerConfig {
-  const given = fieldsOf(config ?? {}, {
+  const given = readConfigFields(config ?? {}, {
     provider: "docker",
     known: fields,
     write: "write `socket: unix:///var/run/docker.sock`",
   });
-  const podCIDR = given.podCIDR === undefined ? undefined : cidrOf(given.podCIDR);
+  const podCIDR = given.podCIDR === undefined ? undefined : parseSubnet(given.podCIDR);
   return {
-    socket: given.socket === undefined ? defaultSocket : socketOf(given.socket),
-    network: given.network === undefined ? `graftlet-${nodeName}` : networkOf(given.network),
-    sandboxImage: given.sandboxImage === undefined ? defaultSandboxImage : imageOf(given.sandboxImage),
+    socket: given.socket === undefined ? defaultSocket : parseSocket(given.socket),
+    network: given.network === undefined ? `graftlet-${nodeName}` : parseNetwork(given.network),
+    sandboxImage: given.sandboxImage === undefined ? defaultSandboxImage : parseImage(given.sandboxImage),
     inPod: readInPod(given.inPod),
     ...(podCIDR !== undefined && { podCIDR }),
   };
 }
 
-function socketOf(value: unknown): string {
+function parseSocket(value: unknown): string {
   const path = socketPath(value);
   if (path === undefined)
     throw invalidField(
@@ -48,7 +48,7 @@ function socketOf(value: unknown): string {
 }
 
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Network/operation/NetworkCreate */
-function networkOf(value: unknown): string {
+function parseNetwork(value: unknown): string {
   if (typeof value !== "string" || !/^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/.test(value))
     throw invalidField(
       `providerConfig.network is ${JSON.stringify(value)}, not the name of a Docker network: write letters, digits, dashes, dots and underscores.`,
@@ -60,7 +60,7 @@ function networkOf(value: unknown): string {
   return value;
 }
 
-function cidrOf(value: unknown): string {
+function parseSubnet(value: unknown): string {
   const [address, bits] = typeof value === "string" ? value.split("/") : [];
   if (!address || !bits || !isIPv4Prefix(address, bits))
     throw invalidField(
@@ -76,7 +76,7 @@ function isIPv4Prefix(address: string, bits: string): boolean {
   return Number(bits) >= 8 && Number(bits) <= 29;
 }
 
-function imageOf(value: unknown): string {
+function parseImage(value: unknown): string {
   if (typeof value !== "string" || !/^[\w][\w.:/@-]+$/.test(value))
     throw invalidField(
       `providerConfig.sandboxImage is ${JSON.stringify(value)}, not the name of an image: write it as ${defaultSandboxImage}.`,

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { CodedError } from "../../src/lib/errors.ts";
 import { nodeLabel, podUidLabel } from "../../src/pod/labels.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
-import { askForStream } from "./client/answer-stream.ts";
+import { requestStream } from "./client/response-stream.ts";
 import { engineInfo } from "./client/engine-info.ts";
 import { codedDockerError } from "./client/errors.ts";
 import { jsonLines } from "./client/json-lines.ts";
@@ -30,32 +30,32 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
     since ??= nanoseconds((await engineInfo(parts, signal)).SystemTime);
     const query = { filters, since: seconds(since) };
     return docker.call(
-      (engine, abortSignal) => askForStream(engine, { path: "/events", query, signal: abortSignal }),
+      (engine, abortSignal) => requestStream(engine, { path: "/events", query, signal: abortSignal }),
       signal,
       "none",
     );
   };
   return async function* events(signal) {
-    let answer: IncomingMessage | undefined;
+    let response: IncomingMessage | undefined;
     try {
-      answer = await listen(signal);
-      cache.begin();
+      response = await listen(signal);
+      cache.start();
       yield { kind: "listening" };
-      for await (const message of jsonLines(answer, parts.host)) {
+      for await (const message of jsonLines(response, parts.host)) {
         const event = message as EngineEvent;
-        since = timeOf(event) ?? since;
-        if (event.Type !== "container") cache.changed();
+        since = eventTime(event) ?? since;
+        if (event.Type !== "container") cache.invalidate();
         else if (event.Actor?.Attributes?.[nodeLabel] === nodeName) {
-          const told = runtimeEvent(event);
-          if (told) yield told;
+          const converted = runtimeEvent(event);
+          if (converted) yield converted;
         }
       }
     } catch (error) {
       if (signal.aborted) return;
       throw codedDockerError(error, config.socket, signal);
     } finally {
-      cache.end();
-      answer?.destroy();
+      cache.stop();
+      response?.destroy();
     }
     if (!signal.aborted) throw new CodedError("unavailable", "the Docker Engine closed its event stream");
   };
@@ -85,7 +85,7 @@ export function runtimeEvent({ Action = "", Actor }: EngineEvent): RuntimeEvent 
 }
 
 /** JSON numbers are exact to 256 ns at present times: a microsecond earlier repeats events rather than missing them. */
-function timeOf({ timeNano }: EngineEvent): bigint | undefined {
+function eventTime({ timeNano }: EngineEvent): bigint | undefined {
   return timeNano === undefined ? undefined : BigInt(timeNano) - 1000n;
 }
 

@@ -2,14 +2,14 @@ import type { Clock } from "../../src/lib/clock.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { ContainerLogLimits } from "../../src/seams/provider.ts";
-import type { Docker } from "./client/client.ts";
+import type { DockerClient } from "./client/client.ts";
 import type { DockerConfig } from "./config.ts";
-import type { AnswerCache } from "./client/answer-cache.ts";
-import type { Memory } from "./memory.ts";
+import type { ResponseCache } from "./client/response-cache.ts";
+import type { ContainerFactCache } from "./container-facts.ts";
 
 /** Shared dependencies of this provider's operations. */
 export interface DockerParts {
-  readonly docker: Docker;
+  readonly docker: DockerClient;
   readonly config: DockerConfig;
   readonly nodeName: string;
   readonly containerLogs: ContainerLogLimits;
@@ -17,6 +17,6 @@ export interface DockerParts {
   readonly host: Host;
   readonly clock: Clock;
   readonly log: Logger;
-  readonly memory: Memory;
-  readonly cache: AnswerCache;
+  readonly facts: ContainerFactCache;
+  readonly cache: ResponseCache;
 }

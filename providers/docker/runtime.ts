@@ -1,25 +1,25 @@
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { createStreamServer } from "../../src/streams/stream-server.ts";
-import { dockerBelongings } from "./belongings.ts";
+import { dockerOwnedResources } from "./owned-resources.ts";
 import { createCapabilities } from "./engine/capabilities.ts";
-import { createDocker } from "./client/client.ts";
+import { createDockerClient } from "./client/client.ts";
 import { dockerContainers } from "./container/containers.ts";
 import { dockerEvents } from "./events.ts";
 import { dockerExec } from "./exec/exec-sync.ts";
-import { createAnswerCache } from "./client/answer-cache.ts";
+import { createResponseCache } from "./client/response-cache.ts";
 import { dockerImages } from "./image/images.ts";
 import { dockerLogs } from "./logs/logs.ts";
 import { createLoopbackPorts } from "./network/loopback-ports.ts";
-import { createMemory } from "./memory.ts";
+import { createContainerFactCache } from "./container-facts.ts";
 import { createPodNetwork } from "./network/pod-network.ts";
 import type { DockerParts } from "./parts.ts";
 import { createSandboxImage } from "./pause/image.ts";
 import { dockerSandboxes } from "./sandbox/sandboxes.ts";
-import { dockerService } from "./engine/service.ts";
+import { dockerEngineService } from "./engine/service.ts";
 import { dockerStats } from "./stats/stats.ts";
 import { dockerStreams } from "./streams.ts";
 
-export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memory" | "cache"> {
+export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "facts" | "cache"> {
   /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
   readonly requestTimeoutMs: number;
 }
@@ -27,15 +27,15 @@ export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "memo
 /** The Runtime seam over the Docker Engine API. Connects on first use; disposing ends its streams and leaves pods alone. */
 export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptions): Runtime {
   const { config, host, clock, log } = given;
-  const docker = createDocker({ socket: config.socket, host, requestTimeoutMs, clock });
-  const parts: DockerParts = { ...given, docker, memory: createMemory(), cache: createAnswerCache() };
+  const docker = createDockerClient({ socket: config.socket, host, requestTimeoutMs, clock });
+  const parts: DockerParts = { ...given, docker, facts: createContainerFactCache(), cache: createResponseCache() };
   const network = createPodNetwork(parts);
   const sandboxImage = createSandboxImage(parts);
   const capabilities = createCapabilities(parts, sandboxImage);
   const loopbackPorts = createLoopbackPorts(parts);
   const streamServer = createStreamServer({ clock, log });
   return {
-    ...dockerService({ parts, network, capabilities }),
+    ...dockerEngineService({ parts, network, capabilities }),
     ...dockerSandboxes({ parts, network, capabilities, sandboxImage, loopbackPorts }),
     ...dockerContainers(parts),
     ...dockerExec(parts),
@@ -44,8 +44,8 @@ export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptio
     ...dockerStreams(parts, streamServer),
     ...dockerLogs(parts),
     events: dockerEvents(parts),
-    unsupportedReason: capabilities.lacks,
-    ownedResources: (signal) => dockerBelongings(parts, signal),
+    unsupportedReason: capabilities.unsupportedReason,
+    ownedResources: (signal) => dockerOwnedResources(parts, signal),
     async [Symbol.asyncDispose]() {
       await streamServer[Symbol.asyncDispose]();
       docker.close();

@@ -1,4 +1,4 @@
-import { fieldsOf, invalidField, socketPath } from "../config-fields.ts";
+import { readConfigFields, invalidField, socketPath } from "../config-fields.ts";
 import { type SshEndpoint, endpointFields, readEndpoint, readPath, readPort } from "./endpoint.ts";
 import { type SshProxy, readProxy } from "./proxy.ts";
 import { type ReverseTunnelConfig, readReverseTunnel } from "./reverse/config.ts";
@@ -45,7 +45,7 @@ const fields = [
 /** Reads the ssh provider's `providerConfig`; opens no file.
  *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readSshConfig(config: unknown): SshConfig {
-  const given = fieldsOf(config, {
+  const given = readConfigFields(config, {
     provider: "ssh",
     known: fields,
     write: "write at least host, user, privateKeyFile and knownHostsFile",
@@ -83,7 +83,7 @@ function readJumpHosts(value: unknown): readonly SshEndpoint[] {
   return value.map((hop: unknown, index) => {
     const at = `providerConfig.proxyJump[${index}]`;
     const write = "write host, user, privateKeyFile and knownHostsFile";
-    return readEndpoint(fieldsOf(hop, { provider: "ssh", known: endpointFields, write, at }), at);
+    return readEndpoint(readConfigFields(hop, { provider: "ssh", known: endpointFields, write, at }), at);
   });
 }
 

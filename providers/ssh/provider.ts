@@ -168,7 +168,7 @@ async function bridgedCri(
     ...options,
     runtimeSocket: runtimeBridge.path,
     imageSocket: (imageBridge ?? runtimeBridge).path,
-    patienceMs: bridgeReconnectTimeoutMs,
+    reconnectTimeoutMs: bridgeReconnectTimeoutMs,
   });
   return {
     ...runtime,

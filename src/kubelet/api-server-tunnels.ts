@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import type { AccessFile } from "../api/kubeconfig.ts";
 import { type CredentialSource, createCredentials } from "../api/credentials.ts";
 import { createServerEndpoints } from "../api/listers.ts";
-import { createTunnels, type Distribution, type TunnelDeps, type Tunnels } from "../egress/tunnels.ts";
+import { createTunnels, type Distribution, type TunnelDeps, type Tunnels } from "../remotedialer/tunnels.ts";
 import type { NodeContext } from "./deps.ts";
 
 /** Retry delay for reading the API server's version, milliseconds. */
@@ -31,7 +31,7 @@ export function createApiServerTunnels(context: NodeContext): Tunnels | undefine
     distribution,
     credentials: () => (source ??= createCredentials({ from: access, clock, log })).current(),
     servers: account ? createServerEndpoints({ ...account, clock, log }) : onlyServer(access),
-    shownPort: advertisedPort ?? kubelet.port,
+    advertisedPort: advertisedPort ?? kubelet.port,
     kubelet: { host, port: kubelet.port },
     clock,
     log,

@@ -1,6 +1,6 @@
 import { type Service, onceThenIdle, runGroup, untilAborted } from "../lib/service-group.ts";
 import { measuredRuntime } from "../metrics/runtime-calls.ts";
-import type { Tunnels } from "../egress/tunnels.ts";
+import type { Tunnels } from "../remotedialer/tunnels.ts";
 import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
 import { observeCluster } from "./cluster.ts";
@@ -76,6 +76,6 @@ function selfTest(
   if (!account || !config.kubelet.enableServer) return [];
   const { client } = account;
   const { nodeName } = config;
-  const tunnels = () => egress?.standing() ?? [];
+  const tunnels = () => egress?.connected() ?? [];
   return [createReachability({ ...hand("selfTest"), client, nodeName, waiting: pendingCertificateRequest, tunnels, clock, log })];
 }

@@ -133,7 +133,7 @@ export function shutdownSettings({
   rootDir,
 }: Pick<NodeConfig, "kubelet" | "nodeName" | "rootDir">): Pick<
   ShutdownDeps,
-  "periods" | "keepsRecord" | "nodeName" | "rootDir"
+  "periods" | "recordsShutdowns" | "nodeName" | "rootDir"
 > {
   const { featureGates, shutdownGracePeriod: allMs, shutdownGracePeriodCriticalPods: criticalMs } = kubelet;
   const isByPriority = gateEnabled(featureGates, "GracefulNodeShutdownBasedOnPodPriority");
@@ -144,7 +144,7 @@ export function shutdownSettings({
   const periods = gateEnabled(featureGates, "GracefulNodeShutdown")
     ? gracePeriods({ allMs, criticalMs, byPriority: isByPriority ? byPriority : [] })
     : [];
-  return { periods, keepsRecord: isByPriority, nodeName, rootDir };
+  return { periods, recordsShutdowns: isByPriority, nodeName, rootDir };
 }
 
 /** Size limits of container logs, for runtimes that rotate logs themselves. */

@@ -3,13 +3,13 @@ import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import { CodedError } from "../lib/errors.ts";
 import { relayCommand, relayProtocol } from "../streams/command-relay.ts";
-import { commandOverWebSocket, commandSubprotocols } from "../streams/command-websocket.ts";
+import { serveCommandOverWebSocket, commandSubprotocols } from "../streams/command-websocket.ts";
 import { forwardProtocol } from "../streams/port-forward-spdy.ts";
 import { tunnelSubprotocol } from "../streams/port-forward-websocket.ts";
 import type { CommandRequest } from "../streams/remote-command.ts";
 import { withEarlyReplies } from "../streams/spdy/early-replies.ts";
 import { acceptWebSocket, negotiateWebSocket } from "../streams/upgrade.ts";
-import { tunnel } from "../streams/websocket/tunnel.ts";
+import { tunnelStream } from "../streams/websocket/tunnel.ts";
 import { sendText } from "./answer.ts";
 import { handshake, refusalOf, spdyFor } from "./handshake.ts";
 import { type Joining, askEndpoint, handshakeMs, run } from "./joining.ts";
@@ -28,7 +28,7 @@ export async function relayOverWebSocket(joining: Joining, command: CommandReque
     throw new CodedError("unknown", `unable to upgrade connection: ${await refusalOf(answer.response, due)}`);
   };
   const ws = await accept(joining, subprotocol);
-  if (ws) await commandOverWebSocket({ ws, subprotocol }, command, relayCommand(connect, signal), { clock, log });
+  if (ws) await serveCommandOverWebSocket({ ws, subprotocol }, command, relayCommand(connect, signal), { clock, log });
 }
 
 /** Serves a port-forward over a SPDY connection within a WebSocket: the endpoint gets the SPDY connection. */
@@ -36,7 +36,7 @@ export async function tunnelOverWebSocket(joining: Joining): Promise<void> {
   const answer = await askEndpoint(joining, spdyFor(forwardProtocol));
   if (!answer) return;
   const ws = await accept(joining, tunnelSubprotocol);
-  if (ws) await run(joining, { client: withEarlyReplies(tunnel(ws), joining.gate), backend: answer.stream });
+  if (ws) await run(joining, { client: withEarlyReplies(tunnelStream(ws), joining.gate), backend: answer.stream });
   else answer.stream.destroy();
 }
 

@@ -22,8 +22,8 @@ export interface ShutdownSettings {
 }
 
 /** Minimum priority of critical pods, and the default priority. */
-const systemCritical = 2_000_000_000;
-const usual = 0;
+const systemCriticalPriority = 2_000_000_000;
+const defaultPriority = 0;
 
 /** The node's grace periods, lowest priority first; empty if graceful node shutdown is off. Pure.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown */
@@ -31,13 +31,13 @@ export function gracePeriods({ allMs, criticalMs, byPriority }: ShutdownSettings
   if (byPriority.length > 0) return byPriority.toSorted((a, b) => a.priority - b.priority);
   if (allMs === 0) return [];
   return [
-    { priority: usual, seconds: Math.floor((allMs - criticalMs) / 1000) },
-    { priority: systemCritical, seconds: Math.floor(criticalMs / 1000) },
+    { priority: defaultPriority, seconds: Math.floor((allMs - criticalMs) / 1000) },
+    { priority: systemCriticalPriority, seconds: Math.floor(criticalMs / 1000) },
   ];
 }
 
 /** Total time of all groups, milliseconds. */
-export function periodRequestedMs(periods: readonly GracePeriod[]): number {
+export function totalGracePeriodMs(periods: readonly GracePeriod[]): number {
   return periods.reduce((sum, { seconds }) => sum + seconds, 0) * 1000;
 }
 
@@ -47,7 +47,7 @@ export function groupByPriority<P extends Pick<Pod, "spec">>(
   periods: readonly GracePeriod[],
   pods: readonly P[],
 ): readonly ShutdownGroup<P>[] {
-  const groupOf = ({ spec: { priority = usual } }: P) =>
+  const groupOf = ({ spec: { priority = defaultPriority } }: P) =>
     Math.max(
       0,
       periods.findLastIndex((period) => period.priority <= priority),

@@ -12,7 +12,7 @@ export interface InhibitDelayDeps {
 }
 
 /** Number of reads of logind's new setting, and the pause after the first, milliseconds; the pause doubles each time. */
-const [looks, firstPauseMs] = [5, 100];
+const [maxReads, firstPauseMs] = [5, 100];
 
 /** Raises logind's InhibitDelayMaxSec to the wanted time if it is lower, by a drop-in file that the node records as its own. (kubelet,
  *  nodeshutdown_manager_linux.go, start) @param wantedMs milliseconds. @throws with the kubelet's message if logind keeps a lower value. */
@@ -36,13 +36,13 @@ export async function raiseInhibitDelay(
     throw new CodedError(codeOf(error), why, { cause: error });
   }
   await logind.reload(signal);
-  for (let look = 0, pauseMs = firstPauseMs; look < looks; look++, pauseMs *= 2) {
+  for (let read = 0, pauseMs = firstPauseMs; read < maxReads; read++, pauseMs *= 2) {
     currentMs = await logind.inhibitDelayMs(signal);
     if (currentMs >= wantedMs) return;
-    if (look < looks - 1) await clock.sleep(pauseMs, signal);
+    if (read < maxReads - 1) await clock.sleep(pauseMs, signal);
   }
   throw new CodedError(
     "failed_precondition",
-    `node shutdown manager was timed out after ${looks} attempts waiting for logind InhibitDelayMaxSec to update to ${goDuration(wantedMs)} (ShutdownGracePeriod), current value is ${goDuration(currentMs)}`,
+    `node shutdown manager was timed out after ${maxReads} attempts waiting for logind InhibitDelayMaxSec to update to ${goDuration(wantedMs)} (ShutdownGracePeriod), current value is ${goDuration(currentMs)}`,
   );
 }

@@ -17,18 +17,18 @@ export interface ShutdownRecord {
   /** Publishes the previous shutdown's times when the node starts. */
   load(signal: AbortSignal): Promise<void>;
   /** @param at milliseconds since the epoch. */
-  began(at: number, signal: AbortSignal): Promise<void>;
-  ended(at: number, signal: AbortSignal): Promise<void>;
+  recordStart(at: number, signal: AbortSignal): Promise<void>;
+  recordEnd(at: number, signal: AbortSignal): Promise<void>;
 }
 
 /** Go's zero time. */
-const noTime = "0001-01-01T00:00:00Z";
+const goZeroTime = "0001-01-01T00:00:00Z";
 
 /** Keeps the record in the kubelet's format. (kubelet, nodeshutdown/storage.go) */
 export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecordDeps): ShutdownRecord {
   let startedAt = 0;
   const store = async (endedAt: number | undefined, signal: AbortSignal) => {
-    const state = { startTime: timeText(startedAt), endTime: endedAt === undefined ? noTime : timeText(endedAt) };
+    const state = { startTime: formatTime(startedAt), endTime: endedAt === undefined ? goZeroTime : formatTime(endedAt) };
     await fs.apply(replaceFile(file, JSON.stringify(state), 0o644), signal).catch((err: unknown) => {
       log.error({ err }, "Failed to store graceful shutdown state");
     });
@@ -36,34 +36,34 @@ export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecord
   return {
     async load(signal) {
       try {
-        const kept = await ignoreNotFound(fs.readFile(file, { maxBytes: 4096, signal }));
-        if (!kept) return;
-        const { startTime, endTime } = JSON.parse(kept.toString("utf8")) as Record<string, unknown>;
-        measures.began(timeOf(startTime));
-        measures.ended(timeOf(endTime));
+        const stored = await ignoreNotFound(fs.readFile(file, { maxBytes: 4096, signal }));
+        if (!stored) return;
+        const { startTime, endTime } = JSON.parse(stored.toString("utf8")) as Record<string, unknown>;
+        measures.began(parseTime(startTime));
+        measures.ended(parseTime(endTime));
       } catch (err) {
         if (!signal.aborted) log.error({ err }, "Failed to load graceful shutdown state");
       }
     },
-    async began(at, signal) {
+    async recordStart(at, signal) {
       startedAt = at;
       measures.began(at);
       measures.ended(0);
       await store(undefined, signal);
     },
-    async ended(at, signal) {
+    async recordEnd(at, signal) {
       measures.ended(at);
       await store(at, signal);
     },
   };
 }
 
-function timeText(ms: number): string {
+function formatTime(ms: number): string {
   return new Date(ms).toISOString();
 }
 
 /** Milliseconds since the epoch; 0 for Go's zero time and invalid text. */
-function timeOf(text: unknown): number {
-  const ms = typeof text === "string" && text !== noTime ? Date.parse(text) : 0;
+function parseTime(text: unknown): number {
+  const ms = typeof text === "string" && text !== goZeroTime ? Date.parse(text) : 0;
   return Number.isNaN(ms) ? 0 : ms;
 }

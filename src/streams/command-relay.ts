@@ -1,6 +1,6 @@
 import { type Duplex, Readable, type Writable } from "node:stream";
 import { finished, pipeline } from "node:stream/promises";
-import { type ExitStatus, connectionLost, toldStatus } from "./exit-status.ts";
+import { type ExitStatus, connectionLost, parseStatus } from "./exit-status.ts";
 import type { CommandStreams, RunCommand } from "./remote-command.ts";
 import { SpdyClient } from "./spdy/client.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
@@ -10,7 +10,7 @@ import type { TerminalSize } from "./terminal-sizes.ts";
 export const relayProtocol = "v4.channel.k8s.io";
 
 /** Maximum size of a status, bytes. */
-const longestStatus = 1 << 16;
+const maxStatusBytes = 1 << 16;
 
 /** Runs a command, or attaches to one, through a runtime's streaming server. The relay speaks SPDY in place of the client, as the kubelet
  *  does for WebSocket clients. The server's status becomes the command's. @param connect returns the connection, upgraded to SPDY and
@@ -20,9 +20,9 @@ export function relayCommand(connect: (signal: AbortSignal) => Promise<Duplex>, 
   return async (streams, gone) => {
     const signal = AbortSignal.any([gone, stopped]);
     try {
-      const told = await relay(streams, await connect(signal), signal);
-      if (!told) throw connectionLost();
-      return told;
+      const status = await relay(streams, await connect(signal), signal);
+      if (!status) throw connectionLost();
+      return status;
     } catch (error) {
       throw stopped.aborted ? connectionLost() : error;
     }
@@ -40,31 +40,31 @@ async function relay(
   const close = () => client.close();
   signal.addEventListener("abort", close, { once: true });
   try {
-    const status = statusOn(open("error"));
+    const status = readStatus(open("error"));
     if (stdin) stdin.pipe(open("stdin").resume());
     const output = (type: string, to: Writable | undefined) => to && pipeline(open(type), to, { end: false, signal });
     const outputs = [output("stdout", stdout), output("stderr", stderr)];
-    if (tty) Readable.from(written(sizes)).pipe(open("resize").resume());
-    const [told] = await Promise.all([status, ...outputs]);
-    return told;
+    if (tty) Readable.from(encodedSizes(sizes)).pipe(open("resize").resume());
+    const [result] = await Promise.all([status, ...outputs]);
+    return result;
   } finally {
     signal.removeEventListener("abort", close);
     close();
   }
 }
 
-async function statusOn(errors: SpdyStream): Promise<ExitStatus | undefined> {
+async function readStatus(errors: SpdyStream): Promise<ExitStatus | undefined> {
   const parts: Buffer[] = [];
   let length = 0;
   errors.on("data", (part: Buffer) => {
     length += part.length;
-    if (length <= longestStatus) parts.push(part);
+    if (length <= maxStatusBytes) parts.push(part);
   });
   await finished(errors, { writable: false });
-  return toldStatus(Buffer.concat(parts).toString());
+  return parseStatus(Buffer.concat(parts).toString());
 }
 
 /** Terminal sizes in the clients' format. */
-async function* written(sizes: AsyncIterable<TerminalSize>): AsyncGenerator<Buffer, void> {
+async function* encodedSizes(sizes: AsyncIterable<TerminalSize>): AsyncGenerator<Buffer, void> {
   for await (const { width, height } of sizes) yield Buffer.from(JSON.stringify({ Width: width, Height: height }));
 }

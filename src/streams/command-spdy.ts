@@ -3,8 +3,8 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, abortError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { internalError, statusBytes } from "./exit-status.ts";
-import { creationMs } from "./patience.ts";
-import { type CommandRequest, type CommandStreams, type RunCommand, conduct, finish } from "./remote-command.ts";
+import { streamCreationTimeoutMs } from "./timeouts.ts";
+import { type CommandRequest, type CommandStreams, type RunCommand, runForClient, endOutput } from "./remote-command.ts";
 import { SpdyConnection } from "./spdy/connection.ts";
 import type { Headers } from "./spdy/header-block.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
@@ -30,65 +30,65 @@ const streamTypes = ["error", "stdin", "stdout", "stderr", "resize"];
 
 /** Serves a command on a SPDY connection: runs it once all its streams are open. Resolves when client and connection are gone; never
  *  throws. */
-export async function commandOverSpdy(
+export async function serveCommandOverSpdy(
   { socket, protocol }: { readonly socket: Duplex; readonly protocol: CommandProtocol },
   request: CommandRequest,
   run: RunCommand,
   { clock, log }: CommandDeps,
 ): Promise<void> {
   const opened = new Map<string, SpdyStream>();
-  const wanted = new Set<string>();
-  const needed = neededStreams(request, protocol);
-  const missing = new Set(needed);
+  const accepted = new Set<string>();
+  const required = requiredStreams(request, protocol);
+  const missing = new Set(required);
   const complete = Promise.withResolvers<void>();
   const connection: SpdyConnection = new SpdyConnection({
     socket,
     clock,
-    taker: {
-      wants(headers) {
+    handler: {
+      accepts(headers) {
         const type = streamType(headers);
-        if (!streamTypes.includes(type) || wanted.has(type)) return false;
-        wanted.add(type);
+        if (!streamTypes.includes(type) || accepted.has(type)) return false;
+        accepted.add(type);
         return true;
       },
-      opened(stream) {
+      onOpened(stream) {
         const type = streamType(stream.headers);
         opened.set(type, stream);
         // Unread input must not block the other streams.
-        if (!needed.includes(type) || (type !== "stdin" && type !== "resize")) stream.resume();
+        if (!required.includes(type) || (type !== "stdin" && type !== "resize")) stream.resume();
         missing.delete(type);
         if (missing.size === 0) complete.resolve();
       },
       // A client that resets one stream of a command abandons the command.
-      reset: () => void connection.close(),
+      onReset: () => void connection.close(),
     },
   });
   const { gone } = connection;
-  const tell = async (status: Parameters<typeof statusBytes>[0]) => {
+  const sendStatus = async (status: Parameters<typeof statusBytes>[0]) => {
     const error = opened.get("error");
     if (!error) return;
     error.write(statusBytes(status, protocol === "v4.channel.k8s.io"));
-    await finish(error);
+    await endOutput(error);
   };
   try {
-    await untilComplete(complete.promise, gone, clock);
+    await waitForStreams(complete.promise, gone, clock);
     if (protocol === "channel.k8s.io") opened.get("stdin")?.end();
-    await conduct({ streams: streamsOf(request, opened), gone, tell }, run, log);
+    await runForClient({ streams: commandStreams(request, opened), gone, sendStatus }, run, log);
   } catch (error) {
     log.debug({ err: error }, "client did not open its streams");
-    if (!gone.aborted) await tell(internalError(error)).catch(() => undefined);
+    if (!gone.aborted) await sendStatus(internalError(error)).catch(() => undefined);
   }
   await connection.close();
 }
 
 /** Streams that must be open before the command runs. The first two versions have no resizing. */
-function neededStreams({ stdin, stdout, stderr, tty }: CommandRequest, protocol: CommandProtocol): string[] {
+function requiredStreams({ stdin, stdout, stderr, tty }: CommandRequest, protocol: CommandProtocol): string[] {
   const resizes = protocol === "v4.channel.k8s.io" || protocol === "v3.channel.k8s.io";
-  const asked = { error: true, stdin, stdout, stderr, resize: tty && resizes };
-  return streamTypes.filter((type) => asked[type as keyof typeof asked]);
+  const requested = { error: true, stdin, stdout, stderr, resize: tty && resizes };
+  return streamTypes.filter((type) => requested[type as keyof typeof requested]);
 }
 
-function streamsOf(request: CommandRequest, opened: ReadonlyMap<string, SpdyStream>): CommandStreams {
+function commandStreams(request: CommandRequest, opened: ReadonlyMap<string, SpdyStream>): CommandStreams {
   const [stdin, stdout, stderr, resize] = ["stdin", "stdout", "stderr", "resize"].map((type) => opened.get(type));
   return {
     ...(request.stdin && stdin && { stdin }),
@@ -99,10 +99,10 @@ function streamsOf(request: CommandRequest, opened: ReadonlyMap<string, SpdyStre
   };
 }
 
-async function untilComplete(complete: Promise<void>, gone: AbortSignal, clock: Clock): Promise<void> {
+async function waitForStreams(complete: Promise<void>, gone: AbortSignal, clock: Clock): Promise<void> {
   const failed = Promise.withResolvers<never>();
   const onGone = () => failed.reject(abortError(gone));
-  const timer = clock.after(creationMs, () =>
+  const timer = clock.after(streamCreationTimeoutMs, () =>
     failed.reject(new CodedError("deadline_exceeded", "timed out waiting for client to create streams")),
   );
   gone.addEventListener("abort", onGone, { once: true });

@@ -37,10 +37,10 @@ export function connectionLost(): CodedError {
 }
 
 /** Parses the status of an error stream, including further fields; undefined if it is none, for example truncated. */
-export function toldStatus(text: string): ExitStatus | undefined {
+export function parseStatus(text: string): ExitStatus | undefined {
   try {
-    const told = JSON.parse(text) as ExitStatus | null;
-    return told?.status === "Success" || told?.status === "Failure" ? told : undefined;
+    const status = JSON.parse(text) as ExitStatus | null;
+    return status?.status === "Success" || status?.status === "Failure" ? status : undefined;
   } catch {
     return undefined;
   }

@@ -1,10 +1,10 @@
 import type { Duplex } from "node:stream";
 import type { Timer } from "../lib/clock.ts";
 import type { CommandDeps } from "./command-spdy.ts";
-import { type ForwardStream, forwardStream } from "./forward-headers.ts";
-import { creationMs } from "./patience.ts";
-import { type ConnectPort, forward } from "./port-forward.ts";
-import { finish } from "./remote-command.ts";
+import { type ForwardHeaders, parseForwardHeaders } from "./forward-headers.ts";
+import { streamCreationTimeoutMs } from "./timeouts.ts";
+import { type ConnectPort, forwardConnection } from "./port-forward.ts";
+import { endOutput } from "./remote-command.ts";
 import { SpdyConnection } from "./spdy/connection.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
 
@@ -12,10 +12,10 @@ import type { SpdyStream } from "./spdy/stream.ts";
 export const forwardProtocol = "portforward.k8s.io";
 
 /** Maximum number of concurrent connections of one client, including incomplete ones. */
-const mostConnections = 256;
+const maxConnections = 256;
 
 /** The two streams of a connection, as far as they are open. */
-interface Pair {
+interface StreamPair {
   error?: SpdyStream;
   data?: SpdyStream;
   readonly expiry: Timer;
@@ -24,31 +24,31 @@ interface Pair {
 /** Serves the connections that a client forwards over one SPDY connection: each has an error stream and a data stream. Resolves when the
  *  client is gone and all connections are closed; never throws.
  *  @see https://github.com/kubernetes/cri-streaming (portforward) */
-export async function forwardOverSpdy(
+export async function serveForwardOverSpdy(
   socket: Duplex,
   connect: ConnectPort,
   { clock, log }: CommandDeps,
 ): Promise<void> {
-  const pairs = new Map<string, Pair>();
+  const pairs = new Map<string, StreamPair>();
   const running = new Set<Promise<void>>();
   const over = Promise.withResolvers<void>();
   const connection = new SpdyConnection({
     socket,
     clock,
-    taker: {
-      wants(headers, id) {
-        const about = forwardStream(id, headers);
-        return !!about && (pairs.has(about.connection) || pairs.size + running.size < mostConnections);
+    handler: {
+      accepts(headers, id) {
+        const about = parseForwardHeaders(id, headers);
+        return !!about && (pairs.has(about.connection) || pairs.size + running.size < maxConnections);
       },
-      opened,
-      reset: giveUp,
+      onOpened,
+      onReset: discard,
     },
   });
   const { gone } = connection;
 
-  function opened(stream: SpdyStream): void {
-    const { kind, connection: name } = aboutOf(stream);
-    const pair = pairs.get(name) ?? { expiry: clock.after(creationMs, () => expire(name)) };
+  function onOpened(stream: SpdyStream): void {
+    const { kind, connection: name } = headersOf(stream);
+    const pair = pairs.get(name) ?? { expiry: clock.after(streamCreationTimeoutMs, () => expire(name)) };
     if (pair[kind]) return void stream.destroy();
     pair[kind] = stream;
     pairs.set(name, pair);
@@ -61,8 +61,8 @@ export async function forwardOverSpdy(
   }
 
   /** An incomplete connection whose client has reset it is discarded. */
-  function giveUp(stream: SpdyStream): void {
-    const { kind, connection: name } = aboutOf(stream);
+  function discard(stream: SpdyStream): void {
+    const { kind, connection: name } = headersOf(stream);
     const pair = pairs.get(name);
     if (pair?.[kind] !== stream) return;
     pair.expiry.cancel();
@@ -78,11 +78,11 @@ export async function forwardOverSpdy(
 
   async function serve(errors: SpdyStream, data: SpdyStream): Promise<void> {
     errors.resume();
-    const { port } = aboutOf(data);
-    const text = await forward({ port, data, gone }, connect, log);
+    const { port } = headersOf(data);
+    const text = await forwardConnection({ port, data, gone }, connect, log);
     if (gone.aborted) return;
     if (text !== undefined) errors.write(text);
-    await finish(errors).catch(() => undefined);
+    await endOutput(errors).catch(() => undefined);
     errors.destroy();
   }
 
@@ -94,8 +94,8 @@ export async function forwardOverSpdy(
 }
 
 /** Headers of an accepted stream. */
-function aboutOf({ id, headers }: SpdyStream): ForwardStream {
-  const about = forwardStream(id, headers);
+function headersOf({ id, headers }: SpdyStream): ForwardHeaders {
+  const about = parseForwardHeaders(id, headers);
   if (!about) throw new TypeError("stream without port-forward headers");
   return about;
 }

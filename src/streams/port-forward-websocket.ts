@@ -1,33 +1,33 @@
 import type { WebSocket } from "ws";
 import type { CommandDeps } from "./command-spdy.ts";
-import { type ConnectPort, forward } from "./port-forward.ts";
-import { finish } from "./remote-command.ts";
+import { type ConnectPort, forwardConnection } from "./port-forward.ts";
+import { endOutput } from "./remote-command.ts";
 import { type Channel, Channels } from "./websocket/channels.ts";
 
 /** Properties of a port-forward's WebSocket subprotocol. */
-const dialects = {
+const subprotocols = {
   "v4.channel.k8s.io": { base64: false },
   "v4.base64.channel.k8s.io": { base64: true },
   "": { base64: false },
 } as const;
-export type ForwardSubprotocol = keyof typeof dialects;
+export type ForwardSubprotocol = keyof typeof subprotocols;
 
 /** Subprotocol of a WebSocket that tunnels a SPDY connection. */
 export const tunnelSubprotocol = "SPDY/3.1+portforward.k8s.io";
 
 /** WebSocket subprotocols of port forwarding; "" for a client that requests none. */
-export const forwardSubprotocols = [...(Object.keys(dialects) as ForwardSubprotocol[]), tunnelSubprotocol] as const;
+export const forwardSubprotocols = [...(Object.keys(subprotocols) as ForwardSubprotocol[]), tunnelSubprotocol] as const;
 
 /** Serves one connection to each of the ports on a WebSocket: data and errors of the n-th are channels 2n and 2n+1, and both begin with
  *  the port. Resolves when the connection is gone; never throws.
  *  @see https://github.com/kubernetes/cri-streaming (portforward) */
-export async function forwardOverWebSocket(
+export async function serveForwardOverWebSocket(
   { ws, subprotocol }: { readonly ws: WebSocket; readonly subprotocol: ForwardSubprotocol },
   ports: readonly number[],
   connect: ConnectPort,
   { clock, log }: CommandDeps,
 ): Promise<void> {
-  const channels = new Channels({ ws, ...dialects[subprotocol], closes: false, clock });
+  const channels = new Channels({ ws, ...subprotocols[subprotocol], supportsClose: false, clock });
   const pairs = ports.map((port, index) => ({
     port,
     data: channels.open(2 * index),
@@ -38,9 +38,9 @@ export async function forwardOverWebSocket(
   const serve = async ({ port, data, error }: { port: number; data: Channel; error: Channel }) => {
     // The protocol has no message for the end of a connection: the pod's end ends both directions.
     const onRemoteEnd = () => data.receiveEnd();
-    const text = await forward({ port, data, gone: channels.gone, onRemoteEnd }, connect, log);
+    const text = await forwardConnection({ port, data, gone: channels.gone, onRemoteEnd }, connect, log);
     if (text !== undefined) error.write(text);
-    await finish(error).catch(() => undefined);
+    await endOutput(error).catch(() => undefined);
   };
   await Promise.all(pairs.map(serve));
   await channels.close();

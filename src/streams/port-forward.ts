@@ -7,7 +7,7 @@ import { splice } from "./splice.ts";
 export type ConnectPort = (port: number, signal: AbortSignal) => Promise<Duplex>;
 
 /** One forwarded connection, on the protocol side. */
-export interface Forwarded {
+export interface ForwardedConnection {
   readonly port: number;
   /** The client's end of the connection. */
   readonly data: Duplex;
@@ -20,26 +20,26 @@ export interface Forwarded {
 /** Forwards one connection between a client and a port of the pod, until both have ended or either breaks off; `data` is then destroyed.
  *  Never throws. @returns the client's error message: the connection failed, or broke off before it sent anything. A connection that
  *  breaks off later is only closed, because clients abandon all their forwarded connections on an error. */
-export async function forward(
-  { port, data, gone, onRemoteEnd }: Forwarded,
+export async function forwardConnection(
+  { port, data, gone, onRemoteEnd }: ForwardedConnection,
   connect: ConnectPort,
   log: Logger,
 ): Promise<string | undefined> {
-  const cut = new AbortController();
-  data.once("close", () => cut.abort(new CodedError("cancelled", "the client closed the connection")));
-  const signal = AbortSignal.any([gone, cut.signal]);
-  let spoken = false;
+  const closed = new AbortController();
+  data.once("close", () => closed.abort(new CodedError("cancelled", "the client closed the connection")));
+  const signal = AbortSignal.any([gone, closed.signal]);
+  let hasSentData = false;
   try {
     const remote = await connect(port, signal);
     remote.once("data", () => {
-      spoken = true;
+      hasSentData = true;
     });
     if (onRemoteEnd) remote.once("end", onRemoteEnd);
     await splice(data, remote, signal);
     return undefined;
   } catch (error) {
     log.debug({ port, err: error }, "forwarded connection broken off");
-    return spoken || signal.aborted ? undefined : `error forwarding port ${port}: ${messageOf(error)}`;
+    return hasSentData || signal.aborted ? undefined : `error forwarding port ${port}: ${messageOf(error)}`;
   } finally {
     data.destroy();
   }

@@ -32,30 +32,30 @@ export interface CommandRequest {
 export type RunCommand = (streams: CommandStreams, signal: AbortSignal) => Promise<number | ExitStatus>;
 
 /** A command's side of a connection. */
-export interface CommandWire {
+export interface CommandConnection {
   readonly streams: CommandStreams;
   /** Aborts when the client disconnects. */
   readonly gone: AbortSignal;
   /** Sends the command's result; resolves once the status is being sent. */
-  tell(status: ExitStatus): Promise<void>;
+  sendStatus(status: ExitStatus): Promise<void>;
 }
 
 /** Runs a command for a client: first sends all its output, then its result. Never throws. */
-export async function conduct({ streams, gone, tell }: CommandWire, run: RunCommand, log: Logger): Promise<void> {
-  const status = await statusOf(streams, gone, run, log);
+export async function runForClient({ streams, gone, sendStatus }: CommandConnection, run: RunCommand, log: Logger): Promise<void> {
+  const status = await runToStatus(streams, gone, run, log);
   streams.stdin?.destroy();
   const outputs = [streams.stdout, streams.stderr].filter((stream) => stream !== undefined);
-  await Promise.allSettled(outputs.map(finish));
+  await Promise.allSettled(outputs.map(endOutput));
   if (gone.aborted) return;
-  await tell(status).catch((error: unknown) => {
+  await sendStatus(status).catch((error: unknown) => {
     log.debug({ why: messageOf(error) }, "client disconnected before it received its command's result");
   });
 }
 
-async function statusOf(streams: CommandStreams, gone: AbortSignal, run: RunCommand, log: Logger): Promise<ExitStatus> {
+async function runToStatus(streams: CommandStreams, gone: AbortSignal, run: RunCommand, log: Logger): Promise<ExitStatus> {
   try {
-    const ended = await run(streams, gone);
-    return typeof ended === "number" ? exitStatus(ended) : ended;
+    const result = await run(streams, gone);
+    return typeof result === "number" ? exitStatus(result) : result;
   } catch (error) {
     if (!gone.aborted) log.warn({ err: error }, "command in a container failed");
     return internalError(error);
@@ -63,7 +63,7 @@ async function statusOf(streams: CommandStreams, gone: AbortSignal, run: RunComm
 }
 
 /** Ends an output stream, unless it has ended. */
-export async function finish(stream: Writable): Promise<void> {
+export async function endOutput(stream: Writable): Promise<void> {
   if (!stream.writableEnded) stream.end();
   await finished(stream, { readable: false });
 }

@@ -1,13 +1,13 @@
 import type { IncomingMessage } from "node:http";
 import type { WebSocket } from "ws";
-import { type CommandDeps, commandOverSpdy, commandProtocols } from "./command-spdy.ts";
-import { commandOverWebSocket, commandSubprotocols } from "./command-websocket.ts";
-import { forwardOverSpdy, forwardProtocol } from "./port-forward-spdy.ts";
-import { forwardOverWebSocket, forwardSubprotocols, tunnelSubprotocol } from "./port-forward-websocket.ts";
+import { type CommandDeps, serveCommandOverSpdy, commandProtocols } from "./command-spdy.ts";
+import { serveCommandOverWebSocket, commandSubprotocols } from "./command-websocket.ts";
+import { serveForwardOverSpdy, forwardProtocol } from "./port-forward-spdy.ts";
+import { serveForwardOverWebSocket, forwardSubprotocols, tunnelSubprotocol } from "./port-forward-websocket.ts";
 import type { ConnectPort } from "./port-forward.ts";
 import type { CommandRequest, RunCommand } from "./remote-command.ts";
 import {
-  type Asked,
+  type UpgradeRequest,
   type Refusal,
   acceptSpdy,
   acceptWebSocket,
@@ -15,54 +15,54 @@ import {
   negotiateSpdy,
   negotiateWebSocket,
 } from "./upgrade.ts";
-import { tunnel } from "./websocket/tunnel.ts";
+import { tunnelStream } from "./websocket/tunnel.ts";
 
 /** Serves an upgrade request until the client is gone, or refuses it. */
-export type Serve = (asked: Asked) => Promise<void> | Refusal;
+export type ServeUpgrade = (asked: UpgradeRequest) => Promise<void> | Refusal;
 
 /** Serves one command in the client's protocol. */
-export function serveCommand(command: CommandRequest, run: RunCommand, deps: CommandDeps): Serve {
-  return (asked) => {
-    if (!isWebSocket(asked.request)) {
-      const protocol = negotiateSpdy(asked.request, commandProtocols);
+export function serveCommand(command: CommandRequest, run: RunCommand, deps: CommandDeps): ServeUpgrade {
+  return (upgrade) => {
+    if (!isWebSocket(upgrade.request)) {
+      const protocol = negotiateSpdy(upgrade.request, commandProtocols);
       if (typeof protocol !== "string") return protocol;
-      return commandOverSpdy({ socket: acceptSpdy(asked, protocol), protocol }, command, run, deps);
+      return serveCommandOverSpdy({ socket: acceptSpdy(upgrade, protocol), protocol }, command, run, deps);
     }
-    const subprotocol = negotiateWebSocket(asked.request, commandSubprotocols);
+    const subprotocol = negotiateWebSocket(upgrade.request, commandSubprotocols);
     if (typeof subprotocol !== "string") return subprotocol;
-    return withWebSocket(asked, subprotocol, (ws) => commandOverWebSocket({ ws, subprotocol }, command, run, deps));
+    return withWebSocket(upgrade, subprotocol, (ws) => serveCommandOverWebSocket({ ws, subprotocol }, command, run, deps));
   };
 }
 
 /** Serves one client's connections to a pod in the client's protocol. */
-export function serveForward(ports: readonly number[], connect: ConnectPort, deps: CommandDeps): Serve {
-  return (asked) => {
-    if (!isWebSocket(asked.request)) {
-      const protocol = negotiateSpdy(asked.request, [forwardProtocol]);
+export function serveForward(ports: readonly number[], connect: ConnectPort, deps: CommandDeps): ServeUpgrade {
+  return (upgrade) => {
+    if (!isWebSocket(upgrade.request)) {
+      const protocol = negotiateSpdy(upgrade.request, [forwardProtocol]);
       if (typeof protocol !== "string") return protocol;
-      return forwardOverSpdy(acceptSpdy(asked, protocol), connect, deps);
+      return serveForwardOverSpdy(acceptSpdy(upgrade, protocol), connect, deps);
     }
-    const subprotocol = negotiateWebSocket(asked.request, forwardSubprotocols);
+    const subprotocol = negotiateWebSocket(upgrade.request, forwardSubprotocols);
     if (typeof subprotocol !== "string") return subprotocol;
-    return withWebSocket(asked, subprotocol, (ws) =>
+    return withWebSocket(upgrade, subprotocol, (ws) =>
       subprotocol === tunnelSubprotocol
-        ? forwardOverSpdy(tunnel(ws), connect, deps)
-        : forwardOverWebSocket({ ws, subprotocol }, ports, connect, deps),
+        ? serveForwardOverSpdy(tunnelStream(ws), connect, deps)
+        : serveForwardOverWebSocket({ ws, subprotocol }, ports, connect, deps),
     );
   };
 }
 
 /** Refusal of a request without an upgrade. */
-export function refusePlain(request: IncomingMessage): Refusal {
+export function refuseWithoutUpgrade(request: IncomingMessage): Refusal {
   const refusal = negotiateSpdy(request, [...commandProtocols, forwardProtocol]);
   return typeof refusal === "string" ? { status: 400, text: "unable to upgrade: missing upgrade headers" } : refusal;
 }
 
 async function withWebSocket(
-  asked: Asked,
+  upgrade: UpgradeRequest,
   subprotocol: string,
   serve: (ws: WebSocket) => Promise<void>,
 ): Promise<void> {
-  const ws = await acceptWebSocket(asked, subprotocol);
+  const ws = await acceptWebSocket(upgrade, subprotocol);
   if (ws) await serve(ws);
 }

@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import { finished } from "node:stream/promises";
-import { createToldEnd } from "./spdy/told-end.ts";
+import { createStatusGuard } from "./spdy/status-guard.ts";
 
 /** Splices a SPDY client with the server that runs its command. However the server ends, the client's connection ends properly, with
  *  `status` on the error stream if the server sent no result: clients treat an end without a status as success. Both are destroyed when it
@@ -11,34 +11,34 @@ export async function spliceCommand(
   status: Buffer,
   signal: AbortSignal,
 ): Promise<void> {
-  const told = createToldEnd(status);
-  const broken = (error: unknown) => client.destroy(error instanceof Error ? error : new Error(String(error)));
+  const guard = createStatusGuard(status);
+  const fail = (error: unknown) => client.destroy(error instanceof Error ? error : new Error(String(error)));
   const send = (parts: readonly Buffer[]) => parts.reduce((room, part) => client.write(part) && room, true);
-  const readOn = () => void server.resume();
-  let over = false;
+  const resumeReading = () => void server.resume();
+  let hasEnded = false;
   const end = () => {
-    if (over) return;
-    over = true;
+    if (hasEnded) return;
+    hasEnded = true;
     // Discards the client's further data and waits for its end.
     client.unpipe(server).resume();
-    if (client.writable) send(told.atEnd());
+    if (client.writable) send(guard.atEnd());
     client.end();
   };
   server.on("data", (chunk: Buffer) => {
     try {
-      if (client.writable && !send(told.fromServer(chunk))) server.pause();
+      if (client.writable && !send(guard.fromServer(chunk))) server.pause();
     } catch (error) {
-      broken(error);
+      fail(error);
     }
   });
   client.on("data", (chunk: Buffer) => {
     try {
-      told.fromClient(chunk);
+      guard.fromClient(chunk);
     } catch (error) {
-      broken(error);
+      fail(error);
     }
   });
-  client.on("drain", readOn);
+  client.on("drain", resumeReading);
   client.pipe(server);
   server.on("error", () => undefined);
   server.once("end", end);

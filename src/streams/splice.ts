@@ -7,7 +7,7 @@ import { finished } from "node:stream/promises";
  *  or not; the caller gives up both. @returns when both directions have ended and everything is written. @throws the first stream's
  *  error, or AbortError when `signal` aborts. */
 export async function splice(a: Duplex, b: Duplex, signal: AbortSignal): Promise<void> {
-  const ends = Promise.all([over(a, b, signal), over(b, a, signal)]);
+  const ends = Promise.all([untilEnded(a, b, signal), untilEnded(b, a, signal)]);
   a.pipe(b);
   b.pipe(a);
   try {
@@ -19,7 +19,7 @@ export async function splice(a: Duplex, b: Duplex, signal: AbortSignal): Promise
 }
 
 /** Waits until both directions of a stream have ended. */
-async function over(stream: Duplex, other: Duplex, signal: AbortSignal): Promise<void> {
+async function untilEnded(stream: Duplex, other: Duplex, signal: AbortSignal): Promise<void> {
   try {
     await finished(stream, { signal });
   } catch (error) {

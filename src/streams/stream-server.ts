@@ -5,13 +5,13 @@ import { CodedError, throwIfAborted } from "../lib/errors.ts";
 import { guardResponses } from "../lib/guard-responses.ts";
 import type { Logger } from "../lib/log.ts";
 import type { StreamEndpoint } from "../seams/runtime.ts";
-import { connectionPair } from "./pair.ts";
-import { creationMs } from "./patience.ts";
+import { connectionPair } from "./connection-pair.ts";
+import { streamCreationTimeoutMs } from "./timeouts.ts";
 import type { ConnectPort } from "./port-forward.ts";
 import type { CommandRequest, RunCommand } from "./remote-command.ts";
-import { type Serve, refusePlain, serveCommand, serveForward } from "./serving.ts";
+import { type ServeUpgrade, refuseWithoutUpgrade, serveCommand, serveForward } from "./serving.ts";
 import { createTokens } from "./tokens.ts";
-import { type Asked, type Refusal, plainText, refuse } from "./upgrade.ts";
+import { type UpgradeRequest, type Refusal, plainText, refuse } from "./upgrade.ts";
 
 export type { ConnectPort } from "./port-forward.ts";
 export type { CommandRequest, CommandStreams, RunCommand } from "./remote-command.ts";
@@ -36,7 +36,7 @@ export interface StreamServerDeps {
 }
 
 export function createStreamServer({ clock, log }: StreamServerDeps): StreamServer {
-  const tokens = createTokens<Serve>(clock);
+  const tokens = createTokens<ServeUpgrade>(clock);
   const connections = new Map<Duplex, Timer>();
   const sessions = new Set<Promise<void>>();
   const disposed = new AbortController();
@@ -49,25 +49,25 @@ export function createStreamServer({ clock, log }: StreamServerDeps): StreamServ
     sessions.add(done);
   }
 
-  const http = listenNowhere((request, answer, asked) => {
+  const http = createInProcessServer((request, answer, upgrade) => {
     connections.get(request.socket)?.cancel();
     const serve = tokens.take(request.url?.split("?", 1)[0]?.split("/")[2] ?? "");
     if (!serve) return answer({ status: 404, text: "404 page not found" });
     if (request.method !== "GET" && request.method !== "POST")
       return answer({ status: 405, text: "405: Method Not Allowed" });
-    const outcome = asked ? serve(asked) : refusePlain(request);
+    const outcome = upgrade ? serve(upgrade) : refuseWithoutUpgrade(request);
     if (outcome instanceof Promise) track(outcome);
     else answer(outcome);
   });
 
-  function endpoint(kind: string, serve: Serve): StreamEndpoint {
+  function endpoint(kind: string, serve: ServeUpgrade): StreamEndpoint {
     const dial = (signal: AbortSignal) => {
       throwIfAborted(signal);
       if (disposed.signal.aborted) throw new CodedError("unavailable", "streaming server is closed");
       const [near, far] = connectionPair();
       connections.set(
         far,
-        clock.after(creationMs, () => far.destroy()),
+        clock.after(streamCreationTimeoutMs, () => far.destroy()),
       );
       far.on("error", () => undefined);
       far.once("close", () => {
@@ -82,7 +82,7 @@ export function createStreamServer({ clock, log }: StreamServerDeps): StreamServ
   }
 
   return {
-    command: (request, run) => endpoint("command", serveCommand(checked(request), run, deps)),
+    command: (request, run) => endpoint("command", serveCommand(validated(request), run, deps)),
     portForward: (ports, connect) => endpoint("portforward", serveForward(ports, connect, deps)),
     async [Symbol.asyncDispose]() {
       disposed.abort();
@@ -93,7 +93,7 @@ export function createStreamServer({ clock, log }: StreamServerDeps): StreamServ
 }
 
 /** Validates a request by CRI's rules. */
-function checked(request: CommandRequest): CommandRequest {
+function validated(request: CommandRequest): CommandRequest {
   const { stdin, stdout, stderr, tty } = request;
   if (tty && stderr) throw new CodedError("invalid_argument", "tty and stderr cannot both be true");
   if (!stdin && !stdout && !stderr)
@@ -101,10 +101,10 @@ function checked(request: CommandRequest): CommandRequest {
   return request;
 }
 
-type Handle = (request: IncomingMessage, answer: (refusal: Refusal) => void, asked?: Asked) => void;
+type Handle = (request: IncomingMessage, answer: (refusal: Refusal) => void, asked?: UpgradeRequest) => void;
 
 /** An HTTP server whose connections are passed in. */
-function listenNowhere(handle: Handle): Server {
+function createInProcessServer(handle: Handle): Server {
   const http = guardResponses(createServer({ maxHeaderSize: 1 << 20, requireHostHeader: false }));
   http.on("request", (request: IncomingMessage, response: ServerResponse) => {
     handle(request, ({ status, text, headers }) => {

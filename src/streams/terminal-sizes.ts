@@ -7,10 +7,10 @@ export interface TerminalSize {
 }
 
 /** Maximum length of an encoded size, bytes. */
-const longestSize = 1024;
+const maxSizeLength = 1024;
 /** Maximum input per turn, bytes: a terminal never sends more at once. */
-const longestPart = 1 << 16;
-const largest = 0xffff;
+const maxChunkBytes = 1 << 16;
+const maxDimension = 0xffff;
 
 /** Parses terminal sizes from a client's resize stream: consecutive JSON objects, of which a slow reader gets only the newest. The
  *  iteration ends with the stream, successfully or not, and at invalid input.
@@ -19,14 +19,14 @@ export function terminalSizes(stream: Readable): AsyncIterable<TerminalSize> {
   const latest = createLatest<TerminalSize>();
   let text = "";
   stream.on("data", function read(part: Buffer) {
-    if (part.length > longestPart) return refuse();
+    if (part.length > maxChunkBytes) return refuse();
     const [rest = "", ...sizes] = (text + part.toString("latin1")).split("}").reverse();
-    for (const size of sizes.reverse().map((json) => sizeOf(`${json}}`))) {
+    for (const size of sizes.reverse().map((json) => parseSize(`${json}}`))) {
       if (!size) return refuse();
       latest.put(size);
     }
     text = rest;
-    if (text.length > longestSize) refuse();
+    if (text.length > maxSizeLength) refuse();
     function refuse(): void {
       stream.off("data", read).resume();
       latest.end();
@@ -40,7 +40,7 @@ export function terminalSizes(stream: Readable): AsyncIterable<TerminalSize> {
 /** Sizes of a command without a terminal: none. */
 export async function* noSizes(): AsyncGenerator<TerminalSize, void> {}
 
-function sizeOf(json: string): TerminalSize | undefined {
+function parseSize(json: string): TerminalSize | undefined {
   try {
     const parsed = JSON.parse(json) as { Width?: unknown; Height?: unknown } | null;
     const { Width: width = 0, Height: height = 0 } = parsed ?? {};
@@ -51,7 +51,7 @@ function sizeOf(json: string): TerminalSize | undefined {
 }
 
 function isDimension(value: unknown): value is number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= largest;
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= maxDimension;
 }
 
 interface Latest<T> {
@@ -64,29 +64,29 @@ interface Latest<T> {
 function createLatest<T>(): Latest<T> {
   let next: { readonly value: T } | undefined;
   let ended = false;
-  let news = Promise.withResolvers<void>();
+  let changed = Promise.withResolvers<void>();
   async function* values(): AsyncGenerator<T, void> {
     for (;;) {
       const taken = next;
       next = undefined;
       if (taken) yield taken.value;
       else if (ended) return;
-      else await news.promise;
+      else await changed.promise;
     }
   }
-  const tell = () => {
-    news.resolve();
-    news = Promise.withResolvers<void>();
+  const notify = () => {
+    changed.resolve();
+    changed = Promise.withResolvers<void>();
   };
   return {
     put(value) {
       if (ended) return;
       next = { value };
-      tell();
+      notify();
     },
     end() {
       ended = true;
-      tell();
+      notify();
     },
     values: { [Symbol.asyncIterator]: values },
   };

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
-import { tokenMs } from "./patience.ts";
+import { tokenTimeoutMs } from "./timeouts.ts";
 
 /** Values that can be fetched once, each by a secret token. */
 export interface Tokens<T> {
@@ -11,7 +11,7 @@ export interface Tokens<T> {
   take(token: string): T | undefined;
 }
 
-const mostTokens = 1000;
+const maxTokens = 1000;
 
 /** The kubelet's streaming server's limits. */
 export function createTokens<T>(clock: Clock): Tokens<T> {
@@ -23,10 +23,10 @@ export function createTokens<T>(clock: Clock): Tokens<T> {
         if (until > clock.monotonic()) break;
         waiting.delete(token);
       }
-      if (waiting.size >= mostTokens)
+      if (waiting.size >= maxTokens)
         throw new CodedError("resource_exhausted", "maximum number of in-flight requests exceeded");
       const token = randomBytes(12).toString("base64url");
-      waiting.set(token, { value, until: clock.monotonic() + tokenMs });
+      waiting.set(token, { value, until: clock.monotonic() + tokenTimeoutMs });
       return token;
     },
     take(token) {

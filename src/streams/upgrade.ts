@@ -1,10 +1,10 @@
 import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
-import { lingerMs } from "./patience.ts";
+import { lingerTimeoutMs } from "./timeouts.ts";
 
 /** A request to upgrade to another protocol. */
-export interface Asked {
+export interface UpgradeRequest {
   readonly request: IncomingMessage;
   readonly socket: Duplex;
   /** Bytes after the request's header. */
@@ -19,38 +19,38 @@ export interface Refusal {
 }
 
 /** Maximum length of a received WebSocket message, bytes: the same as the kubelet's server. */
-const longestMessage = 32 << 20;
+const maxMessageBytes = 32 << 20;
 
 /** Maximum number of unsent pongs; further pings are not answered. */
-const mostPongs = 16;
+const maxPendingPongs = 16;
 
 /** True if a request asks for a WebSocket; any other upgrade is treated as SPDY. */
 export function isWebSocket({ headers }: IncomingMessage): boolean {
-  return headers.upgrade?.toLowerCase() === "websocket" && asksForUpgrade(headers);
+  return headers.upgrade?.toLowerCase() === "websocket" && requestsUpgrade(headers);
 }
 
 /** The client's first SPDY subprotocol that is among `supported`, or the reason why there is none.
  *  @see https://github.com/kubernetes/streaming (httpstream.Handshake) */
-export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, known: readonly P[]): P | Refusal {
+export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, supported: readonly P[]): P | Refusal {
   const name = "X-Stream-Protocol-Version";
   const offered = list(headers["x-stream-protocol-version"]);
   if (offered.length === 0) return { status: 400, text: `unable to upgrade: header ${name} names no protocol` };
-  const chosen = firstKnown(offered, known);
+  const chosen = firstSupported(offered, supported);
   if (chosen === undefined) {
-    const text = `unable to upgrade: unable to negotiate protocol: client supports [${offered.join(" ")}], server accepts [${known.join(" ")}]`;
-    return { status: 403, text, headers: { "X-Accepted-Stream-Protocol-Versions": known.join(", ") } };
+    const text = `unable to upgrade: unable to negotiate protocol: client supports [${offered.join(" ")}], server accepts [${supported.join(" ")}]`;
+    return { status: 403, text, headers: { "X-Accepted-Stream-Protocol-Versions": supported.join(", ") } };
   }
-  if (!asksForUpgrade(headers) || !headers.upgrade?.toLowerCase().includes("spdy/3.1"))
+  if (!requestsUpgrade(headers) || !headers.upgrade?.toLowerCase().includes("spdy/3.1"))
     return { status: 400, text: "unable to upgrade: missing upgrade headers in request" };
   return chosen;
 }
 
 /** The client's first WebSocket subprotocol that is among `supported`; "" for a client that requests none. */
-export function negotiateWebSocket<P extends string>({ headers }: IncomingMessage, known: readonly P[]): P | Refusal {
+export function negotiateWebSocket<P extends string>({ headers }: IncomingMessage, supported: readonly P[]): P | Refusal {
   const offered = list(headers["sec-websocket-protocol"]);
-  const chosen = firstKnown(offered.length === 0 ? [""] : offered, known);
+  const chosen = firstSupported(offered.length === 0 ? [""] : offered, supported);
   if (chosen !== undefined) return chosen;
-  const text = `requested protocol(s) are not supported: [${offered.join(" ")}]; supports [${known.join(" ")}]`;
+  const text = `requested protocol(s) are not supported: [${offered.join(" ")}]; supports [${supported.join(" ")}]`;
   return { status: 403, text };
 }
 
@@ -71,7 +71,7 @@ export function refuse(socket: Duplex, { status, text, headers = {} }: Refusal):
 export const plainText = { "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff" };
 
 /** Upgrades to SPDY. @returns the connection, beginning with the first byte after the request. */
-export function acceptSpdy({ socket, head }: Asked, protocol: string): Duplex {
+export function acceptSpdy({ socket, head }: UpgradeRequest, protocol: string): Duplex {
   const lines = ["Connection: Upgrade", "Upgrade: SPDY/3.1", `X-Stream-Protocol-Version: ${protocol}`];
   socket.on("error", () => undefined);
   socket.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join("\r\n")}\r\n\r\n`);
@@ -81,7 +81,7 @@ export function acceptSpdy({ socket, head }: Asked, protocol: string): Duplex {
 
 /** Upgrades to a WebSocket. @returns undefined if the request was not a valid handshake, and has been refused. */
 export async function acceptWebSocket(
-  { request, socket, head }: Asked,
+  { request, socket, head }: UpgradeRequest,
   protocol: string,
 ): Promise<WebSocket | undefined> {
   const opened = Promise.withResolvers<WebSocket | undefined>();
@@ -89,10 +89,10 @@ export async function acceptWebSocket(
     noServer: true,
     clientTracking: false,
     perMessageDeflate: false,
-    maxPayload: longestMessage,
+    maxPayload: maxMessageBytes,
     skipUTF8Validation: true,
     autoPong: false,
-    closeTimeout: lingerMs,
+    closeTimeout: lingerTimeoutMs,
   };
   const server = new WebSocketServer(options);
   server.on("error", () => undefined);
@@ -104,7 +104,7 @@ export async function acceptWebSocket(
     ws.on("error", () => undefined);
     let unsent = 0;
     ws.on("ping", (data) => {
-      if (unsent >= mostPongs) return;
+      if (unsent >= maxPendingPongs) return;
       unsent += 1;
       ws.pong(data, false, () => void (unsent -= 1));
     });
@@ -115,13 +115,13 @@ export async function acceptWebSocket(
   return opened.promise;
 }
 
-function asksForUpgrade({ connection }: IncomingMessage["headers"]): boolean {
+function requestsUpgrade({ connection }: IncomingMessage["headers"]): boolean {
   return connection?.toLowerCase().includes("upgrade") ?? false;
 }
 
-function firstKnown<P extends string>(offered: readonly string[], known: readonly P[]): P | undefined {
+function firstSupported<P extends string>(offered: readonly string[], supported: readonly P[]): P | undefined {
   for (const name of offered) {
-    const found = known.find((candidate) => candidate === name);
+    const found = supported.find((candidate) => candidate === name);
     if (found !== undefined) return found;
   }
   return undefined;

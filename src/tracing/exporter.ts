@@ -14,22 +14,22 @@ const method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 /** Exports spans over OTLP/gRPC without TLS, like the kubelet. Spans that cannot be sent are dropped with a warning.
  *  @param endpoint a gRPC target. @see https://opentelemetry.io/docs/specs/otlp/#otlpgrpc */
 export function createExporter(endpoint: string = defaultEndpoint, { clock, log }: TracingDeps): SpanExporter {
-  const client = new Client(targetOf(endpoint), credentials.createInsecure(), {
+  const client = new Client(grpcTarget(endpoint), credentials.createInsecure(), {
     "grpc.use_local_subchannel_pool": 1,
     "grpc.enable_channelz": 0,
   });
   const warn = createRateLimitedWarning({ log, clock }, "cannot export spans to tracing.endpoint; dropped");
   const send = (spans: ReadableSpan[], done: (error: ServiceError | null) => void) => {
     const message = Buffer.from(ProtobufTraceSerializer.serializeRequest(spans) ?? []);
-    const itself = (bytes: Buffer) => bytes;
-    client.makeUnaryRequest(method, itself, itself, message, { deadline: clock.now() + timeoutMs }, done);
+    const identity = (bytes: Buffer) => bytes;
+    client.makeUnaryRequest(method, identity, identity, message, { deadline: clock.now() + timeoutMs }, done);
   };
   return {
-    export(spans: ReadableSpan[], tell: (result: ExportResult) => void) {
+    export(spans: ReadableSpan[], report: (result: ExportResult) => void) {
       send(spans, (error) => {
         if (error) warn({ endpoint, spans: spans.length, why: error.details });
         // The failure has been logged; reporting it again would reach a process-wide handler.
-        tell({ code: ExportResultCode.SUCCESS });
+        report({ code: ExportResultCode.SUCCESS });
       });
     },
     shutdown() {
@@ -40,6 +40,6 @@ export function createExporter(endpoint: string = defaultEndpoint, { clock, log 
 }
 
 /** The endpoint in grpc-js's notation. */
-function targetOf(endpoint: string): string {
+function grpcTarget(endpoint: string): string {
   return endpoint.replace(/^unix-abstract:\/*/, "unix:\0");
 }

@@ -24,17 +24,17 @@ import { createExporter } from "./exporter.ts";
 import type { NodeTracer, TracingConfig, TracingDeps } from "./config.ts";
 
 /** The kubelet's service name, and its instrumentation scope. */
-const component = "kubelet";
-const scope = "k8s.io/kubernetes/pkg/kubelet";
+const serviceName = "kubelet";
+const instrumentationScope = "k8s.io/kubernetes/pkg/kubelet";
 
 /** Timeout for sending the last spans on disposal, milliseconds. */
-const lastMs = 1000;
+const flushTimeoutMs = 1000;
 
 /** A span in progress and the one around it. */
-interface Place {
+interface SpanScope {
   /** Undefined once the span has ended: work that outlives it (such as a watch) is not attributed to it and does not retain it. */
   context: Context | undefined;
-  readonly outer: Place | undefined;
+  readonly outer: SpanScope | undefined;
 }
 
 const kinds = { client: SpanKind.CLIENT, server: SpanKind.SERVER };
@@ -45,40 +45,40 @@ export function createTracer({ endpoint, samplingRatePerMillion = 0 }: TracingCo
   const sampled = samplingRatePerMillion > 0;
   const root = sampled ? new TraceIdRatioBasedSampler(samplingRatePerMillion / 1_000_000) : new AlwaysOffSampler();
   const provider = new TracerProvider({
-    resource: resourceFromAttributes({ "service.name": component, "host.name": deps.nodeName }),
+    resource: resourceFromAttributes({ "service.name": serviceName, "host.name": deps.nodeName }),
     sampler: new ParentBasedSampler({ root }),
     spanProcessors: [new BatchSpanProcessor({ exporter: createExporter(endpoint, deps) })],
   });
   return {
-    ...tracerOf(provider),
-    [Symbol.asyncDispose]: () => Promise.race([provider.shutdown(), deps.clock.sleep(lastMs)]),
+    ...createNodeTracer(provider),
+    [Symbol.asyncDispose]: () => Promise.race([provider.shutdown(), deps.clock.sleep(flushTimeoutMs)]),
   };
 }
 
-function tracerOf(provider: TracerProvider): Tracer {
-  const spans = provider.getTracer(scope);
-  const places = new AsyncLocalStorage<Place>();
+function createNodeTracer(provider: TracerProvider): Tracer {
+  const spans = provider.getTracer(instrumentationScope);
+  const scopes = new AsyncLocalStorage<SpanScope>();
   const propagator = new CompositePropagator({
     propagators: [new W3CTraceContextPropagator(), new W3CBaggagePropagator()],
   });
-  const here = (): Place | undefined => {
-    let place = places.getStore();
-    while (place && !place.context) place = place.outer;
-    return place;
+  const currentScope = (): SpanScope | undefined => {
+    let scope = scopes.getStore();
+    while (scope && !scope.context) scope = scope.outer;
+    return scope;
   };
-  const contextOf = (parent: SpanOptions["parent"], place: Place | undefined): Context => {
+  const contextOf = (parent: SpanOptions["parent"], place: SpanScope | undefined): Context => {
     if (parent === undefined) return place?.context ?? ROOT_CONTEXT;
     return parent === "none" ? ROOT_CONTEXT : propagator.extract(ROOT_CONTEXT, parent, defaultTextMapGetter);
   };
   return {
     isOn: true,
     async span(name, { attributes = {}, kind, parent }, work) {
-      const outer = here();
+      const outer = currentScope();
       const within = contextOf(parent, outer);
       const span = spans.startSpan(name, { attributes, kind: kind ? kinds[kind] : SpanKind.INTERNAL }, within);
-      const place: Place = { context: trace.setSpan(within, span), outer };
+      const place: SpanScope = { context: trace.setSpan(within, span), outer };
       try {
-        return await places.run(place, () => work(handleOf(span)));
+        return await scopes.run(place, () => work(spanHandle(span)));
       } catch (error) {
         fail(span, error);
         throw error;
@@ -89,13 +89,13 @@ function tracerOf(provider: TracerProvider): Tracer {
     },
     headers() {
       const headers: Record<string, string> = {};
-      propagator.inject(here()?.context ?? ROOT_CONTEXT, headers, defaultTextMapSetter);
+      propagator.inject(currentScope()?.context ?? ROOT_CONTEXT, headers, defaultTextMapSetter);
       return headers;
     },
   };
 }
 
-function handleOf(span: OtelSpan): Span {
+function spanHandle(span: OtelSpan): Span {
   return { add: (attributes) => void span.setAttributes(attributes), fail: (why) => fail(span, why) };
 }
 

@@ -3,7 +3,7 @@ import type { Tracer } from "../lib/tracer.ts";
 import { type RuntimeCall, wrapCalls } from "../seams/runtime-calls.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
-const ofImages: ReadonlySet<RuntimeCall> = new Set([
+const imageCalls: ReadonlySet<RuntimeCall> = new Set([
   "listImages",
   "imageStatus",
   "pullImage",
@@ -31,6 +31,6 @@ export function tracedRuntime(runtime: Runtime, tracer: Tracer): Runtime {
 }
 
 function methodOf(name: RuntimeCall): string {
-  const service = ofImages.has(name) ? "ImageService" : "RuntimeService";
+  const service = imageCalls.has(name) ? "ImageService" : "RuntimeService";
   return `runtime.v1.${service}/${name.charAt(0).toUpperCase()}${name.slice(1)}`;
 }

@@ -9,7 +9,7 @@ import { NamespaceMode, RunPodSandboxRequest } from "../../src/gen/cri.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { Address, Host } from "../../src/seams/host.ts";
-import { mostForwarded } from "../../src/streams/forward-places.ts";
+import { maxForwarded } from "../../src/streams/forward-slots.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type DockerUnderTest, dockerOn } from "./docker-rig-parts.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
@@ -150,7 +150,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
       test("limits the connections to a pod, and accepts a new one once one has closed", async () => {
         const connect = relayBy("perl");
         const standing = await Promise.all(
-          Array.from({ length: mostForwarded.toPod }, () => connect(sandboxId, 9001, patience())),
+          Array.from({ length: maxForwarded.toPod }, () => connect(sandboxId, 9001, patience())),
         );
         await assert.rejects(connect(sandboxId, 9001, patience()), { code: "resource_exhausted" });
         const [first, ...others] = standing;

@@ -1,7 +1,7 @@
-import { createDocker } from "../../providers/docker/client/client.ts";
+import { createDockerClient } from "../../providers/docker/client/client.ts";
 import { readDockerConfig } from "../../providers/docker/config.ts";
-import { createAnswerCache } from "../../providers/docker/client/answer-cache.ts";
-import { createMemory } from "../../providers/docker/memory.ts";
+import { createResponseCache } from "../../providers/docker/client/response-cache.ts";
+import { createContainerFactCache } from "../../providers/docker/container-facts.ts";
 import type { DockerParts } from "../../providers/docker/parts.ts";
 import { dockerRuntime } from "../../providers/docker/runtime.ts";
 import { systemClock } from "../../src/lib/clock.ts";
@@ -33,10 +33,10 @@ export function dockerOn(
     log: createLogger(0, { write: () => {} }),
   };
   const runtime: Runtime = dockerRuntime({ ...given, requestTimeoutMs });
-  const docker = createDocker({ ...given, socket: given.config.socket, requestTimeoutMs });
+  const docker = createDockerClient({ ...given, socket: given.config.socket, requestTimeoutMs });
   return {
     runtime,
-    parts: { ...given, docker, memory: createMemory(), cache: createAnswerCache() },
+    parts: { ...given, docker, facts: createContainerFactCache(), cache: createResponseCache() },
     image: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1",
     missingImage: "registry.k8s.io/contract/no-such:1",
     logDirectory: rig.layout.podLogs,

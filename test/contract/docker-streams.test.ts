@@ -5,7 +5,7 @@ import { after, before, describe, test } from "node:test";
 import { dockerStreams } from "../../providers/docker/streams.ts";
 import { AttachRequest, ExecRequest } from "../../src/gen/cri.ts";
 import type { TerminalSize } from "../../src/streams/stream-server.ts";
-import { finish } from "../../src/streams/remote-command.ts";
+import { endOutput } from "../../src/streams/remote-command.ts";
 import { noSizes } from "../../src/streams/terminal-sizes.ts";
 import { forgetPeak, memoryOf } from "../harness/holdings.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -66,7 +66,7 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     };
     const run = async () => {
       const code = await server.run(streams, wish.signal ?? patience());
-      await Promise.all([stdout, err.to].map(finish));
+      await Promise.all([stdout, err.to].map(endOutput));
       return code;
     };
     return { ended: run(), stdout: out.text, stderr: err.text };

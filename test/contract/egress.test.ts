@@ -10,8 +10,8 @@ import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
 import { WebSocketServer } from "ws";
-import { decodeMessage, encodeMessage, type Message } from "../../src/egress/messages.ts";
-import { createTunnels, type Distribution, type Tunnels } from "../../src/egress/tunnels.ts";
+import { decodeMessage, encodeMessage, type TunnelMessage } from "../../src/remotedialer/messages.ts";
+import { createTunnels, type Distribution, type Tunnels } from "../../src/remotedialer/tunnels.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import type { EndpointSlice } from "../../src/objects.ts";
@@ -20,7 +20,7 @@ import { type EgressServer, findEgressServer, startEgressServer } from "../harne
 import { freePort, listen } from "../harness/ports.ts";
 import { waitFor } from "../harness/wait.ts";
 
-const shownPort = 10_250;
+const advertisedPort = 10_250;
 
 describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
   let program: string;
@@ -45,7 +45,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     return made;
   };
   /** A connection by way of a server, to a port of the node. */
-  const dial = async (connect: number, to = `edge-1:${shownPort}`): Promise<Socket> => {
+  const dial = async (connect: number, to = `edge-1:${advertisedPort}`): Promise<Socket> => {
     const asked = request({ host: "127.0.0.1", port: connect, method: "CONNECT", path: to, agent: false }).end();
     const [answer, socket, head] = (await once(asked, "connect")) as [IncomingMessage, Socket, Buffer];
     assert.equal(answer.statusCode, 200);
@@ -97,7 +97,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
         },
         ready: async () => {},
       },
-      shownPort,
+      advertisedPort,
       kubelet: { host: "127.0.0.1", port: kubeletPort },
       clock: systemClock(),
       log: silentLog(),
@@ -167,7 +167,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     const { port, connect } = await another();
     await using node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).includes("edge-1"));
-    assert.deepEqual(node.tunnels.standing(), [`127.0.0.1:${port}`]);
+    assert.deepEqual(node.tunnels.connected(), [`127.0.0.1:${port}`]);
     const large = randomBytes(32 * 2 ** 20);
     assert.equal(await echoed(connect, large), sum(large));
     const many = Array.from({ length: 50 }, () => randomBytes(64 * 1024));
@@ -179,7 +179,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);
-    for (const to of [`edge-1:22`, `edge-1:${kubeletPort}`, `..10.0.0.7:${shownPort}`]) {
+    for (const to of [`edge-1:22`, `edge-1:${kubeletPort}`, `..10.0.0.7:${advertisedPort}`]) {
       const socket = await dial(connect, to);
       assert.equal((await buffer(socket)).length, 0, to);
     }
@@ -217,7 +217,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     await using _other = run({ ports: () => [port], name: "edge-2" });
     await waitFor("the other's tunnel", async () => (await nodesAt(connect)).length > 0);
     assert.deepEqual(await nodesAt(connect), ["edge-2"]);
-    assert.deepEqual(stranger.tunnels.standing(), []);
+    assert.deepEqual(stranger.tunnels.connected(), []);
   });
 
   test("reconnect to a restarted server, and follow servers that are added or removed", async () => {
@@ -226,12 +226,12 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     await using node = run({ ports: () => ports });
     await waitFor("the tunnel", async () => (await nodesAt(first.connect)).length === 1);
     await first.server.kill();
-    await waitFor("its loss", () => node.tunnels.standing().length === 0);
+    await waitFor("its loss", () => node.tunnels.connected().length === 0);
     first.server = startServer(first.port, first.connect);
     const second = await another();
     ports = [first.port, second.port];
     node.changed();
-    await waitFor("both", () => node.tunnels.standing().length === 2, { timeoutMs: 20_000 });
+    await waitFor("both", () => node.tunnels.connected().length === 2, { timeoutMs: 20_000 });
     const small = randomBytes(1000);
     for (const { connect } of [first, second]) assert.equal(await echoed(connect, small), sum(small));
     ports = [second.port];
@@ -256,8 +256,8 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     const { cert, key } = certificates.apiServer;
     const server = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) });
     const sessions = new WebSocketServer({ noServer: true });
-    const heard: Message[] = [];
-    const address = `127.0.0.1:${shownPort}`;
+    const heard: TunnelMessage[] = [];
+    const address = `127.0.0.1:${advertisedPort}`;
     server.on("upgrade", (asked, socket, head) => {
       socket.cork();
       sessions.handleUpgrade(asked, socket, head, (session) => {
@@ -265,8 +265,8 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
           const message = decodeMessage(bytes);
           if (message) heard.push(message);
         });
-        session.send(encodeMessage({ type: "connect", connection: 1n, protocol: "tcp", address }, 1n));
-        session.send(encodeMessage({ type: "data", connection: 1n, data: Buffer.from("ehello") }, 2n));
+        session.send(encodeMessage({ kind: "connect", connection: 1n, protocol: "tcp", address }, 1n));
+        session.send(encodeMessage({ kind: "data", connection: 1n, data: Buffer.from("ehello") }, 2n));
         process.nextTick(() => socket.uncork());
       });
     });

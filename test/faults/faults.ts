@@ -263,8 +263,8 @@ export const faults: readonly Fault[] = [
   {
     name: "forward-refused",
     file: "src/streams/port-forward.ts",
-    text: "return spoken || signal.aborted ?",
-    becomes: "return !spoken || signal.aborted ?",
+    text: "return hasSentData || signal.aborted ?",
+    becomes: "return !hasSentData || signal.aborted ?",
     breaks: "kubectl port-forward says nothing where nobody listens on the port.",
     assertion: '"v4: reports a failed connection on its error channel": Expected values to be strictly equal',
     foundBy: [unit("streams/port-forward-spdy"), unit("streams/port-forward-websocket")],

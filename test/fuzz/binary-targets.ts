@@ -11,7 +11,7 @@ import {
   stringAt,
 } from "../../providers/ssh/files/sftp-packets.ts";
 import { criEvent, containerdEvent } from "../../providers/cri/events.ts";
-import { decodeMessage, encodeMessage } from "../../src/egress/messages.ts";
+import { decodeMessage, encodeMessage } from "../../src/remotedialer/messages.ts";
 import { Envelope, TaskEvent } from "../../src/gen/containerd-events.ts";
 import {
   ContainerEventResponse,
@@ -175,8 +175,8 @@ export const binaryTargets: readonly Target[] = [
   {
     name: "egress tunnel",
     samples: [
-      Buffer.from(encodeMessage({ type: "data", connection: 1n, data: Buffer.from("data") }, 1n)),
-      Buffer.from(encodeMessage({ type: "known", connections: [1n, 2n] }, 2n)),
+      Buffer.from(encodeMessage({ kind: "data", connection: 1n, data: Buffer.from("data") }, 1n)),
+      Buffer.from(encodeMessage({ kind: "known", connections: [1n, 2n] }, 2n)),
     ],
     decode: decodeMessage,
   },

@@ -4,7 +4,7 @@ import { PassThrough, Readable } from "node:stream";
 import type { WebSocket } from "ws";
 import { jsonLines } from "../../providers/docker/client/json-lines.ts";
 import { createFrames } from "../../providers/docker/client/frames.ts";
-import { framedEntries, terminalEntries } from "../../providers/docker/logs/entries.ts";
+import { createFramedParser, createTerminalParser } from "../../providers/docker/logs/entries.ts";
 import { Frame } from "../../providers/ssh/shell/frame.ts";
 import { connectMessageBus } from "../../src/host/systemd/message-bus.ts";
 import { createMessageReader, valuesOf } from "../../src/host/systemd/wire-format.ts";
@@ -13,8 +13,8 @@ import { startCall } from "../../src/lib/grpc.ts";
 import { createFairShares } from "../../src/lib/fair-shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
 import { createGate } from "../../src/network/gate.ts";
-import { connectionPair } from "../../src/streams/pair.ts";
-import { FrameReader, dataHead, pingFrame, synStreamFrame } from "../../src/streams/spdy/frames.ts";
+import { connectionPair } from "../../src/streams/connection-pair.ts";
+import { FrameReader, dataFrameHeader, pingFrame, synStreamFrame } from "../../src/streams/spdy/frames.ts";
 import { createHeaderReader, createHeaderWriter } from "../../src/streams/spdy/header-block.ts";
 import { terminalSizes } from "../../src/streams/terminal-sizes.ts";
 import { Channels } from "../../src/streams/websocket/channels.ts";
@@ -72,7 +72,7 @@ function spdyFrames(input: Buffer): void {
   const [frames, headers] = [new FrameReader(), createHeaderReader()];
   for (const piece of pieces(input))
     for (const frame of frames.read(piece))
-      if (frame.is === "control" && frame.type === 1) headers.read(frame.payload.subarray(10));
+      if (frame.kind === "control" && frame.type === 1) headers.read(frame.payload.subarray(10));
 }
 
 /** Messages of a client to a WebSocket with numbered channels, each with its length before it. */
@@ -85,7 +85,7 @@ function webSocketMessages(input: Buffer): void {
       close() {},
       send() {},
     });
-    const channels = new Channels({ ws: socket as unknown as WebSocket, base64, closes: true, clock: systemClock() });
+    const channels = new Channels({ ws: socket as unknown as WebSocket, base64, supportsClose: true, clock: systemClock() });
     for (const id of [0, 4])
       channels
         .open(id)
@@ -148,9 +148,9 @@ async function podConnection(input: Buffer): Promise<void> {
   await joined;
 }
 
-const all = (take: { take(block: Buffer): Iterable<unknown>; rest(): Iterable<unknown> }, input: Buffer) => [
-  ...pieces(input).flatMap((piece) => [...take.take(piece)]),
-  ...take.rest(),
+const all = (parser: { parse(block: Buffer): Iterable<unknown>; flush(): Iterable<unknown> }, input: Buffer) => [
+  ...pieces(input).flatMap((piece) => [...parser.parse(piece)]),
+  ...parser.flush(),
 ];
 
 export const streamTargets: readonly Target[] = [
@@ -166,12 +166,12 @@ export const streamTargets: readonly Target[] = [
   {
     name: "Docker log of a container",
     samples: [Buffer.concat([dockerFrame(1, stamped), dockerFrame(2, stamped)])],
-    decode: (input) => all(framedEntries(), input),
+    decode: (input) => all(createFramedParser(), input),
   },
   {
     name: "Docker log of a terminal",
     samples: [Buffer.from(stamped.repeat(3))],
-    decode: (input) => all(terminalEntries(), input),
+    decode: (input) => all(createTerminalParser(), input),
   },
   {
     name: "Docker JSON lines",
@@ -190,7 +190,7 @@ export const streamTargets: readonly Target[] = [
   },
   {
     name: "SPDY frames",
-    samples: [Buffer.concat([synStreamFrame(1, headerBlock), dataHead(1, 4, true), Buffer.from("data"), pingFrame(1)])],
+    samples: [Buffer.concat([synStreamFrame(1, headerBlock), dataFrameHeader(1, 4, true), Buffer.from("data"), pingFrame(1)])],
     decode: spdyFrames,
   },
   {

@@ -14,7 +14,7 @@ import { parseCriLine, parseDockerLine, parserFor } from "../../src/logs/line.ts
 import { createOomParser } from "../../src/node/oom-lines.ts";
 import { parseResolvConf } from "../../src/pod/dns.ts";
 import { loginsOf } from "../../src/runtime/images/docker-config.ts";
-import { toldStatus } from "../../src/streams/exit-status.ts";
+import { parseStatus } from "../../src/streams/exit-status.ts";
 import type { Target } from "./target.ts";
 
 function text(name: string, decode: (input: string) => unknown, ...samples: readonly string[]): Target {
@@ -91,7 +91,7 @@ export const textTargets: readonly Target[] = [
   text("registry logins", (json) => loginsOf(json, "config.json"), '{"auths":{"a.example":{"auth":"YTpi"}}}'),
   text(
     "exit status",
-    toldStatus,
+    parseStatus,
     '{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"message":"3"}]}}',
   ),
   text(

@@ -3,8 +3,8 @@ import { CodedError } from "../../../src/lib/errors.ts";
 /** The oldest Engine API that has everything a kubelet needs (Docker Engine 20.10), and the newest that this provider supports. Every
  *  daemon from 20.10 on supports one of these.
  *  @see https://docs.docker.com/reference/api/engine/version-history/ */
-const oldest = "1.41";
-const newest = "1.44";
+const minVersion = "1.41";
+const maxVersion = "1.44";
 
 /** Response to `GET /version`. */
 export interface EngineVersion {
@@ -16,19 +16,19 @@ export interface EngineVersion {
 }
 
 /** Component name of a Docker Engine. */
-const ownName = "Engine";
+const engineComponent = "Engine";
 
 /** The newest API version that both the daemon and this provider support.
  *  @throws CodedError failed_precondition, one sentence, if there is none. */
-export function agreedVersion(answer: EngineVersion, socket: string): string {
-  const { ApiVersion, MinAPIVersion, Version } = answer;
+export function negotiateVersion(response: EngineVersion, socket: string): string {
+  const { ApiVersion, MinAPIVersion, Version } = response;
   if (typeof ApiVersion !== "string" || typeof Version !== "string")
     throw new CodedError(
       "failed_precondition",
       `the server at ${socket} is not a Docker Engine: set providerConfig.socket to the Docker Engine's socket.`,
     );
-  const name = nameOf(answer);
-  if (name !== undefined && name !== ownName)
+  const name = daemonName(response);
+  if (name !== undefined && name !== engineComponent)
     throw new CodedError(
       "failed_precondition",
       `the server at ${socket} identifies itself as ${JSON.stringify(name)}, and graftlet supports only the Docker Engine: set providerConfig.socket to a Docker Engine's socket.`,
@@ -38,21 +38,21 @@ export function agreedVersion(answer: EngineVersion, socket: string): string {
       "failed_precondition",
       `the Docker Engine at ${socket} is version ${Version} with API ${MinAPIVersion ?? ApiVersion} to ${ApiVersion}: ${what}`,
     );
-  if (compareVersions(ApiVersion, oldest) < 0)
-    throw refuse(`upgrade it to Docker Engine 20.10 (API ${oldest}) or newer for graftlet to run pods on it.`);
-  if (MinAPIVersion && compareVersions(MinAPIVersion, newest) > 0)
-    throw refuse(`it no longer supports API ${newest}, the newest that this graftlet supports; use a newer graftlet.`);
-  return compareVersions(ApiVersion, newest) < 0 ? ApiVersion : newest;
+  if (compareVersions(ApiVersion, minVersion) < 0)
+    throw refuse(`upgrade it to Docker Engine 20.10 (API ${minVersion}) or newer for graftlet to run pods on it.`);
+  if (MinAPIVersion && compareVersions(MinAPIVersion, maxVersion) > 0)
+    throw refuse(`it no longer supports API ${maxVersion}, the newest that this graftlet supports; use a newer graftlet.`);
+  return compareVersions(ApiVersion, maxVersion) < 0 ? ApiVersion : maxVersion;
 }
 
 /** The name that the daemon reports; undefined if it reports none. */
-function nameOf({ Components }: EngineVersion): string | undefined {
+function daemonName({ Components }: EngineVersion): string | undefined {
   const name: unknown = Array.isArray(Components) ? (Components[0] as { Name?: unknown } | undefined)?.Name : undefined;
-  return typeof name === "string" ? name.slice(0, longestName) : undefined;
+  return typeof name === "string" ? name.slice(0, maxNameLength) : undefined;
 }
 
 /** Maximum length of a name in messages. */
-const longestName = 64;
+const maxNameLength = 64;
 
 /** Compares API versions such as `1.41`: negative if `a` is older. */
 export function compareVersions(a: string, b: string): number {

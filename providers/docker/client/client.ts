@@ -4,16 +4,16 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 import type { Host } from "../../../src/seams/host.ts";
-import { askForJson } from "./answer-stream.ts";
-import { type EngineVersion, agreedVersion } from "./api-version.ts";
+import { requestJson } from "./response-stream.ts";
+import { type EngineVersion, negotiateVersion } from "./api-version.ts";
 import { DialAgent } from "./dial-agent.ts";
-import { brokeOff, codedDockerError } from "./errors.ts";
+import { isConnectionReset, codedDockerError } from "./errors.ts";
 
 /** Deadline of a call: milliseconds, milliseconds in addition to an ordinary call's, or none except the signal (streams, pulls, waits). */
-export type Limit = number | { readonly beyondMs: number } | "none";
+export type CallTimeout = number | { readonly beyondMs: number } | "none";
 
 /** Client of a Docker daemon. It connects on first use; while the daemon does not respond, calls fail at once with `unavailable`. */
-export interface Docker {
+export interface DockerClient {
   /** Runs one API call.
    *  @param work gets dockerode at the negotiated API version and the signal to pass on as `abortSignal`; also, for
    *  streams, an engine with a connection per call, and the same for requests of kubelet API users.
@@ -22,19 +22,19 @@ export interface Docker {
   call<T>(
     work: (engine: Dockerode, abortSignal: AbortSignal, apart: Dockerode, forUser: Dockerode) => Promise<T>,
     signal: AbortSignal,
-    limit?: Limit,
+    limit?: CallTimeout,
   ): Promise<T>;
   /** Sends one request. @returns the response's JSON. @throws CodedError with the daemon's message. */
-  ask<T>(request: Request, signal: AbortSignal, limit?: Limit): Promise<T>;
+  request<T>(request: DockerRequest, signal: AbortSignal, limit?: CallTimeout): Promise<T>;
   /** The negotiated API version, such as `1.41`. */
   apiVersion(signal: AbortSignal): Promise<string>;
   /** Time of the daemon's last response, Clock.monotonic(); undefined before the first one, and while a call has been waiting for too long. */
-  answeredAt(): number | undefined;
+  lastResponseAt(): number | undefined;
   close(): void;
 }
 
 /** A request of the Engine API. */
-export interface Request {
+export interface DockerRequest {
   readonly method?: "GET" | "POST" | "DELETE";
   /** Without version and query. */
   readonly path: string;
@@ -43,7 +43,7 @@ export interface Request {
   readonly body?: object;
 }
 
-export interface DockerOptions {
+export interface DockerClientOptions {
   /** Absolute path of the daemon's socket on the target. */
   readonly socket: string;
   readonly host: Pick<Host, "dial" | "forUsers" | "budget">;
@@ -53,9 +53,9 @@ export interface DockerOptions {
 }
 
 /** A call that waits longer than this may be waiting for an unresponsive daemon, milliseconds. */
-const longMs = 5_000;
+const slowCallMs = 5_000;
 
-interface Agreed {
+interface NegotiatedEngine {
   readonly version: string;
   readonly engine: Dockerode;
   /** Keeps no connections alive. */
@@ -69,7 +69,7 @@ const refusedVersion = /^client version \S+ is too (?:new|old)\b/;
 
 /** Creates the client. The negotiated version is kept until a call finds the daemon unavailable, or the daemon rejects the version: it may
  *  come back as another version. */
-export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOptions): Docker {
+export function createDockerClient({ socket, host, requestTimeoutMs, clock }: DockerClientOptions): DockerClient {
   const agent = new DialAgent({ host, socket, clock, keep: true });
   const agentApart = new DialAgent({ host, socket, clock, keep: false });
   const agentForUsers = new DialAgent({ host: host.forUsers ?? host, socket, clock, keep: false });
@@ -78,37 +78,37 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
     return new Dockerode(version === undefined ? options : { ...options, version: `v${version}` });
   };
   const plain = engineOf(agent);
-  let agreed: Agreed | undefined;
-  const agree = async (signal: AbortSignal): Promise<Agreed> => {
-    if (agreed) return agreed;
-    const version = agreedVersion(await ask<EngineVersion>(plain, { path: "/version" }, signal, host.budget), socket);
-    agreed = {
+  let negotiated: NegotiatedEngine | undefined;
+  const negotiate = async (signal: AbortSignal): Promise<NegotiatedEngine> => {
+    if (negotiated) return negotiated;
+    const version = negotiateVersion(await sendRequest<EngineVersion>(plain, { path: "/version" }, signal, host.budget), socket);
+    negotiated = {
       version,
       engine: engineOf(agent, version),
       apart: engineOf(agentApart, version),
       forUser: engineOf(agentForUsers, version),
     };
-    return agreed;
+    return negotiated;
   };
-  const answers = createAnswers(clock);
-  const within = async <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal, limit: Limit) => {
+  const responses = createResponseTracker(clock);
+  const withDeadline = async <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal, limit: CallTimeout) => {
     throwIfAborted(signal);
     const until = limit === "none" ? signal : clock.within(deadlineMs(limit, requestTimeoutMs), signal);
-    using waiting = answers.wait(limit);
+    using waiting = responses.wait(limit);
     try {
-      const answer = await work(until);
+      const response = await work(until);
       waiting.answered();
-      return answer;
+      return response;
     } catch (error) {
       const coded = codedDockerError(error, socket, until);
-      if (hasCode(coded, "unavailable") || refusedVersion.test(coded.message)) agreed = undefined;
+      if (hasCode(coded, "unavailable") || refusedVersion.test(coded.message)) negotiated = undefined;
       throw coded;
     }
   };
-  const call: Docker["call"] = (work, signal, limit = requestTimeoutMs) =>
-    within(
+  const call: DockerClient["call"] = (work, signal, limit = requestTimeoutMs) =>
+    withDeadline(
       async (until) => {
-        const { engine, apart, forUser } = await agree(until);
+        const { engine, apart, forUser } = await negotiate(until);
         return work(engine, until, apart, forUser);
       },
       signal,
@@ -116,9 +116,9 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
     );
   return {
     call,
-    ask: (request, signal, limit) => call((engine, until) => ask(engine, request, until, host.budget), signal, limit),
-    answeredAt: answers.latest,
-    apiVersion: (signal) => within(async (until) => (await agree(until)).version, signal, requestTimeoutMs),
+    request: (request, signal, limit) => call((engine, until) => sendRequest(engine, request, until, host.budget), signal, limit),
+    lastResponseAt: responses.latest,
+    apiVersion: (signal) => withDeadline(async (until) => (await negotiate(until)).version, signal, requestTimeoutMs),
     close() {
       agent.destroy();
       agentApart.destroy();
@@ -129,11 +129,11 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
 
 /** Tracks waiting calls and the time of the last response. Calls without a limit are not counted: they may wait for something other than
  *  the daemon. */
-function createAnswers(clock: Clock) {
+function createResponseTracker(clock: Clock) {
   const waiting = new Set<{ readonly since: number }>();
   let latest: number | undefined;
   return {
-    wait(limit: Limit) {
+    wait(limit: CallTimeout) {
       const call = { since: clock.monotonic() };
       if (limit !== "none") waiting.add(call);
       return {
@@ -142,32 +142,32 @@ function createAnswers(clock: Clock) {
       };
     },
     latest() {
-      const longSince = clock.monotonic() - longMs;
+      const longSince = clock.monotonic() - slowCallMs;
       return [...waiting].some(({ since }) => since < longSince) ? undefined : latest;
     },
   };
 }
 
-function deadlineMs(limit: Exclude<Limit, "none">, requestTimeoutMs: number): number {
+function deadlineMs(limit: Exclude<CallTimeout, "none">, requestTimeoutMs: number): number {
   return typeof limit === "number" ? limit : requestTimeoutMs + limit.beyondMs;
 }
 
 /** Sends a request and reads its response. A GET is repeated once if its connection broke: the daemon, or a proxy in front of it, may have
  *  closed a kept-alive one.
  *  @returns the response's JSON. */
-async function ask<T>(
+async function sendRequest<T>(
   engine: Dockerode,
-  request: Request,
+  request: DockerRequest,
   signal: AbortSignal,
   budget: TargetBudget | undefined,
 ): Promise<T> {
-  const { body, ...question } = request;
+  const { body, ...options } = request;
   const once = async () =>
-    (await askForJson(engine, { ...question, ...(body && { json: body }), signal }, budget)) as T;
+    (await requestJson(engine, { ...options, ...(body && { json: body }), signal }, budget)) as T;
   try {
     return await once();
   } catch (error) {
-    if ((request.method ?? "GET") !== "GET" || !brokeOff(error) || signal.aborted) throw error;
+    if ((request.method ?? "GET") !== "GET" || !isConnectionReset(error) || signal.aborted) throw error;
     return once();
   }
 }

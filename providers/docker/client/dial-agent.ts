@@ -15,10 +15,10 @@ export interface DialAgentOptions {
 }
 
 /** Maximum number of idle connections: a sync of one pod makes about four requests at once, and several pods sync concurrently. */
-const mostIdle = 12;
+const maxIdleConnections = 12;
 /** Time after which an idle connection is closed, milliseconds: shorter than an idle node's health check interval, so that idle nodes hold
  *  no connection. */
-const idleMs = 4_000;
+const idleTimeoutMs = 4_000;
 
 /** Opens connections from the target. With `keep`, a connection stays open for a moment after its response has been read, since opening one
  *  costs a round trip to the target. A connection that the daemon closes is dropped. */
@@ -27,25 +27,25 @@ export class DialAgent extends Agent {
   /** Functions that put an idle connection back into use. */
   readonly #idle = new WeakMap<Duplex, () => void>();
   constructor(options: DialAgentOptions) {
-    super({ keepAlive: options.keep, maxFreeSockets: mostIdle });
+    super({ keepAlive: options.keep, maxFreeSockets: maxIdleConnections });
     this.#options = options;
   }
   /** docker-modem inspects every request for its debug output, even when that is off. */
   [inspect.custom](): string {
     return DialAgent.name;
   }
-  override createConnection(_options: unknown, done?: Dialled): undefined {
+  override createConnection(_options: unknown, done?: DialCallback): undefined {
     void this.#dial(done ?? (() => {}));
   }
   /** Node's agents are handed each request by this method, which their types leave out. */
   addRequest(request: ClientRequest, ...rest: readonly unknown[]): void {
-    limitInformation(request);
-    (Agent.prototype as unknown as RequestTaker).addRequest.call(this, request, ...rest);
+    limitInformationalResponses(request);
+    (Agent.prototype as unknown as AgentInternals).addRequest.call(this, request, ...rest);
   }
 
   override keepSocketAlive(connection: Duplex): boolean {
     const drop = () => void connection.destroy();
-    const timer: Timer = this.#options.clock.after(idleMs, drop);
+    const timer: Timer = this.#options.clock.after(idleTimeoutMs, drop);
     const use = () => {
       timer.cancel();
       connection.off("end", drop).off("close", use);
@@ -58,7 +58,7 @@ export class DialAgent extends Agent {
     this.#idle.get(connection)?.();
     super.reuseSocket(connection, request);
   }
-  async #dial(done: Dialled): Promise<void> {
+  async #dial(done: DialCallback): Promise<void> {
     const { host, socket } = this.#options;
     try {
       const connection = await host.dial({ unix: socket });
@@ -70,22 +70,22 @@ export class DialAgent extends Agent {
   }
 }
 
-interface RequestTaker {
+interface AgentInternals {
   addRequest(this: Agent, request: ClientRequest, ...rest: readonly unknown[]): void;
 }
 
 /** Maximum number of informational responses to one request: the Docker Engine sends none or one. */
-const maxInformation = 16;
+const maxInformationalResponses = 16;
 
 /** Fails a request that gets informational responses without end: each of them takes memory. */
-function limitInformation(request: ClientRequest): void {
-  let heard = 0;
+function limitInformationalResponses(request: ClientRequest): void {
+  let received = 0;
   request.on("information", () => {
-    heard += 1;
-    if (heard > maxInformation)
+    received += 1;
+    if (received > maxInformationalResponses)
       request.destroy(new CodedError("resource_exhausted", "too many informational responses from the Docker Engine"));
   });
 }
 
 /** Node's agents ignore the connection when there is an error. */
-type Dialled = (error: Error | null, connection: Duplex) => void;
+type DialCallback = (error: Error | null, connection: Duplex) => void;

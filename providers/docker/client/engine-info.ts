@@ -1,4 +1,4 @@
-import type { Docker } from "./client.ts";
+import type { DockerClient } from "./client.ts";
 
 /** The part of the daemon's `GET /info` that this provider uses. */
 export interface EngineInfo {
@@ -24,6 +24,6 @@ export interface EngineInfo {
 }
 
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemInfo */
-export function engineInfo({ docker }: { readonly docker: Docker }, signal: AbortSignal): Promise<EngineInfo> {
-  return docker.ask<EngineInfo>({ path: "/info" }, signal);
+export function engineInfo({ docker }: { readonly docker: DockerClient }, signal: AbortSignal): Promise<EngineInfo> {
+  return docker.request<EngineInfo>({ path: "/info" }, signal);
 }

@@ -17,9 +17,9 @@ const codes: Readonly<Record<number, ErrorCode>> = {
  *  @param socket names the daemon in the message when it is unavailable. */
 export function codedDockerError(error: unknown, socket: string, signal: AbortSignal): CodedError {
   if (signal.aborted) return abortError(signal);
-  const status = statusOf(error);
+  const status = httpStatus(error);
   if (status !== undefined)
-    return new CodedError(codes[status] ?? "unknown", daemonWords(error) ?? messageOf(error), { cause: error });
+    return new CodedError(codes[status] ?? "unknown", daemonMessage(error) ?? messageOf(error), { cause: error });
   if (error instanceof CodedError && error.code !== "unavailable" && error.code !== "permission_denied") return error;
   const code = error instanceof CodedError ? error.code : codeOfErrno(errnoOf(error));
   if (code === "permission_denied")
@@ -28,7 +28,7 @@ export function codedDockerError(error: unknown, socket: string, signal: AbortSi
       `permission denied on the Docker socket ${socket}: add the user that graftlet runs as to the socket's group (docker), or run graftlet as root.`,
       { cause: error },
     );
-  if (code === "unavailable" || code === "not_found" || brokeOff(error))
+  if (code === "unavailable" || code === "not_found" || isConnectionReset(error))
     return new CodedError(
       "unavailable",
       `no Docker Engine responds at ${socket}: start it (systemctl start docker), or set providerConfig.socket to its socket.`,
@@ -48,19 +48,19 @@ export async function ifFound<T>(call: Promise<T>): Promise<T | undefined> {
 }
 
 /** HTTP status of an error response, as dockerode reports it. */
-export function statusOf(error: unknown): number | undefined {
+export function httpStatus(error: unknown): number | undefined {
   const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
   return typeof status === "number" ? status : undefined;
 }
 
 /** `{"message": …}`, the body of the Engine API's errors. */
-function daemonWords(error: unknown): string | undefined {
+function daemonMessage(error: unknown): string | undefined {
   const body: unknown = error instanceof Error && "json" in error ? error.json : undefined;
   if (typeof body !== "object" || body === null || !("message" in body)) return undefined;
   return typeof body.message === "string" ? body.message.trim() : undefined;
 }
 
 /** True if a connection ended before the response, by Node's error. */
-export function brokeOff(error: unknown): boolean {
+export function isConnectionReset(error: unknown): boolean {
   return hasErrno(error, "ECONNRESET") || messageOf(error) === "aborted";
 }

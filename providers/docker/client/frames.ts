@@ -1,5 +1,5 @@
 /** A piece of one frame of Docker's multiplexed streams. A frame has one kind and may come in several pieces. */
-export interface Piece {
+export interface FramePiece {
   readonly kind: "stdin" | "stdout" | "stderr" | "system";
   readonly bytes: Buffer;
   /** True for the frame's last piece. */
@@ -13,7 +13,7 @@ const kinds = ["stdin", "stdout", "stderr", "system"] as const;
  *  only; payload is passed on as slices of the given block.
  *  @returns the pieces in one more block. The iteration throws for a header of an unknown kind.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerAttach */
-export function createFrames(): (block: Buffer) => Iterable<Piece> {
+export function createFrames(): (block: Buffer) => Iterable<FramePiece> {
   const header = Buffer.alloc(headerBytes);
   let filled = 0;
   let left = 0;
@@ -37,7 +37,7 @@ export function createFrames(): (block: Buffer) => Iterable<Piece> {
   };
 }
 
-function kindOf(header: Buffer): Piece["kind"] {
+function kindOf(header: Buffer): FramePiece["kind"] {
   const kind = kinds[header.readUInt8(0)];
   if (!kind) throw new Error("the Docker Engine sent an invalid stream frame");
   return kind;

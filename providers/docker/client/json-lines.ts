@@ -7,7 +7,7 @@ import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 const newline = 0x0a;
 
 /** Budget charge for the processing of a line, bytes. */
-const handlingBytes = 32 * 1024;
+const lineOverheadBytes = 32 * 1024;
 
 export interface JsonLinesOptions {
   /** Charged with the memory of the values. */
@@ -47,7 +47,7 @@ function isBlank(line: Buffer): boolean {
 
 function parsed(line: Buffer, budget: TargetBudget | undefined): Record<string, unknown> {
   let value: unknown;
-  budget?.spend(handlingBytes);
+  budget?.spend(lineOverheadBytes);
   try {
     value = parseBoundedJson(line, budget);
   } catch (error) {

@@ -1,8 +1,8 @@
 import { ContainerState, type UpdateContainerResourcesRequest } from "../../../src/gen/cri.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import type { Containers } from "../../../src/seams/runtime.ts";
-import type { Request } from "../client/client.ts";
-import { containerLife } from "./state.ts";
+import type { DockerRequest } from "../client/client.ts";
+import { containerLifecycle } from "./state.ts";
 import { containerStatus } from "./status.ts";
 import { createContainer } from "./create.ts";
 import { resourceSettings } from "./host-config.ts";
@@ -32,14 +32,14 @@ export function dockerContainers(parts: DockerParts): Omit<Containers, "execSync
 /** Starts a container that has not run yet: Docker would restart one that has ended. The link to its log exists before the start.
  *  @throws CodedError failed_precondition if it has been started already; otherwise the daemon's message. */
 async function startContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
-  const made = parts.memory.made.get(id);
-  if (!made) await refuseStarted(parts, id, signal);
-  parts.memory.made.delete(id);
-  await Promise.all([act(parts, { method: "POST", path: `/containers/${id}/start` }, signal), made?.linked]);
+  const created = parts.facts.createdContainers.get(id);
+  if (!created) await rejectStarted(parts, id, signal);
+  parts.facts.createdContainers.delete(id);
+  await Promise.all([modify(parts, { method: "POST", path: `/containers/${id}/start` }, signal), created?.linked]);
 }
 
-async function refuseStarted(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
-  const { state } = containerLife(await inspectOwn(parts, id, containerType, signal));
+async function rejectStarted(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
+  const { state } = containerLifecycle(await inspectOwn(parts, id, containerType, signal));
   if (state !== ContainerState.CONTAINER_CREATED)
     throw new CodedError("failed_precondition", `container ${id} has already been started`);
 }
@@ -50,7 +50,7 @@ async function stopContainer(parts: DockerParts, id: string, graceSeconds: numbe
   if (!State.Running) return;
   const seconds = Math.max(0, Math.ceil(graceSeconds));
   try {
-    await act(parts, { method: "POST", path: `/containers/${id}/stop`, query: { t: seconds } }, signal, seconds * 1000);
+    await modify(parts, { method: "POST", path: `/containers/${id}/stop`, query: { t: seconds } }, signal, seconds * 1000);
   } catch (error) {
     // It had already ended (304).
     if (!hasCode(error, "failed_precondition")) throw error;
@@ -67,10 +67,10 @@ async function updateResources(
   await inspectOwn(parts, containerId, containerType, signal);
   const body = resourceSettings(linux);
   if (Object.keys(body).length === 0) return;
-  await act(parts, { method: "POST", path: `/containers/${containerId}/update`, body }, signal);
+  await modify(parts, { method: "POST", path: `/containers/${containerId}/update`, body }, signal);
 }
 
 /** Makes a modifying call. @param beyondMs time in addition to the ordinary deadline. */
-function act({ docker }: DockerParts, request: Request, signal: AbortSignal, beyondMs = 0): Promise<unknown> {
-  return docker.ask(request, signal, { beyondMs });
+function modify({ docker }: DockerParts, request: DockerRequest, signal: AbortSignal, beyondMs = 0): Promise<unknown> {
+  return docker.request(request, signal, { beyondMs });
 }

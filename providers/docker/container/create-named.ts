@@ -4,7 +4,7 @@ import { nodeLabel } from "../../../src/pod/labels.ts";
 import { ifFound } from "../client/errors.ts";
 import type { DockerParts } from "../parts.ts";
 
-type Parts = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
+type CreateNamedDeps = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
 
 /** Creates a sandbox or container under its name, with a suffix `_<8 hexadecimal digits>` when a foreign container has
  *  that name.
@@ -14,7 +14,7 @@ type Parts = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
  *  (not_found: no such image).
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerCreate */
 export async function createNamed(
-  parts: Parts,
+  parts: CreateNamedDeps,
   name: string,
   body: ContainerCreateOptions,
   signal: AbortSignal,
@@ -23,23 +23,23 @@ export async function createNamed(
     return await create(parts, name, body, signal);
   } catch (error) {
     if (!hasCode(error, "conflict")) throw error;
-    const holder = await holderOf(parts, name, signal);
+    const holder = await findHolder(parts, name, signal);
     if (!holder) throw error;
-    if (await isTaken(parts, name, holder, signal))
+    if (await isOwnName(parts, name, holder, signal))
       throw new CodedError("already_exists", `the name ${name} is taken by a container of this node`, { cause: error });
-    const other = `${name}_${hexadecimal(parts)}`;
+    const other = `${name}_${randomSuffix(parts)}`;
     parts.log.warn({ name, holder: holder.Id, instead: other }, "a foreign container has this name; using another");
     return create(parts, other, body, signal);
   }
 }
 
 async function create(
-  { docker, log }: Parts,
+  { docker, log }: CreateNamedDeps,
   name: string,
   body: ContainerCreateOptions,
   signal: AbortSignal,
 ): Promise<string> {
-  const { Id, Warnings } = await docker.ask<{ readonly Id: string; readonly Warnings?: readonly string[] | null }>(
+  const { Id, Warnings } = await docker.request<{ readonly Id: string; readonly Warnings?: readonly string[] | null }>(
     {
       method: "POST",
       path: "/containers/create",
@@ -54,35 +54,35 @@ async function create(
 }
 
 /** The container with this name; undefined if it is gone, or the conflict had another cause. */
-function holderOf({ docker }: Parts, name: string, signal: AbortSignal): Promise<ContainerInspectInfo | undefined> {
+function findHolder({ docker }: CreateNamedDeps, name: string, signal: AbortSignal): Promise<ContainerInspectInfo | undefined> {
   const path = `/containers/${encodeURIComponent(name)}/json`;
-  return ifFound(docker.ask<ContainerInspectInfo>({ path }, signal));
+  return ifFound(docker.request<ContainerInspectInfo>({ path }, signal));
 }
 
 /** True if a container of this node has the name, with or without a suffix. */
-async function isTaken(
-  { docker, nodeName }: Parts,
+async function isOwnName(
+  { docker, nodeName }: CreateNamedDeps,
   name: string,
   holder: ContainerInspectInfo,
   signal: AbortSignal,
 ): Promise<boolean> {
   if (holder.Config.Labels?.[nodeLabel] === nodeName) return true;
   const filters = JSON.stringify({ label: [`${nodeLabel}=${nodeName}`], name: [name] });
-  const ours = await docker.ask<readonly ContainerInfo[]>(
+  const ours = await docker.request<readonly ContainerInfo[]>(
     {
       path: "/containers/json",
       query: { all: true, filters },
     },
     signal,
   );
-  return ours.some(({ Names }) => Names.some((taken) => withoutDigits(taken) === `/${name}`));
+  return ours.some(({ Names }) => Names.some((taken) => withoutSuffix(taken) === `/${name}`));
 }
 
-function withoutDigits(name: string): string {
+function withoutSuffix(name: string): string {
   return name.replace(/_[0-9a-f]{8}$/, "");
 }
 
-function hexadecimal({ clock }: Parts): string {
+function randomSuffix({ clock }: CreateNamedDeps): string {
   return Math.floor(clock.jitter(0, 2 ** 32))
     .toString(16)
     .padStart(8, "0");

@@ -17,7 +17,7 @@ import { imageRefOf } from "../image/reference.ts";
 import { inspectImage } from "../image/inspect.ts";
 import { dockerLabels } from "./labels.ts";
 import { linkLog } from "./log-link.ts";
-import { noteSandbox } from "../memory.ts";
+import { cacheSandbox } from "../container-facts.ts";
 import {
   containerName,
   containerType,
@@ -31,7 +31,7 @@ import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 import { forceRemove } from "./remove.ts";
 import { ensureResolvConf } from "./resolv-conf.ts";
-import { userOf } from "./security-options.ts";
+import { containerUser } from "./security-options.ts";
 
 /** Creates a container in a sandbox of this node and, at the same time, writes the sandbox's resolv.conf, which
  *  containers get on start.
@@ -47,9 +47,9 @@ export async function createContainer(
   const sandboxConfig = PodSandboxConfig.fromPartial(request.sandboxConfig ?? {});
   if (!config.metadata || !sandboxConfig.metadata)
     throw new CodedError("invalid_argument", "container and sandbox need metadata");
-  const { memory, containerLogs, host } = parts;
-  const seen = memory.sandboxes.get(request.podSandboxId);
-  const sandbox = seen ?? (await runningSandbox(parts, request.podSandboxId, signal));
+  const { facts, containerLogs, host } = parts;
+  const cached = facts.sandboxes.get(request.podSandboxId);
+  const sandbox = cached ?? (await runningSandbox(parts, request.podSandboxId, signal));
   await checkTarget(parts, config, signal);
   const { logPath } = config;
   const log = logPath && sandboxConfig.logDirectory && posix.join(sandboxConfig.logDirectory, logPath);
@@ -58,44 +58,44 @@ export async function createContainer(
     Labels: dockerLabels(config, parts.nodeName, ownLabels(config, sandbox.Id, log)),
     HostConfig: await containerHostConfig({ config, sandbox, containerLogs, fs: host.fs }, signal),
   };
-  const unread = memory.fresh.get(sandbox.Id) === true;
-  const imageRef = imageRefBeforehand(parts, config.image, signal);
-  const id = await createMeanwhile(
+  const unread = facts.emptySandboxes.get(sandbox.Id) === true;
+  const imageRef = prefetchImageRef(parts, config.image, signal);
+  const id = await createWithPreconditions(
     parts,
     createWithSources(parts, containerName(config.metadata, sandboxConfig.metadata), body, signal),
     [
       ensureResolvConf(parts, { ...sandbox, unread }, sandboxConfig.dnsConfig, signal),
-      seen && runningSandbox(parts, sandbox.Id, signal),
+      cached && runningSandbox(parts, sandbox.Id, signal),
     ],
   );
-  memory.fresh.delete(sandbox.Id);
-  memory.made.set(id, { linked: log ? linkLog(parts, sandbox, { id, logPath: log }, signal) : Promise.resolve() });
+  facts.emptySandboxes.delete(sandbox.Id);
+  facts.createdContainers.set(id, { linked: log ? linkLog(parts, sandbox, { id, logPath: log }, signal) : Promise.resolve() });
   const reference = await imageRef;
-  if (reference !== undefined) memory.containers.set(id, { imageRef: reference });
+  if (reference !== undefined) facts.containers.set(id, { imageRef: reference });
   return id;
 }
 
 /** Time limit for removing a container after a failed creation, milliseconds. */
-const removeMs = 30_000;
+const removeTimeoutMs = 30_000;
 
 /** Awaits the creation and its preconditions. If one fails, the container is removed, since the caller does not learn its ID.
  *  @throws the first failed precondition, before the creation's own error. */
-async function createMeanwhile(
+async function createWithPreconditions(
   parts: DockerParts,
   creating: Promise<string>,
   conditions: readonly unknown[],
 ): Promise<string> {
-  const [made, ...held] = await Promise.allSettled([creating, ...conditions]);
-  const failed = [...held, made].find((outcome) => outcome.status === "rejected");
-  if (made.status === "fulfilled") {
-    if (!failed) return made.value;
-    await forceRemove(parts, made.value, parts.clock.within(removeMs));
+  const [created, ...preconditions] = await Promise.allSettled([creating, ...conditions]);
+  const failed = [...preconditions, created].find((outcome) => outcome.status === "rejected");
+  if (created.status === "fulfilled") {
+    if (!failed) return created.value;
+    await forceRemove(parts, created.value, parts.clock.within(removeTimeoutMs));
   }
   throw failed?.reason;
 }
 
 /** The image reference for the container's status; undefined if the status has to look it up. */
-async function imageRefBeforehand(
+async function prefetchImageRef(
   parts: DockerParts,
   image: ImageSpec | undefined,
   signal: AbortSignal,
@@ -106,7 +106,7 @@ async function imageRefBeforehand(
 
 async function runningSandbox(parts: DockerParts, id: string, signal: AbortSignal): Promise<ContainerInspectInfo> {
   const sandbox = await inspectOwn(parts, id, sandboxType, signal);
-  noteSandbox(parts.memory, sandbox);
+  cacheSandbox(parts.facts, sandbox);
   if (sandbox.State.Running) return sandbox;
   throw new CodedError("failed_precondition", `sandbox ${id} is not running`);
 }
@@ -121,12 +121,12 @@ async function checkTarget(parts: DockerParts, { linux }: ContainerConfig, signa
  *  check is disabled: the kubelet runs the pod's probes. */
 export function containerSettings(config: ContainerConfig): ContainerCreateOptions {
   const { command, args, workingDir, stopSignal } = config;
-  const user = userOf(LinuxContainerSecurityContext.fromPartial(config.linux?.securityContext ?? {}));
+  const user = containerUser(LinuxContainerSecurityContext.fromPartial(config.linux?.securityContext ?? {}));
   return {
     Image: config.image?.image ?? "",
     ...(command.length > 0 && { Entrypoint: command }),
     ...(args.length > 0 && { Cmd: args }),
-    Env: config.envs.map(variable),
+    Env: config.envs.map(envVariable),
     ...(workingDir !== "" && { WorkingDir: workingDir }),
     ...(user !== "" && { User: user }),
     OpenStdin: config.stdin,
@@ -138,7 +138,7 @@ export function containerSettings(config: ContainerConfig): ContainerCreateOptio
 }
 
 /** @throws CodedError invalid_argument for a value that is not UTF-8, which JSON cannot represent. */
-function variable({ key, value }: { readonly key: string; readonly value: Uint8Array }): string {
+function envVariable({ key, value }: { readonly key: string; readonly value: Uint8Array }): string {
   if (isUtf8(value)) return `${key}=${Buffer.from(value).toString()}`;
   throw new CodedError("invalid_argument", `the value of environment variable ${key} is not UTF-8, which Docker needs`);
 }
@@ -150,12 +150,12 @@ function signalName(signal: Signal): string {
 }
 
 function ownLabels({ image }: ContainerConfig, sandboxId: string, log: string): Record<string, string> {
-  const asked = image?.userSpecifiedImage || image?.image;
+  const requestedImage = image?.userSpecifiedImage || image?.image;
   return {
     [typeLabel]: containerType,
     [sandboxIdLabel]: sandboxId,
     ...(log && { [logPathLabel]: log }),
-    ...(asked && { [imageLabel]: asked }),
+    ...(requestedImage && { [imageLabel]: requestedImage }),
   };
 }
 

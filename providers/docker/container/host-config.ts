@@ -32,7 +32,7 @@ export async function containerHostConfig(
   const namespaces = NamespaceOption.fromPartial(security?.namespaceOptions ?? {});
   return {
     ...namespaceModes(namespaces, sandbox.Id),
-    ...likeSandbox(sandbox),
+    ...inheritedSettings(sandbox),
     ...resourceSettings(config.linux?.resources),
     OomScoreAdj: oomScoreAdjust(config.linux?.resources, sandbox),
     ...containerMounts(config.mounts),
@@ -80,7 +80,7 @@ function pidMode(pid: NamespaceMode, sandbox: string, targetId: string): string 
 }
 
 /** Settings that containers share with their sandbox, to be in its cgroup and to join its namespaces. */
-function likeSandbox({ HostConfig: { CgroupParent, Runtime, UsernsMode } }: SandboxInspect): HostConfig {
+function inheritedSettings({ HostConfig: { CgroupParent, Runtime, UsernsMode } }: SandboxInspect): HostConfig {
   return {
     ...(CgroupParent && { CgroupParent }),
     ...(Runtime && { Runtime }),
@@ -89,7 +89,7 @@ function likeSandbox({ HostConfig: { CgroupParent, Runtime, UsernsMode } }: Sand
 }
 
 /** Bytes of swap on cgroup v2. */
-function swapBeyond({ unified }: LinuxContainerResources): number {
+function swapBytes({ unified }: LinuxContainerResources): number {
   return Number(unified["memory.swap.max"] ?? 0);
 }
 
@@ -105,7 +105,7 @@ export function resourceSettings(resources: Partial<LinuxContainerResources> | u
     CpusetCpus: given.cpusetCpus,
     CpusetMems: given.cpusetMems,
     Memory: memory,
-    MemorySwap: memory === 0 ? 0 : Number(given.memorySwapLimitInBytes) || memory + swapBeyond(given),
+    MemorySwap: memory === 0 ? 0 : Number(given.memorySwapLimitInBytes) || memory + swapBytes(given),
   };
   return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== 0 && value !== ""));
 }

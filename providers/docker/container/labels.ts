@@ -14,7 +14,7 @@ const nodeLabelAddedLabel = "graftlet.dev/node-label-added";
 
 const providerLabels = [typeLabel, sandboxIdLabel, logPathLabel, imageLabel, runtimeHandlerLabel, nodeLabelAddedLabel];
 
-type Text = Readonly<Record<string, string>>;
+type StringMap = Readonly<Record<string, string>>;
 
 export interface CriLabels {
   readonly labels: Record<string, string>;
@@ -24,9 +24,9 @@ export interface CriLabels {
 /** Docker labels of a sandbox or container: CRI's labels, its annotations behind a prefix (as in cri-dockerd), the
  *  provider's `own`, which take precedence, and the node label. */
 export function dockerLabels(
-  { labels, annotations }: { readonly labels: Text; readonly annotations: Text },
+  { labels, annotations }: { readonly labels: StringMap; readonly annotations: StringMap },
   nodeName: string,
-  own: Text,
+  own: StringMap,
 ): Record<string, string> {
   const prefixed: Record<string, string> = {};
   for (const [name, value] of Object.entries(annotations)) prefixed[annotationPrefix + name] = value;
@@ -40,7 +40,7 @@ export function dockerLabels(
 }
 
 /** CRI's labels and annotations from Docker's: exactly the requested ones. */
-export function criLabels(docker: Text): CriLabels {
+export function criLabels(docker: StringMap): CriLabels {
   const labels: Record<string, string> = {};
   const annotations: Record<string, string> = {};
   const hidden = new Set(providerLabels);

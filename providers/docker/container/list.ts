@@ -2,7 +2,7 @@ import type { ContainerInfo } from "dockerode";
 import { Container, type ContainerFilter, type ContainerState, ImageSpec } from "../../../src/gen/cri.ts";
 import { createSemaphore } from "../../../src/lib/semaphore.ts";
 import { ifFound } from "../client/errors.ts";
-import { containerLife, listedState } from "./state.ts";
+import { containerLifecycle, listedState } from "./state.ts";
 import { containerMetadata } from "./status.ts";
 import { criLabels } from "./labels.ts";
 import { containerType, imageLabel, sandboxIdLabel } from "./names.ts";
@@ -11,7 +11,7 @@ import type { DockerParts } from "../parts.ts";
 import { secondsToNanoseconds } from "../client/times.ts";
 
 /** Maximum number of concurrent inspections. */
-const inspections = 8;
+const maxInspections = 8;
 
 /** Containers of this node. States agree with their statuses; creation times have the Engine API list's precision of a
  *  second. */
@@ -23,9 +23,9 @@ export async function listContainers(
   const { id = "", podSandboxId = "", labelSelector = {}, state } = filter ?? {};
   const labels = { ...labelSelector, ...(podSandboxId && { [sandboxIdLabel]: podSandboxId }) };
   const found = await listOwn(parts, containerType, { labels, id }, signal);
-  const inTurn = createSemaphore(inspections);
+  const limited = createSemaphore(maxInspections);
   const stateOf = async (info: ContainerInfo) =>
-    listedState(info.State) ?? (await inTurn(() => inspectedState(parts, info.Id, signal)));
+    listedState(info.State) ?? (await limited(() => inspectedState(parts, info.Id, signal)));
   const states = await Promise.all(found.map(stateOf));
   return found.flatMap((info, index) => {
     const seen = states[index];
@@ -34,17 +34,17 @@ export async function listContainers(
 }
 
 function criContainer(info: ContainerInfo, state: ContainerState): Container {
-  const kept = criLabels(info.Labels);
+  const labels = criLabels(info.Labels);
   return Container.fromPartial({
     id: info.Id,
     podSandboxId: info.Labels[sandboxIdLabel] ?? "",
-    metadata: containerMetadata(info.Names[0] ?? "", kept),
+    metadata: containerMetadata(info.Names[0] ?? "", labels),
     image: ImageSpec.fromPartial({ image: info.Labels[imageLabel] ?? info.Image }),
     imageRef: info.ImageID,
     imageId: info.ImageID,
     state,
     createdAt: secondsToNanoseconds(info.Created),
-    ...kept,
+    ...labels,
   });
 }
 
@@ -55,5 +55,5 @@ async function inspectedState(
   signal: AbortSignal,
 ): Promise<ContainerState | undefined> {
   const found = await ifFound(inspectOwn(parts, id, containerType, signal));
-  return found && containerLife(found).state;
+  return found && containerLifecycle(found).state;
 }

@@ -4,14 +4,14 @@ import { hasCode } from "../../../src/lib/errors.ts";
 import { logPathLabel } from "./names.ts";
 import type { DockerParts } from "../parts.ts";
 
-type Parts = Pick<DockerParts, "host" | "log">;
+type LogLinkDeps = Pick<DockerParts, "host" | "log">;
 
 /** Links the CRI log path to the file that Docker writes, before the container starts, so that the link exists even if graftlet stops right
  *  after. The file is in the sandbox's parent directory: the Engine API reports it only after the start. If linking fails, the log is read
  *  over the API.
  *  @param sandbox the container's running sandbox. */
 export async function linkLog(
-  { host, log }: Parts,
+  { host, log }: LogLinkDeps,
   sandbox: Pick<ContainerInspectInfo, "ResolvConfPath">,
   container: { readonly id: string; readonly logPath: string },
   signal: AbortSignal,
@@ -34,7 +34,7 @@ export async function linkLog(
 
 /** Removes the link of a removed container, unless it points to another log by now. */
 export async function unlinkLog(
-  { host, log }: Parts,
+  { host, log }: LogLinkDeps,
   { Id, Config }: Pick<ContainerInspectInfo, "Id" | "Config">,
   signal: AbortSignal,
 ): Promise<void> {

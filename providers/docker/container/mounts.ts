@@ -25,7 +25,7 @@ export interface ContainerMounts {
  *  @throws CodedError unimplemented for features that the Engine API lacks, invalid_argument.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.44/#tag/Container/operation/ContainerCreate */
 export function containerMounts(mounts: readonly Mount[]): ContainerMounts {
-  for (const mount of mounts) refuseUnserved(mount);
+  for (const mount of mounts) rejectUnsupported(mount);
   return {
     // dockerode's types ask for a propagation; the API does not.
     Mounts: mounts.filter(({ selinuxRelabel }) => !selinuxRelabel).map(bindMount) as MountSettings[],
@@ -74,7 +74,7 @@ function propagationName(propagation: MountPropagation): DockerPropagation | und
   }
 }
 
-function refuseUnserved({ containerPath, image, recursiveReadOnly, uidMappings, gidMappings }: Mount): void {
+function rejectUnsupported({ containerPath, image, recursiveReadOnly, uidMappings, gidMappings }: Mount): void {
   const refuse = (what: string) => new CodedError("unimplemented", `mount ${containerPath}: Docker has no ${what}`);
   if (image) throw refuse("image volumes");
   if (recursiveReadOnly) throw refuse("reliable recursive read-only mounts");

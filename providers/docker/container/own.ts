@@ -13,7 +13,7 @@ export async function inspectOwn(
   type: string,
   signal: AbortSignal,
 ): Promise<ContainerInspectInfo> {
-  const found = await docker.ask<ContainerInspectInfo>({ path: `/containers/${id}/json` }, signal);
+  const found = await docker.request<ContainerInspectInfo>({ path: `/containers/${id}/json` }, signal);
   const labels = found.Config.Labels ?? {};
   if (labels[nodeLabel] !== nodeName || labels[typeLabel] !== type)
     throw new CodedError("not_found", `no ${type} ${id} of node ${nodeName}`);
@@ -32,7 +32,7 @@ export function listOwn(
     label: Object.entries(wanted).map(([name, value]) => `${name}=${value}`),
     ...(id && { id: [id] }),
   });
-  return docker.ask<ContainerInfo[]>(
+  return docker.request<ContainerInfo[]>(
     {
       path: "/containers/json",
       query: { all: true, filters },

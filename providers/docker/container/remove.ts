@@ -10,16 +10,16 @@ import type { DockerParts } from "../parts.ts";
 export async function removeContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const found = await inspectOwn(parts, id, containerType, signal);
   await forceRemove(parts, found.Id, signal);
-  await parts.memory.made.get(id)?.linked;
+  await parts.facts.createdContainers.get(id)?.linked;
   await unlinkLog(parts, found, signal);
-  parts.memory.made.delete(id);
-  parts.memory.containers.delete(id);
+  parts.facts.createdContainers.delete(id);
+  parts.facts.containers.delete(id);
 }
 
 /** Kills and removes a container; one that is already gone is no error. */
 export async function forceRemove(parts: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
   try {
-    await parts.docker.ask(
+    await parts.docker.request(
       {
         method: "DELETE",
         path: `/containers/${id}`,
@@ -38,7 +38,7 @@ export async function forceRemove(parts: Pick<DockerParts, "docker">, id: string
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerWait */
 async function untilRemoved({ docker }: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
   try {
-    const { Error: failure } = await docker.ask<{ readonly Error?: { readonly Message: string } | null }>(
+    const { Error: failure } = await docker.request<{ readonly Error?: { readonly Message: string } | null }>(
       {
         method: "POST",
         path: `/containers/${id}/wait`,

@@ -11,7 +11,7 @@ export function inspectRunning(
   containerId: string,
   signal: AbortSignal,
 ): Promise<ContainerInspectInfo> {
-  return running(parts, containerId, containerType, signal);
+  return inspectIfRunning(parts, containerId, containerType, signal);
 }
 
 /** Inspects a running sandbox of this node. @throws like inspectRunning. */
@@ -20,10 +20,10 @@ export function inspectRunningSandbox(
   sandboxId: string,
   signal: AbortSignal,
 ): Promise<ContainerInspectInfo> {
-  return running(parts, sandboxId, sandboxType, signal);
+  return inspectIfRunning(parts, sandboxId, sandboxType, signal);
 }
 
-async function running(
+async function inspectIfRunning(
   parts: DockerParts,
   id: string,
   type: string,

@@ -69,7 +69,7 @@ function selinuxLabels(options: SELinuxOption | undefined): string[] {
 
 /** Config.User: `user[:group]`; empty for the image's own.
  *  @throws CodedError invalid_argument for a group without a user, unimplemented for supplementalGroupsPolicy Strict. */
-export function userOf(security: LinuxContainerSecurityContext): string {
+export function containerUser(security: LinuxContainerSecurityContext): string {
   const { runAsUser, runAsGroup, runAsUsername, supplementalGroupsPolicy } = security;
   if (supplementalGroupsPolicy === SupplementalGroupsPolicy.Strict)
     throw new CodedError("unimplemented", "supplementalGroupsPolicy Strict is not supported by Docker");

@@ -3,7 +3,7 @@ import { ContainerState } from "../../../src/gen/cri.ts";
 import { nanoseconds } from "../client/times.ts";
 
 /** CRI state and times of a container. Times are nanoseconds since the epoch, 0 for "not yet". */
-export interface ContainerLife {
+export interface ContainerLifecycle {
   readonly state: ContainerState;
   readonly createdAt: bigint;
   readonly startedAt: bigint;
@@ -16,7 +16,7 @@ export interface ContainerLife {
 /** CRI state from an inspection. Paused containers are running, as are those with a restart policy set by hand.
  *  Containers that failed to start or are being removed are exited, with Docker's exit code. Reasons are cri-dockerd's.
  *  Pure. */
-export function containerLife({ Created, State }: Pick<ContainerInspectInfo, "Created" | "State">): ContainerLife {
+export function containerLifecycle({ Created, State }: Pick<ContainerInspectInfo, "Created" | "State">): ContainerLifecycle {
   const createdAt = nanoseconds(Created);
   const startedAt = nanoseconds(State.StartedAt);
   const notEnded = { createdAt, finishedAt: 0n, exitCode: 0, reason: "", message: "" };

@@ -8,7 +8,7 @@ import {
   MountPropagation,
 } from "../../../src/gen/cri.ts";
 import { containerNameLabel, containerRestartCountAnnotation } from "../../../src/pod/labels.ts";
-import { containerLife } from "./state.ts";
+import { containerLifecycle } from "./state.ts";
 import { imageRefOf } from "../image/reference.ts";
 import { inspectImage } from "../image/inspect.ts";
 import { type CriLabels, criLabels } from "./labels.ts";
@@ -20,16 +20,16 @@ import type { DockerParts } from "../parts.ts";
 export async function containerStatus(parts: DockerParts, id: string, signal: AbortSignal): Promise<ContainerStatus> {
   const found = await inspectOwn(parts, id, containerType, signal);
   const docker = found.Config.Labels ?? {};
-  const asked = docker[imageLabel] ?? found.Config.Image;
-  const kept = criLabels(docker);
+  const requestedImage = docker[imageLabel] ?? found.Config.Image;
+  const labels = criLabels(docker);
   return ContainerStatus.fromPartial({
     id: found.Id,
-    metadata: containerMetadata(found.Name, kept),
-    ...containerLife(found),
-    image: ImageSpec.fromPartial({ image: asked, userSpecifiedImage: asked }),
-    imageRef: await imageRefFor(parts, found, asked, signal),
+    metadata: containerMetadata(found.Name, labels),
+    ...containerLifecycle(found),
+    image: ImageSpec.fromPartial({ image: requestedImage, userSpecifiedImage: requestedImage }),
+    imageRef: await imageRefFor(parts, found, requestedImage, signal),
     imageId: found.Image,
-    ...kept,
+    ...labels,
     mounts: found.Mounts.map(criMount),
     logPath: docker[logPathLabel] ?? "",
     resources: criResources(found.HostConfig),
@@ -43,12 +43,12 @@ async function imageRefFor(
   asked: string,
   signal: AbortSignal,
 ): Promise<string> {
-  const seen = parts.memory.containers.get(Id);
-  if (seen) return seen.imageRef;
+  const cached = parts.facts.containers.get(Id);
+  if (cached) return cached.imageRef;
   const image = await inspectImage(parts, Image, signal);
   if (!image) return Image;
   const imageRef = imageRefOf(image, asked);
-  parts.memory.containers.set(Id, { imageRef });
+  parts.facts.containers.set(Id, { imageRef });
   return imageRef;
 }
 

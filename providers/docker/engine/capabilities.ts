@@ -4,56 +4,56 @@ import type { DockerParts } from "../parts.ts";
 import type { SandboxImage } from "../pause/image.ts";
 import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
 import { throwIfAborted } from "../../../src/lib/errors.ts";
-import { type Trials, runTrials } from "./trials.ts";
+import { type CapabilityProbes, runCapabilityProbes } from "./capability-probes.ts";
 
 /** Capabilities of the daemon, from its info or, if that does not include them, from a probe. */
 export interface Capabilities {
   /** Reason why pods cannot use a feature, a sentence with the remedy; undefined if they can. Unknown capabilities are determined first; a
    *  probe needs the sandbox image. Also undefined if they cannot be determined: then no sandbox starts either, with a reason of its own. */
-  lacks(feature: RuntimeFeature, signal: AbortSignal): Promise<string | undefined>;
+  unsupportedReason(feature: RuntimeFeature, signal: AbortSignal): Promise<string | undefined>;
   /** The daemon's info, cached until `reset`. */
   info(signal: AbortSignal): Promise<EngineInfo>;
   /** The daemon's current info. */
   refresh(signal: AbortSignal): Promise<EngineInfo>;
   /** True once the probes have run. */
-  triedOut(): boolean;
+  isProbed(): boolean;
   /** Runs the probes, once per daemon. @param image the sandbox image, already present. */
-  tryOut(image: string, signal: AbortSignal): Promise<void>;
+  probe(image: string, signal: AbortSignal): Promise<void>;
   /** OOM score adjustment of sandboxes: the same as with other runtimes, or 0 if this daemon cannot lower it. */
   sandboxOomScoreAdj(): number;
   /** Drops cached state: the daemon was unavailable and may be another. */
-  forget(): void;
+  reset(): void;
 }
 
 /** cri-dockerd's value: the sandbox is killed last. */
 export const sandboxOomScoreAdj = -998;
 
 /** Timeout of all probes, milliseconds. */
-const trialsMs = 60_000;
+const probesTimeoutMs = 60_000;
 
 export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">): Capabilities {
-  const shared = createSharedPromise<void>(parts.clock, trialsMs);
+  const shared = createSharedPromise<void>(parts.clock, probesTimeoutMs);
   let known: EngineInfo | undefined;
-  let trials: Trials | undefined;
+  let probes: CapabilityProbes | undefined;
 
   const refresh = async (signal: AbortSignal): Promise<EngineInfo> => {
     const info = await engineInfo(parts, signal);
-    if (known && (known.ID !== info.ID || known.ServerVersion !== info.ServerVersion)) trials = undefined;
+    if (known && (known.ID !== info.ID || known.ServerVersion !== info.ServerVersion)) probes = undefined;
     known = info;
     return info;
   };
   const info = async (signal: AbortSignal) => known ?? refresh(signal);
-  const tryOut = async (image: string, signal: AbortSignal): Promise<void> => {
-    if (trials) return;
+  const probe = async (image: string, signal: AbortSignal): Promise<void> => {
+    if (probes) return;
     await shared(async (until) => {
-      trials = await runTrials(parts, image, until);
-      if (trials) logTrials(parts, trials);
+      probes = await runCapabilityProbes(parts, image, until);
+      if (probes) logProbes(parts, probes);
     }, signal);
   };
-  const findOut = async (feature: RuntimeFeature, signal: AbortSignal): Promise<void> => {
+  const determine = async (feature: RuntimeFeature, signal: AbortSignal): Promise<void> => {
     try {
       if (feature !== "privileged") await info(signal);
-      else if (!trials) await tryOut(await sandboxImage.ensure(signal), signal);
+      else if (!probes) await probe(await sandboxImage.ensure(signal), signal);
     } catch (error) {
       throwIfAborted(signal);
       parts.log.debug({ err: error, feature }, "cannot determine the Docker Engine's capabilities");
@@ -62,29 +62,29 @@ export function createCapabilities(parts: DockerParts, sandboxImage: Pick<Sandbo
   return {
     refresh,
     info,
-    triedOut: () => trials !== undefined,
-    tryOut,
-    sandboxOomScoreAdj: () => (trials?.lowOomScore === "works" ? sandboxOomScoreAdj : 0),
-    async lacks(feature, signal) {
-      await findOut(feature, signal);
-      return lacks(feature, known, trials);
+    isProbed: () => probes !== undefined,
+    probe,
+    sandboxOomScoreAdj: () => (probes?.lowOomScore === "works" ? sandboxOomScoreAdj : 0),
+    async unsupportedReason(feature, signal) {
+      await determine(feature, signal);
+      return unsupportedReason(feature, known, probes);
     },
-    forget: () => {
+    reset: () => {
       known = undefined;
-      trials = undefined;
+      probes = undefined;
     },
   };
 }
 
-function logTrials({ log }: DockerParts, { privileged, lowOomScore }: Trials): void {
+function logProbes({ log }: DockerParts, { privileged, lowOomScore }: CapabilityProbes): void {
   if (typeof privileged !== "string")
     log.info({ why: privileged.fails }, "Docker cannot start privileged containers on this target");
   if (typeof lowOomScore !== "string")
     log.info({ why: lowOomScore.fails }, "Docker cannot lower OOM scores on this target; sandboxes keep the default");
 }
 
-function lacks(feature: RuntimeFeature, info: EngineInfo | undefined, trials: Trials | undefined): string | undefined {
-  const refused = trials?.privileged;
+function unsupportedReason(feature: RuntimeFeature, info: EngineInfo | undefined, probes: CapabilityProbes | undefined): string | undefined {
+  const refused = probes?.privileged;
   switch (feature) {
     case "privileged":
       if (refused === undefined || typeof refused === "string") return undefined;

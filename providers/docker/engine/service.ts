@@ -14,73 +14,73 @@ import type { PodNetwork } from "../network/pod-network.ts";
 import type { DockerParts } from "../parts.ts";
 import { localPauseImage } from "../config.ts";
 
-export type Service = Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig" | "lastAliveAt">;
+export type EngineService = Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig" | "lastAliveAt">;
 
 /** Timeout of a health check, milliseconds, shorter than an ordinary call's. */
-const healthMs = 10_000;
+const healthTimeoutMs = 10_000;
 
-export interface ServiceDeps {
+export interface EngineServiceDeps {
   readonly parts: DockerParts;
   readonly network: PodNetwork;
   readonly capabilities: Capabilities;
 }
 
 /** The daemon's status. A daemon that does not respond, refuses access or is too old is an error, one sentence with the remedy. */
-export function dockerService(deps: ServiceDeps): Service {
+export function dockerEngineService(deps: EngineServiceDeps): EngineService {
   const { parts, network, capabilities } = deps;
   const { docker, cache } = parts;
   /** State token of the last status call. */
-  let saidAt: number | undefined;
-  const asked = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) => health(deps, work, signal);
+  let statusVersion: number | undefined;
+  const withHealthTimeout = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) => callWithHealthTimeout(deps, work, signal);
   return {
-    version: (signal) => asked((until) => version(parts, until), signal),
+    version: (signal) => withHealthTimeout((until) => version(parts, until), signal),
     status: (signal) =>
-      asked(async (until) => {
-        const mark = cache.mark();
+      withHealthTimeout(async (until) => {
+        const mark = cache.version();
         const info = await capabilities.refresh(until);
-        if (!capabilities.triedOut()) await tryOut(deps, until);
+        if (!capabilities.isProbed()) await probeCapabilities(deps, until);
         // The last pod got no network: one may be available now.
         if (network.problem() !== undefined) await network.ensure(until).catch(() => undefined);
-        saidAt = mark;
-        return statusOf(info, network.problem());
+        statusVersion = mark;
+        return runtimeStatus(info, network.problem());
       }, signal),
     lastAliveAt() {
-      const holds = saidAt !== undefined && saidAt === cache.mark();
-      return holds && capabilities.triedOut() && network.problem() === undefined ? docker.answeredAt() : undefined;
+      const holds = statusVersion !== undefined && statusVersion === cache.version();
+      return holds && capabilities.isProbed() && network.problem() === undefined ? docker.lastResponseAt() : undefined;
     },
     async runtimeConfig(signal) {
-      const { CgroupDriver: driver } = await asked(capabilities.info, signal);
-      return RuntimeConfigResponse.fromPartial(driver === "none" ? {} : { linux: { cgroupDriver: driverOf(driver) } });
+      const { CgroupDriver: driver } = await withHealthTimeout(capabilities.info, signal);
+      return RuntimeConfigResponse.fromPartial(driver === "none" ? {} : { linux: { cgroupDriver: criCgroupDriver(driver) } });
     },
     async updateRuntimeConfig({ runtimeConfig }, signal) {
       const podCidrs = runtimeConfig?.networkConfig?.podCidr;
-      if (podCidrs) await network.assign(podCidrs, signal);
+      if (podCidrs) await network.setSubnet(podCidrs, signal);
     },
   };
 }
 
 /** @throws CodedError with a message of our own: a frozen daemon sends none. */
-async function health<T>(
-  { parts: { clock, config }, capabilities }: ServiceDeps,
+async function callWithHealthTimeout<T>(
+  { parts: { clock, config }, capabilities }: EngineServiceDeps,
   work: (signal: AbortSignal) => Promise<T>,
   signal: AbortSignal,
 ): Promise<T> {
   try {
-    return await work(clock.within(healthMs, signal));
+    return await work(clock.within(healthTimeoutMs, signal));
   } catch (error) {
     // An unavailable daemon may come back as another one; a slow one is the same, and needs no new probes.
-    if (!hasCode(error, "deadline_exceeded")) capabilities.forget();
+    if (!hasCode(error, "deadline_exceeded")) capabilities.reset();
     if (signal.aborted || !hasCode(error, "deadline_exceeded")) throw error;
     throw new CodedError(
       "deadline_exceeded",
-      `the Docker Engine at ${config.socket} has not answered within ${healthMs / 1000} s: check its log (journalctl -u docker), or restart it.`,
+      `the Docker Engine at ${config.socket} has not answered within ${healthTimeoutMs / 1000} s: check its log (journalctl -u docker), or restart it.`,
       { cause: error },
     );
   }
 }
 
 async function version({ docker }: DockerParts, signal: AbortSignal): Promise<VersionResponse> {
-  const { Version } = await docker.ask<{ readonly Version: string }>({ path: "/version" }, signal);
+  const { Version } = await docker.request<{ readonly Version: string }>({ path: "/version" }, signal);
   return VersionResponse.fromPartial({
     version: "0.1.0",
     runtimeName: "docker",
@@ -91,11 +91,11 @@ async function version({ docker }: DockerParts, signal: AbortSignal): Promise<Ve
 
 /** Runs the probes if a sandbox image is present; otherwise the first sandbox does. Slow probes do not make the daemon unready: they
  *  continue in the background. */
-async function tryOut({ parts, capabilities }: ServiceDeps, signal: AbortSignal): Promise<void> {
+async function probeCapabilities({ parts, capabilities }: EngineServiceDeps, signal: AbortSignal): Promise<void> {
   for (const image of [parts.config.sandboxImage, localPauseImage]) {
     if (!(await inspectImage(parts, image, signal))) continue;
     try {
-      return await capabilities.tryOut(image, signal);
+      return await capabilities.probe(image, signal);
     } catch (error) {
       if (signal.aborted) return;
       throw error;
@@ -104,7 +104,7 @@ async function tryOut({ parts, capabilities }: ServiceDeps, signal: AbortSignal)
 }
 
 /** Runtime conditions with cri-dockerd's reasons. */
-function statusOf({ Runtimes }: EngineInfo, networkProblem: string | undefined): StatusResponse {
+function runtimeStatus({ Runtimes }: EngineInfo, networkProblem: string | undefined): StatusResponse {
   const names = ["", ...Object.keys(Runtimes ?? {})];
   return StatusResponse.fromPartial({
     status: {
@@ -122,6 +122,6 @@ function statusOf({ Runtimes }: EngineInfo, networkProblem: string | undefined):
   });
 }
 
-function driverOf(driver: string): CgroupDriver {
+function criCgroupDriver(driver: string): CgroupDriver {
   return driver === "systemd" ? CgroupDriver.SYSTEMD : CgroupDriver.CGROUPFS;
 }

@@ -6,7 +6,7 @@ import { detachKeys } from "./detach-keys.ts";
 import { hijack } from "../client/hijack.ts";
 import type { DockerParts } from "../parts.ts";
 import { inspectRunning } from "../container/running.ts";
-import { followSizes } from "./terminal-size.ts";
+import { applyTerminalSizes } from "./terminal-size.ts";
 
 /** Attaches a client to a container's main process until the process ends, the client's input ends, or the client disconnects. The end of
  *  that input closes the process's stdin only with stdinOnce and without a terminal; otherwise it ends this client's output, as with
@@ -35,14 +35,14 @@ export async function attach(
   // The output reports its errors.
   connection.on("error", () => undefined);
   const over = new AbortController();
-  const sizes = followSizes(parts, `${path}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
+  const sizes = applyTerminalSizes(parts, `${path}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
   try {
     throwIfAborted(gone);
     addAbortSignal(gone, connection);
     // The daemon itself ends the output at the end of an input that it must keep open.
     streams.stdin?.pipe(connection);
     await docker.call(() => demultiplex(connection, { ...streams, tty }, gone), gone, "none");
-    await stillAnswers(parts, containerId, gone);
+    await checkResponsive(parts, containerId, gone);
     return 0;
   } finally {
     over.abort();
@@ -53,7 +53,7 @@ export async function attach(
 }
 
 /** Checks that the daemon still responds: its own end looks like the container's. @throws CodedError unavailable. */
-async function stillAnswers(parts: DockerParts, containerId: string, signal: AbortSignal): Promise<void> {
+async function checkResponsive(parts: DockerParts, containerId: string, signal: AbortSignal): Promise<void> {
   try {
     await inspectRunning(parts, containerId, signal);
   } catch (error) {

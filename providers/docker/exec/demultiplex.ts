@@ -3,12 +3,12 @@ import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.
 import { createFrames } from "../client/frames.ts";
 
 /** Receivers of a command's output; output without a receiver is dropped. */
-export interface Outputs {
+export interface CommandOutputs {
   readonly stdout?: Writable | undefined;
   readonly stderr?: Writable | undefined;
 }
 
-const maxComplaintBytes = 64 * 1024;
+const maxErrorBytes = 64 * 1024;
 
 /** Passes on a command's output, unchanged, until it ends, with backpressure.
  *  @param from blocks of the connection: framed, or raw with a terminal.
@@ -16,7 +16,7 @@ const maxComplaintBytes = 64 * 1024;
  *  reported in the stream. */
 export async function demultiplex(
   from: AsyncIterable<Buffer>,
-  { tty, ...to }: Outputs & { readonly tty: boolean },
+  { tty, ...to }: CommandOutputs & { readonly tty: boolean },
   signal: AbortSignal,
 ): Promise<void> {
   // A client that disconnects closes its streams.
@@ -26,13 +26,13 @@ export async function demultiplex(
     return;
   }
   const frames = createFrames();
-  let complaint = "";
+  let errorText = "";
   for await (const block of from) {
     for (const { kind, bytes, last } of frames(block)) {
       if (kind === "stdout" || kind === "stderr") await write(to[kind], bytes, signal);
       if (kind !== "system") continue;
-      if (complaint.length < maxComplaintBytes) complaint += bytes.toString();
-      if (last) throw new CodedError("unknown", complaint.trim());
+      if (errorText.length < maxErrorBytes) errorText += bytes.toString();
+      if (last) throw new CodedError("unknown", errorText.trim());
     }
   }
 }
@@ -41,10 +41,10 @@ export async function demultiplex(
 async function write(to: Writable | undefined, bytes: Buffer, signal: AbortSignal): Promise<void> {
   throwIfAborted(signal);
   if (!to || to.destroyed || bytes.length === 0 || to.write(bytes)) return;
-  await roomIn(to, signal);
+  await untilWritable(to, signal);
 }
 
-function roomIn(to: Writable, signal: AbortSignal): Promise<void> {
+function untilWritable(to: Writable, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const settle = (outcome: () => void) => () => {
       to.off("drain", onRoom).off("close", onRoom);

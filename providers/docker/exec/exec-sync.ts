@@ -1,7 +1,7 @@
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
 import type { Containers } from "../../../src/seams/runtime.ts";
 import { type ExecProcess, createExec, startExec } from "./process.ts";
-import { KeptOutput } from "./kept-output.ts";
+import { BoundedOutput } from "./bounded-output.ts";
 import type { DockerParts } from "../parts.ts";
 
 /** Limit of each output, as in CRI. */
@@ -11,11 +11,11 @@ const maxOutputBytes = 16 * 1024 * 1024;
 export function dockerExec(parts: DockerParts): Pick<Containers, "execSync"> {
   return {
     async execSync(containerId, argv, timeoutSeconds, signal) {
-      const wish = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
+      const options = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
       // Not part of the command's timeout: this call waits for the daemon.
-      const id = await createExec(parts, wish, signal);
+      const id = await createExec(parts, options, signal);
       const until = timeoutSeconds > 0 ? parts.clock.within(timeoutSeconds * 1000, signal) : signal;
-      const [stdout, stderr] = [new KeptOutput(maxOutputBytes), new KeptOutput(maxOutputBytes)];
+      const [stdout, stderr] = [new BoundedOutput(maxOutputBytes), new BoundedOutput(maxOutputBytes)];
       let running: ExecProcess | undefined;
       try {
         running = await startExec(parts, { id, tty: false }, until);

@@ -1,10 +1,10 @@
 import { type Duplex, addAbortSignal } from "node:stream";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
-import { type Outputs, demultiplex } from "./demultiplex.ts";
+import { type CommandOutputs, demultiplex } from "./demultiplex.ts";
 import { detachKeys } from "./detach-keys.ts";
 import { type ExecState, execState } from "./state.ts";
 import { hijack } from "../client/hijack.ts";
-import { KeptOutput } from "./kept-output.ts";
+import { BoundedOutput } from "./bounded-output.ts";
 import type { DockerParts } from "../parts.ts";
 import { inspectRunning } from "../container/running.ts";
 
@@ -24,11 +24,11 @@ export interface ExecProcess extends ExecState {
   readonly connection: Duplex;
   /** Passes on output until it ends.
    *  @throws CodedError unknown with the daemon's message when the command could not be started; the signal's reason. */
-  output(to: Outputs, signal: AbortSignal): Promise<void>;
+  output(to: CommandOutputs, signal: AbortSignal): Promise<void>;
 }
 
-const maxComplaintBytes = 64 * 1024;
-const tellingEvents = ["readable", "end", "close"] as const;
+const maxErrorBytes = 64 * 1024;
+const outputEvents = ["readable", "end", "close"] as const;
 
 /** Starts a command that `createExec` prepared. If the signal aborts meanwhile, the command is killed.
  *  @param forUser true for a request of a kubelet API user.
@@ -50,7 +50,7 @@ export async function startExec(
       ...state,
       id,
       connection,
-      output: (to, until) => parts.docker.call(() => handOn({ connection, state, tty }, to, until), until, "none"),
+      output: (to, until) => parts.docker.call(() => copyOutput({ connection, state, tty }, to, until), until, "none"),
     };
   } catch (error) {
     if (signal.aborted) await state.kill("KILL");
@@ -61,21 +61,21 @@ export async function startExec(
 /** Prepares a command in a container of this node.
  *  @returns the daemon's exec ID.
  *  @throws CodedError not_found also for a foreign container, failed_precondition if it is not running. */
-export async function createExec(parts: DockerParts, wish: ExecOptions, signal: AbortSignal): Promise<string> {
-  const { docker, memory } = parts;
-  if (!memory.containers.get(wish.containerId)) await inspectRunning(parts, wish.containerId, signal);
-  const { tty } = wish;
+export async function createExec(parts: DockerParts, options: ExecOptions, signal: AbortSignal): Promise<string> {
+  const { docker, facts } = parts;
+  if (!facts.containers.get(options.containerId)) await inspectRunning(parts, options.containerId, signal);
+  const { tty } = options;
   const body = {
-    Cmd: wish.argv,
+    Cmd: options.argv,
     Tty: tty,
-    AttachStdin: wish.stdin,
-    AttachStdout: wish.stdout,
-    AttachStderr: wish.stderr && !tty,
+    AttachStdin: options.stdin,
+    AttachStdout: options.stdout,
+    AttachStderr: options.stderr && !tty,
     ...(tty && { DetachKeys: detachKeys }),
   };
-  const path = `/containers/${wish.containerId}/exec`;
+  const path = `/containers/${options.containerId}/exec`;
   try {
-    const { Id } = await docker.ask<{ readonly Id: string }>({ method: "POST", path, body }, signal);
+    const { Id } = await docker.request<{ readonly Id: string }>({ method: "POST", path, body }, signal);
     return Id;
   } catch (error) {
     throw notRunning(error);
@@ -88,29 +88,29 @@ function notRunning(error: unknown): unknown {
   return new CodedError("failed_precondition", messageOf(error), { cause: error });
 }
 
-async function handOn(
+async function copyOutput(
   { connection, state, tty }: { readonly connection: Duplex; readonly state: ExecState; readonly tty: boolean },
-  to: Outputs,
+  to: CommandOutputs,
   signal: AbortSignal,
 ): Promise<void> {
   throwIfAborted(signal);
   addAbortSignal(signal, connection);
-  await somethingToRead(connection);
-  if ((await state.begun(signal)) > 0) return demultiplex(connection, { ...to, tty }, signal);
+  await untilReadable(connection);
+  if ((await state.started(signal)) > 0) return demultiplex(connection, { ...to, tty }, signal);
   // The daemon sends the reason instead of the output.
-  const why = new KeptOutput(maxComplaintBytes);
+  const why = new BoundedOutput(maxErrorBytes);
   await demultiplex(connection, { stdout: why, stderr: why, tty }, signal);
   throw new CodedError("unknown", `failed to exec in container: ${why.bytes().toString().trim()}`);
 }
 
 /** Resolves once there is output, or none will come. A half-closed connection emits "end" without "close". */
-function somethingToRead(connection: Duplex): Promise<void> {
+function untilReadable(connection: Duplex): Promise<void> {
   if (connection.readableLength > 0 || connection.readableEnded || connection.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
     const settle = () => {
-      for (const event of tellingEvents) connection.off(event, settle);
+      for (const event of outputEvents) connection.off(event, settle);
       resolve();
     };
-    for (const event of tellingEvents) connection.on(event, settle);
+    for (const event of outputEvents) connection.on(event, settle);
   });
 }

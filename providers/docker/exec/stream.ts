@@ -1,7 +1,7 @@
 import type { CommandStreams } from "../../../src/streams/stream-server.ts";
 import { startExec } from "./process.ts";
 import type { DockerParts } from "../parts.ts";
-import { followSizes } from "./terminal-size.ts";
+import { applyTerminalSizes } from "./terminal-size.ts";
 
 /** Connects a prepared command to a client's streams. When the client disappears, a command without a terminal
  *  continues, as with the kubelet; one with a terminal gets SIGHUP.
@@ -18,7 +18,7 @@ export async function streamExec(
   // The output reports its errors.
   connection.on("error", () => undefined);
   const over = new AbortController();
-  const sizes = followSizes(parts, `/exec/${running.id}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
+  const sizes = applyTerminalSizes(parts, `/exec/${running.id}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
   try {
     // With a terminal the daemon would end the output at the end of the input.
     streams.stdin?.pipe(connection, { end: !tty });

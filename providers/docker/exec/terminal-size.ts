@@ -5,7 +5,7 @@ import type { DockerParts } from "../parts.ts";
 /** Applies a client's terminal sizes until there are no more or the signal aborts. Never throws: a failed resize (the
  *  command has just ended) has no effect.
  *  @param path of the daemon's resize call. */
-export async function followSizes(
+export async function applyTerminalSizes(
   { docker, log }: DockerParts,
   path: string,
   sizes: AsyncIterable<TerminalSize>,
@@ -13,13 +13,13 @@ export async function followSizes(
 ): Promise<void> {
   const { promise: stopped, resolve: stop } = Promise.withResolvers<undefined>();
   signal.addEventListener("abort", () => stop(undefined), { once: true });
-  const coming = sizes[Symbol.asyncIterator]();
+  const iterator = sizes[Symbol.asyncIterator]();
   while (!signal.aborted) {
-    const next = await Promise.race([coming.next(), stopped]);
+    const next = await Promise.race([iterator.next(), stopped]);
     if (!next || next.done) return;
     const { width, height } = next.value;
     await docker
-      .ask({ method: "POST", path, query: { w: width, h: height } }, signal)
+      .request({ method: "POST", path, query: { w: width, h: height } }, signal)
       .catch((error: unknown) => log.debug({ path, why: messageOf(error) }, "cannot set terminal size"));
   }
 }

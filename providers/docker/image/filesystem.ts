@@ -2,7 +2,7 @@ import { FilesystemUsage, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
 import { compareVersions } from "../client/api-version.ts";
 import { engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
-import { createSlowReading } from "../client/slow-reading.ts";
+import { createSlowMeasurement } from "../client/slow-measurement.ts";
 
 interface DiskUsage {
   /** Bytes of all layers; shared layers count once. */
@@ -16,12 +16,12 @@ const apiWithType = "1.42";
  *  it has been read. */
 export function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<ImageFsInfoResponse> {
   const { docker, clock, log } = parts;
-  const usage = createSlowReading({
+  const usage = createSlowMeasurement({
     what: "image disk usage",
     read: async (signal) => {
       const imagesAlone = compareVersions(await docker.apiVersion(signal), apiWithType) >= 0;
       const query = imagesAlone ? { query: { type: "image" } } : {};
-      return docker.ask<DiskUsage>({ path: "/system/df", ...query }, signal, "none");
+      return docker.request<DiskUsage>({ path: "/system/df", ...query }, signal, "none");
     },
     clock,
     log,

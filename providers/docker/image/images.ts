@@ -15,8 +15,8 @@ export function dockerImages(parts: DockerParts): Images {
   const pinned = new Set([config.sandboxImage, localPauseImage].map(fullName));
   return {
     imageFsInfo: createImageFs(parts),
-    listImages: cache.keep(async (signal) => {
-      const images = await docker.ask<ImageInfo[]>({ path: "/images/json" }, signal);
+    listImages: cache.cached(async (signal) => {
+      const images = await docker.request<ImageInfo[]>({ path: "/images/json" }, signal);
       return images.map((image) => criImage(image, pinned));
     }),
     async imageStatus({ image }, signal) {

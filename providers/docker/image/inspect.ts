@@ -5,7 +5,7 @@ import { fullName, isImageId } from "./reference.ts";
 import type { DockerParts } from "../parts.ts";
 import { pullQuery } from "./pull-query.ts";
 
-type Inspected = Pick<ImageInspectInfo, "Id" | "RepoTags" | "RepoDigests" | "Size" | "Config">;
+type ImageInspection = Pick<ImageInspectInfo, "Id" | "RepoTags" | "RepoDigests" | "Size" | "Config">;
 
 /** Inspects an image.
  *  @param name with tag or digest (`latest` without either), or an ID.
@@ -15,9 +15,9 @@ export async function inspectImage(
   { docker }: Pick<DockerParts, "docker">,
   name: string,
   signal: AbortSignal,
-): Promise<Inspected | undefined> {
+): Promise<ImageInspection | undefined> {
   const path = `/images/${lookupName(name)}/json`;
-  return ifFound(docker.ask<Inspected>({ path }, signal));
+  return ifFound(docker.request<ImageInspection>({ path }, signal));
 }
 
 /** An image name in an Engine API path. */
@@ -28,25 +28,25 @@ export function lookupName(name: string): string {
 }
 
 /** Converts an image to CRI. @param pinned full names of pinned images. */
-export function criImage(image: ImageInfo | Inspected, pinned: ReadonlySet<string>): Image {
-  const repoTags = named(image.RepoTags);
+export function criImage(image: ImageInfo | ImageInspection, pinned: ReadonlySet<string>): Image {
+  const repoTags = taggedNames(image.RepoTags);
   return Image.fromPartial({
     id: image.Id,
     repoTags,
-    repoDigests: named(image.RepoDigests),
+    repoDigests: taggedNames(image.RepoDigests),
     size: BigInt(image.Size),
     pinned: repoTags.some((tag) => pinned.has(tag)),
-    ...("Config" in image && userOf(image.Config?.User ?? "")),
+    ...("Config" in image && imageUser(image.Config?.User ?? "")),
   });
 }
 
 /** Names without the `<none>` of untagged images. */
-export function named(names: readonly string[] | null | undefined): string[] {
+export function taggedNames(names: readonly string[] | null | undefined): string[] {
   return (names ?? []).filter((name) => !name.includes("<none>")).map(fullName);
 }
 
 /** The image's user: a UID, or a name that the runtime looks up. CRI's image has no group. */
-function userOf(user: string): Pick<Image, "uid" | "username"> {
+function imageUser(user: string): Pick<Image, "uid" | "username"> {
   const [name = ""] = user.split(":");
   return /^\d+$/.test(name)
     ? { uid: Int64Value.fromPartial({ value: BigInt(name) }), username: "" }

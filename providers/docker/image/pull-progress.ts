@@ -33,7 +33,7 @@ const stages: Readonly<Record<string, Stage>> = {
 };
 
 export interface PullTracker {
-  take(message: PullMessage): void;
+  add(message: PullMessage): void;
   progress(): PullProgress;
   /** True while no data is expected from the registry: layers are unpacked, or wait for other pulls. Engines 25 to 27 with containerd's
    *  image store send nothing while they unpack: there every unfinished layer has been fetched. */
@@ -47,7 +47,7 @@ const maxLayers = 1_000;
 export function createPullTracker(): PullTracker {
   const layers = new Map<string, Layer>();
   return {
-    take({ status = "", id, progressDetail }) {
+    add({ status = "", id, progressDetail }) {
       const stage = stages[status];
       if (id === undefined || stage === undefined) return;
       if (layers.size >= maxLayers && !layers.has(id)) return;

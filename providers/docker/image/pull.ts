@@ -2,14 +2,14 @@ import type { AuthConfig } from "../../../src/gen/cri.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { PullProgress } from "../../../src/seams/runtime.ts";
-import { askForStream } from "../client/answer-stream.ts";
+import { requestStream } from "../client/response-stream.ts";
 import { jsonLines } from "../client/json-lines.ts";
 import type { DockerParts } from "../parts.ts";
 import { type PullMessage, createPullTracker } from "./pull-progress.ts";
 import { pullQuery } from "./pull-query.ts";
 import { registryAuth } from "./registry-auth.ts";
 
-export interface PullOrder {
+export interface PullOptions {
   /** Name with tag or digest; `latest` without either. */
   readonly image: string;
   readonly auth?: AuthConfig | undefined;
@@ -17,32 +17,32 @@ export interface PullOrder {
 }
 
 /** Timeout without data from the registry, milliseconds: dockershim's image-pull-progress-deadline. */
-const silenceMs = 60_000;
+const progressTimeoutMs = 60_000;
 
 /** Pulls an image, until the signal aborts or the registry sends nothing for too long.
  *  @throws CodedError with the image's name in its message; not_found if no registry has it. */
 export async function pull(
   { docker, host, clock }: Pick<DockerParts, "docker" | "host" | "clock">,
-  { image, auth, onProgress }: PullOrder,
+  { image, auth, onProgress }: PullOptions,
   signal: AbortSignal,
 ): Promise<void> {
   throwIfAborted(signal);
   const query = pullQuery(image);
   const tracker = createPullTracker();
-  using watch = watchSilence(clock, tracker.idle);
+  using watch = watchProgress(clock, tracker.idle);
   try {
     await docker.call(
       async (engine, abortSignal) => {
-        const answer = await askForStream(engine, {
+        const response = await requestStream(engine, {
           method: "POST",
           path: "/images/create",
           query,
           headers: registryAuth(auth),
           signal: abortSignal,
         });
-        for await (const message of jsonLines(answer, host)) {
-          watch.heard();
-          takeMessage(message, tracker.take);
+        for await (const message of jsonLines(response, host)) {
+          watch.touch();
+          handleMessage(message, tracker.add);
           onProgress?.(tracker.progress());
         }
       },
@@ -56,9 +56,9 @@ export async function pull(
 }
 
 /** Once the response has begun, the daemon reports failure in a message, sometimes with an HTTP status. */
-function takeMessage(message: PullMessage, take: (message: PullMessage) => void): void {
+function handleMessage(message: PullMessage, add: (message: PullMessage) => void): void {
   const { error, errorDetail } = message;
-  if (error === undefined && errorDetail === undefined) return take(message);
+  if (error === undefined && errorDetail === undefined) return add(message);
   const words = errorDetail?.message ?? error ?? "unknown error";
   if (errorDetail?.code === undefined) throw new CodedError("unknown", words);
   throw Object.assign(new Error(words), { statusCode: errorDetail.code });
@@ -71,29 +71,29 @@ function pullError(image: string, error: unknown): CodedError {
   return new CodedError(codeOf(error), message, { cause: error });
 }
 
-interface SilenceWatch extends Disposable {
+interface ProgressWatch extends Disposable {
   /** Aborts with `deadline_exceeded` if the registry has sent nothing for too long. */
   readonly signal: AbortSignal;
-  heard(): void;
+  touch(): void;
 }
 
-function watchSilence(clock: Clock, idle: () => boolean): SilenceWatch {
+function watchProgress(clock: Clock, idle: () => boolean): ProgressWatch {
   const controller = new AbortController();
-  let heardAt = clock.monotonic();
-  const look = () => {
-    if (idle()) heardAt = clock.monotonic();
-    const leftMs = heardAt + silenceMs - clock.monotonic();
-    if (leftMs > 0) timer = clock.after(leftMs, look);
+  let lastMessageAt = clock.monotonic();
+  const check = () => {
+    if (idle()) lastMessageAt = clock.monotonic();
+    const leftMs = lastMessageAt + progressTimeoutMs - clock.monotonic();
+    if (leftMs > 0) timer = clock.after(leftMs, check);
     else
       controller.abort(
-        new CodedError("deadline_exceeded", `the registry has sent nothing for ${silenceMs / 1000} seconds`),
+        new CodedError("deadline_exceeded", `the registry has sent nothing for ${progressTimeoutMs / 1000} seconds`),
       );
   };
-  let timer = clock.after(silenceMs, look);
+  let timer = clock.after(progressTimeoutMs, check);
   return {
     signal: controller.signal,
-    heard() {
-      heardAt = clock.monotonic();
+    touch() {
+      lastMessageAt = clock.monotonic();
     },
     [Symbol.dispose]() {
       timer.cancel();

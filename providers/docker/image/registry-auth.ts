@@ -4,7 +4,7 @@ import type { AuthConfig } from "../../../src/gen/cri.ts";
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#section/Authentication */
 export function registryAuth(auth: AuthConfig | undefined): Readonly<Record<string, string>> {
   if (!auth) return {};
-  const { username, password } = userOf(auth);
+  const { username, password } = credentialsOf(auth);
   const fields = {
     username,
     password,
@@ -20,7 +20,7 @@ export function registryAuth(auth: AuthConfig | undefined): Readonly<Record<stri
 }
 
 /** `auth` is base64 of `username:password`, an alternative to the separate fields. */
-function userOf({ username, password, auth }: AuthConfig): { username: string; password: string } {
+function credentialsOf({ username, password, auth }: AuthConfig): { username: string; password: string } {
   if (username !== "" || auth === "") return { username, password };
   const decoded = Buffer.from(auth, "base64").toString();
   const colon = decoded.indexOf(":");

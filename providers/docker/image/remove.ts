@@ -1,28 +1,28 @@
 import type { ContainerInfo } from "dockerode";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { ifFound } from "../client/errors.ts";
-import { inspectImage, lookupName, named } from "./inspect.ts";
+import { inspectImage, lookupName, taggedNames } from "./inspect.ts";
 import type { DockerParts } from "../parts.ts";
 import { isImageId } from "./reference.ts";
 
-type Parts = Pick<DockerParts, "docker">;
+type RemoveImageDeps = Pick<DockerParts, "docker">;
 
 /** Removes an image: by its ID with all of its names, as in CRI; by a name only that name, and the image with the last one. A missing image
  *  counts as removed. Never forces: an image used by any container keeps all its names.
  *  @throws CodedError conflict, with that container's name. */
-export async function removeImage(parts: Parts, image: string, signal: AbortSignal): Promise<void> {
+export async function removeImage(parts: RemoveImageDeps, image: string, signal: AbortSignal): Promise<void> {
   const found = await inspectImage(parts, image, signal);
   if (!found) return;
-  await refuseInUse(parts, found.Id, signal);
+  await rejectInUse(parts, found.Id, signal);
   // Removing a repository's last tag removes its digests, and the last name the image.
   const names = isImageId(image)
-    ? [...named(found.RepoTags), ...named(found.RepoDigests), found.Id]
+    ? [...taggedNames(found.RepoTags), ...taggedNames(found.RepoDigests), found.Id]
     : [lookupName(image)];
-  for (const name of names) await ifFound(parts.docker.ask({ method: "DELETE", path: `/images/${name}` }, signal));
+  for (const name of names) await ifFound(parts.docker.request({ method: "DELETE", path: `/images/${name}` }, signal));
 }
 
-async function refuseInUse({ docker }: Parts, id: string, signal: AbortSignal): Promise<void> {
-  const users = await docker.ask<ContainerInfo[]>(
+async function rejectInUse({ docker }: RemoveImageDeps, id: string, signal: AbortSignal): Promise<void> {
+  const users = await docker.request<ContainerInfo[]>(
     {
       path: "/containers/json",
       query: { all: true, filters: JSON.stringify({ ancestor: [id] }) },

@@ -1,8 +1,8 @@
 import type { LogLine, Runtime, RuntimeLogOptions } from "../../../src/seams/runtime.ts";
-import { askForStream } from "../client/answer-stream.ts";
+import { requestStream } from "../client/response-stream.ts";
 import { codedDockerError } from "../client/errors.ts";
-import { framedEntries, terminalEntries } from "./entries.ts";
-import { createRepeatFilter } from "./repeats.ts";
+import { createFramedParser, createTerminalParser } from "./entries.ts";
+import { createRepeatFilter } from "./repeat-filter.ts";
 import { containerType } from "../container/names.ts";
 import { inspectOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
@@ -13,7 +13,7 @@ export function dockerLogs(parts: DockerParts): Required<Pick<Runtime, "logs" | 
   return {
     logs: (containerId, options, signal) => readLogs(parts, containerId, options, signal),
     async logRoots(signal) {
-      const { DockerRootDir } = await docker.ask<{ readonly DockerRootDir: string }>({ path: "/info" }, signal);
+      const { DockerRootDir } = await docker.request<{ readonly DockerRootDir: string }>({ path: "/info" }, signal);
       return [`${DockerRootDir}/containers`];
     },
   };
@@ -38,16 +38,16 @@ async function* readLogs(
   };
   const path = `/containers/${containerId}/logs`;
   try {
-    const answer = await parts.docker.call(
-      (engine) => askForStream(engine, { path, query, signal: until }),
+    const response = await parts.docker.call(
+      (engine) => requestStream(engine, { path, query, signal: until }),
       signal,
       "none",
     );
-    const entries = Config.Tty ? terminalEntries() : framedEntries();
+    const entries = Config.Tty ? createTerminalParser() : createFramedParser();
     const isNew = options.follow ? createRepeatFilter() : () => true;
-    for await (const block of answer as AsyncIterable<Buffer>)
-      for (const line of entries.take(block)) if (isNew(line)) yield line;
-    for (const line of entries.rest()) if (isNew(line)) yield line;
+    for await (const block of response as AsyncIterable<Buffer>)
+      for (const line of entries.parse(block)) if (isNew(line)) yield line;
+    for (const line of entries.flush()) if (isNew(line)) yield line;
   } catch (error) {
     throw codedDockerError(error, parts.config.socket, signal);
   } finally {

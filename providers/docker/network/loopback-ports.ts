@@ -9,7 +9,7 @@ import { listOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
 import { type Argv, command } from "../../../src/seams/command.ts";
 
-type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
+type LoopbackPortsDeps = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
 /** Makes host ports on the machine's loopback reachable from its other addresses. Docker serves such a port with a proxy, whereas CNI's
  *  portmap uses NAT. The machine drops packets without NAT: kube-proxy and the kubelet have a rule that blocks loopback traffic from other
@@ -19,15 +19,15 @@ type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 export interface LoopbackPorts {
   /** Syncs the rules with the running sandboxes. Never fails: without rules the ports are reachable from loopback addresses only, which is
    *  logged. */
-  settle(signal: AbortSignal): Promise<void>;
+  sync(signal: AbortSignal): Promise<void>;
 }
 
 export function createLoopbackPorts(parts: DockerParts): LoopbackPorts {
-  const turns = createSemaphore(1);
-  const settle = async (signal: AbortSignal): Promise<void> => {
-    const wanted = await rulesWanted(parts, signal);
+  const mutex = createSemaphore(1);
+  const sync = async (signal: AbortSignal): Promise<void> => {
+    const wanted = await desiredRules(parts, signal);
     try {
-      await change(parts.host, await rulesOf(parts, signal), wanted, signal);
+      await applyRules(parts.host, await currentRules(parts, signal), wanted, signal);
     } catch (error) {
       if (signal.aborted || wanted.length === 0) throw error;
       parts.log.warn(
@@ -37,8 +37,8 @@ export function createLoopbackPorts(parts: DockerParts): LoopbackPorts {
     }
   };
   return {
-    settle: (signal) =>
-      turns(() => settle(signal)).catch((err: unknown) =>
+    sync: (signal) =>
+      mutex(() => sync(signal)).catch((err: unknown) =>
         parts.log.debug({ err }, "cannot update the iptables rules of host ports on 127.0.0.0/8"),
       ),
   };
@@ -54,8 +54,8 @@ export function isLoopback(hostIp: string | undefined): boolean {
 }
 
 /** The rules as one owned resource; empty without rules, or without access to them. */
-export async function loopbackRules(parts: Parts, signal: AbortSignal): Promise<OwnedResource[]> {
-  const rules = await rulesOf(parts, signal).catch((error: unknown) => {
+export async function loopbackRules(parts: LoopbackPortsDeps, signal: AbortSignal): Promise<OwnedResource[]> {
+  const rules = await currentRules(parts, signal).catch((error: unknown) => {
     if (hasCode(error, "not_found", "failed_precondition")) return [];
     throw error;
   });
@@ -63,19 +63,19 @@ export async function loopbackRules(parts: Parts, signal: AbortSignal): Promise<
   return [
     {
       name: `${rules.length} iptables rule${rules.length > 1 ? "s" : ""} of host ports on 127.0.0.0/8`,
-      remove: async (stop) => change(parts.host, await rulesOf(parts, stop), [], stop),
+      remove: async (stop) => applyRules(parts.host, await currentRules(parts, stop), [], stop),
     },
   ];
 }
 
-async function rulesWanted(parts: Parts, signal: AbortSignal): Promise<readonly string[]> {
+async function desiredRules(parts: LoopbackPortsDeps, signal: AbortSignal): Promise<readonly string[]> {
   const sandboxes = await listOwn(parts, sandboxType, {}, signal);
-  const rules = sandboxes.filter(({ State }) => State === "running").flatMap((each) => rulesFor(parts.nodeName, each));
+  const rules = sandboxes.filter(({ State }) => State === "running").flatMap((each) => sandboxRules(parts.nodeName, each));
   return [...new Set(rules)];
 }
 
 /** Rules in the format of `iptables -S`. */
-function rulesFor(nodeName: string, { Ports, HostConfig, NetworkSettings }: ContainerInfo): string[] {
+function sandboxRules(nodeName: string, { Ports, HostConfig, NetworkSettings }: ContainerInfo): string[] {
   const networks = Object.values(NetworkSettings?.Networks ?? {});
   const address = (networks.find(({ NetworkID }) => NetworkID === HostConfig.NetworkMode) ?? networks[0])?.IPAddress;
   if (!address) return [];
@@ -93,29 +93,29 @@ function comment(nodeName: string): string {
 
 /** This node's current rules.
  *  @throws CodedError not_found when the machine has no iptables, failed_precondition with its message. */
-async function rulesOf({ host, nodeName }: Parts, signal: AbortSignal): Promise<readonly string[]> {
-  const lines = await iptables(host, command("iptables", [waiting, ["-t", "nat"], ["-S", "OUTPUT"]]), "", signal);
+async function currentRules({ host, nodeName }: LoopbackPortsDeps, signal: AbortSignal): Promise<readonly string[]> {
+  const lines = await iptables(host, command("iptables", [lockWaitArgs, ["-t", "nat"], ["-S", "OUTPUT"]]), "", signal);
   return lines.split("\n").filter((line) => line.includes(`${comment(nodeName)} `));
 }
 
 /** Applies all changes atomically. @throws like `currentRules`. */
-async function change(
+async function applyRules(
   host: Host,
-  standing: readonly string[],
+  current: readonly string[],
   wanted: readonly string[],
   signal: AbortSignal,
 ): Promise<void> {
   const changes = [
-    ...standing.filter((rule) => !wanted.includes(rule)).map((rule) => rule.replace(/^-A/, "-D")),
-    ...wanted.filter((rule) => !standing.includes(rule)),
+    ...current.filter((rule) => !wanted.includes(rule)).map((rule) => rule.replace(/^-A/, "-D")),
+    ...wanted.filter((rule) => !current.includes(rule)),
   ];
   if (changes.length === 0) return;
   const input = ["*nat", ...changes, "COMMIT", ""].join("\n");
-  await iptables(host, command("iptables-restore", [waiting, "--noflush"]), input, signal);
+  await iptables(host, command("iptables-restore", [lockWaitArgs, "--noflush"]), input, signal);
 }
 
 /** Seconds to wait for iptables' lock. @see https://manpages.debian.org/bookworm/iptables/iptables-restore.8 */
-const waiting = ["-w", "5"] as const;
+const lockWaitArgs = ["-w", "5"] as const;
 
 async function iptables(host: Host, argv: Argv, stdin: string, signal: AbortSignal): Promise<string> {
   const { code, stdout, stderr } = await host.run(argv, { stdin, signal });

@@ -4,16 +4,16 @@ import { nodeLabel } from "../../../src/pod/labels.ts";
 import { ifFound } from "../client/errors.ts";
 import type { DockerParts } from "../parts.ts";
 import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
-import { ipv4Among, ipv4Subnet } from "./subnet.ts";
+import { ipv4SubnetIn, ipv4Subnet } from "./subnet.ts";
 
 /** The Docker network of this node's pods. */
 export interface PodNetwork {
   /** Its ID; creates the network if missing. @throws CodedError with the daemon's message. */
   ensure(signal: AbortSignal): Promise<string>;
   /** Its ID, if known. */
-  known(): string | undefined;
+  id(): string | undefined;
   /** Sets the pods' subnet (spec.podCIDRs, comma-separated) and creates the network accordingly. */
-  assign(podCidrs: string, signal: AbortSignal): Promise<void>;
+  setSubnet(podCidrs: string, signal: AbortSignal): Promise<void>;
   /** Checks that the network still exists, after the daemon reported that something is missing. */
   verify(signal: AbortSignal): Promise<boolean>;
   /** Reason why there is no network, or undefined. */
@@ -21,26 +21,26 @@ export interface PodNetwork {
 }
 
 /** Timeout of one attempt to create or find the network, milliseconds. */
-const obtainMs = 60_000;
+const obtainTimeoutMs = 60_000;
 
 /** The bridge network with the configured name. A network without this node's label is used as is. One with it is
  *  recreated for a new subnet while no container is attached, and outlives graftlet. Networks are addressed by ID, since
  *  names are not unique in Docker. */
 export function createPodNetwork(parts: DockerParts): PodNetwork {
   const { config, clock, log } = parts;
-  const shared = createSharedPromise<string>(clock, obtainMs);
+  const shared = createSharedPromise<string>(clock, obtainTimeoutMs);
   let wanted = config.podCIDR === undefined ? undefined : ipv4Subnet(config.podCIDR);
   let id: string | undefined;
-  let settled = false;
+  let isCurrent = false;
   let problem: string | undefined;
-  let told: string | undefined;
+  let lastLogged: string | undefined;
 
   const obtain = async (signal: AbortSignal): Promise<string> => {
     const subnet = wanted;
     try {
       const network = await obtainNetwork(parts, subnet, signal);
       id = network.Id;
-      settled = subnet === wanted && hasSubnet(network, subnet);
+      isCurrent = subnet === wanted && hasSubnet(network, subnet);
       problem = undefined;
       if (!hasSubnet(network, subnet)) logSubnet(network, subnet);
       return network.Id;
@@ -51,25 +51,25 @@ export function createPodNetwork(parts: DockerParts): PodNetwork {
   };
   const logSubnet = (network: NetworkInspectInfo, subnet: string | undefined) => {
     const text = `${network.Id} ${subnet}`;
-    if (told === text) return;
-    told = text;
+    if (lastLogged === text) return;
+    lastLogged = text;
     const why = isOurs(parts, network) ? "pods are attached to it" : "this node did not create it";
     log.warn(
       { network: config.network, subnet: subnetOf(network), wanted: subnet, why },
       "cannot change the pod network's subnet",
     );
   };
-  const ensure = async (signal: AbortSignal) => (id !== undefined && settled ? id : shared(obtain, signal));
+  const ensure = async (signal: AbortSignal) => (id !== undefined && isCurrent ? id : shared(obtain, signal));
   return {
     ensure,
-    known: () => id,
+    id: () => id,
     problem: () => problem,
-    async assign(podCidrs, signal) {
-      const subnet = ipv4Among(podCidrs);
+    async setSubnet(podCidrs, signal) {
+      const subnet = ipv4SubnetIn(podCidrs);
       if (subnet === undefined) log.warn({ podCidrs }, "no IPv4 pod CIDR; Docker chooses the subnet");
       if (subnet !== undefined && subnet !== wanted) {
         wanted = subnet;
-        settled = false;
+        isCurrent = false;
       }
       await ensure(signal);
     },
@@ -77,7 +77,7 @@ export function createPodNetwork(parts: DockerParts): PodNetwork {
       if (id === undefined) return false;
       if (await inspectNetwork(parts, id, signal)) return true;
       id = undefined;
-      settled = false;
+      isCurrent = false;
       return false;
     },
   };
@@ -98,7 +98,7 @@ async function obtainNetwork(
 async function findNetwork(parts: DockerParts, signal: AbortSignal): Promise<NetworkInspectInfo | undefined> {
   const { docker, config } = parts;
   const filters = JSON.stringify({ name: [config.network] });
-  const networks = await docker.ask<NetworkInspectInfo[]>({ path: "/networks", query: { filters } }, signal);
+  const networks = await docker.request<NetworkInspectInfo[]>({ path: "/networks", query: { filters } }, signal);
   const [first] = networks
     .filter(({ Name }) => Name === config.network)
     .sort((a, b) => Number(isOurs(parts, b)) - Number(isOurs(parts, a)) || (a.Created < b.Created ? -1 : 1));
@@ -110,7 +110,7 @@ function inspectNetwork(
   id: string,
   signal: AbortSignal,
 ): Promise<NetworkInspectInfo | undefined> {
-  return ifFound(docker.ask<NetworkInspectInfo>({ path: `/networks/${id}` }, signal));
+  return ifFound(docker.request<NetworkInspectInfo>({ path: `/networks/${id}` }, signal));
 }
 
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Network/operation/NetworkCreate */
@@ -128,15 +128,15 @@ async function createNetwork(
     ...(subnet !== undefined && { IPAM: { Config: [{ Subnet: subnet }] } }),
   };
   try {
-    await docker.ask({ method: "POST", path: "/networks/create", body }, signal);
+    await docker.request({ method: "POST", path: "/networks/create", body }, signal);
   } catch (error) {
     // Another client has just created it.
     if (!hasCode(error, "conflict")) throw error;
   }
-  const made = await findNetwork(parts, signal);
-  if (!made) throw new Error(`the network ${config.network} was removed right after its creation`);
-  log.info({ network: config.network, subnet: subnetOf(made) }, "created the pod network");
-  return made;
+  const created = await findNetwork(parts, signal);
+  if (!created) throw new Error(`the network ${config.network} was removed right after its creation`);
+  log.info({ network: config.network, subnet: subnetOf(created) }, "created the pod network");
+  return created;
 }
 
 /** False if a container is attached: the daemon refuses to remove the network then. */
@@ -144,7 +144,7 @@ async function removeUnused(parts: DockerParts, network: NetworkInspectInfo, sig
   const { docker } = parts;
   if (Object.keys(network.Containers ?? {}).length > 0) return false;
   try {
-    await docker.ask({ method: "DELETE", path: `/networks/${network.Id}` }, signal);
+    await docker.request({ method: "DELETE", path: `/networks/${network.Id}` }, signal);
     return true;
   } catch (error) {
     if (hasCode(error, "not_found")) return true;

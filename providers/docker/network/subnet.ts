@@ -11,7 +11,7 @@ export function ipv4Subnet(text: string): string | undefined {
 }
 
 /** The IPv4 subnet of a node's comma-separated pod CIDRs, which have at most one of each family. */
-export function ipv4Among(podCidrs: string): string | undefined {
+export function ipv4SubnetIn(podCidrs: string): string | undefined {
   return podCidrs
     .split(",")
     .map(ipv4Subnet)

@@ -28,7 +28,7 @@ export function assemble(instructions: readonly Instruction[]): Uint8Array {
   const code: number[] = [];
   for (const instruction of instructions) {
     if (instruction instanceof Uint8Array) code.push(...instruction);
-    else if ("to" in instruction) code.push(...instruction.encode(placeOf(instruction.to, labels) - code.length));
+    else if ("to" in instruction) code.push(...instruction.encode(labelAddress(instruction.to, labels) - code.length));
   }
   return Uint8Array.from(code);
 }
@@ -43,7 +43,7 @@ function sizeOf(instruction: Uint8Array | Jump): number {
   return instruction instanceof Uint8Array ? instruction.length : instruction.bytes;
 }
 
-function placeOf(name: string, labels: ReadonlyMap<string, number>): number {
+function labelAddress(name: string, labels: ReadonlyMap<string, number>): number {
   const place = labels.get(name);
   if (place === undefined) throw new Error(`jump to unknown label ${name}`);
   return place;

@@ -1,20 +1,20 @@
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
-import { askForStream } from "../client/answer-stream.ts";
+import { requestStream } from "../client/response-stream.ts";
 import { engineInfo } from "../client/engine-info.ts";
 import { inspectImage } from "../image/inspect.ts";
 import { jsonLines } from "../client/json-lines.ts";
 import { localPauseImage } from "../config.ts";
 import type { DockerParts } from "../parts.ts";
-import { type Machine, pauseProgram } from "./program.ts";
+import { type Architecture, pauseProgram } from "./program.ts";
 import { pull } from "../image/pull.ts";
 import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
 import { tarOfProgram } from "./tar.ts";
 
 /** Timeout of pulling the configured image, and of the whole operation, milliseconds. */
-const pullMs = 60_000;
-const obtainMs = 90_000;
+const pullTimeoutMs = 60_000;
+const obtainTimeoutMs = 90_000;
 
-const machines: Readonly<Record<string, Machine>> = { x86_64: "amd64", aarch64: "arm64" };
+const architectures: Readonly<Record<string, Architecture>> = { x86_64: "amd64", aarch64: "arm64" };
 
 /** The sandbox image. */
 export interface SandboxImage {
@@ -31,14 +31,14 @@ export interface SandboxImage {
 export function createSandboxImage(parts: DockerParts): SandboxImage {
   const { clock, log } = parts;
   const { sandboxImage } = parts.config;
-  const shared = createSharedPromise<string>(clock, obtainMs);
+  const shared = createSharedPromise<string>(clock, obtainTimeoutMs);
   /** Reason why the configured image could not be pulled, once the local one exists: the pull is not repeated. */
   let failure: string | undefined;
   let present = false;
   const obtain = async (signal: AbortSignal): Promise<string> => {
     const why = failure ?? (await pullFailure(parts, signal));
     if (why === undefined) return sandboxImage;
-    if (!(await inspectImage(parts, localPauseImage, signal))) await makePauseImage(parts, why, signal);
+    if (!(await inspectImage(parts, localPauseImage, signal))) await buildPauseImage(parts, why, signal);
     if (failure === undefined)
       log.warn(
         { image: sandboxImage, why, instead: localPauseImage },
@@ -47,18 +47,18 @@ export function createSandboxImage(parts: DockerParts): SandboxImage {
     failure = why;
     return localPauseImage;
   };
-  const look = async (signal: AbortSignal) =>
+  const checkPresent = async (signal: AbortSignal) =>
     (present = (await inspectImage(parts, sandboxImage, signal)) !== undefined);
   return {
-    ensure: async (signal) => (present || (await look(signal)) ? sandboxImage : shared(obtain, signal)),
-    verify: async (signal) => !present || look(signal),
+    ensure: async (signal) => (present || (await checkPresent(signal)) ? sandboxImage : shared(obtain, signal)),
+    verify: async (signal) => !present || checkPresent(signal),
   };
 }
 
 /** Reason why the configured image cannot be pulled; undefined after a successful pull. */
 async function pullFailure(parts: DockerParts, signal: AbortSignal): Promise<string | undefined> {
   try {
-    await pull(parts, { image: parts.config.sandboxImage }, parts.clock.within(pullMs, signal));
+    await pull(parts, { image: parts.config.sandboxImage }, parts.clock.within(pullTimeoutMs, signal));
     return undefined;
   } catch (error) {
     throwIfAborted(signal);
@@ -68,17 +68,17 @@ async function pullFailure(parts: DockerParts, signal: AbortSignal): Promise<str
 }
 
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Image/operation/ImageCreate (fromSrc) */
-async function makePauseImage(parts: DockerParts, why: string, signal: AbortSignal): Promise<void> {
+async function buildPauseImage(parts: DockerParts, why: string, signal: AbortSignal): Promise<void> {
   const { docker, config, host } = parts;
   const { Architecture } = await engineInfo(parts, signal);
-  const machine = machines[Architecture];
+  const machine = architectures[Architecture];
   if (!machine)
     throw new CodedError(
       "failed_precondition",
       `the sandbox image ${config.sandboxImage} cannot be pulled (${why}), and graftlet cannot build one for ${Architecture}: load it with \`docker load\`, or set providerConfig.sandboxImage to another.`,
     );
   await docker.call(async (engine, abortSignal) => {
-    const answer = await askForStream(engine, {
+    const response = await requestStream(engine, {
       method: "POST",
       path: "/images/create",
       query: {
@@ -90,10 +90,10 @@ async function makePauseImage(parts: DockerParts, why: string, signal: AbortSign
       body: tarOfProgram("pause", pauseProgram(machine)),
       signal: abortSignal,
     });
-    for await (const line of jsonLines(answer, host)) refuseError(line);
+    for await (const line of jsonLines(response, host)) throwIfError(line);
   }, signal);
 }
 
-function refuseError(line: unknown): void {
+function throwIfError(line: unknown): void {
   if (typeof line === "object" && line !== null && "error" in line) throw new CodedError("unknown", String(line.error));
 }

@@ -1,14 +1,14 @@
 import { type Instruction, assemble, jump, label, littleEndian } from "./assembler.ts";
 
 /** Architectures of the program, in Go's and the kernel's names. */
-export type Machine = "amd64" | "arm64";
+export type Architecture = "amd64" | "arm64";
 
 /** The pause program, a pod's first process, in plain system calls: blocks SIGINT, SIGTERM and SIGCHLD, so that they
  *  stay pending even for PID 1 of a PID namespace, then takes them one by one: on SIGCHLD it reaps all ended children,
  *  on the others it exits with 0.
  *  @see https://man7.org/linux/man-pages/man2/rt_sigtimedwait.2.html
  *  @see https://man7.org/linux/man-pages/man7/pid_namespaces.7.html */
-export function pauseProgram(machine: Machine): Buffer {
+export function pauseProgram(machine: Architecture): Buffer {
   return machine === "amd64" ? executable(62, assemble(amd64)) : executable(183, assemble(arm64));
 }
 

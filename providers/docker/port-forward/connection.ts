@@ -3,7 +3,7 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 
 /** Time that a process may still pass on received data after both directions have ended. */
-const lingerMs = 60_000;
+const lingerTimeoutMs = 60_000;
 
 /** A process of the target as a duplex connection over its standard input and output. Each direction ends by itself;
  *  destroying it earlier kills the process. Writes after the process has closed its input are lost, as with any
@@ -58,7 +58,7 @@ export class ProcessConnection extends Duplex {
 
   /** The process may still be passing on data. */
   #killLater(): void {
-    const timer = this.#clock.after(lingerMs, () => this.#process.kill("SIGKILL"));
+    const timer = this.#clock.after(lingerTimeoutMs, () => this.#process.kill("SIGKILL"));
     const cancel = () => timer.cancel();
     void this.ended.then(cancel);
   }

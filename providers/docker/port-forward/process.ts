@@ -4,16 +4,16 @@ import type { Host, HostProcess } from "../../../src/seams/host.ts";
 import { ProcessConnection } from "./connection.ts";
 import type { Argv } from "../../../src/seams/command.ts";
 
-const maxWordsBytes = 16 * 1024;
+const maxStderrBytes = 16 * 1024;
 
 /** Starts a relay and waits until it is connected.
- *  @param said its message on standard error once connected.
+ *  @param connectedMessage its message on standard error once connected.
  *  @returns the relayed connection; destroying it ends the relay.
  *  @throws CodedError unavailable with the relay's message if it cannot connect; the signal's reason. */
 export async function startRelay(
   { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Clock },
   argv: Argv,
-  said: RegExp,
+  connectedMessage: RegExp,
   signal: AbortSignal,
 ): Promise<ProcessConnection> {
   // A connected relay outlives the signal: it may still have data to forward.
@@ -23,23 +23,23 @@ export async function startRelay(
   else signal.addEventListener("abort", onAbort, { once: true });
   try {
     const process = await host.spawn(argv, waiting.signal);
-    return await connected(process, said, clock, signal);
+    return await untilConnected(process, connectedMessage, clock, signal);
   } finally {
     signal.removeEventListener("abort", onAbort);
   }
 }
 
-async function connected(
+async function untilConnected(
   process: HostProcess,
-  said: RegExp,
+  connectedMessage: RegExp,
   clock: Clock,
   signal: AbortSignal,
 ): Promise<ProcessConnection> {
   try {
-    const words = await wordsUntil(process, said);
+    const stderr = await stderrUntil(process, connectedMessage);
     throwIfAborted(signal);
-    if (said.test(words)) return new ProcessConnection(process, clock);
-    throw new CodedError("unavailable", reasonIn(words));
+    if (connectedMessage.test(stderr)) return new ProcessConnection(process, clock);
+    throw new CodedError("unavailable", errorIn(stderr));
   } catch (error) {
     await process[Symbol.asyncDispose]();
     throw error;
@@ -47,26 +47,26 @@ async function connected(
 }
 
 /** Standard error of a process until the awaited message or its end. Later output is dropped. */
-function wordsUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> {
-  let words = "";
+function stderrUntil({ stderr }: HostProcess, awaited: RegExp): Promise<string> {
+  let text = "";
   let settled = false;
   return new Promise((resolve) => {
     const settle = () => {
       settled = true;
-      resolve(words);
+      resolve(text);
     };
     stderr.on("data", (part: Buffer) => {
       if (settled) return;
-      words += part.toString("latin1", 0, maxWordsBytes - words.length);
-      if (words.length >= maxWordsBytes || awaited.test(words)) settle();
+      text += part.toString("latin1", 0, maxStderrBytes - text.length);
+      if (text.length >= maxStderrBytes || awaited.test(text)) settle();
     });
     stderr.once("end", settle).once("error", settle).once("close", settle);
   });
 }
 
 /** The system's error message: the end of the last line that is not one of socat's notices or warnings. */
-function reasonIn(words: string): string {
-  const lines = words
+function errorIn(text: string): string {
+  const lines = text
     .trim()
     .split("\n")
     .filter((line) => !/ socat\d*\[\d+\] [NWI] /.test(line));

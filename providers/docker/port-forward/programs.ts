@@ -18,11 +18,11 @@ const standardStreams = "STDIN!!STDOUT,shut-close";
 /** Prints the first of these programs on the target. Netcats are unsuitable: OpenBSD's does not report that the server
  *  closed the connection, the traditional one does not half-close towards the server, and BusyBox' drops the client's
  *  data once the server has half-closed. */
-export const findProgram = (): string => directoryText("find-program.sh");
+export const findProgramScript = (): string => directoryText("find-program.sh");
 
 /** The program that `findProgramScript` printed; undefined if none was found. */
-export function relayProgram(told: string): RelayProgram | undefined {
-  return programs[told.trim()];
+export function relayProgram(name: string): RelayProgram | undefined {
+  return programs[name.trim()];
 }
 
 /** Seconds that socat keeps a half-closed connection: the kubelet's idle timeout of streams. */

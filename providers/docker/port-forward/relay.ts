@@ -2,11 +2,11 @@ import type { Duplex } from "node:stream";
 import type { ContainerInspectInfo } from "dockerode";
 import { CodedError, abortError, hasCode, messageOf } from "../../../src/lib/errors.ts";
 import type { Host } from "../../../src/seams/host.ts";
-import { type ForwardPlaces, createForwardPlaces } from "../../../src/streams/forward-places.ts";
+import { type ForwardSlots, createForwardSlots } from "../../../src/streams/forward-slots.ts";
 import type { DockerParts } from "../parts.ts";
 import { ProcessConnection } from "./connection.ts";
 import { startRelay } from "./process.ts";
-import { type RelayProgram, findProgram, relayProgram } from "./programs.ts";
+import { type RelayProgram, findProgramScript, relayProgram } from "./programs.ts";
 import { inspectRunningSandbox } from "../container/running.ts";
 import { type Argv, script, wrapped } from "../../../src/seams/command.ts";
 
@@ -26,59 +26,59 @@ const loopback = [
 export function createPortRelay(parts: DockerParts): ConnectToPort {
   const { host, clock, log } = parts;
   const forUsers = host.forUsers ?? host;
-  let found: RelayProgram | undefined;
-  let told = false;
+  let program: RelayProgram | undefined;
+  let hasWarned = false;
 
   async function programFor(pid: number, signal: AbortSignal): Promise<RelayProgram | undefined> {
-    if (found) return found;
+    if (program) return program;
     try {
-      const { stdout, stderr } = await host.run(inNetworkOf(pid, script(findProgram())), { signal });
-      found = relayProgram(stdout);
-      if (!found) tell(stderr.trim() || "socat, perl and python3 are all missing: install socat");
+      const { stdout, stderr } = await host.run(inNetworkNamespace(pid, script(findProgramScript())), { signal });
+      program = relayProgram(stdout);
+      if (!program) warnOnce(stderr.trim() || "socat, perl and python3 are all missing: install socat");
     } catch (error) {
       if (!hasCode(error, "not_found")) throw error;
-      tell("nsenter is missing: install util-linux");
+      warnOnce("nsenter is missing: install util-linux");
     }
-    return found;
+    return program;
   }
 
-  function tell(why: string): void {
-    if (!told)
+  function warnOnce(why: string): void {
+    if (!hasWarned)
       log.warn(
         { why },
         "port-forward cannot enter pods' network namespaces on this target; servers listening on 127.0.0.1 are unreachable",
       );
-    told = true;
+    hasWarned = true;
   }
 
   const connect: ConnectToPort = async (sandboxId, port, signal) => {
     const sandbox = await inspectRunningSandbox(parts, sandboxId, signal);
     if (sandbox.HostConfig.NetworkMode === "host")
-      return firstOf("on the node", port, (address) => dial(forUsers, address, port, signal), signal);
+      return dialFirst("on the node", port, (address) => dial(forUsers, address, port, signal), signal);
     const { Pid: pid } = sandbox.State;
     const program = await programFor(pid, signal);
-    if (!program) return dial(forUsers, addressOf(sandbox), port, signal);
+    if (!program) return dial(forUsers, podAddress(sandbox), port, signal);
     const enter = (address: string) =>
-      startRelay({ host: forUsers, clock }, inNetworkOf(pid, program.argv(address, port)), program.connected, signal);
-    return firstOf(`inside the network namespace of sandbox ${sandboxId}`, port, enter, signal);
+      startRelay({ host: forUsers, clock }, inNetworkNamespace(pid, program.argv(address, port)), program.connected, signal);
+    return dialFirst(`inside the network namespace of sandbox ${sandboxId}`, port, enter, signal);
   };
-  return bounded(connect, createForwardPlaces(parts.clock));
+  return limitConnections(connect, createForwardSlots(parts.clock));
 }
 
 /** Limits the number of connections; each occupies its slot until its process has ended. */
-function bounded(connect: ConnectToPort, places: ForwardPlaces): ConnectToPort {
+function limitConnections(connect: ConnectToPort, slots: ForwardSlots): ConnectToPort {
   return async (sandboxId, port, signal) => {
-    const taken = places.take(sandboxId, 1);
-    if (taken.is === "full") throw new CodedError("resource_exhausted", taken.text);
-    const { place } = taken;
+    const acquired = slots.acquire(sandboxId, 1);
+    if (acquired.kind === "full") throw new CodedError("resource_exhausted", acquired.text);
+    const { slot } = acquired;
     try {
       const connection = await connect(sandboxId, port, signal);
-      const freed = () => place.free(0);
+      const freed = () => slot.release(0);
       if (connection instanceof ProcessConnection) void connection.ended.then(freed);
       else connection.once("close", freed);
       return connection;
     } catch (error) {
-      place.free(0);
+      slot.release(0);
       throw error;
     }
   };
@@ -94,12 +94,12 @@ async function dial(host: Pick<Host, "dial">, address: string, port: number, sig
   }
 }
 
-function inNetworkOf(pid: number, argv: Argv): Argv {
+function inNetworkNamespace(pid: number, argv: Argv): Argv {
   return wrapped(["nsenter", "--target", String(pid), "--net", "--"], argv);
 }
 
 /** The first loopback address that accepts the connection. @throws CodedError unavailable with containerd's message. */
-async function firstOf(
+async function dialFirst(
   where: string,
   port: number,
   connect: (address: string) => Promise<Duplex>,
@@ -118,7 +118,7 @@ async function firstOf(
   throw new CodedError("unavailable", `failed to connect to localhost:${port} ${where}, ${failures.join(", ")}`);
 }
 
-function addressOf({ NetworkSettings }: ContainerInspectInfo): string {
+function podAddress({ NetworkSettings }: ContainerInspectInfo): string {
   const address = Object.values(NetworkSettings.Networks ?? {}).find((network) => network.IPAddress)?.IPAddress;
   if (!address) throw new CodedError("failed_precondition", "the pod has no address of its own");
   return address;

@@ -13,7 +13,7 @@ import { requireRuntime } from "./runtime-handler.ts";
 import { namespacesOf, sandboxSecurity, sandboxSpec } from "./spec.ts";
 import { securityOptions } from "../container/security-options.ts";
 
-export interface SandboxParts {
+export interface SandboxDeps {
   readonly parts: DockerParts;
   readonly network: PodNetwork;
   readonly capabilities: Capabilities;
@@ -21,13 +21,13 @@ export interface SandboxParts {
 }
 
 /** Time limit for removing a sandbox that failed to start, milliseconds. */
-const removeMs = 30_000;
+const removeTimeoutMs = 30_000;
 
 /** Creates and starts a pod's sandbox; removes it if the start fails.
  *  @returns its ID.
  *  @throws CodedError already_exists if this node has it already; otherwise the daemon's message. */
 export async function runSandbox(
-  deps: SandboxParts,
+  deps: SandboxDeps,
   { config, runtimeHandler }: RunPodSandboxRequest,
   signal: AbortSignal,
 ): Promise<string> {
@@ -36,7 +36,7 @@ export async function runSandbox(
   const onNetwork = namespacesOf(config).network !== NamespaceMode.NODE;
   const start = async () => {
     requireRuntime(runtimeHandler, await deps.capabilities.info(signal));
-    const settings = await settingsOf(deps, config.linux?.securityContext, signal);
+    const settings = await sandboxSettings(deps, config.linux?.securityContext, signal);
     const network = onNetwork ? { network: await deps.network.ensure(signal) } : {};
     return createAndStart(deps.parts, name, sandboxSpec({ config, runtimeHandler, ...settings, ...network }), signal);
   };
@@ -44,13 +44,13 @@ export async function runSandbox(
     return await start();
   } catch (error) {
     // The network or the image was removed meanwhile, or the network recreated: try once more with the current ones.
-    if (!hasCode(error, "not_found") || (await stands(deps, onNetwork, signal))) throw error;
+    if (!hasCode(error, "not_found") || (await dependenciesExist(deps, onNetwork, signal))) throw error;
     return start();
   }
 }
 
-async function stands(
-  { network, sandboxImage }: SandboxParts,
+async function dependenciesExist(
+  { network, sandboxImage }: SandboxDeps,
   onNetwork: boolean,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -59,13 +59,13 @@ async function stands(
 }
 
 /** Settings common to all sandboxes of this daemon, and this sandbox's security options. */
-async function settingsOf(
-  { parts, capabilities, sandboxImage }: SandboxParts,
+async function sandboxSettings(
+  { parts, capabilities, sandboxImage }: SandboxDeps,
   security: Parameters<typeof sandboxSecurity>[0],
   signal: AbortSignal,
 ) {
   const image = await sandboxImage.ensure(signal);
-  await capabilities.tryOut(image, signal);
+  await capabilities.probe(image, signal);
   const { CgroupDriver } = await capabilities.info(signal);
   return {
     image,
@@ -85,7 +85,7 @@ async function createAndStart(
   const id = await createNamed(parts, name, spec, signal);
   try {
     await startAndInspect(parts, id, signal);
-    parts.memory.fresh.set(id, true);
+    parts.facts.emptySandboxes.set(id, true);
     return id;
   } catch (error) {
     await removeFailed(parts, id);
@@ -96,7 +96,7 @@ async function createAndStart(
 /** A sandbox that cannot be removed now is removed later, as any that is not ready; its name stays in use until then. */
 async function removeFailed(parts: DockerParts, id: string): Promise<void> {
   try {
-    await forceRemove(parts, id, parts.clock.within(removeMs));
+    await forceRemove(parts, id, parts.clock.within(removeTimeoutMs));
   } catch (error) {
     parts.log.warn({ err: error, sandbox: id }, "cannot remove a sandbox that failed to start; retrying later");
   }

@@ -5,51 +5,51 @@ import type { Sandboxes } from "../../../src/seams/runtime.ts";
 import { ifFound } from "../client/errors.ts";
 import { takeStartInspection } from "./start.ts";
 import { type LoopbackPorts, isLoopback, onLoopback } from "../network/loopback-ports.ts";
-import { noteSandbox } from "../memory.ts";
+import { cacheSandbox } from "../container-facts.ts";
 import { containerType, sandboxIdLabel, sandboxType } from "../container/names.ts";
 import { inspectOwn, listOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
 import { forceRemove, removeContainer } from "../container/remove.ts";
-import { type SandboxParts, runSandbox } from "./run.ts";
+import { type SandboxDeps, runSandbox } from "./run.ts";
 import { namespacesOf } from "./spec.ts";
 import { listedSandbox, sandboxStatus } from "./status.ts";
 
-export interface SandboxesDeps extends SandboxParts {
+export interface SandboxesDeps extends SandboxDeps {
   readonly loopbackPorts: LoopbackPorts;
 }
 
 /** Sandboxes of this node over the Engine API. */
 export function dockerSandboxes(deps: SandboxesDeps): Sandboxes {
   const { parts, network, loopbackPorts } = deps;
-  let tidied = false;
+  let rulesSynced = false;
   /** Syncs the rules after the removal of a sandbox that had, or may have had, host ports on the loopback. */
-  const settleWithout = async (gone: ContainerInspectInfo | undefined, signal: AbortSignal) => {
-    if (!gone || onLoopback(gone.HostConfig.PortBindings as PortMap | null)) await loopbackPorts.settle(signal);
+  const syncAfterRemoval = async (gone: ContainerInspectInfo | undefined, signal: AbortSignal) => {
+    if (!gone || onLoopback(gone.HostConfig.PortBindings as PortMap | null)) await loopbackPorts.sync(signal);
   };
   return {
     async runPodSandbox(request, signal) {
       const podSandboxId = await runSandbox(deps, request, signal);
-      if (asksForLoopback(request.config)) await loopbackPorts.settle(signal);
+      if (requestsLoopbackPort(request.config)) await loopbackPorts.sync(signal);
       return { podSandboxId };
     },
-    stopPodSandbox: async (id, signal) => settleWithout(await stopSandbox(parts, id, signal), signal),
-    removePodSandbox: async (id, signal) => settleWithout(await removeSandbox(parts, id, signal), signal),
+    stopPodSandbox: async (id, signal) => syncAfterRemoval(await stopSandbox(parts, id, signal), signal),
+    removePodSandbox: async (id, signal) => syncAfterRemoval(await removeSandbox(parts, id, signal), signal),
     async podSandboxStatus(id, signal) {
       const found = takeStartInspection(parts, id) ?? (await inspectOwn(parts, id, sandboxType, signal));
-      noteSandbox(parts.memory, found);
-      return { status: sandboxStatus(found, network.known()), info: {}, containersStatuses: [], timestamp: 0n };
+      cacheSandbox(parts.facts, found);
+      return { status: sandboxStatus(found, network.id()), info: {}, containersStatuses: [], timestamp: 0n };
     },
     async listPodSandbox(filter, signal) {
       const found = await listSandboxes(parts, filter, signal);
       // The first list shows which sandboxes have ended since the last run of graftlet.
-      if (!tidied) await loopbackPorts.settle(signal);
-      tidied = true;
+      if (!rulesSynced) await loopbackPorts.sync(signal);
+      rulesSynced = true;
       return found;
     },
   };
 }
 
-function asksForLoopback(config: PodSandboxConfig | undefined): boolean {
+function requestsLoopbackPort(config: PodSandboxConfig | undefined): boolean {
   if (!config || namespacesOf(config).network === NamespaceMode.NODE) return false;
   return config.portMappings.some(({ hostPort, hostIp }) => hostPort > 0 && isLoopback(hostIp));
 }
@@ -90,8 +90,8 @@ async function removeSandbox(
   await Promise.all(containers.map(({ Id }) => ifFound(removeContainer(parts, Id, signal))));
   const sandbox = await ifFound(inspectOwn(parts, id, sandboxType, signal));
   if (sandbox) await forceRemove(parts, sandbox.Id, signal);
-  parts.memory.sandboxes.delete(id);
-  parts.memory.fresh.delete(id);
+  parts.facts.sandboxes.delete(id);
+  parts.facts.emptySandboxes.delete(id);
   return sandbox;
 }
 
@@ -101,7 +101,7 @@ function containersOf(parts: DockerParts, id: string, signal: AbortSignal) {
 
 async function stop({ docker }: DockerParts, id: string, graceSeconds: number, signal: AbortSignal): Promise<void> {
   try {
-    await docker.ask(
+    await docker.request(
       {
         method: "POST",
         path: `/containers/${id}/stop`,

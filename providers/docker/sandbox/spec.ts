@@ -13,8 +13,8 @@ import {
 import { CodedError } from "../../../src/lib/errors.ts";
 import { containerNameLabel } from "../../../src/pod/labels.ts";
 import { dockerLabels } from "../container/labels.ts";
-import { runtimeHandlerLabel, sandboxPart, sandboxType, typeLabel } from "../container/names.ts";
-import { userOf } from "../container/security-options.ts";
+import { runtimeHandlerLabel, sandboxContainerName, sandboxType, typeLabel } from "../container/names.ts";
+import { containerUser } from "../container/security-options.ts";
 
 export interface SandboxSpecInput {
   readonly config: PodSandboxConfig;
@@ -45,7 +45,7 @@ export function sandboxSpec(input: SandboxSpecInput): ContainerCreateOptions {
     ExposedPorts: Object.fromEntries(ports.map((port) => [portName(port), {}])),
     Labels: dockerLabels(config, nodeName, {
       [typeLabel]: sandboxType,
-      [containerNameLabel]: sandboxPart,
+      [containerNameLabel]: sandboxContainerName,
       ...(runtimeHandler !== "" && { [runtimeHandlerLabel]: runtimeHandler }),
     }),
     HostConfig: {
@@ -84,7 +84,7 @@ export function sandboxSecurity(given: LinuxSandboxSecurityContext | undefined):
 }
 
 function sandboxUser({ linux }: PodSandboxConfig): string {
-  return userOf(sandboxSecurity(linux?.securityContext));
+  return containerUser(sandboxSecurity(linux?.securityContext));
 }
 
 /** Containers join the IPC namespace of a sandbox that shares it. Root in a pod is the machine's root even if the daemon remaps users by

@@ -27,7 +27,7 @@ export function sandboxStatus(
     metadata: sandboxMetadata(Name, labels),
     state: sandboxState(State.Status),
     createdAt: nanoseconds(Created),
-    network: PodSandboxNetworkStatus.fromPartial({ ip: addressOf(NetworkSettings, networkId) }),
+    network: PodSandboxNetworkStatus.fromPartial({ ip: sandboxAddress(NetworkSettings, networkId) }),
     linux: LinuxPodSandboxStatus.fromPartial({
       namespaces: {
         options: {
@@ -69,7 +69,7 @@ function sandboxState(status: string): PodSandboxState {
   return status === "running" ? PodSandboxState.SANDBOX_READY : PodSandboxState.SANDBOX_NOTREADY;
 }
 
-function addressOf({ Networks }: ContainerInspectInfo["NetworkSettings"], networkId: string | undefined): string {
+function sandboxAddress({ Networks }: ContainerInspectInfo["NetworkSettings"], networkId: string | undefined): string {
   const all = Object.values(Networks ?? {});
   return (all.find(({ NetworkID }) => NetworkID === networkId) ?? all[0])?.IPAddress ?? "";
 }

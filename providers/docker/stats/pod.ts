@@ -13,7 +13,7 @@ import { parseSandboxName } from "../container/names.ts";
 import type { Usage } from "./sample.ts";
 
 /** A container's usage in CRI's form, and the fields that CRI's container stats lack. */
-export interface Measured {
+export interface MeasuredContainer {
   readonly stats: ContainerStats;
   readonly usage: Usage | undefined;
 }
@@ -23,21 +23,21 @@ export interface Measured {
 export function podStats(
   sandbox: ContainerInfo,
   sandboxUsage: Usage | undefined,
-  containers: readonly Measured[],
+  containers: readonly MeasuredContainer[],
 ): PodSandboxStats {
   const metadata = sandbox.Names.map(parseSandboxName).find((name) => name !== undefined);
   const usages = [sandboxUsage, ...containers.map(({ usage }) => usage)].filter((usage) => usage !== undefined);
   return PodSandboxStats.fromPartial({
     attributes: PodSandboxAttributes.fromPartial({ id: sandbox.Id, metadata, ...criLabels(sandbox.Labels) }),
     linux: LinuxPodSandboxStats.fromPartial({
-      ...(usages.length > 0 && together(usages)),
+      ...(usages.length > 0 && sumUsage(usages)),
       network: sandboxUsage?.network,
       containers: containers.map(({ stats }) => stats),
     }),
   });
 }
 
-function together(usages: readonly Usage[]): Pick<LinuxPodSandboxStats, "cpu" | "memory" | "process"> {
+function sumUsage(usages: readonly Usage[]): Pick<LinuxPodSandboxStats, "cpu" | "memory" | "process"> {
   const timestamp = usages.map(({ cpu }) => cpu.timestamp).reduce((a, b) => (a > b ? a : b));
   const total = (read: (usage: Usage) => UInt64Value | undefined) => ({
     value: usages.reduce((sum, usage) => sum + (read(usage)?.value ?? 0n), 0n),

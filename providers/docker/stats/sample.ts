@@ -33,7 +33,7 @@ export interface Usage {
 }
 
 /** CRI usage from a sample; undefined for a container that was not running. @param machineBytes the machine's memory. */
-export function usageOf(sample: StatsSample, machineBytes: number): Usage | undefined {
+export function parseUsage(sample: StatsSample, machineBytes: number): Usage | undefined {
   const timestamp = nanoseconds(sample.read);
   const total = sample.cpu_stats?.cpu_usage?.total_usage;
   if (timestamp === 0n || total === undefined || sample.memory_stats?.usage === undefined) return undefined;

@@ -6,11 +6,11 @@ import { criLabels } from "../container/labels.ts";
 import { containerType, parseContainerName, sandboxIdLabel, sandboxType } from "../container/names.ts";
 import { listOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
-import { type Measured, podStats } from "./pod.ts";
+import { type MeasuredContainer, podStats } from "./pod.ts";
 import { type Sampler, createSampler } from "./sampler.ts";
 import { type WritableLayer, createWritableLayers } from "./writable-layers.ts";
 
-interface Filter {
+interface StatsFilter {
   readonly id?: string;
   readonly podSandboxId?: string;
   readonly labelSelector?: Readonly<Record<string, string>>;
@@ -19,14 +19,14 @@ interface Filter {
 /** Resource usage. CPU and memory are omitted for containers that are not running; disk usage comes from an earlier measurement. */
 export function dockerStats(parts: DockerParts): Required<Stats> {
   const writableLayers = createWritableLayers(parts);
-  const listContainers = async (filter: Filter | undefined, signal: AbortSignal) => {
+  const listContainers = async (filter: StatsFilter | undefined, signal: AbortSignal) => {
     const containers = await matching(parts, containerType, filter, signal);
     if (containers.length === 0) return [];
     const [sample, layer] = await Promise.all([createSampler(parts, signal), writableLayers(signal)]);
     const measured = await Promise.all(containers.map((container) => measure(container, sample, layer)));
     return measured.map(({ stats }) => stats);
   };
-  const listPods = async (filter: Filter | undefined, signal: AbortSignal) => {
+  const listPods = async (filter: StatsFilter | undefined, signal: AbortSignal) => {
     const sandboxes = await matching(parts, sandboxType, filter, signal);
     if (sandboxes.length === 0) return [];
     const [only] = sandboxes.length === 1 ? sandboxes : [];
@@ -47,9 +47,9 @@ export function dockerStats(parts: DockerParts): Required<Stats> {
     );
   };
   return {
-    containerStats: async (id, signal) => theOnly(await listContainers({ id }, signal), id),
+    containerStats: async (id, signal) => exactlyOne(await listContainers({ id }, signal), id),
     listContainerStats: listContainers,
-    podSandboxStats: async (id, signal) => theOnly(await listPods({ id }, signal), id),
+    podSandboxStats: async (id, signal) => exactlyOne(await listPods({ id }, signal), id),
     listPodSandboxStats: listPods,
   };
 }
@@ -58,7 +58,7 @@ export function dockerStats(parts: DockerParts): Required<Stats> {
 async function matching(
   parts: DockerParts,
   type: string,
-  { id = "", podSandboxId, labelSelector }: Filter = {},
+  { id = "", podSandboxId, labelSelector }: StatsFilter = {},
   signal: AbortSignal,
 ): Promise<readonly ContainerInfo[]> {
   const labels = { ...labelSelector, ...(podSandboxId && { [sandboxIdLabel]: podSandboxId }) };
@@ -66,13 +66,13 @@ async function matching(
   return id === "" ? found : found.filter(({ Id }) => Id === id);
 }
 
-function theOnly<T>([stats]: readonly T[], id: string): T {
+function exactlyOne<T>([stats]: readonly T[], id: string): T {
   if (stats === undefined || id === "")
     throw new CodedError("not_found", `this node has no sandbox or container with the ID ${JSON.stringify(id)}`);
   return stats;
 }
 
-async function measure(container: ContainerInfo, sample: Sampler, layer: WritableLayer): Promise<Measured> {
+async function measure(container: ContainerInfo, sample: Sampler, layer: WritableLayer): Promise<MeasuredContainer> {
   const usage = await sample(container);
   const metadata = container.Names.map(parseContainerName).find((name) => name !== undefined);
   const stats = ContainerStats.fromPartial({

@@ -3,7 +3,7 @@ import { FilesystemUsage } from "../../../src/gen/cri.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
 import { engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
-import { createSlowReading } from "../client/slow-reading.ts";
+import { createSlowMeasurement } from "../client/slow-measurement.ts";
 
 /** Usage of a container's writable layer; undefined while unknown. */
 export type WritableLayer = (containerId: string) => FilesystemUsage | undefined;
@@ -12,7 +12,7 @@ export type WritableLayer = (containerId: string) => FilesystemUsage | undefined
 export function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Promise<WritableLayer> {
   const { clock, log } = parts;
   const read = (signal: AbortSignal) => readLayers(parts, signal);
-  const layers = createSlowReading({ what: "container sizes", read, clock, log });
+  const layers = createSlowMeasurement({ what: "container sizes", read, clock, log });
   return async (signal) => {
     const reading = await layers(signal);
     return (id) => {
@@ -37,7 +37,7 @@ async function readLayers(parts: DockerParts, signal: AbortSignal): Promise<Laye
   const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
   const query = { all: true, size: true, filters };
   const { DockerRootDir } = await engineInfo(parts, signal);
-  const containers = await parts.docker.ask<(ContainerInfo & { readonly SizeRw?: number })[]>(
+  const containers = await parts.docker.request<(ContainerInfo & { readonly SizeRw?: number })[]>(
     {
       path: "/containers/json",
       query,

@@ -1,4 +1,4 @@
-import { type ConfigFields, fieldsOf, invalidField } from "../../config-fields.ts";
+import { type ConfigFields, readConfigFields, invalidField } from "../../config-fields.ts";
 import { readPath, readPort } from "../endpoint.ts";
 
 /** Listener for a reverse tunnel: the machine connects to graftlet with `ssh -R`. */
@@ -28,7 +28,7 @@ export function readReverseTunnel(given: ConfigFields): ReverseTunnelConfig | un
     port,
     hostKeyFile,
     authorizedKeysFile,
-  } = fieldsOf(given.reverse, { provider: "ssh", known: fields, write, at });
+  } = readConfigFields(given.reverse, { provider: "ssh", known: fields, write, at });
   if (typeof address !== "string" || !/^[\w.:%-]+$/.test(address))
     throw invalidField(
       `${at}.address is ${JSON.stringify(address)}, not an address to listen on: write 0.0.0.0 or leave it out.`,

@@ -6,8 +6,8 @@ import { sendText, streamingStatus } from "../answer.ts";
 import { containerSpec, inContainer, inSandbox, inertText } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
-import { forwardGate } from "../../streams/forward-gate.ts";
-import { createForwardPlaces } from "../../streams/forward-places.ts";
+import { createForwardGate } from "../../streams/forward-gate.ts";
+import { createForwardSlots } from "../../streams/forward-slots.ts";
 import { forwardedPorts, streamOptions } from "../stream-options.ts";
 import type { Join } from "../join.ts";
 import type { Joined } from "../joining.ts";
@@ -55,7 +55,7 @@ export const attach = streaming(async (deps, request, signal) => {
 
 /** /portForward: ports of a pod; concurrent connections are limited per node. */
 export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler {
-  const places = createForwardPlaces(deps.clock);
+  const slots = createForwardSlots(deps.clock);
   return streaming(async ({ pods, statuses, runtime }, request, signal) => {
     const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
     if (ports.is === "invalid") throw new Refused(400, ports.text);
@@ -63,16 +63,16 @@ export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler 
     if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
     const port = [...ports.ports];
     // Without ports in the query, it is one connection that multiplexes others.
-    const taken = places.take(pod.metadata.uid, Math.max(1, port.length));
-    if (taken.is === "full") throw new CodedError("resource_exhausted", taken.text);
-    const gate = forwardGate({ places, podUid: pod.metadata.uid, own: taken.place, clock: deps.clock });
+    const taken = slots.acquire(pod.metadata.uid, Math.max(1, port.length));
+    if (taken.kind === "full") throw new CodedError("resource_exhausted", taken.text);
+    const gate = createForwardGate({ slots, podUid: pod.metadata.uid, sessionSlot: taken.slot, clock: deps.clock });
     try {
       const forward = (podSandboxId: string) => runtime.portForward({ podSandboxId, port }, signal);
       const endpoint = await inSandbox(deps, pod, forward, signal);
       if (!endpoint) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
       return { endpoint, gate };
     } catch (error) {
-      taken.place.free(0);
+      taken.slot.release(0);
       throw error;
     }
   })(deps, join);

@@ -42,7 +42,7 @@ export class SpdyClient {
     this.#nextId += 2;
     const stream = new SpdyStream(id, headers, {
       data: (of, data, last, done) => this.#send(of, data, last, done),
-      over: (of, whole) => {
+      closed: (of, whole) => {
         if (this.#streams.delete(of) && !whole && this.#socket.writable)
           this.#socket.write(rstStreamFrame(of, resetStatus.cancel));
       },
@@ -56,7 +56,7 @@ export class SpdyClient {
   /** Abandons the connection immediately; streams that have not ended fail. */
   close(): void {
     this.#socket.destroy();
-    for (const stream of this.#streams.values()) stream.lose(new CodedError("cancelled", "the connection is closed"));
+    for (const stream of this.#streams.values()) stream.fail(new CodedError("cancelled", "the connection is closed"));
     this.#streams.clear();
   }
 
@@ -85,7 +85,7 @@ export class SpdyClient {
   }
 
   #take(frame: Frame): Promise<void> | undefined {
-    if (frame.is === "control") {
+    if (frame.kind === "control") {
       this.#control(frame.type, frame.payload, frame.fin);
       return undefined;
     }

@@ -3,7 +3,7 @@ import { finished } from "node:stream/promises";
 import type { Clock } from "../../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../../lib/errors.ts";
 import { type Idle, createIdle } from "../../lib/idle.ts";
-import { idleMs, lingerMs } from "../patience.ts";
+import { idleTimeoutMs, lingerTimeoutMs } from "../timeouts.ts";
 import { sendData } from "./data.ts";
 import {
   type Frame,
@@ -23,25 +23,25 @@ import { type Headers, createHeaderReader, createHeaderWriter } from "./header-b
 import { SpdyStream, resetByClient } from "./stream.ts";
 
 /** Handler of the streams that the client opens. */
-export interface StreamTaker {
+export interface StreamHandler {
   /** True to accept a stream with these headers; other streams are refused. */
-  wants(headers: Headers, id: number): boolean;
+  accepts(headers: Headers, id: number): boolean;
   /** Called with an accepted stream, once its reply is being sent. */
-  opened(stream: SpdyStream): void;
+  onOpened(stream: SpdyStream): void;
   /** Called when the client resets a stream; the stream itself fails too. */
-  reset?(stream: SpdyStream): void;
+  onReset?(stream: SpdyStream): void;
 }
 
 export interface SpdyDeps {
   readonly socket: Duplex;
-  readonly taker: StreamTaker;
+  readonly handler: StreamHandler;
   readonly clock: Clock;
 }
 
 /** Maximum number of open streams: each may hold 64 KiB of unread data. */
-const mostStreams = 512;
+const maxStreams = 512;
 /** Maximum size of unsent replies to control frames, bytes; beyond it, no more frames are read. */
-const mostAnswers = 1 << 16;
+const maxUnsentReplyBytes = 1 << 16;
 const streamMask = 0x7fff_ffff;
 
 /** Server side of a SPDY/3.1 connection, in the dialect of Kubernetes' clients: the client opens all streams. There is no flow control
@@ -50,7 +50,7 @@ const streamMask = 0x7fff_ffff;
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
 export class SpdyConnection {
   readonly #socket: Duplex;
-  readonly #taker: StreamTaker;
+  readonly #taker: StreamHandler;
   readonly #clock: Clock;
   readonly #idle: Idle;
   readonly #gone = new AbortController();
@@ -65,11 +65,11 @@ export class SpdyConnection {
   #answersSent = Promise.withResolvers<void>();
 
   /** Takes over an upgraded socket. */
-  constructor({ socket, taker, clock }: SpdyDeps) {
+  constructor({ socket, handler, clock }: SpdyDeps) {
     this.#socket = socket;
-    this.#taker = taker;
+    this.#taker = handler;
     this.#clock = clock;
-    this.#idle = createIdle(clock, idleMs, () =>
+    this.#idle = createIdle(clock, idleTimeoutMs, () =>
       this.#break(new CodedError("deadline_exceeded", "the connection is idle")),
     );
     socket.on("error", () => undefined);
@@ -100,7 +100,7 @@ export class SpdyConnection {
     this.#closing = true;
     this.#idle.stop();
     this.#answersSent.resolve();
-    for (const stream of this.#streams.values()) stream.lose(error);
+    for (const stream of this.#streams.values()) stream.fail(error);
     this.#streams.clear();
     this.#gone.abort(error);
   }
@@ -109,7 +109,7 @@ export class SpdyConnection {
     if (this.#socket.destroyed || this.#socket.writableEnded) return;
     this.#socket.end(goAwayFrame(this.#lastId, status));
     this.#lose(new CodedError("cancelled", "the connection is closed"));
-    const linger = this.#clock.after(lingerMs, () => this.#socket.destroy());
+    const linger = this.#clock.after(lingerTimeoutMs, () => this.#socket.destroy());
     this.#socket.once("close", () => linger.cancel());
   }
 
@@ -130,7 +130,7 @@ export class SpdyConnection {
       for (const frame of this.#frames.read(chunk)) {
         if (this.#closing) return;
         await this.#take(frame);
-        if (this.#answers > mostAnswers) await this.#answersSent.promise;
+        if (this.#answers > maxUnsentReplyBytes) await this.#answersSent.promise;
       }
     } catch (error) {
       if (hasCode(error, "invalid_argument")) return this.#goodbye(goAwayStatus.protocolError);
@@ -141,7 +141,7 @@ export class SpdyConnection {
   }
 
   #take(frame: Frame): Promise<void> | undefined {
-    if (frame.is === "control") {
+    if (frame.kind === "control") {
       this.#control(frame.type, frame.payload, frame.fin);
       return undefined;
     }
@@ -161,7 +161,7 @@ export class SpdyConnection {
       case frameType.synStream:
         return this.#synStream(payload, fin);
       case frameType.rstStream:
-        return this.#rstStream(idOf(payload, 8));
+        return this.#rstStream(streamId(payload, 8));
       case frameType.ping:
         // Odd numbers are the client's pings; the server sends none.
         if (uint32At(payload, 0, 4) % 2 === 1) this.#answer(pingFrame(uint32At(payload, 0, 4)));
@@ -173,7 +173,7 @@ export class SpdyConnection {
       case frameType.headers:
         // Their content is not used, but the compression of later header blocks refers to it.
         this.#headersIn.read(payload.subarray(4));
-        if (fin) this.#streams.get(idOf(payload, 4))?.receiveEnd();
+        if (fin) this.#streams.get(streamId(payload, 4))?.receiveEnd();
         return;
       default:
       // SETTINGS, WINDOW_UPDATE and unknown frames are ignored.
@@ -181,31 +181,31 @@ export class SpdyConnection {
   }
 
   #synStream(payload: Buffer, fin: boolean): void {
-    const id = idOf(payload, 10);
+    const id = streamId(payload, 10);
     const headers = this.#headersIn.read(payload.subarray(10));
     if (this.#goneAway) return;
     if (id % 2 === 0 || id <= this.#lastId) return this.#refuse(id, resetStatus.protocolError);
     this.#lastId = id;
-    if (this.#streams.size >= mostStreams || !this.#taker.wants(headers, id))
+    if (this.#streams.size >= maxStreams || !this.#taker.accepts(headers, id))
       return this.#refuse(id, resetStatus.refusedStream);
     const stream = new SpdyStream(id, headers, {
       data: (of, data, last, done) => this.#send(of, data, last, done),
-      over: (of, whole) => {
+      closed: (of, whole) => {
         if (this.#streams.delete(of) && !whole) this.#refuse(of, resetStatus.cancel);
       },
     });
     this.#streams.set(id, stream);
     this.#answer(synReplyFrame(id, this.#headersOut.write(new Map())));
     if (fin) stream.receiveEnd();
-    this.#taker.opened(stream);
+    this.#taker.onOpened(stream);
   }
 
   #rstStream(id: number): void {
     const stream = this.#streams.get(id);
     if (!stream) return;
     this.#streams.delete(id);
-    stream.lose(resetByClient());
-    this.#taker.reset?.(stream);
+    stream.fail(resetByClient());
+    this.#taker.onReset?.(stream);
   }
 
   #refuse(id: number, status: ResetStatus): void {
@@ -231,7 +231,7 @@ export class SpdyConnection {
 }
 
 /** Stream ID of a control frame. */
-function idOf(payload: Buffer, atLeast: number): number {
+function streamId(payload: Buffer, atLeast: number): number {
   const id = uint32At(payload, 0, atLeast) & streamMask;
   if (id === 0) throw protocolError("control frame for stream 0");
   return id;

@@ -1,8 +1,8 @@
 import type { Duplex } from "node:stream";
-import { dataHead, longestData } from "./frames.ts";
+import { dataFrameHeader, maxDataFrameBytes } from "./frames.ts";
 
 /** Data of at least this size is sent separately from its frame header, to avoid a copy. */
-const worthNoCopy = 1 << 12;
+const separateWriteBytes = 1 << 12;
 
 /** Data to send on a stream. */
 export interface OutgoingData {
@@ -16,12 +16,12 @@ export interface OutgoingData {
 export function sendData(socket: Duplex, { id, data, fin }: OutgoingData, done: (error?: Error | null) => void): void {
   socket.cork();
   let rest = data;
-  for (; rest.length > longestData; rest = rest.subarray(longestData)) {
-    socket.write(dataHead(id, longestData, false));
-    socket.write(rest.subarray(0, longestData));
+  for (; rest.length > maxDataFrameBytes; rest = rest.subarray(maxDataFrameBytes)) {
+    socket.write(dataFrameHeader(id, maxDataFrameBytes, false));
+    socket.write(rest.subarray(0, maxDataFrameBytes));
   }
-  const head = dataHead(id, rest.length, fin);
-  if (rest.length < worthNoCopy) socket.write(Buffer.concat([head, rest]), done);
+  const head = dataFrameHeader(id, rest.length, fin);
+  if (rest.length < separateWriteBytes) socket.write(Buffer.concat([head, rest]), done);
   else {
     socket.write(head);
     socket.write(rest, done);

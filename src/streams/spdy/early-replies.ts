@@ -1,10 +1,10 @@
 import { Duplex } from "node:stream";
 import { CodedError } from "../../lib/errors.ts";
-import { type Progress, createReplies } from "./replies.ts";
+import { type ReplyProgress, createReplies } from "./replies.ts";
 import { type StreamGate, commandGate } from "./stream-gate.ts";
 
 /** Maximum size of unsent replies, bytes; beyond it, the client is not read. */
-const mostUnsent = 1 << 16;
+const maxUnsentBytes = 1 << 16;
 
 /** A client connection on which graftlet accepts every new stream immediately, in place of a distant server: Kubernetes' clients open a
  *  stream only after the previous one was accepted. It also answers pings: a ping that reached a server which has sent everything and
@@ -18,18 +18,18 @@ export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate(
     allowHalfOpen: true,
     read: () => {
       wanted = true;
-      readOn();
+      resumeReading();
     },
     write(chunk: Buffer, _encoding, done) {
-      let onward: Buffer;
+      let toServer: Buffer;
       try {
-        onward = replies.fromServer(chunk);
+        toServer = replies.fromServer(chunk);
       } catch (error) {
         return done(asError(error));
       }
-      readOn();
-      if (onward.length === 0) done();
-      else client.write(onward, done);
+      resumeReading();
+      if (toServer.length === 0) done();
+      else client.write(toServer, done);
     },
     final: (done) => void client.end(done),
     destroy(error, done) {
@@ -40,28 +40,28 @@ export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate(
   let wanted = false;
   let unsent = 0;
   let waiting = false;
-  function readOn(): void {
-    if (wanted && !waiting && unsent <= mostUnsent && !replies.isFull()) client.resume();
+  function resumeReading(): void {
+    if (wanted && !waiting && unsent <= maxUnsentBytes && !replies.isFull()) client.resume();
     else client.pause();
   }
   function send(answer: Buffer): void {
     unsent += answer.length;
     client.write(answer, () => {
       unsent -= answer.length;
-      readOn();
+      resumeReading();
     });
   }
-  function take(progress: () => Progress): void {
+  function apply(progress: () => ReplyProgress): void {
     try {
-      const { onward, answer, waits } = progress();
-      if (answer.length > 0) send(answer);
-      if (onward.length > 0 && !joined.push(onward)) wanted = false;
-      waiting = waits !== undefined;
-      waits?.then(
-        () => void (joined.destroyed || take(replies.goOn)),
+      const { toServer, toClient, pending } = progress();
+      if (toClient.length > 0) send(toClient);
+      if (toServer.length > 0 && !joined.push(toServer)) wanted = false;
+      waiting = pending !== undefined;
+      pending?.then(
+        () => void (joined.destroyed || apply(replies.resume)),
         (error: unknown) => joined.destroy(asError(error)),
       );
-      readOn();
+      resumeReading();
     } catch (error) {
       joined.destroy(asError(error));
     }
@@ -69,14 +69,14 @@ export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate(
   // The owner of an abandoned connection no longer listens.
   joined.on("error", () => undefined);
   client.pause();
-  client.on("data", (chunk: Buffer) => take(() => replies.fromClient(chunk)));
+  client.on("data", (chunk: Buffer) => apply(() => replies.fromClient(chunk)));
   client.once("end", () => joined.push(null));
   client.on("error", (error) => joined.destroy(error));
-  client.once("close", () => void ((client.readableEnded && client.writableFinished) || joined.destroy(brokenOff())));
+  client.once("close", () => void ((client.readableEnded && client.writableFinished) || joined.destroy(connectionReset())));
   return joined;
 }
 
-function brokenOff(): CodedError {
+function connectionReset(): CodedError {
   return new CodedError("unavailable", "the client broke the connection off");
 }
 

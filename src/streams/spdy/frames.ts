@@ -14,37 +14,37 @@ export type GoAwayStatus = (typeof goAwayStatus)[keyof typeof goAwayStatus];
 
 /** A complete control frame; or received bytes of a data frame, with `fin` on its last byte. */
 export type Frame =
-  | { readonly is: "control"; readonly type: number; readonly fin: boolean; readonly payload: Buffer }
-  | { readonly is: "data"; readonly id: number; readonly piece: Buffer; readonly fin: boolean };
+  | { readonly kind: "control"; readonly type: number; readonly fin: boolean; readonly payload: Buffer }
+  | { readonly kind: "data"; readonly id: number; readonly piece: Buffer; readonly fin: boolean };
 
 const version = 3;
 /** Length of every frame's header. */
-export const headBytes = 8;
+export const frameHeaderBytes = 8;
 /** First two bytes of every control frame, and therefore of a client's first frame. */
-export const spdyStart = 0x8003;
+export const spdyPrefix = 0x8003;
 /** Offset of a control frame's header block, by frame type. */
-export const blockAt: Readonly<Record<number, number>> = {
-  [frameType.synStream]: headBytes + 10,
-  [frameType.synReply]: headBytes + 4,
-  [frameType.headers]: headBytes + 4,
+export const headerBlockOffset: Readonly<Record<number, number>> = {
+  [frameType.synStream]: frameHeaderBytes + 10,
+  [frameType.synReply]: frameHeaderBytes + 4,
+  [frameType.headers]: frameHeaderBytes + 4,
 };
 const controlBit = 0x8000_0000;
 const finFlag = 1;
 /** Maximum payload of a received control frame. */
-const longestControl = 1 << 15;
+const maxControlFrameBytes = 1 << 15;
 /** Maximum length of a sent data frame, so that streams of one connection take turns. */
-export const longestData = 1 << 16;
+export const maxDataFrameBytes = 1 << 16;
 
 /** True if these first bytes are SPDY/3.1. */
-export function beginsSpdy(chunk: Buffer): boolean {
-  return chunk.length >= 2 && chunk.readUInt16BE(0) === spdyStart;
+export function isSpdy(chunk: Buffer): boolean {
+  return chunk.length >= 2 && chunk.readUInt16BE(0) === spdyPrefix;
 }
 
 /** Splits a byte stream into frames. Data frames are emitted in pieces as they arrive, whatever their length. */
 export class FrameReader {
-  readonly #head = Buffer.alloc(headBytes);
+  readonly #head = Buffer.alloc(frameHeaderBytes);
   #headFilled = 0;
-  #body: Body | undefined;
+  #body: FrameBody | undefined;
 
   /** Frames and pieces of frames that a chunk completes. @throws CodedError invalid_argument for another version of SPDY, or a control
    *  frame that is too long. */
@@ -52,12 +52,12 @@ export class FrameReader {
     let rest = chunk;
     while (rest.length > 0) {
       if (!this.#body) {
-        const taken = rest.copy(this.#head, this.#headFilled, 0, headBytes - this.#headFilled);
+        const taken = rest.copy(this.#head, this.#headFilled, 0, frameHeaderBytes - this.#headFilled);
         this.#headFilled += taken;
         rest = rest.subarray(taken);
-        if (this.#headFilled < headBytes) return;
+        if (this.#headFilled < frameHeaderBytes) return;
         this.#headFilled = 0;
-        this.#body = bodyOf(this.#head);
+        this.#body = beginFrame(this.#head);
       }
       const body = this.#body;
       if (rest.length === 0 && body.left > 0) return;
@@ -65,34 +65,34 @@ export class FrameReader {
       rest = rest.subarray(part.length);
       body.left -= part.length;
       if (body.left === 0) this.#body = undefined;
-      const frame = frameOf(body, part);
+      const frame = continueFrame(body, part);
       if (frame) yield frame;
     }
   }
 }
 
-type Body = { left: number; readonly fin: boolean } & (
-  | { readonly is: "data"; readonly id: number }
-  | { readonly is: "control"; readonly type: number; readonly payload: Buffer }
+type FrameBody = { left: number; readonly fin: boolean } & (
+  | { readonly kind: "data"; readonly id: number }
+  | { readonly kind: "control"; readonly type: number; readonly payload: Buffer }
 );
 
-function bodyOf(head: Buffer): Body {
+function beginFrame(head: Buffer): FrameBody {
   const first = head.readUInt32BE(0);
   const left = head.readUIntBE(5, 3);
   const fin = (head.readUInt8(4) & finFlag) !== 0;
-  if ((first & controlBit) === 0) return { is: "data", id: first, left, fin };
+  if ((first & controlBit) === 0) return { kind: "data", id: first, left, fin };
   if ((head.readUInt16BE(0) & 0x7fff) !== version) throw protocolError("unknown version of SPDY");
-  if (left > longestControl) throw protocolError("control frame is too long");
-  return { is: "control", type: head.readUInt16BE(2), left, fin, payload: Buffer.allocUnsafe(left) };
+  if (left > maxControlFrameBytes) throw protocolError("control frame is too long");
+  return { kind: "control", type: head.readUInt16BE(2), left, fin, payload: Buffer.allocUnsafe(left) };
 }
 
 /** Adds a part to a body; undefined while a control frame is incomplete. */
-function frameOf(body: Body, part: Buffer): Frame | undefined {
+function continueFrame(body: FrameBody, part: Buffer): Frame | undefined {
   const whole = body.left === 0;
-  if (body.is === "data") return { is: "data", id: body.id, piece: part, fin: body.fin && whole };
+  if (body.kind === "data") return { kind: "data", id: body.id, piece: part, fin: body.fin && whole };
   const { type, fin, payload } = body;
   part.copy(payload, payload.length - body.left - part.length);
-  return whole ? { is: "control", type, fin, payload } : undefined;
+  return whole ? { kind: "control", type, fin, payload } : undefined;
 }
 
 /** Error for a protocol violation of the peer. */
@@ -101,8 +101,8 @@ export function protocolError(text: string): CodedError {
 }
 
 /** Header of a data frame of this length. */
-export function dataHead(id: number, bytes: number, fin: boolean): Buffer {
-  const head = Buffer.allocUnsafe(headBytes);
+export function dataFrameHeader(id: number, bytes: number, fin: boolean): Buffer {
+  const head = Buffer.allocUnsafe(frameHeaderBytes);
   head.writeUInt32BE(id, 0);
   head.writeUInt8(fin ? finFlag : 0, 4);
   head.writeUIntBE(bytes, 5, 3);
@@ -122,7 +122,7 @@ export function synReplyFrame(id: number, block: Buffer): Buffer {
 /** A control frame's header and fields with a different header block. */
 export function withHeaderBlock(before: Buffer, block: Buffer): Buffer {
   const frame = Buffer.concat([before, block]);
-  frame.writeUIntBE(frame.length - headBytes, 5, 3);
+  frame.writeUIntBE(frame.length - frameHeaderBytes, 5, 3);
   return frame;
 }
 
@@ -139,7 +139,7 @@ export function goAwayFrame(lastId: number, status: GoAwayStatus): Buffer {
 }
 
 function controlFrame(type: number, payload: Buffer): Buffer {
-  const head = Buffer.alloc(headBytes);
+  const head = Buffer.alloc(frameHeaderBytes);
   head.writeUInt32BE((controlBit | (version << 16) | type) >>> 0, 0);
   head.writeUInt32BE(payload.length, 4);
   return Buffer.concat([head, payload]);

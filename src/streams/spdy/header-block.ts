@@ -8,7 +8,7 @@ export type Headers = ReadonlyMap<string, string>;
 /** Size of zlib's window. */
 const windowBytes = 1 << 15;
 /** Maximum size of a decompressed header block: Kubernetes sends a few hundred bytes. Streams keep theirs in memory. */
-const longestBlock = 1 << 12;
+const maxBlockBytes = 1 << 12;
 /** zlib's header: deflate, window of 32 KiB, best compression, with a dictionary. */
 const zlibHeader = Buffer.from([0x78, 0xf9]);
 /** zlib's flag for a dictionary, in the second byte. */
@@ -20,14 +20,14 @@ export function createHeaderWriter(): { write(headers: Headers): Buffer } {
   let past = dictionary;
   const dictionaryName = Buffer.alloc(4);
   dictionaryName.writeUInt32BE(dictionaryId);
-  let lead = Buffer.concat([zlibHeader, dictionaryName]);
+  let zlibPrefix = Buffer.concat([zlibHeader, dictionaryName]);
   return {
     write(headers) {
       const plain = encode(headers);
       const compressed = deflateRawSync(plain, { dictionary: past, finishFlush: constants.Z_SYNC_FLUSH });
-      const block = Buffer.concat([lead, compressed]);
-      past = remember(past, plain);
-      lead = Buffer.alloc(0);
+      const block = Buffer.concat([zlibPrefix, compressed]);
+      past = appendHistory(past, plain);
+      zlibPrefix = Buffer.alloc(0);
       return block;
     },
   };
@@ -43,7 +43,7 @@ export function createHeaderReader(): {
     read(block) {
       const { before, raw } = past ? { before: past, raw: block } : afterZlibHeader(block);
       const plain = inflate(raw, before);
-      past = remember(before, plain);
+      past = appendHistory(before, plain);
       return decode(plain);
     },
   };
@@ -61,14 +61,14 @@ function inflate(raw: Buffer, before: Buffer): Buffer {
     return inflateRawSync(raw, {
       ...(before.length > 0 && { dictionary: before }),
       finishFlush: constants.Z_SYNC_FLUSH,
-      maxOutputLength: longestBlock,
+      maxOutputLength: maxBlockBytes,
     });
   } catch (cause) {
     throw malformed(cause);
   }
 }
 
-function remember(past: Buffer, plain: Buffer): Buffer {
+function appendHistory(past: Buffer, plain: Buffer): Buffer {
   const all = Buffer.concat([past, plain]);
   return all.length > windowBytes ? Buffer.from(all.subarray(-windowBytes)) : all;
 }
@@ -76,10 +76,10 @@ function remember(past: Buffer, plain: Buffer): Buffer {
 function encode(headers: Headers): Buffer {
   const count = Buffer.alloc(4);
   count.writeUInt32BE(headers.size);
-  return Buffer.concat([count, ...[...headers].flatMap(([name, value]) => [...text(name), ...text(value)])]);
+  return Buffer.concat([count, ...[...headers].flatMap(([name, value]) => [...encodeString(name), ...encodeString(value)])]);
 }
 
-function text(value: string): [Buffer, Buffer] {
+function encodeString(value: string): [Buffer, Buffer] {
   const bytes = Buffer.from(value, "latin1");
   const length = Buffer.alloc(4);
   length.writeUInt32BE(bytes.length);

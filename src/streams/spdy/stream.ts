@@ -7,7 +7,7 @@ export interface StreamWire {
   /** Sends data on a stream; calls back when the transport has accepted it. */
   data(id: number, data: Buffer, fin: boolean, done: (error?: Error | null) => void): void;
   /** The stream has ended on this side; `whole` if both directions ended properly. */
-  over(id: number, whole: boolean): void;
+  closed(id: number, whole: boolean): void;
 }
 
 /** One stream of a SPDY connection. Its readable side ends with the client's half-close; its writable side is this side's. A stream that
@@ -44,7 +44,7 @@ export class SpdyStream extends Duplex {
   }
 
   /** The client has reset the stream, or is gone. */
-  lose(error: CodedError): void {
+  fail(error: CodedError): void {
     this.#lost = true;
     this.destroy(error);
   }
@@ -64,7 +64,7 @@ export class SpdyStream extends Duplex {
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#room.resolve();
-    this.#wire.over(this.id, this.#lost || (this.#finSent && this.#finReceived));
+    this.#wire.closed(this.id, this.#lost || (this.#finSent && this.#finReceived));
     done(error);
   }
 }

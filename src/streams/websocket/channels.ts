@@ -3,7 +3,7 @@ import type { WebSocket } from "ws";
 import type { Clock } from "../../lib/clock.ts";
 import { CodedError } from "../../lib/errors.ts";
 import { type Idle, createIdle } from "../../lib/idle.ts";
-import { idleMs } from "../patience.ts";
+import { idleTimeoutMs } from "../timeouts.ts";
 
 export interface ChannelsDeps {
   /** Paused; nothing has been read from it yet. */
@@ -11,7 +11,7 @@ export interface ChannelsDeps {
   /** True for text messages: the channel as a digit, the data in base64. */
   readonly base64: boolean;
   /** True if a client's message (255, n) ends channel n. */
-  readonly closes: boolean;
+  readonly supportsClose: boolean;
   readonly clock: Clock;
 }
 
@@ -19,7 +19,7 @@ export interface ChannelsDeps {
 const closeChannel = 255;
 const digitZero = 0x30;
 /** Maximum data in one sent message. */
-const longestPiece = 1 << 16;
+const maxPieceBytes = 1 << 16;
 /** WebSocket status of a normal end. */
 export const normalClosure = 1000;
 
@@ -36,11 +36,11 @@ export class Channels {
   /** Channels whose readers' buffers are full. */
   readonly #full = new Set<number>();
 
-  constructor({ ws, base64, closes, clock }: ChannelsDeps) {
+  constructor({ ws, base64, supportsClose, clock }: ChannelsDeps) {
     this.#ws = ws;
     this.#base64 = base64;
-    this.#closes = closes;
-    this.#idle = createIdle(clock, idleMs, () => ws.terminate());
+    this.#closes = supportsClose;
+    this.#idle = createIdle(clock, idleTimeoutMs, () => ws.terminate());
     ws.on("message", (data: Buffer) => this.#receive(data));
     ws.once("close", () => this.#lose(new CodedError("cancelled", "the client is gone")));
   }
@@ -101,7 +101,7 @@ export class Channels {
 
   #send(number: number, data: Buffer, done: (error?: Error | null) => void): void {
     this.#idle.touch();
-    const [piece, rest] = [data.subarray(0, longestPiece), data.subarray(longestPiece)];
+    const [piece, rest] = [data.subarray(0, maxPieceBytes), data.subarray(maxPieceBytes)];
     const message = this.#base64
       ? `${String.fromCharCode(digitZero + number)}${piece.toString("base64")}`
       : Buffer.concat([Buffer.from([number]), piece]);

@@ -6,7 +6,7 @@ import { normalClosure } from "./channels.ts";
 /** The payload of binary messages as a stream: a connection within a WebSocket. It ends when the client closes the WebSocket, and ending
  *  it closes the WebSocket. @param ws paused; nothing has been read from it yet.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets */
-export function tunnel(ws: WebSocket): Duplex {
+export function tunnelStream(ws: WebSocket): Duplex {
   const stream = new Duplex({
     read: () => ws.resume(),
     write: (chunk: Buffer, _encoding, done) => ws.send(chunk, done),

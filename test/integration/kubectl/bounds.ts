@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { mostForwarded } from "../../../src/streams/forward-places.ts";
+import { maxForwarded } from "../../../src/streams/forward-slots.ts";
 import { controlFrame, words } from "../../fakes/spdy-client.ts";
 import { forgetPeak, memoryOf } from "../../harness/holdings.ts";
 import { askKubelet } from "../../harness/kubelet-api.ts";
@@ -58,7 +58,7 @@ export function boundTests(lab: () => Lab): void {
       };
       // The port-forward itself is one of them.
       const standing = [];
-      for (let at = 1; at < mostForwarded.toPod; at++) standing.push(await open(String(at)));
+      for (let at = 1; at < maxForwarded.toPod; at++) standing.push(await open(String(at)));
       const more = await client.open({ streamtype: "error", port: "9000", requestid: "more" });
       assert.match(await more.text, /^no more than \d+ connections are forwarded to this pod at a time: close some/);
       assert.equal((await cluster.mustKubectl(["exec", "bounded", "--", "echo", "here"])).trim(), "here");

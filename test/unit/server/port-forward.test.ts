@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import { mostForwarded } from "../../../src/streams/forward-places.ts";
+import { maxForwarded } from "../../../src/streams/forward-slots.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { backend, upgrade } from "./backend.ts";
@@ -19,7 +19,7 @@ test("counts forwarded ports until some time after they end, and does not count 
   });
   await using server = await start({ pods: [pod], deps: { clock, runtime } });
   const websocket = { connection: "Upgrade", upgrade: "websocket", authorization: `Bearer ${adminToken}` };
-  const half = Array.from({ length: mostForwarded.toPod / 2 }, (_, index) => index + 1).join(",");
+  const half = Array.from({ length: maxForwarded.toPod / 2 }, (_, index) => index + 1).join(",");
   const path = `/portForward/ns/p?port=${half}`;
   const refusal = () => ask(server, path, { method: "GET", headers: websocket });
   for (let round = 0; round < 3; round++) assert.equal((await refusal()).status, 500);

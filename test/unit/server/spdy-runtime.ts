@@ -7,7 +7,7 @@ import { connect as connectTls } from "node:tls";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { StreamEndpoint } from "../../../src/seams/runtime.ts";
-import { type Serve, serveCommand, serveForward } from "../../../src/streams/serving.ts";
+import { type ServeUpgrade, serveCommand, serveForward } from "../../../src/streams/serving.ts";
 import type { ConnectPort, RunCommand } from "../../../src/streams/stream-server.ts";
 import { isWebSocket, refuse } from "../../../src/streams/upgrade.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
@@ -33,7 +33,7 @@ export async function startSpdyRuntime(
 ): Promise<SpdyRuntime> {
   const requests: IncomingMessage[] = [];
   const connections = new Set<Duplex>();
-  let serve: Serve = () => ({ status: 404, text: "404 page not found" });
+  let serve: ServeUpgrade = () => ({ status: 404, text: "404 page not found" });
   const http = createServer();
   http.on("connection", (socket) => connections.add(socket));
   http.on("upgrade", (request, socket, head) => {

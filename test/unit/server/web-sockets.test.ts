@@ -5,7 +5,7 @@ import { pipeline } from "node:stream/promises";
 import { test } from "node:test";
 import { Readable } from "node:stream";
 import type { RunCommand } from "../../../src/streams/stream-server.ts";
-import { connectionPair } from "../../../src/streams/pair.ts";
+import { connectionPair } from "../../../src/streams/connection-pair.ts";
 import { binaryMessages } from "../../fakes/binary-messages.ts";
 import { spdyClient } from "../../fakes/spdy-client.ts";
 import { spdy, upgrade } from "./backend.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { gracePeriods, groupByPriority, periodRequestedMs, podGraceSeconds } from "../../../src/shutdown/groups.ts";
+import { gracePeriods, groupByPriority, totalGracePeriodMs, podGraceSeconds } from "../../../src/shutdown/groups.ts";
 import { aPod } from "../../fakes/pods.ts";
 
 const critical = 2_000_000_000;
@@ -20,7 +20,7 @@ test("builds two groups from the two periods, critical pods last; a priority lis
     sorted.map(({ priority }) => priority),
     [-5, 1000],
   );
-  assert.equal(periodRequestedMs(sorted), 10_000);
+  assert.equal(totalGracePeriodMs(sorted), 10_000);
 });
 
 test("puts a pod into the group with the highest priority not above its own, or into the lowest", () => {

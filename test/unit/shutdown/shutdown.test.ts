@@ -50,7 +50,7 @@ async function node(pods: readonly TestPod[] = [], hasLogind = true) {
     ],
     nodeName: "n",
     rootDir,
-    keepsRecord: true,
+    recordsShutdowns: true,
     pods: { list: () => pods },
     cache: { get: () => undefined },
     worker,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Duplex } from "node:stream";
 import { type TestContext, test } from "node:test";
-import { connectionPair } from "../../../src/streams/pair.ts";
+import { connectionPair } from "../../../src/streams/connection-pair.ts";
 import { withEarlyReplies } from "../../../src/streams/spdy/early-replies.ts";
 import { splice } from "../../../src/streams/splice.ts";
 import { controlFrame, dataFrame, headerCompressor, spdyClient, words } from "../../fakes/spdy-client.ts";

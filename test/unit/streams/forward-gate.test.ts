@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { forwardGate } from "../../../src/streams/forward-gate.ts";
-import { type ForwardPlaces, createForwardPlaces, mostForwarded } from "../../../src/streams/forward-places.ts";
-import { connectionPair } from "../../../src/streams/pair.ts";
-import { forwardOverSpdy } from "../../../src/streams/port-forward-spdy.ts";
+import { createForwardGate } from "../../../src/streams/forward-gate.ts";
+import { type ForwardSlots, createForwardSlots, maxForwarded } from "../../../src/streams/forward-slots.ts";
+import { connectionPair } from "../../../src/streams/connection-pair.ts";
+import { serveForwardOverSpdy } from "../../../src/streams/port-forward-spdy.ts";
 import { withEarlyReplies } from "../../../src/streams/spdy/early-replies.ts";
 import { splice } from "../../../src/streams/splice.ts";
 import type { ConnectPort } from "../../../src/streams/stream-server.ts";
@@ -12,12 +12,12 @@ import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { type SpdyClient, controlFrame, spdyClient, words } from "../../fakes/spdy-client.ts";
 import { until } from "./clients.ts";
 
-const { toPod, toNode } = mostForwarded;
+const { toPod, toNode } = maxForwarded;
 
 /** Pods whose servers send their port and then echo; clients of them, each with its own gate in front of the runtime. */
 function rig(t: TestContext) {
   const clock = fakeClock();
-  const places = createForwardPlaces(clock);
+  const slots = createForwardSlots(clock);
   const log = createLogger(5, { write: () => undefined });
   const asked: number[] = [];
   const connect: ConnectPort = (port) => {
@@ -33,12 +33,12 @@ function rig(t: TestContext) {
     const [socket, near] = connectionPair();
     const [far, server] = connectionPair();
     for (const end of [socket, far, server]) end.on("error", () => undefined);
-    const gate = forwardGate({ places, podUid: pod, own: ownOf(places, pod), clock });
+    const gate = createForwardGate({ slots, podUid: pod, sessionSlot: ownOf(slots, pod), clock });
     const joined = splice(withEarlyReplies(near, gate), far, new AbortController().signal)
       .catch(() => undefined)
       .finally(gate.close);
     joins.push(joined);
-    const served = forwardOverSpdy(server, connect, { clock, log });
+    const served = serveForwardOverSpdy(server, connect, { clock, log });
     t.after(async () => {
       socket.destroy();
       await joined;
@@ -46,13 +46,13 @@ function rig(t: TestContext) {
     });
     return spdyClient(socket);
   }
-  return { clock, places, asked, dial, allJoined: () => Promise.all(joins) };
+  return { clock, places: slots, asked, dial, allJoined: () => Promise.all(joins) };
 }
 
-function ownOf(places: ForwardPlaces, pod: string) {
-  const taken = places.take(pod, 1);
-  assert.ok(taken.is === "taken");
-  return taken.place;
+function ownOf(places: ForwardSlots, pod: string) {
+  const taken = places.acquire(pod, 1);
+  assert.ok(taken.kind === "taken");
+  return taken.slot;
 }
 
 /** The two streams of a connection; the second fails if the first has already received the reason. */
@@ -126,9 +126,9 @@ test("limits the connections to all pods of a node", async (t) => {
     for (let at = 1; at < most; at++) await connectTo(client, String(at));
   }
   await until(() => asked.length === toNode - 2);
-  const third = places.take("c", 1);
+  const third = places.acquire("c", 1);
   assert.match(
-    third.is === "full" ? third.text : "",
+    third.kind === "full" ? third.text : "",
     /^no more than 128 connections are forwarded to pods of this node/,
   );
 });
@@ -137,12 +137,12 @@ test("keeps the slot of an abandoned connection until the runtime has finished w
   const { clock, dial, places, allJoined } = rig(t);
   const client = dial("pod");
   for (let at = 1; at < toPod; at++) await connectTo(client, String(at));
-  assert.equal(places.take("pod", 1).is, "full");
+  assert.equal(places.acquire("pod", 1).kind, "full");
   client.socket.destroy();
   await allJoined();
-  assert.equal(places.take("pod", 1).is, "full");
+  assert.equal(places.acquire("pod", 1).kind, "full");
   await clock.advance(2000);
-  assert.equal(places.take("pod", toPod).is, "taken");
+  assert.equal(places.acquire("pod", toPod).kind, "taken");
 });
 
 test("counts incomplete connections that a client resets for as long as a runtime waits for the missing stream", async (t) => {

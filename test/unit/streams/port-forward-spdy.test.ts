@@ -4,7 +4,7 @@ import { Duplex, PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { connectionPair } from "../../../src/streams/pair.ts";
+import { connectionPair } from "../../../src/streams/connection-pair.ts";
 import type { ConnectPort } from "../../../src/streams/stream-server.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import type { ClientStream, SpdyClient } from "../../fakes/spdy-client.ts";

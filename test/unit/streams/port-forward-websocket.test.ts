@@ -3,7 +3,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { connectionPair } from "../../../src/streams/pair.ts";
+import { connectionPair } from "../../../src/streams/connection-pair.ts";
 import type { ConnectPort } from "../../../src/streams/stream-server.ts";
 import { binaryMessages } from "../../fakes/binary-messages.ts";
 import { spdyClient } from "../../fakes/spdy-client.ts";

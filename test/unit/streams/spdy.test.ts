@@ -68,7 +68,7 @@ test("finds frames however the bytes are split", () => {
     const reader = new FrameReader();
     const frames: Frame[] = [];
     for (let at = 0; at < bytes.length; at += size) frames.push(...reader.read(bytes.subarray(at, at + size)));
-    const controls = frames.filter((frame) => frame.is === "control");
+    const controls = frames.filter((frame) => frame.kind === "control");
     assert.deepEqual(
       controls.map(({ type, fin, payload }) => [type, fin, payload.toString("hex")]),
       [
@@ -77,7 +77,7 @@ test("finds frames however the bytes are split", () => {
       ],
       `cut by ${size}`,
     );
-    const data = frames.filter((frame) => frame.is === "data");
+    const data = frames.filter((frame) => frame.kind === "data");
     const of3 = data.filter(({ id }) => id === 3);
     assert.equal(Buffer.concat(of3.map(({ piece }) => piece)).toString(), "hello");
     assert.deepEqual(

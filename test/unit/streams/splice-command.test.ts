@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type TestContext, test } from "node:test";
-import { connectionPair } from "../../../src/streams/pair.ts";
+import { connectionPair } from "../../../src/streams/connection-pair.ts";
 import { spliceCommand } from "../../../src/streams/splice-command.ts";
 import { controlFrame, dataFrame, headerCompressor, spdyClient, words } from "../../fakes/spdy-client.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import { type Metadata, status } from "@grpc/grpc-js";
-import { createChannel } from "../../../../providers/cri/client.ts";
+import { createGrpcChannel } from "../../../../providers/cri/client.ts";
 import {
   ExecSyncRequest,
   ExecSyncResponse,
@@ -57,7 +57,7 @@ test("sends trace headers with each call", async () => {
   );
   const traces = ["one", "two"];
   const callHeaders = () => ({ traceparent: traces.shift() ?? "none" });
-  const channel = createChannel({ path: rig.path, requestTimeoutMs: 5000, callHeaders, clock: systemClock() });
+  const channel = createGrpcChannel({ path: rig.path, requestTimeoutMs: 5000, callHeaders, clock: systemClock() });
   await channel.call(version, request, never());
   await channel.call(version, request, never());
   channel.close();

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Channel } from "../../../../providers/cri/client.ts";
+import type { GrpcChannel } from "../../../../providers/cri/client.ts";
 import { criContainers } from "../../../../providers/cri/pods.ts";
 
 test("a checkpoint gets the requested time, at least an ordinary call's", async () => {
   const asked: unknown[] = [];
   const call = async (_method: unknown, request: unknown, _signal: unknown, patienceMs: number) =>
     void asked.push([request, patienceMs]);
-  const containers = criContainers({ call } as unknown as Channel, 120_000);
+  const containers = criContainers({ call } as unknown as GrpcChannel, 120_000);
   const of = { containerId: "c", location: "/c.tar" };
   for (const timeout of [0n, 5n, 300n])
     await containers.checkpointContainer?.({ ...of, timeout }, new AbortController().signal);

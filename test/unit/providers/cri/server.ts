@@ -2,21 +2,21 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
-import { type Channel, createChannel } from "../../../../providers/cri/client.ts";
+import { type GrpcChannel, createGrpcChannel } from "../../../../providers/cri/client.ts";
 import { systemClock } from "../../../../src/lib/clock.ts";
 
 /** A temporary socket path, a channel to it, and servers started on it on demand. */
 export interface SocketRig extends AsyncDisposable {
   readonly path: string;
-  readonly channel: Channel;
+  readonly channel: GrpcChannel;
   /** Serves what `register` adds; the returned function stops it at once. */
   serve(register: (server: Server) => void): Promise<() => void>;
 }
 
-export function socketRig(requestTimeoutMs = 5000, patienceMs = 0): SocketRig {
+export function socketRig(requestTimeoutMs = 5000, reconnectTimeoutMs = 0): SocketRig {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-cri-"));
   const path = join(folder, "runtime.sock");
-  const channel = createChannel({ path, requestTimeoutMs, patienceMs, clock: systemClock() });
+  const channel = createGrpcChannel({ path, requestTimeoutMs, reconnectTimeoutMs, clock: systemClock() });
   const servers: Server[] = [];
   return {
     path,

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { type AddressInfo, type Server, connect, createServer } from "node:net";
 import { test } from "node:test";
 import { createServer as createTlsServer } from "node:tls";
-import { endpointOf } from "../../../../providers/cri/streams.ts";
+import { parseStreamUrl } from "../../../../providers/cri/streams.ts";
 import { CodedError } from "../../../../src/lib/errors.ts";
 import type { Address } from "../../../../src/seams/host.ts";
 import { selfSigned } from "../../../fakes/certificate.ts";
@@ -38,7 +38,7 @@ test("splits the URL into path, Host header and address; unspecified addresses m
     ["http://localhost/portforward/T", "/portforward/T", "localhost", { host: "localhost", port: 80 }],
   ] as const;
   for (const [url, path, host, address] of cases) {
-    const endpoint = endpointOf(url, { dial });
+    const endpoint = parseStreamUrl(url, { dial });
     assert.deepEqual({ path: endpoint.path, host: endpoint.host }, { path, host });
     const connection = await endpoint.dial(patience());
     assert.equal(String((await once(connection, "data"))[0]), "hello");
@@ -51,7 +51,7 @@ test("splits the URL into path, Host header and address; unspecified addresses m
 test("dials https endpoints with TLS and accepts any certificate", async () => {
   const server = createTlsServer(selfSigned("runtime"), (socket) => socket.end("secret"));
   const { dial } = hostOf(await listening(server));
-  const connection = await endpointOf("https://127.0.0.1:1/exec/T", { dial }).dial(patience());
+  const connection = await parseStreamUrl("https://127.0.0.1:1/exec/T", { dial }).dial(patience());
   assert.equal(String((await once(connection, "data"))[0]), "secret");
   connection.destroy();
   server.close();
@@ -65,7 +65,7 @@ test("rejects on a failed or slow TLS handshake, and leaves no connection open",
     if (closed.length === 1) socket.end("this is not TLS");
   });
   const { dial } = hostOf(await listening(server));
-  const endpoint = endpointOf("https://127.0.0.1:1/exec/T", { dial });
+  const endpoint = parseStreamUrl("https://127.0.0.1:1/exec/T", { dial });
   await assert.rejects(endpoint.dial(patience()), { code: "unavailable" });
   const stop = new AbortController();
   const waiting = endpoint.dial(stop.signal);
@@ -77,5 +77,5 @@ test("rejects on a failed or slow TLS handshake, and leaves no connection open",
 
 test("rejects a URL that is not http", () => {
   const { dial } = hostOf(1);
-  for (const url of ["", "/exec/T", "ftp://127.0.0.1/x"]) assert.throws(() => endpointOf(url, { dial }), CodedError);
+  for (const url of ["", "/exec/T", "ftp://127.0.0.1/x"]) assert.throws(() => parseStreamUrl(url, { dial }), CodedError);
 });

@@ -1,7 +1,7 @@
 import { type IncomingMessage, createServer } from "node:http";
-import { createDocker } from "../../../../providers/docker/client/client.ts";
-import { createAnswerCache } from "../../../../providers/docker/client/answer-cache.ts";
-import { createMemory } from "../../../../providers/docker/memory.ts";
+import { createDockerClient } from "../../../../providers/docker/client/client.ts";
+import { createResponseCache } from "../../../../providers/docker/client/response-cache.ts";
+import { createContainerFactCache } from "../../../../providers/docker/container-facts.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { createLogger } from "../../../../src/lib/log.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
@@ -48,7 +48,7 @@ export async function fakeEngine(answer: (call: EngineCall) => EngineAnswer): Pr
     });
   });
   const listener = await host.listen({ unix: socket }, (connection) => void server.emit("connection", connection));
-  const docker = createDocker({ socket, host, requestTimeoutMs: 60_000, clock });
+  const docker = createDockerClient({ socket, host, requestTimeoutMs: 60_000, clock });
   return {
     calls,
     parts: {
@@ -59,8 +59,8 @@ export async function fakeEngine(answer: (call: EngineCall) => EngineAnswer): Pr
       host,
       clock,
       log: createLogger(0, { write: () => undefined }),
-      memory: createMemory(),
-      cache: createAnswerCache(),
+      facts: createContainerFactCache(),
+      cache: createResponseCache(),
     },
     async [Symbol.asyncDispose]() {
       docker.close();

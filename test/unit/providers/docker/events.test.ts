@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import { dockerEvents, runtimeEvent } from "../../../../providers/docker/events.ts";
-import { createAnswerCache } from "../../../../providers/docker/client/answer-cache.ts";
+import { createResponseCache } from "../../../../providers/docker/client/response-cache.ts";
 import { rawEngine } from "./raw-engine.ts";
 
 const sandbox = { "io.kubernetes.docker.type": "podsandbox", "io.kubernetes.pod.uid": "u1" };
@@ -106,56 +106,56 @@ test("responses are valid while events flow, until the daemon or its images chan
   const { engine, opened } = await eventEngine();
   await using _ = engine;
   const { cache } = engine.parts;
-  assert.equal(cache.mark(), undefined);
+  assert.equal(cache.version(), undefined);
   const events = dockerEvents(engine.parts)(new AbortController().signal);
   await events.next();
   const { response } = opened[0] ?? assert.fail("nobody listens");
-  const [first, second] = [cache.mark(), "others"] as const;
+  const [first, second] = [cache.version(), "others"] as const;
   assert.notEqual(first, undefined);
   response.write(line("start", 1, "container", { "graftlet.dev/node": second }) + line("start", 2));
   assert.equal((await events.next()).value?.containerId, "c1");
-  assert.equal(cache.mark(), first, "containers are told of, and others' are not ours");
+  assert.equal(cache.version(), first, "containers are told of, and others' are not ours");
   for (const [action, type] of [
     ["pull", "image"],
     ["reload", "daemon"],
   ] as const) {
-    const before = cache.mark();
+    const before = cache.version();
     response.write(line(action, 3, type) + line("start", 4));
     await events.next();
-    assert.notEqual(cache.mark(), before, action);
+    assert.notEqual(cache.version(), before, action);
   }
   response.destroy();
   await assert.rejects(events.next(), { code: "unavailable" });
-  assert.equal(cache.mark(), undefined);
+  assert.equal(cache.version(), undefined);
 });
 
 test("caches a response while it is valid", async () => {
-  const { begin, end, changed, keep } = createAnswerCache();
+  const { start, stop, invalidate, cached } = createResponseCache();
   let asked = 0;
-  const ask = keep(async () => (asked += 1));
+  const ask = cached(async () => (asked += 1));
   const times = async (count: number) => {
     for (let time = 0; time < count; time += 1) await ask(new AbortController().signal);
     return asked;
   };
   assert.equal(await times(2), 2, "nothing flows");
-  begin();
+  start();
   assert.equal(await times(3), 3);
-  changed();
+  invalidate();
   assert.equal(await times(3), 4);
-  end();
+  stop();
   assert.equal(await times(2), 6);
-  begin();
+  start();
   assert.equal(await times(2), 7, "what happened meanwhile is not known");
 });
 
 test("does not cache a response that was pending during a change", async () => {
-  const { begin, changed, keep } = createAnswerCache();
-  begin();
+  const { start, invalidate, cached } = createResponseCache();
+  start();
   const slow = Promise.withResolvers<string>();
   const answers = [slow.promise, Promise.resolve("new")];
-  const ask = keep(() => answers.shift() ?? assert.fail("asked too often"));
+  const ask = cached(() => answers.shift() ?? assert.fail("asked too often"));
   const first = ask(new AbortController().signal);
-  changed();
+  invalidate();
   slow.resolve("old");
   assert.equal(await first, "old");
   assert.equal(await ask(new AbortController().signal), "new");

@@ -1,7 +1,7 @@
 import { type IncomingMessage, type ServerResponse, createServer } from "node:http";
-import { createDocker } from "../../../../providers/docker/client/client.ts";
-import { createAnswerCache } from "../../../../providers/docker/client/answer-cache.ts";
-import { createMemory } from "../../../../providers/docker/memory.ts";
+import { createDockerClient } from "../../../../providers/docker/client/client.ts";
+import { createResponseCache } from "../../../../providers/docker/client/response-cache.ts";
+import { createContainerFactCache } from "../../../../providers/docker/container-facts.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
 import { createLogger } from "../../../../src/lib/log.ts";
 import { type FakeClock, fakeClock } from "../../../fakes/clock.ts";
@@ -43,7 +43,7 @@ export async function rawEngine(answer: (call: RawCall) => void, sandboxImage = 
     });
   });
   const listener = await host.listen({ unix: socket }, (connection) => void server.emit("connection", connection));
-  const docker = createDocker({ socket, host, requestTimeoutMs: 60_000, clock });
+  const docker = createDockerClient({ socket, host, requestTimeoutMs: 60_000, clock });
   return {
     clock,
     lines,
@@ -55,8 +55,8 @@ export async function rawEngine(answer: (call: RawCall) => void, sandboxImage = 
       host,
       clock,
       log: createLogger(9, { write: (line: string) => void lines.push(line) }),
-      memory: createMemory(),
-      cache: createAnswerCache(),
+      facts: createContainerFactCache(),
+      cache: createResponseCache(),
     },
     async [Symbol.asyncDispose]() {
       docker.close();

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { agreedVersion, compareVersions } from "../../../../../providers/docker/client/api-version.ts";
+import { negotiateVersion, compareVersions } from "../../../../../providers/docker/client/api-version.ts";
 
 const socket = "/run/docker.sock";
 
 test("uses the daemon's version from 1.41 to 1.44, and 1.44 with newer daemons", () => {
   const agreed = (ApiVersion: string, MinAPIVersion?: string) =>
-    agreedVersion({ ApiVersion, Version: "x", ...(MinAPIVersion && { MinAPIVersion }) }, socket);
+    negotiateVersion({ ApiVersion, Version: "x", ...(MinAPIVersion && { MinAPIVersion }) }, socket);
   assert.deepEqual(
     ["1.41", "1.44", "1.52"].map((api) => agreed(api)),
     ["1.41", "1.44", "1.44"],
@@ -21,7 +21,7 @@ test("uses the daemon's version from 1.41 to 1.44, and 1.44 with newer daemons",
 
 test("rejects a daemon that is not a Docker Engine, with its name", () => {
   const of = (Components: readonly { readonly Name?: string }[]) =>
-    agreedVersion({ ApiVersion: "1.41", Version: "5.4.2", Components }, socket);
+    negotiateVersion({ ApiVersion: "1.41", Version: "5.4.2", Components }, socket);
   assert.throws(() => of([{ Name: "Podman Engine" }, { Name: "Engine" }]), {
     code: "failed_precondition",
     message: `the server at ${socket} identifies itself as "Podman Engine", and graftlet supports only the Docker Engine: set providerConfig.socket to a Docker Engine's socket.`,

@@ -3,8 +3,8 @@ import { createServer } from "node:http";
 import type { Duplex } from "node:stream";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { askForJson } from "../../../../../providers/docker/client/answer-stream.ts";
-import { createDocker } from "../../../../../providers/docker/client/client.ts";
+import { requestJson } from "../../../../../providers/docker/client/response-stream.ts";
+import { createDockerClient } from "../../../../../providers/docker/client/client.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 import { fakeHost } from "../../../../fakes/host.ts";
 
@@ -23,7 +23,7 @@ async function engineThat(answer: (path: string) => { readonly status: number; r
     if (said) response.writeHead(said.status, { "Content-Type": "application/json" }).end(JSON.stringify(said.body));
   });
   const connections: Duplex[] = [];
-  const docker = createDocker({ socket, host, requestTimeoutMs: 1_000, clock });
+  const docker = createDockerClient({ socket, host, requestTimeoutMs: 1_000, clock });
   const listen = () =>
     host.listen({ unix: socket }, (connection) => {
       connections.push(connection);
@@ -34,9 +34,9 @@ async function engineThat(answer: (path: string) => { readonly status: number; r
 
 const version = { status: 200, body: { ApiVersion: "1.43", MinAPIVersion: "1.12", Version: "24.0.5" } };
 const list = (docker: Awaited<ReturnType<typeof engineThat>>["docker"], signal = never) =>
-  docker.ask({ path: "/containers/json" }, signal);
+  docker.request({ path: "/containers/json" }, signal);
 const start = (docker: Awaited<ReturnType<typeof engineThat>>["docker"]) =>
-  docker.ask({ method: "POST", path: "/containers/c/start" }, never);
+  docker.request({ method: "POST", path: "/containers/c/start" }, never);
 
 test("negotiates the version once", async () => {
   const { docker, asked, listen } = await engineThat((path) =>
@@ -79,7 +79,7 @@ test("aborts an endless response and buffers at most the limit", async () => {
     response.on("drain", more);
     more();
   });
-  const docker = createDocker({ socket, host, requestTimeoutMs: 60_000, clock });
+  const docker = createDockerClient({ socket, host, requestTimeoutMs: 60_000, clock });
   await using _listener = await host.listen({ unix: socket }, (connection) => server.emit("connection", connection));
   await assert.rejects(list(docker), { code: "resource_exhausted", message: /GET \/containers\/json exceeds/ });
   assert.ok(sent < 64 * 2 ** 20, `${sent} bytes`);
@@ -153,7 +153,7 @@ test("uses a separate connection for requests that become streams", async () => 
   await using _listener = await listen();
   await list(docker);
   for (let time = 0; time < 2; time++)
-    await docker.call((_engine, signal, apart) => askForJson(apart, { path: "/containers/json", signal }), never);
+    await docker.call((_engine, signal, apart) => requestJson(apart, { path: "/containers/json", signal }), never);
   assert.equal(connections.length, 3);
   docker.close();
 });

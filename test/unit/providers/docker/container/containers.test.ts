@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ContainerInspectInfo } from "dockerode";
-import { createDocker } from "../../../../../providers/docker/client/client.ts";
+import { createDockerClient } from "../../../../../providers/docker/client/client.ts";
 import { dockerContainers } from "../../../../../providers/docker/container/containers.ts";
-import { noteSandbox } from "../../../../../providers/docker/memory.ts";
+import { cacheSandbox } from "../../../../../providers/docker/container-facts.ts";
 import { containerType, logPathLabel, sandboxType } from "../../../../../providers/docker/container/names.ts";
 import { ContainerFilter, ContainerState, CreateContainerRequest } from "../../../../../src/gen/cri.ts";
 import { type EngineAnswer, type EngineCall, fakeEngine } from "../engine.ts";
@@ -100,8 +100,8 @@ test("in a known sandbox, creates and starts a container with one request each, 
   await using engine = await engineWith(createdState, (call) =>
     call.path.endsWith("/start") ? { status: 204 } : created(),
   );
-  const { host, memory } = engine.parts;
-  noteSandbox(memory, sandboxBox(runningState));
+  const { host, facts } = engine.parts;
+  cacheSandbox(facts, sandboxBox(runningState));
   const containers = dockerContainers(engine.parts);
   await containers.createContainer(request(), signal());
   await containers.startContainer(id, signal());
@@ -125,7 +125,7 @@ test("removes a container created in an ended sandbox", async () => {
     if (path === "/containers/box/json") return { status: 200, body: sandboxBox(exitedState) };
     return method === "POST" ? created() : { status: method === "DELETE" ? 204 : 404 };
   });
-  noteSandbox(engine.parts.memory, sandboxBox(runningState));
+  cacheSandbox(engine.parts.facts, sandboxBox(runningState));
   await assert.rejects(dockerContainers(engine.parts).createContainer(request(), signal()), {
     code: "failed_precondition",
     message: "sandbox box is not running",
@@ -193,7 +193,7 @@ test("adds the grace period to the stop call's deadline", async () => {
       return outer ?? signal();
     },
   };
-  const docker = createDocker({ socket: "/run/docker.sock", host: engine.parts.host, requestTimeoutMs: 60_000, clock });
+  const docker = createDockerClient({ socket: "/run/docker.sock", host: engine.parts.host, requestTimeoutMs: 60_000, clock });
   await dockerContainers({ ...engine.parts, docker }).stopContainer(id, 30, signal());
   docker.close();
   assert.deepEqual(waits, [60_000, 90_000]);

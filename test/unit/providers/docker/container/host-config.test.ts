@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { containerHostConfig, resourceSettings } from "../../../../../providers/docker/container/host-config.ts";
-import { userOf } from "../../../../../providers/docker/container/security-options.ts";
+import { containerUser } from "../../../../../providers/docker/container/security-options.ts";
 import {
   ContainerConfig,
   LinuxContainerSecurityContext,
@@ -176,7 +176,7 @@ test("limits log rotation by the kubelet's settings", async () => {
 
 test("users: number or name; a group only with a user", () => {
   const user = (given: Parameters<typeof LinuxContainerSecurityContext.fromPartial>[0]) =>
-    userOf(LinuxContainerSecurityContext.fromPartial(given));
+    containerUser(LinuxContainerSecurityContext.fromPartial(given));
   assert.equal(user({ runAsUser: { value: 0n } }), "0");
   assert.equal(user({ runAsUser: { value: 1000n }, runAsGroup: { value: 0n } }), "1000:0");
   assert.equal(user({ runAsUsername: "app" }), "app");

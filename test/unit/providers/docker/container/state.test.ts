@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { containerLife, listedState } from "../../../../../providers/docker/container/state.ts";
+import { containerLifecycle, listedState } from "../../../../../providers/docker/container/state.ts";
 import { ContainerState } from "../../../../../src/gen/cri.ts";
 import { createdState, runningState } from "../inspection.ts";
 
 const Created = "2026-01-01T00:00:01Z";
 const second = (n: number) => BigInt(Date.UTC(2026, 0, 1, 0, 0, n)) * 1_000_000n;
 const life = (change: Partial<typeof createdState>) =>
-  containerLife({ Created, State: { ...createdState, ...change } });
+  containerLifecycle({ Created, State: { ...createdState, ...change } });
 const ended = {
   Status: "exited",
   StartedAt: "2026-01-01T00:00:02Z",

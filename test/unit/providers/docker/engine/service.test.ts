@@ -5,7 +5,7 @@ import { createPodNetwork } from "../../../../../providers/docker/network/pod-ne
 import { engineInfo } from "../../../../../providers/docker/client/engine-info.ts";
 import type { DockerParts } from "../../../../../providers/docker/parts.ts";
 import { createSandboxImage } from "../../../../../providers/docker/pause/image.ts";
-import { dockerService } from "../../../../../providers/docker/engine/service.ts";
+import { dockerEngineService } from "../../../../../providers/docker/engine/service.ts";
 import { CgroupDriver } from "../../../../../src/gen/cri.ts";
 import { type EngineCall, fakeEngine } from "../engine.ts";
 import { rawEngine } from "../raw-engine.ts";
@@ -62,7 +62,7 @@ function hostConfigOf({ HostConfig }: EngineCall["body"]): Readonly<Record<strin
 
 function serviceOf(parts: DockerParts) {
   const capabilities = createCapabilities(parts, createSandboxImage(parts));
-  return { capabilities, ...dockerService({ parts, capabilities, network: createPodNetwork(parts) }) };
+  return { capabilities, ...dockerEngineService({ parts, capabilities, network: createPodNetwork(parts) }) };
 }
 
 test("reports handlers, cgroup driver and missing features from the daemon's info", async () => {
@@ -75,15 +75,15 @@ test("reports handlers, cgroup driver and missing features from the daemon's inf
     ["", "runc", "runsc"],
   );
   assert.equal((await runtimeConfig(signal())).linux?.cgroupDriver, CgroupDriver.SYSTEMD);
-  assert.match((await capabilities.lacks("cpuLimit", signal())) ?? "", /cannot limit CPU time.*restart Docker/);
-  assert.match((await capabilities.lacks("appArmor", signal())) ?? "", /no AppArmor/);
-  assert.match((await capabilities.lacks("swapLimit", signal())) ?? "", /only together with its memory/);
+  assert.match((await capabilities.unsupportedReason("cpuLimit", signal())) ?? "", /cannot limit CPU time.*restart Docker/);
+  assert.match((await capabilities.unsupportedReason("appArmor", signal())) ?? "", /no AppArmor/);
+  assert.match((await capabilities.unsupportedReason("swapLimit", signal())) ?? "", /only together with its memory/);
   assert.match(
-    (await capabilities.lacks("imageVolume", signal())) ?? "",
+    (await capabilities.unsupportedReason("imageVolume", signal())) ?? "",
     /image volumes are not supported.*use containerd/,
   );
   for (const feature of ["memoryLimit", "seccomp", "privileged"] as const)
-    assert.equal(await capabilities.lacks(feature, signal()), undefined);
+    assert.equal(await capabilities.unsupportedReason(feature, signal()), undefined);
 });
 
 test("probes a fully capable daemon once, removes all probe containers, and lowers the sandboxes' OOM score", async () => {
@@ -95,7 +95,7 @@ test("probes a fully capable daemon once, removes all probe containers, and lowe
   assert.equal(created.length, 2);
   assert.deepEqual(removed.sort(), ["0", "1", "old"]);
   assert.equal(capabilities.sandboxOomScoreAdj(), -998);
-  assert.equal(await capabilities.lacks("privileged", signal()), undefined);
+  assert.equal(await capabilities.unsupportedReason("privileged", signal()), undefined);
 });
 
 test("reports the missing capabilities of a daemon that starts only plain containers, with its messages", async () => {
@@ -105,7 +105,7 @@ test("reports the missing capabilities of a daemon that starts only plain contai
   const { status, capabilities } = serviceOf(daemon.parts);
   await status(signal());
   assert.match(
-    (await capabilities.lacks("privileged", signal())) ?? "",
+    (await capabilities.unsupportedReason("privileged", signal())) ?? "",
     /cannot start privileged containers \(not permitted\)/,
   );
   assert.equal(capabilities.sandboxOomScoreAdj(), 0);
@@ -118,11 +118,11 @@ test("draws no conclusion from a daemon that starts nothing, and probes again", 
   await using daemon = await engine;
   const { status, capabilities } = serviceOf(daemon.parts);
   await status(signal());
-  assert.equal(await capabilities.lacks("privileged", signal()), undefined);
-  assert.equal(capabilities.triedOut(), false);
+  assert.equal(await capabilities.unsupportedReason("privileged", signal()), undefined);
+  assert.equal(capabilities.isProbed(), false);
   broken.now = false;
   await status(signal());
-  assert.equal(capabilities.triedOut(), true);
+  assert.equal(capabilities.isProbed(), true);
 });
 
 test("probes nothing without the sandbox image", async () => {
@@ -130,7 +130,7 @@ test("probes nothing without the sandbox image", async () => {
   await using daemon = await engine;
   const { status, capabilities } = serviceOf(daemon.parts);
   await status(signal());
-  assert.deepEqual([created.length, capabilities.triedOut()], [0, false]);
+  assert.deepEqual([created.length, capabilities.isProbed()], [0, false]);
 });
 
 const plainOnly = ({ Privileged }: Readonly<Record<string, unknown>>) => !Privileged;
@@ -139,11 +139,11 @@ test("determines unknown capabilities on request: from the daemon's info, otherw
   const { engine, created } = engineWith({ starts: plainOnly, image: false, pullable: true });
   await using daemon = await engine;
   const { capabilities } = serviceOf(daemon.parts);
-  assert.match((await capabilities.lacks("cpuLimit", signal())) ?? "", /cannot limit CPU time/);
+  assert.match((await capabilities.unsupportedReason("cpuLimit", signal())) ?? "", /cannot limit CPU time/);
   assert.equal(created.length, 0, "who asks for what the daemon says waits for no trial");
   const both = await Promise.all([
-    capabilities.lacks("privileged", signal()),
-    capabilities.lacks("privileged", signal()),
+    capabilities.unsupportedReason("privileged", signal()),
+    capabilities.unsupportedReason("privileged", signal()),
   ]);
   for (const why of both) assert.match(why ?? "", /cannot start privileged containers \(not permitted\)/);
   assert.equal(created.length, 3, "once for all who wait");
@@ -153,8 +153,8 @@ test("without a sandbox image there are no probes: sandboxes report the reason",
   const { engine, created } = engineWith({ starts: plainOnly, image: false });
   await using daemon = await engine;
   const { capabilities } = serviceOf(daemon.parts);
-  assert.equal(await capabilities.lacks("privileged", signal()), undefined);
-  assert.deepEqual([created.length, capabilities.triedOut()], [0, false]);
+  assert.equal(await capabilities.unsupportedReason("privileged", signal()), undefined);
+  assert.deepEqual([created.length, capabilities.isProbed()], [0, false]);
 });
 
 test("a pod that ends does not wait for probes", async () => {
@@ -165,7 +165,7 @@ test("a pod that ends does not wait for probes", async () => {
   });
   const { capabilities } = serviceOf(daemon.parts);
   const stop = new AbortController();
-  const refused = assert.rejects(capabilities.lacks("privileged", stop.signal), { code: "cancelled" });
+  const refused = assert.rejects(capabilities.unsupportedReason("privileged", stop.signal), { code: "cancelled" });
   await starting.promise;
   stop.abort();
   await refused;
@@ -209,7 +209,7 @@ test("slow probes do not make the daemon unready", async () => {
     (await asked).status?.conditions.every(({ status: met }) => met),
     true,
   );
-  assert.equal(capabilities.triedOut(), false);
+  assert.equal(capabilities.isProbed(), false);
 });
 
 test("reports the last response while events flow, the daemon responds, and its capabilities are known", async () => {
@@ -219,19 +219,19 @@ test("reports the last response while events flow, the daemon responds, and its 
   const { status, lastAliveAt } = serviceOf(daemon.parts);
   await status(signal());
   assert.equal(lastAliveAt?.(), undefined, "no events flow");
-  cache.begin();
+  cache.start();
   assert.equal(lastAliveAt?.(), undefined, "it may be another since it said how it is");
   await status(signal());
-  assert.equal(lastAliveAt?.(), docker.answeredAt());
+  assert.equal(lastAliveAt?.(), docker.lastResponseAt());
   assert.notEqual(lastAliveAt?.(), undefined);
-  cache.changed();
+  cache.invalidate();
   assert.equal(lastAliveAt?.(), undefined);
 });
 
 test("requires polling of a daemon that has not been probed yet", async () => {
   const { engine } = engineWith({ image: false });
   await using daemon = await engine;
-  daemon.parts.cache.begin();
+  daemon.parts.cache.start();
   const { status, lastAliveAt } = serviceOf(daemon.parts);
   await status(signal());
   assert.equal(lastAliveAt?.(), undefined);
@@ -242,19 +242,19 @@ test("requires polling while a call waits for long", async () => {
     if (path === "/info") response.end(JSON.stringify(info));
   });
   const { docker } = daemon.parts;
-  assert.equal(docker.answeredAt(), undefined);
+  assert.equal(docker.lastResponseAt(), undefined);
   await engineInfo(daemon.parts, signal());
-  assert.notEqual(docker.answeredAt(), undefined);
+  assert.notEqual(docker.lastResponseAt(), undefined);
   const stop = new AbortController();
   const ask = (limit?: "none") =>
     docker.call((engine, abortSignal) => engine.getContainer("c").wait({ abortSignal }), stop.signal, limit);
   const endless = assert.rejects(ask("none"));
   await daemon.clock.advance(6_000);
-  assert.notEqual(docker.answeredAt(), undefined);
+  assert.notEqual(docker.lastResponseAt(), undefined);
   const waits = assert.rejects(ask());
   await daemon.clock.advance(6_000);
-  assert.equal(docker.answeredAt(), undefined);
+  assert.equal(docker.lastResponseAt(), undefined);
   stop.abort();
   await Promise.all([endless, waits]);
-  assert.notEqual(docker.answeredAt(), undefined);
+  assert.notEqual(docker.lastResponseAt(), undefined);
 });

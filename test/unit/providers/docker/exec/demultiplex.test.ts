@@ -3,7 +3,7 @@ import { Writable } from "node:stream";
 import { test } from "node:test";
 import { demultiplex } from "../../../../../providers/docker/exec/demultiplex.ts";
 import { createFrames } from "../../../../../providers/docker/client/frames.ts";
-import { KeptOutput } from "../../../../../providers/docker/exec/kept-output.ts";
+import { BoundedOutput } from "../../../../../providers/docker/exec/bounded-output.ts";
 import { detachKeys } from "../../../../../providers/docker/exec/detach-keys.ts";
 import { cut, frame } from "../framing.ts";
 
@@ -24,7 +24,7 @@ const stream = Buffer.concat([
 
 for (const size of [1, 7, 8, 9, 64, 10_000]) {
   test(`parses frames that arrive in blocks of ${size}`, async () => {
-    const [stdout, stderr] = [new KeptOutput(1000), new KeptOutput(1000)];
+    const [stdout, stderr] = [new BoundedOutput(1000), new BoundedOutput(1000)];
     await demultiplex(blocks(stream, size), { stdout, stderr, tty: false }, never);
     assert.equal(stdout.bytes().toString(), `out 1\n${"x".repeat(300)}`);
     assert.equal(stderr.bytes().toString(), "err 1\nerr 2\n");
@@ -44,7 +44,7 @@ test("each frame has one last piece, even an empty frame", () => {
 });
 
 test("an invalid frame is an error, not output", async () => {
-  const stdout = new KeptOutput(1000);
+  const stdout = new BoundedOutput(1000);
   await assert.rejects(demultiplex(blocks(Buffer.from("plain text, no frames"), 5), { stdout, tty: false }, never), {
     message: /invalid stream frame/,
   });
@@ -60,7 +60,7 @@ test("a failure reported in the stream is an error", async () => {
 });
 
 test("passes a terminal's output on unchanged", async () => {
-  const stdout = new KeptOutput(1000);
+  const stdout = new BoundedOutput(1000);
   await demultiplex(blocks(stream, 50), { stdout, tty: true }, never);
   assert.deepEqual(stdout.bytes(), stream);
 });
@@ -84,17 +84,17 @@ test("backpressure: reads only as fast as the outputs accept, and stops at the s
 });
 
 test("drops output for a closed receiver without blocking the other", async () => {
-  const [stdout, stderr] = [new Writable(), new KeptOutput(1000)];
+  const [stdout, stderr] = [new Writable(), new BoundedOutput(1000)];
   stdout.destroy();
   await demultiplex(blocks(stream, 100), { stdout, stderr, tty: false }, never);
   assert.equal(stderr.bytes().toString(), "err 1\nerr 2\n");
 });
 
 test("KeptOutput keeps the first bytes only, and allocates no more than it needs", () => {
-  const kept = new KeptOutput(10);
+  const kept = new BoundedOutput(10);
   for (const piece of ["abc", "", "defghi", "jklm", "n"]) kept.write(piece);
   assert.equal(kept.bytes().toString(), "abcdefghij");
-  const small = new KeptOutput(1 << 30);
+  const small = new BoundedOutput(1 << 30);
   small.write("x");
   assert.ok(small.bytes().buffer.byteLength < 10_000);
 });

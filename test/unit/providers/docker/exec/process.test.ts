@@ -18,7 +18,7 @@ test("notices the end of a silent command, even before a listener is attached", 
     daemon.write("HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n");
   });
   const { signal } = new AbortController();
-  engine.parts.memory.containers.set("c", { imageRef: "busybox" });
+  engine.parts.facts.containers.set("c", { imageRef: "busybox" });
   const id = await createExec(engine.parts, wish, signal);
   const running = await startExec(engine.parts, { id, tty: false }, signal);
   // An HTTP client has already requested more, too.
@@ -33,7 +33,7 @@ test("notices the end of a silent command, even before a listener is attached", 
 test("an unresponsive daemon does not count as a command timeout", async () => {
   const asked = Promise.withResolvers<RawCall>();
   await using engine = await rawEngine(asked.resolve);
-  engine.parts.memory.containers.set("c", { imageRef: "busybox" });
+  engine.parts.facts.containers.set("c", { imageRef: "busybox" });
   const { signal } = new AbortController();
   const outcome = assert.rejects(dockerExec(engine.parts).execSync("c", ["true"], 1, signal), { code: "unknown" });
   const { response } = await asked.promise;

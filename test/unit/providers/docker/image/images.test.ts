@@ -70,10 +70,10 @@ function removal(users: readonly object[]) {
 test("requests the list once while the daemon reports changes", async () => {
   await using engine = await fakeEngine(() => ({ status: 200, body: [] }));
   const images = dockerImages(engine.parts);
-  engine.parts.cache.begin();
+  engine.parts.cache.start();
   for (let time = 0; time < 3; time += 1) await images.listImages(signal);
   assert.equal(engine.calls.length, 1);
-  engine.parts.cache.changed();
+  engine.parts.cache.invalidate();
   await images.listImages(signal);
   assert.equal(engine.calls.length, 2);
 });

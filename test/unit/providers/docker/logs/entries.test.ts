@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type LogEntries, framedEntries, terminalEntries } from "../../../../../providers/docker/logs/entries.ts";
-import { createRepeatFilter } from "../../../../../providers/docker/logs/repeats.ts";
+import { type LogEntryParser, createFramedParser, createTerminalParser } from "../../../../../providers/docker/logs/entries.ts";
+import { createRepeatFilter } from "../../../../../providers/docker/logs/repeat-filter.ts";
 import type { LogLine } from "../../../../../src/seams/runtime.ts";
 import { cut, frame } from "../framing.ts";
 
 const time = (second: number) => `2026-01-01T00:00:${String(second).padStart(2, "0")}.123456789Z`;
 
-function read(entries: LogEntries, bytes: Buffer, size: number) {
-  const lines = [...cut(bytes, size).flatMap((block) => [...entries.take(block)]), ...entries.rest()];
+function read(entries: LogEntryParser, bytes: Buffer, size: number) {
+  const lines = [...cut(bytes, size).flatMap((block) => [...entries.parse(block)]), ...entries.flush()];
   return lines.map(({ time: at, stream, text, partial }) => [at, stream, text.toString(), partial]);
 }
 
@@ -22,7 +22,7 @@ for (const size of [1, 33, 4096, 1_000_000]) {
       frame(1, `${time(3)} end\n`),
       frame(1, `${time(4)} \n`),
     ]);
-    assert.deepEqual(read(framedEntries(), bytes, size), [
+    assert.deepEqual(read(createFramedParser(), bytes, size), [
       [time(1), "stdout", "one\n", false],
       [time(2), "stderr", "grüße\n", false],
       [time(3), "stdout", long, true],
@@ -38,7 +38,7 @@ for (const size of [1, 33, 4096, 1_000_000]) {
     const bytes = Buffer.from(
       `${time(1)} one\r\n${time(2)} ${long}${time(2)} ${longer}${time(2)} end Z \r\n${time(3)} said at ${time(9)} \r\n${time(4)} $ `,
     );
-    assert.deepEqual(read(terminalEntries(), bytes, size), [
+    assert.deepEqual(read(createTerminalParser(), bytes, size), [
       [time(1), "stdout", "one\r\n", false],
       [time(2), "stdout", long, true],
       [time(2), "stdout", longer, true],
@@ -51,15 +51,15 @@ for (const size of [1, 33, 4096, 1_000_000]) {
 
 test("drops an entry of more than 1 MiB", () => {
   const bytes = Buffer.concat([frame(1, `${time(1)} ${"x".repeat(1 << 20)}\n`), frame(1, `${time(2)} two\n`)]);
-  assert.deepEqual(read(framedEntries(), bytes, 65_536), [[time(2), "stdout", "two\n", false]]);
+  assert.deepEqual(read(createFramedParser(), bytes, 65_536), [[time(2), "stdout", "two\n", false]]);
 });
 
 test("an entry without a timestamp is an error message of the daemon", () => {
-  assert.throws(() => read(framedEntries(), frame(2, "Error grabbing logs: unexpected EOF\n"), 100), {
+  assert.throws(() => read(createFramedParser(), frame(2, "Error grabbing logs: unexpected EOF\n"), 100), {
     code: "unknown",
     message: "Error grabbing logs: unexpected EOF",
   });
-  assert.throws(() => read(terminalEntries(), Buffer.from("Error grabbing logs: no\n"), 100), { code: "unknown" });
+  assert.throws(() => read(createTerminalParser(), Buffer.from("Error grabbing logs: no\n"), 100), { code: "unknown" });
 });
 
 const line = (second: number, text = `line ${second}\n`): LogLine => ({

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
-import { dockerBelongings } from "../../../../../providers/docker/belongings.ts";
+import { dockerOwnedResources } from "../../../../../providers/docker/owned-resources.ts";
 import { createLoopbackPorts } from "../../../../../providers/docker/network/loopback-ports.ts";
 import { nodeLabel } from "../../../../../src/pod/labels.ts";
 import type { FakeHost } from "../../../../fakes/host.ts";
@@ -85,10 +85,10 @@ test("sets one rule for each loopback host port of a running sandbox, and none f
   ];
   await using engine = await machine(lines, { list });
   const ports = createLoopbackPorts(engine.parts);
-  await ports.settle(signal);
+  await ports.sync(signal);
   const settled = [...theirs, rule("tcp", 54323, "172.17.0.2:8080"), rule("udp", 53, "172.17.0.2:8080")];
   assert.deepEqual(lines, settled);
-  await ports.settle(signal);
+  await ports.sync(signal);
   assert.deepEqual(lines, settled);
   assert.deepEqual(commandsOf(engine.parts.host), ["iptables", "iptables-restore", "iptables"]);
 });
@@ -98,12 +98,12 @@ test("redirects a port taken over by another sandbox, and removes the rule with 
   const sandboxes = { list: [sandbox("running", "172.17.0.2", [published("127.0.0.1", 5)])] };
   await using engine = await machine(lines, sandboxes);
   const ports = createLoopbackPorts(engine.parts);
-  await ports.settle(signal);
+  await ports.sync(signal);
   sandboxes.list = [sandbox("running", "172.17.0.3", [published("127.0.0.1", 5)])];
-  await ports.settle(signal);
+  await ports.sync(signal);
   assert.deepEqual(lines, [...theirs, rule("tcp", 5, "172.17.0.3:8080")]);
   sandboxes.list = [];
-  await ports.settle(signal);
+  await ports.sync(signal);
   assert.deepEqual(lines, theirs);
 });
 
@@ -115,17 +115,17 @@ test("starts pods even without iptables, or without permission to use it", async
     stderr.write("iptables: Permission denied (you must be root)\n");
     return 4;
   });
-  await ports.settle(signal);
-  assert.deepEqual(await dockerBelongings(engine.parts, signal), []);
+  await ports.sync(signal);
+  assert.deepEqual(await dockerOwnedResources(engine.parts, signal), []);
   engine.parts.host.program("iptables", undefined);
-  await ports.settle(signal);
-  assert.deepEqual(await dockerBelongings(engine.parts, signal), []);
+  await ports.sync(signal);
+  assert.deepEqual(await dockerOwnedResources(engine.parts, signal), []);
 });
 
 test("removes existing rules when the node is removed", async () => {
   const lines = [...theirs, rule("tcp", 7, "172.17.0.7:8080")];
   await using engine = await machine(lines, { list: [] });
-  const [rules, ...others] = await dockerBelongings(engine.parts, signal);
+  const [rules, ...others] = await dockerOwnedResources(engine.parts, signal);
   assert.deepEqual([rules?.name, others], ["1 iptables rule of host ports on 127.0.0.0/8", []]);
   await rules?.remove(signal);
   assert.deepEqual(lines, theirs);

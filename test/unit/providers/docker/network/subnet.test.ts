@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ipv4Among, ipv4Subnet } from "../../../../../providers/docker/network/subnet.ts";
+import { ipv4SubnetIn, ipv4Subnet } from "../../../../../providers/docker/network/subnet.ts";
 
 test("normalizes a subnet to its first address", () => {
   assert.equal(ipv4Subnet("10.88.0.7/24"), "10.88.0.0/24");
@@ -15,7 +15,7 @@ test("rejects any other text", () => {
 });
 
 test("uses the IPv4 subnet of a node's pod CIDRs", () => {
-  assert.equal(ipv4Among("fd00:10:244::/64,10.244.1.0/24"), "10.244.1.0/24");
-  assert.equal(ipv4Among("fd00:10:244::/64"), undefined);
-  assert.equal(ipv4Among(""), undefined);
+  assert.equal(ipv4SubnetIn("fd00:10:244::/64,10.244.1.0/24"), "10.244.1.0/24");
+  assert.equal(ipv4SubnetIn("fd00:10:244::/64"), undefined);
+  assert.equal(ipv4SubnetIn(""), undefined);
 });

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
-import { findProgram } from "../../../../../providers/docker/port-forward/programs.ts";
+import { findProgramScript } from "../../../../../providers/docker/port-forward/programs.ts";
 
 /** The program found on a machine whose socat does this when it relays. */
 async function foundWith(t: TestContext, relays: string): Promise<string> {
@@ -15,7 +15,7 @@ async function foundWith(t: TestContext, relays: string): Promise<string> {
   await writeFile(socat, `#!/bin/sh\n[ "$1" = -V ] && exit\n${relays}\n`);
   await chmod(socat, 0o755);
   const env = { ...process.env, PATH: `${folder}:/usr/bin:/bin` };
-  return (await promisify(execFile)("sh", ["-c", findProgram()], { env })).stdout.trim();
+  return (await promisify(execFile)("sh", ["-c", findProgramScript()], { env })).stdout.trim();
 }
 
 test("chooses a socat that passes on the end of the server's data", async (t) => {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ContainerInfo } from "dockerode";
-import { type Measured, podStats } from "../../../../../providers/docker/stats/pod.ts";
-import { type StatsSample, type Usage, usageOf } from "../../../../../providers/docker/stats/sample.ts";
+import { type MeasuredContainer, podStats } from "../../../../../providers/docker/stats/pod.ts";
+import { type StatsSample, type Usage, parseUsage } from "../../../../../providers/docker/stats/sample.ts";
 import { ContainerStats } from "../../../../../src/gen/cri.ts";
 
 const machineBytes = 8000;
@@ -19,7 +19,7 @@ const sample: StatsSample = {
 };
 
 function usage(changes: Partial<StatsSample> = {}): Usage {
-  const found = usageOf({ ...sample, ...changes }, machineBytes);
+  const found = parseUsage({ ...sample, ...changes }, machineBytes);
   assert.ok(found);
   return found;
 }
@@ -47,14 +47,14 @@ test("reads usage with cgroup v2, without a limit", () => {
 });
 
 test("a stopped container has no usage", () => {
-  assert.equal(usageOf({ read: "0001-01-01T00:00:00Z" }, machineBytes), undefined);
-  assert.equal(usageOf({ ...sample, memory_stats: {} }, machineBytes), undefined);
+  assert.equal(parseUsage({ read: "0001-01-01T00:00:00Z" }, machineBytes), undefined);
+  assert.equal(parseUsage({ ...sample, memory_stats: {} }, machineBytes), undefined);
 });
 
 const counters = { rx_bytes: 1, rx_errors: 2, tx_bytes: 3, tx_errors: 4 };
 const stats = ContainerStats.fromPartial({ attributes: { id: "c1" } });
 
-function podOf(sandboxUsage: Usage | undefined, containers: readonly Measured[]) {
+function podOf(sandboxUsage: Usage | undefined, containers: readonly MeasuredContainer[]) {
   const sandbox = {
     Id: "s1",
     Names: ["/k8s_POD_p_ns_u1_2"],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { runtimeConfig, toldConfig } from "../../../../providers/cri/told-config.ts";
+import { runtimeConfig, readReportedConfig } from "../../../../providers/cri/reported-config.ts";
 import { CgroupDriver, RuntimeServiceService as runtimeService, StatusResponse } from "../../../../src/gen/cri.ts";
 import { type SocketRig, socketRig } from "./server.ts";
 
@@ -58,5 +58,5 @@ test("reports no cgroup driver for a runtime without a configuration, or with an
 test("a runtime's configuration is an object or undefined", async () => {
   await using rig = socketRig();
   await showing(rig, { config: '"text"' });
-  assert.equal(await toldConfig(rig.channel, never()), undefined);
+  assert.equal(await readReportedConfig(rig.channel, never()), undefined);
 });

@@ -26,7 +26,7 @@ export interface TunnelDeps {
     run?(signal: AbortSignal): Promise<void>;
   };
   /** Port of the kubelet API in the Node's status. */
-  readonly shownPort: number;
+  readonly advertisedPort: number;
   /** Address at which the kubelet API actually listens. */
   readonly kubelet: { readonly host: string; readonly port: number };
   readonly clock: Clock;
@@ -35,46 +35,46 @@ export interface TunnelDeps {
 
 export interface Tunnels extends Service {
   /** Servers with an open tunnel, each as `address:port`. */
-  standing(): readonly string[];
+  connected(): readonly string[];
 }
 
 /** Port of the server that accepts tunnels; undefined for the API server's own. */
-const ports: Readonly<Record<Distribution, number | undefined>> = { k3s: undefined, rke2: 9345 };
+const tunnelPorts: Readonly<Record<Distribution, number | undefined>> = { k3s: undefined, rke2: 9345 };
 /** Delay before a tunnel is reopened, milliseconds: the value of the k3s agent. */
-const againMs = 5_000;
-const handshakeMs = 10_000;
+const reconnectDelayMs = 5_000;
+const handshakeTimeoutMs = 10_000;
 
 /** Keeps a tunnel open to each API server of a k3s or RKE2 cluster. Through it the server reaches this node's kubelet API and nothing else.
  *  @see https://docs.k3s.io/networking/basic-network-options#control-plane-egress-selector-configuration */
 export function createTunnels(deps: TunnelDeps): Tunnels {
   const { clock, log, servers } = deps;
   const open = new Map<string, AbortController>();
-  const standing = new Set<string>();
-  const hold = async (url: string, place: string, signal: AbortSignal) => {
-    let told = "";
+  const connected = new Set<string>();
+  const maintain = async (url: string, address: string, signal: AbortSignal) => {
+    let lastFailure = "";
     while (!signal.aborted) {
       try {
-        await tunnel(deps, url, () => void standing.add(place), signal);
+        await openTunnel(deps, url, () => void connected.add(address), signal);
       } catch (error) {
         const why = messageOf(error);
-        if (why !== told && !signal.aborted)
-          log.warn({ server: place, err: error }, "cannot open a tunnel to the API server; retrying");
-        told = why;
+        if (why !== lastFailure && !signal.aborted)
+          log.warn({ server: address, err: error }, "cannot open a tunnel to the API server; retrying");
+        lastFailure = why;
       }
-      standing.delete(place);
-      await clock.sleep(againMs * clock.jitter(0.8, 1.2), signal).catch(() => undefined);
+      connected.delete(address);
+      await clock.sleep(reconnectDelayMs * clock.jitter(0.8, 1.2), signal).catch(() => undefined);
     }
   };
   return {
     name: "tunnels to the API servers",
-    standing: () => [...standing].sort(),
+    connected: () => [...connected].sort(),
     async run(signal) {
       const distribution = await deps.distribution(signal).catch(() => undefined);
       if (signal.aborted || distribution === undefined) return onAbort(signal);
       const running = new Set<Promise<void>>([servers.run?.(signal) ?? Promise.resolve()]);
       await servers.ready(signal).catch(() => undefined);
-      const follow = () => {
-        const wanted = new Set(placesOf(servers.list(), ports[distribution]));
+      const update = () => {
+        const wanted = new Set(serverAddresses(servers.list(), tunnelPorts[distribution]));
         for (const [place, stop] of open) {
           if (wanted.has(place)) continue;
           open.delete(place);
@@ -84,42 +84,42 @@ export function createTunnels(deps: TunnelDeps): Tunnels {
           if (open.has(place) || signal.aborted) continue;
           const stop = new AbortController();
           open.set(place, stop);
-          const held = hold(`wss://${place}/v1-${distribution}/connect`, place, AbortSignal.any([signal, stop.signal]));
-          running.add(held);
-          void held.finally(() => running.delete(held));
+          const maintained = maintain(`wss://${place}/v1-${distribution}/connect`, place, AbortSignal.any([signal, stop.signal]));
+          running.add(maintained);
+          void maintained.finally(() => running.delete(maintained));
         }
       };
-      const stopFollowing = servers.onChange(follow);
-      follow();
+      const unsubscribe = servers.onChange(update);
+      update();
       await onAbort(signal);
-      stopFollowing();
+      unsubscribe();
       await Promise.all(running);
     },
   };
 }
 
 /** Addresses of the API servers in the EndpointSlices of the Service `kubernetes`. */
-function placesOf(slices: readonly EndpointSlice[], port: number | undefined): readonly string[] {
-  return slices.flatMap(({ endpoints, ports: given }) => {
-    const own = port ?? given?.find(({ name }) => name === "https")?.port ?? given?.[0]?.port ?? 6443;
-    return (endpoints ?? []).flatMap(({ addresses }) => addresses.map((address) => joinHostPort(address, own)));
+function serverAddresses(slices: readonly EndpointSlice[], port: number | undefined): readonly string[] {
+  return slices.flatMap(({ endpoints, ports: slicePorts }) => {
+    const serverPort = port ?? slicePorts?.find(({ name }) => name === "https")?.port ?? slicePorts?.[0]?.port ?? 6443;
+    return (endpoints ?? []).flatMap(({ addresses }) => addresses.map((address) => joinHostPort(address, serverPort)));
   });
 }
 
-async function tunnel(deps: TunnelDeps, url: string, stands: () => void, signal: AbortSignal): Promise<void> {
-  const { credentials, shownPort, kubelet, clock, log } = deps;
+async function openTunnel(deps: TunnelDeps, url: string, onOpen: () => void, signal: AbortSignal): Promise<void> {
+  const { credentials, advertisedPort, kubelet, clock, log } = deps;
   const { tls, headers } = await credentials();
   const { servername: _ofTheApiServer, ...own } = tls;
-  const server = new WebSocket(url, { ...own, headers, handshakeTimeout: handshakeMs, perMessageDeflate: false });
+  const server = new WebSocket(url, { ...own, headers, handshakeTimeout: handshakeTimeoutMs, perMessageDeflate: false });
   server.on("error", () => undefined);
-  const leadsTo = (protocol: string, address: string) =>
-    protocol === "tcp" && [`127.0.0.1:${shownPort}`, `[::1]:${shownPort}`].includes(address) ? kubelet : undefined;
+  const resolveTarget = (protocol: string, address: string) =>
+    protocol === "tcp" && [`127.0.0.1:${advertisedPort}`, `[::1]:${advertisedPort}`].includes(address) ? kubelet : undefined;
   let session: Promise<void> | undefined;
   // Synchronously in the event: the server's first message may arrive in the same chunk as the handshake response.
   server.once("open", () => {
-    stands();
+    onOpen();
     log.info({ url }, "opened a tunnel from the API server to the kubelet API");
-    session = serveSession(server, { leadsTo, clock }, signal);
+    session = serveSession(server, { resolveTarget, clock }, signal);
   });
   const refused = once(server, "unexpected-response").then(([, answer]: { statusCode?: number }[]) => {
     throw new CodedError(

@@ -4,7 +4,7 @@ import { inhibitShutdown } from "../host/systemd/inhibitor.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Host } from "../seams/host.ts";
 
-export interface DelayLockDeps {
+export interface ShutdownInhibitorDeps {
   readonly host: Pick<Host, "spawn">;
   /** The target is another machine. */
   readonly isRemote: boolean;
@@ -12,29 +12,29 @@ export interface DelayLockDeps {
 }
 
 /** logind's delay inhibitor lock of a node: at most one at a time. */
-export interface DelayLock {
+export interface ShutdownInhibitor {
   /** Acquires a new lock, then releases the previous one. @param onLost called when the lock ends without having been released. @throws as
    *  `inhibitShutdown` does. */
-  take(onLost: () => void, signal: AbortSignal): Promise<void>;
+  acquire(onLost: () => void, signal: AbortSignal): Promise<void>;
   /** Lets the machine shut down. Safe to repeat. */
   release(): Promise<void>;
 }
 
 /** Creates the lock, not yet acquired. */
-export function createDelayLock({ host, isRemote, clock }: DelayLockDeps): DelayLock {
-  let held: LockHolder | undefined;
+export function createShutdownInhibitor({ host, isRemote, clock }: ShutdownInhibitorDeps): ShutdownInhibitor {
+  let current: LockHolder | undefined;
   const release = async () => {
-    const before = held;
-    held = undefined;
-    await before?.[Symbol.asyncDispose]();
+    const previous = current;
+    current = undefined;
+    await previous?.[Symbol.asyncDispose]();
   };
   return {
-    async take(onLost, signal) {
-      const taken = await inhibitShutdown(host, signal, isRemote ? { ...remoteHeartbeat, clock } : undefined);
+    async acquire(onLost, signal) {
+      const acquired = await inhibitShutdown(host, signal, isRemote ? { ...remoteHeartbeat, clock } : undefined);
       await release();
-      held = taken;
-      void taken.ended.then(() => {
-        if (held === taken) onLost();
+      current = acquired;
+      void acquired.ended.then(() => {
+        if (current === acquired) onLost();
       });
     },
     release,

@@ -1,32 +1,32 @@
 /** Cache of the daemon's responses: they are valid while its event stream runs and reports no change. */
-export interface AnswerCache {
+export interface ResponseCache {
   /** The event stream has started: changes before it are unknown. */
-  begin(): void;
-  end(): void;
+  start(): void;
+  stop(): void;
   /** The daemon or its images may have changed. */
-  changed(): void;
+  invalidate(): void;
   /** Token of the current state; undefined while no event stream runs. */
-  mark(): number | undefined;
+  version(): number | undefined;
   /** Caches a response until the next change. */
-  keep<T>(ask: (signal: AbortSignal) => Promise<T>): (signal: AbortSignal) => Promise<T>;
+  cached<T>(ask: (signal: AbortSignal) => Promise<T>): (signal: AbortSignal) => Promise<T>;
 }
 
-export function createAnswerCache(): AnswerCache {
-  let changes = 0;
-  let flows = false;
-  const mark = () => (flows ? changes : undefined);
+export function createResponseCache(): ResponseCache {
+  let changeCount = 0;
+  let isStreaming = false;
+  const version = () => (isStreaming ? changeCount : undefined);
   return {
-    begin() {
-      flows = true;
-      changes += 1;
+    start() {
+      isStreaming = true;
+      changeCount += 1;
     },
-    end: () => void (flows = false),
-    changed: () => void (changes += 1),
-    mark,
-    keep<T>(ask: (signal: AbortSignal) => Promise<T>) {
+    stop: () => void (isStreaming = false),
+    invalidate: () => void (changeCount += 1),
+    version,
+    cached<T>(ask: (signal: AbortSignal) => Promise<T>) {
       let kept: { readonly at: number; readonly answer: T } | undefined;
       return async (signal: AbortSignal) => {
-        const at = mark();
+        const at = version();
         if (kept && kept.at === at) return kept.answer;
         const answer = await ask(signal);
         kept = at === undefined ? undefined : { at, answer };

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { createServer, type Socket } from "node:net";
 import { test } from "node:test";
-import { createCarrier } from "../../../src/egress/carrier.ts";
-import type { Message } from "../../../src/egress/messages.ts";
+import { createMultiplexer } from "../../../src/remotedialer/multiplexer.ts";
+import type { TunnelMessage } from "../../../src/remotedialer/messages.ts";
 import { listen } from "../../harness/ports.ts";
 import { waitFor } from "../../harness/wait.ts";
 
@@ -16,17 +16,17 @@ async function rig(serve: (socket: Socket) => void) {
   });
   const port = await listen(server);
   const link = { unsent: 0 };
-  const sent: { readonly message: Message; readonly out: () => void }[] = [];
-  const carrier = createCarrier({
-    leadsTo: () => ({ host: "127.0.0.1", port }),
+  const sent: { readonly message: TunnelMessage; readonly out: () => void }[] = [];
+  const carrier = createMultiplexer({
+    resolveTarget: () => ({ host: "127.0.0.1", port }),
     send: (message, out = () => undefined) => void sent.push({ message, out }),
-    unsent: () => link.unsent,
+    unsentBytes: () => link.unsent,
   });
   const dial = (connection: bigint) =>
-    carrier.take({ type: "connect", connection, protocol: "tcp", address: `127.0.0.1:${port}` });
+    carrier.handle({ kind: "connect", connection, protocol: "tcp", address: `127.0.0.1:${port}` });
   const said = (connection: bigint) =>
     sent.flatMap(({ message }) =>
-      message.type === "data" && message.connection === connection ? [Buffer.from(message.data).toString()] : [],
+      message.kind === "data" && message.connection === connection ? [Buffer.from(message.data).toString()] : [],
     );
   const until = (what: string, is: () => boolean) => waitFor(what, is, { timeoutMs: 10_000, everyMs: 5 });
   return {
@@ -57,30 +57,30 @@ test("resumes every paused connection once the tunnel has room again", async () 
   earlier?.out();
   t.link.unsent = 0;
   later?.out();
-  for (const connection of [1n, 2n]) t.carrier.take({ type: "data", connection, data: Buffer.from("go") });
+  for (const connection of [1n, 2n]) t.carrier.handle({ kind: "data", connection, data: Buffer.from("go") });
   await t.until("what both say then", () => t.said(1n).length === 2 && t.said(2n).length === 2);
 });
 
 test("keeps a connection paused by the server paused while the tunnel has room", async () => {
   using t = await rig((socket) => socket.on("data", () => socket.write("said")));
   t.dial(1n);
-  t.carrier.take({ type: "pause", connection: 1n });
-  t.carrier.take({ type: "data", connection: 1n, data: Buffer.from("go") });
+  t.carrier.handle({ kind: "pause", connection: 1n });
+  t.carrier.handle({ kind: "data", connection: 1n, data: Buffer.from("go") });
   await t.until("the connection", () => t.sockets.size === 1);
   await new Promise((resolve) => setTimeout(resolve, 100));
   assert.deepEqual(t.said(1n), []);
-  t.carrier.take({ type: "resume", connection: 1n });
+  t.carrier.handle({ kind: "resume", connection: 1n });
   await t.until("what it says", () => t.said(1n).length === 1);
 });
 
 const controls = (t: Awaited<ReturnType<typeof rig>>) =>
-  t.sent.flatMap(({ message: { type } }) => (type === "pause" || type === "resume" ? [type] : []));
+  t.sent.flatMap(({ message: { kind } }) => (kind === "pause" || kind === "resume" ? [kind] : []));
 
 test("repeats our own state to a server that resumes, because its own pause may block its writer", async () => {
   using t = await rig(() => undefined);
   t.dial(1n);
-  t.carrier.take({ type: "pause", connection: 1n });
-  t.carrier.take({ type: "resume", connection: 1n });
+  t.carrier.handle({ kind: "pause", connection: 1n });
+  t.carrier.handle({ kind: "resume", connection: 1n });
   assert.deepEqual(controls(t), ["resume"]);
 });
 
@@ -88,16 +88,16 @@ test("keeps our pause after the server resumes, and does not end the server's pa
   using t = await rig((socket) => socket.pause());
   t.dial(1n);
   const block = Buffer.alloc(2 ** 20);
-  for (let count = 0; count < 32; count += 1) t.carrier.take({ type: "data", connection: 1n, data: block });
+  for (let count = 0; count < 32; count += 1) t.carrier.handle({ kind: "data", connection: 1n, data: block });
   assert.deepEqual(controls(t), ["pause"]);
-  for (const type of ["pause", "resume", "pause"] as const) t.carrier.take({ type, connection: 1n });
+  for (const kind of ["pause", "resume", "pause"] as const) t.carrier.handle({ kind, connection: 1n });
   assert.deepEqual(controls(t), ["pause", "pause"]);
   await t.until("the connection", () => t.sockets.size === 1);
   let taken = 0;
   for (const socket of t.sockets) socket.on("data", (bytes: Buffer) => void (taken += bytes.length)).resume();
   await t.until("all to be taken", () => taken === 32 * 2 ** 20);
   assert.deepEqual(controls(t), ["pause", "pause"]);
-  t.carrier.take({ type: "resume", connection: 1n });
+  t.carrier.handle({ kind: "resume", connection: 1n });
   assert.deepEqual(controls(t), ["pause", "pause", "resume"]);
 });
 
@@ -105,9 +105,9 @@ test("closes connections that the kubelet still drains when the session ends, at
   using t = await rig((socket) => socket.pause());
   t.dial(1n);
   const block = Buffer.alloc(2 ** 20);
-  for (let count = 0; count < 16; count += 1) t.carrier.take({ type: "data", connection: 1n, data: block });
+  for (let count = 0; count < 16; count += 1) t.carrier.handle({ kind: "data", connection: 1n, data: block });
   await t.until("the connection", () => t.sockets.size === 1);
-  t.carrier.take({ type: "error", connection: 1n, text: "EOF" });
+  t.carrier.handle({ kind: "error", connection: 1n, text: "EOF" });
   await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal(t.sockets.size, 1, "it is given time to take it");
   t.carrier.close();

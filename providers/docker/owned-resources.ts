@@ -8,15 +8,15 @@ import { ifFound } from "./client/errors.ts";
 import { localPauseImage } from "./config.ts";
 import { forceRemove } from "./container/remove.ts";
 import { removeImage } from "./image/remove.ts";
-import { trialContainers } from "./engine/trials.ts";
+import { probeContainers } from "./engine/capability-probes.ts";
 
-type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
+type OwnedResourcesDeps = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
 /** Resources of this node other than pods: probe containers left by an interrupted start, networks with the node's label, the sandbox image
  *  built by graftlet unless a foreign container uses it, and the machine's iptables rules of host ports. */
-export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promise<readonly OwnedResource[]> {
+export async function dockerOwnedResources(parts: OwnedResourcesDeps, signal: AbortSignal): Promise<readonly OwnedResource[]> {
   const [trials, networks, image, rules] = await Promise.all([
-    trialContainers(parts, signal),
+    probeContainers(parts, signal),
     ownNetworks(parts, signal),
     pauseImage(parts, signal),
     loopbackRules(parts, signal),
@@ -32,9 +32,9 @@ export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promi
   ];
 }
 
-async function ownNetworks(parts: Parts, signal: AbortSignal): Promise<OwnedResource[]> {
+async function ownNetworks(parts: OwnedResourcesDeps, signal: AbortSignal): Promise<OwnedResource[]> {
   const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
-  const found = await parts.docker.ask<NetworkInspectInfo[]>({ path: "/networks", query: { filters } }, signal);
+  const found = await parts.docker.request<NetworkInspectInfo[]>({ path: "/networks", query: { filters } }, signal);
   return found.map(({ Id, Name }) => ({
     name: `Docker network ${Name}`,
     remove: (stop) => removeNetwork(parts, Id, stop),
@@ -42,15 +42,15 @@ async function ownNetworks(parts: Parts, signal: AbortSignal): Promise<OwnedReso
 }
 
 /** @throws CodedError with the daemon's message while a foreign container is attached. */
-async function removeNetwork({ docker }: Parts, id: string, signal: AbortSignal): Promise<void> {
-  await ifFound(docker.ask({ method: "DELETE", path: `/networks/${id}` }, signal));
+async function removeNetwork({ docker }: OwnedResourcesDeps, id: string, signal: AbortSignal): Promise<void> {
+  await ifFound(docker.request({ method: "DELETE", path: `/networks/${id}` }, signal));
 }
 
-async function pauseImage(parts: Parts, signal: AbortSignal): Promise<OwnedResource[]> {
+async function pauseImage(parts: OwnedResourcesDeps, signal: AbortSignal): Promise<OwnedResource[]> {
   const found = await inspectImage(parts, localPauseImage, signal);
   if (!found) return [];
   const filters = JSON.stringify({ ancestor: [found.Id] });
-  const users = await parts.docker.ask<ContainerInfo[]>(
+  const users = await parts.docker.request<ContainerInfo[]>(
     { path: "/containers/json", query: { all: true, filters } },
     signal,
   );

@@ -3,24 +3,24 @@ import { hasCode, messageOf } from "../../../src/lib/errors.ts";
 import type { DockerParts } from "../parts.ts";
 import { forceRemove } from "../container/remove.ts";
 
-export type Outcome = "works" | { readonly fails: string };
+export type ProbeOutcome = "works" | { readonly fails: string };
 
 /** Capabilities that the daemon's info does not include. */
-export interface Trials {
-  readonly privileged: Outcome;
-  readonly lowOomScore: Outcome;
+export interface CapabilityProbes {
+  readonly privileged: ProbeOutcome;
+  readonly lowOomScore: ProbeOutcome;
 }
 
 /** Label of probe containers, with the node's name. They are not pods of the node: its lists and events omit them. */
-const trialLabel = "graftlet.dev/trial";
-const removeMs = 30_000;
+const probeLabel = "graftlet.dev/trial";
+const removeTimeoutMs = 30_000;
 
 /** Starts one container of each kind briefly. A kind fails only if a plain container starts.
  *  @param image an image whose program runs until it is stopped.
  *  @returns undefined if not even a plain container starts.
  *  @throws CodedError if the daemon does not respond. */
-export async function runTrials(parts: DockerParts, image: string, signal: AbortSignal): Promise<Trials | undefined> {
-  for (const id of await trialContainers(parts, signal)) await forceRemove(parts, id, signal);
+export async function runCapabilityProbes(parts: DockerParts, image: string, signal: AbortSignal): Promise<CapabilityProbes | undefined> {
+  for (const id of await probeContainers(parts, signal)) await forceRemove(parts, id, signal);
   const attempt = (hostConfig: HostConfig) => start(parts, image, hostConfig, signal);
   const [privileged, lowOomScore] = await Promise.all([attempt({ Privileged: true }), attempt({ OomScoreAdj: -998 })]);
   const failed = [privileged, lowOomScore].some((outcome) => outcome !== "works");
@@ -29,12 +29,12 @@ export async function runTrials(parts: DockerParts, image: string, signal: Abort
 }
 
 /** IDs of this node's probe containers, left by a graftlet that was killed during its probes. */
-export async function trialContainers(
+export async function probeContainers(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const filters = JSON.stringify({ label: [`${trialLabel}=${nodeName}`] });
-  const left = await docker.ask<{ readonly Id: string }[]>(
+  const filters = JSON.stringify({ label: [`${probeLabel}=${nodeName}`] });
+  const left = await docker.request<{ readonly Id: string }[]>(
     {
       path: "/containers/json",
       query: { all: true, filters },
@@ -45,15 +45,15 @@ export async function trialContainers(
 }
 
 /** Runs as root: the result for an unprivileged image user would say nothing about root. */
-async function start(parts: DockerParts, image: string, hostConfig: HostConfig, signal: AbortSignal): Promise<Outcome> {
+async function start(parts: DockerParts, image: string, hostConfig: HostConfig, signal: AbortSignal): Promise<ProbeOutcome> {
   const { docker, nodeName, clock } = parts;
   const body = {
     Image: image,
     User: "0",
-    Labels: { [trialLabel]: nodeName },
+    Labels: { [probeLabel]: nodeName },
     HostConfig: { NetworkMode: "none", LogConfig: { Type: "none", Config: {} }, ...hostConfig },
   };
-  const post = <T>(path: string, content: object) => docker.ask<T>({ method: "POST", path, body: content }, signal);
+  const post = <T>(path: string, content: object) => docker.request<T>({ method: "POST", path, body: content }, signal);
   const { Id } = await post<{ readonly Id: string }>("/containers/create", body);
   try {
     await post(`/containers/${Id}/start`, {});
@@ -62,6 +62,6 @@ async function start(parts: DockerParts, image: string, hostConfig: HostConfig, 
     if (hasCode(error, "unavailable", "deadline_exceeded", "cancelled", "not_found")) throw error;
     return { fails: messageOf(error) };
   } finally {
-    await forceRemove(parts, Id, clock.within(removeMs));
+    await forceRemove(parts, Id, clock.within(removeTimeoutMs));
   }
 }

@@ -2,51 +2,51 @@ import type { ContainerInspectInfo } from "dockerode";
 import { type BoundedMap, createBoundedMap } from "../../src/lib/bounded-map.ts";
 
 /** Cache of immutable facts by container ID, to save round trips. Evicted entries are requested again. */
-export interface Memory {
-  readonly sandboxes: BoundedMap<SeenSandbox>;
+export interface ContainerFactCache {
+  readonly sandboxes: BoundedMap<SandboxFacts>;
   /** Inspections of sandboxes that have just started. */
   readonly startInspections: BoundedMap<StartInspection>;
   /** Sandboxes without containers so far. */
-  readonly fresh: BoundedMap<true>;
+  readonly emptySandboxes: BoundedMap<true>;
   /** Containers created and not yet started. */
-  readonly made: BoundedMap<MadeContainer>;
-  readonly containers: BoundedMap<SeenContainer>;
+  readonly createdContainers: BoundedMap<CreatedContainer>;
+  readonly containers: BoundedMap<ContainerFacts>;
 }
 
 /** The parts of a sandbox's inspection that do not change after its start. */
-export type SeenSandbox = Pick<ContainerInspectInfo, "Id" | "HostConfig" | "ResolvConfPath">;
+export type SandboxFacts = Pick<ContainerInspectInfo, "Id" | "HostConfig" | "ResolvConfPath">;
 
 export interface StartInspection {
   readonly found: ContainerInspectInfo;
   /** Clock.monotonic() */
-  readonly seenAt: number;
+  readonly inspectedAt: number;
 }
 
-export interface SeenContainer {
+export interface ContainerFacts {
   /** Image reference, for the container's status. */
   readonly imageRef: string;
 }
 
-export interface MadeContainer {
+export interface CreatedContainer {
   /** Resolves once the log is linked, or linking has failed. */
   readonly linked: Promise<void>;
 }
 
-const most = 2000;
+const maxEntries = 2000;
 
-export function createMemory(): Memory {
+export function createContainerFactCache(): ContainerFactCache {
   return {
-    sandboxes: createBoundedMap(most),
-    startInspections: createBoundedMap(most),
-    fresh: createBoundedMap(most),
-    made: createBoundedMap(most),
-    containers: createBoundedMap(most),
+    sandboxes: createBoundedMap(maxEntries),
+    startInspections: createBoundedMap(maxEntries),
+    emptySandboxes: createBoundedMap(maxEntries),
+    createdContainers: createBoundedMap(maxEntries),
+    containers: createBoundedMap(maxEntries),
   };
 }
 
 /** Caches a started sandbox. */
-export function noteSandbox(
-  { sandboxes }: Pick<Memory, "sandboxes">,
+export function cacheSandbox(
+  { sandboxes }: Pick<ContainerFactCache, "sandboxes">,
   { Id, HostConfig, ResolvConfPath, State }: ContainerInspectInfo,
 ): void {
   if (State.Running) sandboxes.set(Id, { Id, HostConfig, ResolvConfPath });

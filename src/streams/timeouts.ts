@@ -2,10 +2,10 @@
  *  @see https://github.com/kubernetes/cri-streaming */
 
 /** A connection without any data ends after 4 hours. */
-export const idleMs = 4 * 60 * 60 * 1000;
+export const idleTimeoutMs = 4 * 60 * 60 * 1000;
 /** Time for a client to open the streams it needs. */
-export const creationMs = 30_000;
+export const streamCreationTimeoutMs = 30_000;
 /** Lifetime of an unused endpoint. */
-export const tokenMs = 60_000;
+export const tokenTimeoutMs = 60_000;
 /** Time for a client to hang up after the last message. */
-export const lingerMs = 10_000;
+export const lingerTimeoutMs = 10_000;

@@ -5,9 +5,9 @@ const rememberedLines = 16_384;
 
 type Line = Pick<LogLine, "time" | "stream" | "text" | "partial">;
 
-interface Progress {
+interface StreamPosition {
   /** Times of the latest lines, oldest first. */
-  readonly shown: Set<string>;
+  readonly recentTimes: Set<string>;
   last: string;
   /** Number of lines with the time `last`: parts of a long line share theirs. */
   atLast: number;
@@ -24,33 +24,33 @@ interface Progress {
  *  set back. A repeat of the latest line is recognized by time and text; parts of a long line share their time and are
  *  distinguished by which part ended the line. */
 export function createRepeatFilter(): (line: Line) => boolean {
-  const streams = { stdout: progress(), stderr: progress() };
+  const streams = { stdout: startOfStream(), stderr: startOfStream() };
   return ({ time, stream, text, partial }) => {
-    const seen = streams[stream];
-    if (time < seen.last && seen.shown.has(time)) {
-      seen.repeated = seen.atLast;
+    const position = streams[stream];
+    if (time < position.last && position.recentTimes.has(time)) {
+      position.repeated = position.atLast;
       return false;
     }
-    if (time === seen.last && seen.repeated > 0) {
-      seen.repeated -= 1;
+    if (time === position.last && position.repeated > 0) {
+      position.repeated -= 1;
       return false;
     }
-    if (time === seen.last && seen.ended && seen.first?.equals(text)) {
-      seen.repeated = seen.atLast - 1;
+    if (time === position.last && position.ended && position.first?.equals(text)) {
+      position.repeated = position.atLast - 1;
       return false;
     }
-    if (time !== seen.last) seen.first = text;
-    seen.atLast = time === seen.last ? seen.atLast + 1 : 1;
-    seen.ended = !partial;
-    seen.repeated = 0;
-    seen.last = time;
-    remember(seen.shown, time);
+    if (time !== position.last) position.first = text;
+    position.atLast = time === position.last ? position.atLast + 1 : 1;
+    position.ended = !partial;
+    position.repeated = 0;
+    position.last = time;
+    remember(position.recentTimes, time);
     return true;
   };
 }
 
-function progress(): Progress {
-  return { shown: new Set(), last: "", atLast: 0, first: undefined, ended: false, repeated: 0 };
+function startOfStream(): StreamPosition {
+  return { recentTimes: new Set(), last: "", atLast: 0, first: undefined, ended: false, repeated: 0 };
 }
 
 function remember(shown: Set<string>, time: string): void {

@@ -9,7 +9,7 @@ import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
 /** A request whose response is read as a stream. */
-export interface StreamQuestion {
+export interface StreamRequest {
   readonly method?: "GET" | "POST" | "DELETE";
   /** Without version and query. */
   readonly path: string;
@@ -25,30 +25,30 @@ export interface StreamQuestion {
 
 /** All statuses: error responses are read below, limited in size, for the daemon's own message. */
 const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [200 + index, true]));
-const maxRefusalBytes = 64 * 1024;
+const maxErrorBodyBytes = 64 * 1024;
 /** Limit of one response. Lists of 2,000 containers with 4 KiB of labels each are within it. */
-const maxAnswerBytes = 8 * 1024 * 1024;
+const maxResponseBytes = 8 * 1024 * 1024;
 
 /** Sends a request and reads the whole response.
  *  @param budget charged with the memory of the response.
  *  @returns its JSON; undefined if it has none.
  *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 8 MiB, or too many values. */
-export async function askForJson(engine: Dockerode, question: StreamQuestion, budget?: TargetBudget): Promise<unknown> {
-  const answer = await askForStream(engine, question);
-  const { bytes, whole } = await read(answer, maxAnswerBytes);
-  if (whole) return jsonOf(bytes, budget);
-  const what = `${question.method ?? "GET"} ${question.path}`;
-  throw new CodedError("resource_exhausted", `the Docker Engine's response to ${what} exceeds ${maxAnswerBytes} bytes`);
+export async function requestJson(engine: Dockerode, request: StreamRequest, budget?: TargetBudget): Promise<unknown> {
+  const response = await requestStream(engine, request);
+  const { bytes, whole } = await readBody(response, maxResponseBytes);
+  if (whole) return parseJson(bytes, budget);
+  const what = `${request.method ?? "GET"} ${request.path}`;
+  throw new CodedError("resource_exhausted", `the Docker Engine's response to ${what} exceeds ${maxResponseBytes} bytes`);
 }
 
 /** Sends a request and returns once the response's headers have arrived. The caller reads the body to its end or aborts the signal.
  *  @throws errors that `codedDockerError` classifies. */
-export async function askForStream(
+export async function requestStream(
   engine: Dockerode,
-  { method = "GET", path, query = {}, headers = {}, json = {}, body, signal }: StreamQuestion,
+  { method = "GET", path, query = {}, headers = {}, json = {}, body, signal }: StreamRequest,
 ): Promise<IncomingMessage> {
   const modem: Modem = engine.modem;
-  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
     modem.dial(
       {
         method,
@@ -64,46 +64,46 @@ export async function askForStream(
     );
   });
   // The reader of the response gets the error, too.
-  answer.on("error", () => undefined);
+  response.on("error", () => undefined);
   // The request's own signal does not cover the response's body.
-  addAbortSignal(signal, answer);
-  if ((answer.statusCode ?? 0) >= 300) throw await refusalOf(answer);
-  return answer;
+  addAbortSignal(signal, response);
+  if ((response.statusCode ?? 0) >= 300) throw await errorFromResponse(response);
+  return response;
 }
 
 /** An error shaped like dockerode's, as `codedDockerError` reads it. */
-async function refusalOf(answer: IncomingMessage): Promise<Error> {
-  const { bytes, whole } = await read(answer, maxRefusalBytes);
-  if (!whole) throw new CodedError("unknown", `HTTP ${answer.statusCode} with an oversized body`);
+async function errorFromResponse(response: IncomingMessage): Promise<Error> {
+  const { bytes, whole } = await readBody(response, maxErrorBodyBytes);
+  if (!whole) throw new CodedError("unknown", `HTTP ${response.statusCode} with an oversized body`);
   const text = bytes.toString().trim();
-  return Object.assign(new Error(boundedErrorText(text) || `HTTP ${answer.statusCode}`), {
-    statusCode: answer.statusCode,
-    json: jsonOf(bytes),
+  return Object.assign(new Error(boundedErrorText(text) || `HTTP ${response.statusCode}`), {
+    statusCode: response.statusCode,
+    json: parseJson(bytes),
   });
 }
 
 /** A response's body up to a limit. */
-async function read(
-  answer: IncomingMessage,
+async function readBody(
+  response: IncomingMessage,
   limit: number,
 ): Promise<{ readonly bytes: Buffer; readonly whole: boolean }> {
-  const kept = new BoundedBuffer(limit);
+  const buffer = new BoundedBuffer(limit);
   let whole = true;
   // Chunks are processed on arrival: thousands of one byte each would otherwise be queued.
-  answer.on("data", (chunk: Buffer) => {
-    whole &&= kept.add(chunk);
-    if (!whole) answer.destroy();
+  response.on("data", (chunk: Buffer) => {
+    whole &&= buffer.add(chunk);
+    if (!whole) response.destroy();
   });
   try {
-    await finished(answer);
+    await finished(response);
   } catch (error) {
     if (whole) throw error;
   }
-  return { bytes: kept.bytes(), whole };
+  return { bytes: buffer.bytes(), whole };
 }
 
 /** Undefined if it is not JSON. */
-function jsonOf(text: Buffer, budget?: TargetBudget): unknown {
+function parseJson(text: Buffer, budget?: TargetBudget): unknown {
   try {
     return parseBoundedJson(text, budget);
   } catch (error) {

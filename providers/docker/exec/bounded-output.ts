@@ -2,7 +2,7 @@ import { Writable } from "node:stream";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 
 /** Keeps the first bytes written and drops the rest. */
-export class KeptOutput extends Writable {
+export class BoundedOutput extends Writable {
   readonly #kept: BoundedBuffer;
 
   /** @param limit bytes to keep. */

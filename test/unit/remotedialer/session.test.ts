@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import { test } from "node:test";
 import type { WebSocket } from "ws";
-import { encodeMessage } from "../../../src/egress/messages.ts";
-import { serveSession } from "../../../src/egress/session.ts";
+import { encodeMessage } from "../../../src/remotedialer/messages.ts";
+import { serveSession } from "../../../src/remotedialer/session.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 test("does not open connections requested after the session has ended", async () => {
@@ -17,11 +17,11 @@ test("does not open connections requested after the session has ended", async ()
     terminate: () => undefined,
   });
   const dialled: string[] = [];
-  const leadsTo = (_protocol: string, address: string) => void dialled.push(address);
+  const resolveTarget = (_protocol: string, address: string) => void dialled.push(address);
   const stop = new AbortController();
-  const session = serveSession(socket as unknown as WebSocket, { leadsTo, clock: fakeClock() }, stop.signal);
+  const session = serveSession(socket as unknown as WebSocket, { resolveTarget, clock: fakeClock() }, stop.signal);
   const dial = (connection: bigint, address: string) =>
-    socket.emit("message", Buffer.from(encodeMessage({ type: "connect", connection, protocol: "tcp", address }, 1n)));
+    socket.emit("message", Buffer.from(encodeMessage({ kind: "connect", connection, protocol: "tcp", address }, 1n)));
   dial(1n, "in time");
   stop.abort();
   dial(2n, "too late");

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dockerBelongings } from "../../../../providers/docker/belongings.ts";
+import { dockerOwnedResources } from "../../../../providers/docker/owned-resources.ts";
 import { type EngineCall, fakeEngine } from "./engine.ts";
 
 const { signal } = new AbortController();
@@ -34,7 +34,7 @@ function engineWith({ user, attached = false }: { readonly user?: string; readon
 
 test("lists leftover probe containers, the node's networks, and the image built by graftlet", async () => {
   await using engine = await engineWith();
-  const all = await dockerBelongings(engine.parts, signal);
+  const all = await dockerOwnedResources(engine.parts, signal);
   assert.deepEqual(
     all.map(({ name }) => name),
     ["probe container (trial-contain)", "Docker network net", "Docker image graftlet.dev/pause:1"],
@@ -52,13 +52,13 @@ test("lists the image unless another node's container uses it", async () => {
     ["n1", true],
   ] as const) {
     await using engine = await engineWith({ user });
-    const names = (await dockerBelongings(engine.parts, signal)).map(({ name }) => name);
+    const names = (await dockerOwnedResources(engine.parts, signal)).map(({ name }) => name);
     assert.equal(names.includes("Docker image graftlet.dev/pause:1"), listed, user);
   }
 });
 
 test("keeps a network with an attached foreign container, with the daemon's message", async () => {
   await using engine = await engineWith({ attached: true });
-  const network = (await dockerBelongings(engine.parts, signal)).find(({ name }) => name === "Docker network net");
+  const network = (await dockerOwnedResources(engine.parts, signal)).find(({ name }) => name === "Docker network net");
   await assert.rejects(Promise.resolve(network?.remove(signal)), { message: /active endpoints/ });
 });

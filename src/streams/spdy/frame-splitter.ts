@@ -1,20 +1,20 @@
-import { headBytes, protocolError } from "./frames.ts";
+import { frameHeaderBytes, protocolError } from "./frames.ts";
 
 /** A complete control frame including its header; or bytes of a data frame as received, including its header, with `fin` on the last ones
  *  that the sender has for that stream. */
-export type Cut =
-  | { readonly is: "control"; readonly type: number; readonly fin: boolean; readonly bytes: Buffer }
-  | { readonly is: "data"; readonly id: number; readonly fin: boolean; readonly bytes: Buffer };
+export type FramePart =
+  | { readonly kind: "control"; readonly type: number; readonly fin: boolean; readonly bytes: Buffer }
+  | { readonly kind: "data"; readonly id: number; readonly fin: boolean; readonly bytes: Buffer };
 
 const finFlag = 1;
 const controlBit = 0x80;
 /** Maximum payload of a control frame that is buffered. */
-const longestControl = 1 << 16;
+const maxControlFrameBytes = 1 << 16;
 
 /** Splits SPDY's bytes at frame boundaries for forwarding. Data frames stay slices of the input, not copied except for a header that
  *  spans two chunks. At most one incomplete control frame is buffered. */
-export class FrameCutter {
-  readonly #head = Buffer.alloc(headBytes);
+export class FrameSplitter {
+  readonly #head = Buffer.alloc(frameHeaderBytes);
   #filled = 0;
   /** Missing payload bytes of the current frame. */
   #left = 0;
@@ -30,20 +30,20 @@ export class FrameCutter {
   }
 
   /** The pieces that a chunk completes. @throws CodedError invalid_argument for a control frame that is too long. */
-  *cut(chunk: Buffer): Generator<Cut, void> {
+  *split(chunk: Buffer): Generator<FramePart, void> {
     let rest = chunk;
     while (rest.length > 0) {
-      if (this.#left === 0 && this.#filled === 0 && isDataHead(rest)) {
-        const length = headBytes + this.#beginData(rest);
+      if (this.#left === 0 && this.#filled === 0 && isDataFrameHeader(rest)) {
+        const length = frameHeaderBytes + this.#beginData(rest);
         const bytes = rest.subarray(0, length);
         rest = rest.subarray(bytes.length);
         this.#left = length - bytes.length;
         yield this.#dataOf(bytes);
       } else if (this.#left === 0) {
-        const taken = rest.copy(this.#head, this.#filled, 0, headBytes - this.#filled);
+        const taken = rest.copy(this.#head, this.#filled, 0, frameHeaderBytes - this.#filled);
         this.#filled += taken;
         rest = rest.subarray(taken);
-        if (this.#filled < headBytes) return;
+        if (this.#filled < frameHeaderBytes) return;
         this.#filled = 0;
         const whole = this.#begin();
         if (whole) yield whole;
@@ -56,14 +56,14 @@ export class FrameCutter {
     }
   }
 
-  #begin(): Cut | undefined {
-    if (isDataHead(this.#head)) {
+  #begin(): FramePart | undefined {
+    if (isDataFrameHeader(this.#head)) {
       this.#left = this.#beginData(this.#head);
       return this.#dataOf(Buffer.from(this.#head));
     }
     const length = this.#head.readUIntBE(5, 3);
-    if (length > longestControl) throw protocolError("control frame is too long");
-    const frame = Buffer.allocUnsafe(headBytes + length);
+    if (length > maxControlFrameBytes) throw protocolError("control frame is too long");
+    const frame = Buffer.allocUnsafe(frameHeaderBytes + length);
     this.#head.copy(frame);
     this.#left = length;
     this.#control = frame;
@@ -77,11 +77,11 @@ export class FrameCutter {
     return head.readUIntBE(5, 3);
   }
 
-  #dataOf(bytes: Buffer): Cut {
-    return { is: "data", id: this.#id, fin: this.#fin && this.#left === 0, bytes };
+  #dataOf(bytes: Buffer): FramePart {
+    return { kind: "data", id: this.#id, fin: this.#fin && this.#left === 0, bytes };
   }
 
-  #take(part: Buffer): Cut | undefined {
+  #take(part: Buffer): FramePart | undefined {
     const frame = this.#control;
     if (frame) part.copy(frame, frame.length - this.#left);
     this.#left -= part.length;
@@ -89,19 +89,19 @@ export class FrameCutter {
     return this.#left === 0 ? this.#whole(frame) : undefined;
   }
 
-  #whole(bytes: Buffer): Cut {
+  #whole(bytes: Buffer): FramePart {
     this.#control = undefined;
-    return { is: "control", type: bytes.readUInt16BE(2), fin: (bytes.readUInt8(4) & finFlag) !== 0, bytes };
+    return { kind: "control", type: bytes.readUInt16BE(2), fin: (bytes.readUInt8(4) & finFlag) !== 0, bytes };
   }
 }
 
 /** True if the whole header of a data frame is present. */
-function isDataHead(bytes: Buffer): boolean {
-  return bytes.length >= headBytes && (bytes.readUInt8(0) & controlBit) === 0;
+function isDataFrameHeader(bytes: Buffer): boolean {
+  return bytes.length >= frameHeaderBytes && (bytes.readUInt8(0) & controlBit) === 0;
 }
 
 /** Concatenates buffers. Adjacent slices of the same memory are not copied. */
-export function together(parts: readonly Buffer[]): Buffer {
+export function concatBuffers(parts: readonly Buffer[]): Buffer {
   const runs: Buffer[] = [];
   for (const part of parts) {
     const last = runs.at(-1);

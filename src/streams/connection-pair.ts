@@ -5,14 +5,14 @@ import { CodedError } from "../lib/errors.ts";
  *  (64 KiB) has room again. Ending one side is a half-close. Destroying an ended side leaves unread data to the other; destroying it
  *  earlier breaks the other off, like a reset. */
 export function connectionPair(): readonly [Duplex, Duplex] {
-  const [near, far] = [new End(), new End()];
+  const [near, far] = [new ConnectionEnd(), new ConnectionEnd()];
   near.join(far);
   far.join(near);
   return [near, far];
 }
 
-class End extends Duplex {
-  #peer: End | undefined;
+class ConnectionEnd extends Duplex {
+  #peer: ConnectionEnd | undefined;
   /** The peer's write that waits for room in this buffer. */
   #waiting: ((error?: Error) => void) | undefined;
 
@@ -20,7 +20,7 @@ class End extends Duplex {
     super({ allowHalfOpen: true });
   }
 
-  join(peer: End): void {
+  join(peer: ConnectionEnd): void {
     this.#peer = peer;
   }
 
@@ -33,7 +33,7 @@ class End extends Duplex {
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
     // Deferred as on a network connection: the peer's reaction never arrives before the write call has returned.
     process.nextTick(() => {
-      if (!this.#peer || this.#peer.destroyed) done(brokenOff());
+      if (!this.#peer || this.#peer.destroyed) done(connectionReset());
       else this.#peer.#take(chunk, done);
     });
   }
@@ -48,8 +48,8 @@ class End extends Duplex {
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     const waiting = this.#waiting;
     this.#waiting = undefined;
-    waiting?.(brokenOff());
-    if (this.#peer && !this.#peer.destroyed && !this.writableFinished) this.#peer.destroy(brokenOff());
+    waiting?.(connectionReset());
+    if (this.#peer && !this.#peer.destroyed && !this.writableFinished) this.#peer.destroy(connectionReset());
     done(error);
   }
 
@@ -59,6 +59,6 @@ class End extends Duplex {
   }
 }
 
-function brokenOff(): CodedError {
+function connectionReset(): CodedError {
   return new CodedError("unavailable", "connection broken off by the other side");
 }

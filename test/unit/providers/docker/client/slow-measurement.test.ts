@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createSlowReading } from "../../../../../providers/docker/client/slow-reading.ts";
+import { createSlowMeasurement } from "../../../../../providers/docker/client/slow-measurement.ts";
 import { createLogger } from "../../../../../src/lib/log.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
@@ -9,7 +9,7 @@ const { signal } = new AbortController();
 function slowly(readMs: number, fails: () => boolean = () => false) {
   const clock = fakeClock(0);
   let reads = 0;
-  const reading = createSlowReading({
+  const reading = createSlowMeasurement({
     what: "something",
     read: async (until) => {
       const value = ++reads;

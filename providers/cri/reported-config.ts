@@ -7,11 +7,11 @@ import {
 } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { RuntimeConfig } from "../../src/seams/runtime.ts";
-import type { Channel } from "./client.ts";
+import type { GrpcChannel } from "./client.ts";
 
 /** The part of containerd's configuration, from its verbose status, that is used here.
  *  @see https://github.com/containerd/containerd/blob/v1.6.20/pkg/cri/config/config.go */
-interface ToldConfig {
+interface ReportedConfig {
   readonly sandboxImage?: unknown;
   readonly containerd?: {
     readonly defaultRuntimeName?: string;
@@ -22,7 +22,7 @@ interface ToldConfig {
 }
 
 /** The runtime's configuration as reported in its verbose status; undefined if it reports none as JSON. */
-export async function toldConfig(runtime: Channel, signal: AbortSignal): Promise<ToldConfig | undefined> {
+export async function readReportedConfig(runtime: GrpcChannel, signal: AbortSignal): Promise<ReportedConfig | undefined> {
   const { info } = await runtime.call(runtimeService.status, { verbose: true }, signal);
   try {
     const config: unknown = parseBoundedJson(Buffer.from(info["config"] ?? ""));
@@ -37,12 +37,12 @@ const runcShim = "io.containerd.runc.v2";
 
 /** The runtime's configuration over CRI; for older containerd, its cgroup driver from the reported configuration.
  *  @throws unimplemented if the runtime reports it in neither way. */
-export async function runtimeConfig(runtime: Channel, signal: AbortSignal): Promise<RuntimeConfig> {
+export async function runtimeConfig(runtime: GrpcChannel, signal: AbortSignal): Promise<RuntimeConfig> {
   try {
     return await runtime.call(runtimeService.runtimeConfig, RuntimeConfigRequest.fromPartial({}), signal);
   } catch (error) {
     if (!hasCode(error, "unimplemented")) throw error;
-    const { defaultRuntimeName = "", runtimes } = (await toldConfig(runtime, signal))?.containerd ?? {};
+    const { defaultRuntimeName = "", runtimes } = (await readReportedConfig(runtime, signal))?.containerd ?? {};
     const handler = runtimes?.[defaultRuntimeName];
     if (handler?.runtimeType !== runcShim) throw error;
     const cgroupDriver = handler.options?.SystemdCgroup === true ? CgroupDriver.SYSTEMD : CgroupDriver.CGROUPFS;
