@@ -7,12 +7,12 @@ import { appArmorAnnotation } from "../pod/security.ts";
  *  again.
  *  @param enabled true if the target's kernel has AppArmor. @see https://kubernetes.io/docs/tutorials/security/apparmor/ */
 export function appArmorEnforced(pod: Pod, enabled: boolean): Rejection | undefined {
-  if (enabled || (pod.status?.phase ?? "Pending") !== "Pending" || !asksForProfile(pod)) return undefined;
+  if (enabled || (pod.status?.phase ?? "Pending") !== "Pending" || !requestsProfile(pod)) return undefined;
   return { reason: "AppArmor", message: "Cannot enforce AppArmor: AppArmor is not enabled on the host" };
 }
 
 /** True for any profile except Unconfined. */
-function asksForProfile(pod: Pod): boolean {
+function requestsProfile(pod: Pod): boolean {
   const types = [pod.spec, ...allContainers(pod).map(({ container }) => container)].map(
     ({ securityContext }) => securityContext?.appArmorProfile?.type ?? "Unconfined",
   );

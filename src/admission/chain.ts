@@ -7,22 +7,22 @@ import { isExtendedResource } from "../pod/extended-resource.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { AllocatedPod } from "../roles.ts";
 import { appArmorEnforced } from "./app-armor.ts";
-import type { Candidate, Handler } from "./candidate.ts";
-import { type Shortage, insufficient, shortages } from "./fit.ts";
+import type { PodAdmitAttributes, PodAdmitHandler } from "./admit-attributes.ts";
+import { type InsufficientResource, outOfResource, insufficientResources } from "./fit.ts";
 import { hostPortsFree } from "./host-ports.ts";
 import { nodeAffinityMatches } from "./node-affinity.ts";
 import { nodeNameMatches } from "./node-name.ts";
 import { osFieldMatches, osLabelMatches } from "./os.ts";
-import type { MakeRoom } from "./preemption.ts";
-import { pressureBorne } from "./pressure.ts";
-import { supplementalGroupsServed } from "./supplemental-groups.ts";
+import type { Preempt } from "./preemption.ts";
+import { rejectUnderPressure } from "./pressure.ts";
+import { supplementalGroupsSupported } from "./supplemental-groups.ts";
 import { sysctlsAllowed } from "./sysctls.ts";
 import { noExecuteTolerated } from "./taints.ts";
 
 export interface AdmissionDeps {
   readonly node: NodeSource;
   /** Reads this node's Node from the API server, bypassing the cache. */
-  readonly freshNode: (signal: AbortSignal) => Promise<Node>;
+  readonly fetchNode: (signal: AbortSignal) => Promise<Node>;
   /** The Node as it would be registered; used to admit static pods before the API server has been reached. */
   readonly ownNode: () => Node;
   /** Resources under pressure; undefined while unknown. */
@@ -38,36 +38,36 @@ export interface AdmissionDeps {
   /** True once the target is shutting down. */
   readonly shuttingDown: { get(): true | undefined };
   /** Preempts pods in favour of a critical one. */
-  readonly makeRoom: MakeRoom;
+  readonly preempt: Preempt;
   readonly log: Logger;
 }
 
 /** Checks that preemption cannot help with, in the kubelet's order; they run after node pressure, sysctls and device allocation. The
  *  first rejection wins. */
-const preliminary: readonly Handler[] = [osLabelMatches, osFieldMatches, supplementalGroupsServed];
+const basicChecks: readonly PodAdmitHandler[] = [osLabelMatches, osFieldMatches, supplementalGroupsSupported];
 /** Scheduler predicates, checked after resources. */
-const predicates: readonly Handler[] = [nodeAffinityMatches, nodeNameMatches, hostPortsFree, noExecuteTolerated];
+const predicates: readonly PodAdmitHandler[] = [nodeAffinityMatches, nodeNameMatches, hostPortsFree, noExecuteTolerated];
 
-const shuttingDown: Rejection = {
+const nodeShutdown: Rejection = {
   reason: "NodeShutdown",
   message: "Pod was rejected as the node is shutting down.",
 };
 
 /** Results of all checks of a pod. */
-interface Verdict {
-  readonly preliminary: Rejection | undefined;
-  readonly short: readonly Shortage[];
-  readonly refusals: readonly { readonly handler: Handler; readonly refusal: Rejection }[];
+interface AdmissionResults {
+  readonly basicRejection: Rejection | undefined;
+  readonly insufficient: readonly InsufficientResource[];
+  readonly rejections: readonly { readonly handler: PodAdmitHandler; readonly refusal: Rejection }[];
 }
 
 /** The kubelet's admission: repeats the scheduler's checks, because pods can be bound without the scheduler and nodes can change in
  *  between. A critical pod that fails only for lack of resources preempts others. (kubelet, lifecycle/predicate.go) */
 export function createAdmission(deps: AdmissionDeps): Admission {
-  const { node: source, freshNode, ownNode, managers, makeRoom, log } = deps;
+  const { node: nodeSource, fetchNode, ownNode, managers, preempt, log } = deps;
   const sysctls = sysctlsAllowed(deps.allowedUnsafeSysctls);
-  const refresh = async (signal: AbortSignal): Promise<Node | undefined> => {
+  const refreshNode = async (signal: AbortSignal): Promise<Node | undefined> => {
     try {
-      return await freshNode(signal);
+      return await fetchNode(signal);
     } catch (error) {
       signal.throwIfAborted();
       log.debug({ err: error }, "cannot refresh Node");
@@ -75,31 +75,31 @@ export function createAdmission(deps: AdmissionDeps): Admission {
     }
   };
   /** The cached Node may lack labels that have just been set: refresh it before rejecting a pod for node affinity alone. */
-  const judgeTwice = async (candidate: Candidate, signal: AbortSignal): Promise<Verdict> => {
-    const verdict = judge(candidate);
-    const byLabels = verdict.short.length === 0 && verdict.refusals.length === 1;
-    if (verdict.preliminary || !byLabels || verdict.refusals[0]?.handler !== nodeAffinityMatches) return verdict;
-    const newer = await refresh(signal);
-    return newer ? judge({ ...candidate, node: newer }) : verdict;
+  const checkWithFreshNode = async (attributes: PodAdmitAttributes, signal: AbortSignal): Promise<AdmissionResults> => {
+    const results = runChecks(attributes);
+    const onlyPredicateFailed = results.insufficient.length === 0 && results.rejections.length === 1;
+    if (results.basicRejection || !onlyPredicateFailed || results.rejections[0]?.handler !== nodeAffinityMatches) return results;
+    const newer = await refreshNode(signal);
+    return newer ? runChecks({ ...attributes, node: newer }) : results;
   };
   return {
     async admit(pod, others, signal) {
-      const pressed = pressureBorne(pod, deps.pressure());
-      if (pressed) return pressed;
+      const pressureRejection = rejectUnderPressure(pod, deps.pressure());
+      if (pressureRejection) return pressureRejection;
       // A deleted Node is re-registered; that is no reason to reject its pods.
-      const node = source.node() ?? (isStaticPod(pod) ? undefined : await refresh(signal)) ?? ownNode();
-      const asking = { pod, others, node, allocatable: extendedOf(node) };
-      const refused = sysctls(asking) ?? (await allocate(managers, pod, others, signal));
-      if (refused) return refused;
-      const allocatable: Record<string, string> = { ...asking.allocatable, ...deps.allocatable() };
+      const node = nodeSource.node() ?? (isStaticPod(pod) ? undefined : await refreshNode(signal)) ?? ownNode();
+      const attributes = { pod, otherPods: others, node, allocatable: extendedResources(node) };
+      const earlyRejection = sysctls(attributes) ?? (await allocate(managers, pod, others, signal));
+      if (earlyRejection) return earlyRejection;
+      const allocatable: Record<string, string> = { ...attributes.allocatable, ...deps.allocatable() };
       for (const manager of managers) Object.assign(allocatable, manager.allocatable(pod));
-      const verdict = await judgeTwice({ ...asking, allocatable }, signal);
-      const { short, refusals } = verdict;
-      if (verdict.preliminary) return verdict.preliminary;
-      const yields = isCritical(pod) && short.length > 0;
-      const refusal = short[0] && !yields ? insufficient(short[0]) : refusals[0]?.refusal;
-      const noRoom = yields && !refusal ? await makeRoom(pod, others, short, signal) : refusal;
-      return noRoom ?? appArmorEnforced(pod, deps.facts.appArmor) ?? (deps.shuttingDown.get() && shuttingDown);
+      const verdict = await checkWithFreshNode({ ...attributes, allocatable }, signal);
+      const { insufficient, rejections } = verdict;
+      if (verdict.basicRejection) return verdict.basicRejection;
+      const preempts = isCritical(pod) && insufficient.length > 0;
+      const refusal = insufficient[0] && !preempts ? outOfResource(insufficient[0]) : rejections[0]?.refusal;
+      const lateRejection = preempts && !refusal ? await preempt(pod, others, insufficient, signal) : refusal;
+      return lateRejection ?? appArmorEnforced(pod, deps.facts.appArmor) ?? (deps.shuttingDown.get() && nodeShutdown);
     },
   };
 }
@@ -119,19 +119,19 @@ async function allocate(
 }
 
 /** Extended resources that other components added to the Node count as the API server shows them. */
-function extendedOf({ status }: Node): Readonly<Record<string, string>> {
+function extendedResources({ status }: Node): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(status?.allocatable ?? {}).filter(([name]) => isExtendedResource(name)));
 }
 
-function judge(candidate: Candidate): Verdict {
-  const refusals = (handlers: readonly Handler[]) =>
+function runChecks(attributes: PodAdmitAttributes): AdmissionResults {
+  const refusals = (handlers: readonly PodAdmitHandler[]) =>
     handlers.flatMap((handler) => {
-      const refusal = handler(candidate);
+      const refusal = handler(attributes);
       return refusal ? [{ handler, refusal }] : [];
     });
   return {
-    preliminary: refusals(preliminary)[0]?.refusal,
-    short: shortages(candidate),
-    refusals: refusals(predicates),
+    basicRejection: refusals(basicChecks)[0]?.refusal,
+    insufficient: insufficientResources(attributes),
+    rejections: refusals(predicates),
   };
 }

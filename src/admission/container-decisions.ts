@@ -1,86 +1,86 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { type Decisions, eachOf, fieldsOf, held } from "./decisions.ts";
+import { type FieldDecisions, checkEach, checkFields, unsupportedIfSet } from "./field-decisions.ts";
 
-type Fields<Type> = Decisions<Wire<Type>>;
+type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
 
-export const envSource: Fields<k8s.V1EnvVarSource> = {
-  configMapKeyRef: "served",
-  fieldRef: "served",
-  fileKeyRef: "served",
-  resourceFieldRef: "served",
-  secretKeyRef: "served",
+export const envSource: WireDecisions<k8s.V1EnvVarSource> = {
+  configMapKeyRef: "supported",
+  fieldRef: "supported",
+  fileKeyRef: "supported",
+  resourceFieldRef: "supported",
+  secretKeyRef: "supported",
 };
 
-const env: Fields<k8s.V1EnvVar> = { name: "served", value: "served", valueFrom: fieldsOf(envSource) };
+const env: WireDecisions<k8s.V1EnvVar> = { name: "supported", value: "supported", valueFrom: checkFields(envSource) };
 
-export const lifecycle: Fields<k8s.V1Lifecycle> = {
-  postStart: "served",
-  preStop: "served",
+export const lifecycle: WireDecisions<k8s.V1Lifecycle> = {
+  postStart: "supported",
+  preStop: "supported",
   // Has no effect: its feature gate is off.
-  stopSignal: "served",
+  stopSignal: "supported",
 };
 
-export const resources: Fields<k8s.V1ResourceRequirements> = {
-  claims: held("dynamic resource allocation is not supported yet"),
-  limits: "served",
-  requests: "served",
+export const resources: WireDecisions<k8s.V1ResourceRequirements> = {
+  claims: unsupportedIfSet("dynamic resource allocation is not supported yet"),
+  limits: "supported",
+  requests: "supported",
 };
 
-export const volumeMount: Fields<k8s.V1VolumeMount> = {
-  mountPath: "served",
-  mountPropagation: "served",
-  name: "served",
-  readOnly: "served",
-  recursiveReadOnly: "served",
-  subPath: "served",
-  subPathExpr: "served",
+export const volumeMount: WireDecisions<k8s.V1VolumeMount> = {
+  mountPath: "supported",
+  mountPropagation: "supported",
+  name: "supported",
+  readOnly: "supported",
+  recursiveReadOnly: "supported",
+  subPath: "supported",
+  subPathExpr: "supported",
 };
 
-export const containerSecurity: Fields<k8s.V1SecurityContext> = {
-  allowPrivilegeEscalation: "served",
-  appArmorProfile: "served",
-  capabilities: "served",
-  privileged: "served",
-  procMount: "served",
-  readOnlyRootFilesystem: "served",
-  runAsGroup: "served",
-  runAsNonRoot: "served",
-  runAsUser: "served",
-  seLinuxOptions: "served",
-  seccompProfile: "served",
+export const containerSecurity: WireDecisions<k8s.V1SecurityContext> = {
+  allowPrivilegeEscalation: "supported",
+  appArmorProfile: "supported",
+  capabilities: "supported",
+  privileged: "supported",
+  procMount: "supported",
+  readOnlyRootFilesystem: "supported",
+  runAsGroup: "supported",
+  runAsNonRoot: "supported",
+  runAsUser: "supported",
+  seLinuxOptions: "supported",
+  seccompProfile: "supported",
   // Ignored on Linux.
-  windowsOptions: "served",
+  windowsOptions: "supported",
 };
 
 /** Also for init containers; one with a restart policy of its own is a sidecar. */
-export const container: Fields<k8s.V1Container> = {
-  args: "served",
-  command: "served",
-  env: eachOf(fieldsOf(env)),
-  envFrom: "served",
-  image: "served",
-  imagePullPolicy: "served",
-  lifecycle: fieldsOf(lifecycle),
-  livenessProbe: "served",
-  name: "served",
-  ports: "served",
-  readinessProbe: "served",
-  resizePolicy: "served",
-  resources: fieldsOf(resources),
-  restartPolicy: "served",
-  restartPolicyRules: "served",
-  securityContext: fieldsOf(containerSecurity),
-  startupProbe: "served",
-  stdin: "served",
-  stdinOnce: "served",
-  terminationMessagePath: "served",
-  terminationMessagePolicy: "served",
-  tty: "served",
-  volumeDevices: "served",
-  volumeMounts: eachOf(fieldsOf(volumeMount)),
-  workingDir: "served",
+export const container: WireDecisions<k8s.V1Container> = {
+  args: "supported",
+  command: "supported",
+  env: checkEach(checkFields(env)),
+  envFrom: "supported",
+  image: "supported",
+  imagePullPolicy: "supported",
+  lifecycle: checkFields(lifecycle),
+  livenessProbe: "supported",
+  name: "supported",
+  ports: "supported",
+  readinessProbe: "supported",
+  resizePolicy: "supported",
+  resources: checkFields(resources),
+  restartPolicy: "supported",
+  restartPolicyRules: "supported",
+  securityContext: checkFields(containerSecurity),
+  startupProbe: "supported",
+  stdin: "supported",
+  stdinOnce: "supported",
+  terminationMessagePath: "supported",
+  terminationMessagePolicy: "supported",
+  tty: "supported",
+  volumeDevices: "supported",
+  volumeMounts: checkEach(checkFields(volumeMount)),
+  workingDir: "supported",
 };
 
 /** Fields that ephemeral containers share with containers get the same decision. */
-export const ephemeral: Fields<k8s.V1EphemeralContainer> = { ...container, targetContainerName: "served" };
+export const ephemeral: WireDecisions<k8s.V1EphemeralContainer> = { ...container, targetContainerName: "supported" };

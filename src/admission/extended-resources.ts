@@ -1,10 +1,10 @@
 import type { Pod } from "../objects.ts";
-import type { Unserved } from "./decisions.ts";
+import type { UnsupportedField } from "./field-decisions.ts";
 
 /** Extended resources of a pod that the scheduler took from a ResourceClaim: the spec does not say so, and no device plugin provides
  *  them. Pure.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource */
-export function claimedResources({ spec, status }: Pod): readonly Unserved[] {
+export function claimedResources({ spec, status }: Pod): readonly UnsupportedField[] {
   const mappings = status?.extendedResourceClaimStatus?.requestMappings ?? [];
   const lists = [
     ["spec.initContainers", spec.initContainers ?? []],

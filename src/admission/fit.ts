@@ -2,14 +2,14 @@ import type { Pod } from "../objects.ts";
 import type { Rejection } from "../pipeline.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
-import { podRequests, requestToFree } from "../pod/resources.ts";
-import type { Candidate } from "./candidate.ts";
+import { podRequests, requestForPreemption } from "../pod/resources.ts";
+import type { PodAdmitAttributes } from "./admit-attributes.ts";
 
 /** Checked in this order; other resources follow by name. */
 const coreResources = ["cpu", "memory", "ephemeral-storage"];
 
 /** A resource that the node has too little of. CPU in millicores, all others in whole units. */
-export interface Shortage {
+export interface InsufficientResource {
   readonly resource: string;
   readonly requested: number;
   readonly used: number;
@@ -18,9 +18,9 @@ export interface Shortage {
 
 /** Resources that the pod requests and the node does not have left, including the pod count.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
-export function shortages({ pod, others, allocatable }: Candidate): readonly Shortage[] {
-  const room = quantityValue(allocatable["pods"] ?? "0");
-  const crowded = others.length + 1 > room;
+export function insufficientResources({ pod, otherPods, allocatable }: PodAdmitAttributes): readonly InsufficientResource[] {
+  const maxPods = quantityValue(allocatable["pods"] ?? "0");
+  const tooManyPods = otherPods.length + 1 > maxPods;
   const requests = podRequests(pod, { overhead: true });
   const names = Object.keys(requests).sort();
   const short = [...coreResources, ...names.filter((one) => !coreResources.includes(one))].flatMap((resource) => {
@@ -29,16 +29,16 @@ export function shortages({ pod, others, allocatable }: Candidate): readonly Sho
     const requested = amount(resource, requests[resource]);
     // Skip resources that the pod does not request before adding up the others: admitting many pods at once is quadratic.
     if (requested <= 0) return [];
-    const held = others.map((other) => amount(resource, podRequests(other, { overhead: true })[resource]));
+    const held = otherPods.map((other) => amount(resource, podRequests(other, { overhead: true })[resource]));
     const used = held.reduce((sum, one) => sum + one, 0);
     const capacity = amount(resource, allocatable[resource]);
     return requested > capacity - used ? [{ resource, requested, used, capacity }] : [];
   });
-  return [...(crowded ? [{ resource: "pods", requested: 1, used: others.length, capacity: room }] : []), ...short];
+  return [...(tooManyPods ? [{ resource: "pods", requested: 1, used: otherPods.length, capacity: maxPods }] : []), ...short];
 }
 
 /** The kubelet's rejection for a shortage. */
-export function insufficient({ resource, requested, used, capacity }: Shortage): Rejection {
+export function outOfResource({ resource, requested, used, capacity }: InsufficientResource): Rejection {
   return {
     reason: `OutOf${resource}`,
     message: `Node didn't have enough resource: ${resource}, requested: ${requested}, used: ${used}, capacity: ${capacity}`,
@@ -47,7 +47,7 @@ export function insufficient({ resource, requested, used, capacity }: Shortage):
 
 /** Amount of a resource that removing a pod frees, in the shortage's units; each pod counts as one of `pods`. */
 export function freedBy(pod: Pod, resource: string): number {
-  return resource === "pods" ? 1 : amount(resource, requestToFree(pod, resource));
+  return resource === "pods" ? 1 : amount(resource, requestForPreemption(pod, resource));
 }
 
 function amount(name: string, quantity: string | undefined): number {

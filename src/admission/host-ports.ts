@@ -1,6 +1,6 @@
 import type { Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
-import { type Handler, predicateFailed } from "./candidate.ts";
+import { type PodAdmitHandler, predicateFailed } from "./admit-attributes.ts";
 
 interface HostPort {
   readonly ip: string;
@@ -11,8 +11,8 @@ interface HostPort {
 const anyAddress = "0.0.0.0";
 
 /** Rejects a pod whose host ports are in use by another pod. */
-export const hostPortsFree: Handler = ({ pod, others }) => {
-  const taken = others.flatMap(hostPorts);
+export const hostPortsFree: PodAdmitHandler = ({ pod, otherPods }) => {
+  const taken = otherPods.flatMap(hostPorts);
   const clash = hostPorts(pod).some((wanted) => taken.some((other) => overlap(wanted, other)));
   return clash ? predicateFailed("NodePorts", "node(s) didn't have free ports for the requested pod ports") : undefined;
 };

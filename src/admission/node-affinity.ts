@@ -1,10 +1,10 @@
 import type { Node, Pod } from "../objects.ts";
 import { termMatches } from "../pod/node-selector.ts";
-import { type Handler, predicateFailed } from "./candidate.ts";
+import { type PodAdmitHandler, predicateFailed } from "./admit-attributes.ts";
 
 /** Rejects a pod whose node selector or required node affinity does not match the node.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ */
-export const nodeAffinityMatches: Handler = ({ pod, node }) =>
+export const nodeAffinityMatches: PodAdmitHandler = ({ pod, node }) =>
   selectorMatches(pod, node) && affinityMatches(pod, node)
     ? undefined
     : predicateFailed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");

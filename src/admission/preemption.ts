@@ -8,8 +8,8 @@ import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
 import { untilStopped } from "../state/worker-phases.ts";
-import type { Shortage } from "./fit.ts";
-import { type Need, needOf, victimsFor } from "./victims.ts";
+import type { InsufficientResource } from "./fit.ts";
+import { type AdmissionRequirement, requirementOf, victimsFor } from "./victims.ts";
 
 export interface PreemptionDeps {
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
@@ -21,10 +21,10 @@ export interface PreemptionDeps {
 }
 
 /** Preempts pods in favour of a critical one. @returns the rejection if that is impossible. @throws the signal's reason. */
-export type MakeRoom = (
+export type Preempt = (
   pod: Pod,
   others: readonly Pod[],
-  short: readonly Shortage[],
+  short: readonly InsufficientResource[],
   signal: AbortSignal,
 ) => Promise<Rejection | undefined>;
 
@@ -36,9 +36,9 @@ const preempted: Eviction = {
 
 /** Ends pods so that a critical one fits, and waits for them. A pod that exceeds its time is no longer waited for and ends later.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
-export function createPreemption(deps: PreemptionDeps): MakeRoom {
+export function createPreemption(deps: PreemptionDeps): Preempt {
   const { signals, events, measures, log } = deps;
-  const end = async (victim: Pod, resource: string, signal: AbortSignal) => {
+  const preemptPod = async (victim: Pod, resource: string, signal: AbortSignal) => {
     events.event(podReference(victim), "Warning", preempted.reason, preempted.message);
     const grace = victim.spec.terminationGracePeriodSeconds ?? 0;
     const stopped = untilStopped(deps, victim, grace, signal);
@@ -47,16 +47,16 @@ export function createPreemption(deps: PreemptionDeps): MakeRoom {
     else log.error({ pod: fullName(victim) }, "timed out waiting for a preempted pod to end");
   };
   return async (pod, others, short, signal) => {
-    const victims = victimsFor(pod, others, short.map(needOf));
-    if ("unmet" in victims) return noRoom(victims.unmet);
+    const victims = victimsFor(pod, others, short.map(requirementOf));
+    if ("unmet" in victims) return preemptionFailed(victims.unmet);
     const names = victims.pods.map(fullName);
     log.info({ pod: fullName(pod), short, preempted: names }, "preempting pods to admit a critical pod");
-    await Promise.all(victims.pods.map((victim) => end(victim, short[0]?.resource ?? "", signal)));
+    await Promise.all(victims.pods.map((victim) => preemptPod(victim, short[0]?.resource ?? "", signal)));
     return undefined;
   };
 }
 
-function noRoom(unmet: readonly Need[]): Rejection {
+function preemptionFailed(unmet: readonly AdmissionRequirement[]): Rejection {
   const list = unmet.map(({ resource, quantity }) => `(res: ${resource}, q: ${quantity}), `).join("");
   const why = `preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: [${list}]`;
   return {

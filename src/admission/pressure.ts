@@ -13,15 +13,15 @@ const memoryTaint: Taint = { key: "node.kubernetes.io/memory-pressure", effect: 
  *  (kubelet, eviction/eviction_manager.go, Admit)
  *  @param pressure undefined while unknown: nothing is rejected.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-conditions */
-export function pressureBorne(pod: Pod, pressure: Pressure | undefined): Rejection | undefined {
+export function rejectUnderPressure(pod: Pod, pressure: Pressure | undefined): Rejection | undefined {
   const short = (["memory", "disk", "pid"] as const).filter((name) => pressure?.[name]);
   if (short.length === 0 || isCritical(pod) || pod.status?.startTime !== undefined) return undefined;
-  if (short.join() === "memory" && bearsShortMemory(pod)) return undefined;
+  if (short.join() === "memory" && toleratesMemoryPressure(pod)) return undefined;
   const conditions = short.map((name) => conditionTypes[name]).join(" ");
   return { reason: "Evicted", message: `The node had condition: [${conditions}]. ` };
 }
 
-function bearsShortMemory({ spec, status }: Pod): boolean {
+function toleratesMemoryPressure({ spec, status }: Pod): boolean {
   if ((status?.qosClass ?? qosClass(spec)) !== "BestEffort") return true;
   return (spec.tolerations ?? []).some((toleration) => tolerates(toleration, memoryTaint));
 }

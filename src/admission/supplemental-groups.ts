@@ -1,8 +1,8 @@
-import type { Handler } from "./candidate.ts";
+import type { PodAdmitHandler } from "./admit-attributes.ts";
 
 /** supplementalGroupsPolicy Strict needs a runtime that can leave out the image's groups.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#supplementalgroupspolicy */
-export const supplementalGroupsServed: Handler = ({ pod, node }) => {
+export const supplementalGroupsSupported: PodAdmitHandler = ({ pod, node }) => {
   if (pod.spec.securityContext?.supplementalGroupsPolicy !== "Strict") return undefined;
   if (node.status?.features?.supplementalGroupsPolicy === true) return undefined;
   return {

@@ -1,5 +1,5 @@
 import { sysctlName } from "../pod/sysctl.ts";
-import type { Handler } from "./candidate.ts";
+import type { PodAdmitHandler } from "./admit-attributes.ts";
 
 /** Safe sysctls, and the first kernel version that namespaces each; [0, 0] for any kernel.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#safe-and-unsafe-sysctls */
@@ -20,9 +20,9 @@ const safe: ReadonlyMap<string, readonly [major: number, minor: number]> = new M
 
 /** Rejects pods that set sysctls that are neither safe nor allowed, or whose namespace is the host's.
  *  @param allowed KubeletConfiguration.allowedUnsafeSysctls: names, or prefixes ending in `*`. */
-export function sysctlsAllowed(allowed: readonly string[]): Handler {
+export function sysctlsAllowed(allowed: readonly string[]): PodAdmitHandler {
   const names = new Set(allowed.filter((pattern) => !pattern.includes("*")).map(sysctlName));
-  const beginnings = allowed.flatMap((pattern) => {
+  const prefixes = allowed.flatMap((pattern) => {
     const [beginning] = sysctlName(pattern).split("*", 1);
     return pattern.includes("*") && beginning !== undefined ? [beginning] : [];
   });
@@ -30,8 +30,8 @@ export function sysctlsAllowed(allowed: readonly string[]): Handler {
     const kernel = node.status?.nodeInfo?.kernelVersion ?? "";
     for (const sysctl of spec.securityContext?.sysctls ?? []) {
       const name = sysctlName(sysctl.name);
-      const isAllowed = isSafe(name, kernel) || names.has(name) || beginnings.some((start) => name.startsWith(start));
-      const why = isAllowed ? hostsOwn(name, spec) : "not allowlisted";
+      const isAllowed = isSafe(name, kernel) || names.has(name) || prefixes.some((start) => name.startsWith(start));
+      const why = isAllowed ? whyHostsOwn(name, spec) : "not allowlisted";
       if (why !== undefined)
         return { reason: "SysctlForbidden", message: `forbidden sysctl: ${JSON.stringify(name)} ${why}` };
     }
@@ -46,7 +46,7 @@ function isSafe(name: string, kernelVersion: string): boolean {
 }
 
 /** Why a pod in the host's network or IPC namespace must not set a sysctl of that namespace. */
-function hostsOwn(
+function whyHostsOwn(
   name: string,
   { hostNetwork, hostIPC }: { hostNetwork?: boolean; hostIPC?: boolean },
 ): string | undefined {

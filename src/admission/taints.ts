@@ -1,10 +1,10 @@
 import type { Taint, Toleration } from "../objects.ts";
 import { isStaticPod } from "../pod/containers.ts";
-import { type Handler, predicateFailed } from "./candidate.ts";
+import { type PodAdmitHandler, predicateFailed } from "./admit-attributes.ts";
 
 /** Rejects a pod that does not tolerate the node's NoExecute taints; NoSchedule is left to the scheduler. Static pods tolerate all.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/ */
-export const noExecuteTolerated: Handler = ({ pod, node }) => {
+export const noExecuteTolerated: PodAdmitHandler = ({ pod, node }) => {
   const taints = (node.spec?.taints ?? []).filter(({ effect }) => effect === "NoExecute");
   const tolerations = pod.spec.tolerations ?? [];
   const untolerated = taints.some((taint) => !tolerations.some((toleration) => tolerates(toleration, taint)));

@@ -1,46 +1,46 @@
 import type { Pod } from "../objects.ts";
 import { isCritical } from "../pod/containers.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
-import { type Shortage, freedBy } from "./fit.ts";
+import { type InsufficientResource, freedBy } from "./fit.ts";
 
 /** Amount of a resource to free, in the shortage's units. */
-export interface Need {
+export interface AdmissionRequirement {
   readonly resource: string;
   readonly quantity: number;
 }
 
-export function needOf({ resource, requested, used, capacity }: Shortage): Need {
+export function requirementOf({ resource, requested, used, capacity }: InsufficientResource): AdmissionRequirement {
   return { resource, quantity: requested - (capacity - used) };
 }
 
 /** The pods to preempt, or the needs that no preemption can meet. */
-export type Victims = { readonly pods: readonly Pod[] } | { readonly unmet: readonly Need[] };
+export type Victims = { readonly pods: readonly Pod[] } | { readonly unmet: readonly AdmissionRequirement[] };
 
 /** The pods to preempt, chosen as the kubelet does: it spares better QoS classes first, then ends as few pods of a class as possible,
  *  then those with the smallest requests. Pure.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
-export function victimsFor(pod: Pod, others: readonly Pod[], needs: readonly Need[]): Victims {
-  const yielding = others.filter((other) => yieldsTo(other, pod));
-  const unmet = left(needs, yielding);
+export function victimsFor(pod: Pod, others: readonly Pod[], needs: readonly AdmissionRequirement[]): Victims {
+  const preemptible = others.filter((other) => isPreemptedBy(other, pod));
+  const unmet = remainingNeeds(needs, preemptible);
   if (unmet.length > 0) return { unmet };
   const of = (wanted: QosClass) =>
-    yielding.filter(({ status, spec }) => (status?.qosClass || qosClass(spec)) === wanted);
+    preemptible.filter(({ status, spec }) => (status?.qosClass || qosClass(spec)) === wanted);
   const [bestEffort, burstable] = [of("BestEffort"), of("Burstable")];
-  const guaranteed = nearest(of("Guaranteed"), left(needs, [...bestEffort, ...burstable]));
-  const ofBurstable = nearest(burstable, left(needs, [...bestEffort, ...guaranteed]));
-  const ofBestEffort = nearest(bestEffort, left(needs, [...ofBurstable, ...guaranteed]));
+  const guaranteed = closestFit(of("Guaranteed"), remainingNeeds(needs, [...bestEffort, ...burstable]));
+  const ofBurstable = closestFit(burstable, remainingNeeds(needs, [...bestEffort, ...guaranteed]));
+  const ofBestEffort = closestFit(bestEffort, remainingNeeds(needs, [...ofBurstable, ...guaranteed]));
   return { pods: [...ofBestEffort, ...ofBurstable, ...guaranteed] };
 }
 
 /** A critical pod preempts any pod that is not critical; otherwise the higher priority preempts the lower. */
-function yieldsTo(other: Pod, pod: Pod): boolean {
+function isPreemptedBy(other: Pod, pod: Pod): boolean {
   if (isCritical(pod) && !isCritical(other)) return true;
   const [own, theirs] = [pod.spec.priority, other.spec.priority];
   return own !== undefined && theirs !== undefined && own > theirs;
 }
 
 /** Needs that remain once these pods are gone. */
-function left(needs: readonly Need[], gone: readonly Pod[]): readonly Need[] {
+function remainingNeeds(needs: readonly AdmissionRequirement[], gone: readonly Pod[]): readonly AdmissionRequirement[] {
   return needs
     .map(({ resource, quantity }) => ({
       resource,
@@ -50,28 +50,28 @@ function left(needs: readonly Need[], gone: readonly Pod[]): readonly Need[] {
 }
 
 /** Picks the pod closest to the remaining needs until they are met; on a tie, the one with smaller requests. */
-function nearest(pods: readonly Pod[], needs: readonly Need[]): readonly Pod[] {
+function closestFit(pods: readonly Pod[], needs: readonly AdmissionRequirement[]): readonly Pod[] {
   const candidates = [...pods];
-  const taken: Pod[] = [];
-  for (let still = needs; still.length > 0; still = left(needs, taken)) {
+  const chosen: Pod[] = [];
+  for (let remaining = needs; remaining.length > 0; remaining = remainingNeeds(needs, chosen)) {
     const best = candidates.reduce<Pod | undefined>(
-      (known, pod) => (known === undefined || isBetter(pod, known, still) ? pod : known),
+      (known, pod) => (known === undefined || isBetter(pod, known, remaining) ? pod : known),
       undefined,
     );
     if (!best) break;
     candidates.splice(candidates.indexOf(best), 1);
-    taken.push(best);
+    chosen.push(best);
   }
-  return taken;
+  return chosen;
 }
 
-function isBetter(pod: Pod, known: Pod, needs: readonly Need[]): boolean {
-  const nearer = distance(needs, pod) - distance(needs, known);
-  return nearer === 0 ? isSmaller(pod, known) : nearer < 0;
+function isBetter(pod: Pod, known: Pod, needs: readonly AdmissionRequirement[]): boolean {
+  const difference = distance(needs, pod) - distance(needs, known);
+  return difference === 0 ? isSmaller(pod, known) : difference < 0;
 }
 
 /** Distance of a pod from the needs: each resource has the same weight, whatever its amount. */
-function distance(needs: readonly Need[], pod: Pod): number {
+function distance(needs: readonly AdmissionRequirement[], pod: Pod): number {
   return needs.reduce((sum, { resource, quantity }) => {
     const missing = Math.max(0, quantity - freedBy(pod, resource)) / quantity;
     return sum + missing ** 2;

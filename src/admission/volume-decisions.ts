@@ -1,69 +1,69 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { type Decisions, eachOf, fieldsOf, held, heldWhen, type Unserved } from "./decisions.ts";
+import { type FieldDecisions, checkEach, checkFields, unsupportedIfSet, unsupportedIf, type UnsupportedField } from "./field-decisions.ts";
 
-type Fields<Type> = Decisions<Wire<Type>>;
+type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
 
 const noPlugin = "no volume plugin matched";
 
 /** Even an empty source (`flexVolume: {}`) requests a volume. */
-const otherType = heldWhen(() => true, noPlugin);
+const unsupportedType = unsupportedIf(() => true, noPlugin);
 
-const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
-  medium: "served",
-  sizeLimit: "served",
+const emptyDirFields: WireDecisions<k8s.V1EmptyDirVolumeSource> = {
+  medium: "supported",
+  sizeLimit: "supported",
 };
 
-const imageFields: Fields<k8s.V1ImageVolumeSource> = { pullPolicy: "served", reference: "served" };
+const imageFields: WireDecisions<k8s.V1ImageVolumeSource> = { pullPolicy: "supported", reference: "supported" };
 
-export const projection: Fields<k8s.V1VolumeProjection> = {
-  clusterTrustBundle: held("trust bundles are not supported yet"),
-  configMap: "served",
-  downwardAPI: "served",
-  podCertificate: held("pod certificates are not supported yet"),
-  secret: "served",
-  serviceAccountToken: "served",
+export const projection: WireDecisions<k8s.V1VolumeProjection> = {
+  clusterTrustBundle: unsupportedIfSet("trust bundles are not supported yet"),
+  configMap: "supported",
+  downwardAPI: "supported",
+  podCertificate: unsupportedIfSet("pod certificates are not supported yet"),
+  secret: "supported",
+  serviceAccountToken: "supported",
 };
 
-const projected: Fields<k8s.V1ProjectedVolumeSource> = { defaultMode: "served", sources: eachOf(fieldsOf(projection)) };
+const projected: WireDecisions<k8s.V1ProjectedVolumeSource> = { defaultMode: "supported", sources: checkEach(checkFields(projection)) };
 
-export const volume: Fields<k8s.V1Volume> = {
-  awsElasticBlockStore: otherType,
-  azureDisk: otherType,
-  azureFile: otherType,
-  cephfs: otherType,
-  cinder: otherType,
-  configMap: "served",
-  csi: "served",
-  downwardAPI: "served",
-  emptyDir: fieldsOf(emptyDirFields),
-  ephemeral: "served",
-  fc: otherType,
-  flexVolume: otherType,
-  flocker: otherType,
-  gcePersistentDisk: otherType,
-  gitRepo: otherType,
-  glusterfs: otherType,
-  hostPath: "served",
-  image: fieldsOf(imageFields),
-  iscsi: otherType,
-  name: "served",
-  nfs: "served",
-  persistentVolumeClaim: "served",
-  photonPersistentDisk: otherType,
-  portworxVolume: otherType,
-  projected: fieldsOf(projected),
-  quobyte: otherType,
-  rbd: otherType,
-  scaleIO: otherType,
-  secret: "served",
-  storageos: otherType,
-  vsphereVolume: otherType,
+export const volume: WireDecisions<k8s.V1Volume> = {
+  awsElasticBlockStore: unsupportedType,
+  azureDisk: unsupportedType,
+  azureFile: unsupportedType,
+  cephfs: unsupportedType,
+  cinder: unsupportedType,
+  configMap: "supported",
+  csi: "supported",
+  downwardAPI: "supported",
+  emptyDir: checkFields(emptyDirFields),
+  ephemeral: "supported",
+  fc: unsupportedType,
+  flexVolume: unsupportedType,
+  flocker: unsupportedType,
+  gcePersistentDisk: unsupportedType,
+  gitRepo: unsupportedType,
+  glusterfs: unsupportedType,
+  hostPath: "supported",
+  image: checkFields(imageFields),
+  iscsi: unsupportedType,
+  name: "supported",
+  nfs: "supported",
+  persistentVolumeClaim: "supported",
+  photonPersistentDisk: unsupportedType,
+  portworxVolume: unsupportedType,
+  projected: checkFields(projected),
+  quobyte: unsupportedType,
+  rbd: unsupportedType,
+  scaleIO: unsupportedType,
+  secret: "supported",
+  storageos: unsupportedType,
+  vsphereVolume: unsupportedType,
 };
 
 /** Unsupported fields of a volume; an unsupported type is reported with the volume's name. */
-export function unservedInVolume(given: Wire<k8s.V1Volume>, path: string): readonly Unserved[] {
-  return fieldsOf(volume)(given, path).map(({ field, why }) => {
+export function unsupportedInVolume(given: Wire<k8s.V1Volume>, path: string): readonly UnsupportedField[] {
+  return checkFields(volume)(given, path).map(({ field, why }) => {
     const type = field.slice(path.length + 1);
     return { field, why: why === noPlugin ? `${noPlugin}: volume ${JSON.stringify(given.name)} of type ${type}` : why };
   });

@@ -1,8 +1,8 @@
-import { createServed } from "../admission/served.ts";
+import { createFieldChecker } from "../admission/field-checker.ts";
 import { CodedError } from "../lib/errors.ts";
 import { recordOf } from "../lib/record.ts";
 import type { Pod, PodSpec } from "../objects.ts";
-import { type DaemonSets, standingOf } from "../pod/daemon-sets.ts";
+import { type DaemonSets, decideDaemonSetPod } from "../pod/daemon-sets.ts";
 import { placeholderReason } from "../pod/placeholder.ts";
 import { type Target, hasOwnNetwork, isTargetFeature } from "../seams/provider.ts";
 import { withDefaults } from "../sources/pod-defaults.ts";
@@ -67,7 +67,7 @@ export async function examinePod(
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
   const rights = await target.missingPrivileges?.(signal);
-  const served = createServed(
+  const served = createFieldChecker(
     async (feature, until) =>
       isTargetFeature(feature) ? rights?.unsupported[feature] : target.runtime.unsupportedReason?.(feature, until),
     place,
@@ -85,13 +85,13 @@ export async function examinePod(
 }
 
 function leftOut(pod: Pod, { network }: Target, { daemonSets, rootDir }: PodPlace): readonly Verdict[] {
-  const choice = daemonSets ?? (hasOwnNetwork(network) ? "none" : "all");
-  if (standingOf({ pod, status: undefined, exists: false, choice, rootDir }).is === "pod") return [];
+  const setting = daemonSets ?? (hasOwnNetwork(network) ? "none" : "all");
+  if (decideDaemonSetPod({ pod, status: undefined, existsInRuntime: false, setting, rootDir }).kind === "pod") return [];
   const ofItself = daemonSets ? "" : ", the default of a new node with a network of its own";
   const remedy =
-    choice === "none" ? "set daemonSets: selected or all" : 'annotate its template with graftlet.dev/run: "true"';
+    setting === "none" ? "set daemonSets: selected or all" : 'annotate its template with graftlet.dev/run: "true"';
   return [
-    warning(`it would not run, but be a placeholder (daemonSets: ${choice}${ofItself}): ${remedy}`, placeholderReason),
+    warning(`it would not run, but be a placeholder (daemonSets: ${setting}${ofItself}): ${remedy}`, placeholderReason),
   ];
 }
 

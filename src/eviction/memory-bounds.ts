@@ -1,5 +1,5 @@
 import { cgroupMount } from "../host/cgroup-inheritance.ts";
-import { shareOf } from "../pod/quantity.ts";
+import { quantityOrPercentage } from "../pod/quantity.ts";
 import type { NodeSignal } from "./signals.ts";
 import type { Threshold } from "./thresholds.ts";
 
@@ -38,7 +38,7 @@ export function memoryBounds(
       {
         name: `${graceMs === 0 ? "hard" : "soft"} ${allocatable}memory`,
         directory: `${cgroupMount}/memory${cgroup}`,
-        bytes: Math.round(capacity - shareOf(value, capacity) + usage - workingSet),
+        bytes: Math.round(capacity - quantityOrPercentage(value, capacity) + usage - workingSet),
       },
     ];
   });

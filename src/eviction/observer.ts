@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
-import { type CgroupLayout, podsCgroup } from "../pod/cgroup-path.ts";
+import { type CgroupLayout, kubepodsCgroup } from "../pod/cgroup-path.ts";
 import type { FileSystemInfo, Host } from "../seams/host.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { MemoryReading } from "./memory-bounds.ts";
@@ -44,7 +44,7 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
   const reading = <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => createResourceReader(deps, name, read);
   const usage = reading("memory and processes", (signal) => readUsage(host, signal));
   const ofPods = reading("memory of all pods", async (signal) => {
-    const cgroup = podsCgroup(await deps.layout(signal));
+    const cgroup = kubepodsCgroup(await deps.layout(signal));
     const memory = await readGroupMemory(host, version, cgroup, signal);
     return memory && { ...memory, cgroup };
   });

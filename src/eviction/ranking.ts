@@ -1,6 +1,6 @@
 import type { Pod } from "../objects.ts";
 import { quantityNumber } from "../pod/quantity.ts";
-import { requestToFree } from "../pod/resources.ts";
+import { requestForPreemption } from "../pod/resources.ts";
 import { type NodeSignal, signals } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
 import type { DiskUsage, PodUsage } from "../usage.ts";
@@ -71,7 +71,7 @@ function filesOf({ containers, volumes }: PodUsage, parts: readonly FileKind[], 
 }
 
 function request(pod: Pod, resource: string): number {
-  return quantityNumber(requestToFree(pod, resource));
+  return quantityNumber(requestForPreemption(pod, resource));
 }
 
 /** Pods with unknown usage come first, then those that exceed their requests. */

@@ -1,4 +1,4 @@
-import { canonicalBytes, shareOf } from "../pod/quantity.ts";
+import { canonicalBytes, quantityOrPercentage } from "../pod/quantity.ts";
 import { isSignal, type NodeSignal, type Observation, type Observations, signals } from "./signals.ts";
 
 /** The settings of a KubeletConfiguration for thresholds, by signal. */
@@ -87,8 +87,8 @@ export function thresholdsMet(
   return thresholds.filter(({ signal, value, minReclaim }) => {
     const seen = observations.get(signal);
     if (!seen) return false;
-    const more = reclaimed && minReclaim !== undefined ? shareOf(minReclaim, seen.capacity) : 0;
-    return seen.available < shareOf(value, seen.capacity) + more;
+    const more = reclaimed && minReclaim !== undefined ? quantityOrPercentage(minReclaim, seen.capacity) : 0;
+    return seen.available < quantityOrPercentage(value, seen.capacity) + more;
   });
 }
 
@@ -99,7 +99,7 @@ export function thresholdKey({ signal, value, graceMs }: Threshold): string {
 
 /** A threshold's value for a capacity, formatted for messages. */
 export function thresholdText({ value }: Threshold, { capacity }: Observation): string {
-  return value.endsWith("%") ? canonicalBytes(shareOf(value, capacity), 1024) : value;
+  return value.endsWith("%") ? canonicalBytes(quantityOrPercentage(value, capacity), 1024) : value;
 }
 
 /** An available amount, formatted for messages. */

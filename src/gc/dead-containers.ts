@@ -13,43 +13,43 @@ export interface ContainerLimits {
   readonly all: number;
 }
 
-export interface DeadInput {
+export interface DeadContainersInput {
   /** All containers of the node, including running ones. */
   readonly containers: readonly Container[];
   readonly limits: ContainerLimits;
   /** Current time by the target's clock, milliseconds since the epoch. */
   readonly now: number;
   /** True for a pod whose dead containers are all removed, regardless of limits. */
-  readonly isOver: (uid: string) => boolean;
+  readonly isFinished: (uid: string) => boolean;
 }
 
 /** Dead containers to remove, oldest of a name first: all of finished pods, then those beyond the limit per name, then those beyond the
  *  node's limit, where each name keeps at least one if possible. Newly created containers are about to start and are kept. Pure.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-garbage-collection */
-export function deadContainers({ containers, limits, now, isOver }: DeadInput): readonly Container[] {
-  const gone: Container[] = [];
+export function deadContainers({ containers, limits, now, isFinished }: DeadContainersInput): readonly Container[] {
+  const removals: Container[] = [];
   const units = new Map<string, readonly Container[]>();
   for (const [key, runs] of grouped(containers, (run) => `${uidOf(run)}/${containerNameOf(run)}`)) {
-    const over = isOver(uidOf(runs[0]));
+    const finished = isFinished(uidOf(runs[0]));
     const dead = newestFirst(runs).filter(
-      (run, index) => isDead(run, over || index > 0) && toMilliseconds(run.createdAt) <= now - limits.minAgeMs,
+      (run, index) => isDead(run, finished || index > 0) && toMilliseconds(run.createdAt) <= now - limits.minAgeMs,
     );
-    if (over) gone.push(...dead.toReversed());
+    if (finished) removals.push(...dead.toReversed());
     else if (dead.length > 0) units.set(key, dead);
   }
-  const keepOfEach = (most: number) => {
+  const keepOfEach = (max: number) => {
     for (const [key, dead] of units) {
-      gone.push(...dead.slice(most).reverse());
-      units.set(key, dead.slice(0, most));
+      removals.push(...dead.slice(max).reverse());
+      units.set(key, dead.slice(0, max));
     }
   };
   if (limits.perContainer >= 0) keepOfEach(limits.perContainer);
   const left = () => [...units.values()].flat();
   if (limits.all >= 0 && left().length > limits.all) {
     keepOfEach(Math.max(1, Math.floor(limits.all / units.size)));
-    gone.push(...newestFirst(left()).slice(limits.all).reverse());
+    removals.push(...newestFirst(left()).slice(limits.all).reverse());
   }
-  return gone;
+  return removals;
 }
 
 /** Sandboxes to remove, oldest of a pod first: those that are not ready and have no container, except the newest of a pod that is not
@@ -58,11 +58,11 @@ export function deadContainers({ containers, limits, now, isOver }: DeadInput): 
 export function deadSandboxes(
   sandboxes: readonly PodSandbox[],
   used: ReadonlySet<string>,
-  isOver: (uid: string) => boolean,
+  isFinished: (uid: string) => boolean,
 ): readonly PodSandbox[] {
   return [...grouped(sandboxes, uidOf)].flatMap(([uid, all]) =>
     newestFirst(all)
-      .slice(isOver(uid) ? 0 : 1)
+      .slice(isFinished(uid) ? 0 : 1)
       .filter(({ id, state }) => state !== PodSandboxState.SANDBOX_READY && !used.has(id))
       .reverse(),
   );

@@ -1,12 +1,12 @@
 import { hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { FileChange, HostFs } from "../seams/host.ts";
 
-/** Changes that remove the log directories of pods for which `isOver` holds.
+/** Changes that remove the log directories of pods for which `isFinished` holds.
  *  @param directory KubeletConfiguration.podLogsDir, which may not exist. @throws in the kubelet's words if it cannot be read. */
 export async function podLogsToRemove(
   fs: Pick<HostFs, "list">,
   directory: string,
-  isOver: (uid: string) => boolean,
+  isFinished: (uid: string) => boolean,
   signal: AbortSignal,
 ): Promise<readonly FileChange[]> {
   const entries = await ignoreNotFound(fs.list(directory, signal)).catch((error: unknown) => {
@@ -14,8 +14,8 @@ export async function podLogsToRemove(
       cause: error,
     });
   });
-  const over = (entries ?? []).filter(({ name }) => isOver(/^[^_]+_[^_]+_([^_]+)$/.exec(name)?.[1] ?? ""));
-  return over.map(({ name }) => ({ kind: "remove", path: `${directory}/${name}`, recursive: true }));
+  const finished = (entries ?? []).filter(({ name }) => isFinished(/^[^_]+_[^_]+_([^_]+)$/.exec(name)?.[1] ?? ""));
+  return finished.map(({ name }) => ({ kind: "remove", path: `${directory}/${name}`, recursive: true }));
 }
 
 /** Removes dangling links for log collectors, except those of containers in `living` (the end of the link's name is the container ID): a

@@ -10,7 +10,7 @@ export interface UnusedImage {
   readonly lastUsed: number;
 }
 
-interface Age {
+interface ImageAge {
   readonly firstDetected: number;
   lastUsed: number;
 }
@@ -19,20 +19,20 @@ interface Age {
 export interface ImageAges {
   /** Records a list of all images. @param used result of `imagesInUse`. @param at when the listing began, and now.
    *  @returns unused images in removal order: by last use, then by first detection. */
-  see(
+  record(
     images: readonly Image[],
     used: ReadonlySet<string>,
     at: { readonly began: number; readonly now: number },
   ): readonly UnusedImage[];
   /** Records that the image is in use after all. */
-  usedNow(id: string, now: number): void;
+  markUsed(id: string, now: number): void;
   forget(id: string): void;
 }
 
 export function createImageAges(): ImageAges {
-  const ages = new Map<string, Age>();
+  const ages = new Map<string, ImageAge>();
   return {
-    see(images, used, { began, now }) {
+    record(images, used, { began, now }) {
       const present = new Set(images.map(({ id }) => id));
       for (const id of ages.keys()) if (!present.has(id)) ages.delete(id);
       for (const { id } of images) {
@@ -48,7 +48,7 @@ export function createImageAges(): ImageAges {
         })
         .sort(byUse);
     },
-    usedNow(id, now) {
+    markUsed(id, now) {
       const age = ages.get(id);
       if (age) age.lastUsed = now;
     },

@@ -34,10 +34,10 @@ export interface ImageCollectionDeps {
   readonly fs: Pick<HostFs, "freeSpace">;
   readonly cache: Pick<PodCache, "list">;
   /** On a shared runtime, the images that this node pulled: only those are removed. */
-  readonly pulled?: Pick<PulledImages, "namesOf" | "settle">;
+  readonly pulled?: Pick<PulledImages, "namesOf" | "reconcile">;
   /** Forgets pull records of images that are not in the list. @param since milliseconds since the epoch: records of later pulls are
    *  kept. */
-  readonly forgetPulls?: (imageIds: readonly string[], since: number) => Promise<void>;
+  readonly prunePulls?: (imageIds: readonly string[], since: number) => Promise<void>;
   readonly waitForTarget?: WaitForTarget;
   readonly limits: ImageLimits;
   readonly nodeName: string;
@@ -71,45 +71,45 @@ export function createImageCollection(deps: ImageCollectionDeps): ImageCollectio
     present: { ids: new Set(), since: 0 },
     beganAt: clock.monotonic(),
   };
-  const inTurn = createSemaphore(1);
-  const isOn = limits.highPercent < 100 || limits.maxAgeMs > 0;
+  const serialize = createSemaphore(1);
+  const isEnabled = limits.highPercent < 100 || limits.maxAgeMs > 0;
   let failed = false;
   const round = async (signal: AbortSignal) => {
     try {
-      await inTurn(async () => {
-        if (isOn) await tracedCollect(collector, signal);
+      await serialize(async () => {
+        if (isEnabled) await tracedCollect(collector, signal);
         else await detect(collector, signal);
-        await forget(collector);
+        await pruneRecords(collector);
       });
       failed = false;
     } catch (error) {
       if (signal.aborted) return;
       log.warn({ err: error, again: failed }, "Image garbage collection failed");
       // The first failure may only mean that the runtime is not ready yet.
-      if (failed && isOn) tell(deps, "ImageGCFailed", runtimeErrorText(error));
+      if (failed && isEnabled) reportEvent(deps, "ImageGCFailed", runtimeErrorText(error));
       failed = true;
     }
   };
   return {
     ...runPeriodically({ ...deps, name: "image-collection", intervalMs: periodMs }, round),
     deleteUnusedImages: (signal) =>
-      inTurn(async () => {
+      serialize(async () => {
         const now = clock.monotonic();
         const unused = await detect(collector, signal);
-        const freed = await free(collector, unused, { bytes: Number.POSITIVE_INFINITY, now }, signal);
-        await forget(collector);
+        const freed = await freeSpace(collector, unused, { bytes: Number.POSITIVE_INFINITY, now }, signal);
+        await pruneRecords(collector);
         return freed;
       }),
   };
 }
 
-function tell({ events, nodeName }: ImageCollectionDeps, reason: string, message: string): void {
+function reportEvent({ events, nodeName }: ImageCollectionDeps, reason: string, message: string): void {
   events.event(nodeReference(nodeName), "Warning", reason, message);
 }
 
 /** Forgets the pull records of images that are gone, no matter who removed them. */
-async function forget({ forgetPulls, present: { ids, since }, log }: Collector): Promise<void> {
-  await forgetPulls?.([...ids], since).catch((err: unknown) => {
+async function pruneRecords({ prunePulls, present: { ids, since }, log }: Collector): Promise<void> {
+  await prunePulls?.([...ids], since).catch((err: unknown) => {
     log.warn({ err }, "cannot remove pull records of deleted images");
   });
 }
@@ -124,19 +124,19 @@ async function detect(collector: Collector, signal: AbortSignal): Promise<readon
     runtime.listContainers(undefined, signal),
   ]);
   collector.present = { ids: new Set(images.map(({ id }) => id)), since };
-  const seen = new Map(cache.list().flatMap((pod) => pod.containers.map((status) => [status.id, status] as const)));
-  const statusOf = async (id: string) =>
-    seen.get(id) ?? (await ignoreNotFound(runtime.containerStatus(id, signal)))?.status ?? [];
-  const statuses = (await Promise.all(containers.map(({ id }) => statusOf(id)))).flat();
-  await pulled?.settle(images, began, signal);
+  const cached = new Map(cache.list().flatMap((pod) => pod.containers.map((status) => [status.id, status] as const)));
+  const containerStatusOf = async (id: string) =>
+    cached.get(id) ?? (await ignoreNotFound(runtime.containerStatus(id, signal)))?.status ?? [];
+  const statuses = (await Promise.all(containers.map(({ id }) => containerStatusOf(id)))).flat();
+  await pulled?.reconcile(images, began, signal);
   const used = imagesInUse(images, containers, statuses);
-  const unused = ages.see(images, used, { began, now: clock.monotonic() });
+  const unused = ages.record(images, used, { began, now: clock.monotonic() });
   return unused.filter(({ image }) => hasId(collector, image) && (!pulled || pulled.namesOf(image) !== undefined));
 }
 
 function hasId(deps: ImageCollectionDeps, { id }: Image): boolean {
   if (id !== "") return true;
-  tell(deps, "InvalidImageID", `ImageID is not valid, skipping, image: ${id}`);
+  reportEvent(deps, "InvalidImageID", `ImageID is not valid, skipping, image: ${id}`);
   return false;
 }
 
@@ -147,11 +147,11 @@ function tracedCollect(collector: Collector, signal: AbortSignal): Promise<void>
 async function collect(collector: Collector, signal: AbortSignal): Promise<void> {
   const { limits, clock, log } = collector;
   const now = clock.monotonic();
-  const images = await freeOld(collector, await detect(collector, signal), now, signal);
+  const images = await removeOldImages(collector, await detect(collector, signal), now, signal);
   const space = await imageSpace(collector, signal);
   if (space.capacityBytes === 0) {
     const message = "invalid capacity 0 on image filesystem";
-    tell(collector, "InvalidDiskCapacity", message);
+    reportEvent(collector, "InvalidDiskCapacity", message);
     throw new Error(message);
   }
   const { usedPercent, bytes } = amountToFree(space, limits);
@@ -160,15 +160,15 @@ async function collect(collector: Collector, signal: AbortSignal): Promise<void>
     { usedPercent, bytes, ...limits },
     "Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low threshold",
   );
-  const freed = await free(collector, images, { bytes, now }, signal);
+  const freed = await freeSpace(collector, images, { bytes, now }, signal);
   if (freed >= bytes) return;
   const message = freeSpaceFailed(usedPercent, space.capacityBytes, freed);
-  tell(collector, "FreeDiskSpaceFailed", message);
+  reportEvent(collector, "FreeDiskSpaceFailed", message);
   throw new Error(message);
 }
 
 /** Removes images unused for longer than the maximum age, once the agent itself has run for that long. @returns the remaining images. */
-async function freeOld(
+async function removeOldImages(
   collector: Collector,
   images: readonly UnusedImage[],
   now: number,
@@ -182,7 +182,7 @@ async function freeOld(
     if (now - one.lastUsed <= maxAgeMs) left.push(one);
     else
       try {
-        await remove(collector, one, "age", signal);
+        await removeImage(collector, one, "age", signal);
       } catch (error) {
         throwIfAborted(signal);
         errors.push(error);
@@ -190,20 +190,20 @@ async function freeOld(
   }
   if (errors.length === 0) return left;
   const limit = goDuration(maxAgeMs);
-  throw failure(`wanted to free images older than ${limit}, encountered errors in image deletion`, errors);
+  throw joinErrors(`wanted to free images older than ${limit}, encountered errors in image deletion`, errors);
 }
 
-interface Wanted {
+interface FreeRequest {
   /** Infinity to remove all unused images. */
   readonly bytes: number;
   readonly now: number;
 }
 
 /** Removes images until `bytes` are free. @returns bytes freed; like the kubelet, counts shared layers for each image. */
-async function free(
+async function freeSpace(
   collector: Collector,
   images: readonly UnusedImage[],
-  { bytes, now }: Wanted,
+  { bytes, now }: FreeRequest,
   signal: AbortSignal,
 ): Promise<number> {
   const errors: unknown[] = [];
@@ -211,7 +211,7 @@ async function free(
   for (const one of images) {
     if (one.lastUsed >= now || now - one.firstDetected < collector.limits.minAgeMs) continue;
     try {
-      if (await remove(collector, one, "space", signal)) freed += one.size;
+      if (await removeImage(collector, one, "space", signal)) freed += one.size;
     } catch (error) {
       throwIfAborted(signal);
       errors.push(error);
@@ -221,12 +221,12 @@ async function free(
   }
   if (errors.length === 0) return freed;
   const amount = Number.isFinite(bytes) ? bytes : 2n ** 63n - 1n;
-  throw failure(`wanted to free ${amount} bytes, but freed ${freed} bytes space with errors in image deletion`, errors);
+  throw joinErrors(`wanted to free ${amount} bytes, but freed ${freed} bytes space with errors in image deletion`, errors);
 }
 
 /** Removes an image; on a shared runtime, by the names that this node pulled.
  *  @returns false if another client's container uses it. */
-async function remove(
+async function removeImage(
   { runtime, pulled, present, ages, clock, measures, log }: Collector,
   { image, size }: UnusedImage,
   why: ImageRemoval,
@@ -239,7 +239,7 @@ async function remove(
     for (const name of names ?? []) await runtime.removeImage(ImageSpec.fromPartial({ image: name }), signal);
   } catch (error) {
     if (!pulled || !hasCode(error, "conflict")) throw error;
-    ages.usedNow(id, clock.monotonic());
+    ages.markUsed(id, clock.monotonic());
     return false;
   }
   ages.forget(id);
@@ -266,6 +266,6 @@ async function imageSpace(
 }
 
 /** Joins errors as the kubelet does, each text once. */
-function failure(what: string, errors: readonly unknown[]): Error {
+function joinErrors(what: string, errors: readonly unknown[]): Error {
   return new Error(`${what}: ${aggregateText(errors.map(runtimeErrorText))}`, { cause: errors[0] });
 }

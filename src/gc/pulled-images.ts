@@ -6,7 +6,7 @@ import type { Logger } from "../lib/log.ts";
 import { canonicalName, parseImageName } from "../pod/image-name.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Images } from "../seams/runtime.ts";
-import { readPulledRecord, writePulledRecord } from "./pulled-record.ts";
+import { readPulledNames, writePulledNames } from "./pulled-record.ts";
 
 export interface PulledImagesDeps {
   readonly runtime: Pick<Images, "listImages" | "imageStatus" | "pullImage">;
@@ -25,25 +25,25 @@ export interface PulledImages {
   /** Reconciles the record with a list of all images: names that were removed or moved to another image no longer belong to this node;
    *  pulls that an earlier process did not see complete do. @param listedAt Clock.monotonic() before the listing began.
    *  @throws when the target cannot be reached. */
-  settle(images: readonly Image[], listedAt: number, signal: AbortSignal): Promise<void>;
+  reconcile(images: readonly Image[], listedAt: number, signal: AbortSignal): Promise<void>;
 }
 
-interface Owned {
+interface OwnedName {
   readonly id: string;
   /** Clock.monotonic() when it was recorded. */
-  readonly at: number;
+  readonly recordedAt: number;
 }
 
-const writeMs = 30_000;
+const writeTimeoutMs = 30_000;
 
 /** @see docs/providers.md "Whose images are removed" */
 export function createPulledImages(deps: PulledImagesDeps): PulledImages {
   const { runtime, log } = deps;
-  const names = createNames(deps);
-  const underWay = new Map<string, number>();
+  const names = createOwnedNames(deps);
+  const inProgress = new Map<string, number>();
 
   /** @returns names in the same repository that this node does not own; undefined if the wanted one is among them. */
-  const begin = async (wanted: string, signal: AbortSignal): Promise<readonly string[] | undefined> => {
+  const beginPull = async (wanted: string, signal: AbortSignal): Promise<readonly string[] | undefined> => {
     await names.load(signal);
     const earlier = names.begun.get(wanted);
     if (earlier) return earlier;
@@ -59,27 +59,27 @@ export function createPulledImages(deps: PulledImagesDeps): PulledImages {
 
   const pull = async (request: PullImageRequest, signal: AbortSignal, ...more: PullMore): Promise<string> => {
     const wanted = canonicalName(request.image?.image ?? "");
-    const others = await begin(wanted, signal).catch((error: unknown) => {
+    const others = await beginPull(wanted, signal).catch((error: unknown) => {
       throwIfAborted(signal);
       log.warn({ err: error, image: wanted }, "cannot record image pull; garbage collection will not remove the image");
       return undefined;
     });
     if (!others) return runtime.pullImage(request, signal, ...more);
-    underWay.set(wanted, (underWay.get(wanted) ?? 0) + 1);
+    inProgress.set(wanted, (inProgress.get(wanted) ?? 0) + 1);
     try {
       const reference = await runtime.pullImage(request, signal, ...more);
       const image = request.image && (await runtime.imageStatus(request.image, signal).catch(() => undefined));
       if (!image) return reference;
       names.take(wanted, others, image);
-      if (underWay.get(wanted) === 1) names.begun.delete(wanted);
+      if (inProgress.get(wanted) === 1) names.begun.delete(wanted);
       await names.save().catch((error: unknown) => {
         log.warn({ err: error, image: wanted }, "cannot record completed image pull yet");
       });
       return reference;
     } finally {
-      const left = (underWay.get(wanted) ?? 1) - 1;
-      if (left === 0) underWay.delete(wanted);
-      else underWay.set(wanted, left);
+      const left = (inProgress.get(wanted) ?? 1) - 1;
+      if (left === 0) inProgress.delete(wanted);
+      else inProgress.set(wanted, left);
     }
   };
 
@@ -89,40 +89,40 @@ export function createPulledImages(deps: PulledImagesDeps): PulledImages {
       const all = namesIn(image);
       return all.length > 0 && all.every((name) => names.isOwn(image, name)) ? all : undefined;
     },
-    async settle(images, listedAt, signal) {
+    async reconcile(images, listedAt, signal) {
       await names.load(signal);
-      if (names.settle(images, listedAt, (name) => underWay.has(name))) await names.save();
+      if (names.settle(images, listedAt, (name) => inProgress.has(name))) await names.save();
     },
   };
 }
 
 /** Image names that this node owns, and their record. */
-function createNames({ fs, rootDir, clock, log }: PulledImagesDeps) {
-  const owned = new Map<string, Owned>();
+function createOwnedNames({ fs, rootDir, clock, log }: PulledImagesDeps) {
+  const owned = new Map<string, OwnedName>();
   /** Names whose pull has begun, each with the names in the same repository that this node did not own before. */
   const begun = new Map<string, readonly string[]>();
   let loaded = false;
   const isOwn = (image: Image, name: string) => owned.get(name)?.id === image.id;
 
   /** Takes ownership of an image's names that did not exist before the pull. */
-  const take = (wanted: string, others: readonly string[], image: Image) => {
+  const takeOwnership = (wanted: string, others: readonly string[], image: Image) => {
     for (const name of namesIn(image)) {
       const isTag = image.repoTags.includes(name);
       const isOfPull = isTag ? name === wanted : repositoryOf(name) === repositoryOf(wanted);
-      if (isOfPull && !others.includes(name)) owned.set(name, { id: image.id, at: clock.monotonic() });
+      if (isOfPull && !others.includes(name)) owned.set(name, { id: image.id, recordedAt: clock.monotonic() });
     }
   };
 
-  const settle = (images: readonly Image[], listedAt: number, isUnderWay: (name: string) => boolean): boolean => {
+  const reconcile = (images: readonly Image[], listedAt: number, isUnderWay: (name: string) => boolean): boolean => {
     const byName = new Map(images.flatMap((image) => namesIn(image).map((name) => [name, image] as const)));
     const ended = [...begun].filter(([wanted]) => !isUnderWay(wanted));
     for (const [wanted, others] of ended) {
       begun.delete(wanted);
       const image = byName.get(wanted);
-      if (image) take(wanted, others, image);
+      if (image) takeOwnership(wanted, others, image);
     }
     const lost = [...owned].filter(
-      ([name, { id, at }]) => at < listedAt && !isUnderWay(name) && byName.get(name)?.id !== id,
+      ([name, { id, recordedAt }]) => recordedAt < listedAt && !isUnderWay(name) && byName.get(name)?.id !== id,
     );
     for (const [name] of lost) owned.delete(name);
     return ended.length > 0 || lost.length > 0;
@@ -131,20 +131,20 @@ function createNames({ fs, rootDir, clock, log }: PulledImagesDeps) {
   return {
     begun,
     isOwn,
-    take,
+    take: takeOwnership,
     /** @returns true if the record has changed. */
-    settle,
+    settle: reconcile,
     async load(signal: AbortSignal): Promise<void> {
       if (loaded) return;
-      const record = await readPulledRecord(fs, rootDir, log, signal);
+      const record = await readPulledNames(fs, rootDir, log, signal);
       if (loaded) return;
       loaded = true;
-      for (const [name, id] of record.pulled) owned.set(name, { id, at: Number.NEGATIVE_INFINITY });
+      for (const [name, id] of record.pulled) owned.set(name, { id, recordedAt: Number.NEGATIVE_INFINITY });
       for (const [name, others] of record.begun) begun.set(name, others);
     },
     save: coalesce(() => {
       const pulled = new Map([...owned].map(([name, { id }]) => [name, id]));
-      return writePulledRecord(fs, rootDir, { pulled, begun }, clock.within(writeMs));
+      return writePulledNames(fs, rootDir, { pulled, begun }, clock.within(writeTimeoutMs));
     }),
   };
 }

@@ -6,7 +6,7 @@ import { entriesOf, recordIn } from "../lib/record.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** Record in the root directory of the images that the node pulled from a shared runtime. Names are fully qualified. */
-export interface PulledRecord {
+export interface PulledNames {
   /** Image ID by pulled name. */
   readonly pulled: ReadonlyMap<string, string>;
   /** Names whose pull has begun, each with the names in the same repository that existed before. */
@@ -22,12 +22,12 @@ function recordFile(rootDir: string): string {
 
 /** Reads the record; empty if there is none. A corrupt record is renamed, and images listed only there are never collected.
  *  @throws when the target cannot be read. */
-export async function readPulledRecord(
+export async function readPulledNames(
   fs: Pick<HostFs, "readFile" | "apply">,
   rootDir: string,
   log: Logger,
   signal: AbortSignal,
-): Promise<PulledRecord> {
+): Promise<PulledNames> {
   const file = recordFile(rootDir);
   let text: string;
   try {
@@ -37,7 +37,7 @@ export async function readPulledRecord(
     if (!hasCode(error, "failed_precondition", "resource_exhausted")) throw error;
     text = "";
   }
-  const record = contentOf(text);
+  const record = parseRecord(text);
   if (record) return record;
   log.warn({ file }, "record of pulled images is corrupt; renamed it, and its images will not be removed");
   await fs.apply([{ kind: "rename", from: file, to: `${file}.torn` }], signal);
@@ -45,10 +45,10 @@ export async function readPulledRecord(
 }
 
 /** Replaces the record atomically. */
-export async function writePulledRecord(
+export async function writePulledNames(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
-  { pulled, begun }: PulledRecord,
+  { pulled, begun }: PulledNames,
   signal: AbortSignal,
 ): Promise<void> {
   const file = recordFile(rootDir);
@@ -57,7 +57,7 @@ export async function writePulledRecord(
 }
 
 /** Undefined if the text is not a valid record. */
-function contentOf(text: string): PulledRecord | undefined {
+function parseRecord(text: string): PulledNames | undefined {
   const content = recordIn(text);
   if (content?.["version"] !== version) return undefined;
   const pulled = entriesOf(content["pulled"]).flatMap(([name, id]) =>

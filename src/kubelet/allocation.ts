@@ -56,18 +56,18 @@ function createNodeAdmission(
   { nodes, events }: Cluster,
   { agent, managers }: ObservedTarget,
 ): Admission {
-  const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
+  const fetchNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const { pressure: cell, shuttingDown } = hand("admission");
   const pressure = () => cell.get()?.pressure;
-  const makeRoom = createPreemption({ ...hand("preemption"), events, measures, clock, log });
+  const preempt = createPreemption({ ...hand("preemption"), events, measures, clock, log });
   return createAdmission({
     ...kubelet,
     ...agent,
     pressure,
     node: nodes,
-    freshNode,
+    fetchNode,
     managers,
-    makeRoom,
+    preempt,
     shuttingDown,
     log,
   });

@@ -9,7 +9,7 @@ import { createPodHostResources } from "../resources/pod-host-resources.ts";
 import { createReservedCgroups } from "../resources/reserved-cgroups.ts";
 import { createQosCgroups } from "../resources/qos-cgroups.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
-import type { PodGroups } from "../runtime/resize.ts";
+import type { PodCgroups } from "../runtime/actuate-resources.ts";
 import type { PodHostResources } from "../sync/passes.ts";
 import type { AllocationStages } from "./allocation.ts";
 import type { Cluster, NodeContext, ObservedTarget, TargetCgroups } from "./deps.ts";
@@ -46,7 +46,7 @@ export async function openTargetCgroups(
 /** Managers of the node's cgroups. */
 export interface CgroupStages {
   /** Data directories and cgroups of pods. */
-  readonly hostResources: PodHostResources & { readonly groups: PodGroups };
+  readonly hostResources: PodHostResources & { readonly groups: PodCgroups };
   /** Enforces the node's allocatable resources and the reservations. */
   readonly nodeAllocatable: Service;
 }

@@ -38,7 +38,7 @@ export function createCleanup(context: NodeContext, cluster: Cluster, observed: 
     pruneRecords: allocations.pruneRecords,
     measures: metrics.measures,
     async cleanUpPod(uid, keepsContainers, signal) {
-      if (!keepsContainers) await garbage.podGone(uid, signal);
+      if (!keepsContainers) await garbage.removePodLeftovers(uid, signal);
       await volumes.removePodDirectory(uid, signal);
     },
   });

@@ -1,4 +1,4 @@
-import { type Garbage, createGarbage } from "../gc/garbage.ts";
+import { type ContainerCollection, createContainerCollection } from "../gc/container-collection.ts";
 import { createImageCollection } from "../gc/image-collection.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Reclaim } from "../pipeline.ts";
@@ -17,12 +17,12 @@ export function createGarbageCollection(
   { events }: Cluster,
   { waitForTarget, pleg, ownerLabels, targetClock }: ObservedTarget,
   { pulled, pullManager, sourcesSeen }: GarbageParts,
-): { readonly garbage: Garbage; readonly reclaim: Reclaim; readonly collecting: readonly Service[] } {
+): { readonly garbage: ContainerCollection; readonly reclaim: Reclaim; readonly collecting: readonly Service[] } {
   const { host, runtime } = target;
   const { kubelet, nodeName } = config;
   const common = { runtime, fs: host.fs, nodeName, events, tracer, clock, log, ...(waitForTarget && { waitForTarget }) };
   const { desired, podCache, worker } = hand("garbage");
-  const garbage = createGarbage({
+  const garbage = createContainerCollection({
     ...common,
     pods: desired,
     cache: podCache,
@@ -39,7 +39,7 @@ export function createGarbageCollection(
     ...common,
     cache: hand("imageCollection").podCache,
     ...(pulled && { pulled }),
-    ...(pullManager && { forgetPulls: pullManager.prune }),
+    ...(pullManager && { prunePulls: pullManager.prune }),
     limits: imageLimits(kubelet),
     measures: metrics.measures.imageRemovals,
   });

@@ -1,5 +1,5 @@
 import { type PulledImages, createPulledImages } from "../gc/pulled-images.ts";
-import { runPlugins } from "../runtime/images/credential-plugin.ts";
+import { createPluginRunner } from "../runtime/images/credential-plugin.ts";
 import { createNodeKeyring } from "../runtime/images/node-keyring.ts";
 import { createPluginKeyring } from "../runtime/images/plugin-keyring.ts";
 import type { PodKeyring } from "../runtime/images/pod-credentials.ts";
@@ -63,7 +63,7 @@ function nodeKeyrings(context: NodeContext, cluster: Cluster): readonly PodKeyri
   const own = createNodeKeyring({ ...place, clock, log });
   if (!credentialProviders) return [own];
   const { accounts, tokens } = cluster;
-  const run = runPlugins({ measures: metrics.measures.pulls, clock, stop: signal });
+  const run = createPluginRunner({ measures: metrics.measures.pulls, clock, stop: signal });
   const { providers: plugins } = credentialProviders;
   return [own, createPluginKeyring({ plugins, run, accounts, tokens, clock, log })];
 }

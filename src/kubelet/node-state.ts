@@ -1,12 +1,12 @@
 import type { Clock } from "../lib/clock.ts";
 import type { ReachableVerdict } from "../node/conditions.ts";
 import type { NodePressure, SourceName } from "../pipeline.ts";
-import type { PodResources } from "../pod/resize.ts";
+import type { PodResources } from "../pod/pod-resources.ts";
 import type { Allocation } from "../resources/allocations.ts";
 import { createValue, createSourceMilestone } from "../state/values.ts";
 import { createPodTable } from "../state/pod-table.ts";
 import type { ColumnPair, ColumnWriter } from "../state/records.ts";
-import type { Held } from "../status/delivery.ts";
+import type { PendingStatus } from "../status/delivery.ts";
 
 /** Creates the state of a node: passive, created before its actors. Each part has a reader and a writer; kubelet/wiring.ts says which
  *  actor gets which. @param sources pod sources of the node. */
@@ -21,7 +21,7 @@ export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
     /** Last requested resources of a pod. */
     requestedResources: pairOf(privateColumn<PodResources>()),
     /** Status waiting to be written to the API server. */
-    pendingStatus: pairOf(privateColumn<Held>()),
+    pendingStatus: pairOf(privateColumn<PendingStatus>()),
     /** Pods that a pass has changed without observing the outcome. */
     needsInspection: pairOf(privateColumn<true>()),
     /** Sources that have reported. */

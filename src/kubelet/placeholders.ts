@@ -2,7 +2,7 @@ import { daemonSetChoices } from "../config/node-config.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { podNetworkAnnotation } from "../network/decision.ts";
 import type { NodeSource, RuntimePod } from "../pipeline.ts";
-import { type DaemonSets, type Standing, daemonSetsAnnotation, standingOf } from "../pod/daemon-sets.ts";
+import { type DaemonSets, type DaemonSetDecision, daemonSetsAnnotation, decideDaemonSetPod } from "../pod/daemon-sets.ts";
 import type { DesiredPod } from "../roles.ts";
 import { type Target, hasOwnNetwork } from "../seams/provider.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
@@ -10,7 +10,7 @@ import type { Cluster, NodeContext } from "./deps.ts";
 /** Decides which DaemonSet pods the node runs, and for which it shows placeholders. */
 export interface Placeholders {
   /** @param seen the pod's observation in the runtime. */
-  daemonSetDecision(pod: DesiredPod, seen: RuntimePod | undefined): Standing;
+  daemonSetDecision(pod: DesiredPod, seen: RuntimePod | undefined): DaemonSetDecision;
   /** True if the pod is shown as a placeholder. */
   isPlaceholder(pod: DesiredPod): boolean;
   /** Filters out placeholders. */
@@ -35,11 +35,11 @@ export function createPlaceholders(context: NodeContext, { nodes }: Cluster): Pl
   const isConfigured = config.daemonSets !== undefined || !hasOwnNetwork(target.network);
   const choice = isConfigured ? () => config.daemonSets ?? "all" : () => choiceOf(nodes);
   const daemonSetDecision: Placeholders["daemonSetDecision"] = (pod, seen) =>
-    standingOf({
+    decideDaemonSetPod({
       pod,
       status: statuses.get(pod.metadata.uid) ?? pod.status,
-      exists: seen !== undefined && seen.sandboxes.length + seen.containers.length > 0,
-      choice: choice(),
+      existsInRuntime: seen !== undefined && seen.sandboxes.length + seen.containers.length > 0,
+      setting: choice(),
       rootDir: config.rootDir,
     });
   const warning = onceThenIdle("daemon-sets", async (signal) => {
@@ -47,7 +47,7 @@ export function createPlaceholders(context: NodeContext, { nodes }: Cluster): Pl
     if (choiceOf(nodes) === "all")
       log.warn({}, "running pods of all DaemonSets, as before: set nodes[].daemonSets to none, selected or all");
   });
-  const isPlaceholder = (pod: DesiredPod) => daemonSetDecision(pod, cache.get(pod.metadata.uid)).is === "placeholder";
+  const isPlaceholder = (pod: DesiredPod) => daemonSetDecision(pod, cache.get(pod.metadata.uid)).kind === "placeholder";
   return {
     daemonSetDecision: daemonSetDecision,
     isPlaceholder,

@@ -1,4 +1,4 @@
-import { createServed } from "../admission/served.ts";
+import { createFieldChecker } from "../admission/field-checker.ts";
 import { deletePod } from "../api/pod-deletion.ts";
 import { gateEnabled } from "../config/feature-gates.ts";
 import { type DiskMeter, createDiskMeter } from "../host/disk-meter.ts";
@@ -7,9 +7,9 @@ import { rfc3339 } from "../lib/rfc3339.ts";
 import { type Service, onAbort, onceThenIdle } from "../lib/service-group.ts";
 import type { PodStatus } from "../objects.ts";
 import type { PodUpdate, RuntimePod } from "../pipeline.ts";
-import { amountsOf } from "../pod/resize.ts";
+import { amountsOf } from "../pod/pod-resources.ts";
 import { placeholderStatus } from "../pod/placeholder.ts";
-import { generateStatus } from "../pod/status.ts";
+import { generateStatus } from "../status/generate/generate-status.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
 import { resizeConditions } from "../resources/resize-states.ts";
 import type { DesiredPod } from "../roles.ts";
@@ -135,17 +135,17 @@ function createStatusGenerator(
 ): StatusGenerator {
   const { status, starts, resize } = hand("statusGenerator");
   const reportsDeviceHealth = gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus");
-  return (desired, observed, ending) => {
+  return (desired, observed, isTerminating) => {
     const { uid } = desired.metadata;
-    if (placeholders.daemonSetDecision(desired, observed).is === "placeholder") return placeholderStatus(desired, agent.hostIPs());
+    if (placeholders.daemonSetDecision(desired, observed).kind === "placeholder") return placeholderStatus(desired, agent.hostIPs());
     const pod = allocations.allocatedPod(desired);
     return generateStatus({
       pod,
       resize: resizeConditions(resize.get(uid)),
-      wholeInForce: pod.spec.resources && allocations.podResources(pod),
-      inForce: (run) => amountsOf(allocations.containerResources(pod, run)),
+      actualPodResources: pod.spec.resources && allocations.podResources(pod),
+      actualResources: (run) => amountsOf(allocations.containerResources(pod, run)),
       observed,
-      ending,
+      isTerminating,
       previous: status.get(uid),
       failures: starts.get(uid)?.failures ?? new Map(),
       readiness: (name, id) => probes.readiness(uid, name, id),
@@ -176,7 +176,7 @@ function createWorkers(
     objects: cluster.objects,
     prober: stages.probes,
     managers,
-    fieldChecker: createServed(
+    fieldChecker: createFieldChecker(
       async (feature, signal) =>
         isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.unsupportedReason?.(feature, signal),
       { cpuCfsQuota: config.kubelet.cpuCFSQuota },

@@ -76,7 +76,7 @@ export function createRuntimeStages(
     isRestartingAll: (uid) => isRestartingAll(status.get(uid)),
     measures: measures.starts,
     hooks: createHooks(common),
-    ...(serviceTunnel && { way: serviceTunnel }),
+    ...(serviceTunnel && { tunnel: serviceTunnel }),
     inForce: allocations,
     resizes: measures.resizes,
     groups: hostResources.groups,
@@ -87,10 +87,10 @@ export function createRuntimeStages(
       events,
       maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod,
     }),
-    lookForImage: puller.look,
-    ensureImages: async ({ pod, container, sandbox, seenImage }, signal) => ({
+    findPresentImage: puller.findPresent,
+    ensureImages: async ({ pod, container, sandbox, presentImage }, signal) => ({
       volumes: await puller.ensureVolumes(pod, container, sandbox.config, signal),
-      ...(await puller.ensure(pod, container, sandbox.config, signal, seenImage)),
+      ...(await puller.ensure(pod, container, sandbox.config, signal, presentImage)),
     }),
   });
   return { volumes, hostResources, nodeAllocatable, podRuntime, ...ownImages };

@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from "node:net";
 import type { EndpointSlice, Service } from "../objects.ts";
-import { usualDns } from "../pod/dns.ts";
+import { clusterDnsService } from "../pod/dns.ts";
 
 /** Addresses and ports of the cluster that pods reach through the tunnel, each as `address:port`, sorted. */
 export interface Destinations {
@@ -25,7 +25,7 @@ export function reachOf(namespaces: readonly string[] | undefined, dns: readonly
   if (!namespaces) return everywhere;
   return ({ metadata: { namespace, name }, spec }) =>
     namespaces.includes(namespace) ||
-    ["default/kubernetes", usualDns].includes(`${namespace}/${name}`) ||
+    ["default/kubernetes", clusterDnsService].includes(`${namespace}/${name}`) ||
     (spec?.clusterIPs ?? []).some((address) => dns.includes(address));
 }
 

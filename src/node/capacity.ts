@@ -1,5 +1,5 @@
 import type { HostFacts } from "../host/facts.ts";
-import { canonicalBytes, quantityMilli, quantityValue, shareOf } from "../pod/quantity.ts";
+import { canonicalBytes, quantityMilli, quantityValue, quantityOrPercentage } from "../pod/quantity.ts";
 import { isHugePages } from "../pod/resources.ts";
 
 export type ResourceList = Readonly<Record<string, string>>;
@@ -73,7 +73,7 @@ export function overReserved(capacity: ResourceList, reserved: ReservedInput): s
 
 function keptFree(name: string, size: number, evictionHard: ResourceList): number {
   const signal = name === "memory" ? "memory.available" : name === "ephemeral-storage" ? "nodefs.available" : undefined;
-  return signal === undefined ? 0 : shareOf(evictionHard[signal] ?? "0", size);
+  return signal === undefined ? 0 : quantityOrPercentage(evictionHard[signal] ?? "0", size);
 }
 
 function formatMilli(milli: number): string {

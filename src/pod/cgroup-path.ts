@@ -14,20 +14,20 @@ export interface CgroupLayout {
  *  `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice`. Guaranteed pods are directly below kubepods.
  *  @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
 export function podCgroup(uid: string, qos: QosClass, layout: CgroupLayout): string {
-  return layout.perQos ? cgroupPath([...tierNames(qos, layout), `pod${uid}`], layout.driver) : "";
+  return layout.perQos ? cgroupPath([...qosCgroupNames(qos, layout), `pod${uid}`], layout.driver) : "";
 }
 
 /** The cgroup of a QoS class. */
-export function tierCgroup(qos: QosClass, layout: CgroupLayout): string {
-  return cgroupPath(tierNames(qos, layout), layout.driver);
+export function qosCgroup(qos: QosClass, layout: CgroupLayout): string {
+  return cgroupPath(qosCgroupNames(qos, layout), layout.driver);
 }
 
 /** The kubepods cgroup, the parent of all pods. */
-export function podsCgroup(layout: CgroupLayout): string {
-  return tierCgroup("Guaranteed", layout);
+export function kubepodsCgroup(layout: CgroupLayout): string {
+  return qosCgroup("Guaranteed", layout);
 }
 
-function tierNames(qos: QosClass, { root }: CgroupLayout): string[] {
+function qosCgroupNames(qos: QosClass, { root }: CgroupLayout): string[] {
   return [...split(root), "kubepods", ...(qos === "Guaranteed" ? [] : [qos.toLowerCase()])];
 }
 

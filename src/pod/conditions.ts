@@ -3,7 +3,7 @@ import type { RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "./containers.ts";
 import { isTerminal } from "./phase.ts";
 import { mayRestartAll } from "./restart.ts";
-import { allRestart, allRestartingCondition, allTakenAway } from "./restart-all.ts";
+import { shouldRestartAll, allRestartingCondition, allContainersRemoved } from "./restart-all.ts";
 import { sandboxIsCurrent } from "./sandbox.ts";
 
 /** Condition types that only the kubelet writes. */
@@ -29,7 +29,7 @@ export function isResizeCondition({ type }: Pick<PodCondition, "type">): boolean
 
 /** Condition DisruptionTarget: the pod is terminated by a disruption. Other components set it, too. */
 export const disruptionCondition = "DisruptionTarget";
-const endedByKubelet = "TerminationByKubelet";
+const terminationByKubelet = "TerminationByKubelet";
 
 /** The DisruptionTarget condition of a pod that its node terminates. */
 export function disruption({ metadata: { generation } }: Pod, message: string): PodCondition {
@@ -37,14 +37,14 @@ export function disruption({ metadata: { generation } }: Pod, message: string): 
     type: disruptionCondition,
     ...(generation !== undefined && { observedGeneration: generation }),
     status: "True",
-    reason: endedByKubelet,
+    reason: terminationByKubelet,
     message,
   };
 }
 
 /** True for a DisruptionTarget condition with the kubelet's reason. */
 export function isOwnDisruption({ type, reason }: PodCondition): boolean {
-  return type === disruptionCondition && reason === endedByKubelet;
+  return type === disruptionCondition && reason === terminationByKubelet;
 }
 
 export interface ConditionsInput {
@@ -59,22 +59,22 @@ export interface ConditionsInput {
 }
 
 /** Status of a condition; the status manager sets its times. */
-type Verdict = Pick<PodCondition, "status" | "reason" | "message">;
+type ConditionStatus = Pick<PodCondition, "status" | "reason" | "message">;
 
-const yes: Verdict = { status: "True" };
+const isTrue: ConditionStatus = { status: "True" };
 
 /** A pod's conditions: those of other components first, as the API server shows them, then the kubelet's own.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
 export function podConditions(input: ConditionsInput): PodCondition[] {
   const { pod, observed } = input;
   const foreign = (pod.status?.conditions ?? []).filter(({ type }) => !isKubeletCondition(type));
-  const containersReady = judgeContainersReady(input);
-  const own: readonly (readonly [string, Verdict])[] = [
-    ["PodReadyToStartContainers", sandboxIsCurrent(pod, observed) ? yes : { status: "False" }],
-    ["Initialized", judgeInitialized(input)],
-    ["Ready", containersReady.status === "True" ? judgeGates(pod, foreign) : containersReady],
+  const containersReady = containersReadyStatus(input);
+  const own: readonly (readonly [string, ConditionStatus])[] = [
+    ["PodReadyToStartContainers", sandboxIsCurrent(pod, observed) ? isTrue : { status: "False" }],
+    ["Initialized", initializedStatus(input)],
+    ["Ready", containersReady.status === "True" ? readinessGatesStatus(pod, foreign) : containersReady],
     ["ContainersReady", containersReady],
-    ["PodScheduled", yes],
+    ["PodScheduled", isTrue],
   ];
   const { generation } = pod.metadata;
   const observedGeneration = generation !== undefined && { observedGeneration: generation };
@@ -83,20 +83,20 @@ export function podConditions(input: ConditionsInput): PodCondition[] {
     ...(isTerminal(input.phase) ? [] : input.resize),
     ...own.map(([type, verdict]) => ({ type, ...observedGeneration, ...verdict })),
     // Like the kubelet's, without observedGeneration.
-    ...(mayRestartAll(pod.spec) ? [{ type: allRestartingCondition, ...judgeRestarting(input) }] : []),
+    ...(mayRestartAll(pod.spec) ? [{ type: allRestartingCondition, ...allRestartingStatus(input) }] : []),
   ];
 }
 
 /** Ready and ContainersReady in a final phase. */
-export function terminalReadiness(phase: string): Verdict {
+export function terminalReadiness(phase: string): ConditionStatus {
   return { status: "False", reason: phase === "Failed" ? "PodFailed" : "PodCompleted" };
 }
 
-function judgeContainersReady({ pod, statuses, phase }: ConditionsInput): Verdict {
+function containersReadyStatus({ pod, statuses, phase }: ConditionsInput): ConditionStatus {
   if (isTerminal(phase)) return terminalReadiness(phase);
   const sidecars = (pod.spec.initContainers ?? []).filter(isSidecar);
-  const unready = [...sidecars, ...pod.spec.containers].filter(({ name }) => !statusOf(statuses, name)?.ready);
-  if (unready.length === 0) return yes;
+  const unready = [...sidecars, ...pod.spec.containers].filter(({ name }) => !containerStatusOf(statuses, name)?.ready);
+  if (unready.length === 0) return isTrue;
   return {
     status: "False",
     reason: "ContainersNotReady",
@@ -104,22 +104,22 @@ function judgeContainersReady({ pod, statuses, phase }: ConditionsInput): Verdic
   };
 }
 
-function judgeGates(pod: Pod, conditions: readonly PodCondition[]): Verdict {
-  const complaints = (pod.spec.readinessGates ?? []).flatMap(({ conditionType }) => {
+function readinessGatesStatus(pod: Pod, conditions: readonly PodCondition[]): ConditionStatus {
+  const problems = (pod.spec.readinessGates ?? []).flatMap(({ conditionType }) => {
     const condition = conditions.find(({ type }) => type === conditionType);
     if (!condition) return [`corresponding condition of pod readiness gate "${conditionType}" does not exist.`];
     if (condition.status === "True") return [];
     return [`the status of pod readiness gate "${conditionType}" is not "True", but ${condition.status}`];
   });
-  return complaints.length === 0
-    ? yes
-    : { status: "False", reason: "ReadinessGatesNotReady", message: complaints.join(", ") };
+  return problems.length === 0
+    ? isTrue
+    : { status: "False", reason: "ReadinessGatesNotReady", message: problems.join(", ") };
 }
 
 /** True from the exit of the container that triggers the restart until all of the pod's containers are removed. */
-function judgeRestarting({ pod, observed, previous, phase }: ConditionsInput): Verdict {
+function allRestartingStatus({ pod, observed, previous, phase }: ConditionsInput): ConditionStatus {
   if (isTerminal(phase)) return terminalReadiness(phase);
-  if (!allRestart(pod, observed, previous) || allTakenAway(pod, observed)) return { status: "False" };
+  if (!shouldRestartAll(pod, observed, previous) || allContainersRemoved(pod, observed)) return { status: "False" };
   return {
     status: "True",
     reason: "RestartAllContainersStarted",
@@ -128,19 +128,19 @@ function judgeRestarting({ pod, observed, previous, phase }: ConditionsInput): V
 }
 
 /** Once a main container has started, or the condition has been True, the pod stays initialized. */
-function judgeInitialized({ pod, statuses, phase, previous }: ConditionsInput): Verdict {
+function initializedStatus({ pod, statuses, phase, previous }: ConditionsInput): ConditionStatus {
   if (phase === "Succeeded") return { status: "True", reason: "PodCompleted" };
   const hasStarted = ({ name }: Container) => {
-    const state = statusOf(statuses, name)?.state;
+    const state = containerStatusOf(statuses, name)?.state;
     return state?.running !== undefined || state?.terminated !== undefined;
   };
-  if (pod.spec.containers.some(hasStarted)) return yes;
+  if (pod.spec.containers.some(hasStarted)) return isTrue;
   const incomplete = (pod.spec.initContainers ?? []).filter((container) => {
-    const status = statusOf(statuses, container.name);
+    const status = containerStatusOf(statuses, container.name);
     return !(isSidecar(container) ? status?.started : status?.ready);
   });
   const before = previous?.conditions?.some(({ type, status }) => type === "Initialized" && status === "True");
-  if (incomplete.length === 0 || before) return yes;
+  if (incomplete.length === 0 || before) return isTrue;
   return {
     status: "False",
     reason: "ContainersNotInitialized",
@@ -148,7 +148,7 @@ function judgeInitialized({ pod, statuses, phase, previous }: ConditionsInput): 
   };
 }
 
-function statusOf(statuses: readonly ContainerStatus[], name: string): ContainerStatus | undefined {
+function containerStatusOf(statuses: readonly ContainerStatus[], name: string): ContainerStatus | undefined {
   return statuses.find((status) => status.name === name);
 }
 

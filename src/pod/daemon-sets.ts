@@ -13,44 +13,44 @@ export const daemonSetsAnnotation = "graftlet.dev/daemon-sets";
 export const runAnnotation = "graftlet.dev/run";
 
 /** Directories below a node's root directory that node plugins use. */
-const pluginFolders = ["plugins", "plugins_registry", "device-plugins"];
+const pluginDirectories = ["plugins", "plugins_registry", "device-plugins"];
 
 /** Whether the node runs a pod or shows a placeholder for it. This never changes for a pod: if it should, the pod is deleted, and its
  *  DaemonSet creates another. */
-export interface Standing {
-  readonly is: "pod" | "placeholder";
+export interface DaemonSetDecision {
+  readonly kind: "pod" | "placeholder";
   /** False if the pod must be replaced to change this. */
-  readonly stays: boolean;
+  readonly isFinal: boolean;
 }
 
-export interface StandingInput {
+export interface DaemonSetDecisionInput {
   readonly pod: Pod;
   /** The newest known status. */
   readonly status: PodStatus | undefined;
   /** The runtime has a sandbox or container of the pod. */
-  readonly exists: boolean;
+  readonly existsInRuntime: boolean;
   /** The node's setting; undefined while unknown: started pods stay as they are. */
-  readonly choice: DaemonSets | undefined;
+  readonly setting: DaemonSets | undefined;
   /** The node's root directory. */
   readonly rootDir: string;
 }
 
 /** Decides whether a node runs a pod, or shows a placeholder for it. Pure. What the runtime has of a pod takes precedence over its
  *  status: a status alone does not turn a running pod into a placeholder. A placeholder that has lost its DaemonSet stays one. */
-export function standingOf({ pod, status, exists, choice, rootDir }: StandingInput): Standing {
-  const runs = !isOfDaemonSet(pod) || isChosen(pod, choice, rootDir);
-  if (isPlaceholder(status) && !exists) return { is: "placeholder", stays: !(runs && choice && isOfDaemonSet(pod)) };
-  const hasBegun = exists || (status?.phase ?? "Pending") !== "Pending" || isEnding(pod);
-  if (hasBegun) return { is: "pod", stays: runs || !choice };
-  return { is: runs ? "pod" : "placeholder", stays: true };
+export function decideDaemonSetPod({ pod, status, existsInRuntime, setting, rootDir }: DaemonSetDecisionInput): DaemonSetDecision {
+  const runs = !isDaemonSetPod(pod) || isRunHere(pod, setting, rootDir);
+  if (isPlaceholder(status) && !existsInRuntime) return { kind: "placeholder", isFinal: !(runs && setting && isDaemonSetPod(pod)) };
+  const hasStarted = existsInRuntime || (status?.phase ?? "Pending") !== "Pending" || isEnding(pod);
+  if (hasStarted) return { kind: "pod", isFinal: runs || !setting };
+  return { kind: runs ? "pod" : "placeholder", isFinal: true };
 }
 
-function isChosen(pod: Pod, choice: DaemonSets | undefined, rootDir: string): boolean {
+function isRunHere(pod: Pod, choice: DaemonSets | undefined, rootDir: string): boolean {
   return choice === "all" || (choice === "selected" && isSelected(pod, rootDir));
 }
 
 /** True for a pod of an apps/v1 DaemonSet. @see https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/ */
-function isOfDaemonSet(pod: Pod): boolean {
+function isDaemonSetPod(pod: Pod): boolean {
   const owner = pod.metadata.ownerReferences?.find(({ controller }) => controller);
   return owner?.kind === "DaemonSet" && owner.apiVersion.startsWith("apps/") && !isStaticPod(pod);
 }
@@ -59,6 +59,6 @@ function isOfDaemonSet(pod: Pod): boolean {
 function isSelected({ metadata, spec }: Pod, rootDir: string): boolean {
   const said = metadata.annotations?.[runAnnotation];
   if (said === "true" || said === "false") return said === "true";
-  const folders = pluginFolders.map((name) => `${rootDir}/${name}/`);
+  const folders = pluginDirectories.map((name) => `${rootDir}/${name}/`);
   return (spec.volumes ?? []).some(({ hostPath }) => folders.some((folder) => `${hostPath?.path}/`.startsWith(folder)));
 }

@@ -3,7 +3,7 @@ import { DNSConfig } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 
 /** The cluster's DNS Service, whatever implements it. */
-export const usualDns = "kube-system/kube-dns";
+export const clusterDnsService = "kube-system/kube-dns";
 
 /** Content of a resolv.conf. */
 export interface ResolverConfig {

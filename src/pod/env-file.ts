@@ -14,7 +14,7 @@ export interface EnvFile {
 }
 
 /** A value that is not valid UTF-8 and cannot be an environment variable. */
-export class NotText extends Error {}
+export class NotUtf8Error extends Error {}
 
 /** Parses an environment file of `NAME='value'` lines. Values are literal, in single quotes, and may span lines; comments may follow a
  *  value or have a line of their own. CR LF is read as LF, also within values. A blank after `=` means an empty value. The first
@@ -22,16 +22,16 @@ export class NotText extends Error {}
 export function parseEnvFile(bytes: Buffer): EnvFile {
   // As bytes, so that invalid UTF-8 in one value does not affect others.
   const values = new Map<string, string>();
-  const wrong = readVariables(bytes.toString("latin1"), (name, value) => {
+  const syntaxError = readVariables(bytes.toString("latin1"), (name, value) => {
     if (!values.has(name)) values.set(name, value);
   });
   return {
     get(name) {
       const value = values.get(Buffer.from(name).toString("latin1"));
-      if (value === undefined && wrong) throw wrong;
+      if (value === undefined && syntaxError) throw syntaxError;
       if (value === undefined) return undefined;
       const found = Buffer.from(value, "latin1");
-      if (!isUtf8(found)) throw new NotText(`the value of ${name} is not UTF-8`);
+      if (!isUtf8(found)) throw new NotUtf8Error(`the value of ${name} is not UTF-8`);
       return found.toString();
     },
   };

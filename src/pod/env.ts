@@ -1,8 +1,8 @@
 import { isUtf8 } from "node:buffer";
 import { CodedError } from "../lib/errors.ts";
 import type { ConfigMap, Container, EnvVar, Pod, Secret, Service } from "../objects.ts";
-import { type EnvFile, NotText } from "./env-file.ts";
-import { createStringSum, expand, variableCalled } from "./expand.ts";
+import { type EnvFile, NotUtf8Error } from "./env-file.ts";
+import { createArgumentSizes, expand, variableLabel } from "./expand.ts";
 import { type FieldContext, podField, resourceField } from "./fields.ts";
 import { serviceEnvironment } from "./service-env.ts";
 
@@ -67,7 +67,7 @@ export function environmentReferences(container: Container): EnvironmentReferenc
   return [...found.values()];
 }
 
-const cannotCarry = "which a container's environment cannot hold";
+const invalidInEnvironment = "which a container's environment cannot hold";
 
 /** A container's environment: `envFrom`, then `env` in order with `$(NAME)` expanded from earlier variables and from services, then
  *  service variables that are not overridden. Spec order; within one source, keys are sorted.
@@ -77,18 +77,18 @@ const cannotCarry = "which a container's environment cannot hold";
 export function buildEnvironment(input: EnvironmentInput): Map<string, string> {
   const { pod, container } = input;
   const services = serviceEnvironment(input.services, pod.metadata.namespace, pod.spec.enableServiceLinks ?? true);
-  const sum = createStringSum();
+  const sum = createArgumentSizes();
   const own = new Map<string, string>();
   const put = (name: string, value: string) => {
-    if (value.includes("\0")) throw new Error(`${variableCalled(name)} has a NUL byte, ${cannotCarry}`);
-    sum.add(variableCalled(name), name, value);
+    if (value.includes("\0")) throw new Error(`${variableLabel(name)} has a NUL byte, ${invalidInEnvironment}`);
+    sum.add(variableLabel(name), name, value);
     own.set(name, value);
   };
   putSources(input, put);
   const valueOf = (name: string) => own.get(name) ?? services.get(name);
   for (const variable of container.env ?? []) {
     const { name, value: text } = variable;
-    const value = text ? expand(text, valueOf, variableCalled(name)) : resolve(input, variable);
+    const value = text ? expand(text, valueOf, variableLabel(name)) : resolve(input, variable);
     if (value !== undefined) put(name, value);
   }
   for (const [name, value] of services) if (!own.has(name)) put(name, value);
@@ -114,8 +114,8 @@ function resolve(input: EnvironmentInput, { name, valueFrom }: EnvVar): string |
   if (valueFrom.resourceFieldRef) return resourceField(pod, valueFrom.resourceFieldRef, container.name, allocatable);
   const { configMapKeyRef, secretKeyRef } = valueFrom;
   if (configMapKeyRef)
-    return keyOf("ConfigMap", { pod, name }, configMapKeyRef, configMapValues(input, configMapKeyRef));
-  if (secretKeyRef) return keyOf("Secret", { pod, name }, secretKeyRef, secretValues(input, secretKeyRef));
+    return requiredKey("ConfigMap", { pod, name }, configMapKeyRef, configMapValues(input, configMapKeyRef));
+  if (secretKeyRef) return requiredKey("Secret", { pod, name }, secretKeyRef, secretValues(input, secretKeyRef));
   return valueFrom.fileKeyRef && fileValue(input, name, valueFrom.fileKeyRef);
 }
 
@@ -131,8 +131,8 @@ function fileValue(
   try {
     value = file?.get(key);
   } catch (error) {
-    if (error instanceof NotText)
-      throw new Error(`${variableCalled(name)}: ${error.message} in file ${JSON.stringify(path)}, ${cannotCarry}`, {
+    if (error instanceof NotUtf8Error)
+      throw new Error(`${variableLabel(name)}: ${error.message} in file ${JSON.stringify(path)}, ${invalidInEnvironment}`, {
         cause: error,
       });
     throw new Error("couldn't parse env file", { cause: error });
@@ -148,7 +148,7 @@ interface KeyReference {
   readonly optional?: boolean;
 }
 
-function keyOf(
+function requiredKey(
   kind: string,
   { pod, name }: { readonly pod: Pod; readonly name: string },
   ref: KeyReference,
@@ -160,7 +160,7 @@ function keyOf(
   return value;
 }
 
-type Reference = Omit<KeyReference, "key">;
+type ObjectKeyReference = Omit<KeyReference, "key">;
 
 /** Values of an object, decoded lazily: many variables may refer to one key of a large object. */
 interface ObjectValues {
@@ -169,7 +169,7 @@ interface ObjectValues {
   get(key: string, variable: string): string | undefined;
 }
 
-function valuesOf(
+function objectValues(
   data: Readonly<Record<string, string>> = {},
   decode = (value: string, _key: string, _variable: string) => value,
 ): ObjectValues {
@@ -184,28 +184,28 @@ function valuesOf(
 
 function configMapValues(
   { configMaps }: EnvironmentInput,
-  { name = "", optional }: Reference,
+  { name = "", optional }: ObjectKeyReference,
 ): ObjectValues | undefined {
   const found = configMaps.get(name);
   if (!found && !optional) throw new CodedError("not_found", `configmap ${JSON.stringify(name)} not found`);
-  return found && valuesOf(found.data);
+  return found && objectValues(found.data);
 }
 
 function secretValues(
   { pod, secrets }: EnvironmentInput,
-  { name = "", optional }: Reference,
+  { name = "", optional }: ObjectKeyReference,
 ): ObjectValues | undefined {
   const found = secrets.get(name);
   if (!found && !optional) throw new CodedError("not_found", `secret ${JSON.stringify(name)} not found`);
   return (
     found &&
-    valuesOf(found.data, (value, key, variable) => {
+    objectValues(found.data, (value, key, variable) => {
       const bytes = Buffer.from(value, "base64");
       if (isUtf8(bytes)) return bytes.toString();
       // Neither CRI strings nor the runtimes' own files can hold other bytes, and a lossy conversion would change the secret.
       const where = `key ${key} in Secret ${pod.metadata.namespace}/${name}`;
       throw new Error(
-        `${variableCalled(variable)}: ${where} is not UTF-8, ${cannotCarry}: mount the Secret as a volume`,
+        `${variableLabel(variable)}: ${where} is not UTF-8, ${invalidInEnvironment}: mount the Secret as a volume`,
       );
     })
   );

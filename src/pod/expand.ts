@@ -1,7 +1,7 @@
 /** Maximum bytes of one argument or variable of a Linux process (MAX_ARG_STRLEN). @see execve(2) */
 const maxStringBytes = 128 * 1024;
 /** Maximum total bytes of a Linux process's arguments and environment, with the default stack limit. @see execve(2) */
-const maxSumBytes = 2 * 1024 * 1024;
+const maxTotalBytes = 2 * 1024 * 1024;
 
 /** Replaces `$(NAME)` by the variable's value. Unknown names stay as they are; `$$` is an escaped `$`, so that `$$(NAME)` gives the
  *  literal `$(NAME)`. Takes linear time in the lengths of text and result.
@@ -30,15 +30,15 @@ export function expand(text: string, valueOf: (name: string) => string | undefin
 }
 
 /** Adds up the sizes of a process's arguments and environment. */
-export interface StringSum {
+export interface ArgumentSizes {
   /** @param what name of the string, for the error.
    *  @throws Error if the string, or the total, exceeds the limit. */
   add(what: string, ...parts: readonly string[]): void;
 }
 
 /** Starts at zero. Overridden strings count, too: the total also bounds the work.
- *  @param whose name of the strings, for the error. */
-export function createStringSum(whose = "environment, command and args of the container"): StringSum {
+ *  @param strings name of the strings, for the error. */
+export function createArgumentSizes(strings = "environment, command and args of the container"): ArgumentSizes {
   let sum = 0;
   return {
     add(what, ...parts) {
@@ -46,8 +46,8 @@ export function createStringSum(whose = "environment, command and args of the co
       if (lengths.some((length) => length > maxStringBytes)) throw tooLong(what);
       // Each ends with a NUL; a variable also has a "=".
       sum += lengths.reduce((all, length) => all + length + 1, 0);
-      if (sum > maxSumBytes)
-        throw new Error(`${whose} exceed ${maxSumBytes} bytes in total: shorten them, or move large values to files`);
+      if (sum > maxTotalBytes)
+        throw new Error(`${strings} exceed ${maxTotalBytes} bytes in total: shorten them, or move large values to files`);
     },
   };
 }
@@ -57,6 +57,6 @@ function tooLong(what: string): Error {
 }
 
 /** A variable's name in errors, shortened: names have no length limit. */
-export function variableCalled(name: string): string {
+export function variableLabel(name: string): string {
   return `environment variable ${JSON.stringify(name.slice(0, 100))}`;
 }

@@ -1,7 +1,7 @@
 /** Patterns of a qualified name's parts: the name after the domain, and the domain. */
 const name = /^(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$/;
 const domain = /^[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*$/;
-const longestDomain = 253;
+const maxDomainLength = 253;
 const quotaPrefix = "requests.";
 
 /** True for an extended resource, which is neither a native nor a quota resource.
@@ -14,6 +14,6 @@ export function isExtendedResource(resource: string): boolean {
     own.length <= 63 &&
     name.test(own) &&
     domain.test(of) &&
-    of.length <= longestDomain - quotaPrefix.length
+    of.length <= maxDomainLength - quotaPrefix.length
   );
 }

@@ -14,9 +14,9 @@ export interface PodHostname {
  *  @see https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-hostname-and-subdomain-field */
 export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
   const { hostname, hostnameOverride, subdomain } = pod.spec;
-  if (hostnameOverride !== undefined) return { hostname: cut(hostnameOverride), domain: "" };
+  if (hostnameOverride !== undefined) return { hostname: truncate(hostnameOverride), domain: "" };
   const domain = subdomain ? `${subdomain}.${pod.metadata.namespace}.svc.${clusterDomain}` : "";
-  return { hostname: cut(hostname || pod.metadata.name), domain };
+  return { hostname: truncate(hostname || pod.metadata.name), domain };
 }
 
 /** The hostname inside the pod: the FQDN with setHostnameAsFQDN; empty with hostNetwork, which uses the host's own. @throws Error if it
@@ -32,6 +32,6 @@ export function kernelHostname(pod: Pod, { hostname, domain }: PodHostname): str
   );
 }
 
-function cut(name: string): string {
+function truncate(name: string): string {
   return name.length <= maxHostname ? name : name.slice(0, maxHostname).replace(/[-.]+$/, "");
 }

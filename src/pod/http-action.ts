@@ -11,7 +11,7 @@ export type HttpGet = Wire<V1HTTPGetAction>;
 /** The first request of an HTTP probe or hook, with default User-Agent and Accept headers.
  *  @param host the action's, otherwise the pod's address. @throws Error with Go's text for an invalid URL.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes */
-export function firstRequest(action: HttpGet, host: string, port: number, from: HttpRequest["from"]): HttpRequest {
+export function httpActionRequest(action: HttpGet, host: string, port: number, from: HttpRequest["from"]): HttpRequest {
   const headers = headersOf(action);
   if (!headers.has("User-Agent")) headers.set("User-Agent", [userAgent(from)]);
   if (!headers.has("Accept")) headers.set("Accept", ["*/*"]);

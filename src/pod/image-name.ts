@@ -20,23 +20,23 @@ const maxDomain = 253 + 6;
  *  @throws Error `couldn't parse image name "…": …`.
  *  @see https://github.com/distribution/reference */
 export function parseImageName(image: string): ImageName {
-  const refuse = (why: string) => new Error(`couldn't parse image name ${JSON.stringify(image)}: ${why}`);
+  const parseError = (why: string) => new Error(`couldn't parse image name ${JSON.stringify(image)}: ${why}`);
   if (/^[a-f0-9]{64}$/.test(image))
-    throw refuse(`invalid repository name (${image}), cannot specify 64-byte hexadecimal strings`);
+    throw parseError(`invalid repository name (${image}), cannot specify 64-byte hexadecimal strings`);
   const [named = "", digest = "", ...rest] = image.split("@");
   const { name, tag } = splitTag(named);
   const [domain, path] = splitDomain(name);
   if (path !== path.toLowerCase())
-    throw refuse(`invalid reference format: repository name (${path}) must be lowercase`);
+    throw parseError(`invalid reference format: repository name (${path}) must be lowercase`);
   const wellFormed =
     rest.length === 0 &&
     domain.length <= maxDomain &&
     host.test(domain) &&
     path.split("/").every((part) => pathComponent.test(part));
-  if (!wellFormed || (tag !== undefined && !validTag.test(tag))) throw refuse("invalid reference format");
-  if (image.includes("@")) checkDigest(digest, refuse);
+  if (!wellFormed || (tag !== undefined && !validTag.test(tag))) throw parseError("invalid reference format");
+  if (image.includes("@")) checkDigest(digest, parseError);
   const repository = `${domain}/${path}`;
-  if (path.length > maxRepository) throw refuse(`repository name must not be more than ${maxRepository} characters`);
+  if (path.length > maxRepository) throw parseError(`repository name must not be more than ${maxRepository} characters`);
   return { repository, tag: tag ?? (digest ? "" : "latest"), digest };
 }
 

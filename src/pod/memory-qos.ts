@@ -11,7 +11,7 @@ export interface MemoryQos {
 }
 
 /** Memory protection of a cgroup, bytes: memory.min (hard) and memory.low (best effort). */
-export interface KeptMemory {
+export interface MemoryProtection {
   readonly memoryMinBytes?: number;
   readonly memoryLowBytes?: number;
 }
@@ -32,18 +32,18 @@ export function containerMemoryQos(
   const most = limit || allocatableBytes;
   const high = Math.floor((request + (most - request) * throttlingFactor) / pageBytes) * pageBytes;
   return {
-    ...kept(pod, request, reserves),
+    ...containerMemoryProtection(pod, request, reserves),
     ...(request !== limit && most > 0 && high > request && { "memory.high": String(high) }),
   };
 }
 
-function kept(pod: Pod, request: number, reserves: boolean): Readonly<Record<string, string>> {
+function containerMemoryProtection(pod: Pod, request: number, reserves: boolean): Readonly<Record<string, string>> {
   if (!reserves || request === 0) return { "memory.min": "0", "memory.low": "0" };
   return { [qosClass(pod.spec) === "Guaranteed" ? "memory.min" : "memory.low"]: String(request) };
 }
 
 /** Memory protection of a pod's cgroup. @param requestBytes memory request of the whole pod. */
-export function podKeptMemory(pod: Pod, requestBytes: number): KeptMemory {
+export function podMemoryProtection(pod: Pod, requestBytes: number): MemoryProtection {
   if (requestBytes === 0) return {};
   return qosClass(pod.spec) === "Guaranteed" ? { memoryMinBytes: requestBytes } : { memoryLowBytes: requestBytes };
 }

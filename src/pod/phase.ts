@@ -10,7 +10,7 @@ export interface PhaseInput {
   /** Statuses of init and main containers. */
   readonly statuses: readonly ContainerStatus[];
   /** The pod is terminating: no container restarts. */
-  readonly ending: boolean;
+  readonly isTerminating: boolean;
   /** A main container has been created in the pod's current sandbox. */
   readonly initialized: boolean;
 }
@@ -27,46 +27,46 @@ export function isEnding({ metadata, status }: Pod): boolean {
 
 /** Phase of a pod from its container statuses alone. Final phases never revert: the caller keeps an old one.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase */
-export function podPhase({ pod, statuses, ending, initialized }: PhaseInput): Phase {
+export function podPhase({ pod, statuses, isTerminating, initialized }: PhaseInput): Phase {
   const init = pod.spec.initContainers ?? [];
-  const look = (containers: readonly Container[]) =>
+  const situationsOf = (containers: readonly Container[]) =>
     containers.map((container) => situationOf(pod, container, statuses));
-  const plainInit = look(init.filter((container) => !isSidecar(container)));
-  const sidecars = look(init.filter(isSidecar));
-  const main = look(pod.spec.containers);
+  const plainInit = situationsOf(init.filter((container) => !isSidecar(container)));
+  const sidecars = situationsOf(init.filter(isSidecar));
+  const main = situationsOf(pod.spec.containers);
 
-  if (plainInit.some((one) => one.is === "stopped" && one.exitCode !== 0 && !one.restartable)) return "Failed";
-  const initPending = plainInit.some(({ is }) => is !== "stopped");
+  if (plainInit.some((one) => one.kind === "stopped" && one.exitCode !== 0 && !one.restartable)) return "Failed";
+  const initPending = plainInit.some(({ kind }) => kind !== "stopped");
   const sidecarPending = sidecars.some(
-    (one) => one.is === "waiting" || one.is === "odd" || (one.is === "running" && !one.started),
+    (one) => one.kind === "waiting" || one.kind === "odd" || (one.kind === "running" && !one.started),
   );
   if (initPending || (sidecarPending && !initialized)) return "Pending";
   // A stopped sidecar does not affect the phase.
-  const counted = [...sidecars.filter(({ is }) => is !== "stopped"), ...main];
-  if (counted.some(({ is }) => is === "waiting")) return "Pending";
-  if (counted.some(({ is }) => is === "unknown" || is === "odd")) return "Pending";
-  if (counted.some(({ is }) => is === "running")) return "Running";
+  const counted = [...sidecars.filter(({ kind }) => kind !== "stopped"), ...main];
+  if (counted.some(({ kind }) => kind === "waiting")) return "Pending";
+  if (counted.some(({ kind }) => kind === "unknown" || kind === "odd")) return "Pending";
+  if (counted.some(({ kind }) => kind === "running")) return "Running";
   if (main.length === 0) return "Pending";
-  const succeeded = main.every((one) => one.is === "stopped" && one.exitCode === 0 && !one.waiting);
+  const succeeded = main.every((one) => one.kind === "stopped" && one.exitCode === 0 && !one.waiting);
   const outcome = succeeded ? "Succeeded" : "Failed";
-  if (ending && !isStaticPod(pod)) return outcome;
-  return main.some((one) => one.is === "stopped" && one.restartable) ? "Running" : outcome;
+  if (isTerminating && !isStaticPod(pod)) return outcome;
+  return main.some((one) => one.kind === "stopped" && one.restartable) ? "Running" : outcome;
 }
 
 /** State of a container for the phase: a container waiting for its restart counts as stopped; `odd` is a status without any state. */
-type Situation =
-  | { readonly is: "running"; readonly started: boolean }
-  | { readonly is: "stopped"; readonly exitCode: number; readonly restartable: boolean; readonly waiting: boolean }
-  | { readonly is: "waiting" | "unknown" | "odd" };
+type ContainerSituation =
+  | { readonly kind: "running"; readonly started: boolean }
+  | { readonly kind: "stopped"; readonly exitCode: number; readonly restartable: boolean; readonly waiting: boolean }
+  | { readonly kind: "waiting" | "unknown" | "odd" };
 
-function situationOf({ spec }: Pod, container: Container, statuses: readonly ContainerStatus[]): Situation {
+function situationOf({ spec }: Pod, container: Container, statuses: readonly ContainerStatus[]): ContainerSituation {
   const status = statuses.find(({ name }) => name === container.name);
-  if (!status) return { is: "unknown" };
-  if (status.state?.running) return { is: "running", started: status.started === true };
+  if (!status) return { kind: "unknown" };
+  if (status.state?.running) return { kind: "running", started: status.started === true };
   const ended = status.state?.terminated ?? (status.state?.waiting && status.lastState?.terminated);
   if (ended) {
     const restartable = ended.reason === restartingAllReason || restartsAfter(container, spec, ended.exitCode);
-    return { is: "stopped", exitCode: ended.exitCode, restartable, waiting: status.state?.waiting !== undefined };
+    return { kind: "stopped", exitCode: ended.exitCode, restartable, waiting: status.state?.waiting !== undefined };
   }
-  return { is: status.state?.waiting ? "waiting" : "odd" };
+  return { kind: status.state?.waiting ? "waiting" : "odd" };
 }

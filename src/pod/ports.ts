@@ -11,7 +11,7 @@ const protocols: Readonly<Record<string, Protocol>> = { TCP: Protocol.TCP, UDP: 
 export function portMappings(pod: Pod): PortMapping[] {
   return pod.spec.containers.flatMap(({ ports = [] }) => {
     const byName = new Map<string, ContainerPort>();
-    for (const port of ports) if (!byName.has(nameOf(port))) byName.set(nameOf(port), port);
+    for (const port of ports) if (!byName.has(portKey(port))) byName.set(portKey(port), port);
     return [...byName.values()].map(toMapping);
   });
 }
@@ -25,7 +25,7 @@ function toMapping({ protocol, containerPort, hostPort, hostIP }: ContainerPort)
   });
 }
 
-function nameOf({ name, protocol, containerPort, hostPort, hostIP = "" }: ContainerPort): string {
+function portKey({ name, protocol, containerPort, hostPort, hostIP = "" }: ContainerPort): string {
   const family = hostIP === "" ? "any" : isIPv6(hostIP) ? "v6" : "v4";
   return name || `${family}-${protocol ?? "TCP"}-${hostIP}:${containerPort}:${hostPort ?? 0}`;
 }

@@ -33,7 +33,7 @@ export function quantityMilli(quantity: string): number {
 
 /** A quantity, or a percentage such as `10%` of a total, in whole units.
  *  @param share percentages have single precision, as in the kubelet. @throws CodedError invalid_argument. */
-export function shareOf(share: string, total: number): number {
+export function quantityOrPercentage(share: string, total: number): number {
   if (!share.endsWith("%")) return quantityValue(share);
   return Math.trunc(total * Math.fround(Math.fround(Number(share.slice(0, -1))) / 100));
 }

@@ -4,7 +4,7 @@ import { isSidecar } from "./containers.ts";
 import { type MemoryQos, containerMemoryQos } from "./memory-qos.ts";
 import { qosClass } from "./qos.ts";
 import { canonicalAmount, quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
-import { effectiveResources } from "./resize.ts";
+import { effectiveResources } from "./pod-resources.ts";
 import { limitedSwap } from "./swap.ts";
 
 /** Quantities by resource name. */
@@ -29,7 +29,7 @@ export interface TargetResources {
   readonly swapController: boolean;
 }
 
-export interface Amounts {
+export interface CpuMemoryQuantities {
   /** Undefined if not requested: the limit is used. */
   readonly cpuRequest: string | undefined;
   readonly cpuLimit: string | undefined;
@@ -54,7 +54,7 @@ export function milliCpuToQuota(milliCpu: number, periodUs: number): number {
 /** CPU and memory in CRI terms.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run */
 export function cpuAndMemory(
-  amounts: Amounts,
+  amounts: CpuMemoryQuantities,
   { cpuCfsQuota, cpuCfsPeriodUs }: ResourceSettings,
 ): LinuxContainerResources {
   const limit = quantityMilli(amounts.cpuLimit ?? "0");
@@ -90,7 +90,7 @@ export function containerResources(input: ContainerResourcesInput): LinuxContain
   const { pod, container, target } = input;
   const { requests = {}, limits: own = {} } = container.resources ?? {};
   // A container without a limit gets the pod-level one; a limit of 0 means none.
-  const whole = Object.entries(pod.spec.resources?.limits ?? {}).filter(([name]) => isOfPods(name));
+  const whole = Object.entries(pod.spec.resources?.limits ?? {}).filter(([name]) => isPodLevelResource(name));
   const effective = effectiveResources(container.resources, pod.spec.resources).limits;
   const limits: ResourceList = { ...Object.fromEntries(whole), ...own, ...effective };
   const base = cpuAndMemory({ cpuRequest: requests.cpu, cpuLimit: limits.cpu, memoryLimit: limits.memory }, input);
@@ -118,7 +118,7 @@ export function oomScoreAdjust(pod: Pod, container: Container, memoryBytes: numb
   if (pod.spec.priorityClassName === "system-node-critical" || qos === "Guaranteed") return -997;
   if (qos === "BestEffort") return 1000;
   const score = (requestBytes: number) => 1000 - Math.trunc((1000 * requestBytes) / memoryBytes);
-  const share = unsharedRequest(pod);
+  const share = unassignedRequest(pod);
   const own = score(memoryRequest(container) + share);
   const sidecar = pod.spec.initContainers?.some((init) => init.name === container.name && isSidecar(init)) === true;
   const least = sidecar ? score(Math.min(...pod.spec.containers.map(memoryRequest)) + share) : own;
@@ -126,7 +126,7 @@ export function oomScoreAdjust(pod: Pod, container: Container, memoryBytes: numb
 }
 
 /** Memory per container that the pod-level request exceeds the sum of its containers' requests by, bytes; all containers count it. */
-function unsharedRequest(pod: Pod): number {
+function unassignedRequest(pod: Pod): number {
   const { containers, initContainers = [], resources } = pod.spec;
   const whole = quantityValue(resources?.requests?.["memory"] ?? "0");
   const rest = whole - quantityValue(podTotal(pod, requestsOf)["memory"] ?? "0");
@@ -165,16 +165,16 @@ export function pageSizeName(bytes: number): string {
  *  @param options.overhead adds the pod overhead.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers */
 export function podRequests(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
-  const total = { ...podTotal(pod, requestsOf), ...ofWholePod(pod.spec.resources?.requests) };
+  const total = { ...podTotal(pod, requestsOf), ...podLevelAmounts(pod.spec.resources?.requests) };
   return overhead ? sum([total, pod.spec.overhead ?? {}]) : total;
 }
 
 /** A pod's request as counted for preemption: with pod-level resources those of its containers do not count, and overhead counts only
  *  together with a request. (kubernetes, GetResourceRequestQuantity) */
-export function requestToFree(pod: Pod, name: string): string {
+export function requestForPreemption(pod: Pod, name: string): string {
   const { requests = {}, limits = {} } = pod.spec.resources ?? {};
-  const isWhole = Object.keys({ ...requests, ...limits }).some(isOfPods);
-  const all = isWhole ? ofWholePod(requests) : podRequests(pod, { overhead: false });
+  const isWhole = Object.keys({ ...requests, ...limits }).some(isPodLevelResource);
+  const all = isWhole ? podLevelAmounts(requests) : podRequests(pod, { overhead: false });
   const own = all[name] ?? "0";
   const overhead = pod.spec.overhead?.[name];
   if (overhead === undefined || quantityNumber(own) === 0) return own;
@@ -186,7 +186,7 @@ export function requestToFree(pod: Pod, name: string): string {
 export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
   const total: ResourceList = {
     ...podTotal(pod, ({ resources }) => resources?.limits ?? {}),
-    ...ofWholePod(pod.spec.resources?.limits),
+    ...podLevelAmounts(pod.spec.resources?.limits),
   };
   const limited = Object.entries(pod.spec.overhead ?? {}).filter(([name]) => quantityNumber(total[name] ?? "0") > 0);
   return overhead ? sum([total, Object.fromEntries(limited)]) : total;
@@ -195,7 +195,7 @@ export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }
 /** True if a limit applies to the whole pod: a pod-level limit, or one on each container. As the kubelet adds up sidecars, an init
  *  container after a limited sidecar counts as limited.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run */
-export function limitsWhole({ spec }: Pod, name: "cpu" | "memory"): boolean {
+export function isPodLimited({ spec }: Pod, name: "cpu" | "memory"): boolean {
   const isLimited = ({ resources }: Pick<Container, "resources">) =>
     quantityValue(resources?.limits?.[name] ?? "0") > 0;
   const init = spec.initContainers ?? [];
@@ -211,12 +211,12 @@ function requestsOf({ resources }: Container): ResourceList {
 
 /** Pod-level resources override the sums of the containers'.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#pod-level-resource-specification */
-function ofWholePod(amounts: ResourceList | undefined): ResourceList {
-  return sum([Object.fromEntries(Object.entries(amounts ?? {}).filter(([name]) => isOfPods(name)))]);
+function podLevelAmounts(amounts: ResourceList | undefined): ResourceList {
+  return sum([Object.fromEntries(Object.entries(amounts ?? {}).filter(([name]) => isPodLevelResource(name)))]);
 }
 
 /** True for a resource that can be set at pod level. */
-export function isOfPods(name: string): boolean {
+export function isPodLevelResource(name: string): boolean {
   return name === "cpu" || name === "memory" || isHugePages(name);
 }
 

@@ -12,7 +12,7 @@ export const restartingAllReason = "RestartingAllContainers";
 
 /** True if all containers of the pod are to restart: it was reported before, or a container with such a rule has exited.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-all-containers */
-export function allRestart(pod: Pod, observed: RuntimePod | undefined, previous: PodStatus | undefined): boolean {
+export function shouldRestartAll(pod: Pod, observed: RuntimePod | undefined, previous: PodStatus | undefined): boolean {
   if (!mayRestartAll(pod.spec)) return false;
   if (isRestartingAll(previous)) return true;
   return [...(pod.spec.initContainers ?? []), ...pod.spec.containers].some((container) => {
@@ -22,7 +22,7 @@ export function allRestart(pod: Pod, observed: RuntimePod | undefined, previous:
 }
 
 /** True once all containers to restart are removed. */
-export function allTakenAway({ spec }: Pod, observed: RuntimePod | undefined): boolean {
+export function allContainersRemoved({ spec }: Pod, observed: RuntimePod | undefined): boolean {
   return ![...(spec.initContainers ?? []), ...spec.containers].some(({ name }) => newestRun(observed, name));
 }
 

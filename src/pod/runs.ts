@@ -3,7 +3,7 @@ import type { RuntimePod } from "../pipeline.ts";
 import { containerNameLabel } from "./labels.ts";
 
 /** The runtime's state of a pod; undefined if it does not have the pod. */
-type Seen = Pick<RuntimePod, "containers"> | undefined;
+type ObservedPod = Pick<RuntimePod, "containers"> | undefined;
 
 /** A runtime container's name in the pod spec. */
 export function containerNameOf({ labels, metadata }: Pick<ContainerStatus, "labels" | "metadata">): string {
@@ -22,13 +22,13 @@ export function isRunning({ state }: Pick<ContainerStatus, "state">): boolean {
 }
 
 /** The runs of a container, each a container of the runtime, newest first. */
-export function runsOf(seen: Seen, name: string): readonly ContainerStatus[] {
+export function runsOf(seen: ObservedPod, name: string): readonly ContainerStatus[] {
   return (seen?.containers ?? []).filter((run) => containerNameOf(run) === name);
 }
 
 /** The newest run of a container that `counts` accepts. */
 export function newestRun(
-  seen: Seen,
+  seen: ObservedPod,
   name: string,
   counts: (run: ContainerStatus) => boolean = () => true,
 ): ContainerStatus | undefined {

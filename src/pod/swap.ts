@@ -20,11 +20,11 @@ export interface PodSwapTarget extends Pick<SwapTarget, "memoryBytes" | "swapByt
 export function podSwap(pod: Pod, target: PodSwapTarget): number {
   if (!target.limitedSwap) return 0;
   const limits = { ...target, cgroupV2: true, swapController: true };
-  return lastingContainers(pod).reduce((sum, container) => sum + limitedSwap(pod, container, limits), 0);
+  return resizableContainers(pod).reduce((sum, container) => sum + limitedSwap(pod, container, limits), 0);
 }
 
 /** Containers with resources; ephemeral containers have none. */
-function lastingContainers({ spec }: Pod): readonly Container[] {
+function resizableContainers({ spec }: Pod): readonly Container[] {
   return [...spec.containers, ...(spec.initContainers ?? [])];
 }
 
@@ -49,13 +49,13 @@ function memoryRequest({ resources }: Container): number {
 }
 
 /** True if a resize would change a running container's swap limit, which the kubelet does not do in place.
- *  @param asked the desired pod. @param given the allocated pod. */
-export function resizesSwap(asked: Pod, given: Pod): boolean {
-  const before = new Map(lastingContainers(given).map((container) => [container.name, container]));
-  return lastingContainers(asked).some((container) => {
+ *  @param desired the desired pod. @param allocated the allocated pod. */
+export function changesSwapLimit(desired: Pod, allocated: Pod): boolean {
+  const before = new Map(resizableContainers(allocated).map((container) => [container.name, container]));
+  return resizableContainers(desired).some((container) => {
     const old = before.get(container.name);
     if (!old || memoryRequest(old) === memoryRequest(container)) return false;
     const policy = old.resizePolicy?.find(({ resourceName }) => resourceName === "memory");
-    return policy?.restartPolicy !== "RestartContainer" && (maySwap(asked, container) || maySwap(given, old));
+    return policy?.restartPolicy !== "RestartContainer" && (maySwap(desired, container) || maySwap(allocated, old));
   });
 }

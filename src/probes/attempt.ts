@@ -2,7 +2,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
 import type { EventSink, ProbeKind } from "../pipeline.ts";
-import { firstRequest } from "../pod/http-action.ts";
+import { httpActionRequest } from "../pod/http-action.ts";
 import { containerReference } from "../pod/reference.ts";
 import { resolvePort } from "../pod/resolve-port.ts";
 import type { Host } from "../seams/host.ts";
@@ -10,26 +10,26 @@ import type { Containers } from "../seams/runtime.ts";
 import { probeExec } from "./exec.ts";
 import { probeGrpc } from "./grpc.ts";
 import { probeHttp } from "./http.ts";
-import type { Outcome } from "./outcome.ts";
-import type { Reach } from "./reach.ts";
+import type { ProbeOutcome } from "./outcome.ts";
+import type { TargetReachability } from "./target-reachability.ts";
 import { probeTcp } from "./tcp.ts";
 
 /** Probe names in events. */
-const titles = {
+const probeTitles = {
   liveness: "Liveness",
   readiness: "Readiness",
   startup: "Startup",
 } as const satisfies { [kind in ProbeKind]: string };
 
-export interface AttemptDeps {
+export interface ProbeAttemptDeps {
   readonly host: Pick<Host, "dial">;
   readonly runtime: Pick<Containers, "execSync">;
-  readonly reach: Pick<Reach, "stands" | "losses">;
+  readonly reachability: Pick<TargetReachability, "answers" | "losses">;
   readonly clock: Clock;
   readonly events: EventSink;
 }
 
-export interface Attempt {
+export interface ProbeAttempt {
   readonly kind: ProbeKind;
   readonly pod: Pod;
   readonly container: Container;
@@ -45,21 +45,21 @@ const maxTries = 3;
  *  @returns undefined if the probe could not be run (not counted, and no event if the target itself was unreachable), or if `signal`
  *  aborted. */
 export async function attemptProbe(
-  deps: AttemptDeps,
-  attempt: Attempt,
+  deps: ProbeAttemptDeps,
+  attempt: ProbeAttempt,
   signal: AbortSignal,
 ): Promise<"Success" | "Failure" | undefined> {
-  const losses = deps.reach.losses();
+  const losses = deps.reachability.losses();
   const outcome = await tryProbe(deps, attempt, signal);
   if (signal.aborted) return undefined;
   const { pod, container, probe } = attempt;
-  const title = titles[attempt.kind];
-  const failed = outcome.is === "failure" || outcome.is === "error";
-  if (failed && deps.reach.losses() !== losses) return undefined;
-  if (failed && !(await deps.reach.stands(timeoutOf(probe) * 1000, signal))) return undefined;
+  const title = probeTitles[attempt.kind];
+  const failed = outcome.kind === "failure" || outcome.kind === "error";
+  if (failed && deps.reachability.losses() !== losses) return undefined;
+  if (failed && !(await deps.reachability.answers(timeoutOf(probe) * 1000, signal))) return undefined;
   const warn = (reason: string, message: string) =>
     deps.events.event(containerReference(pod, container.name), "Warning", reason, message);
-  switch (outcome.is) {
+  switch (outcome.kind) {
     case "success":
       return "Success";
     case "warning":
@@ -74,18 +74,18 @@ export async function attemptProbe(
   }
 }
 
-async function tryProbe(deps: AttemptDeps, attempt: Attempt, signal: AbortSignal): Promise<Outcome> {
+async function tryProbe(deps: ProbeAttemptDeps, attempt: ProbeAttempt, signal: AbortSignal): Promise<ProbeOutcome> {
   let outcome = await runProbe(deps, attempt, signal);
-  for (let tries = 1; outcome.is === "error" && tries < maxTries && !signal.aborted; tries++)
+  for (let tries = 1; outcome.kind === "error" && tries < maxTries && !signal.aborted; tries++)
     outcome = await runProbe(deps, attempt, signal);
   return outcome;
 }
 
 async function runProbe(
-  { host, runtime, clock }: AttemptDeps,
-  { probe, container, containerId, podIP }: Attempt,
+  { host, runtime, clock }: ProbeAttemptDeps,
+  { probe, container, containerId, podIP }: ProbeAttempt,
   signal: AbortSignal,
-): Promise<Outcome> {
+): Promise<ProbeOutcome> {
   const timeoutSeconds = timeoutOf(probe);
   if (probe.exec)
     return probeExec(runtime, probe.exec.command ?? [], { container, containerId, timeoutSeconds, signal });
@@ -97,7 +97,7 @@ async function runProbe(
       signal: clock.within(timeoutSeconds * 1000, signal),
     });
   } catch (error) {
-    return { is: "error", state: "unknown", error };
+    return { kind: "error", state: "unknown", error };
   }
 }
 
@@ -118,11 +118,11 @@ function probeNetwork(
   host: Pick<Host, "dial">,
   probe: Probe,
   { container, podIP, timeoutSeconds, signal }: NetworkTarget,
-): Promise<Outcome> {
+): Promise<ProbeOutcome> {
   if (probe.httpGet) {
     const action = probe.httpGet;
     const port = resolvePort(action.port, container);
-    return probeHttp(host, firstRequest(action, action.host || podIP, port, "probe"), signal);
+    return probeHttp(host, httpActionRequest(action, action.host || podIP, port, "probe"), signal);
   }
   if (probe.tcpSocket)
     return probeTcp(host, probe.tcpSocket.host || podIP, resolvePort(probe.tcpSocket.port, container), signal);

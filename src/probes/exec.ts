@@ -1,9 +1,9 @@
 import { hasCode } from "../lib/errors.ts";
 import type { Container } from "../objects.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
-import { createStringSum, expand } from "../pod/expand.ts";
+import { createArgumentSizes, expand } from "../pod/expand.ts";
 import type { Containers } from "../seams/runtime.ts";
-import { type Outcome, goDuration, maxOutputBytes } from "./outcome.ts";
+import { type ProbeOutcome, goDuration, maxOutputBytes } from "./outcome.ts";
 
 export interface ExecTarget {
   readonly container: Container;
@@ -20,19 +20,19 @@ export async function probeExec(
   runtime: Pick<Containers, "execSync">,
   command: readonly string[],
   target: ExecTarget,
-): Promise<Outcome> {
+): Promise<ProbeOutcome> {
   const { container, containerId, timeoutSeconds, signal } = target;
   let argv: readonly string[] = [];
   try {
     argv = expanded(command, container);
     const { exitCode, stdout, stderr } = await runtime.execSync(containerId, argv, timeoutSeconds, signal);
     const output = Buffer.concat([stdout, stderr]).subarray(0, maxOutputBytes).toString();
-    return { is: exitCode === 0 ? "success" : "failure", output };
+    return { kind: exitCode === 0 ? "success" : "failure", output };
   } catch (error) {
     if (!hasCode(error, "deadline_exceeded"))
-      return { is: "error", state: "unknown", error: new Error(runtimeErrorText(error), { cause: error }) };
+      return { kind: "error", state: "unknown", error: new Error(runtimeErrorText(error), { cause: error }) };
     return {
-      is: "failure",
+      kind: "failure",
       output: `command timed out: ${JSON.stringify(argv.join(" "))} timed out after ${goDuration(timeoutSeconds)}`,
     };
   }
@@ -40,7 +40,7 @@ export async function probeExec(
 
 function expanded(command: readonly string[], { env = [] }: Container): string[] {
   const values = new Map(env.map(({ name, value }) => [name, value ?? ""]));
-  const sum = createStringSum("the arguments of the probe command");
+  const sum = createArgumentSizes("the arguments of the probe command");
   return command.map((text, index) => {
     const what = `exec.command[${index}] of the probe`;
     const word = expand(text, (name) => values.get(name), what);

@@ -5,7 +5,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { brokenConnection, dialFailure } from "../host/dial-text.ts";
 import { type HealthAnswer, checkHealth } from "./health-check.ts";
-import { type Outcome, goDuration } from "./outcome.ts";
+import { type ProbeOutcome, goDuration } from "./outcome.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 
 export interface GrpcProbe {
@@ -20,7 +20,7 @@ export interface GrpcProbe {
 /** Calls the container's gRPC health service, without TLS; SERVING is a success.
  *  @see
  *  https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#define-a-grpc-liveness-probe */
-export async function probeGrpc(dialer: Pick<Host, "dial">, probe: GrpcProbe): Promise<Outcome> {
+export async function probeGrpc(dialer: Pick<Host, "dial">, probe: GrpcProbe): Promise<ProbeOutcome> {
   const { host, port, timeoutSeconds, signal } = probe;
   const address = `"${joinHostPort(host, port)}"`;
   const within = goDuration(timeoutSeconds);
@@ -47,7 +47,7 @@ export async function probeGrpc(dialer: Pick<Host, "dial">, probe: GrpcProbe): P
         signal.aborted ? tooLate : `error: failed to connect service at ${address}: ${brokenConnection(error)}`,
       );
     }
-    return judge(await checkHealth(session, probe.service, timeoutSeconds * 1000, signal), within);
+    return outcomeOf(await checkHealth(session, probe.service, timeoutSeconds * 1000, signal), within);
   } catch (error) {
     return failure(
       signal.aborted
@@ -60,9 +60,9 @@ export async function probeGrpc(dialer: Pick<Host, "dial">, probe: GrpcProbe): P
   }
 }
 
-function judge(answer: HealthAnswer, within: string): Outcome {
+function outcomeOf(answer: HealthAnswer, within: string): ProbeOutcome {
   if (answer.is === "answered") {
-    if (answer.status === "SERVING") return { is: "success", output: "service healthy" };
+    if (answer.status === "SERVING") return { kind: "success", output: "service healthy" };
     return failure(`service unhealthy (responded with "${answer.status}")`);
   }
   const { code, message } = answer;
@@ -74,6 +74,6 @@ function judge(answer: HealthAnswer, within: string): Outcome {
   return failure(`error: health rpc probe failed: rpc error: code = ${code} desc = ${message}`);
 }
 
-function failure(output: string): Outcome {
-  return { is: "failure", output };
+function failure(output: string): ProbeOutcome {
+  return { kind: "failure", output };
 }

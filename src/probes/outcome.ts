@@ -1,7 +1,7 @@
 /** Outcome of one probe attempt. A `warning` counts as a success; an `error` does not count: the probe itself could not be run. */
-export type Outcome =
-  | { readonly is: "success" | "warning" | "failure"; readonly output: string }
-  | { readonly is: "error"; readonly state: "unknown" | "failure"; readonly error: unknown };
+export type ProbeOutcome =
+  | { readonly kind: "success" | "warning" | "failure"; readonly output: string }
+  | { readonly kind: "error"; readonly state: "unknown" | "failure"; readonly error: unknown };
 
 /** Maximum bytes of a container's response that a probe reads. */
 export const maxOutputBytes = 10 * 1024;

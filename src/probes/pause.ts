@@ -3,9 +3,9 @@ import type { Clock } from "../lib/clock.ts";
 /** An interruptible wait between two probes. */
 export interface Pause {
   /** Resolves after `ms` (never, if undefined), when poked, or when the signal aborts. */
-  until(ms: number | undefined): Promise<void>;
+  wait(ms: number | undefined): Promise<void>;
   /** Resolves after `ms` or when the signal aborts; pokes in between are ignored. */
-  firmly(ms: number): Promise<void>;
+  waitUninterrupted(ms: number): Promise<void>;
   /** Ends `until`; a poke before it is remembered. */
   poke(): void;
 }
@@ -14,13 +14,13 @@ export interface Pause {
 export function createPause(clock: Clock, signal: AbortSignal): Pause {
   let poked = false;
   /** The current wait. */
-  let current: { readonly end: () => void; readonly isPokable: boolean } | undefined;
+  let current: { readonly end: () => void; readonly isInterruptible: boolean } | undefined;
   signal.addEventListener("abort", () => current?.end(), { once: true });
-  const wait = async (ms: number | undefined, isPokable: boolean) => {
-    if (!signal.aborted && !(isPokable && poked)) {
+  const wait = async (ms: number | undefined, isInterruptible: boolean) => {
+    if (!signal.aborted && !(isInterruptible && poked)) {
       const { promise, resolve } = Promise.withResolvers<void>();
       const timer = ms === undefined ? undefined : clock.after(Math.max(0, ms), resolve);
-      current = { end: resolve, isPokable };
+      current = { end: resolve, isInterruptible };
       await promise;
       timer?.cancel();
     }
@@ -28,11 +28,11 @@ export function createPause(clock: Clock, signal: AbortSignal): Pause {
     poked = false;
   };
   return {
-    until: (ms) => wait(ms, true),
-    firmly: (ms) => wait(ms, false),
+    wait: (ms) => wait(ms, true),
+    waitUninterrupted: (ms) => wait(ms, false),
     poke() {
       poked = true;
-      if (current?.isPokable) current.end();
+      if (current?.isInterruptible) current.end();
     },
   };
 }

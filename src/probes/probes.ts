@@ -11,10 +11,10 @@ import type { Containers } from "../seams/runtime.ts";
 import type { ContainerStarts } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
-import { type Attempt, type AttemptDeps, attemptProbe } from "./attempt.ts";
-import { createReach } from "./reach.ts";
-import { type Loop, type Probed, createVerdicts, keyOf, probed } from "./verdicts.ts";
-import { type ProbeWorker, startWorker } from "./worker.ts";
+import { type ProbeAttempt, type ProbeAttemptDeps, attemptProbe } from "./attempt.ts";
+import { createTargetReachability } from "./target-reachability.ts";
+import { type PodProbes, type ContainerProbe, createVerdicts, probeKey, probesOf } from "./verdicts.ts";
+import { type ProbeWorker, startProbeWorker } from "./worker.ts";
 
 export interface ProbesDeps {
   readonly host: Pick<Host, "dial" | "fs">;
@@ -48,27 +48,27 @@ export interface Probes extends Prober, ProbeResults, Service {}
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
 export function createProbes(deps: ProbesDeps): Probes {
   const { pods, log } = deps;
-  const loops = new Map<string, Loop>();
+  const podProbes = new Map<string, PodProbes>();
   const ending = new Set<Promise<unknown>>();
-  const reach = createReach(deps);
+  const reachability = createTargetReachability(deps);
 
-  const { results, observe, podIP, initially, verdict, poke } = createVerdicts(deps, loops);
-  const start = (pod: AllocatedPod, { kind, container, probe }: Probed, signal: AbortSignal): ProbeWorker => {
+  const { results, observe, podIP, initially, verdict, poke } = createVerdicts(deps, podProbes);
+  const start = (pod: AllocatedPod, { kind, container, probe }: ContainerProbe, signal: AbortSignal): ProbeWorker => {
     const { uid, namespace, name } = pod.metadata;
     const own = log.child({ pod: `${namespace}/${name}`, uid, container: container.name });
-    return startWorker(
+    return startProbeWorker(
       {
         ...deps,
         kind,
-        reach,
+        reachability,
         log: own,
         pod: () => pods.get(uid) ?? pod,
-        observe: () => (deps.starts.get(uid)?.inProgress.has(container.name) ? undefined : observe(uid, container.name)),
+        newestStatus: () => (deps.starts.get(uid)?.inProgress.has(container.name) ? undefined : observe(uid, container.name)),
         podIP: () => podIP(uid),
-        initially: (id) => initially(kind, uid, container.name, id),
+        initialVerdict: (id) => initially(kind, uid, container.name, id),
         hasStarted: (id) => !container.startupProbe || verdict(uid, "startup", container.name, id) === "Success",
-        probe: (attempt, given) => timedProbe({ ...deps, reach }, { kind, ...attempt }, given),
-        onFlip(flipped) {
+        probe: (attempt, given) => timedProbe({ ...deps, reachability }, { kind, ...attempt }, given),
+        onVerdictChange(flipped) {
           own.debug({ probe: kind, verdict: flipped }, "probe verdict changed");
           if (kind === "startup") poke(uid, container.name, () => true);
           deps.signals.wake.send(uid, "probe");
@@ -80,11 +80,11 @@ export function createProbes(deps: ProbesDeps): Probes {
     );
   };
   const remove = (uid: string) => {
-    const loop = loops.get(uid);
+    const loop = podProbes.get(uid);
     if (!loop) return;
-    loops.delete(uid);
-    loop.spared.abort();
-    loop.stop.abort();
+    podProbes.delete(uid);
+    loop.livenessAndStartupStop.abort();
+    loop.readinessStop.abort();
     const ended: Promise<unknown> = Promise.all([...loop.workers.values()].map(({ done }) => done)).finally(() => {
       ending.delete(ended);
       deps.measures.forget(loop.pod);
@@ -97,27 +97,27 @@ export function createProbes(deps: ProbesDeps): Probes {
     name: "probes",
     add(pod) {
       const { uid } = pod.metadata;
-      if (loops.has(uid)) return;
-      const loop: Loop = { pod, stop: new AbortController(), spared: new AbortController(), workers: new Map() };
-      for (const one of probed(pod)) {
-        const { signal } = one.kind === "readiness" ? loop.stop : loop.spared;
-        loop.workers.set(keyOf(one.kind, one.container.name), start(pod, one, signal));
+      if (podProbes.has(uid)) return;
+      const loop: PodProbes = { pod, readinessStop: new AbortController(), livenessAndStartupStop: new AbortController(), workers: new Map() };
+      for (const one of probesOf(pod)) {
+        const { signal } = one.kind === "readiness" ? loop.readinessStop : loop.livenessAndStartupStop;
+        loop.workers.set(probeKey(one.kind, one.container.name), start(pod, one, signal));
       }
-      if (loop.workers.size > 0) loops.set(uid, loop);
+      if (loop.workers.size > 0) podProbes.set(uid, loop);
     },
-    stopLivenessAndStartup: (uid) => loops.get(uid)?.spared.abort(),
+    stopLivenessAndStartup: (uid) => podProbes.get(uid)?.livenessAndStartupStop.abort(),
     remove,
     async run(signal) {
       await onAbort(signal);
-      for (const uid of loops.keys()) remove(uid);
+      for (const uid of podProbes.keys()) remove(uid);
       await Promise.all(ending);
     },
   };
 }
 
 async function timedProbe(
-  deps: ProbesDeps & AttemptDeps,
-  attempt: Attempt,
+  deps: ProbesDeps & ProbeAttemptDeps,
+  attempt: ProbeAttempt,
   signal: AbortSignal,
 ): Promise<"Success" | "Failure" | undefined> {
   const { clock, measures } = deps;

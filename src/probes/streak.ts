@@ -7,7 +7,7 @@ export interface Thresholds {
 /** Counts consecutive equal results. */
 export interface Streak {
   /** Records a result. @returns true if its threshold has been reached. */
-  note(result: "Success" | "Failure"): boolean;
+  record(result: "Success" | "Failure"): boolean;
   /** Starts counting again. */
   reset(): void;
 }
@@ -20,7 +20,7 @@ export function createStreak({ success, failure }: Thresholds): Streak {
     reset() {
       last = undefined;
     },
-    note(result) {
+    record(result) {
       run = result === last ? run + 1 : 1;
       last = result;
       return run >= (result === "Success" ? success : failure);

@@ -1,6 +1,6 @@
 import type { Host } from "../seams/host.ts";
 import { dialFailure } from "../host/dial-text.ts";
-import type { Outcome } from "./outcome.ts";
+import type { ProbeOutcome } from "./outcome.ts";
 
 /** Opens a connection from the target and closes it; a successful connect is a success. */
 export async function probeTcp(
@@ -8,13 +8,13 @@ export async function probeTcp(
   host: string,
   port: number,
   signal: AbortSignal,
-): Promise<Outcome> {
+): Promise<ProbeOutcome> {
   try {
     const connection = await dialer.dial({ host, port }, signal);
     connection.on("error", () => {});
     connection.destroy();
-    return { is: "success", output: "" };
+    return { kind: "success", output: "" };
   } catch (error) {
-    return { is: "failure", output: dialFailure(error, host, port) };
+    return { kind: "failure", output: dialFailure(error, host, port) };
   }
 }

@@ -9,22 +9,22 @@ import { newestRun } from "../pod/runs.ts";
 import type { ProbeWorker } from "./worker.ts";
 
 /** Probes whose failure kills the container. */
-const condemning = ["liveness", "startup"] as const;
-const kinds = [...condemning, "readiness"] as const;
+const killingProbes = ["liveness", "startup"] as const;
+const kinds = [...killingProbes, "readiness"] as const;
 
 /** Probe workers of one pod. */
-export interface Loop {
+export interface PodProbes {
   /** The pod as it was when probing started. */
   readonly pod: Pod;
   /** Stops readiness probes. */
-  readonly stop: AbortController;
+  readonly readinessStop: AbortController;
   /** Stops liveness and startup probes. A combined signal would cost two listeners per probe. */
-  readonly spared: AbortController;
+  readonly livenessAndStartupStop: AbortController;
   /** By probe key. */
   readonly workers: Map<string, ProbeWorker>;
 }
 
-export function keyOf(kind: ProbeKind, containerName: string): string {
+export function probeKey(kind: ProbeKind, containerName: string): string {
   return `${kind} ${containerName}`;
 }
 
@@ -39,30 +39,30 @@ export interface VerdictDeps {
 }
 
 /** A container that started at least this many milliseconds before the agent ran before it. (kubelet) */
-const olderMs = 10_000;
+const startMarginMs = 10_000;
 
 /** Probe verdicts on a node's containers, and the initial ones before the first probe. */
-export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loop>) {
+export function createVerdicts(deps: VerdictDeps, podProbes: ReadonlyMap<string, PodProbes>) {
   const { cache, status, pods, apiPods } = deps;
-  const observe = (uid: string, name: string) => newestRun(cache.get(uid), name);
-  const statusOf = (uid: string) => status.get(uid) ?? pods.get(uid)?.status;
-  const ranBefore = (uid: string, name: string) => {
-    const startedAt = observe(uid, name)?.startedAt ?? 0n;
+  const newestStatus = (uid: string, name: string) => newestRun(cache.get(uid), name);
+  const podStatusOf = (uid: string) => status.get(uid) ?? pods.get(uid)?.status;
+  const startedBeforeAgent = (uid: string, name: string) => {
+    const startedAt = newestStatus(uid, name)?.startedAt ?? 0n;
     const since = deps.targetClock.toOurs(toMilliseconds(startedAt));
-    return startedAt > 0n && since < deps.agentStartedAt - olderMs;
+    return startedAt > 0n && since < deps.agentStartedAt - startMarginMs;
   };
-  const initially = (kind: ProbeKind, uid: string, name: string, containerId: string): ProbeVerdict => {
+  const initialVerdict = (kind: ProbeKind, uid: string, name: string, containerId: string): ProbeVerdict => {
     if (kind === "liveness") return "Success";
     const pod = pods.get(uid);
     // A static pod's manifest has no status: its mirror pod has the containers' state from before a restart.
     const isStatic = pod !== undefined && isStaticPod(pod);
     const mirror = isStatic ? apiPods.get(uid) : undefined;
-    const told = toldOf(mirror?.status, name, containerId) ?? toldOf(statusOf(uid), name, containerId);
-    if (kind === "readiness") return told?.ready ? "Success" : "Failure";
-    const ranUntold = isStatic && !mirror && ranBefore(uid, name);
-    return told?.started || ranUntold ? "Success" : "Unknown";
+    const reported = reportedStatus(mirror?.status, name, containerId) ?? reportedStatus(podStatusOf(uid), name, containerId);
+    if (kind === "readiness") return reported?.ready ? "Success" : "Failure";
+    const startedUnreported = isStatic && !mirror && startedBeforeAgent(uid, name);
+    return reported?.started || startedUnreported ? "Success" : "Unknown";
   };
-  const workerOf = (uid: string, kind: ProbeKind, name: string) => loops.get(uid)?.workers.get(keyOf(kind, name));
+  const workerOf = (uid: string, kind: ProbeKind, name: string) => podProbes.get(uid)?.workers.get(probeKey(kind, name));
   const poke = (uid: string, name: string, which: (worker: ProbeWorker) => boolean) => {
     for (const kind of kinds) {
       const worker = workerOf(uid, kind, name);
@@ -71,11 +71,11 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
   };
   const isProbed = (uid: string, kind: ProbeKind, name: string) =>
     workerOf(uid, kind, name) !== undefined ||
-    probed(pods.get(uid)).some((one) => one.kind === kind && one.container.name === name);
+    probesOf(pods.get(uid)).some((one) => one.kind === kind && one.container.name === name);
   /** The newest verdict. A container that its workers have not seen yet is probed at once, not at the next period. */
   const verdict = (uid: string, kind: ProbeKind, name: string, id: string): ProbeVerdict => {
-    if (observe(uid, name)?.id === id) poke(uid, name, ({ verdictOn }) => verdictOn(id) === undefined);
-    return workerOf(uid, kind, name)?.verdictOn(id) ?? initially(kind, uid, name, id);
+    if (newestStatus(uid, name)?.id === id) poke(uid, name, ({ verdictOn }) => verdictOn(id) === undefined);
+    return workerOf(uid, kind, name)?.verdictOn(id) ?? initialVerdict(kind, uid, name, id);
   };
   const results: ProbeResults = {
     readiness: (uid, name, containerId) =>
@@ -85,14 +85,14 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
       return isProbed(uid, "startup", name) ? known === "Success" : undefined;
     },
     failedProbe: (uid, name, containerId) =>
-      condemning.find((kind) => workerOf(uid, kind, name)?.verdictOn(bareId(containerId)) === "Failure"),
+      killingProbes.find((kind) => workerOf(uid, kind, name)?.verdictOn(bareId(containerId)) === "Failure"),
   };
-  const podIP = (uid: string) => cache.get(uid)?.ips[0] ?? statusOf(uid)?.podIP;
-  return { results, observe, podIP, initially, verdict, poke };
+  const podIP = (uid: string) => cache.get(uid)?.ips[0] ?? podStatusOf(uid)?.podIP;
+  return { results, observe: newestStatus, podIP, initially: initialVerdict, verdict, poke };
 }
 
 /** The container's entry in a pod's status; undefined if the entry is for another container ID. */
-function toldOf(
+function reportedStatus(
   { containerStatuses = [], initContainerStatuses = [] }: PodStatus = {},
   name: string,
   containerId: string,
@@ -101,14 +101,14 @@ function toldOf(
   return bareId(known?.containerID) === containerId ? known : undefined;
 }
 
-export interface Probed {
+export interface ContainerProbe {
   readonly kind: ProbeKind;
   readonly container: Container;
   readonly probe: Probe;
 }
 
 /** The probes of main containers and sidecars. */
-export function probed(pod: Pod | undefined): readonly Probed[] {
+export function probesOf(pod: Pod | undefined): readonly ContainerProbe[] {
   return (pod ? allContainers(pod) : []).flatMap(({ kind: list, container }) => {
     if (list !== "containers" && !(list === "initContainers" && isSidecar(container))) return [];
     return kinds.flatMap((kind) => {

@@ -6,9 +6,9 @@ import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
 import type { ProbeKind, ProbeVerdict } from "../pipeline.ts";
 import { restartsAfter } from "../pod/restart.ts";
-import { type Attempt, needsPodIP } from "./attempt.ts";
+import { type ProbeAttempt, needsPodIP } from "./attempt.ts";
 import { createPause } from "./pause.ts";
-import type { Reach } from "./reach.ts";
+import type { TargetReachability } from "./target-reachability.ts";
 import { type Streak, createStreak } from "./streak.ts";
 
 /** Runs one probe of one container, across its restarts. */
@@ -21,28 +21,28 @@ export interface ProbeWorker {
   readonly done: Promise<void>;
 }
 
-export interface WorkerDeps {
+export interface ProbeWorkerDeps {
   readonly kind: ProbeKind;
   readonly clock: Clock;
   readonly log: Logger;
   /** Milliseconds since the epoch. */
   readonly agentStartedAt: number;
   readonly targetClock: Pick<TargetClock, "toOurs">;
-  readonly reach: Pick<Reach, "isUp" | "losses">;
+  readonly reachability: Pick<TargetReachability, "isReachable" | "losses">;
   /** The current pod; undefined once it is gone. */
   pod(): Pod | undefined;
   /** The newest container status of that name. */
-  observe(): ContainerStatus | undefined;
+  newestStatus(): ContainerStatus | undefined;
   podIP(): string | undefined;
   /** Initial verdict on a container, before its first probe. */
-  initially(containerId: string): ProbeVerdict;
+  initialVerdict(containerId: string): ProbeVerdict;
   /** True if the container has passed its startup probe, or has none. */
   hasStarted(containerId: string): boolean;
-  probe(attempt: Omit<Attempt, "kind">, signal: AbortSignal): Promise<"Success" | "Failure" | undefined>;
-  onFlip(verdict: ProbeVerdict): void;
+  probe(attempt: Omit<ProbeAttempt, "kind">, signal: AbortSignal): Promise<"Success" | "Failure" | undefined>;
+  onVerdictChange(verdict: ProbeVerdict): void;
 }
 
-interface Seen {
+interface ProbedContainer {
   readonly id: string;
   readonly streak: Streak;
   /** Lost connections to the target when the streak began. */
@@ -51,30 +51,30 @@ interface Seen {
 }
 
 /** Starts probing; ends when `signal` aborts. */
-export function startWorker(deps: WorkerDeps, container: Container, probe: Probe, signal: AbortSignal): ProbeWorker {
+export function startProbeWorker(deps: ProbeWorkerDeps, container: Container, probe: Probe, signal: AbortSignal): ProbeWorker {
   const { clock } = deps;
   const periodMs = (probe.periodSeconds ?? 10) * 1000;
   const pause = createPause(clock, signal);
-  const looker = createLooker(deps, container, probe);
+  const runner = createProbeRunner(deps, container, probe);
   const run = async () => {
     // After a restart of the agent, spread the first probes of all containers over a period.
-    const adopted = deps.observe()?.state === ContainerState.CONTAINER_RUNNING;
-    if (adopted && periodMs > clock.now() - deps.agentStartedAt) await pause.firmly(clock.jitter(0, periodMs));
+    const adopted = deps.newestStatus()?.state === ContainerState.CONTAINER_RUNNING;
+    if (adopted && periodMs > clock.now() - deps.agentStartedAt) await pause.waitUninterrupted(clock.jitter(0, periodMs));
     while (!signal.aborted) {
       const began = clock.monotonic();
-      const waitMs = await looker.look(signal).catch((err: unknown) => {
+      const waitMs = await runner.probeIfDue(signal).catch((err: unknown) => {
         if (!signal.aborted) deps.log.warn({ err }, "cannot probe container; retrying");
         return periodMs;
       });
-      await pause.until(waitMs && waitMs - (clock.monotonic() - began));
+      await pause.wait(waitMs && waitMs - (clock.monotonic() - began));
     }
   };
-  return { verdictOn: looker.verdictOn, poke: pause.poke, done: run() };
+  return { verdictOn: runner.verdictOn, poke: pause.poke, done: run() };
 }
 
-interface Looker {
+interface ProbeRunner {
   /** Runs the probe if it is due. @returns milliseconds from the beginning of this call to the next; undefined: when poked. */
-  look(signal: AbortSignal): Promise<number | undefined>;
+  probeIfDue(signal: AbortSignal): Promise<number | undefined>;
   verdictOn(containerId: string): ProbeVerdict | undefined;
 }
 
@@ -82,70 +82,70 @@ interface Looker {
  *  starts from scratch. Until a container has started, only its startup probe runs, and never again afterwards. A container that failed
  *  its probe, and the pod once it is being deleted, are no longer probed. While the target is unreachable nothing is probed and verdicts
  *  stay; after a reconnect counting starts again, spread over a period, as all probes of the node would run at once. */
-function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Looker {
+function createProbeRunner(deps: ProbeWorkerDeps, container: Container, probe: Probe): ProbeRunner {
   const { kind } = deps;
   const periodMs = (probe.periodSeconds ?? 10) * 1000;
-  let seen: Seen | undefined;
-  const meet = (id: string): Seen => {
-    if (seen?.id === id) return seen;
+  let probed: ProbedContainer | undefined;
+  const track = (id: string): ProbedContainer => {
+    if (probed?.id === id) return probed;
     const streak = createStreak({ success: probe.successThreshold ?? 1, failure: probe.failureThreshold ?? 3 });
-    seen = { id, streak, losses: deps.reach.losses(), verdict: deps.initially(id) };
-    return seen;
+    probed = { id, streak, losses: deps.reachability.losses(), verdict: deps.initialVerdict(id) };
+    return probed;
   };
-  const conclude = (current: Seen, result: "Success" | "Failure") => {
-    if (!current.streak.note(result) || current.verdict === result) return;
+  const recordResult = (current: ProbedContainer, result: "Success" | "Failure") => {
+    if (!current.streak.record(result) || current.verdict === result) return;
     current.verdict = result;
-    deps.onFlip(result);
+    deps.onVerdictChange(result);
   };
   return {
-    verdictOn: (id) => (seen?.id === id ? seen.verdict : undefined),
-    async look(signal) {
-      if (!deps.reach.isUp()) return periodMs;
-      const status = deps.observe();
+    verdictOn: (id) => (probed?.id === id ? probed.verdict : undefined),
+    async probeIfDue(signal) {
+      if (!deps.reachability.isReachable()) return periodMs;
+      const status = deps.newestStatus();
       const pod = deps.pod();
       if (!status || !pod) return periodMs;
-      const current = meet(status.id);
+      const current = track(status.id);
       if (kind !== "readiness" && pod.metadata.deletionTimestamp) {
         current.verdict = "Success";
         return undefined;
       }
       if (status.state !== ContainerState.CONTAINER_RUNNING) {
         if (kind === "readiness") current.verdict = "Failure";
-        return isOver(status, container, pod) ? undefined : periodMs;
+        return exitedForGood(status, container, pod) ? undefined : periodMs;
       }
-      if (current.losses !== deps.reach.losses()) {
-        current.losses = deps.reach.losses();
+      if (current.losses !== deps.reachability.losses()) {
+        current.losses = deps.reachability.losses();
         current.streak.reset();
         return deps.clock.jitter(0, periodMs);
       }
-      if (isSettled(kind, current.verdict) || (kind !== "startup" && !deps.hasStarted(status.id))) return undefined;
-      const delayMs = delayLeft(deps, probe, status);
+      if (isConclusive(kind, current.verdict) || (kind !== "startup" && !deps.hasStarted(status.id))) return undefined;
+      const delayMs = remainingDelayMs(deps, probe, status);
       if (delayMs > 0) return delayMs;
       const podIP = deps.podIP();
       if (podIP === undefined && needsPodIP(probe)) return periodMs;
       const result = await deps.probe({ pod, container, probe, containerId: status.id, podIP }, signal);
       const counts = result === "Success" || kind !== "startup" || delayMs <= -periodMs;
-      if (result && counts) conclude(current, result);
+      if (result && counts) recordResult(current, result);
       return periodMs;
     },
   };
 }
 
 /** True if the container has exited and will not be restarted. */
-function isOver({ state, exitCode }: ContainerStatus, container: Container, { spec }: Pod): boolean {
+function exitedForGood({ state, exitCode }: ContainerStatus, container: Container, { spec }: Pod): boolean {
   return state === ContainerState.CONTAINER_EXITED && !restartsAfter(container, spec, exitCode);
 }
 
 /** True if this container needs no further probes of this kind. */
-function isSettled(kind: ProbeKind, verdict: ProbeVerdict): boolean {
+function isConclusive(kind: ProbeKind, verdict: ProbeVerdict): boolean {
   return kind === "startup" ? verdict !== "Unknown" : kind === "liveness" && verdict === "Failure";
 }
 
 /** Milliseconds until the first probe: the initial delay since the container's start, by the target's clock. The kubelet's first probe
  *  comes at a random time within the period after that. So that the container is not killed early, liveness is probed at the end of that
  *  period, and a startup probe that fails within it does not count. @returns a negative number if the delay is over. */
-function delayLeft(
-  { kind, clock, targetClock }: WorkerDeps,
+function remainingDelayMs(
+  { kind, clock, targetClock }: ProbeWorkerDeps,
   { initialDelaySeconds = 0, periodSeconds = 10 }: Probe,
   { startedAt }: ContainerStatus,
 ): number {

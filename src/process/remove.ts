@@ -11,7 +11,7 @@ import { managerFiles } from "../kubelet/resource-managers.ts";
 import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
 import { wayBelongings } from "../network/rules.ts";
 import { openTarget } from "./open-target.ts";
-import { type CgroupLayout, cgroupBelow, tierCgroup } from "../pod/cgroup-path.ts";
+import { type CgroupLayout, cgroupBelow, qosCgroup } from "../pod/cgroup-path.ts";
 import { execute, type RemovalOutcome } from "../remove/execute.ts";
 import { previewLine, type RemovalPlan, removalPlan, itemsOf } from "../remove/plan.ts";
 import { survey } from "../remove/survey.ts";
@@ -114,7 +114,7 @@ async function lockForRemoval({ target, clock }: RemovalDeps, rootDir: string, s
 /** QoS cgroups that graftlet creates, the deepest first; none if pods have no QoS cgroups. */
 function qosCgroupPaths(layout: CgroupLayout): readonly string[] {
   if (!layout.perQos) return [];
-  return (["BestEffort", "Burstable", "Guaranteed"] as const).map((qos) => tierCgroup(qos, layout));
+  return (["BestEffort", "Burstable", "Guaranteed"] as const).map((qos) => qosCgroup(qos, layout));
 }
 
 function printPlan({ print }: Terminal, nodeName: string, plan: RemovalPlan, strangers: readonly string[]): void {

@@ -6,11 +6,11 @@ import { containerNameOf, newestRun, isRunning } from "../pod/runs.ts";
 import {
   type PodResources,
   effectiveResources,
-  parseResourcesNote,
-  raisedTo,
+  parseResourcesAnnotation,
+  raiseToAtLeast,
   resourcesOf,
   withResources,
-} from "../pod/resize.ts";
+} from "../pod/pod-resources.ts";
 import type { ActuatedResources } from "../resizes.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/records.ts";
@@ -162,8 +162,8 @@ interface RunningContainer {
 function raisedToActuated(allocated: AllocatedPod, { wholeInForce }: Allocation, running: readonly RunningContainer[]): AllocatedPod {
   const inForce = new Map(running.map(({ run, resources }) => [containerNameOf(run), resources]));
   const { containers, pod: whole } = resourcesOf(allocated.spec);
-  const raised = Object.entries(containers).map(([name, own]) => [name, raisedTo(own, inForce.get(name))] as const);
-  const own = whole && raisedTo(whole, wholeInForce);
+  const raised = Object.entries(containers).map(([name, own]) => [name, raiseToAtLeast(own, inForce.get(name))] as const);
+  const own = whole && raiseToAtLeast(whole, wholeInForce);
   return allocatedPod(withResources(allocated, { containers: Object.fromEntries(raised), ...(own && { pod: own }) }));
 }
 
@@ -174,7 +174,7 @@ function actuatedSinceStart(
   run: ContainerStatus,
   checkpoints: LoadedRecords["kubelet"],
 ): Resources {
-  const note = parseResourcesNote(run.annotations[resourcesAnnotation]);
+  const note = parseResourcesAnnotation(run.annotations[resourcesAnnotation]);
   if (note) return effectiveResources(note.own, note.whole);
   const name = containerNameOf(run);
   const known = checkpoints.inForce.get(metadata.uid)?.containers[name] ?? allocated.containers[name];
@@ -207,7 +207,7 @@ function restoreAllocation(
 
 /** Resources that the newest container of a name was created with. */
 function annotatedResources(name: string, runs: readonly ContainerStatus[]) {
-  return parseResourcesNote(newestRun({ containers: runs }, name)?.annotations[resourcesAnnotation]);
+  return parseResourcesAnnotation(newestRun({ containers: runs }, name)?.annotations[resourcesAnnotation]);
 }
 
 function recordsOf(entries: Iterable<readonly [string, Allocation]>): Map<string, ResourceRecord> {

@@ -5,7 +5,7 @@ import type { Logger } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, WaitForTarget } from "../pipeline.ts";
-import { cgroupNames, podsCgroup, quotedNames } from "../pod/cgroup-path.ts";
+import { cgroupNames, kubepodsCgroup, quotedNames } from "../pod/cgroup-path.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
 import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
@@ -46,7 +46,7 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
     // systemd disables the cpuset controller for child cgroups unless it is used. The kubelet does the same for this reason.
     const cpus = layout.driver === "systemd" && version === 2 && { cpus: deps.capacity.cpuList };
     try {
-      await cgroups.ensure(podsCgroup(layout), { ...podsLimits(deps), ...cpus }, signal);
+      await cgroups.ensure(kubepodsCgroup(layout), { ...podsLimits(deps), ...cpus }, signal);
       refusePids(cgroups);
       if (!enforced)
         events.event(node, "Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods");
@@ -54,7 +54,7 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
     } catch (error) {
       if (signal.aborted || hasCode(error, "unavailable", "permission_denied")) throw error;
       enforced = false;
-      const name = quotedNames(cgroupNames(podsCgroup(layout), layout.driver));
+      const name = quotedNames(cgroupNames(kubepodsCgroup(layout), layout.driver));
       const message = `Failed to update Node Allocatable Limits ${name}: ${messageOf(error)}`;
       events.event(node, "Warning", "FailedNodeAllocatableEnforcement", message);
     }

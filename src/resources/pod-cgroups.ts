@@ -3,7 +3,7 @@ import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import { podCgroup } from "../pod/cgroup-path.ts";
-import { type MemoryQos, podKeptMemory } from "../pod/memory-qos.ts";
+import { type MemoryQos, podMemoryProtection } from "../pod/memory-qos.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { type PodSwapTarget, podSwap } from "../pod/swap.ts";
@@ -13,7 +13,7 @@ import {
   milliCpuToQuota,
   milliCpuToShares,
   minShares,
-  limitsWhole,
+  isPodLimited,
   podLimits,
   podRequests,
 } from "../pod/resources.ts";
@@ -173,9 +173,9 @@ function podLimitsOf(pod: Pod, { settings, podPidsLimit, memoryQos, pageSizes, s
   const quota = milliCpuToQuota(quantityMilli(limits["cpu"] ?? "0"), settings.cpuCfsPeriodUs);
   return {
     cpuShares: qos === "BestEffort" ? minShares : milliCpuToShares(quantityMilli(requests["cpu"] ?? "0")),
-    ...(limitsWhole(pod, "cpu") && settings.cpuCfsQuota && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
-    ...(limitsWhole(pod, "memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
-    ...(memoryQos?.reserves && podKeptMemory(pod, quantityValue(requests["memory"] ?? "0"))),
+    ...(isPodLimited(pod, "cpu") && settings.cpuCfsQuota && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
+    ...(isPodLimited(pod, "memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
+    ...(memoryQos?.reserves && podMemoryProtection(pod, quantityValue(requests["memory"] ?? "0"))),
     ...(swap && { swapBytes: podSwap(pod, swap) }),
     ...(podPidsLimit > 0 && { pids: podPidsLimit }),
     ...(pageSizes.length > 0 && {

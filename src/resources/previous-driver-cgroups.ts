@@ -3,7 +3,7 @@ import type { Cgroups } from "../host/cgroups.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { type CgroupLayout, podCgroup, podsCgroup, tierCgroup } from "../pod/cgroup-path.ts";
+import { type CgroupLayout, podCgroup, kubepodsCgroup, qosCgroup } from "../pod/cgroup-path.ts";
 import type { QosClass } from "../pod/qos.ts";
 import type { Host } from "../seams/host.ts";
 import { openCgroupsOf } from "./cgroup-driver.ts";
@@ -59,7 +59,7 @@ export async function findFormerCgroups(
 
 /** Removes the parent cgroups, unless another node has pods there. */
 async function removeEmpty(cgroups: Cgroups, layout: CgroupLayout, signal: AbortSignal): Promise<void> {
-  for (const path of [...classes.slice(0, 2).map((qos) => tierCgroup(qos, layout)), podsCgroup(layout)]) {
+  for (const path of [...classes.slice(0, 2).map((qos) => qosCgroup(qos, layout)), kubepodsCgroup(layout)]) {
     const siblings = await cgroups.children(posix.dirname(path), signal);
     if (!siblings.includes(posix.basename(path))) continue;
     if ((await cgroups.children(path, signal)).length > 0) return;

@@ -3,7 +3,7 @@ import type { CgroupLimits } from "../host/cgroups.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { CgroupMeasures } from "../measures.ts";
 import type { PodCache, PodStore } from "../pipeline.ts";
-import { tierCgroup } from "../pod/cgroup-path.ts";
+import { qosCgroup } from "../pod/cgroup-path.ts";
 import type { MemoryQos } from "../pod/memory-qos.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
@@ -54,7 +54,7 @@ export function createQosCgroups({ pageSizes, ...deps }: QosCgroupsDeps): QosCgr
   const setTo = async (tier: QosClass, limits: CgroupLimits, signal: AbortSignal) => {
     if (isDeepStrictEqual(current.get(tier), limits)) return;
     const { cgroups, layout } = await deps.cgroups(signal);
-    await cgroups.ensure(tierCgroup(tier, layout), limits, signal);
+    await cgroups.ensure(qosCgroup(tier, layout), limits, signal);
     current.set(tier, limits);
   };
   const ensure = async (signal: AbortSignal) => {

@@ -1,6 +1,6 @@
 import type { ResizeMeasures } from "../measures.ts";
 import type { Resources } from "../objects.ts";
-import { type PodResources, type ResizableResource, resourcesOf, samePodResources } from "../pod/resize.ts";
+import { type PodResources, type ResizableResource, resourcesOf, samePodResources } from "../pod/pod-resources.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/records.ts";

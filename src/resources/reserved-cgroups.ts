@@ -1,6 +1,6 @@
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { EventSink } from "../pipeline.ts";
-import { cgroupNames, cgroupPath, podsCgroup, quotedNames } from "../pod/cgroup-path.ts";
+import { cgroupNames, cgroupPath, kubepodsCgroup, quotedNames } from "../pod/cgroup-path.ts";
 import type { MemoryQos } from "../pod/memory-qos.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
@@ -85,7 +85,7 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly ReservedCgroup[
   const { cgroups, layout } = await deps.cgroups(signal);
   // With cgroup v2, creating the pods' cgroup enables all controllers for children of the root, including the reserved cgroups: the
   // kubelet creates it first.
-  await cgroups.ensure(podsCgroup(layout), {}, signal);
+  await cgroups.ensure(kubepodsCgroup(layout), {}, signal);
   for (const { key, title, what, compressible } of due) {
     const system = key.startsWith("system");
     const given = system ? enforcement.systemReservedCgroup : enforcement.kubeReservedCgroup;

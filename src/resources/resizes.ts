@@ -9,8 +9,8 @@ import { isSidecar } from "../pod/containers.ts";
 import { isEnding } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
-import { resizesSwap } from "../pod/swap.ts";
-import { type PodResources, amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
+import { changesSwapLimit } from "../pod/swap.ts";
+import { type PodResources, amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/pod-resources.ts";
 import type { PendingResize, ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/records.ts";
@@ -129,7 +129,7 @@ async function decideResize(
   // The pod may have been preempted for another pod's resize.
   if (!active.some(({ metadata }) => metadata.uid === uid)) return { decided: true, changed: false };
   if (allocations.matchesRequest(pod)) return { decided: true, changed: states.clearPending(uid) };
-  if (resizesSwap(pod, allocations.allocatedPod(pod)) && (await deps.usesSwap(signal))) {
+  if (changesSwapLimit(pod, allocations.allocatedPod(pod)) && (await deps.usesSwap(signal))) {
     deps.measures.infeasible("swap_limitation");
     const why = { reason: "Infeasible", message: "In-place resize of containers with swap is not supported." } as const;
     return { decided: true, changed: await markPending(deps, states, pod, why, why.reason) };

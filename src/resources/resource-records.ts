@@ -4,7 +4,7 @@ import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { entriesOf, recordIn, recordOf } from "../lib/record.ts";
 import type { Resources } from "../objects.ts";
-import { type PodResources, readResources } from "../pod/resize.ts";
+import { type PodResources, readResources } from "../pod/pod-resources.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** Record of a pod that was resized in place. */

@@ -1,6 +1,6 @@
 import { ContainerConfig, type Device, type LinuxContainerConfig, Mount } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
-import { createStringSum, expand, variableCalled } from "../pod/expand.ts";
+import { createArgumentSizes, expand, variableLabel } from "../pod/expand.ts";
 import { goJson } from "../pod/go-json.ts";
 import { containerHash } from "../pod/hash.ts";
 import {
@@ -19,7 +19,7 @@ import {
   terminationMessagePolicyAnnotation,
 } from "../pod/labels.ts";
 import { containerLogPath } from "../pod/log-paths.ts";
-import { resourcesNote } from "../pod/resize.ts";
+import { resourcesAnnotationValue } from "../pod/pod-resources.ts";
 import type { ContainerAdditions } from "../resource-manager.ts";
 import { terminationMessagePath } from "./container-files.ts";
 
@@ -68,8 +68,8 @@ export function buildContainerConfig(input: ContainerConfigInput): ContainerConf
 
 /** The command, arguments and environment of the container's process. */
 function processStrings({ container, environment }: ContainerConfigInput) {
-  const sum = createStringSum();
-  for (const [name, value] of environment) sum.add(variableCalled(name), name, value);
+  const sum = createArgumentSizes();
+  for (const [name, value] of environment) sum.add(variableLabel(name), name, value);
   const expanded = (field: "command" | "args") =>
     (container[field] ?? []).map((text, index) => {
       const what = `${field}[${index}]`;
@@ -110,7 +110,7 @@ function containerAnnotations(pod: Pod, container: Container, restartCount: numb
   return {
     [containerHashAnnotation]: containerHash(container),
     [containerRestartCountAnnotation]: String(restartCount),
-    [resourcesAnnotation]: resourcesNote(pod, container),
+    [resourcesAnnotation]: resourcesAnnotationValue(pod, container),
     [terminationMessagePathAnnotation]: terminationMessagePath(container) ?? "",
     [terminationMessagePolicyAnnotation]: container.terminationMessagePolicy ?? "File",
     ...(deletionGrace !== undefined && { [podDeletionGraceAnnotation]: String(deletionGrace) }),

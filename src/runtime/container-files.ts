@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { Mount } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { FileChange } from "../seams/host.ts";
-import { absolute } from "./mounts.ts";
+import { absolutePath } from "./mounts.ts";
 
 const hostsPath = "/etc/hosts";
 const defaultTerminationPath = "/dev/termination-log";
@@ -46,7 +46,7 @@ export function containerFiles(input: ContainerFilesInput): ContainerFiles {
 
 /** Path of the termination message in the container; undefined if the spec disables it. */
 export function terminationMessagePath({ terminationMessagePath: path }: Container): string | undefined {
-  return path === "" ? undefined : absolute(path ?? defaultTerminationPath);
+  return path === "" ? undefined : absolutePath(path ?? defaultTerminationPath);
 }
 
 function hostsFile({

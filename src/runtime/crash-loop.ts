@@ -11,8 +11,8 @@ import { containerReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
 import { StartError } from "./start-error.ts";
 
-const initialMs = 10_000;
-const forgetMs = 600_000;
+const initialDelayMs = 10_000;
+const resetAfterMs = 600_000;
 
 export interface CrashLoop {
   /** Records a restart, or rejects it during the back-off.
@@ -33,7 +33,7 @@ export function createCrashLoop({
   events: EventSink;
   maxMs: number;
 }): CrashLoop {
-  const backoff: Backoff = createBackoff({ clock, initialMs: Math.min(initialMs, maxMs), maxMs, forgetMs });
+  const backoff: Backoff = createBackoff({ clock, initialMs: Math.min(initialDelayMs, maxMs), maxMs, forgetMs: resetAfterMs });
   return {
     check(pod, container, observed) {
       const last = newestRun(observed, container.name, ({ state }) => state === ContainerState.CONTAINER_EXITED);

@@ -8,7 +8,7 @@ import { goQuote } from "../lib/go-quote.ts";
 import type { Container, Pod, Wire } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
-import { type HttpGet, firstRequest } from "../pod/http-action.ts";
+import { type HttpGet, httpActionRequest } from "../pod/http-action.ts";
 import { podReference } from "../pod/reference.ts";
 import { resolvePort } from "../pod/resolve-port.ts";
 import type { Host } from "../seams/host.ts";
@@ -44,10 +44,10 @@ export function createHooks(deps: HookDeps): Hooks {
   return {
     async run(hook, target, signal) {
       try {
-        await act(deps, hook, target, signal);
+        await runHandler(deps, hook, target, signal);
       } catch (error) {
         throw new Error(
-          `${titleOf(hook)} for Container "${target.container.name}" in Pod "${podName(target)}" failed - ${whyOf(error)}`,
+          `${titleOf(hook)} for Container "${target.container.name}" in Pod "${podName(target)}" failed - ${errorDetail(error)}`,
           {
             cause: error,
           },
@@ -57,7 +57,7 @@ export function createHooks(deps: HookDeps): Hooks {
   };
 }
 
-async function act(deps: HookDeps, hook: LifecycleHandler, target: HookTarget, signal: AbortSignal): Promise<void> {
+async function runHandler(deps: HookDeps, hook: LifecycleHandler, target: HookTarget, signal: AbortSignal): Promise<void> {
   if (hook.exec) return exec(deps.runtime, hook.exec.command ?? [], target.containerId, signal);
   if (hook.httpGet) return get(deps, hook.httpGet, target, signal);
   if (hook.sleep) return deps.clock.sleep(hook.sleep.seconds * 1000, signal);
@@ -102,14 +102,14 @@ async function get(
 ): Promise<void> {
   const to = action.host || podIP;
   if (!to) throw new Error("failed to find networking container: the pod has no address");
-  const request = firstRequest(action, to, resolvePort(action.port, container), "lifecycle");
+  const request = httpActionRequest(action, to, resolvePort(action.port, container), "lifecycle");
   try {
-    await answered(httpGet(host, request, signal));
+    await ignoreBodyErrors(httpGet(host, request, signal));
   } catch (error) {
-    if (!spokeHttp(error)) throw error;
+    if (!isPlainHttpServer(error)) throw error;
     const headers = new Map([...request.headers].filter(([name]) => name !== "Authorization"));
     const plain = { ...request, url: { ...request.url, scheme: "http" }, headers };
-    await answered(httpGet(host, plain, signal)).catch(() => {
+    await ignoreBodyErrors(httpGet(host, plain, signal)).catch(() => {
       throw error;
     });
     const text = `request to HTTPS lifecycle hook ${fromLatin1Bytes(request.url.host)} got HTTP response, retry with HTTP succeeded`;
@@ -118,7 +118,7 @@ async function get(
 }
 
 /** A response that ends within its body counts as a response. */
-async function answered(asking: Promise<HttpResult>): Promise<void> {
+async function ignoreBodyErrors(asking: Promise<HttpResult>): Promise<void> {
   try {
     await asking;
   } catch (error) {
@@ -127,7 +127,7 @@ async function answered(asking: Promise<HttpResult>): Promise<void> {
 }
 
 /** True if a TLS handshake failed because the server speaks plain HTTP. */
-function spokeHttp(error: unknown): boolean {
+function isPlainHttpServer(error: unknown): boolean {
   for (let at = error; at instanceof Error; at = at.cause) if (at instanceof HandshakeError) return at.spokeHttp;
   return false;
 }
@@ -138,7 +138,7 @@ function titleOf({ exec: command, httpGet: action, sleep }: LifecycleHandler): s
   return sleep ? `Sleep lifecycle hook (${sleep.seconds})` : "Lifecycle hook";
 }
 
-function whyOf(error: unknown): string {
+function errorDetail(error: unknown): string {
   const why = `error: ${messageOf(error)}`;
   return error instanceof CommandError ? `${why}, message: ${goQuote(error.output)}` : why;
 }

@@ -11,7 +11,7 @@ import { containerReference, podReference } from "../pod/reference.ts";
 import { containerNameOf, isRunning } from "../pod/runs.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 import type { Hooks } from "./hooks.ts";
-import { type TerminationOrder, secondsOf, terminationOrder } from "./termination-order.ts";
+import { type TerminationOrder, waitSeconds, terminationOrder } from "./termination-order.ts";
 
 export interface KillDeps {
   readonly runtime: Pick<Containers, "stopContainer"> & Pick<Sandboxes, "stopPodSandbox">;
@@ -20,11 +20,11 @@ export interface KillDeps {
   readonly clock: Clock;
   readonly log: Logger;
   /** The service tunnel; closed for the pod before its sandboxes stop. */
-  readonly way?: PodServiceTunnel;
+  readonly tunnel?: PodServiceTunnel;
 }
 
 /** Minimum seconds between SIGTERM and SIGKILL, regardless of the grace period and the hook's duration. */
-const leastGraceSeconds = 2;
+const minGraceSeconds = 2;
 
 export interface KillRequest {
   readonly status: Pick<ContainerStatus, "id" | "labels" | "metadata">;
@@ -45,19 +45,19 @@ export async function killContainer(deps: KillDeps, request: KillRequest, signal
   const { status, pod, message, order } = request;
   const name = containerNameOf(status);
   deps.events.event(containerReference(pod, name), "Normal", "Killing", message);
-  let left = request.graceSeconds ?? ownGrace(pod);
-  const hook = left > 0 ? beginPreStop(deps, request, signal) : undefined;
+  let remaining = request.graceSeconds ?? gracePeriodOf(pod);
+  const hook = remaining > 0 ? startPreStop(deps, request, signal) : undefined;
   try {
-    if (hook) left -= await secondsOf(deps.clock, hook.done, left, signal);
+    if (hook) remaining -= await waitSeconds(deps.clock, hook.done, remaining, signal);
     throwIfAborted(signal);
-    if (order && left > 0) left -= await order.turnOf(name, left, signal);
-    await deps.runtime.stopContainer(status.id, Math.max(leastGraceSeconds, left), signal);
+    if (order && remaining > 0) remaining -= await order.waitForPredecessors(name, remaining, signal);
+    await deps.runtime.stopContainer(status.id, Math.max(minGraceSeconds, remaining), signal);
   } catch (error) {
     if (!hasCode(error, "not_found")) throw error;
   } finally {
     await hook?.end();
   }
-  order?.ended(name);
+  order?.markStopped(name);
 }
 
 /** A running preStop hook. */
@@ -69,7 +69,7 @@ interface RunningHook {
 }
 
 /** A hook may exceed the grace period; it is then aborted together with its container. */
-function beginPreStop(
+function startPreStop(
   { hooks, events, log }: KillDeps,
   { status, pod, podIP }: KillRequest,
   signal: AbortSignal,
@@ -104,11 +104,11 @@ export interface PodKill {
 }
 
 /** Terminates a pod; failures are reported by an event. @throws after all parts have been tried, if any of them could not be stopped. */
-export async function endPod(deps: KillDeps, kill: PodKill, signal: AbortSignal): Promise<void> {
+export async function terminatePod(deps: KillDeps, kill: PodKill, signal: AbortSignal): Promise<void> {
   try {
     await killPod(deps, kill, signal);
   } catch (error) {
-    const pod = kill.pod ?? seenPod(kill.observed);
+    const pod = kill.pod ?? podFromRuntime(kill.observed);
     if (!signal.aborted)
       deps.events.event(podReference(pod), "Warning", "FailedKillPod", `error killing pod: ${messageOf(error)}`);
     throw error;
@@ -119,7 +119,7 @@ export async function endPod(deps: KillDeps, kill: PodKill, signal: AbortSignal)
  *  @throws after all parts have been tried: an error with the kubelet's text and the code of the first failure. */
 export async function killPod(
   deps: KillDeps,
-  { observed, pod = seenPod(observed), graceSeconds }: PodKill,
+  { observed, pod = podFromRuntime(observed), graceSeconds }: PodKill,
   signal: AbortSignal,
 ): Promise<void> {
   const running = observed.containers.filter(isRunning);
@@ -134,7 +134,7 @@ export async function killPod(
     return failureOf("KillContainer", name, stop);
   });
   const failures = await Promise.all(stops);
-  await deps.way?.closeFor(observed.uid, signal);
+  await deps.tunnel?.closeFor(observed.uid, signal);
   const sandboxes = observed.sandboxes.map(({ id }) =>
     failureOf("KillPodSandbox", observed.uid, stopSandbox(deps, id, signal)),
   );
@@ -143,7 +143,7 @@ export async function killPod(
   const failed = failures.filter((failure) => failure !== undefined);
   if (failed.length === 0) return;
   throwIfAborted(signal);
-  throw together(failed);
+  throw joinFailures(failed);
 }
 
 async function stopSandbox({ runtime }: KillDeps, sandboxId: string, signal: AbortSignal): Promise<void> {
@@ -165,19 +165,19 @@ async function failureOf(action: string, target: string, work: Promise<void>): P
   }
 }
 
-function together(failures: readonly Failure[]): CodedError {
+function joinFailures(failures: readonly Failure[]): CodedError {
   const texts = failures.map(({ text }) => text);
   const cause = failures[0]?.error;
   return new CodedError(codeOf(cause), texts.length === 1 ? texts.join() : `[${texts.join(", ")}]`, { cause });
 }
 
 /** A minimal Pod for a pod known only to the runtime: it has no hooks and no grace period. */
-function seenPod({ uid, name, namespace, containers }: RuntimePod): Pod {
+function podFromRuntime({ uid, name, namespace, containers }: RuntimePod): Pod {
   const names = new Set(containers.map(containerNameOf));
   return { metadata: { uid, name, namespace }, spec: { containers: [...names].map((each) => ({ name: each })) } };
 }
 
 /** The grace period of a pod, in seconds. */
-function ownGrace({ metadata, spec }: Pod): number {
-  return metadata.deletionGracePeriodSeconds ?? spec.terminationGracePeriodSeconds ?? leastGraceSeconds;
+function gracePeriodOf({ metadata, spec }: Pod): number {
+  return metadata.deletionGracePeriodSeconds ?? spec.terminationGracePeriodSeconds ?? minGraceSeconds;
 }

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { type Device, type ImageSpec, Mount, MountPropagation } from "../gen/cri.ts";
 import type { Container, Pod, VolumeMount } from "../objects.ts";
 import type { MountedVolume, SubPathMount } from "../pipeline.ts";
-import { createStringSum, expand } from "../pod/expand.ts";
+import { createArgumentSizes, expand } from "../pod/expand.ts";
 
 export interface MountsInput {
   readonly pod: Pod;
@@ -10,7 +10,7 @@ export interface MountsInput {
   /** The pod's volumes on the target, by name. */
   readonly mounted: ReadonlyMap<string, MountedVolume>;
   /** subPath paths by index in volumeMounts: on the target, or in the image. */
-  readonly parts: ReadonlyMap<number, string>;
+  readonly subPaths: ReadonlyMap<number, string>;
   /** Images that the runtime mounts, by volume. */
   readonly images: ReadonlyMap<string, ImageSpec>;
   /** The runtime supports recursive read-only mounts. */
@@ -29,19 +29,19 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
  *  @throws Error with the kubelet's text if a volume is missing or a mount cannot be made as requested.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function volumeMounts(input: MountsInput): Mount[] {
-  const { pod, container, mounted, parts, images, recursiveReadOnly, selinux } = input;
+  const { pod, container, mounted, subPaths, images, recursiveReadOnly, selinux } = input;
   return (container.volumeMounts ?? []).map((mount, index) => {
     const image = images.get(mount.name);
     if (image) return imageMount(input, mount, index, image);
     const volume = mounted.get(mount.name);
     if (!volume) throw new Error(`cannot find volume "${mount.name}" to mount into container "${container.name}"`);
     return Mount.fromPartial({
-      containerPath: absolute(mount.mountPath),
-      hostPath: parts.get(index) ?? volume.hostPath,
+      containerPath: absolutePath(mount.mountPath),
+      hostPath: subPaths.get(index) ?? volume.hostPath,
       readonly: mount.readOnly === true || volume.readOnly,
       propagation: propagationOf(mount),
       recursiveReadOnly: isRecursive(mount, recursiveReadOnly),
-      selinuxRelabel: selinux && isManaged(pod, mount.name, volume),
+      selinuxRelabel: selinux && mayRelabel(pod, mount.name, volume),
     });
   });
 }
@@ -51,9 +51,9 @@ export function volumeMounts(input: MountsInput): Mount[] {
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
 export function volumeDevices(
   mounted: ReadonlyMap<string, MountedVolume>,
-  { name: container, volumeDevices: asked = [] }: Container,
+  { name: container, volumeDevices: requested = [] }: Container,
 ): Device[] {
-  return asked.map(({ name, devicePath }) => {
+  return requested.map(({ name, devicePath }) => {
     if (!posix.isAbsolute(devicePath)) throw new Error(`error DevicePath \`${devicePath}\` must be an absolute path`);
     const volume = mounted.get(name);
     if (!volume?.persistent?.isDevice)
@@ -65,15 +65,15 @@ export function volumeDevices(
 
 /** A read-only mount of an image, which the runtime resolves. */
 function imageMount(
-  { parts, recursiveReadOnly }: MountsInput,
+  { subPaths, recursiveReadOnly }: MountsInput,
   mount: VolumeMount,
   index: number,
   image: ImageSpec,
 ): Mount {
   return Mount.fromPartial({
-    containerPath: absolute(mount.mountPath),
+    containerPath: absolutePath(mount.mountPath),
     image,
-    imageSubPath: parts.get(index) ?? "",
+    imageSubPath: subPaths.get(index) ?? "",
     readonly: true,
     propagation: propagationOf(mount),
     recursiveReadOnly: isRecursive(mount, recursiveReadOnly),
@@ -84,8 +84,8 @@ function imageMount(
  *  @param environment the container's environment, for `subPathExpr`.
  *  @throws Error with the kubelet's text, or one that names an expression whose result is too long.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath-expanded-environment */
-export function volumeParts(container: Container, environment: ReadonlyMap<string, string>): readonly SubPathMount[] {
-  const sum = createStringSum("subPathExpr and subPath of the container's volumeMounts");
+export function volumeSubPaths(container: Container, environment: ReadonlyMap<string, string>): readonly SubPathMount[] {
+  const sum = createArgumentSizes("subPathExpr and subPath of the container's volumeMounts");
   return (container.volumeMounts ?? []).flatMap((mount, index) => {
     const what = `subPathExpr of volumeMounts[${index}]`;
     const subPath = mount.subPathExpr ? expandedPath(mount.subPathExpr, environment, what) : (mount.subPath ?? "");
@@ -111,7 +111,7 @@ function expandedPath(expression: string, environment: ReadonlyMap<string, strin
 }
 
 /** Makes a mount path of the spec absolute. */
-export function absolute(path: string): string {
+export function absolutePath(path: string): string {
   return path.startsWith("/") ? path : posix.join("/", path);
 }
 
@@ -144,13 +144,13 @@ function propagationOf({ mountPropagation }: VolumeMount): MountPropagation {
 }
 
 /** Plugins whose files the node must not relabel: they belong to the host, or to a server. */
-const unmanaged: readonly string[] = ["kubernetes.io/host-path", "kubernetes.io/nfs"];
+const unmanagedPlugins: readonly string[] = ["kubernetes.io/host-path", "kubernetes.io/nfs"];
 
 /** True if the node may relabel the volume. False for hostPath and NFS volumes, for read-only claims and inline CSI volumes, and for CSI
  *  file systems without labels. */
-function isManaged(pod: Pod, volumeName: string, { persistent, readOnly, unlabelled }: MountedVolume): boolean {
+function mayRelabel(pod: Pod, volumeName: string, { persistent, readOnly, unlabelled }: MountedVolume): boolean {
   if (unlabelled) return false;
-  if (persistent) return !unmanaged.includes(persistent.plugin) && !readOnly;
+  if (persistent) return !unmanagedPlugins.includes(persistent.plugin) && !readOnly;
   const volume = pod.spec.volumes?.find(({ name }) => name === volumeName);
   return volume !== undefined && !volume.hostPath && !(volume.csi && readOnly);
 }

@@ -5,10 +5,10 @@ import { isSidecar } from "../pod/containers.ts";
 import { restartsAfter, restartsKilled } from "../pod/restart.ts";
 import { isInNewestSandbox, newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
-import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
+import { type ContainerFacts, type PlannedKill, isChanged, killForFailedProbe, killInUnknownState } from "./planned-kill.ts";
 
 /** The decision on a pod's init containers. */
-export interface InitVerdict {
+export interface InitPlan {
   /** Main containers may run. */
   readonly initialized: boolean;
   /** The pod cannot be initialized any more. */
@@ -37,7 +37,7 @@ interface InitAction {
  *  computeInitContainerActions, except that containers of earlier sandboxes are ignored: one that could not be removed would let later
  *  ones start too early.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/ */
-export function planInit(pod: Pod, all: RuntimePod, judged: Judgement): InitVerdict {
+export function planInit(pod: Pod, all: RuntimePod, facts: ContainerFacts): InitPlan {
   const observed = { ...all, containers: all.containers.filter((run) => isInNewestSandbox(all, run)) };
   const init = pod.spec.initContainers ?? [];
   let initialized = init.length === 0 || mainHasRun(pod, observed);
@@ -53,7 +53,7 @@ export function planInit(pod: Pod, all: RuntimePod, judged: Judgement): InitVerd
       if (decided) start.unshift(container);
       continue;
     }
-    const action = actionFor({ pod, container, status, judged });
+    const action = actionFor({ pod, container, status, facts });
     if (action.failed) return { initialized: false, failed: true, start: [], kill: [], resize: [], resizePod: false };
     const next = init[index + 1];
     if (action.passed && !decided) {
@@ -78,14 +78,14 @@ function mainHasRun(pod: Pod, observed: RuntimePod): boolean {
   });
 }
 
-interface Present {
+interface InitContext {
   readonly pod: Pod;
   readonly container: Container;
   readonly status: ContainerStatus;
-  readonly judged: Judgement;
+  readonly facts: ContainerFacts;
 }
 
-function actionFor(present: Present): InitAction {
+function actionFor(present: InitContext): InitAction {
   const { pod, container, status } = present;
   switch (status.state) {
     case ContainerState.CONTAINER_CREATED:
@@ -99,27 +99,27 @@ function actionFor(present: Present): InitAction {
       return restartsAfter(container, pod.spec, status.exitCode) ? { start: true } : { failed: true };
     default:
       if (!restartsKilled(container, pod.spec)) return { failed: true };
-      return { start: true, kill: killUnknown("Init container", status) };
+      return { start: true, kill: killInUnknownState("Init container", status) };
   }
 }
 
 /** An unhealthy sidecar is restarted; the containers after it do not wait for that. */
-function actionForSidecar(present: Present): InitAction {
-  const { container, status, judged } = present;
-  const probe = judged.condemnedBy(container.name, status.id);
-  const condemned = probe && killCondemned("Init container", container, status, probe, false);
-  if (probe === "startup") return { start: true, ...(condemned && { kill: condemned }) };
-  if (container.startupProbe && !judged.hasStarted(container.name, status.id)) return {};
+function actionForSidecar(present: InitContext): InitAction {
+  const { container, status, facts } = present;
+  const probe = facts.failedProbe(container.name, status.id);
+  const probeKill = probe && killForFailedProbe("Init container", container, status, probe, false);
+  if (probe === "startup") return { start: true, ...(probeKill && { kill: probeKill }) };
+  if (container.startupProbe && !facts.hasStarted(container.name, status.id)) return {};
   if (isChanged(container, status)) {
     const message = `Init container ${container.name} definition changed`;
     return { passed: true, start: true, kill: { status, message } };
   }
-  return { passed: true, ...(condemned ? { start: true, kill: condemned } : actionForResize(present)) };
+  return { passed: true, ...(probeKill ? { start: true, kill: probeKill } : actionForResize(present)) };
 }
 
 /** Restarts the container for a resize, resizes it in place, or leaves it alone. */
-function actionForResize({ pod, container, status, judged }: Present): InitAction {
-  const resize = planResize(pod, container, status, judged);
+function actionForResize({ pod, container, status, facts }: InitContext): InitAction {
+  const resize = planResize(pod, container, status, facts);
   if (!resize) return {};
   return "kill" in resize ? { start: true, kill: resize.kill, resizePod: true } : resize;
 }

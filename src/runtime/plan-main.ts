@@ -4,10 +4,10 @@ import type { RuntimePod } from "../pipeline.ts";
 import { restartsAfter, restartsKilled } from "../pod/restart.ts";
 import { newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
-import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
+import { type ContainerFacts, type PlannedKill, isChanged, killForFailedProbe, killInUnknownState } from "./planned-kill.ts";
 
 /** The decision on a pod's main containers. */
-export interface MainVerdict {
+export interface MainPlan {
   /** At least one keeps running. */
   readonly keepsAny: boolean;
   /** In spec order. */
@@ -28,13 +28,13 @@ interface MainAction {
 }
 
 /** Plans the main containers of an initialized pod. */
-export function planMain(pod: Pod, observed: RuntimePod, judged: Judgement): MainVerdict {
+export function planMain(pod: Pod, observed: RuntimePod, facts: ContainerFacts): MainPlan {
   const actions = pod.spec.containers.map((container) => {
     const status = newestRun(observed, container.name);
     const action =
       status?.state === ContainerState.CONTAINER_RUNNING
-        ? actionForRunning(pod, container, status, judged)
-        : actionForEnded(pod, container, status);
+        ? actionForRunning(pod, container, status, facts)
+        : actionForExited(pod, container, status);
     return { container, ...action };
   });
   return {
@@ -46,28 +46,28 @@ export function planMain(pod: Pod, observed: RuntimePod, judged: Judgement): Mai
   };
 }
 
-function actionForRunning(pod: Pod, container: Container, status: ContainerStatus, judged: Judgement): MainAction {
+function actionForRunning(pod: Pod, container: Container, status: ContainerStatus, facts: ContainerFacts): MainAction {
   if (isChanged(container, status)) {
     const message = `Container ${container.name} definition changed, will be restarted`;
     return { start: true, kill: { status, message } };
   }
-  const probe = judged.condemnedBy(container.name, status.id);
+  const probe = facts.failedProbe(container.name, status.id);
   if (probe) {
     const start = restartsKilled(container, pod.spec);
-    return { start, kill: killCondemned("Container", container, status, probe, start) };
+    return { start, kill: killForFailedProbe("Container", container, status, probe, start) };
   }
-  const resize = planResize(pod, container, status, judged);
+  const resize = planResize(pod, container, status, facts);
   return resize && "kill" in resize ? { start: true, resizePod: true, ...resize } : { keep: true, ...resize };
 }
 
 /** Restarts the container according to its restart policy. */
-function actionForEnded(pod: Pod, container: Container, status: ContainerStatus | undefined): MainAction {
+function actionForExited(pod: Pod, container: Container, status: ContainerStatus | undefined): MainAction {
   if (pod.metadata.deletionTimestamp) return {};
   switch (status?.state) {
     case ContainerState.CONTAINER_EXITED:
       return { start: restartsAfter(container, pod.spec, status.exitCode) };
     case ContainerState.CONTAINER_UNKNOWN:
-      return { start: true, kill: killUnknown("Container", status) };
+      return { start: true, kill: killInUnknownState("Container", status) };
     default:
       return { start: true };
   }

@@ -1,7 +1,7 @@
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Container, Pod, Resources } from "../objects.ts";
-import { type Amounts, type ResizableResource, amountsOf, effectiveResources, sameAmounts } from "../pod/resize.ts";
-import type { Judgement, PlannedKill } from "./planned-kill.ts";
+import { type ResizableAmounts, type ResizableResource, amountsOf, effectiveResources, sameAmounts } from "../pod/pod-resources.ts";
+import type { ContainerFacts, PlannedKill } from "./planned-kill.ts";
 
 /** A running container that is resized in place. */
 export interface ContainerResize {
@@ -21,9 +21,9 @@ export function planResize(
   { spec }: Pod,
   container: Container,
   status: ContainerStatus,
-  { inForce }: Judgement,
+  { actualResources }: ContainerFacts,
 ): ResizeAction | undefined {
-  const from = inForce(status);
+  const from = actualResources(status);
   if (!from) return undefined;
   const to = effectiveResources(container.resources, spec.resources);
   const changed = changedResources(amountsOf(from), amountsOf(to));
@@ -38,8 +38,8 @@ export function planResize(
 }
 
 /** True if the pod-level resources, or the limits of the pod's cgroup, differ from the allocation. */
-export function resizesWhole(pod: Pod, { wholeInForce, groupIsStale }: Judgement): boolean {
-  return groupIsStale || !sameAmounts(amountsOf(pod.spec.resources ?? {}), amountsOf(wholeInForce(pod) ?? {}));
+export function resizesPodLevel(pod: Pod, { actualPodResources, podCgroupIsStale }: ContainerFacts): boolean {
+  return podCgroupIsStale || !sameAmounts(amountsOf(pod.spec.resources ?? {}), amountsOf(actualPodResources(pod) ?? {}));
 }
 
 /** Containers whose amount of a resource changes, in resize order: those that shrink first, to make room for those that grow; compared
@@ -59,7 +59,7 @@ export function inResizeOrder(
   return [...less, ...more];
 }
 
-function changedResources(from: Amounts, to: Amounts): readonly ResizableResource[] {
+function changedResources(from: ResizableAmounts, to: ResizableAmounts): readonly ResizableResource[] {
   return (["cpu", "memory"] as const).filter(
     (name) => from[`${name}Limit`] !== to[`${name}Limit`] || from[`${name}Request`] !== to[`${name}Request`],
   );

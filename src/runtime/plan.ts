@@ -7,52 +7,52 @@ import { sandboxIsCurrent } from "../pod/sandbox.ts";
 import { containerNameOf, isInNewestSandbox, newestRun, runsOf } from "../pod/runs.ts";
 import { planInit } from "./plan-init.ts";
 import { planMain } from "./plan-main.ts";
-import { resizesWhole } from "./plan-resize.ts";
-import type { Judgement } from "./planned-kill.ts";
+import { resizesPodLevel } from "./plan-resize.ts";
+import type { ContainerFacts } from "./planned-kill.ts";
 import type { Step } from "./step.ts";
 
 /** Defaults: no probe results and no resizes. */
-const unjudged: Judgement = {
-  condemnedBy: () => undefined,
+const noFacts: ContainerFacts = {
+  failedProbe: () => undefined,
   hasStarted: () => false,
   restartAll: false,
-  inForce: () => undefined,
-  wholeInForce: ({ spec }) => spec.resources,
-  groupIsStale: false,
+  actualResources: () => undefined,
+  actualPodResources: ({ spec }) => spec.resources,
+  podCgroupIsStale: false,
 };
 
 /** Plans the steps that bring the runtime's pod to its spec. Pure; follows the kubelet's computePodActions.
  *  @returns the steps of one pass, in order; empty for a pod that needs nothing.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
-export function planPod(pod: Pod, observed: RuntimePod, given: Partial<Judgement> = {}): readonly Step[] {
-  const judged = { ...unjudged, ...given };
-  if (judged.restartAll) return planReset(pod, observed);
+export function planPod(pod: Pod, observed: RuntimePod, known: Partial<ContainerFacts> = {}): readonly Step[] {
+  const facts = { ...noFacts, ...known };
+  if (facts.restartAll) return planReset(pod, observed);
   const [newest] = observed.sandboxes;
   return newest && sandboxIsCurrent(pod, observed)
-    ? planContainers(pod, observed, judged, newest)
+    ? planContainers(pod, observed, facts, newest)
     : planNewSandbox(pod, observed, newest);
 }
 
-const endPod: Step = { do: "killPod", sandboxChanged: false };
+const killPodStep: Step = { kind: "killPod", sandboxChanged: false };
 
-function starting(sort: ContainerKind, inNewSandbox: boolean): (container: Container) => Step<"startContainer"> {
-  return (container) => ({ do: "startContainer", container, sort, inNewSandbox });
+function startStep(sort: ContainerKind, inNewSandbox: boolean): (container: Container) => Step<"startContainer"> {
+  return (container) => ({ kind: "startContainer", container, sort, inNewSandbox });
 }
 
 /** A replacement sandbox gets the next attempt and starts from the first init container again; the old init containers are removed. */
 function planNewSandbox(pod: Pod, observed: RuntimePod, newest: PodSandboxStatus | undefined): readonly Step[] {
   const attempt = newest ? attemptOf(newest) + 1 : 0;
   const starts = planFirstStarts(pod, observed, attempt);
-  if (!starts) return [endPod];
+  if (!starts) return [killPodStep];
   const isNew = observed.sandboxes.length + observed.containers.length === 0;
   const names = new Set(pod.spec.initContainers?.map(({ name }) => name));
-  const clearing: readonly Step[] = isNew
+  const cleanup: readonly Step[] = isNew
     ? []
     : [
-        { do: "killPod", sandboxChanged: newest !== undefined },
-        ...observed.containers.filter((run) => names.has(containerNameOf(run))).map(removing),
+        { kind: "killPod", sandboxChanged: newest !== undefined },
+        ...observed.containers.filter((run) => names.has(containerNameOf(run))).map(removeStep),
       ];
-  return [...clearing, { do: "runSandbox", attempt }, ...starts];
+  return [...cleanup, { kind: "runSandbox", attempt }, ...starts];
 }
 
 /** The containers that start right after a new sandbox; undefined if the pod has finished and gets none. Containers that were created
@@ -70,28 +70,28 @@ function planFirstStarts(pod: Pod, observed: RuntimePod, attempt: number): reado
   });
   if (start.length === 0 && initialized) return undefined;
   const firstInit = pod.spec.initContainers?.[0];
-  return firstInit ? [starting("init_container", true)(firstInit)] : start.map(starting("container", true));
+  return firstInit ? [startStep("init_container", true)(firstInit)] : start.map(startStep("container", true));
 }
 
 /** Kills, removals, resizes, then starts: ephemeral containers, init containers, main containers. */
-function planContainers(pod: Pod, observed: RuntimePod, judged: Judgement, sandbox: PodSandboxStatus): readonly Step[] {
-  const init = planInit(pod, observed, judged);
-  if (init.failed) return [endPod];
-  const main = init.initialized ? planMain(pod, observed, judged) : undefined;
+function planContainers(pod: Pod, observed: RuntimePod, facts: ContainerFacts, sandbox: PodSandboxStatus): readonly Step[] {
+  const init = planInit(pod, observed, facts);
+  if (init.failed) return [killPodStep];
+  const main = init.initialized ? planMain(pod, observed, facts) : undefined;
   // Sidecars do not keep a pod running.
-  if (main && !main.keepsAny && main.start.length === 0) return [endPod];
-  const kills = [...init.kill, ...(main?.kill ?? [])].map((kill): Step => ({ do: "killContainer", ...kill }));
+  if (main && !main.keepsAny && main.start.length === 0) return [killPodStep];
+  const kills = [...init.kill, ...(main?.kill ?? [])].map((kill): Step => ({ kind: "killContainer", ...kill }));
   const containers = [...init.resize, ...(main?.resize ?? [])];
-  const wholePod = init.resizePod || (main !== undefined && (main.resizePod || resizesWhole(pod, judged)));
+  const wholePod = init.resizePod || (main !== undefined && (main.resizePod || resizesPodLevel(pod, facts)));
   const starts = [
-    ...neverRun(pod, observed).map(starting("ephemeral_container", false)),
-    ...init.start.map(starting("init_container", false)),
-    ...(main?.start ?? []).map(starting("container", false)),
+    ...unstartedEphemeral(pod, observed).map(startStep("ephemeral_container", false)),
+    ...init.start.map(startStep("init_container", false)),
+    ...(main?.start ?? []).map(startStep("container", false)),
   ];
   const { id: sandboxId } = sandbox;
   const rest: readonly Step[] = [
-    ...(wholePod || containers.length > 0 ? [{ do: "resize", containers, wholePod } as const] : []),
-    ...(starts.length > 0 ? [{ do: "useSandbox", sandboxId, attempt: attemptOf(sandbox) } as const] : []),
+    ...(wholePod || containers.length > 0 ? [{ kind: "resize", containers, wholePod } as const] : []),
+    ...(starts.length > 0 ? [{ kind: "useSandbox", sandboxId, attempt: attemptOf(sandbox) } as const] : []),
     ...starts,
   ];
   return kills.length + rest.length === 0 ? [] : [...kills, ...pruneInit(pod, observed), ...rest];
@@ -101,27 +101,27 @@ function attemptOf({ metadata }: PodSandboxStatus): number {
   return metadata?.attempt ?? 0;
 }
 
-function removing(status: ContainerStatus): Step<"removeContainer"> {
-  return { do: "removeContainer", status };
+function removeStep(status: ContainerStatus): Step<"removeContainer"> {
+  return { kind: "removeContainer", status };
 }
 
 /** Removes all dead init containers except the newest of each name, and those of earlier sandboxes. */
 function pruneInit({ spec }: Pod, observed: RuntimePod): readonly Step[] {
   return (spec.initContainers ?? []).flatMap(({ name }) =>
     runsOf(observed, name)
-      .filter(({ state }) => isOver(state))
+      .filter(({ state }) => isDead(state))
       .filter((run, age) => age > 0 || !isInNewestSandbox(observed, run))
-      .map(removing),
+      .map(removeStep),
   );
 }
 
-function isOver(state: ContainerState): boolean {
+function isDead(state: ContainerState): boolean {
   return state === ContainerState.CONTAINER_EXITED || state === ContainerState.CONTAINER_UNKNOWN;
 }
 
 /** Ephemeral containers that have not run yet, as containers; each runs once. One that was created and never started, because graftlet
  *  stopped in between, does not count as run. */
-function neverRun({ spec }: Pod, observed: RuntimePod): readonly Container[] {
+function unstartedEphemeral({ spec }: Pod, observed: RuntimePod): readonly Container[] {
   return (spec.ephemeralContainers ?? [])
     .filter(({ name }) => {
       const run = newestRun(observed, name);
@@ -152,5 +152,5 @@ function planReset(pod: Pod, observed: RuntimePod): readonly Step[] {
     ...runsIn(spec.containers, true),
     ...runsIn(init, true),
   ];
-  return runs.map((status): Step => ({ do: "resetContainer", status }));
+  return runs.map((status): Step => ({ kind: "resetContainer", status }));
 }

@@ -13,24 +13,24 @@ export interface PlannedKill {
 }
 
 /** Facts about a pod's containers that the runtime does not have. */
-export interface Judgement {
+export interface ContainerFacts {
   /** The failed probe for which a container must be killed. */
-  readonly condemnedBy: (containerName: string, containerId: string) => FatalProbeKind | undefined;
+  readonly failedProbe: (containerName: string, containerId: string) => FatalProbeKind | undefined;
   /** True if a container has passed its startup probe. */
   readonly hasStarted: (containerName: string, containerId: string) => boolean;
   /** The pod's status has the AllContainersRestarting condition. */
   readonly restartAll: boolean;
   /** Actual CPU and memory of a running container; undefined if unknown. */
-  readonly inForce: (status: ContainerStatus) => Resources | undefined;
+  readonly actualResources: (status: ContainerStatus) => Resources | undefined;
   /** Actual CPU and memory of the pod as a whole. */
-  readonly wholeInForce: (pod: Pod) => Resources | undefined;
+  readonly actualPodResources: (pod: Pod) => Resources | undefined;
   /** The limits of the pod's cgroup differ from the desired ones. */
-  readonly groupIsStale: boolean;
+  readonly podCgroupIsStale: boolean;
 }
 
 /** @param restarts the container will be restarted, as the event says.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
-export function killCondemned(
+export function killForFailedProbe(
   what: "Container" | "Init container",
   container: Container,
   status: ContainerStatus,
@@ -42,7 +42,7 @@ export function killCondemned(
   return { status, message, graceSeconds };
 }
 
-export function killUnknown(what: "Container" | "Init container", status: ContainerStatus): PlannedKill {
+export function killInUnknownState(what: "Container" | "Init container", status: ContainerStatus): PlannedKill {
   return { status, message: `${what} is in "unknown" state, try killing it before restart` };
 }
 

@@ -3,17 +3,17 @@ import type { PodRuntime, ProbeResults, SyncOutcome } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import type { ActuatedResources } from "../resizes.ts";
 import type { AllocatedPod } from "../roles.ts";
-import { endPod } from "./kill.ts";
-import { type NeedsDeps, answerNeeds, needs } from "./needs.ts";
-import { type Done, type Pass, type PerformDeps, perform } from "./perform.ts";
+import { terminatePod } from "./kill.ts";
+import { type PrefetchDeps, prefetch, prefetchesOf } from "./prefetch.ts";
+import { type StepResult, type StepContext, type PerformDeps, runStep } from "./run-step.ts";
 import { planPod } from "./plan.ts";
-import type { Judgement } from "./planned-kill.ts";
+import type { ContainerFacts } from "./planned-kill.ts";
 import type { ReadySandbox } from "./start-container.ts";
 import { StartError } from "./start-error.ts";
 import { createStarter } from "./starter.ts";
 import type { Step } from "./step.ts";
 
-export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "inForce">, NeedsDeps {
+export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "inForce">, PrefetchDeps {
   readonly inForce: ActuatedResources;
   readonly probes: Pick<ProbeResults, "failedProbe" | "started">;
   /** The pod's status has the AllContainersRestarting condition. */
@@ -25,49 +25,49 @@ export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "inForce">, 
 export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
   const deps = { ...given, ...createStarter(given) };
   return {
-    kill: (observed, pod, graceSeconds, signal) => endPod(deps, { observed, pod, graceSeconds }, signal),
+    kill: (observed, pod, graceSeconds, signal) => terminatePod(deps, { observed, pod, graceSeconds }, signal),
     async plan(pod, observed, signal) {
-      const steps = planPod(pod, observed, judgementOf(deps, pod));
-      const { sandbox = [], containers = [] } = Object.groupBy(steps.flatMap(needs), ({ of }) =>
-        of === "sandboxConfig" ? "sandbox" : "containers",
+      const steps = planPod(pod, observed, containerFacts(deps, pod));
+      const { sandbox = [], containers = [] } = Object.groupBy(steps.flatMap(prefetchesOf), ({ kind }) =>
+        kind === "sandboxConfig" ? "sandbox" : "containers",
       );
-      const { sandboxConfig } = await answerNeeds(deps, pod, sandbox, signal);
+      const { sandboxConfig } = await prefetch(deps, pod, sandbox, signal);
       throwIfAborted(signal);
       return {
-        perform(show, until) {
-          const answers = answerNeeds(deps, pod, containers, until);
-          return performAll(deps, steps, { pod, observed, sandboxConfig, answers, show }, until);
+        perform(onSandboxReady, until) {
+          const prefetched = prefetch(deps, pod, containers, until);
+          return runSteps(deps, steps, { pod, observed, sandboxConfig, prefetched, onSandboxReady }, until);
         },
       };
     },
   };
 }
 
-function judgementOf({ probes, isRestartingAll, inForce, groups }: PodRuntimeDeps, pod: AllocatedPod): Judgement {
+function containerFacts({ probes, isRestartingAll, inForce, groups }: PodRuntimeDeps, pod: AllocatedPod): ContainerFacts {
   const { uid } = pod.metadata;
   return {
-    condemnedBy: (name, id) => probes.failedProbe(uid, name, id),
+    failedProbe: (name, id) => probes.failedProbe(uid, name, id),
     hasStarted: (name, id) => probes.started(uid, name, id) === true,
     restartAll: isRestartingAll(uid),
-    inForce: (status) => inForce.containerResources(pod, status),
-    wholeInForce: () => inForce.podResources(pod),
-    groupIsStale: groups.isStale(pod),
+    actualResources: (status) => inForce.containerResources(pod, status),
+    actualPodResources: () => inForce.podResources(pod),
+    podCgroupIsStale: groups.isStale(pod),
   };
 }
 
 /** Runs the steps in order. Rejects only when the signal aborts. */
-async function performAll(
+async function runSteps(
   deps: PerformDeps,
   steps: readonly Step[],
-  context: Omit<Pass, "sandbox">,
+  context: Omit<StepContext, "sandbox">,
   signal: AbortSignal,
 ): Promise<SyncOutcome> {
   if (steps.length === 0) return { untouched: true };
-  const done: Done[] = [];
+  const done: StepResult[] = [];
   let sandbox: ReadySandbox | undefined;
   try {
     for (const step of steps) {
-      const one = await perform(deps, step, { ...context, sandbox }, signal);
+      const one = await runStep(deps, step, { ...context, sandbox }, signal);
       done.push(one);
       sandbox = one.sandbox ?? sandbox;
       if (one.halts) break;
@@ -81,19 +81,19 @@ async function performAll(
   const { resizeError } = done.find((one) => one.resizeError !== undefined) ?? {};
   return {
     ...outcomeOf(done, errors),
-    ...(errors.length === 0 && steps.some(letsMoreBeDone) && { again: true }),
+    ...(errors.length === 0 && steps.some(needsAnotherPass) && { again: true }),
     ...(resizeError !== undefined && { resizeError }),
   };
 }
 
 /** True if another pass must follow at once: after a reset the pod starts again, after a sidecar the next container starts. */
-function letsMoreBeDone(step: Step): boolean {
-  if (step.do === "resetContainer") return true;
-  return step.do === "startContainer" && step.sort === "init_container" && isSidecar(step.container);
+function needsAnotherPass(step: Step): boolean {
+  if (step.kind === "resetContainer") return true;
+  return step.kind === "startContainer" && step.sort === "init_container" && isSidecar(step.container);
 }
 
 /** Sets retryAt, the earliest end of a back-off, only if all errors are crash-loop back-offs. */
-function outcomeOf(done: readonly Done[], errors: readonly Error[]): SyncOutcome {
+function outcomeOf(done: readonly StepResult[], errors: readonly Error[]): SyncOutcome {
   const made = {
     sandboxes: done.flatMap((one) => one.made?.sandboxes ?? []),
     containers: done.flatMap((one) => one.made?.containers ?? []),
@@ -112,6 +112,6 @@ function outcomeOf(done: readonly Done[], errors: readonly Error[]): SyncOutcome
   };
 }
 
-async function restOf(done: readonly Done[]): Promise<void> {
+async function restOf(done: readonly StepResult[]): Promise<void> {
   await Promise.all(done.flatMap(({ rest }) => rest ?? []));
 }

@@ -17,7 +17,7 @@ import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
 import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeMounter, SubPathMounts } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
-import { parseResolvConf, podDns, usualDns } from "../pod/dns.ts";
+import { parseResolvConf, podDns, clusterDnsService } from "../pod/dns.ts";
 import {
   type EnvironmentReference,
   buildEnvironment,
@@ -40,12 +40,12 @@ import type { TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import { buildContainerConfig } from "./container-config.ts";
 import { containerFiles } from "./container-files.ts";
-import { volumeDevices, volumeMounts, volumeParts } from "./mounts.ts";
+import { volumeDevices, volumeMounts, volumeSubPaths } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
 import type { EnsuredImage } from "./images/puller.ts";
 import { linkLog, loggedContainers, removeLog, restartCountFromLogs } from "./log-files.ts";
-import { type ContainerStart, type EnsuredImages, type StartDeps, targetOf } from "./start-container.ts";
-import type { NeedsDeps } from "./needs.ts";
+import { type ContainerStart, type EnsuredImages, type StartDeps, targetContainerId } from "./start-container.ts";
+import type { PrefetchDeps } from "./prefetch.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
 /** Settings of the node that shape its pods, from KubeletConfiguration. Paths are the target's. */
@@ -94,11 +94,11 @@ export interface PrepareDeps {
 }
 
 /** The default cluster domain. */
-const usualDomain = "cluster.local";
+const defaultClusterDomain = "cluster.local";
 
 /** Builds the configurations of sandboxes and containers. */
 export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "removeLog"> &
-  Pick<NeedsDeps, "loggedContainers"> & {
+  Pick<PrefetchDeps, "loggedContainers"> & {
     /** @throws Error if the target's resolv.conf cannot be read or the hostname is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
     /** The resource limits of a container. */
@@ -122,7 +122,7 @@ export function createPreparer(deps: PrepareDeps): Preparer {
 }
 
 /** Event text for hostNetwork pods: their traffic cannot be told apart from the host's, so the service tunnel's rules do not apply. */
-const onHostNetwork =
+const hostNetworkMessage =
   "The pod uses the host network, which has no route to the cluster's Services and DNS: remove hostNetwork, or use network: routed.";
 
 async function configureSandbox(
@@ -133,13 +133,13 @@ async function configureSandbox(
 ): Promise<PodSandboxConfig> {
   const { settings, events } = deps;
   const { network } = settings;
-  const { clusterDNS, clusterDomain } = clusterNames(deps);
+  const { clusterDNS, clusterDomain } = clusterDnsOf(deps);
   // Facts are read once and cached; the pod's containers will need them.
   const [resolver, layout] = await Promise.all([resolverOf(deps, signal), deps.cgroups(signal), deps.facts(signal)]);
   // The service tunnel serves pod networks only, not the host's.
-  const outside = network?.tunneled === true && pod.spec.hostNetwork === true;
-  const isolated = network?.isolated === true || outside;
-  if (outside) events.event(podReference(pod), "Warning", "PodNetworkIsolated", onHostNetwork);
+  const outsideTunnel = network?.tunneled === true && pod.spec.hostNetwork === true;
+  const isolated = network?.isolated === true || outsideTunnel;
+  if (outsideTunnel) events.event(podReference(pod), "Warning", "PodNetworkIsolated", hostNetworkMessage);
   const hostIPs = deps.addresses.hostIPs();
   const dns = podDns({ pod, host: resolver, isolated, clusterDNS, clusterDomain, hostIPs });
   for (const { reason, message, nodeMessage } of dns.warnings) {
@@ -159,11 +159,11 @@ async function configureSandbox(
 }
 
 /** The configured cluster DNS. With a service tunnel and no configuration, the addresses of the cluster's DNS Service. */
-function clusterNames({ settings: { clusterDNS, clusterDomain, network }, services }: PrepareDeps) {
+function clusterDnsOf({ settings: { clusterDNS, clusterDomain, network }, services }: PrepareDeps) {
   if (network?.tunneled !== true || clusterDNS.length > 0) return { clusterDNS, clusterDomain };
-  const dns = services.list()?.find(({ metadata: { name, namespace } }) => `${namespace}/${name}` === usualDns);
+  const dns = services.list()?.find(({ metadata: { name, namespace } }) => `${namespace}/${name}` === clusterDnsService);
   const found = (dns?.spec?.clusterIPs ?? []).filter((address) => isIPv4(address));
-  return { clusterDNS: found, clusterDomain: clusterDomain || usualDomain };
+  return { clusterDNS: found, clusterDomain: clusterDomain || defaultClusterDomain };
 }
 
 async function resolverOf({ fs, settings: { resolvConf } }: PrepareDeps, signal: AbortSignal) {
@@ -178,7 +178,7 @@ interface ContainerRun extends ContainerStart {
 async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: AbortSignal): Promise<ContainerConfig> {
   const { settings, fs } = deps;
   const { pod, container, image, restartCount } = run;
-  const targetId = targetOf(run);
+  const targetId = targetContainerId(run);
   const additions = await additionsTo(deps, run, signal);
   const environment = new Map([...(additions?.environment ?? []), ...(await environmentOf(deps, run, signal))]);
   const target = await deps.facts(signal);
@@ -252,19 +252,19 @@ async function mountsOf(
   { environment, selinux }: MountContext,
   signal: AbortSignal,
 ): Promise<readonly Mount[]> {
-  const asked = volumeParts(container, environment);
-  const ours = asked.filter(({ volume }) => !images.has(volume));
-  const theirs = asked.filter(({ volume }) => images.has(volume));
-  const bound = await deps.volumes.bindSubPaths(pod, container.name, ours, signal);
-  const parts = new Map([...bound, ...theirs.map(({ index, subPath }) => [index, subPath] as const)]);
+  const requested = volumeSubPaths(container, environment);
+  const ofVolumes = requested.filter(({ volume }) => !images.has(volume));
+  const ofImages = requested.filter(({ volume }) => images.has(volume));
+  const bound = await deps.volumes.bindSubPaths(pod, container.name, ofVolumes, signal);
+  const subPaths = new Map([...bound, ...ofImages.map(({ index, subPath }) => [index, subPath] as const)]);
   const mounted = deps.volumes.mounted(pod.metadata.uid);
-  const recursiveReadOnly = await canBeRecursive(deps, pod, container, signal);
-  return volumeMounts({ pod, container, mounted, images, parts, recursiveReadOnly, selinux });
+  const recursiveReadOnly = await supportsRecursiveReadOnly(deps, pod, container, signal);
+  return volumeMounts({ pod, container, mounted, images, subPaths, recursiveReadOnly, selinux });
 }
 
 /** True if the pod's runtime handler supports recursive read-only mounts; checked only if a mount may need one. A deleted RuntimeClass
  *  counts as unsupported: the sandbox exists, and its containers may restart. */
-async function canBeRecursive(
+async function supportsRecursiveReadOnly(
   { handlerFeatures, log }: PrepareDeps,
   pod: Pod,
   { name, volumeMounts = [] }: Container,
@@ -304,7 +304,7 @@ async function environmentOf(
     container,
     configMaps,
     secrets,
-    files: await filesOf(deps, pod, container, signal),
+    files: await environmentFilesOf(deps, pod, container, signal),
     services,
     podIPs: ownIPs,
     hostIPs,
@@ -316,11 +316,11 @@ async function environmentOf(
 const maxEnvFileBytes = 1024 * 1024;
 
 /** Reads environment files; a container may have written them, or replaced them by links. */
-async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: Container, signal: AbortSignal) {
+async function environmentFilesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: Container, signal: AbortSignal) {
   const mounted = volumes.mounted(pod.metadata.uid);
   const files = new Map<string, EnvFile | Error>();
   let maxBytes = maxEnvFileBytes;
-  const taken = (bytes: Buffer): EnvFile => {
+  const parse = (bytes: Buffer): EnvFile => {
     maxBytes -= bytes.length;
     return parseEnvFile(bytes);
   };
@@ -332,7 +332,7 @@ async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: C
       continue;
     }
     const read = readWithin(fs, { base, below: file.path, maxBytes }, signal);
-    const content = await read.then(taken, (error: unknown) => {
+    const content = await read.then(parse, (error: unknown) => {
       signal.throwIfAborted();
       log.info({ err: error, uid: pod.metadata.uid }, "cannot read environment file");
       return new Error("couldn't parse env file", { cause: error });
@@ -385,5 +385,5 @@ async function hostsFileOf(
   if (pod.spec.hostNetwork)
     return hostNetworkHostsFile(pod, (await deps.fs.readFile("/etc/hosts", { signal })).toString());
   if (sandbox.ips.length === 0) return undefined;
-  return podHostsFile(pod, sandbox.ips, podHostname(pod, clusterNames(deps).clusterDomain));
+  return podHostsFile(pod, sandbox.ips, podHostname(pod, clusterDnsOf(deps).clusterDomain));
 }

@@ -15,7 +15,7 @@ export interface SandboxDeps {
   readonly runtimeClasses: RuntimeClasses;
   readonly events: EventSink;
   /** The service tunnel, opened for a new sandbox's addresses; absent without one. */
-  readonly way?: PodServiceTunnel;
+  readonly tunnel?: PodServiceTunnel;
   readonly uninterrupted: AbortSignal;
 }
 
@@ -52,7 +52,7 @@ export async function runSandbox(
     const { status } = await runtime.podSandboxStatus(sandbox.id, uninterrupted);
     if (status?.state !== PodSandboxState.SANDBOX_READY) throw new Error("pod sandbox ended right after its start");
     const ips = readySandboxIPs(status);
-    if (!pod.spec.hostNetwork) await deps.way?.openFor(pod.metadata.uid, ips, signal);
+    if (!pod.spec.hostNetwork) await deps.tunnel?.openFor(pod.metadata.uid, ips, signal);
     return { ...sandbox, ips, status };
   } catch (error) {
     if (!signal.aborted)

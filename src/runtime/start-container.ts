@@ -32,14 +32,14 @@ export interface ContainerStart {
   readonly observed: RuntimePod;
   readonly sandbox: ReadySandbox;
   /** The container's image on the target, if already known. */
-  readonly seenImage?: Image | undefined;
+  readonly presentImage?: Image | undefined;
   /** True if the container is known to have no logs yet. */
-  readonly isUnlogged?: boolean;
+  readonly hasNoLogs?: boolean;
 }
 
 /** ID of the container that an ephemeral container targets; undefined without a target.
  *  @throws Error in the kubelet's words if the target container never existed. */
-export function targetOf({ pod, container, observed }: ContainerStart): string | undefined {
+export function targetContainerId({ pod, container, observed }: ContainerStart): string | undefined {
   const name = pod.spec.ephemeralContainers?.find((one) => one.name === container.name)?.targetContainerName;
   if (!name) return undefined;
   const target = newestRun(observed, name);
@@ -92,36 +92,36 @@ export async function startContainer(
   signal: AbortSignal,
 ): Promise<StartedContainer> {
   const { events } = deps;
-  const about = containerReference(start.pod, start.container.name);
+  const reference = containerReference(start.pod, start.container.name);
   const failed: StartFailed = (reason, error, containerId) => {
     const text = messageOf(error);
     // With the ID, each attempt's event would be distinct and not be aggregated. (kubelet)
     const shown = containerId === undefined ? text : text.replaceAll(containerId, start.container.name);
-    events.event(about, "Warning", "Failed", `Error: ${shown}`);
+    events.event(reference, "Warning", "Failed", `Error: ${shown}`);
     const answered = !hasCode(error, "unavailable", "deadline_exceeded", "cancelled");
     return new StartError(reason, text, { cause: error, refused: answered ? containerId : undefined });
   };
   const images = await deps.ensureImages(start, signal).catch((error: unknown) => {
-    if (error instanceof StartError) events.event(about, "Warning", "Failed", `Error: ${error.reason}`);
+    if (error instanceof StartError) events.event(reference, "Warning", "Failed", `Error: ${error.reason}`);
     throw error;
   });
   stopIfAborted(signal);
-  const restartCount = await nextCount(deps, start, signal).catch((error: unknown) => {
+  const restartCount = await nextRestartCount(deps, start, signal).catch((error: unknown) => {
     stopIfAborted(signal);
     throw failed("CreateContainerError", error);
   });
   const { uid } = start.pod.metadata;
   const { id, config } = await deps.withStableFiles(uid, async () => {
     stopIfAborted(signal);
-    const made = await createContainer(deps, start, { images, restartCount, failed }, signal);
+    const created = await createContainer(deps, start, { images, restartCount, failed }, signal);
     stopIfAborted(signal);
-    await deps.runtime.startContainer(made.id, deps.uninterrupted).catch((error: unknown) => {
+    await deps.runtime.startContainer(created.id, deps.uninterrupted).catch((error: unknown) => {
       stopIfAborted(signal);
-      throw failed("RunContainerError", error, made.id);
+      throw failed("RunContainerError", error, created.id);
     });
-    return made;
+    return created;
   });
-  events.event(about, "Normal", "Started", "Container started");
+  events.event(reference, "Normal", "Started", "Container started");
   const linked = deps.linkLog(start, config, id).catch((error: unknown) => {
     deps.log.debug({ err: error, containerId: id }, "cannot link container log");
   });
@@ -159,22 +159,22 @@ async function createContainer(
     .catch((error: unknown) => {
       stopIfAborted(signal);
       if (error instanceof RuntimeError && error.reason === "ImageVolumeMountFailed")
-        countImages(deps, start, images, "failed");
+        countImageVolumes(deps, start, images, "failed");
       throw failed("CreateContainerError", error);
     });
-  countImages(deps, start, images, "mounted");
+  countImageVolumes(deps, start, images, "mounted");
   deps.events.event(containerReference(start.pod, start.container.name), "Normal", "Created", "Container created");
   return { id, config };
 }
 
-function countImages(
+function countImageVolumes(
   { measures }: StartDeps,
   { container: { volumeMounts = [] } }: ContainerStart,
   { volumes }: EnsuredImages,
   outcome: "mounted" | "failed",
 ): void {
-  const places = volumeMounts.filter(({ name }) => volumes.has(name)).length;
-  if (places > 0) measures.imageVolumes(volumes.size, places, outcome);
+  const mounts = volumeMounts.filter(({ name }) => volumes.has(name)).length;
+  if (mounts > 0) measures.imageVolumes(volumes.size, mounts, outcome);
 }
 
 /** Runs the postStart hook of a running container; the signal interrupts it. A container whose hook fails is killed.
@@ -214,13 +214,13 @@ export async function runPostStart(
 
 /** The restart count of the new container. A container that was created and never started (graftlet stopped in between) is removed, and
  *  its count reused. */
-async function nextCount(
+async function nextRestartCount(
   deps: StartDeps,
-  { pod, container, observed, isUnlogged }: ContainerStart,
+  { pod, container, observed, hasNoLogs }: ContainerStart,
   signal: AbortSignal,
 ): Promise<number> {
   const last = newestRun(observed, container.name);
-  if (!last) return isUnlogged ? 0 : deps.restartCountFromLogs(pod, container, signal);
+  if (!last) return hasNoLogs ? 0 : deps.restartCountFromLogs(pod, container, signal);
   if (last.state !== ContainerState.CONTAINER_CREATED) return restartCountOf(last) + 1;
   await ignoreNotFound(deps.runtime.removeContainer(last.id, deps.uninterrupted));
   return restartCountOf(last);

@@ -35,20 +35,20 @@ export interface Starter {
 
 /** Starts containers, and records the last failure of each container. */
 export function createStarter(deps: StarterDeps): Starter {
-  const change = (uid: string, how: (starts: ContainerStarts) => Partial<ContainerStarts>) => {
+  const updateStarts = (uid: string, how: (starts: ContainerStarts) => Partial<ContainerStarts>) => {
     const before = deps.starts.get(uid) ?? { inProgress: new Set<string>(), failures: new Map<string, StartFailure>() };
     deps.starts.set(uid, { ...before, ...how(before) });
   };
-  const note = (uid: string, name: string, error: StartError | undefined) =>
-    change(uid, ({ failures }) => {
+  const recordFailure = (uid: string, name: string, error: StartError | undefined) =>
+    updateStarts(uid, ({ failures }) => {
       const others = [...failures].filter(([other]) => other !== name);
       const failure = error && { reason: error.reason, message: error.message };
       return { failures: new Map(failure ? [...others, [name, failure]] : others) };
     });
-  const begin = (uid: string, name: string) =>
-    change(uid, ({ inProgress }) => ({ inProgress: new Set(inProgress).add(name) }));
-  const end = (uid: string, name: string) =>
-    change(uid, ({ inProgress }) => ({ inProgress: new Set([...inProgress].filter((other) => other !== name)) }));
+  const markStarting = (uid: string, name: string) =>
+    updateStarts(uid, ({ inProgress }) => ({ inProgress: new Set(inProgress).add(name) }));
+  const unmarkStarting = (uid: string, name: string) =>
+    updateStarts(uid, ({ inProgress }) => ({ inProgress: new Set([...inProgress].filter((other) => other !== name)) }));
 
   return {
     async start(start, sort, signal) {
@@ -57,22 +57,22 @@ export function createStarter(deps: StarterDeps): Starter {
       const { uid } = pod.metadata;
       try {
         deps.crashLoop.check(pod, container, observed);
-        begin(uid, container.name);
-        const outcome = await startCounted(deps, start, sort, signal);
-        note(uid, container.name, outcome.error);
+        markStarting(uid, container.name);
+        const outcome = await startMeasured(deps, start, sort, signal);
+        recordFailure(uid, container.name, outcome.error);
         return outcome;
       } catch (error) {
         if (!(error instanceof StartError)) throw error;
-        note(uid, container.name, error);
+        recordFailure(uid, container.name, error);
         return { error };
       } finally {
-        end(uid, container.name);
+        unmarkStarting(uid, container.name);
       }
     },
   };
 }
 
-async function startCounted(
+async function startMeasured(
   deps: StarterDeps,
   start: ContainerStart,
   sort: ContainerKind,

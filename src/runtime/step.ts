@@ -36,5 +36,5 @@ export type StepKind = keyof Steps;
 
 /** One action of a pass on a pod's sandbox or containers. */
 export type Step<Kind extends StepKind = StepKind> = {
-  [Each in Kind]: { readonly do: Each } & Readonly<Steps[Each]>;
+  [Each in Kind]: { readonly kind: Each } & Readonly<Steps[Each]>;
 }[Kind];

@@ -1,5 +1,5 @@
 import type { Container, PodSpec, Probe, Volume } from "../objects.ts";
-import { isHugePages, isOfPods, podLimits, podRequests, type ResourceList } from "../pod/resources.ts";
+import { isHugePages, isPodLevelResource, podLimits, podRequests, type ResourceList } from "../pod/resources.ts";
 import { volumeSources } from "./volume-sources.ts";
 
 /** A pod's spec with the API server's defaults: a pod from a file or a URL does not pass through the API server, and its runtime
@@ -35,8 +35,8 @@ function withWholeRequests(spec: PodSpec): PodSpec {
   const pages = chosen(podLimits(containers, { overhead: false }), (name) => isHugePages(name) && !(name in own));
   const limits = { ...pages, ...ownLimits };
   if (Object.keys(limits).length === 0) return spec;
-  const asked = chosen(podRequests(containers, { overhead: false }), (name) => isOfPods(name) && !isHugePages(name));
-  const given = chosen(limits, isOfPods);
+  const asked = chosen(podRequests(containers, { overhead: false }), (name) => isPodLevelResource(name) && !isHugePages(name));
+  const given = chosen(limits, isPodLevelResource);
   return { ...spec, resources: { ...spec.resources, limits, requests: { ...given, ...asked, ...own } } };
 }
 

@@ -3,7 +3,7 @@ import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink } from "../pipeline.ts";
 import { containerNameOf } from "../pod/runs.ts";
-import { tierCgroup } from "../pod/cgroup-path.ts";
+import { qosCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
 import { claimMetrics } from "./claim-usage.ts";
 import { createDiskReader, type DiskDeps } from "./disk-reader.ts";
@@ -113,7 +113,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
         sample: now,
         disk: onDisk,
         onlyCpuAndMemory,
-        podsPath: tierCgroup("Guaranteed", layout),
+        podsPath: qosCgroup("Guaranteed", layout),
         maxPid: deps.facts.maxPid,
       });
     },

@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { PodCache } from "../pipeline.ts";
-import { type CgroupLayout, podCgroup, tierCgroup } from "../pod/cgroup-path.ts";
+import { type CgroupLayout, podCgroup, qosCgroup } from "../pod/cgroup-path.ts";
 import type { QosClass } from "../pod/qos.ts";
 import type { Host } from "../seams/host.ts";
 import type { Stats } from "../seams/runtime.ts";
@@ -36,7 +36,7 @@ export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promi
   return async (signal) => {
     const layout = await deps.layout(signal);
     const running = runningPods(cache);
-    const shared = qosClasses.map((tier) => tierCgroup(tier, layout));
+    const shared = qosClasses.map((tier) => qosCgroup(tier, layout));
     const begun = clock.monotonic();
     const wanted = [...["/", ...shared].map((path) => ({ path })), ...running.flatMap((pod) => groupsOf(pod, layout))];
     const readings = await readCgroups(host, version, wanted, signal);

@@ -8,12 +8,12 @@ import type { PodStatus } from "../objects.ts";
 import { createStatusWriter, type WriterDeps } from "./writer.ts";
 
 /** Maximum concurrent status writes. */
-const parallelWrites = 10;
-const firstRetryMs = 200;
-const longestRetryMs = 5_000;
+const maxConcurrentWrites = 10;
+const initialRetryDelayMs = 200;
+const maxRetryDelayMs = 5_000;
 
 /** The status that the API server should have for a pod (the kubelet's versionedPodStatus). */
-export interface Held {
+export interface PendingStatus {
   readonly status: PodStatus;
   /** No container of the pod runs, or will. */
   readonly ended: boolean;
@@ -23,7 +23,7 @@ export interface Held {
 
 export interface DeliveryDeps extends WriterDeps {
   /** The newest status for a pod; undefined if there is none. */
-  readonly held: (uid: string) => Held | undefined;
+  readonly pendingStatus: (uid: string) => PendingStatus | undefined;
   /** Called when the API server no longer has the pod. */
   readonly onGone: (uid: string) => void;
 }
@@ -38,50 +38,50 @@ export interface Delivery {
 }
 
 export function createDelivery(deps: DeliveryDeps): Delivery {
-  const { clock, log, held } = deps;
-  const boxes = new Map<string, LatestSlot<string>>();
+  const { clock, log, pendingStatus } = deps;
+  const slots = new Map<string, LatestSlot<string>>();
   const writer = createStatusWriter(deps);
-  const turn = createSemaphore(parallelWrites);
-  const backoff = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
-  const later = createWorkQueue(clock, (uid) => send(uid));
+  const limit = createSemaphore(maxConcurrentWrites);
+  const backoff = createBackoff({ clock, initialMs: initialRetryDelayMs, maxMs: maxRetryDelayMs });
+  const delayed = createWorkQueue(clock, (uid) => send(uid));
   /** When each pod's pending change began, by Clock.monotonic(). */
-  const since = new Map<string, number>();
+  const changedAt = new Map<string, number>();
   let running: AbortSignal | undefined;
 
   const send = (uid: string, afterMs = 0) => {
-    if (!held(uid)) return;
-    if (!since.has(uid)) since.set(uid, clock.monotonic());
+    if (!pendingStatus(uid)) return;
+    if (!changedAt.has(uid)) changedAt.set(uid, clock.monotonic());
     if (!running || running.aborted) return;
-    if (afterMs > 0) return later.add(uid, afterMs);
-    const box =
-      boxes.get(uid) ??
+    if (afterMs > 0) return delayed.add(uid, afterMs);
+    const slot =
+      slots.get(uid) ??
       new LatestSlot<string>(
-        (key) => turn(() => write(key)),
+        (key) => limit(() => write(key)),
         (error) => log.error({ err: error, uid }, "status writer failed"),
       );
-    boxes.set(uid, box);
-    box.put(uid);
+    slots.set(uid, slot);
+    slot.put(uid);
   };
 
   const write = async (uid: string): Promise<void> => {
-    const newest = held(uid);
+    const newest = pendingStatus(uid);
     if (!newest || !running || running.aborted) return;
-    const began = since.get(uid) ?? clock.monotonic();
+    const began = changedAt.get(uid) ?? clock.monotonic();
     // A change from here on counts as a new one.
-    since.delete(uid);
+    changedAt.delete(uid);
     try {
-      const gone = await writer.write({ uid, ...newest, since: began }, running);
+      const gone = await writer.write({ uid, ...newest, changedAt: began }, running);
       backoff.reset(uid);
       if (gone) deps.onGone(uid);
     } catch (error) {
       if (running.aborted) return;
       const unreachable = hasCode(error, "unavailable", "deadline_exceeded", "conflict");
       log[unreachable ? "debug" : "warn"]({ err: error, uid }, "cannot write pod status; retrying");
-      if (!held(uid)) return;
-      since.set(uid, began);
-      later.add(uid, backoff.next(uid) * clock.jitter(1, 1.5));
+      if (!pendingStatus(uid)) return;
+      changedAt.set(uid, began);
+      delayed.add(uid, backoff.next(uid) * clock.jitter(1, 1.5));
     } finally {
-      if (!held(uid)) boxes.delete(uid);
+      if (!pendingStatus(uid)) slots.delete(uid);
     }
   };
 
@@ -89,9 +89,9 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
     send,
     forget(uid) {
       // A busy slot stays until it is done: a pod never has two writers.
-      if (!boxes.get(uid)?.busy) boxes.delete(uid);
-      later.drop(uid);
-      since.delete(uid);
+      if (!slots.get(uid)?.busy) slots.delete(uid);
+      delayed.drop(uid);
+      changedAt.delete(uid);
       backoff.reset(uid);
       writer.forget(uid);
     },
@@ -99,8 +99,8 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
       running = signal;
       for (const uid of waiting) send(uid);
       await onAbort(signal);
-      later.stop();
-      await Promise.all([...boxes.values()].map((box) => box.idle()));
+      delayed.stop();
+      await Promise.all([...slots.values()].map((box) => box.idle()));
     },
   };
 }

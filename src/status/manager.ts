@@ -6,11 +6,11 @@ import type { StatusSink } from "../pipeline.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/records.ts";
 import { isStaticPod } from "../pod/containers.ts";
-import { createDelivery, type Held } from "./delivery.ts";
+import { createDelivery, type PendingStatus } from "./delivery.ts";
 import { normalizeStatus } from "./normalize.ts";
 import { terminatedStatus } from "./terminate.ts";
-import { carryOn, illegalRevival } from "./transition.ts";
-import { mayWaitMs } from "./urgency.ts";
+import { withPreviousTimes, illegalTransition } from "./transition.ts";
+import { writeDelayMs } from "./write-delay.ts";
 import type { WriterDeps } from "./writer.ts";
 
 export interface StatusManager extends StatusSink, Service {
@@ -23,7 +23,7 @@ export interface StatusManagerDeps extends WriterDeps {
   /** State column written by the status manager. */
   readonly status: ColumnWriter<PodStatus>;
   /** State column private to the status manager. */
-  readonly pendingStatus: ColumnWriter<Held>;
+  readonly pendingStatus: ColumnWriter<PendingStatus>;
   /** Calls back when a pod's record is removed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
 }
@@ -37,13 +37,13 @@ export interface StatusManagerDeps extends WriterDeps {
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function createStatusManager(deps: StatusManagerDeps): StatusManager {
   const { clock, log, measures, pendingStatus, status: column } = deps;
-  const delivery = createDelivery({ ...deps, held: (uid) => pendingStatus.get(uid), onGone: (uid) => forget(uid) });
+  const delivery = createDelivery({ ...deps, pendingStatus: (uid) => pendingStatus.get(uid), onGone: (uid) => forget(uid) });
 
-  const hold = (pod: DesiredPod, status: PodStatus, came: { readonly ended?: boolean; readonly finished?: boolean }) => {
+  const setPending = (pod: DesiredPod, status: PodStatus, progress: { readonly ended?: boolean; readonly finished?: boolean }) => {
     const { uid, namespace, name } = pod.metadata;
     const known = pendingStatus.get(uid);
     const before = known?.status ?? (isStaticPod(pod) ? deps.apiPods.get(uid)?.status : undefined) ?? pod.status;
-    const container = illegalRevival(pod, before, status);
+    const container = illegalTransition(pod, before, status);
     if (container !== undefined) {
       log.error(
         { pod: `${namespace}/${name}`, uid, container },
@@ -51,16 +51,16 @@ export function createStatusManager(deps: StatusManagerDeps): StatusManager {
       );
       return;
     }
-    const next = normalizeStatus(pod, carryOn(pod, before, status, rfc3339(clock.now())));
-    const { ended = known?.ended ?? false, finished = known?.finished ?? false } = came;
-    const value: Held = { status: next, ended, finished };
+    const next = normalizeStatus(pod, withPreviousTimes(pod, before, status, rfc3339(clock.now())));
+    const { ended = known?.ended ?? false, finished = known?.finished ?? false } = progress;
+    const value: PendingStatus = { status: next, ended, finished };
     // The difference to the API server is already being delivered or retried.
     if (known && isDeepStrictEqual(known, value)) return;
     // The pod's record is gone.
     if (!pendingStatus.set(uid, value)) return;
     column.set(uid, next);
     measures.changed(pod, before, next);
-    delivery.send(uid, ended ? 0 : mayWaitMs(known?.status, next));
+    delivery.send(uid, ended ? 0 : writeDelayMs(known?.status, next));
   };
 
   const forget = (uid: string) => {
@@ -73,10 +73,10 @@ export function createStatusManager(deps: StatusManagerDeps): StatusManager {
   return {
     name: "status-manager",
     get: column.get,
-    set: (pod, status, ended) => hold(pod, status, ended ? { ended } : {}),
+    set: (pod, status, ended) => setPending(pod, status, ended ? { ended } : {}),
     terminated(pod) {
       const status = pendingStatus.get(pod.metadata.uid)?.status ?? pod.status ?? {};
-      hold(pod, terminatedStatus(pod, status), { ended: true, finished: true });
+      setPending(pod, terminatedStatus(pod, status), { ended: true, finished: true });
     },
     reconcile: (pod, afterMs) => delivery.send(pod.metadata.uid, afterMs),
     run: (signal) =>

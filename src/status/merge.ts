@@ -3,7 +3,7 @@ import { disruptionCondition, isKubeletCondition, isOwnDisruption } from "../pod
 import { isTerminal } from "../pod/phase.ts";
 
 /** Context of a status update. */
-export interface Sending {
+export interface MergeContext {
   /** A container of the pod may still be running. */
   readonly mayRun: boolean;
   /** RFC 3339. */
@@ -17,20 +17,20 @@ export interface Sending {
  *  together with the end, and its transition time starts then.
  *  @param shown the API server's current status.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase */
-export function mergeStatus(shown: PodStatus, own: PodStatus, { mayRun, now, isMirror = false }: Sending): PodStatus {
+export function mergeStatus(shown: PodStatus, own: PodStatus, { mayRun, now, isMirror = false }: MergeContext): PodStatus {
   const foreign = (shown.conditions ?? []).filter(({ type }) => !isKubeletCondition(type));
-  const mine = (own.conditions ?? []).filter(({ type }) => isKubeletCondition(type));
+  const kubeletConditions = (own.conditions ?? []).filter(({ type }) => isKubeletCondition(type));
   const ends = !isTerminal(shown.phase) && isTerminal(own.phase);
-  const keep = isTerminal(shown.phase) ? !isMirror && shown.phase !== own.phase : ends && mayRun;
-  const { phase, reason, message } = keep ? shown : own;
+  const keepsShownPhase = isTerminal(shown.phase) ? !isMirror && shown.phase !== own.phase : ends && mayRun;
+  const { phase, reason, message } = keepsShownPhase ? shown : own;
   // Replaces a DisruptionTarget condition set by others.
-  const why = ends && !mayRun ? (own.conditions ?? []).filter(isOwnDisruption) : [];
-  const others = why.length > 0 ? foreign.filter(({ type }) => type !== disruptionCondition) : foreign;
-  const told = why.map((condition) => ({ ...condition, lastTransitionTime: sinceOf(condition, foreign) ?? now }));
-  return { ...own, phase, reason, message, conditions: [...others, ...told, ...mine] };
+  const ownDisruption = ends && !mayRun ? (own.conditions ?? []).filter(isOwnDisruption) : [];
+  const others = ownDisruption.length > 0 ? foreign.filter(({ type }) => type !== disruptionCondition) : foreign;
+  const disruptions = ownDisruption.map((condition) => ({ ...condition, lastTransitionTime: shownTransitionTime(condition, foreign) ?? now }));
+  return { ...own, phase, reason, message, conditions: [...others, ...disruptions, ...kubeletConditions] };
 }
 
 /** Transition time of an equal condition that is already shown; undefined if there is none. */
-function sinceOf({ type, status }: PodCondition, shown: readonly PodCondition[]): string | undefined {
+function shownTransitionTime({ type, status }: PodCondition, shown: readonly PodCondition[]): string | undefined {
   return shown.find((one) => one.type === type && one.status === status)?.lastTransitionTime;
 }

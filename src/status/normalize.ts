@@ -44,7 +44,7 @@ function normalizeState(state: ContainerState, share: number): ContainerState {
         ...terminated,
         ...(terminated.startedAt && { startedAt: wholeSeconds(terminated.startedAt) }),
         ...(terminated.finishedAt && { finishedAt: wholeSeconds(terminated.finishedAt) }),
-        ...(terminated.message && { message: cut(terminated.message, share) }),
+        ...(terminated.message && { message: truncate(terminated.message, share) }),
       },
     }),
   };
@@ -56,7 +56,7 @@ function wholeSeconds(time: string): string {
 }
 
 /** The longest prefix of a text that fits into `bytes` bytes. */
-function cut(text: string, bytes: number): string {
+function truncate(text: string, bytes: number): string {
   const encoded = Buffer.from(text);
   if (encoded.length <= bytes) return text;
   let end = bytes;

@@ -27,19 +27,19 @@ const addressFields = ["hostIPs", "podIPs"] as const;
 /** The strategic merge patch of `status` from one status to another; undefined if none of the node's own fields differ. Container
  *  statuses have no merge key: the API server replaces their lists as a whole.
  *  @see https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ */
-export function statusPatch(shown: PodStatus, wanted: PodStatus): Readonly<Record<string, unknown>> | undefined {
+export function statusPatch(shown: PodStatus, desired: PodStatus): Readonly<Record<string, unknown>> | undefined {
   const patch: Record<string, unknown> = {};
-  for (const field of ownFields) if (!same(shown[field], wanted[field])) patch[field] = wanted[field] ?? null;
+  for (const field of ownFields) if (!semanticallyEqual(shown[field], desired[field])) patch[field] = desired[field] ?? null;
   for (const field of amountFields) {
-    const amounts = wanted[field];
-    if (amounts && !same(shown[field], amounts))
+    const amounts = desired[field];
+    if (amounts && !semanticallyEqual(shown[field], amounts))
       patch[field] = { ...(shown[field] && { $patch: "replace" }), ...amounts };
   }
   for (const field of addressFields) {
-    const list = wanted[field] ?? [];
-    if (!same(shown[field], list)) patch[field] = list.length > 0 ? [{ $patch: "replace" }, ...list] : null;
+    const list = desired[field] ?? [];
+    if (!semanticallyEqual(shown[field], list)) patch[field] = list.length > 0 ? [{ $patch: "replace" }, ...list] : null;
   }
-  const conditions = conditionPatches(shown.conditions ?? [], wanted.conditions ?? []);
+  const conditions = conditionPatches(shown.conditions ?? [], desired.conditions ?? []);
   if (conditions.length > 0) patch["conditions"] = conditions;
   return Object.keys(patch).length > 0 ? patch : undefined;
 }
@@ -50,7 +50,7 @@ function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCo
   const gone = shown.filter(({ type }) => isKubeletCondition(type) && !own.some((one) => one.type === type));
   const changed = own.flatMap((condition) => {
     const before = shown.find(({ type }) => type === condition.type);
-    if (same(before, condition)) return [];
+    if (semanticallyEqual(before, condition)) return [];
     const dropped = Object.keys(before ?? {}).filter((key) => !(key in condition));
     return [{ ...Object.fromEntries(dropped.map((key) => [key, null])), ...condition }];
   });
@@ -59,28 +59,28 @@ function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCo
 
 /** Equality in terms of the API: absent, null and an empty list are equal, and so are no lastState and an empty one. Copies nothing:
  *  every sync compares whole statuses. */
-function same(a: unknown, b: unknown): boolean {
-  if (isNothing(a) || isNothing(b)) return isNothing(a) && isNothing(b);
-  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, at) => same(item, b[at]));
+function semanticallyEqual(a: unknown, b: unknown): boolean {
+  if (isEmpty(a) || isEmpty(b)) return isEmpty(a) && isEmpty(b);
+  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, at) => semanticallyEqual(item, b[at]));
   if (isRecord(a) && isRecord(b)) return sameFields(a, b);
   return Object.is(a, b);
 }
 
-type Fields = Readonly<Record<string, unknown>>;
+type StatusFields = Readonly<Record<string, unknown>>;
 
-function sameFields(a: Fields, b: Fields): boolean {
-  const [keys, others] = [keysOf(a), keysOf(b)];
-  return keys.length === others.length && keys.every((key) => others.includes(key) && same(a[key], b[key]));
+function sameFields(a: StatusFields, b: StatusFields): boolean {
+  const [keys, others] = [setFieldNames(a), setFieldNames(b)];
+  return keys.length === others.length && keys.every((key) => others.includes(key) && semanticallyEqual(a[key], b[key]));
 }
 
 /** Names of the fields that are set. */
-function keysOf(fields: Fields): readonly string[] {
+function setFieldNames(fields: StatusFields): readonly string[] {
   return Object.keys(fields).filter((key) => {
     const value = fields[key];
-    return !isNothing(value) && !(key === "lastState" && isRecord(value) && Object.keys(value).length === 0);
+    return !isEmpty(value) && !(key === "lastState" && isRecord(value) && Object.keys(value).length === 0);
   });
 }
 
-function isNothing(value: unknown): boolean {
+function isEmpty(value: unknown): boolean {
   return value === null || value === undefined || (Array.isArray(value) && value.length === 0);
 }

@@ -1,6 +1,6 @@
 import type { ContainerStatus, Pod, PodStatus } from "../objects.ts";
 import { isSidecar, isStaticPod } from "../pod/containers.ts";
-import { lost } from "../pod/container-status.ts";
+import { lostContainer } from "./generate/container-status.ts";
 import { isTerminal } from "../pod/phase.ts";
 
 const lostMessage = "The container could not be located when the pod was terminated";
@@ -10,23 +10,23 @@ const lostMessage = "The container could not be located when the pod was termina
  *  @param status the newest known. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
 export function terminatedStatus(pod: Pod, status: PodStatus): PodStatus {
   const { containerStatuses, initContainerStatuses, phase } = status;
-  const tried = triedInit(initContainerStatuses ?? []);
+  const tried = triedInitCount(initContainerStatuses ?? []);
   return {
     ...status,
-    ...(containerStatuses && hasInitialized(pod) && { containerStatuses: containerStatuses.map(ended) }),
+    ...(containerStatuses && hasInitialized(pod) && { containerStatuses: containerStatuses.map(terminated) }),
     ...(initContainerStatuses && {
-      initContainerStatuses: initContainerStatuses.map((one, index) => (index < tried ? ended(one) : one)),
+      initContainerStatuses: initContainerStatuses.map((one, index) => (index < tried ? terminated(one) : one)),
     }),
     ...(!isTerminal(phase) && !isStaticPod(pod) && { phase: "Failed" }),
   };
 }
 
-function ended(status: ContainerStatus): ContainerStatus {
-  return status.state?.terminated ? status : { ...status, state: { terminated: lost(lostMessage) } };
+function terminated(status: ContainerStatus): ContainerStatus {
+  return status.state?.terminated ? status : { ...status, state: { terminated: lostContainer(lostMessage) } };
 }
 
 /** Number of init containers that were tried: all up to the last that did more than wait, and always the first. */
-function triedInit(statuses: readonly ContainerStatus[]): number {
+function triedInitCount(statuses: readonly ContainerStatus[]): number {
   const last = statuses.findLastIndex(({ state, lastState }) => !state?.waiting || lastState?.terminated);
   return Math.max(last + 1, 1);
 }

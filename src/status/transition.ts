@@ -7,8 +7,8 @@ import { mayRestartAll, restartsAfter } from "../pod/restart.ts";
 /** Keeps what must not change between statuses: the start time, transition times of unchanged conditions, and a generation that only
  *  grows.
  *  @param before the previous status, or the API server's after a restart. @param now RFC 3339. */
-export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus, now: string): PodStatus {
-  const conditions = settleReadiness(next)?.map((condition) => {
+export function withPreviousTimes(pod: Pod, before: PodStatus | undefined, next: PodStatus, now: string): PodStatus {
+  const conditions = terminalConditions(next)?.map((condition) => {
     if (!isKubeletCondition(condition.type) && !isOwnDisruption(condition)) return condition;
     const known = before?.conditions?.find(({ type }) => type === condition.type);
     const lastTransitionTime = (known && isSameState(known, condition) && known.lastTransitionTime) || now;
@@ -44,7 +44,7 @@ function probeTime(
 
 /** A pod in a final phase is never ready, even if its last containers were.
  *  @see https://github.com/kubernetes/kubernetes/issues/108594 */
-function settleReadiness({ phase, conditions }: PodStatus): readonly PodCondition[] | undefined {
+function terminalConditions({ phase, conditions }: PodStatus): readonly PodCondition[] | undefined {
   if (!isTerminal(phase)) return conditions;
   return conditions?.map((condition) => {
     const isReadiness = condition.type === "Ready" || condition.type === "ContainersReady";
@@ -53,11 +53,11 @@ function settleReadiness({ phase, conditions }: PodStatus): readonly PodConditio
 }
 
 /** The container that the new status would restart against its restart policy, if any. Such a status is a bug and must not be written. */
-export function illegalRevival(pod: Pod, before: PodStatus | undefined, next: PodStatus): string | undefined {
+export function illegalTransition(pod: Pod, before: PodStatus | undefined, next: PodStatus): string | undefined {
   const { containers, initContainers = [] } = pod.spec;
   return (
-    revived(pod, containers, before?.containerStatuses, next.containerStatuses) ??
-    revived(
+    findIllegalTransition(pod, containers, before?.containerStatuses, next.containerStatuses) ??
+    findIllegalTransition(
       pod,
       initContainers.filter((container) => !isSidecar(container)),
       before?.initContainerStatuses,
@@ -66,7 +66,7 @@ export function illegalRevival(pod: Pod, before: PodStatus | undefined, next: Po
   );
 }
 
-function revived(
+function findIllegalTransition(
   pod: Pod,
   containers: readonly Container[],
   before: readonly ContainerStatus[] = [],

@@ -14,7 +14,7 @@ import { statusPatch } from "./patch.ts";
 import type { PodApi } from "./pod-api.ts";
 
 /** A pod status to be written to the API server. */
-export interface Outgoing {
+export interface StatusUpdate {
   readonly uid: string;
   readonly status: PodStatus;
   /** No container of the pod runs, or will. */
@@ -22,7 +22,7 @@ export interface Outgoing {
   /** The pod's volumes are unmounted too. */
   readonly finished: boolean;
   /** Clock.monotonic() of the oldest change not written yet. */
-  readonly since: number;
+  readonly changedAt: number;
 }
 
 export interface WriterDeps {
@@ -38,73 +38,73 @@ export interface WriterDeps {
 export interface StatusWriter {
   /** Updates the pod in the API server; deletes the object of a finished pod that is marked for deletion.
    *  @returns true if the object is gone. @throws if the write should be retried. */
-  write(outgoing: Outgoing, signal: AbortSignal): Promise<boolean>;
+  write(outgoing: StatusUpdate, signal: AbortSignal): Promise<boolean>;
   forget(uid: string): void;
 }
 
 /** Request timeout, milliseconds. */
-const answerMs = 10_000;
+const requestTimeoutMs = 10_000;
 
 /** The API server's last response for a pod, possibly newer than the watch. */
-interface Answer {
+interface CachedResponse {
   readonly pod: ApiPod;
   /** The last patch, as text, if it changed nothing in that version: API servers drop fields that they do not know. */
-  readonly futile?: string;
+  readonly ignoredPatch?: string;
 }
 
 export function createStatusWriter({ api, apiPods: column, worker, clock, log, measures }: WriterDeps): StatusWriter {
-  const answers = new Map<string, Answer>();
-  const shownOf = (uid: string) => {
+  const responses = new Map<string, CachedResponse>();
+  const newestCopy = (uid: string) => {
     const pod = column.get(uid);
-    return pod && newer(pod, answers.get(uid)?.pod);
+    return pod && newer(pod, responses.get(uid)?.pod);
   };
 
   const update = async (
-    { uid, status, ended, since }: Outgoing,
+    { uid, status, ended, changedAt }: StatusUpdate,
     shown: ApiPod,
     signal: AbortSignal,
   ): Promise<ApiPod> => {
     const before = shown.status ?? {};
-    const sending = {
+    const context = {
       mayRun: !ended && mayRun(worker.get(uid)),
       now: rfc3339(clock.now()),
       isMirror: isMirrorPod(shown),
     };
-    const patch = statusPatch(before, mergeStatus(before, status, sending));
+    const patch = statusPatch(before, mergeStatus(before, status, context));
     const text = patch && JSON.stringify(patch);
-    const last = answers.get(uid);
-    if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))
+    const last = responses.get(uid);
+    if (!patch || (last?.ignoredPatch === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))
       return shown;
-    const pod = apiPod(await api.patchStatus(shown.metadata, patch, clock.within(answerMs, signal)));
+    const pod = apiPod(await api.patchStatus(shown.metadata, patch, clock.within(requestTimeoutMs, signal)));
     const changed = pod.metadata.resourceVersion !== shown.metadata.resourceVersion;
-    answers.set(uid, { pod, ...(!changed && text && { futile: text }) });
-    measures.written(pod, clock.monotonic() - since);
+    responses.set(uid, { pod, ...(!changed && text && { ignoredPatch: text }) });
+    measures.written(pod, clock.monotonic() - changedAt);
     return pod;
   };
 
   /** True if the pod with this UID is gone; otherwise our copy was stale and has been refreshed. */
   const isReplaced = async (known: string, shown: ApiPod, signal: AbortSignal): Promise<boolean> => {
     const { namespace, name, uid } = shown.metadata;
-    const pod = apiPod(await api.get(namespace, name, clock.within(answerMs, signal)));
+    const pod = apiPod(await api.get(namespace, name, clock.within(requestTimeoutMs, signal)));
     if (pod.metadata.uid !== uid) return true;
-    answers.set(known, { pod });
+    responses.set(known, { pod });
     return false;
   };
 
-  const attempt = async (outgoing: Outgoing, shown: ApiPod, signal: AbortSignal): Promise<boolean> => {
+  const updateOrDelete = async (outgoing: StatusUpdate, shown: ApiPod, signal: AbortSignal): Promise<boolean> => {
     const pod = await update(outgoing, shown, signal);
     if (!mayDelete(pod, outgoing)) return false;
-    await api.remove(shown.metadata, clock.within(answerMs, signal));
+    await api.remove(shown.metadata, clock.within(requestTimeoutMs, signal));
     log.debug({ pod: `${shown.metadata.namespace}/${shown.metadata.name}`, uid: outgoing.uid }, "deleted pod");
     return true;
   };
 
   return {
     async write(outgoing, signal) {
-      const shown = shownOf(outgoing.uid);
+      const shown = newestCopy(outgoing.uid);
       if (!shown) return false;
       try {
-        return await attempt(outgoing, shown, signal);
+        return await updateOrDelete(outgoing, shown, signal);
       } catch (error) {
         const gone =
           hasCode(error, "not_found") ||
@@ -112,11 +112,11 @@ export function createStatusWriter({ api, apiPods: column, worker, clock, log, m
           (hasCode(error, "conflict", "invalid_argument") && (await isReplaced(outgoing.uid, shown, signal)));
         if (!gone) throw error;
         // A static pod outlives its mirror pods: the next one gets its status once it exists.
-        answers.delete(outgoing.uid);
+        responses.delete(outgoing.uid);
         return !isMirrorPod(shown);
       }
     },
-    forget: (uid) => void answers.delete(uid),
+    forget: (uid) => void responses.delete(uid),
   };
 }
 
@@ -127,7 +127,7 @@ function mayRun(worker: WorkerView | undefined): boolean {
 
 /** The kubelet deletes only pods that are marked for deletion, and only after their final phase is shown.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
-function mayDelete(pod: ApiPod, { finished }: Outgoing): boolean {
+function mayDelete(pod: ApiPod, { finished }: StatusUpdate): boolean {
   return finished && pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminal(pod.status?.phase);
 }
 

@@ -20,10 +20,10 @@ import type {
   VolumeMounter,
 } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
-import { evicted } from "../pod/evicted.ts";
+import { evictedStatus } from "../pod/evicted.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isAlive } from "../pod/sandbox.ts";
-import { reportedEnds, withUnstarted } from "../pod/unstarted.ts";
+import { reportedTerminations, resetFailedStarts } from "../pod/failed-starts.ts";
 import type { Resizes } from "../resizes.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { DesiredPod, AllocatedPod } from "../roles.ts";
@@ -98,7 +98,7 @@ function createPodObserver(deps: PassDeps): PodObserver {
   };
   const report = (pod: DesiredPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus => {
     const generated = deps.statusOf(pod, observed, ending);
-    const status = eviction ? evicted(pod, generated, eviction) : generated;
+    const status = eviction ? evictedStatus(pod, generated, eviction) : generated;
     deps.status.set(pod, status, ending);
     return status;
   };
@@ -226,8 +226,8 @@ async function syncOnce(
  *  @returns a function of an observation and the IDs of containers whose start has just been refused. */
 function createStartCorrection({ status }: PassDeps, desired: DesiredPod) {
   return (observed: RuntimePod, refused: readonly string[] = []): RuntimePod => {
-    const reported = new Set([...refused, ...reportedEnds(status.get(desired.metadata.uid)), ...reportedEnds(desired.status)]);
-    return withUnstarted(observed, (id) => reported.has(id));
+    const reported = new Set([...refused, ...reportedTerminations(status.get(desired.metadata.uid)), ...reportedTerminations(desired.status)]);
+    return resetFailedStarts(observed, (id) => reported.has(id));
   };
 }
 

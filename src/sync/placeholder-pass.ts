@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { EventSink, RuntimePod, StatusReader } from "../pipeline.ts";
-import type { Standing } from "../pod/daemon-sets.ts";
+import type { DaemonSetDecision } from "../pod/daemon-sets.ts";
 import { isPlaceholder, placeholderMessage, placeholderReason } from "../pod/placeholder.ts";
 import { podReference } from "../pod/reference.ts";
 import type { DesiredPod } from "../roles.ts";
@@ -8,7 +8,7 @@ import type { PassResult } from "./pod-worker.ts";
 
 export interface PlaceholderDeps {
   /** Decides whether the node runs a DaemonSet's pod or shows a placeholder for it. */
-  readonly daemonSetDecision: (pod: DesiredPod, seen: RuntimePod | undefined) => Standing;
+  readonly daemonSetDecision: (pod: DesiredPod, seen: RuntimePod | undefined) => DaemonSetDecision;
   /** Deletes a pod in the API server with its own grace period; its DaemonSet creates another. */
   readonly deletePod: (pod: DesiredPod["metadata"], signal: AbortSignal) => Promise<void>;
   readonly status: StatusReader;
@@ -32,11 +32,11 @@ export async function syncPlaceholder(
   { observed, show }: { readonly observed: RuntimePod; readonly show: () => void },
   signal: AbortSignal,
 ): Promise<PassResult | undefined> {
-  const { is, stays } = daemonSetDecision(pod, observed);
-  if (is === "pod" && stays) return undefined;
+  const { kind, isFinal } = daemonSetDecision(pod, observed);
+  if (kind === "pod" && isFinal) return undefined;
   const isNew = !isPlaceholder(status.get(pod.metadata.uid) ?? pod.status);
   show();
-  if (!stays) {
+  if (!isFinal) {
     events.event(podReference(pod), "Normal", "DaemonSetsChanged", replacedMessage);
     await deletePod(pod.metadata, signal);
     return { terminal: false, requeueAfterMs: deletionRetryDelayMs * clock.jitter(1, 1.5) };

@@ -4,7 +4,7 @@ import { hasCode } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
-import { limitsWhole, podLimits } from "../pod/resources.ts";
+import { isPodLimited, podLimits } from "../pod/resources.ts";
 import type { SetUpDeps, VolumeDeps } from "./plugins/plugin.ts";
 import { podSubdirectory } from "./paths.ts";
 
@@ -46,7 +46,7 @@ export function memorySizeLimit(
   pod: Pod,
   sizeLimit?: string,
 ): TmpfsOptions {
-  const podLimit = limitsWhole(pod, "memory") ? podLimits(pod, { overhead: true })["memory"] : undefined;
+  const podLimit = isPodLimited(pod, "memory") ? podLimits(pod, { overhead: true })["memory"] : undefined;
   const bounds = [podLimit, sizeLimit, allocatable()["memory"]]
     .map((bound) => quantityValue(bound ?? "0"))
     .filter((bound) => bound > 0);

@@ -1,7 +1,7 @@
-import { effectiveResources } from "../../src/pod/resize.ts";
+import { effectiveResources } from "../../src/pod/pod-resources.ts";
 import type { ResizeDecider, Resizes, ActuatedResources } from "../../src/resizes.ts";
 import { allocatedPod } from "../../src/roles.ts";
-import type { PodGroups } from "../../src/runtime/resize.ts";
+import type { PodCgroups } from "../../src/runtime/actuate-resources.ts";
 
 /** Nobody asks for other resources than a pod has. */
 export const noResizes: Resizes & ResizeDecider = {
@@ -28,7 +28,7 @@ export const allInForce: ActuatedResources = {
 };
 
 /** Pods without cgroups of their own. */
-export const noGroups: PodGroups = {
+export const noGroups: PodCgroups = {
   wanted: () => ({}),
   isStale: () => false,
   read: async () => ({ containers: new Map() }),

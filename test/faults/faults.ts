@@ -57,8 +57,8 @@ export const faults: readonly Fault[] = [
   {
     name: "daemon-set-left-out",
     file: "src/pod/daemon-sets.ts",
-    text: 'return { is: runs ? "pod" : "placeholder", stays: true };',
-    becomes: 'return { is: "pod", stays: true };',
+    text: 'return { kind: runs ? "pod" : "placeholder", isFinal: true };',
+    becomes: 'return { kind: "pod", isFinal: true };',
     breaks: "kube-proxy and network plugins run on a machine that should have none, and rewrite its firewall rules.",
     assertion:
       '"a new DaemonSet pod is a placeholder unless it is selected, or all are": Expected values to be strictly equal',
@@ -115,8 +115,8 @@ export const faults: readonly Fault[] = [
   {
     name: "static-unready",
     file: "src/probes/verdicts.ts",
-    text: "toldOf(mirror?.status, name, containerId) ?? toldOf",
-    becomes: "toldOf",
+    text: "reportedStatus(mirror?.status, name, containerId) ?? reportedStatus",
+    becomes: "reportedStatus",
     breaks: "A static pod that was ready is not, for a while, after each restart of the agent.",
     assertion: "the mirror pod's status takes precedence over the node's own",
     foundBy: [unit("probes/probes")],
@@ -183,8 +183,8 @@ export const faults: readonly Fault[] = [
   {
     name: "crash-loop",
     file: "src/runtime/crash-loop.ts",
-    text: "const initialMs = 10_000;",
-    becomes: "const initialMs = 1_000;",
+    text: "const initialDelayMs = 10_000;",
+    becomes: "const initialDelayMs = 1_000;",
     breaks: "A container that fails at once is started again every second.",
     assertion:
       '"the first restart is immediate, then 10 s, 20 s, 40 s … five minutes after each exit": Expected values to be strictly deep-equal',
@@ -222,9 +222,9 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "resize-pod-cgroup",
-    file: "src/runtime/resize.ts",
-    text: "[...limits].reverse()) if (!widens)",
-    becomes: "[...limits].reverse()) if (widens)",
+    file: "src/runtime/actuate-resources.ts",
+    text: "[...limits].reverse()) if (!increases)",
+    becomes: "[...limits].reverse()) if (increases)",
     breaks: "A pod whose limits are lowered in place keeps the old ones as a whole.",
     assertion:
       '"raises the pod limits before those of its containers: memory, CPU limits, then shares": Expected values to be strictly deep-equal',

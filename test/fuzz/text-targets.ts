@@ -13,7 +13,7 @@ import { recordIn } from "../../src/lib/record.ts";
 import { parseCriLine, parseDockerLine, parserFor } from "../../src/logs/line.ts";
 import { createOomParser } from "../../src/node/oom-lines.ts";
 import { parseResolvConf } from "../../src/pod/dns.ts";
-import { loginsOf } from "../../src/runtime/images/docker-config.ts";
+import { parseDockerConfig } from "../../src/runtime/images/docker-config.ts";
 import { parseStatus } from "../../src/streams/exit-status.ts";
 import type { Target } from "./target.ts";
 
@@ -88,7 +88,7 @@ export const textTargets: readonly Target[] = [
   text("Docker JSON", (json) => parseBoundedJson(Buffer.from(json)), event, JSON.stringify({ labels, more: [labels] })),
   text("Docker event", (json) => runtimeEvent(recordIn(json) ?? {}), event),
   text("checkpoint of devices", decodeCheckpoint, checkpoint),
-  text("registry logins", (json) => loginsOf(json, "config.json"), '{"auths":{"a.example":{"auth":"YTpi"}}}'),
+  text("registry logins", (json) => parseDockerConfig(json, "config.json"), '{"auths":{"a.example":{"auth":"YTpi"}}}'),
   text(
     "exit status",
     parseStatus,

@@ -17,7 +17,7 @@ export interface PluginRequest {
   readonly serviceAccountAnnotations?: Readonly<Record<string, string>>;
 }
 
-export interface PluginAnswer {
+export interface PluginResponse {
   /** Images that the response is valid for. */
   readonly cacheKeyType: "Image" | "Registry" | "Global";
   /** Cache duration in milliseconds; undefined for the configured default. */
@@ -26,13 +26,13 @@ export interface PluginAnswer {
 }
 
 /** Runs a plugin. @throws Error in the kubelet's words, without any content of the response. */
-export type RunPlugin = (program: PluginProgram, request: PluginRequest) => Promise<PluginAnswer>;
+export type RunPlugin = (program: PluginProgram, request: PluginRequest) => Promise<PluginResponse>;
 
 const timeoutMs = 60_000;
-const maxBytes = 2 ** 20;
-const shownErrors = 1_000;
+const maxOutputBytes = 2 ** 20;
+const maxStderrLength = 1_000;
 
-export interface PluginRuns {
+export interface PluginRunnerDeps {
   readonly measures: Pick<PullMeasures, "pluginRan">;
   readonly clock: Clock;
   /** Kills running plugins. */
@@ -41,32 +41,32 @@ export interface PluginRuns {
 
 /** Runs plugins, with the request on standard input and the response on standard output.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-credentialprovider.v1/ */
-export function runPlugins({ measures, clock, stop }: PluginRuns): RunPlugin {
+export function createPluginRunner({ measures, clock, stop }: PluginRunnerDeps): RunPlugin {
   return async (program, request) => {
     const { apiVersion } = program;
     const message = JSON.stringify({ kind: "CredentialProviderRequest", apiVersion, ...request });
     const startedAt = clock.monotonic();
-    const output = outputOf(program, request.image, message, stop);
+    const output = runProgram(program, request.image, message, stop);
     const [outcome] = await Promise.allSettled([output]);
     measures.pluginRan(program.name, clock.monotonic() - startedAt, outcome.status === "rejected");
-    return answerIn(await output, apiVersion);
+    return parseResponse(await output, apiVersion);
   };
 }
 
-function outputOf(
+function runProgram(
   { name, path, args, env }: PluginProgram,
   image: string,
   input: string,
   signal: AbortSignal,
 ): Promise<string> {
   const own = Object.fromEntries(env.map((variable) => [variable.name, variable.value]));
-  const bounds = { timeout: timeoutMs, maxBuffer: maxBytes, killSignal: "SIGKILL" } as const;
+  const bounds = { timeout: timeoutMs, maxBuffer: maxOutputBytes, killSignal: "SIGKILL" } as const;
   return new Promise((resolve, reject) => {
     const options = { ...bounds, signal, env: { ...process.env, ...own } };
     const child = execFile(path, args, options, (error, stdout, stderr) => {
       if (!error) return resolve(stdout);
-      const said = stderr.trim().slice(0, shownErrors);
-      const what = `error execing credential provider plugin ${name} for image ${image}: ${failureOf(error)}`;
+      const said = stderr.trim().slice(0, maxStderrLength);
+      const what = `error execing credential provider plugin ${name} for image ${image}: ${failureText(error)}`;
       reject(new Error(said === "" ? what : `${what}: ${said}`));
     });
     // A plugin that exits without reading its input fails by its exit code.
@@ -75,30 +75,30 @@ function outputOf(
 }
 
 /** The error's own message contains the arguments, which may be secret. */
-function failureOf({ code, killed, signal }: ExecFileException): string {
-  if (code === "ERR_CHILD_PROCESS_STDIO_MAXBUFFER") return `more than ${maxBytes} bytes of output`;
+function failureText({ code, killed, signal }: ExecFileException): string {
+  if (code === "ERR_CHILD_PROCESS_STDIO_MAXBUFFER") return `more than ${maxOutputBytes} bytes of output`;
   if (killed) return "context deadline exceeded";
   if (typeof code === "number") return `exit status ${code}`;
   return signal ? `signal: ${signal}` : (code ?? "could not be started");
 }
 
-const answerFields = ["kind", "apiVersion", "cacheKeyType", "cacheDuration", "auth"];
+const responseFields = ["kind", "apiVersion", "cacheKeyType", "cacheDuration", "auth"];
 const cacheKeyTypes = ["Image", "Registry", "Global"] as const;
 
-function answerIn(text: string, expected: string): PluginAnswer {
-  const answer = recordIn(text) ?? {};
-  const { apiVersion } = answer;
+function parseResponse(text: string, expected: string): PluginResponse {
+  const response = recordIn(text) ?? {};
+  const { apiVersion } = response;
   if (typeof apiVersion === "string" && apiVersion !== expected)
     throw new Error(
       `apiVersion from credential plugin response did not match expected apiVersion:${expected}, actual apiVersion:${apiVersion}`,
     );
-  const cacheMs = durationIn(answer["cacheDuration"]);
-  const logins = loginsIn(answer["auth"]);
-  const { kind, cacheKeyType = "" } = answer;
-  const isOne = kind === "CredentialProviderResponse" && apiVersion === expected;
-  const isStrange =
-    typeof cacheKeyType !== "string" || Object.keys(answer).some((name) => !answerFields.includes(name));
-  if (!isOne || isStrange || cacheMs === "none" || !logins)
+  const cacheMs = parseCacheDuration(response["cacheDuration"]);
+  const logins = parseAuth(response["auth"]);
+  const { kind, cacheKeyType = "" } = response;
+  const isResponse = kind === "CredentialProviderResponse" && apiVersion === expected;
+  const isMalformed =
+    typeof cacheKeyType !== "string" || Object.keys(response).some((name) => !responseFields.includes(name));
+  if (!isResponse || isMalformed || cacheMs === "none" || !logins)
     throw new Error("error decoding credential provider plugin response from stdout");
   const known = cacheKeyTypes.find((type) => type === cacheKeyType);
   if (!known) throw new Error(`credential provider plugin did not return a valid cacheKeyType: ${cacheKeyType}`);
@@ -106,21 +106,21 @@ function answerIn(text: string, expected: string): PluginAnswer {
 }
 
 /** Milliseconds; undefined if not set, `none` if it is not a duration. */
-function durationIn(given: unknown): number | undefined | "none" {
+function parseCacheDuration(given: unknown): number | undefined | "none" {
   if (given === undefined || given === null) return undefined;
   return (typeof given === "string" ? parseDuration(given) : undefined) ?? "none";
 }
 
 /** Undefined if the value is not a valid `auth` map. */
-function loginsIn(given: unknown): Logins | undefined {
+function parseAuth(given: unknown): Logins | undefined {
   if (given === undefined || given === null) return [];
   if (!recordOf(given)) return undefined;
-  const logins = entriesOf(given).map(([location, entry]) => [location, loginIn(entry)] as const);
+  const logins = entriesOf(given).map(([location, entry]) => [location, parseLogin(entry)] as const);
   const whole = logins.flatMap(([location, login]) => (login ? [[location, login] as const] : []));
   return whole.length === logins.length ? whole : undefined;
 }
 
-function loginIn(entry: unknown): Logins[number][1] | undefined {
+function parseLogin(entry: unknown): Logins[number][1] | undefined {
   const { username = "", password = "", ...more } = recordOf(entry) ?? { more: entry };
   if (typeof username !== "string" || typeof password !== "string" || Object.keys(more).length > 0) return undefined;
   return { username, password, email: "" };

@@ -17,23 +17,23 @@ export type DockerConfigLayout = "config.json" | ".dockercfg";
 /** The credentials of a Docker configuration. @throws Error whose message is a predicate ("is not …", "has …") for the caller to prefix;
  *  it quotes nothing, as the content is secret.
  *  @see https://kubernetes.io/docs/concepts/containers/images/#config-json */
-export function loginsOf(text: string, layout: DockerConfigLayout): Logins {
-  const config = objectIn(text);
+export function parseDockerConfig(text: string, layout: DockerConfigLayout): Logins {
+  const config = parseObject(text);
   return entriesOf(layout === "config.json" ? config["auths"] : config).map(([location, entry]) => [
     location,
-    loginOf(entry),
+    parseEntry(entry),
   ]);
 }
 
 /** The kubelet's hash of credentials, over their JSON as Go writes it, so that its records stay valid. (kubelet, credentialprovider) */
-export function hashOf({ username, password, email }: Login): string {
+export function credentialHash({ username, password, email }: Login): string {
   const given = Object.entries({ username, password, email }).filter(([, value]) => value !== "");
   const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
   const json = JSON.stringify(Object.fromEntries(given)).replaceAll(/[<>&\u2028\u2029]/g, escaped);
   return createHash("sha256").update(json).digest("hex");
 }
 
-function objectIn(text: string): Readonly<Record<string, unknown>> {
+function parseObject(text: string): Readonly<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(text);
     if (isRecord(value)) return value;
@@ -44,7 +44,7 @@ function objectIn(text: string): Readonly<Record<string, unknown>> {
 }
 
 /** `auth` is base64 of `username:password` and takes precedence over both fields. */
-function loginOf(entry: unknown): Login {
+function parseEntry(entry: unknown): Login {
   if (!isRecord(entry)) throw new Error("has an entry that is not a JSON object");
   const field = (name: string) => {
     const value: unknown = Object.hasOwn(entry, name) ? Reflect.get(entry, name) : undefined;

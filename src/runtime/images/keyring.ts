@@ -1,6 +1,6 @@
 import type { Secret } from "../../objects.ts";
 import { CodedError, messageOf } from "../../lib/errors.ts";
-import { type Login, type Logins, hashOf, loginsOf } from "./docker-config.ts";
+import { type Login, type Logins, credentialHash, parseDockerConfig } from "./docker-config.ts";
 import type { PullAccount, PullSecret } from "./pull-records.ts";
 
 /** Source of credentials: a pull secret, a service account (through a plugin), or, if undefined, the node. */
@@ -29,11 +29,11 @@ export function credentialsFor(repository: string, keyring: Keyring): readonly C
     const key = locationKey(location);
     if (key !== undefined) byLocation.set(key, [...(byLocation.get(key) ?? []), credentials]);
   }
-  const fitting = [...byLocation.keys()]
+  const matching = [...byLocation.keys()]
     .sort()
     .reverse()
-    .filter((location) => locationFits(location, repository));
-  const found = fitting.flatMap((location) => byLocation.get(location) ?? []);
+    .filter((location) => locationMatches(location, repository));
+  const found = matching.flatMap((location) => byLocation.get(location) ?? []);
   if (found.length > 0) return found;
   return repository.startsWith("docker.io/") ? (byLocation.get(dockerHub) ?? []) : [];
 }
@@ -49,7 +49,7 @@ export function keyringOfSecrets(secrets: readonly Secret[]): Keyring {
   return secrets.flatMap((secret) => {
     const { uid, namespace, name } = secret.metadata;
     return loginsOfSecret(secret).map(([location, login]) => {
-      const source = { secret: { uid, namespace, name, credentialHash: hashOf(login) } };
+      const source = { secret: { uid, namespace, name, credentialHash: credentialHash(login) } };
       return [location, { username: login.username, password: login.password, source }] as const;
     });
   });
@@ -67,7 +67,7 @@ function loginsOfSecret({ type, data, metadata }: Secret): Logins {
   const encoded = data?.[key];
   if (!encoded) return [];
   try {
-    return loginsOf(Buffer.from(encoded, "base64").toString(), layout);
+    return parseDockerConfig(Buffer.from(encoded, "base64").toString(), layout);
   } catch (error) {
     const where = `image pull secret ${metadata.namespace}/${metadata.name}`;
     throw new CodedError("invalid_argument", `${where}: ${key} ${messageOf(error)}`);
@@ -85,7 +85,7 @@ function locationKey(location: string): string | undefined {
 }
 
 /** Host labels match one by one, with `*` within a label; ports must be equal; the path is a prefix. */
-export function locationFits(location: string, repository: string): boolean {
+export function locationMatches(location: string, repository: string): boolean {
   const wanted = split(location);
   const actual = split(repository);
   if (
@@ -94,7 +94,7 @@ export function locationFits(location: string, repository: string): boolean {
     !actual.path.startsWith(wanted.path)
   )
     return false;
-  return wanted.labels.every((glob, index) => globFits(glob, actual.labels[index] ?? ""));
+  return wanted.labels.every((glob, index) => globMatches(glob, actual.labels[index] ?? ""));
 }
 
 function split(location: string): { labels: readonly string[]; port: string; path: string } {
@@ -111,7 +111,7 @@ function split(location: string): { labels: readonly string[]; port: string; pat
 }
 
 /** Matches segment by segment instead of by a regular expression, so that user input cannot cause catastrophic backtracking. */
-function globFits(glob: string, text: string): boolean {
+function globMatches(glob: string, text: string): boolean {
   const [first = "", ...rest] = glob.split("*");
   const last = rest.pop();
   if (last === undefined) return glob === text;

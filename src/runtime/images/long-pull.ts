@@ -2,8 +2,8 @@ import type { Clock } from "../../lib/clock.ts";
 import type { PullProgress } from "../../seams/runtime.ts";
 
 /** Delay of the first progress event of a pull, and interval of the following ones, milliseconds. */
-const firstMs = 30_000;
-const everyMs = 60_000;
+const firstReportMs = 30_000;
+const reportIntervalMs = 60_000;
 
 export interface LongPull extends Disposable {
   /** Callback for the runtime; may be called at any rate. */
@@ -11,14 +11,14 @@ export interface LongPull extends Disposable {
 }
 
 /** Reports the progress of a long pull until disposed; silent if the runtime reports no progress.
- *  @param tell gets `12 of 340 MB, 2 of 7 layers`, without the total while a layer's size is unknown. */
-export function watchLongPull(clock: Clock, tell: (howFar: string) => void): LongPull {
+ *  @param report gets `12 of 340 MB, 2 of 7 layers`, without the total while a layer's size is unknown. */
+export function watchLongPull(clock: Clock, report: (howFar: string) => void): LongPull {
   let latest: PullProgress | undefined;
-  const say = () => {
-    if (latest) tell(howFar(latest));
-    timer = clock.after(everyMs, say);
+  const reportProgress = () => {
+    if (latest) report(progressText(latest));
+    timer = clock.after(reportIntervalMs, reportProgress);
   };
-  let timer = clock.after(firstMs, say);
+  let timer = clock.after(firstReportMs, reportProgress);
   return {
     onProgress(progress) {
       latest = progress;
@@ -27,7 +27,7 @@ export function watchLongPull(clock: Clock, tell: (howFar: string) => void): Lon
   };
 }
 
-function howFar({ bytes, totalBytes, layers, layersDone }: PullProgress): string {
+function progressText({ bytes, totalBytes, layers, layersDone }: PullProgress): string {
   const of = totalBytes === undefined ? "" : ` of ${megabytes(totalBytes)}`;
   return `${megabytes(bytes)}${of} MB, ${layersDone} of ${layers} layers`;
 }

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import type { Clock } from "../../lib/clock.ts";
 import { messageOf } from "../../lib/errors.ts";
 import type { Logger } from "../../lib/log.ts";
-import { type DockerConfigLayout, type Logins, loginsOf } from "./docker-config.ts";
+import { type DockerConfigLayout, type Logins, parseDockerConfig } from "./docker-config.ts";
 import { keyringOf } from "./keyring.ts";
 import type { PodKeyring } from "./pod-credentials.ts";
 
@@ -20,7 +20,7 @@ export interface NodeKeyringDeps {
 }
 
 /** How long a parsed configuration is cached, milliseconds. */
-const freshMs = 5 * 60_000;
+const cacheMs = 5 * 60_000;
 
 /** Credentials for all pods of the node: the first readable Docker configuration on the machine where graftlet runs. They are never
  *  written to the target.
@@ -30,7 +30,7 @@ export function createNodeKeyring(deps: NodeKeyringDeps): PodKeyring {
   let known: { readonly logins: Promise<Logins>; readonly until: number } | undefined;
   return async () => {
     if (!known || clock.monotonic() >= known.until)
-      known = { logins: readLogins(deps), until: clock.monotonic() + freshMs };
+      known = { logins: readLogins(deps), until: clock.monotonic() + cacheMs };
     return keyringOf(await known.logins, undefined);
   };
 }
@@ -40,12 +40,12 @@ async function readLogins({ rootDir, workingDir, home, readFile, log }: NodeKeyr
     ["config.json", [rootDir, workingDir, ...(home ? [join(home, ".docker")] : []), "/.docker"]],
     [".dockercfg", [rootDir, workingDir, ...(home ? [home] : []), "/"]],
   ];
-  for (const [layout, places] of directories) {
-    for (const path of places.map((place) => join(place, layout))) {
+  for (const [layout, candidates] of directories) {
+    for (const path of candidates.map((place) => join(place, layout))) {
       const text = await readFile(path).catch(() => undefined);
       if (text === undefined) continue;
       try {
-        return loginsOf(text, layout);
+        return parseDockerConfig(text, layout);
       } catch (error) {
         log.warn({ file: path }, `ignoring Docker configuration: it ${messageOf(error)}`);
       }

@@ -7,9 +7,9 @@ import { createSingleFlight } from "../../lib/single-flight.ts";
 import type { CredentialProvider, Pod } from "../../objects.ts";
 import type { ServiceAccounts } from "../../api/service-accounts.ts";
 import type { TokenSource } from "../../api/tokens.ts";
-import type { PluginAnswer, RunPlugin } from "./credential-plugin.ts";
+import type { PluginResponse, RunPlugin } from "./credential-plugin.ts";
 import type { Logins } from "./docker-config.ts";
-import { keyringOf, locationFits, type Keyring } from "./keyring.ts";
+import { keyringOf, locationMatches, type Keyring } from "./keyring.ts";
 import type { PodKeyring } from "./pod-credentials.ts";
 import type { PullAccount } from "./pull-records.ts";
 
@@ -26,10 +26,10 @@ export interface PluginKeyringDeps {
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
 export function createPluginKeyring(deps: PluginKeyringDeps): PodKeyring {
   const { plugins, log } = deps;
-  const asked = plugins.map((plugin) => ({ plugin, ask: createAsk(plugin, deps) }));
+  const clients = plugins.map((plugin) => ({ plugin, ask: createPluginClient(plugin, deps) }));
   return async (repository, pod, signal) => {
     const keyrings = await Promise.all(
-      asked.map(({ plugin, ask }) =>
+      clients.map(({ plugin, ask }) =>
         ask(repository, pod, signal).catch((err: unknown): Keyring => {
           if (signal.aborted) throw abortError(signal);
           const { namespace, name } = pod.metadata;
@@ -46,7 +46,7 @@ export function createPluginKeyring(deps: PluginKeyringDeps): PodKeyring {
 }
 
 /** The service account on whose behalf a plugin runs. */
-interface Asker {
+interface PluginIdentity {
   readonly account: PullAccount;
   readonly token: string;
   readonly tokenHash: string;
@@ -54,7 +54,7 @@ interface Asker {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-interface Kept {
+interface CachedLogins {
   readonly logins: Logins;
   /** Milliseconds since the epoch. */
   readonly until: number;
@@ -62,49 +62,49 @@ interface Kept {
 
 const purgeMs = 15 * 60_000;
 
-function createAsk(plugin: CredentialProvider, deps: PluginKeyringDeps): PodKeyring {
+function createPluginClient(plugin: CredentialProvider, deps: PluginKeyringDeps): PodKeyring {
   const { run, clock } = deps;
-  const kept = new Map<string, Kept>();
-  const once = createSingleFlight<PluginAnswer>();
+  const cache = new Map<string, CachedLogins>();
+  const once = createSingleFlight<PluginResponse>();
   let purgedAt = clock.now();
 
   const lookUp = (keys: readonly string[]): Logins | undefined => {
     const now = clock.now();
     if (now > purgedAt + purgeMs) {
-      for (const [key, { until }] of kept) if (now > until) kept.delete(key);
+      for (const [key, { until }] of cache) if (now > until) cache.delete(key);
       purgedAt = now;
     }
-    return keys.map((key) => kept.get(key)).find((one) => one && now <= one.until)?.logins;
+    return keys.map((key) => cache.get(key)).find((one) => one && now <= one.until)?.logins;
   };
 
   return async (image, pod, signal) => {
-    if (!plugin.matchImages.some((location) => locationFits(location, image))) return [];
-    const asker = await askerOf(plugin, deps, pod, signal);
-    if (asker === "nobody") return [];
-    const source = asker && { account: asker.account };
-    const keys = keysOf(plugin, image, asker);
+    if (!plugin.matchImages.some((location) => locationMatches(location, image))) return [];
+    const identity = await identityFor(plugin, deps, pod, signal);
+    if (identity === "nobody") return [];
+    const source = identity && { account: identity.account };
+    const keys = cacheKeys(plugin, image, identity);
     const known = lookUp(Object.values(keys));
     if (known) return keyringOf(known, source);
-    const flight = JSON.stringify([image, asker?.tokenHash, asker?.annotations]);
-    const inName = asker && { serviceAccountToken: asker.token, serviceAccountAnnotations: asker.annotations };
+    const flight = JSON.stringify([image, identity?.tokenHash, identity?.annotations]);
+    const onBehalf = identity && { serviceAccountToken: identity.token, serviceAccountAnnotations: identity.annotations };
     // Other pods may wait for the same response: it is not aborted together with this pod.
-    const answer = await untilAborted(
-      once(flight, () => run(plugin, { image, ...inName })),
+    const response = await untilAborted(
+      once(flight, () => run(plugin, { image, ...onBehalf })),
       signal,
     );
-    if (asker && plugin.token?.cacheType !== "Token") refuseEcho(answer, asker.token);
-    const cacheMs = answer.cacheMs ?? plugin.defaultCacheMs;
-    if (cacheMs !== 0) kept.set(keys[answer.cacheKeyType], { logins: answer.logins, until: clock.now() + cacheMs });
-    return keyringOf(answer.logins, source);
+    if (identity && plugin.token?.cacheType !== "Token") rejectTokenAsPassword(response, identity.token);
+    const cacheMs = response.cacheMs ?? plugin.defaultCacheMs;
+    if (cacheMs !== 0) cache.set(keys[response.cacheKeyType], { logins: response.logins, until: clock.now() + cacheMs });
+    return keyringOf(response.logins, source);
   };
 }
 
 /** Cache keys, by the cache key type of the response. */
-function keysOf(
+function cacheKeys(
   { token }: CredentialProvider,
   image: string,
-  asker: Asker | undefined,
-): Readonly<Record<PluginAnswer["cacheKeyType"], string>> {
+  asker: PluginIdentity | undefined,
+): Readonly<Record<PluginResponse["cacheKeyType"], string>> {
   const name = asker && [asker.account, asker.annotations, ...(token?.cacheType === "Token" ? [asker.tokenHash] : [])];
   const key = (base: string) => JSON.stringify([base, name]);
   const [registry = ""] = image.split("/");
@@ -112,40 +112,40 @@ function keysOf(
 }
 
 /** Undefined: the plugin runs for the node; `nobody`: it does not run for this pod. */
-async function askerOf(
-  { token: wanted }: CredentialProvider,
+async function identityFor(
+  { token: tokenConfig }: CredentialProvider,
   { accounts, tokens }: PluginKeyringDeps,
   pod: Pod,
   signal: AbortSignal,
-): Promise<Asker | undefined | "nobody"> {
-  if (!wanted) return undefined;
+): Promise<PluginIdentity | undefined | "nobody"> {
+  if (!tokenConfig) return undefined;
   const name = pod.spec.serviceAccountName;
-  if (!name) return wanted.requireServiceAccount ? "nobody" : undefined;
+  if (!name) return tokenConfig.requireServiceAccount ? "nobody" : undefined;
   const { namespace } = pod.metadata;
   const { metadata } = await accounts.serviceAccount(namespace, name, signal);
   const given = metadata.annotations ?? {};
-  if (wanted.requiredAnnotations.some((key) => !Object.hasOwn(given, key))) return "nobody";
-  const told = [...wanted.requiredAnnotations, ...wanted.optionalAnnotations];
+  if (tokenConfig.requiredAnnotations.some((key) => !Object.hasOwn(given, key))) return "nobody";
+  const requested = [...tokenConfig.requiredAnnotations, ...tokenConfig.optionalAnnotations];
   const annotations = Object.fromEntries(
-    told.filter((key) => Object.hasOwn(given, key)).map((key) => [key, given[key] ?? ""]),
+    requested.filter((key) => Object.hasOwn(given, key)).map((key) => [key, given[key] ?? ""]),
   );
-  const request = { audience: wanted.audience, expirationSeconds: tokenSeconds, accountUid: metadata.uid };
+  const request = { audience: tokenConfig.audience, expirationSeconds: tokenSeconds, accountUid: metadata.uid };
   const { token } = await tokens.token(pod, request, signal);
   const account = { uid: metadata.uid, namespace, name };
-  return { account, token, tokenHash: hashOf(token), annotations };
+  return { account, token, tokenHash: hashToken(token), annotations };
 }
 
 /** Requested token lifetime: the TokenRequest default. */
 const tokenSeconds = 60 * 60;
 
 /** A response with the token as password must not be cached longer than the token is valid. */
-function refuseEcho({ logins }: PluginAnswer, token: string): void {
+function rejectTokenAsPassword({ logins }: PluginResponse, token: string): void {
   if (logins.some(([, { password }]) => password === token))
     throw new Error(
       "credential provider plugin returned the service account token as the password which is not allowed when service account cache type is not set to 'Token'",
     );
 }
 
-function hashOf(token: string): string {
+function hashToken(token: string): string {
   return createHash("sha256").update(token).digest("hex");
 }

@@ -2,7 +2,7 @@ import type { CredentialSource } from "./keyring.ts";
 import type { PullAccount, PullCredentials } from "./pull-records.ts";
 
 /** The credentials of a pull as recorded. Images pulled anonymously or with the node's credentials are accessible to all its pods. */
-export function credentialsOnRecord(source: CredentialSource): PullCredentials {
+export function toPullCredentials(source: CredentialSource): PullCredentials {
   if (source?.secret) return { kubernetesSecrets: [source.secret] };
   if (source?.account) return { kubernetesServiceAccounts: [source.account] };
   return { nodePodsAccessible: true };
@@ -30,7 +30,7 @@ export function mergeCredentials(
 }
 
 /** Key of the secret or service account that credentials came from, whatever its current content. */
-export function placeOf({ namespace, name, uid }: PullAccount): string {
+export function sourceKey({ namespace, name, uid }: PullAccount): string {
   return [namespace, name, uid].join("/");
 }
 
@@ -40,12 +40,12 @@ function merged<T extends PullAccount>(
   added: readonly T[] = [],
   same: (one: T, other: T) => boolean,
 ): readonly T[] | undefined {
-  const all = new Map(known.map((one) => [placeOf(one), one]));
-  const news = added.filter((one) => {
-    const before = all.get(placeOf(one));
+  const all = new Map(known.map((one) => [sourceKey(one), one]));
+  const changes = added.filter((one) => {
+    const before = all.get(sourceKey(one));
     return !before || !same(before, one);
   });
-  if (news.length === 0) return undefined;
-  for (const one of news) all.set(placeOf(one), one);
+  if (changes.length === 0) return undefined;
+  for (const one of changes) all.set(sourceKey(one), one);
   return [...all].toSorted(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one);
 }

@@ -3,7 +3,7 @@ import { CodedError } from "../../lib/errors.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
 
 /** Messages of CRI's named pull errors, by their reason, which is a prefix of the error. */
-const named: readonly (readonly [reason: string, why: string])[] = [
+const namedErrors: readonly (readonly [reason: string, why: string])[] = [
   ["RegistryUnavailable", "because the registry is unavailable"],
   ["SignatureValidationFailed", "because the signature validation failed"],
 ];
@@ -16,7 +16,7 @@ export function joinedErrorText(errors: readonly unknown[]): string {
 /** Reason and message of a container's status after its image pull failed. */
 export function pullFailure(image: string, errors: readonly unknown[]): { reason: string; message: string } {
   const text = joinedErrorText(errors);
-  const [reason, why] = named.find(([word]) => text.startsWith(word)) ?? [];
+  const [reason, why] = namedErrors.find(([word]) => text.startsWith(word)) ?? [];
   if (reason === undefined) return { reason: "ErrImagePull", message: text };
   return { reason, message: `image pull failed for ${image} ${why}${text.slice(reason.length)}` };
 }

@@ -6,41 +6,41 @@ export interface PullGate {
   run<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T>;
 }
 
-/** @param places at least 1; Infinity for no limit. */
-export function createPullGate(places: number): PullGate {
+/** @param slots at least 1; Infinity for no limit. */
+export function createPullGate(slots: number): PullGate {
   const waiting: (() => void)[] = [];
-  let free = places;
-  const enter = (signal: AbortSignal): Promise<void> => {
+  let free = slots;
+  const acquire = (signal: AbortSignal): Promise<void> => {
     throwIfAborted(signal);
     if (free > 0) {
       free -= 1;
       return Promise.resolve();
     }
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const admit = () => {
+    const grant = () => {
       signal.removeEventListener("abort", giveUp);
       resolve();
     };
     const giveUp = () => {
-      waiting.splice(waiting.indexOf(admit), 1);
+      waiting.splice(waiting.indexOf(grant), 1);
       reject(abortError(signal));
     };
     signal.addEventListener("abort", giveUp, { once: true });
-    waiting.push(admit);
+    waiting.push(grant);
     return promise;
   };
-  const leave = () => {
+  const release = () => {
     const next = waiting.shift();
     if (next) next();
     else free += 1;
   };
   return {
     async run(work, signal) {
-      await enter(signal);
+      await acquire(signal);
       try {
         return await work();
       } finally {
-        leave();
+        release();
       }
     },
   };

@@ -4,8 +4,8 @@ import type { PullCheck, PullMeasures } from "../../measures.ts";
 import { bareName } from "../../pod/image-name.ts";
 import type { Images } from "../../seams/runtime.ts";
 import type { CredentialSource } from "./keyring.ts";
-import { createKnownPulls } from "./known-pulls.ts";
-import { credentialsOnRecord, placeOf } from "./pull-credentials.ts";
+import { createPullRecordCache } from "./pull-record-cache.ts";
+import { toPullCredentials, sourceKey } from "./pull-credentials.ts";
 import type { PullAccount, PullRecords, PullSecret } from "./pull-records.ts";
 import type { NeedsVerification } from "./verification-policy.ts";
 
@@ -19,7 +19,7 @@ export interface PullManagerDeps {
 }
 
 /** A pull that has begun and whose intent is recorded. */
-export interface BegunPull {
+export interface PullIntent {
   /** @param source source of the credentials that the registry accepted; undefined if it asked for none, or accepted the node's. */
   succeeded(imageRef: string, source: CredentialSource): Promise<void>;
   failed(): Promise<void>;
@@ -33,7 +33,7 @@ export interface PullManager {
    *  @param sourcesOf sources of the pod's credentials for the image; called only if needed. */
   mustPull(image: string, imageRef: string, sourcesOf: SourcesOf): Promise<boolean>;
   /** @throws when it cannot be recorded. */
-  begin(image: string): Promise<BegunPull>;
+  begin(image: string): Promise<PullIntent>;
   /** Forgets images that are gone, except those pulled after `since`. @param since milliseconds since the epoch. */
   prune(imageRefs: readonly string[], since: number): Promise<void>;
 }
@@ -42,27 +42,27 @@ type SourcesOf = () => Promise<readonly CredentialSource[]>;
 
 /** Number of recorded secrets from which on secrets that match only by name or only by content are not added: short-lived namespaces
  *  would make the record grow without limit. */
-const manySecrets = 100;
+const maxLooselyMatchedSecrets = 100;
 
 /** @see https://kubernetes.io/docs/concepts/containers/images/#ensureimagepullcredentialverification */
 export function createPullManager(deps: PullManagerDeps): PullManager {
   const { needsVerification, measures, log } = deps;
-  const known = createKnownPulls(deps);
+  const records = createPullRecordCache(deps);
 
   const check = async (image: string, imageRef: string, sourcesOf: SourcesOf): Promise<PullCheck> => {
     if (!needsVerification(image, true)) return "credentialPolicyAllowed";
-    await known.takeOver();
-    const record = await known.record(imageRef);
-    const pulledByNode = record !== undefined || known.isUnderWay(image);
+    await records.adoptIntents();
+    const record = await records.record(imageRef);
+    const pulledByNode = record !== undefined || records.isInProgress(image);
     if (!needsVerification(image, pulledByNode)) return "credentialPolicyAllowed";
     const credentials = record?.credentials.get(bareName(image));
     if (credentials?.nodePodsAccessible) return "credentialRecordFound";
     const { kubernetesSecrets: secrets = [], kubernetesServiceAccounts: accounts = [] } = credentials ?? {};
     if (secrets.length === 0 && accounts.length === 0) return "mustAuthenticate";
     const sources = await sourcesOf();
-    const fitting = fittingSecret(secrets, sources);
-    if (fitting?.isNew) await known.add(image, imageRef, { kubernetesSecrets: [fitting.secret] });
-    return fitting || hasAccount(accounts, sources) ? "credentialRecordFound" : "mustAuthenticate";
+    const matching = matchingSecret(secrets, sources);
+    if (matching?.isNew) await records.add(image, imageRef, { kubernetesSecrets: [matching.secret] });
+    return matching || hasAccount(accounts, sources) ? "credentialRecordFound" : "mustAuthenticate";
   };
 
   return {
@@ -77,41 +77,41 @@ export function createPullManager(deps: PullManagerDeps): PullManager {
       return result === "mustAuthenticate" || result === "error";
     },
     async begin(image) {
-      await known.begin(image);
+      await records.begin(image);
       return {
         async succeeded(imageRef, source) {
           // If the image cannot be recorded, its pull intent is kept.
-          if (await known.add(image, imageRef, credentialsOnRecord(source))) await known.end(image);
+          if (await records.add(image, imageRef, toPullCredentials(source))) await records.end(image);
         },
-        failed: () => known.end(image),
+        failed: () => records.end(image),
       };
     },
-    prune: known.prune,
+    prune: records.prune,
   };
 }
 
 /** The first of a pod's secrets that matches a recorded one by name or by content.
  *  @returns with it, whether to add it to the record for later pods. */
-function fittingSecret(
-  onRecord: readonly PullSecret[],
+function matchingSecret(
+  recorded: readonly PullSecret[],
   sources: readonly CredentialSource[],
 ): { readonly secret: PullSecret; readonly isNew: boolean } | undefined {
-  const mayAdd = onRecord.length < manySecrets;
+  const mayAdd = recorded.length < maxLooselyMatchedSecrets;
   for (const secret of sources.flatMap((source) => source?.secret ?? [])) {
-    const atPlace = onRecord.find((one) => placeOf(one) === placeOf(secret));
-    const hasContent = secret.credentialHash !== "" && onRecord.some((one) => isContentOf(one, secret));
-    if (hasContent || (atPlace && mayAdd))
-      return { secret, isNew: mayAdd && !(atPlace && isContentOf(atPlace, secret)) };
+    const sameSource = recorded.find((one) => sourceKey(one) === sourceKey(secret));
+    const contentMatches = secret.credentialHash !== "" && recorded.some((one) => hasSameContent(one, secret));
+    if (contentMatches || (sameSource && mayAdd))
+      return { secret, isNew: mayAdd && !(sameSource && hasSameContent(sameSource, secret)) };
   }
   return undefined;
 }
 
 /** True if a plugin has credentials for the pod on behalf of a recorded service account; a pod has only one. */
-function hasAccount(onRecord: readonly PullAccount[], sources: readonly CredentialSource[]): boolean {
+function hasAccount(recorded: readonly PullAccount[], sources: readonly CredentialSource[]): boolean {
   const own = sources.find((source) => source?.account)?.account;
-  return own !== undefined && onRecord.some((one) => placeOf(one) === placeOf(own));
+  return own !== undefined && recorded.some((one) => sourceKey(one) === sourceKey(own));
 }
 
-function isContentOf(one: PullSecret, other: PullSecret): boolean {
+function hasSameContent(one: PullSecret, other: PullSecret): boolean {
   return one.credentialHash === other.credentialHash;
 }

@@ -25,7 +25,7 @@ export interface PullCredentials {
 }
 
 /** An image pulled for a pod. Pods that use it by a name without credentials here are verified. */
-export interface PulledRecord {
+export interface ImagePulledRecord {
   /** The runtime's ID of the image. */
   readonly imageRef: string;
   /** Milliseconds since the epoch. */
@@ -38,8 +38,8 @@ export interface PulledRecord {
  *  @see https://kubernetes.io/docs/concepts/containers/images/#ensureimagepullcredentialverification */
 export interface PullRecords {
   /** The record of an image; undefined if there is none. @throws when it cannot be read. */
-  pulled(imageRef: string, signal: AbortSignal): Promise<PulledRecord | undefined>;
-  writePulled(record: PulledRecord, signal: AbortSignal): Promise<void>;
+  pulled(imageRef: string, signal: AbortSignal): Promise<ImagePulledRecord | undefined>;
+  writePulled(record: ImagePulledRecord, signal: AbortSignal): Promise<void>;
   /** Deletes older records of images that are not in the list. @param before milliseconds since the epoch. */
   prune(imageRefs: readonly string[], before: number, signal: AbortSignal): Promise<void>;
   /** Image names with a recorded pull intent, as in pod specs. */
@@ -68,7 +68,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
     async pulled(imageRef, signal) {
       const content = await read(`${pulled}/${fileName(imageRef)}`, signal);
       if (content === undefined) return undefined;
-      const record = recordIn(content);
+      const record = parseRecord(content);
       if (!record) throw new Error(`corrupt pull record of image ${imageRef} in ${pulled}`);
       return record.imageRef === imageRef ? record : undefined;
     },
@@ -89,7 +89,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
       const kept = new Set(imageRefs.map((imageRef) => `${pulled}/${fileName(imageRef)}`));
       for (const file of await recordFiles(fs, pulled, signal)) {
         if (kept.has(file)) continue;
-        const record = recordIn(await read(file, signal).catch(() => undefined));
+        const record = parseRecord(await read(file, signal).catch(() => undefined));
         // Recorded times have whole seconds.
         if (!record || record.lastUpdated < Math.trunc(before / 1000) * 1000) await remove(file, signal);
       }
@@ -122,18 +122,18 @@ function fileName(key: string): string {
 }
 
 /** Undefined if the content is not a valid record. */
-function recordIn(content: unknown): PulledRecord | undefined {
+function parseRecord(content: unknown): ImagePulledRecord | undefined {
   const { kind, imageRef, lastUpdatedTime, credentialMapping } = recordOf(content) ?? {};
   if (kind !== "ImagePulledRecord" || typeof imageRef !== "string") return undefined;
   const lastUpdated = typeof lastUpdatedTime === "string" ? Date.parse(lastUpdatedTime) : Number.NaN;
-  const credentials = entriesOf(credentialMapping).map(([name, given]) => [name, credentialsIn(given)] as const);
+  const credentials = entriesOf(credentialMapping).map(([name, given]) => [name, parseCredentials(given)] as const);
   return { imageRef, lastUpdated: Number.isNaN(lastUpdated) ? 0 : lastUpdated, credentials: new Map(credentials) };
 }
 
-function credentialsIn(given: unknown): PullCredentials {
+function parseCredentials(given: unknown): PullCredentials {
   const { nodePodsAccessible, kubernetesSecrets, kubernetesServiceAccounts } = recordOf(given) ?? {};
-  const secrets = Array.isArray(kubernetesSecrets) ? kubernetesSecrets.map(secretIn) : [];
-  const accounts = Array.isArray(kubernetesServiceAccounts) ? kubernetesServiceAccounts.map(accountIn) : [];
+  const secrets = Array.isArray(kubernetesSecrets) ? kubernetesSecrets.map(parseSecret) : [];
+  const accounts = Array.isArray(kubernetesServiceAccounts) ? kubernetesServiceAccounts.map(parseAccount) : [];
   return {
     ...(secrets.length > 0 && { kubernetesSecrets: secrets }),
     ...(accounts.length > 0 && { kubernetesServiceAccounts: accounts }),
@@ -141,15 +141,15 @@ function credentialsIn(given: unknown): PullCredentials {
   };
 }
 
-function secretIn(given: unknown): PullSecret {
-  return { ...accountIn(given), credentialHash: textIn(given, "credentialHash") };
+function parseSecret(given: unknown): PullSecret {
+  return { ...parseAccount(given), credentialHash: stringField(given, "credentialHash") };
 }
 
-function accountIn(given: unknown): PullAccount {
-  return { uid: textIn(given, "uid"), namespace: textIn(given, "namespace"), name: textIn(given, "name") };
+function parseAccount(given: unknown): PullAccount {
+  return { uid: stringField(given, "uid"), namespace: stringField(given, "namespace"), name: stringField(given, "name") };
 }
 
-function textIn(given: unknown, name: string): string {
+function stringField(given: unknown, name: string): string {
   const value = recordOf(given)?.[name];
   return typeof value === "string" ? value : "";
 }

@@ -46,7 +46,7 @@ export type VolumeImages = ReadonlyMap<string, ImageSpec>;
 
 export interface ImagePuller {
   /** Ensures that a container's image is on the target, pulling it according to its policy. The signal interrupts waits and pulls.
-   *  @param seen result of `look`.
+   *  @param seen result of `findPresent`.
    *  @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff, RegistryUnavailable or
    *  SignatureValidationFailed, those with a back-off with `retryAt`. */
   ensure(
@@ -61,10 +61,10 @@ export interface ImagePuller {
    *  @see https://kubernetes.io/docs/concepts/storage/volumes/#image */
   ensureVolumes(pod: Pod, container: Container, sandbox: PodSandboxConfig, signal: AbortSignal): Promise<VolumeImages>;
   /** The image on the target, if the container's pull policy accepts a present image. @throws the runtime's errors. */
-  look(pod: Pod, container: Container, signal: AbortSignal): Promise<Image | undefined>;
+  findPresent(pod: Pod, container: Container, signal: AbortSignal): Promise<Image | undefined>;
 }
 
-interface Puller extends ImagePullerDeps {
+interface PullerState extends ImagePullerDeps {
   readonly gate: PullGate;
   readonly mayPull: () => boolean;
   readonly backoff: Backoff;
@@ -72,7 +72,7 @@ interface Puller extends ImagePullerDeps {
   readonly lastFailures: Map<string, string>;
 }
 
-interface Wanted {
+interface PullRequest {
   readonly pod: Pod;
   readonly about: ObjectReference;
   /** The name in the spec, as shown in events and messages. */
@@ -88,16 +88,16 @@ const backoffMs = { initialMs: 10_000, maxMs: 300_000 };
 /** @see https://kubernetes.io/docs/concepts/containers/images/ */
 export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
   const { clock, serialize, maxParallel } = deps;
-  const places = serialize ? 1 : maxParallel !== undefined && maxParallel >= 1 ? maxParallel : Infinity;
-  const puller: Puller = {
+  const slots = serialize ? 1 : maxParallel !== undefined && maxParallel >= 1 ? maxParallel : Infinity;
+  const puller: PullerState = {
     ...deps,
-    gate: createPullGate(places),
+    gate: createPullGate(slots),
     mayPull: createTokenBucket(clock, deps.qps, deps.burst),
     backoff: createBackoff({ clock, ...backoffMs }),
     lastFailures: new Map(),
   };
   return {
-    async look(pod, container, signal) {
+    async findPresent(pod, container, signal) {
       const image = withDefaultTag(container.image ?? "");
       return policyOf(container.imagePullPolicy, image) === "Always"
         ? undefined
@@ -110,42 +110,42 @@ export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
 }
 
 /** Findings for metrics; undefined if not checked. */
-interface Found {
-  there?: boolean;
-  pulled?: boolean;
+interface EnsureFindings {
+  isPresent?: boolean;
+  isPulled?: boolean;
 }
 
 async function ensure(
-  puller: Puller,
-  asked: Omit<Wanted, "spec" | "credentials">,
-  asksFor: string | undefined,
+  puller: PullerState,
+  request: Omit<PullRequest, "spec" | "credentials">,
+  pullPolicy: string | undefined,
   signal: AbortSignal,
 ): Promise<EnsuredImage> {
-  const found: Found = {};
+  const findings: EnsureFindings = {};
   try {
-    return await findOrPull(puller, asked, asksFor, found, signal);
+    return await findOrPull(puller, request, pullPolicy, findings, signal);
   } finally {
-    puller.measures.ensured(asksFor ?? "IfNotPresent", found.there, found.pulled);
+    puller.measures.ensured(pullPolicy ?? "IfNotPresent", findings.isPresent, findings.isPulled);
   }
 }
 
 async function findOrPull(
-  puller: Puller,
-  asked: Omit<Wanted, "spec" | "credentials">,
-  asksFor: string | undefined,
-  found: Found,
+  puller: PullerState,
+  request: Omit<PullRequest, "spec" | "credentials">,
+  pullPolicy: string | undefined,
+  findings: EnsureFindings,
   signal: AbortSignal,
 ): Promise<EnsuredImage> {
-  const { pod, about, requested } = asked;
+  const { pod, about, requested } = request;
   const image = taggedName(puller, about, requested);
   const credentials = await podCredentials(puller, pod, image, signal);
-  const wanted: Wanted = { ...asked, spec: specOf(pod, image), credentials };
-  const policy = policyOf(asksFor, image);
-  const there = policy === "Always" ? undefined : (asked.seen ?? (await inspect(puller, about, wanted.spec, signal)));
-  if (policy !== "Always") found.there = there !== undefined;
-  const present = there && (await mayUse(puller, wanted, there)) ? there : undefined;
-  if (there || policy !== "Never") found.pulled = present === undefined;
-  if (present) {
+  const wanted: PullRequest = { ...request, spec: specOf(pod, image), credentials };
+  const policy = policyOf(pullPolicy, image);
+  const onNode = policy === "Always" ? undefined : (request.seen ?? (await inspect(puller, about, wanted.spec, signal)));
+  if (policy !== "Always") findings.isPresent = onNode !== undefined;
+  const usable = onNode && (await mayUse(puller, wanted, onNode)) ? onNode : undefined;
+  if (onNode || policy !== "Never") findings.isPulled = usable === undefined;
+  if (usable) {
     const checked = puller.pullManager ? " and can be accessed by the pod" : "";
     puller.events.event(
       about,
@@ -153,42 +153,42 @@ async function findOrPull(
       "Pulled",
       `Container image "${requested}" already present on machine${checked}`,
     );
-    return { imageRef: present.id, image: present };
+    return { imageRef: usable.id, image: usable };
   }
-  if (policy === "Never") throw absent(puller, wanted);
+  if (policy === "Never") throw neverPullError(puller, wanted);
   return pull(puller, wanted, signal);
 }
 
-async function mayUse({ pullManager }: Puller, wanted: Wanted, { id }: Image): Promise<boolean> {
+async function mayUse({ pullManager }: PullerState, wanted: PullRequest, { id }: Image): Promise<boolean> {
   const sourcesOf = async () => (await wanted.credentials()).map(({ source }) => source);
   return !(await pullManager?.mustPull(wanted.requested, id, sourcesOf));
 }
 
 /** Also reported for a present image that the pod may not use, so as not to reveal that it is there. */
-function absent({ events }: Puller, { about, requested }: Wanted): StartError {
+function neverPullError({ events }: PullerState, { about, requested }: PullRequest): StartError {
   const message = `Container image "${requested}" is not present with pull policy of Never`;
   events.event(about, "Warning", "ErrImageNeverPull", message);
   return new StartError("ErrImageNeverPull", message);
 }
 
-interface VolumesWanted {
+interface VolumesRequest {
   readonly pod: Pod;
   readonly container: Container;
   readonly sandbox: PodSandboxConfig;
 }
 
 async function ensureVolumes(
-  puller: Puller,
-  { pod, container, sandbox }: VolumesWanted,
+  puller: PullerState,
+  { pod, container, sandbox }: VolumesRequest,
   signal: AbortSignal,
 ): Promise<VolumeImages> {
   const images = new Map<string, ImageSpec>();
   let failure: StartError | undefined;
   for (const { name, image } of imageVolumes(pod, container)) {
     const { reference: requested = "", pullPolicy } = image;
-    const asked = { pod, about: podReference(pod), requested, sandbox, seen: undefined };
+    const request = { pod, about: podReference(pod), requested, sandbox, seen: undefined };
     try {
-      const { imageRef } = await ensure(puller, asked, pullPolicy, signal);
+      const { imageRef } = await ensure(puller, request, pullPolicy, signal);
       images.set(name, ImageSpec.fromPartial({ ...specOf(pod, imageRef), userSpecifiedImage: requested }));
     } catch (error) {
       if (!(error instanceof StartError)) throw error;
@@ -203,11 +203,11 @@ function specOf({ metadata }: Pod, image: string): ImageSpec {
   return ImageSpec.fromPartial({ image, annotations: { ...metadata.annotations } });
 }
 
-function policyOf(asksFor: string | undefined, image: string): string {
-  return asksFor ?? defaultPullPolicy(image);
+function policyOf(pullPolicy: string | undefined, image: string): string {
+  return pullPolicy ?? defaultPullPolicy(image);
 }
 
-function taggedName({ events }: Puller, about: ObjectReference, requested: string): string {
+function taggedName({ events }: PullerState, about: ObjectReference, requested: string): string {
   try {
     return withDefaultTag(requested);
   } catch (error) {
@@ -218,7 +218,7 @@ function taggedName({ events }: Puller, about: ObjectReference, requested: strin
 }
 
 async function inspect(
-  { images, events }: Puller,
+  { images, events }: PullerState,
   about: ObjectReference,
   spec: ImageSpec,
   signal: AbortSignal,
@@ -233,21 +233,21 @@ async function inspect(
   }
 }
 
-async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promise<EnsuredImage> {
+async function pull(puller: PullerState, wanted: PullRequest, signal: AbortSignal): Promise<EnsuredImage> {
   const { events, clock, gate, measures } = puller;
   const { about, requested } = wanted;
   const credentials = await wanted.credentials();
   const key = `${wanted.pod.metadata.uid}_${requested}`;
-  refuseInBackoff(puller, wanted, key);
+  checkBackoff(puller, wanted, key);
   events.event(about, "Normal", "Pulling", `Pulling image "${requested}"`);
-  const askedAt = clock.monotonic();
-  const worked = measures.pulling(wanted.pod.metadata.uid);
-  const { imageRef, pullMs, image, errors } = await recorded(puller, wanted, () =>
+  const requestedAt = clock.monotonic();
+  const recordSuccess = measures.pulling(wanted.pod.metadata.uid);
+  const { imageRef, pullMs, image, errors } = await recordPull(puller, wanted, () =>
     gate.run(() => pullNow(puller, wanted, credentials, signal), signal),
   );
-  if (imageRef === undefined) throw failed(puller, wanted, key, errors);
-  const tookMs = clock.monotonic() - askedAt;
-  worked(tookMs, image?.size ?? 0n);
+  if (imageRef === undefined) throw pullFailed(puller, wanted, key, errors);
+  const tookMs = clock.monotonic() - requestedAt;
+  recordSuccess(tookMs, image?.size ?? 0n);
   const took = `${goDuration(Math.trunc(pullMs))} (${goDuration(Math.trunc(tookMs))} including waiting)`;
   events.event(
     about,
@@ -255,17 +255,17 @@ async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promis
     "Pulled",
     `Successfully pulled image "${requested}" in ${took}. Image size: ${image?.size ?? 0n} bytes.`,
   );
-  forgetOld(puller);
+  dropExpired(puller);
   return { imageRef, ...(image?.id === imageRef && { image }) };
 }
 
 /** Records the pull intent and the outcome of a pull. */
-async function recorded(
-  { pullManager }: Puller,
-  { requested }: Wanted,
+async function recordPull(
+  { pullManager }: PullerState,
+  { requested }: PullRequest,
   work: () => Promise<PullOutcome>,
 ): Promise<PullOutcome> {
-  const begun = await pullManager?.begin(requested).catch((error: unknown) => {
+  const intent = await pullManager?.begin(requested).catch((error: unknown) => {
     const message = `Failed to record image pull intent for container image "${requested}": ${messageOf(error)}`;
     throw new StartError("ErrImagePull", message, { cause: error });
   });
@@ -273,15 +273,15 @@ async function recorded(
   try {
     return (outcome = await work());
   } finally {
-    if (outcome?.imageRef === undefined) await begun?.failed();
-    else await begun?.succeeded(outcome.image?.id ?? outcome.imageRef, outcome.took);
+    if (outcome?.imageRef === undefined) await intent?.failed();
+    else await intent?.succeeded(outcome.image?.id ?? outcome.imageRef, outcome.acceptedSource);
   }
 }
 
 /** @throws StartError ImagePullBackOff while the last failure is too recent. */
-function refuseInBackoff(
-  { backoff, clock, events, lastFailures }: Puller,
-  { about, requested }: Wanted,
+function checkBackoff(
+  { backoff, clock, events, lastFailures }: PullerState,
+  { about, requested }: PullRequest,
   key: string,
 ): void {
   const waitMs = backoff.remaining(key);
@@ -303,15 +303,15 @@ interface PullOutcome {
   /** The image that the name now refers to. */
   readonly image?: Image | undefined;
   /** Source of the credentials that the registry accepted; undefined if it asked for none, or accepted the node's. */
-  readonly took?: CredentialSource;
+  readonly acceptedSource?: CredentialSource;
   /** Errors, one per attempt; empty on success. */
   readonly errors: readonly unknown[];
 }
 
 /** Tries the matching credentials one after another; without any, pulls anonymously. */
 async function pullNow(
-  puller: Puller,
-  wanted: Wanted,
+  puller: PullerState,
+  wanted: PullRequest,
   credentials: readonly Credentials[],
   signal: AbortSignal,
 ): Promise<PullOutcome> {
@@ -329,8 +329,8 @@ async function pullNow(
       const request = PullImageRequest.fromPartial({ image, auth, sandboxConfig });
       const imageRef = await images.pullImage(request, signal, progress.onProgress);
       // The size is informational: failing to read it is not an error.
-      const there = await images.imageStatus(image, signal).catch(() => undefined);
-      return { imageRef, pullMs: clock.monotonic() - startedAt, image: there, took: login?.source, errors: [] };
+      const pulled = await images.imageStatus(image, signal).catch(() => undefined);
+      return { imageRef, pullMs: clock.monotonic() - startedAt, image: pulled, acceptedSource: login?.source, errors: [] };
     } catch (error) {
       if (signal.aborted) throw abortError(signal);
       errors.push(error);
@@ -339,17 +339,17 @@ async function pullNow(
   return { imageRef: undefined, pullMs: clock.monotonic() - startedAt, errors };
 }
 
-function failed(puller: Puller, { about, requested }: Wanted, key: string, errors: readonly unknown[]): StartError {
+function pullFailed(puller: PullerState, { about, requested }: PullRequest, key: string, errors: readonly unknown[]): StartError {
   const { backoff, clock, events, lastFailures } = puller;
   events.event(about, "Warning", "Failed", `Failed to pull image "${requested}": ${joinedErrorText(errors)}`);
   const { reason, message } = pullFailure(requested, errors);
   const retryAt = clock.now() + backoff.next(key);
   lastFailures.set(key, `${reason}: ${message}`);
-  forgetOld(puller);
+  dropExpired(puller);
   return new StartError(reason, message, { cause: errors[0], retryAt });
 }
 
-function forgetOld({ backoff, lastFailures }: Puller): void {
+function dropExpired({ backoff, lastFailures }: PullerState): void {
   backoff.collect();
   for (const key of lastFailures.keys()) if (backoff.delay(key) === 0) lastFailures.delete(key);
 }

@@ -1,7 +1,7 @@
 import { createInterface } from "node:readline";
 import { probeHttp } from "../../../src/probes/http.ts";
 import { createHooks } from "../../../src/runtime/hooks.ts";
-import { type HttpGet, firstRequest } from "../../../src/pod/http-action.ts";
+import { type HttpGet, httpActionRequest } from "../../../src/pod/http-action.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
 import { dialLocal } from "../../../providers/local/dial.ts";
 import type { Host } from "../../../src/seams/host.ts";
@@ -64,9 +64,9 @@ export function graftletClient(host: Pick<Host, "dial"> = { dial: dialLocal }): 
 
 async function probe(host: Pick<Host, "dial">, { action, podIP, timeoutMs }: Ask): Promise<Said> {
   try {
-    const request = firstRequest(action, action.host || podIP, Number(action.port), "probe");
+    const request = httpActionRequest(action, action.host || podIP, Number(action.port), "probe");
     const outcome = await probeHttp(host, request, AbortSignal.timeout(timeoutMs));
-    return { is: outcome.is, output: "output" in outcome ? outcome.output : messageOf(outcome.error), fallback: false };
+    return { is: outcome.kind, output: "output" in outcome ? outcome.output : messageOf(outcome.error), fallback: false };
   } catch (error) {
     return { is: "error", output: messageOf(error), fallback: false };
   }

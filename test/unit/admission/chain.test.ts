@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAdmission } from "../../../src/admission/chain.ts";
-import type { MakeRoom } from "../../../src/admission/preemption.ts";
+import type { Preempt } from "../../../src/admission/preemption.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { Node, PodSpec } from "../../../src/objects.ts";
 import type { Pressure, Rejection } from "../../../src/pipeline.ts";
@@ -15,7 +15,7 @@ interface Given {
   readonly allocatable?: Record<string, string>;
   /** Rejection by the device manager. */
   readonly noDevices?: Rejection;
-  readonly makeRoom?: MakeRoom;
+  readonly makeRoom?: Preempt;
   readonly appArmor?: boolean;
   readonly goingDown?: true;
   readonly pressure?: Partial<Pressure>;
@@ -34,14 +34,14 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     allocatable = { cpu: "4", memory: "8Gi", pods: "10", "ephemeral-storage": "10Gi" },
   } = given;
   const node = "node" in given ? given.node : aNode();
-  const freshNode = async () => {
+  const fetchNode = async () => {
     if (!fresh) throw new Error("API server is away");
     return fresh;
   };
   const log = silentLog();
   return createAdmission({
     node: { node: () => node },
-    freshNode,
+    fetchNode,
     ownNode: aNode,
     pressure: () => given.pressure && { memory: false, disk: false, pid: false, ...given.pressure },
     allocatable: () => allocatable,
@@ -49,7 +49,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     allowedUnsafeSysctls: ["kernel.msg*"],
     facts: { appArmor: given.appArmor ?? false },
     shuttingDown: { get: () => given.goingDown },
-    makeRoom: given.makeRoom ?? (() => assert.fail("nothing makes room")),
+    preempt: given.makeRoom ?? (() => assert.fail("nothing makes room")),
     log,
   }).admit(pod, others, new AbortController().signal);
 }
@@ -287,7 +287,7 @@ test("a forbidden sysctl is reported before any other rejection; allowed unsafe 
 
 test("a critical pod preempts for all shortages, unless another check rejects it", async () => {
   const asked: string[][] = [];
-  const makeRoom: MakeRoom = async (_pod, _others, short) => {
+  const makeRoom: Preempt = async (_pod, _others, short) => {
     asked.push(short.map(({ resource }) => resource));
     return undefined;
   };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createServed } from "../../../src/admission/served.ts";
+import { createFieldChecker } from "../../../src/admission/field-checker.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
@@ -20,7 +20,7 @@ const token = {
 };
 
 function lackingOnly(lacked: string) {
-  return createServed(async (feature) => (feature === lacked ? "not root" : undefined));
+  return createFieldChecker(async (feature) => (feature === lacked ? "not root" : undefined));
 }
 
 test("a service account token owned by the pod's user needs a target where file owners can be changed", async () => {
@@ -51,7 +51,7 @@ test("image volumes need no privilege on the target: the runtime mounts them", a
   const volumes = [{ name: "i", image: { reference: "busybox:1" } }];
   const volumeMounts = [{ name: "i", mountPath: "/i", subPath: "bin" }];
   const pod = aPod({ volumes, securityContext: { fsGroup: 2000 }, containers: [aContainer("c", { volumeMounts })] });
-  const asked = await createServed(async (feature) => feature).unsupportedFields(pod, never);
+  const asked = await createFieldChecker(async (feature) => feature).unsupportedFields(pod, never);
   assert.deepEqual(asked, [{ field: "spec.volumes[0].image", why: "imageVolume" }]);
 });
 
@@ -87,7 +87,7 @@ test("subPaths and huge pages need a target where graftlet can mount", async () 
 });
 
 test("no field is unsupported on a runtime with all features", async () => {
-  assert.deepEqual(await createServed().unsupportedFields(demanding, never), []);
+  assert.deepEqual(await createFieldChecker().unsupportedFields(demanding, never), []);
 });
 
 test("an unsupported feature is reported by the field that requests it, with the runtime's reason", async () => {
@@ -97,7 +97,7 @@ test("an unsupported feature is reported by the field that requests it, with the
 });
 
 test("detects each feature wherever a pod can request it; Unconfined requests none", async () => {
-  const served = createServed(async (feature) => feature);
+  const served = createFieldChecker(async (feature) => feature);
   assert.deepEqual(
     (await served.unsupportedFields(demanding, never)).map(({ field, why }) => `${why} ${field}`),
     [
@@ -117,7 +117,7 @@ test("CPU limits require nothing if they are not enforced; a limit of 0 never do
   });
   const lacks = async (feature: string) => (feature === "cpuLimit" || feature === "memoryLimit" ? "none" : undefined);
   const fields = async (limits: Record<string, string>, cpuCfsQuota: boolean) =>
-    (await createServed(lacks, { cpuCfsQuota }).unsupportedFields(limited(limits), never)).map(({ field }) => field);
+    (await createFieldChecker(lacks, { cpuCfsQuota }).unsupportedFields(limited(limits), never)).map(({ field }) => field);
   const both = { cpu: "100m", memory: "1Mi" };
   const memory = "spec.containers[0].resources.limits.memory";
   assert.deepEqual(await fields(both, true), [memory, "spec.containers[0].resources.limits.cpu"]);

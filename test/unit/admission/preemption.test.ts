@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createPreemption } from "../../../src/admission/preemption.ts";
-import { type Need, victimsFor } from "../../../src/admission/victims.ts";
+import { type AdmissionRequirement, victimsFor } from "../../../src/admission/victims.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import type { WorkerView } from "../../../src/state/pod-table.ts";
@@ -21,13 +21,13 @@ const critical = aPod(
   {},
   { uid: "critical", name: "critical", annotations: { "kubernetes.io/config.source": "file" } },
 );
-const cpu = (quantity: number): Need => ({ resource: "cpu", quantity });
+const cpu = (quantity: number): AdmissionRequirement => ({ resource: "cpu", quantity });
 
 function chosen(
   others: readonly TestPod[],
-  needs: readonly Need[],
+  needs: readonly AdmissionRequirement[],
   pod = critical,
-): readonly string[] | readonly Need[] {
+): readonly string[] | readonly AdmissionRequirement[] {
   const victims = victimsFor(pod, others, needs);
   return "unmet" in victims ? victims.unmet : victims.pods.map(({ metadata }) => metadata.uid);
 }

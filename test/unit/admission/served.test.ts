@@ -3,7 +3,7 @@ import { test } from "node:test";
 import * as models from "@kubernetes/client-node/dist/gen/models/all.js";
 import * as container from "../../../src/admission/container-decisions.ts";
 import * as pod from "../../../src/admission/pod-decisions.ts";
-import { createServed } from "../../../src/admission/served.ts";
+import { createFieldChecker } from "../../../src/admission/field-checker.ts";
 import * as volume from "../../../src/admission/volume-decisions.ts";
 import type { Container, Pod, PodSpec } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
@@ -34,7 +34,7 @@ for (const [name, decisions] of tables) {
   });
 }
 
-const served = createServed();
+const served = createFieldChecker();
 const unserved = (spec: Partial<PodSpec>) => served.unsupportedFields(aPod(spec), new AbortController().signal);
 const fieldsOf = async (spec: Partial<PodSpec>) => (await unserved(spec)).map(({ field }) => field);
 const main = (more: Partial<Container>) => ({ containers: [aContainer("c", more)] });

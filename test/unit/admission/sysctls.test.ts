@@ -17,7 +17,7 @@ function refusal(
   const node = { metadata: { name: "node" }, ...nodeInfo(kernel) } as Parameters<
     ReturnType<typeof sysctlsAllowed>
   >[0]["node"];
-  const refused = sysctlsAllowed(allowed)({ pod, others: [], node, allocatable: {} });
+  const refused = sysctlsAllowed(allowed)({ pod, otherPods: [], node, allocatable: {} });
   assert.ok(refused === undefined || refused.reason === "SysctlForbidden");
   return refused?.message;
 }

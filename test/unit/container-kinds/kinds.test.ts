@@ -3,12 +3,12 @@ import { type TestContext, describe, test } from "node:test";
 import { firstExceededLimit, storageLimits } from "../../../src/eviction/storage-limits.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import type { Container } from "../../../src/objects.ts";
-import { containerStatuses } from "../../../src/pod/container-status.ts";
+import { containerStatuses } from "../../../src/status/generate/container-status.ts";
 import { containerResources } from "../../../src/pod/resources.ts";
 import { isRunning, newestRun } from "../../../src/pod/runs.ts";
-import { withUnstarted } from "../../../src/pod/unstarted.ts";
+import { resetFailedStarts } from "../../../src/pod/failed-starts.ts";
 import type { Hooks } from "../../../src/runtime/hooks.ts";
-import { probed } from "../../../src/probes/verdicts.ts";
+import { probesOf } from "../../../src/probes/verdicts.ts";
 import { usedVolumes } from "../../../src/volumes/paths.ts";
 import { type Kind, type Promised, cells, kinds } from "../../container-kinds.ts";
 import type { TestPod } from "../../fakes/pods.ts";
@@ -128,7 +128,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
     const run = newestRun(world.observed(), kind);
     const stateFor = (isKnown: boolean) =>
       newestRun(
-        withUnstarted(world.observed(), () => isKnown),
+        resetFailedStarts(world.observed(), () => isKnown),
         kind,
       )?.state;
     assert.deepEqual([run?.state, stateFor(true), stateFor(false)], [exited, exited, created]);
@@ -157,7 +157,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
     const fields: Partial<Container> = { livenessProbe: probe, readinessProbe: probe, startupProbe: probe };
     const pod = podOfAllKinds(kind, fields);
     assert.deepEqual(
-      probed(pod)
+      probesOf(pod)
         .map((one) => `${one.container.name} ${one.kind}`)
         .toSorted(),
       ["liveness", "readiness", "startup"].map((each) => `${kind} ${each}`),
@@ -168,7 +168,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
     const { id } = newestRun(world.observed(), kind) ?? {};
     const condemned = {
       ...passed,
-      condemnedBy: (_name: string, its: string) => (its === id ? "liveness" : undefined),
+      failedProbe: (_name: string, its: string) => (its === id ? "liveness" : undefined),
     } as const;
     assert.deepEqual(world.settle(condemned), [kind], "one that fails its liveness probe starts again");
     const listed = kind === "main" ? "containers" : "initContainers";
@@ -180,7 +180,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
         failures: new Map(),
         readiness: () => verdict,
         started: () => true,
-        inForce: () => undefined,
+        actualResources: () => undefined,
         runtimeName: "containerd",
       }).find(({ name }) => name === kind)?.ready;
     assert.deepEqual([readyWith("Success"), readyWith("Failure")], [true, false]);

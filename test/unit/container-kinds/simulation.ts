@@ -4,7 +4,7 @@ import type { RuntimePod } from "../../../src/pipeline.ts";
 import { isSidecar } from "../../../src/pod/containers.ts";
 import { containerNameOf } from "../../../src/pod/runs.ts";
 import { planPod } from "../../../src/runtime/plan.ts";
-import type { Judgement } from "../../../src/runtime/planned-kill.ts";
+import type { ContainerFacts } from "../../../src/runtime/planned-kill.ts";
 import type { Step } from "../../../src/runtime/step.ts";
 import { type Kind } from "../../container-kinds.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
@@ -38,7 +38,7 @@ export function containerOf({ spec }: TestPod, kind: Kind): Container {
 
 export interface Simulation {
   /** Carries plans out until nothing is left to do. @returns the names of the containers that were started, in order. */
-  settle(judged?: Partial<Judgement>): readonly string[];
+  settle(judged?: Partial<ContainerFacts>): readonly string[];
   observed(): RuntimePod;
   /** The machine or the sandbox stops, with all that runs in it. */
   loseSandbox(): void;
@@ -76,14 +76,14 @@ export function simulate(pod: TestPod, holds?: Kind): Simulation {
     );
   };
   const take = (step: Step, started: string[]) => {
-    if (step.do === "runSandbox") {
+    if (step.kind === "runSandbox") {
       sandboxes.push(aSandbox({ metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: step.attempt } }));
       [own, earlier] = [[], [...own, ...earlier]];
-    } else if (step.do === "killPod") loseSandbox();
-    else if (step.do === "killContainer") {
+    } else if (step.kind === "killPod") loseSandbox();
+    else if (step.kind === "killContainer") {
       kills.push(step.message);
       replace(step.status.id, { state: exited, exitCode: 137 });
-    } else if (step.do === "startContainer") {
+    } else if (step.kind === "startContainer") {
       const { container, sort } = step;
       started.push(container.name);
       own = own.filter(
@@ -103,7 +103,7 @@ export function simulate(pod: TestPod, holds?: Kind): Simulation {
       for (let pass = 0; pass < 20; pass++) {
         const steps = planPod(pod, observed(), judged);
         for (const step of steps) take(step, started);
-        if (steps.length === 0 || steps.some((step) => step.do === "killPod" && !step.sandboxChanged)) return started;
+        if (steps.length === 0 || steps.some((step) => step.kind === "killPod" && !step.sandboxChanged)) return started;
       }
       throw new Error(`the pod does not come to rest: ${started.join()}`);
     },

@@ -25,7 +25,7 @@ function goners(texts: readonly string[], limits: Partial<ContainerLimits>, over
     containers: containers(...texts),
     limits: { ...standard, ...limits },
     now,
-    isOver: (uid) => over.includes(uid),
+    isFinished: (uid) => over.includes(uid),
   });
   return dead.map(({ id }) => id);
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type GarbageDeps, createGarbage } from "../../../src/gc/garbage.ts";
+import { type ContainerCollectionDeps, createContainerCollection } from "../../../src/gc/container-collection.ts";
 import { Container, ContainerState, PodSandbox, PodSandboxState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
@@ -25,7 +25,7 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
   const calls: string[] = [];
   const events = eventLines();
   const said = (what: string) => async (id: string) => void calls.push(`${what} ${id}`);
-  const runtime: GarbageDeps["runtime"] = {
+  const runtime: ContainerCollectionDeps["runtime"] = {
     stopContainer: said("stop"),
     removeContainer: said("remove"),
     stopPodSandbox: said("stop sandbox"),
@@ -61,7 +61,7 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
     tracer,
     log: silentLog(),
   };
-  return { clock, host, calls, runtime, target, events, deps, garbage: createGarbage(deps) };
+  return { clock, host, calls, runtime, target, events, deps, garbage: createContainerCollection(deps) };
 }
 
 const c = aContainer("c");
@@ -173,7 +173,7 @@ test("removes all leftovers of a deleted pod: containers, sandboxes, logs of its
     { kind: "symlink", path: "/links/stays.log", target: "/pods/ns_p_uid-2/c/0.log" },
   ]);
   runtime.removeContainer = async () => Promise.reject(new CodedError("not_found", "gone already"));
-  await garbage.podGone("uid-1", never);
+  await garbage.removePodLeftovers("uid-1", never);
   assert.deepEqual(calls, [`stop sandbox ${sandbox.id}`, `remove sandbox ${sandbox.id}`]);
   assert.deepEqual(
     [host.files.tree("/pods"), host.files.tree("/links")],
@@ -253,7 +253,7 @@ test("stops a container in unknown state before removing it, with its pod's grac
 });
 
 test("removes logs of unknown pods only once all sources have reported, and never on a shared runtime", async () => {
-  const rounds: readonly (readonly [Partial<GarbageDeps>, boolean])[] = [
+  const rounds: readonly (readonly [Partial<ContainerCollectionDeps>, boolean])[] = [
     [{}, false],
     [{ sourcesSeen: () => false }, true],
     [{ ownerLabels: { "graftlet.dev/node": "node" } }, true],
@@ -261,7 +261,7 @@ test("removes logs of unknown pods only once all sources have reported, and neve
   for (const [more, stays] of rounds) {
     const { host, deps } = rig(observe([aSandbox()], []));
     for (const path of ["ns_p_uid-1/c/0.log", "ns_gone_uid-2/c/0.log", "notes/0.log"]) host.files.put(`/pods/${path}`);
-    await createGarbage({ ...deps, ...more }).deleteUnusedContainers(never);
+    await createContainerCollection({ ...deps, ...more }).deleteUnusedContainers(never);
     const kept = host.files.tree("/pods").filter((path) => path.endsWith(".log"));
     assert.deepEqual(kept, [
       "/pods/notes/0.log",

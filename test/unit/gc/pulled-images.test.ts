@@ -58,7 +58,7 @@ function rig() {
   };
   const settle = async (by: PulledImages) => {
     await clock.advance(1);
-    await by.settle(images(), clock.monotonic(), never);
+    await by.reconcile(images(), clock.monotonic(), never);
   };
   const isOwn = (by: PulledImages, id: string) => by.namesOf(image(id)) !== undefined;
   return { host, names, name, image, hex, runtime, node, pull, settle, isOwn };

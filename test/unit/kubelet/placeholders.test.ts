@@ -26,7 +26,7 @@ function chosen(
   const context = { config, target: network ? { network } : {}, hand };
   const cluster = { nodes: { node: () => node } };
   const { daemonSetDecision } = createPlaceholders(context as unknown as NodeContext, cluster as unknown as Cluster);
-  return daemonSetDecision(pod, undefined).is;
+  return daemonSetDecision(pod, undefined).kind;
 }
 const aNode = (choice?: string): Node => ({
   metadata: { name: "n", ...(choice && { annotations: { "graftlet.dev/daemon-sets": choice } }) },

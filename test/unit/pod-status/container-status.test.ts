@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { ContainerState, Mount } from "../../../src/gen/cri.ts";
 import type { Container, ContainerStatus, Pod, PodStatus } from "../../../src/objects.ts";
 import type { ProbeVerdict, RuntimePod, StartFailure } from "../../../src/pipeline.ts";
-import { type ContainerStatusInput, containerStatuses } from "../../../src/pod/container-status.ts";
-import type { Amounts } from "../../../src/pod/resize.ts";
+import { type ContainerStatusInput, containerStatuses } from "../../../src/status/generate/container-status.ts";
+import type { ResizableAmounts } from "../../../src/pod/pod-resources.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const second = 1_000_000_000n;
@@ -16,7 +16,7 @@ interface Given {
   readonly previous?: PodStatus;
   readonly failures?: Record<string, StartFailure>;
   readonly verdict?: ProbeVerdict;
-  readonly inForce?: Amounts;
+  readonly inForce?: ResizableAmounts;
   readonly devices?: ContainerStatusInput["devices"];
 }
 
@@ -29,7 +29,7 @@ function statuses(kind: "containers" | "initContainers" | "ephemeralContainers",
     failures: new Map(Object.entries(failures)),
     readiness: () => verdict,
     started: () => undefined,
-    inForce: () => inForce,
+    actualResources: () => inForce,
     ...(devices && { devices }),
     runtimeName: "containerd",
   });
@@ -140,7 +140,7 @@ test("actual resources are the runtime's while running, otherwise the spec's", (
   });
   const pod = aPod({ containers: [container] });
   const linux = { cpuShares: 204n, cpuQuota: 150_000n, cpuPeriod: 100_000n, memoryLimitInBytes: 128n * 2n ** 20n };
-  const of = (run: ReturnType<typeof running>, inForce?: Amounts) =>
+  const of = (run: ReturnType<typeof running>, inForce?: ResizableAmounts) =>
     only({ pod, observed: observe([aSandbox()], [run]), ...(inForce && { inForce }) }).resources;
   assert.deepEqual(of(running("a", { resources: { linux } })), {
     requests: { cpu: "200m" },

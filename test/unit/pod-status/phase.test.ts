@@ -71,7 +71,7 @@ const cases: Record<string, Case> = {
 
 for (const [
   name,
-  { policy = "Always", main, init = [], sidecars = [], ending = false, initialized = false, phase },
+  { policy = "Always", main, init = [], sidecars = [], ending: isTerminating = false, initialized = false, phase },
 ] of Object.entries(cases)) {
   test(`${name}: ${phase}`, () => {
     const named = (prefix: string, list: readonly Shown[], more: Partial<Container> = {}) =>
@@ -87,11 +87,11 @@ for (const [
       ["s", sidecars],
     ] as const;
     const all = statuses.flatMap(([prefix, list]) => list.flatMap((as, index) => shown(`${prefix}${index}`, as)));
-    assert.equal(podPhase({ pod, statuses: all, ending, initialized }), phase);
+    assert.equal(podPhase({ pod, statuses: all, isTerminating, initialized }), phase);
   });
 }
 
 test("a terminating static pod keeps the phase of its restart policy", () => {
   const pod = aPod({}, { annotations: { "kubernetes.io/config.source": "file" } });
-  assert.equal(podPhase({ pod, statuses: shown("c", "exit 0"), ending: true, initialized: true }), "Running");
+  assert.equal(podPhase({ pod, statuses: shown("c", "exit 0"), isTerminating: true, initialized: true }), "Running");
 });

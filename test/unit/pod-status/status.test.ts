@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState, NamespaceMode, PodSandboxState, PodSandboxStatus } from "../../../src/gen/cri.ts";
 import type { Pod, PodCondition, PodStatus } from "../../../src/objects.ts";
-import { generateStatus, type StatusInput } from "../../../src/pod/status.ts";
+import { generateStatus, type StatusInput } from "../../../src/status/generate/generate-status.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const c = aContainer("c");
@@ -16,11 +16,11 @@ function generate(more: Partial<StatusInput> = {}): PodStatus {
     failures: new Map(),
     readiness: () => undefined,
     started: () => undefined,
-    inForce: () => undefined,
+    actualResources: () => undefined,
     resize: [],
-    wholeInForce: undefined,
+    actualPodResources: undefined,
     hostIPs: ["10.1.0.1"],
-    ending: false,
+    isTerminating: false,
     runtimeName: "containerd",
     ...more,
   });
@@ -283,11 +283,11 @@ test("resize conditions come after those of others and before the kubelet's, unt
 test("a pod with pod-level resources shows the allocated and, while running, the actual ones", () => {
   const resources = { requests: { cpu: "2", memory: "1Gi", "hugepages-2Mi": "4Mi" }, limits: { cpu: "2" } };
   const pod = aPod({ resources });
-  const wholeInForce = { requests: { cpu: "1", memory: "1Gi" }, limits: { cpu: "1" } };
-  const running = generate({ pod, wholeInForce, observed: observe([aSandbox()], [up()]) });
+  const actualPodResources = { requests: { cpu: "1", memory: "1Gi" }, limits: { cpu: "1" } };
+  const running = generate({ pod, actualPodResources, observed: observe([aSandbox()], [up()]) });
   assert.deepEqual(running.resources, { requests: { ...resources.requests, cpu: "1" }, limits: { cpu: "1" } });
   assert.deepEqual(running.allocatedResources, resources.requests);
-  assert.deepEqual(generate({ pod, wholeInForce }).resources, resources);
+  assert.deepEqual(generate({ pod, actualPodResources }).resources, resources);
 });
 
 test("a pod without pod-level resources shows its containers' sums and, while running, those of its cgroup", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Pod, PodSpec, PodStatus } from "../../../src/objects.ts";
-import { type DaemonSets, standingOf } from "../../../src/pod/daemon-sets.ts";
+import { type DaemonSets, decideDaemonSetPod } from "../../../src/pod/daemon-sets.ts";
 import { placeholderReason, placeholderStatus } from "../../../src/pod/placeholder.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
@@ -13,9 +13,9 @@ const mounting = (path: string, annotations = {}) =>
 const marked: PodStatus = { phase: "Running", reason: placeholderReason };
 
 /** `pod` or `placeholder`, with a `!` if it must be replaced. */
-function standing(pod: Pod, choice: DaemonSets | undefined, status?: PodStatus, exists = false): string {
-  const { is, stays } = standingOf({ pod, status, exists, choice, rootDir: "/var/lib/kubelet" });
-  return stays ? is : `${is}!`;
+function standing(pod: Pod, setting: DaemonSets | undefined, status?: PodStatus, existsInRuntime = false): string {
+  const { kind, isFinal } = decideDaemonSetPod({ pod, status, existsInRuntime, setting, rootDir: "/var/lib/kubelet" });
+  return isFinal ? kind : `${kind}!`;
 }
 const standings = (pod: Pod, status?: PodStatus, exists?: boolean) =>
   (["none", "selected", "all", undefined] as const).map((choice) => standing(pod, choice, status, exists)).join(" ");

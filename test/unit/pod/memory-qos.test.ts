@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { containerMemoryQos, podKeptMemory } from "../../../src/pod/memory-qos.ts";
+import { containerMemoryQos, podMemoryProtection } from "../../../src/pod/memory-qos.ts";
 import { type ResourceList, containerResources } from "../../../src/pod/resources.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
@@ -46,9 +46,9 @@ test("TieredReservation sets memory.min for Guaranteed and memory.low for Bursta
       ["0", "0"],
     ],
   );
-  assert.deepEqual(podKeptMemory(guaranteed.pod, bytes), { memoryMinBytes: bytes });
-  assert.deepEqual(podKeptMemory(burstable.pod, bytes), { memoryLowBytes: bytes });
-  assert.deepEqual(podKeptMemory(free.pod, 0), {});
+  assert.deepEqual(podMemoryProtection(guaranteed.pod, bytes), { memoryMinBytes: bytes });
+  assert.deepEqual(podMemoryProtection(burstable.pod, bytes), { memoryLowBytes: bytes });
+  assert.deepEqual(podMemoryProtection(free.pod, 0), {});
 });
 
 test("applies to cgroup v2 with the feature gate only, and excludes reserved memory", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Protocol } from "../../../src/gen/cri.ts";
-import { cgroupBelow, podCgroup, tierCgroup } from "../../../src/pod/cgroup-path.ts";
+import { cgroupBelow, podCgroup, qosCgroup } from "../../../src/pod/cgroup-path.ts";
 import { kernelHostname, podHostname } from "../../../src/pod/hostname.ts";
 import { hostNetworkHostsFile, podHostsFile } from "../../../src/pod/hosts-file.ts";
 import { containerLogLink, containerLogPath, podLogDirectory } from "../../../src/pod/log-paths.ts";
@@ -111,7 +111,7 @@ describe("a pod's cgroup", () => {
     it(`${driver} ${root || "/"} ${qos}`, () =>
       assert.equal(podCgroup("a-b", qos, { driver, root, perQos: true }), path));
     it(`${driver} ${root || "/"} ${qos}, from the QoS class's`, () =>
-      assert.equal(cgroupBelow(tierCgroup(qos, { driver, root, perQos: true }), "poda-b", driver), path));
+      assert.equal(cgroupBelow(qosCgroup(qos, { driver, root, perQos: true }), "poda-b", driver), path));
   }
   it("is left to the runtime without QoS cgroups", () => {
     assert.equal(podCgroup("a-b", "Burstable", { driver: "cgroupfs", root: "", perQos: false }), "");

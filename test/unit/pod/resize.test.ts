@@ -4,13 +4,13 @@ import type { Resources } from "../../../src/objects.ts";
 import {
   amountsOf,
   effectiveResources,
-  mixedResources,
-  parseResourcesNote,
-  resourcesNote,
+  combineResources,
+  parseResourcesAnnotation,
+  resourcesAnnotationValue,
   resourcesOf,
   sameResources,
   withResources,
-} from "../../../src/pod/resize.ts";
+} from "../../../src/pod/pod-resources.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const small: Resources = { requests: { cpu: "100m", memory: "64Mi" }, limits: { cpu: "200m", memory: "128Mi" } };
@@ -67,7 +67,7 @@ test("a container without a limit gets the pod-level one", () => {
 });
 
 test("mixedResources takes CPU and memory from different sides", () => {
-  assert.deepEqual(amountsOf(mixedResources(small, large)), {
+  assert.deepEqual(amountsOf(combineResources(small, large)), {
     cpuRequest: 100,
     cpuLimit: 200,
     memoryRequest: 64 * 2 ** 20,
@@ -78,10 +78,10 @@ test("mixedResources takes CPU and memory from different sides", () => {
 test("parses the resources annotation; an invalid one is ignored", () => {
   const pod = aPod({ resources: large });
   const container = aContainer("c", { resources: { ...small, claims: [{ name: "x" }] } });
-  assert.deepEqual(parseResourcesNote(resourcesNote(pod, container)), { own: small, whole: large });
-  assert.deepEqual(parseResourcesNote(resourcesNote(aPod(), aContainer("c"))), { own: {} });
-  for (const torn of [undefined, "", "{", "7", "null"]) assert.equal(parseResourcesNote(torn), undefined);
-  assert.deepEqual(parseResourcesNote('{"requests":{"cpu":"much","memory":5},"limits":[]}'), {
+  assert.deepEqual(parseResourcesAnnotation(resourcesAnnotationValue(pod, container)), { own: small, whole: large });
+  assert.deepEqual(parseResourcesAnnotation(resourcesAnnotationValue(aPod(), aContainer("c"))), { own: {} });
+  for (const torn of [undefined, "", "{", "7", "null"]) assert.equal(parseResourcesAnnotation(torn), undefined);
+  assert.deepEqual(parseResourcesAnnotation('{"requests":{"cpu":"much","memory":5},"limits":[]}'), {
     own: { requests: {}, limits: {} },
   });
 });

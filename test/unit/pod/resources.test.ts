@@ -4,7 +4,7 @@ import type { Container } from "../../../src/objects.ts";
 import {
   containerResources,
   cpuAndMemory,
-  limitsWhole,
+  isPodLimited,
   milliCpuToQuota,
   milliCpuToShares,
   oomScoreAdjust,
@@ -190,6 +190,6 @@ describe("a limit applies to the whole pod", () => {
   ];
   for (const [what, initContainers, holds] of table)
     it(what, () =>
-      assert.equal(limitsWhole(aPod({ initContainers: [...initContainers], containers: [main] }), "cpu"), holds),
+      assert.equal(isPodLimited(aPod({ initContainers: [...initContainers], containers: [main] }), "cpu"), holds),
     );
 });

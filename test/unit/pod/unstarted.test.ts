@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState, type ContainerStatus } from "../../../src/gen/cri.ts";
-import { mayHaveRun, neverRan, reportedEnds, withUnstarted } from "../../../src/pod/unstarted.ts";
+import { mayHaveRun, neverRan, reportedTerminations, resetFailedStarts } from "../../../src/pod/failed-starts.ts";
 import { aContainer, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const { CONTAINER_EXITED: exited, CONTAINER_CREATED: created } = ContainerState;
@@ -60,7 +60,7 @@ for (const [what, run, ran] of records) {
 test("an unnoticed failed start counts as never started; a reported one stays failed", () => {
   const [cut, told] = [failed("failed to create containerd task: context canceled"), failed("sandbox is gone")];
   const seen = observe([aSandbox()], [cut, told]);
-  const read = withUnstarted(seen, (id) => id === told.id);
+  const read = resetFailedStarts(seen, (id) => id === told.id);
   assert.deepEqual(
     new Map(read.containers.map(({ id, state }) => [id, state])),
     new Map([
@@ -70,7 +70,7 @@ test("an unnoticed failed start counts as never started; a reported one stays fa
   );
   const ended = observe([aSandbox()], [aStatus(c, exited)]);
   assert.equal(
-    withUnstarted(ended, () => false),
+    resetFailedStarts(ended, () => false),
     ended,
     "nothing is copied where there is nothing to change",
   );
@@ -92,6 +92,6 @@ test("reportedEnds covers containers of each kind, current and last state", () =
     containerStatuses: [of({ waiting: { reason: "CrashLoopBackOff" } }, end("b")), of({ running: {} })],
     ephemeralContainerStatuses: [of(end("d"), end("e"))],
   };
-  assert.deepEqual(reportedEnds(status), ["a", "b", "d", "e"]);
-  assert.deepEqual(reportedEnds(undefined), []);
+  assert.deepEqual(reportedTerminations(status), ["a", "b", "d", "e"]);
+  assert.deepEqual(reportedTerminations(undefined), []);
 });

@@ -27,7 +27,7 @@ async function attempt(
   const result = await attemptProbe(
     {
       host: loopbackHost(),
-      reach: { stands: async () => stands, losses },
+      reachability: { answers: async () => stands, losses },
       clock: fakeClock(),
       events: {
         event: (about, type, reason, message) => {

@@ -6,7 +6,7 @@ import { type TestContext, test } from "node:test";
 import { createServer as createTls } from "node:tls";
 import { messageOf } from "../../../src/lib/errors.ts";
 import { requestUri, urlText } from "../../../src/lib/go-url.ts";
-import { type HttpGet, firstRequest } from "../../../src/pod/http-action.ts";
+import { type HttpGet, httpActionRequest } from "../../../src/pod/http-action.ts";
 import { probeHttp } from "../../../src/probes/http.ts";
 import { selfSigned } from "../../fakes/certificate.ts";
 import { freePort, listen } from "../../harness/ports.ts";
@@ -23,7 +23,7 @@ async function serve(t: TestContext, handle: RequestListener): Promise<number> {
 }
 
 function probe(port: number, action: Partial<HttpGet> = {}) {
-  return probeHttp(loopbackHost(), firstRequest({ port, ...action }, podIP, port, "probe"), patience());
+  return probeHttp(loopbackHost(), httpActionRequest({ port, ...action }, podIP, port, "probe"), patience());
 }
 
 test("status 200 to 399 is a success; anything else fails with the code and without the body", async (t) => {
@@ -31,15 +31,15 @@ test("status 200 to 399 is a success; anything else fails with the code and with
     t,
     (request, response) => void response.writeHead(Number(request.url?.slice(1))).end("the body"),
   );
-  assert.deepEqual(await probe(port, { path: "/200" }), { is: "success", output: "the body" });
-  assert.deepEqual(await probe(port, { path: "/299" }), { is: "success", output: "the body" });
+  assert.deepEqual(await probe(port, { path: "/200" }), { kind: "success", output: "the body" });
+  assert.deepEqual(await probe(port, { path: "/299" }), { kind: "success", output: "the body" });
   for (const code of [400, 404, 500, 503])
     assert.deepEqual(await probe(port, { path: `/${code}` }), {
-      is: "failure",
+      kind: "failure",
       output: `HTTP probe failed with statuscode: ${code}`,
     });
   assert.deepEqual(await probe(port, { path: "/304" }), {
-    is: "warning",
+    kind: "warning",
     output: "Probe terminated redirects, Response body: ",
   });
 });
@@ -51,7 +51,7 @@ test("sends the kubelet's request on a connection that is closed afterwards", as
     response.end();
   });
   const host = loopbackHost();
-  await probeHttp(host, firstRequest({ port, path: "/healthz?full=1" }, podIP, port, "probe"), patience());
+  await probeHttp(host, httpActionRequest({ port, path: "/healthz?full=1" }, podIP, port, "probe"), patience());
   assert.equal(seen[0]?.method, "GET");
   assert.equal(seen[0].url, "/healthz?full=1");
   assert.deepEqual(seen[0].headers, {
@@ -95,7 +95,7 @@ test("probe headers: duplicates are kept, empty User-Agent and Accept are omitte
 
 test("builds the request line from the path", () => {
   const target = (path?: string) =>
-    requestUri(firstRequest({ port: 80, ...(path !== undefined && { path }) }, podIP, 80, "probe").url);
+    requestUri(httpActionRequest({ port: 80, ...(path !== undefined && { path }) }, podIP, 80, "probe").url);
   assert.equal(target(undefined), "/");
   assert.equal(target(""), "/");
   assert.equal(target("healthz"), "/healthz");
@@ -105,7 +105,7 @@ test("builds the request line from the path", () => {
   assert.equal(target("/ä%20"), "/%C3%A4%20");
   assert.equal(target("http://elsewhere/x?y"), "/x?y");
   assert.equal(
-    urlText(firstRequest({ port: 80, scheme: "HTTPS", path: "x" }, "fd00::1", 80, "probe").url),
+    urlText(httpActionRequest({ port: 80, scheme: "HTTPS", path: "x" }, "fd00::1", 80, "probe").url),
     "https://[fd00::1]:80/x",
   );
 });
@@ -122,22 +122,22 @@ test("follows redirects on the same host, warns on other hosts, stops after ten"
     else if (path === "/loop") response.writeHead(302, { location: "/loop" }).end();
     else response.end("here");
   });
-  assert.deepEqual(await probe(port, { path: "/local" }), { is: "success", output: "here" });
+  assert.deepEqual(await probe(port, { path: "/local" }), { kind: "success", output: "here" });
   assert.deepEqual(paths.splice(0), [`${podIP}:${port} /local`, `${podIP}:${port} /target?x=1`]);
   await probe(port, { path: "/local", httpHeaders: [{ name: "Host", value: "mine" }] });
   await probe(port, { path: "/absolute", httpHeaders: [{ name: "Host", value: "mine" }] });
   assert.deepEqual(paths.splice(0), ["mine /local", "mine /target?x=1", "mine /absolute", `${podIP}:${port} /target`]);
   assert.deepEqual(await probe(port, { path: "/away" }), {
-    is: "warning",
+    kind: "warning",
     output: "Probe terminated redirects, Response body: go away",
   });
   assert.deepEqual(await probe(port, { path: "/nowhere" }), {
-    is: "warning",
+    kind: "warning",
     output: "Probe terminated redirects, Response body: no location",
   });
   paths.length = 0;
   assert.deepEqual(await probe(port, { path: "/loop" }), {
-    is: "failure",
+    kind: "failure",
     output: `Get "/loop": stopped after 10 redirects`,
   });
   assert.equal(paths.length, 10);
@@ -152,30 +152,30 @@ test("reads at most 10 KiB of the body", async (t) => {
     more();
   });
   const outcome = await probe(port);
-  assert.equal(outcome.is, "success");
+  assert.equal(outcome.kind, "success");
   assert.equal("output" in outcome && outcome.output.length, 10240);
 });
 
 test("errors use Go's wording", async (t) => {
   const closed = await freePort();
   assert.deepEqual(await probe(closed, { path: "/x" }), {
-    is: "failure",
+    kind: "failure",
     output: `Get "http://${podIP}:${closed}/x": dial tcp ${podIP}:${closed}: connect: connection refused`,
   });
 
   const silent = await serve(t, () => {});
   const stop = new AbortController();
-  const waiting = probeHttp(loopbackHost(), firstRequest({ port: silent }, podIP, silent, "probe"), stop.signal);
+  const waiting = probeHttp(loopbackHost(), httpActionRequest({ port: silent }, podIP, silent, "probe"), stop.signal);
   setTimeout(() => stop.abort(), 50);
   assert.deepEqual(await waiting, {
-    is: "failure",
+    kind: "failure",
     output: `Get "http://${podIP}:${silent}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`,
   });
 
   const hangsUp = createTcp((socket) => void socket.once("data", () => socket.end()));
   t.after(() => hangsUp.close());
   const port = await listen(hangsUp);
-  assert.deepEqual(await probe(port), { is: "failure", output: `Get "http://${podIP}:${port}": EOF` });
+  assert.deepEqual(await probe(port), { kind: "failure", output: `Get "http://${podIP}:${port}": EOF` });
 });
 
 test("a response that ends within its body is an error, not a failure", async (t) => {
@@ -185,7 +185,7 @@ test("a response that ends within its body is an error, not a failure", async (t
     setTimeout(() => response.destroy(), 20);
   });
   const outcome = await probe(port);
-  assert.equal(outcome.is, "error");
+  assert.equal(outcome.kind, "error");
   assert.equal("state" in outcome && outcome.state, "failure");
 });
 
@@ -213,7 +213,7 @@ for (const scheme of ["HTTP", "HTTPS"] as const)
   test(`${scheme}: an unrequested protocol switch counts as status 101`, async (t) => {
     for (const answer of [`${switching}${upgrade}\r\n`, `${switching}\r\n`])
       assert.deepEqual(await probe(await say(t, answer, scheme === "HTTPS"), { scheme }), {
-        is: "failure",
+        kind: "failure",
         output: "HTTP probe failed with statuscode: 101",
       });
   });
@@ -223,7 +223,7 @@ for (const scheme of ["HTTP", "HTTPS"] as const)
     const halfway = ["", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart"];
     for (const answer of halfway) {
       const port = await say(t, answer, scheme === "HTTPS");
-      const action = firstRequest({ port, scheme }, podIP, port, "probe");
+      const action = httpActionRequest({ port, scheme }, podIP, port, "probe");
       const outcome = await probeHttp(loopbackHost(), action, AbortSignal.timeout(200));
       const said = "error" in outcome ? messageOf(outcome.error) : "output" in outcome ? outcome.output : "";
       assert.match(said, /context deadline exceeded/, answer);
@@ -240,7 +240,7 @@ test("accepts non-standard responses that Go's client accepts", async (t) => {
     "HTTP/1.1 200\r\nContent-Length:\r\n 2\r\n\r\nok",
     "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
   ])
-    assert.deepEqual(await probe(await say(t, answer, false, true)), { is: "success", output: "ok" }, answer);
+    assert.deepEqual(await probe(await say(t, answer, false, true)), { kind: "success", output: "ok" }, answer);
 });
 
 test("rejects responses that Go's client rejects, with its error texts", async (t) => {
@@ -254,7 +254,7 @@ test("rejects responses that Go's client rejects, with its error texts", async (
     ["HTTP/1.1 200 OK\r\nA: b\r\n", `${broken}unexpected EOF`],
   ] as const) {
     const port = await say(t, answer, false, true);
-    assert.deepEqual(await probe(port), { is: "failure", output: `Get "http://${podIP}:${port}": ${why}` });
+    assert.deepEqual(await probe(port), { kind: "failure", output: `Get "http://${podIP}:${port}": ${why}` });
   }
 });
 
@@ -282,7 +282,7 @@ test("https probes accept any certificate", async (t) => {
   const server = createHttps(selfSigned("any"), (_request, response) => response.end("safe"));
   t.after(() => server.close());
   const port = await listen(server);
-  assert.deepEqual(await probe(port, { scheme: "HTTPS" }), { is: "success", output: "safe" });
+  assert.deepEqual(await probe(port, { scheme: "HTTPS" }), { kind: "success", output: "safe" });
   const plain = await probe(port, { scheme: "HTTP" });
-  assert.notEqual(plain.is, "success");
+  assert.notEqual(plain.kind, "success");
 });

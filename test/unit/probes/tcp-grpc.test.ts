@@ -14,14 +14,14 @@ test("tcp: a connection is a success; a refused one fails with Go's wording", as
   const server = createServer((socket) => socket.on("error", () => {}));
   t.after(() => server.close());
   const port = await listen(server);
-  assert.deepEqual(await probeTcp(loopbackHost(), host, port, patience()), { is: "success", output: "" });
+  assert.deepEqual(await probeTcp(loopbackHost(), host, port, patience()), { kind: "success", output: "" });
   const closed = await freePort();
   assert.deepEqual(await probeTcp(loopbackHost(), host, closed, patience()), {
-    is: "failure",
+    kind: "failure",
     output: `dial tcp ${host}:${closed}: connect: connection refused`,
   });
   assert.deepEqual(await probeTcp(loopbackHost(), "fd00::1", closed, patience()), {
-    is: "failure",
+    kind: "failure",
     output: `dial tcp [fd00::1]:${closed}: connect: connection refused`,
   });
 });
@@ -62,7 +62,7 @@ test("grpc: SERVING is a success; the request names the service and the user age
     calls.push(call);
     reply(null, Buffer.from([8, 1]));
   });
-  assert.deepEqual(await ask(port, { service: "db" }), { is: "success", output: "service healthy" });
+  assert.deepEqual(await ask(port, { service: "db" }), { kind: "success", output: "service healthy" });
   assert.deepEqual(calls[0]?.request, Buffer.from([10, 2, 100, 98]));
   assert.deepEqual(calls[0].metadata.get("user-agent"), ["kube-probe/1.36"]);
 });
@@ -78,7 +78,7 @@ test("grpc: any status other than SERVING fails", async (t) => {
     [3, "SERVICE_UNKNOWN"],
   ] as const) {
     word = number;
-    assert.deepEqual(await ask(port), { is: "failure", output: `service unhealthy (responded with "${name}")` });
+    assert.deepEqual(await ask(port), { kind: "failure", output: `service unhealthy (responded with "${name}")` });
   }
 });
 
@@ -86,11 +86,11 @@ test("grpc: reports the server's error codes", async (t) => {
   let code: number = status.NOT_FOUND;
   const port = await healthServer(t, (_call, reply) => reply({ code, details: "unknown service: ä" }));
   assert.deepEqual(await ask(port), {
-    is: "failure",
+    kind: "failure",
     output: "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service: ä",
   });
   code = status.DEADLINE_EXCEEDED;
-  assert.deepEqual(await ask(port), { is: "failure", output: "timeout: health rpc did not complete within 1s" });
+  assert.deepEqual(await ask(port), { kind: "failure", output: "timeout: health rpc did not complete within 1s" });
   const bare = new Server();
   t.after(() => bare.forceShutdown());
   const other = await new Promise<number>((resolve, reject) =>
@@ -107,8 +107,8 @@ test("grpc: reports the server's error codes", async (t) => {
 
 test("grpc: fails if refused, or without a response before or after the connection is established", async (t) => {
   const closed = await freePort();
-  const refused = (await ask(closed)) as { is: string; output: string };
-  assert.equal(refused.is, "failure");
+  const refused = (await ask(closed)) as { kind: string; output: string };
+  assert.equal(refused.kind, "failure");
   assert.match(
     refused.output,
     new RegExp(`^error: failed to connect service at "${host}:${closed}": .*connection refused`),
@@ -118,13 +118,13 @@ test("grpc: fails if refused, or without a response before or after the connecti
   t.after(() => mute.close());
   const port = await listen(mute);
   assert.deepEqual(await ask(port, { signal: AbortSignal.timeout(50) }), {
-    is: "failure",
+    kind: "failure",
     output: `timeout: failed to connect service "${host}:${port}" within 1s: context deadline exceeded`,
   });
 
   const slow = await healthServer(t, () => {});
   assert.deepEqual(await ask(slow, { timeoutSeconds: 90, signal: AbortSignal.timeout(100) }), {
-    is: "failure",
+    kind: "failure",
     output: "timeout: health rpc did not complete within 1m30s",
   });
 });
@@ -134,5 +134,5 @@ test("grpc: a server that does not speak gRPC fails", async (t) => {
   t.after(() => web.close());
   const port = await listen(web);
   assert.equal((web.address() as AddressInfo).port, port);
-  assert.equal((await ask(port)).is, "failure");
+  assert.equal((await ask(port)).kind, "failure");
 });

@@ -5,7 +5,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Resources } from "../../../src/objects.ts";
 import { resourcesAnnotation } from "../../../src/pod/labels.ts";
-import { resourcesNote } from "../../../src/pod/resize.ts";
+import { resourcesAnnotationValue } from "../../../src/pod/pod-resources.ts";
 import { createAllocations } from "../../../src/resources/allocations.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -24,7 +24,7 @@ const given = (pod: AllocatedPod) => pod.spec.containers[0]?.resources?.requests
 function running(pod: TestPod, id = "c-1", noted = true): ContainerStatus {
   const container = pod.spec.containers[0] ?? aContainer("c");
   const status = aStatus(container, ContainerState.CONTAINER_RUNNING, { id });
-  const annotations = { ...status.annotations, ...(noted && { [resourcesAnnotation]: resourcesNote(pod, container) }) };
+  const annotations = { ...status.annotations, ...(noted && { [resourcesAnnotation]: resourcesAnnotationValue(pod, container) }) };
   return { ...status, annotations };
 }
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { systemClock } from "../../../src/lib/clock.ts";
-import { type PluginProgram, type PluginRequest, runPlugins } from "../../../src/runtime/images/credential-plugin.ts";
+import { type PluginProgram, type PluginRequest, createPluginRunner } from "../../../src/runtime/images/credential-plugin.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "graftlet-plugins-"));
 after(() => rmSync(directory, { recursive: true }));
@@ -28,7 +28,7 @@ function rig() {
   const measures = {
     pluginRan: (plugin: string, _ms: number, failed: boolean) => void runs.push(`${plugin} ${failed}`),
   };
-  const run = runPlugins({ measures, clock: systemClock(), stop: stop.signal });
+  const run = createPluginRunner({ measures, clock: systemClock(), stop: stop.signal });
   const ask = (asked: PluginProgram, request: PluginRequest = { image: "registry.test/app" }) => run(asked, request);
   return { ask, runs, stop };
 }

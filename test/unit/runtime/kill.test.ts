@@ -6,7 +6,7 @@ import { silentLog } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import type { EventSink } from "../../../src/pipeline.ts";
 import type { Hooks } from "../../../src/runtime/hooks.ts";
-import { endPod, killPod } from "../../../src/runtime/kill.ts";
+import { terminatePod, killPod } from "../../../src/runtime/kill.ts";
 import { podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../../../src/pod/labels.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
@@ -60,7 +60,7 @@ test("a pod known only to the runtime gets events but runs no hook", async () =>
   };
   const observed = observe([aSandbox()], [aStatus(aContainer("c"), running, { id: "id", annotations })]);
   runtime.stopPodSandbox = async () => Promise.reject(new CodedError("unknown", "stuck"));
-  await assert.rejects(endPod({ ...deps, events: noting }, { observed, pod: undefined, graceSeconds: 1 }, never));
+  await assert.rejects(terminatePod({ ...deps, events: noting }, { observed, pod: undefined, graceSeconds: 1 }, never));
   assert.deepEqual([calls, ran], [["stop id 2"], []]);
   const about = { kind: "Pod", apiVersion: "v1", namespace: "default", name: "p", uid: "uid-1" };
   assert.deepEqual(references, [{ ...about, fieldPath: "spec.containers{c}" }, about]);
@@ -110,13 +110,13 @@ test("missing containers count as stopped; a failed stop is reported by an event
     pod: aPod(),
     graceSeconds: 3,
   };
-  await assert.rejects(endPod(deps, kill, never), { code: "deadline_exceeded" });
+  await assert.rejects(terminatePod(deps, kill, never), { code: "deadline_exceeded" });
   assert.equal(calls.length, 2);
   const why =
     'failed to "KillContainer" for "c" with KillContainerError: "rpc error: code = DeadlineExceeded desc = stuck"';
   assert.equal(events.lines.at(-1), `Warning FailedKillPod error killing pod: ${why}`);
   runtime.stopPodSandbox = async () => Promise.reject(new CodedError("unknown", 'no "cni"'));
-  await assert.rejects(endPod(deps, kill, never), { code: "deadline_exceeded" });
+  await assert.rejects(terminatePod(deps, kill, never), { code: "deadline_exceeded" });
   const box = String.raw`failed to "KillPodSandbox" for "uid-1" with KillPodSandboxError: "rpc error: code = Unknown desc = no \"cni\""`;
   assert.equal(events.lines.at(-1), `Warning FailedKillPod error killing pod: [${why}, ${box}]`);
 });

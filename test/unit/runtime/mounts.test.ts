@@ -28,7 +28,7 @@ test("SELinux: relabels CSI volumes and claims, except read-only, hostPath and N
     pod,
     container,
     mounted: new Map(Object.entries(volumes).map(([name, volume]) => [name, { hostPath: `/vol/${name}`, ...volume }])),
-    parts: new Map(),
+    subPaths: new Map(),
     images: new Map(),
     recursiveReadOnly: false,
     selinux: true,

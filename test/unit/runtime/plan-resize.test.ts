@@ -5,17 +5,17 @@ import type { Container, Resources } from "../../../src/objects.ts";
 import { inResizeOrder } from "../../../src/runtime/plan-resize.ts";
 import { planPod } from "../../../src/runtime/plan.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
-import { told } from "./told.ts";
+import { stepLines } from "./step-lines.ts";
 
 const { CONTAINER_RUNNING: running, CONTAINER_EXITED: exited } = ContainerState;
 const has = (cpu: string, memory: string): Resources => ({ requests: { cpu, memory }, limits: { cpu, memory } });
 const before = has("100m", "64Mi");
-const inForce = (_status: ContainerStatus) => before;
+const actualResources = (_status: ContainerStatus) => before;
 
 function planFor(containers: readonly Container[], more: Parameters<typeof planPod>[2] = {}) {
   const statuses = containers.map((container) => aStatus(container, running));
   const pod = aPod({ containers: [...containers] });
-  return { statuses, steps: planPod(pod, observe([aSandbox()], statuses), { inForce, ...more }) };
+  return { statuses, steps: planPod(pod, observe([aSandbox()], statuses), { actualResources, ...more }) };
 }
 
 test("a container with its allocated resources, in any notation, is left alone", () => {
@@ -27,12 +27,12 @@ test("a container with changed resources is resized in place", () => {
   const larger = aContainer("c", { resources: has("200m", "64Mi") });
   const { steps, statuses } = planFor([larger]);
   const resize = { container: larger, containerId: statuses[0]?.id, from: before, to: has("200m", "64Mi") };
-  assert.deepEqual(steps, [{ do: "resize", containers: [resize], wholePod: false }]);
+  assert.deepEqual(steps, [{ kind: "resize", containers: [resize], wholePod: false }]);
 });
 
 test("the RestartContainer policy applies to its own resource only", () => {
   const resizePolicy = [{ resourceName: "memory", restartPolicy: "RestartContainer" }];
-  const planned = (resources: Resources) => told(planFor([aContainer("c", { resizePolicy, resources })]).steps);
+  const planned = (resources: Resources) => stepLines(planFor([aContainer("c", { resizePolicy, resources })]).steps);
   assert.deepEqual(planned(has("200m", "64Mi")), ["resize c"]);
   assert.deepEqual(planned(has("100m", "32Mi")), [
     "kill c: Container c resize requires restart",
@@ -44,14 +44,14 @@ test("the RestartContainer policy applies to its own resource only", () => {
 
 test("a container that is not running, or is replaced anyway, is not resized", () => {
   const c = aContainer("c", { resources: has("200m", "64Mi") });
-  const ended = planPod(aPod({ containers: [c] }), observe([aSandbox()], [aStatus(c, exited)]), { inForce });
-  assert.deepEqual(told(ended), ["use sandbox 0", "start c"]);
-  assert.deepEqual(told(planFor([c], { condemnedBy: () => "liveness" }).steps), [
+  const ended = planPod(aPod({ containers: [c] }), observe([aSandbox()], [aStatus(c, exited)]), { actualResources });
+  assert.deepEqual(stepLines(ended), ["use sandbox 0", "start c"]);
+  assert.deepEqual(stepLines(planFor([c], { failedProbe: () => "liveness" }).steps), [
     "kill c: Container c failed liveness probe, will be restarted",
     "use sandbox 0",
     "start c",
   ]);
-  assert.deepEqual(planFor([c], { inForce: () => undefined }).steps, []);
+  assert.deepEqual(planFor([c], { actualResources: () => undefined }).steps, []);
 });
 
 test("running sidecars and init containers are resized before main containers have started", () => {
@@ -61,7 +61,7 @@ test("running sidecars and init containers are resized before main containers ha
   const init = aContainer("i", { resources: has("100m", "80Mi") });
   const pod = aPod({ initContainers: [sidecar, restarting, init] });
   const runs = [sidecar, restarting, init].map((container) => aStatus(container, running));
-  assert.deepEqual(told(planPod(pod, observe([aSandbox()], runs), { inForce })), [
+  assert.deepEqual(stepLines(planPod(pod, observe([aSandbox()], runs), { actualResources })), [
     "kill r: Container r resize requires restart",
     "resize s i pod",
     "use sandbox 0",
@@ -74,14 +74,14 @@ test("changed pod-level resources resize the pod and its containers without reso
   const pod = aPod({ containers: [c], resources: has("2", "1Gi") });
   const seen = observe([aSandbox()], [aStatus(c, running)]);
   const was = { requests: { cpu: "10m" }, limits: { cpu: "1", memory: "1Gi" } };
-  const [resize, ...more] = planPod(pod, seen, { inForce: () => was, wholeInForce: () => has("1", "1Gi") });
-  assert.ok(resize?.do === "resize" && resize.wholePod && more.length === 0);
+  const [resize, ...more] = planPod(pod, seen, { actualResources: () => was, actualPodResources: () => has("1", "1Gi") });
+  assert.ok(resize?.kind === "resize" && resize.wholePod && more.length === 0);
   assert.deepEqual(
     resize.containers.map(({ to }) => to.limits),
     [{ cpu: "2", memory: "1Gi" }],
   );
   assert.deepEqual(planPod(pod, seen), []);
-  assert.deepEqual(told(planPod(pod, seen, { groupIsStale: true })), ["resize pod"]);
+  assert.deepEqual(stepLines(planPod(pod, seen, { podCgroupIsStale: true })), ["resize pod"]);
 });
 
 test("decreases come before increases, compared by limit, otherwise by request", () => {

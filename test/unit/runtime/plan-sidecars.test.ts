@@ -4,7 +4,7 @@ import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import type { FatalProbeKind } from "../../../src/pipeline.ts";
 import { planPod } from "../../../src/runtime/plan.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
-import { told } from "./told.ts";
+import { stepLines } from "./step-lines.ts";
 
 const {
   CONTAINER_RUNNING: running,
@@ -12,7 +12,7 @@ const {
   CONTAINER_CREATED: created,
   CONTAINER_UNKNOWN: unknown,
 } = ContainerState;
-const plan = (...given: Parameters<typeof planPod>) => told(planPod(...given));
+const plan = (...given: Parameters<typeof planPod>) => stepLines(planPod(...given));
 const inSandbox = (...steps: readonly string[]) => ["use sandbox 0", ...steps];
 const probe = { exec: { command: ["x"] } };
 const sidecar = (name: string, more = {}) => aContainer(name, { restartPolicy: "Always", ...more });
@@ -78,7 +78,7 @@ describe("sidecars and their probes", () => {
   ) =>
     plan(pod, observe([aSandbox()], statuses), {
       hasStarted: (_name, id) => started.includes(id),
-      condemnedBy: (_name, id) => condemned[id],
+      failedProbe: (_name, id) => condemned[id],
     });
 
   it("let the next one wait for their startup probe", () => {
@@ -159,7 +159,7 @@ describe("container restart policies", () => {
   it("decide whether a container killed by a probe and a failed init container restart", () => {
     const own = aContainer("c", { restartPolicy: "Never", livenessProbe: probe });
     const killed = plan(aPod({ containers: [own, aContainer("d")] }), observe([aSandbox()], [aStatus(own, running)]), {
-      condemnedBy: () => "liveness",
+      failedProbe: () => "liveness",
     });
     assert.deepEqual(killed, ["kill c: Container c failed liveness probe", ...inSandbox("start d")]);
     const init = aContainer("i", { restartPolicy: "Never", restartPolicyRules: [rule("Restart", "In", 42)] });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { ContainerState, NamespaceMode, PodSandboxState } from "../../../src/gen/cri.ts";
 import { planPod } from "../../../src/runtime/plan.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
-import { told } from "./told.ts";
+import { stepLines } from "./step-lines.ts";
 
 const {
   CONTAINER_RUNNING: running,
@@ -12,7 +12,7 @@ const {
   CONTAINER_UNKNOWN: unknown,
 } = ContainerState;
 const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
-const plan = (...given: Parameters<typeof planPod>) => told(planPod(...given));
+const plan = (...given: Parameters<typeof planPod>) => stepLines(planPod(...given));
 
 describe("planning the sandbox", () => {
   const dead = aSandbox({ state: notReady, metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 4 } });
@@ -188,7 +188,7 @@ describe("planning main containers", () => {
     const condemned = (restartPolicy: string, by: "liveness" | "startup") => {
       const pod = aPod({ restartPolicy, containers: [container, aContainer("d")] });
       return plan(pod, observe([aSandbox()], [status, aStatus(aContainer("d"), running)]), {
-        condemnedBy: (name, id) => (name === "c" && id === status.id ? by : undefined),
+        failedProbe: (name, id) => (name === "c" && id === status.id ? by : undefined),
       });
     };
     assert.deepEqual(condemned("Always", "liveness"), [

@@ -4,7 +4,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { CredentialProvider, Pod } from "../../../src/objects.ts";
 import type { TokenRequest } from "../../../src/api/tokens.ts";
-import type { PluginAnswer, PluginRequest } from "../../../src/runtime/images/credential-plugin.ts";
+import type { PluginResponse, PluginRequest } from "../../../src/runtime/images/credential-plugin.ts";
 import { createPluginKeyring } from "../../../src/runtime/images/plugin-keyring.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod } from "../../fakes/pods.ts";
@@ -33,7 +33,7 @@ function rig(plugins: readonly CredentialProvider[] = [plugin], annotations: Rea
   const lines: string[] = [];
   const asked: PluginRequest[] = [];
   const tokens: TokenRequest[] = [];
-  const next: { -readonly [Field in keyof PluginAnswer]?: PluginAnswer[Field] } & {
+  const next: { -readonly [Field in keyof PluginResponse]?: PluginResponse[Field] } & {
     failure?: Error;
     delay?: Promise<void>;
   } = {};

@@ -52,7 +52,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
         labels: { [podUidLabel]: uid },
         logDirectory: "/logs",
       }),
-    lookForImage: async () => undefined,
+    findPresentImage: async () => undefined,
     loggedContainers: async () => new Set<string>(),
     configure: async ({ container }, { imageRef: image }, restartCount) =>
       ContainerConfig.fromPartial({

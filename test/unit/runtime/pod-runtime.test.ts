@@ -179,14 +179,14 @@ test("images and old logs are looked up while the sandbox is created; linking a 
   const linked = Promise.withResolvers<void>();
   const asked: string[] = [];
   const { first, runtime, see } = rig({
-    lookForImage: async (_pod, { name }) => {
+    findPresentImage: async (_pod, { name }) => {
       asked.push(`image of ${name}`);
       if (name === "b") throw new Error("not now");
       return Image.fromPartial({ id: "seen" });
     },
     loggedContainers: async () => (asked.push("logs"), new Set(["b"])),
-    ensureImages: async ({ container, seenImage }) => {
-      asked.push(`${container.name} has ${seenImage?.id}`);
+    ensureImages: async ({ container, presentImage }) => {
+      asked.push(`${container.name} has ${presentImage?.id}`);
       return { imageRef: "busybox", volumes: new Map() };
     },
     restartCountFromLogs: async (_pod, { name }) => (asked.push(`count of ${name}`), 4),
@@ -211,7 +211,7 @@ test("images and old logs are looked up while the sandbox is created; linking a 
 test("nothing is looked up ahead for a restarting container, as its back-off may forbid it", async () => {
   const asked: string[] = [];
   const { runtime, see, pass, states } = rig({
-    lookForImage: async () => void asked.push("image"),
+    findPresentImage: async () => void asked.push("image"),
     loggedContainers: async () => (asked.push("logs"), new Set<string>()),
   });
   await pass(aPod());

@@ -6,7 +6,7 @@ import { silentLog } from "../../../src/lib/log.ts";
 import type { Container, Resources } from "../../../src/objects.ts";
 import { cpuAndMemory } from "../../../src/pod/resources.ts";
 import type { ContainerResize } from "../../../src/runtime/plan-resize.ts";
-import { type GroupReading, type ResizeDeps, resizePod } from "../../../src/runtime/resize.ts";
+import { type CgroupReading, type ResizeDeps, resizePod } from "../../../src/runtime/actuate-resources.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
@@ -23,7 +23,7 @@ const change = (name: string, from: Resources, to: Resources): ContainerResize =
 /** Fake ports that record calls in order. */
 function rig(
   wanted: ReturnType<ResizeDeps["groups"]["wanted"]>,
-  reading: Partial<GroupReading> = {},
+  reading: Partial<CgroupReading> = {},
   refuses?: string,
 ) {
   const calls: string[] = [];

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { createDelivery, type Held } from "../../../src/status/delivery.ts";
+import { createDelivery, type PendingStatus } from "../../../src/status/delivery.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { unmeasured } from "../../fakes/measures.ts";
@@ -10,14 +10,14 @@ import { type TestPod, aPod } from "../../fakes/pods.ts";
 test("write latency is measured from the first unwritten change", async () => {
   const clock = fakeClock();
   const told: number[] = [];
-  const held = new Map<string, Held>();
+  const held = new Map<string, PendingStatus>();
   const pod: TestPod = aPod();
   const unasked = () => Promise.reject(new Error("not asked"));
   const delivery = createDelivery({
     api: { get: unasked, remove: unasked, patchStatus: async (_, status) => ({ ...pod, status }) },
     apiPods: { get: () => pod },
     worker: { get: () => ({ phase: "finished", pod: undefined }) },
-    held: (uid) => held.get(uid),
+    pendingStatus: (uid) => held.get(uid),
     onGone: () => undefined,
     clock,
     log: silentLog(),

@@ -5,8 +5,8 @@ import { mergeStatus } from "../../../src/status/merge.ts";
 import { normalizeStatus } from "../../../src/status/normalize.ts";
 import { statusPatch } from "../../../src/status/patch.ts";
 import { terminatedStatus } from "../../../src/status/terminate.ts";
-import { carryOn, illegalRevival } from "../../../src/status/transition.ts";
-import { evicted } from "../../../src/pod/evicted.ts";
+import { withPreviousTimes, illegalTransition } from "../../../src/status/transition.ts";
+import { evictedStatus } from "../../../src/pod/evicted.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const now = "2026-02-02T00:00:00Z";
@@ -36,19 +36,19 @@ test("transition times change only when a condition flips; the start time never 
       { type: "my/own", status: "True" },
     ],
   };
-  const status = carryOn(aPod(), before, next, now);
+  const status = withPreviousTimes(aPod(), before, next, now);
   assert.deepEqual(
     status.conditions?.map(({ lastTransitionTime }) => lastTransitionTime),
     [now, long, now, undefined],
   );
   assert.equal(status.startTime, long);
-  assert.equal(carryOn(aPod(), undefined, next, now).startTime, now);
+  assert.equal(withPreviousTimes(aPod(), undefined, next, now).startTime, now);
 });
 
 test("a resize condition keeps its lastProbeTime while it is unchanged", () => {
   const pending = { type: "PodResizePending", status: "True", reason: "Deferred", message: "full" };
   const times = (before: PodStatus | undefined, condition: PodCondition) => {
-    const [shown] = carryOn(aPod(), before, { conditions: [condition] }, now).conditions ?? [];
+    const [shown] = withPreviousTimes(aPod(), before, { conditions: [condition] }, now).conditions ?? [];
     return [shown?.lastProbeTime, shown?.lastTransitionTime];
   };
   assert.deepEqual(times(undefined, pending), [now, now]);
@@ -61,8 +61,8 @@ test("a resize condition keeps its lastProbeTime while it is unchanged", () => {
 
 test("the observed generation follows the pod and never decreases", () => {
   const pod = aPod({}, { generation: 4 });
-  assert.equal(carryOn(pod, undefined, {}, now).observedGeneration, 4);
-  assert.equal(carryOn(pod, { observedGeneration: 7 }, {}, now).observedGeneration, 7);
+  assert.equal(withPreviousTimes(pod, undefined, {}, now).observedGeneration, 4);
+  assert.equal(withPreviousTimes(pod, { observedGeneration: 7 }, {}, now).observedGeneration, 7);
 });
 
 test("a pod in a final phase is not ready", () => {
@@ -74,7 +74,7 @@ test("a pod in a final phase is not ready", () => {
       { type: "Initialized", status: "True" },
     ],
   };
-  const conditions = carryOn(aPod(), ready, ready, now).conditions ?? [];
+  const conditions = withPreviousTimes(aPod(), ready, ready, now).conditions ?? [];
   assert.deepEqual(
     conditions.map(({ status, reason }) => [status, reason]),
     [
@@ -90,21 +90,21 @@ test("a terminated container is not revived", () => {
   const ended = { containerStatuses: [aContainerStatus("c", { state: { terminated: { exitCode: 0 } } })] };
   const back = { containerStatuses: [aContainerStatus("c", { state: { running: {} } })] };
   const failed = { containerStatuses: [aContainerStatus("c", { state: { terminated: { exitCode: 1 } } })] };
-  assert.equal(illegalRevival(aPod({ restartPolicy: "Always" }), ended, back), undefined);
-  assert.equal(illegalRevival(aPod({ restartPolicy: "OnFailure" }), ended, back), "c");
-  assert.equal(illegalRevival(aPod({ restartPolicy: "OnFailure" }), failed, back), undefined);
-  assert.equal(illegalRevival(aPod({ restartPolicy: "Never" }), failed, back), "c");
+  assert.equal(illegalTransition(aPod({ restartPolicy: "Always" }), ended, back), undefined);
+  assert.equal(illegalTransition(aPod({ restartPolicy: "OnFailure" }), ended, back), "c");
+  assert.equal(illegalTransition(aPod({ restartPolicy: "OnFailure" }), failed, back), undefined);
+  assert.equal(illegalTransition(aPod({ restartPolicy: "Never" }), failed, back), "c");
   const restartPolicyRules = [{ action: "RestartAllContainers", exitCodes: { operator: "In", values: [9] } }];
   const other = aContainer("d", { restartPolicy: "Never", restartPolicyRules });
   assert.equal(
-    illegalRevival(aPod({ restartPolicy: "Never", containers: [aContainer("c"), other] }), failed, back),
+    illegalTransition(aPod({ restartPolicy: "Never", containers: [aContainer("c"), other] }), failed, back),
     undefined,
   );
   const init = aPod({ restartPolicy: "Never", initContainers: [aContainer("i")] });
   const initOf = (state: ContainerStatus["state"]) => ({
     initContainerStatuses: [aContainerStatus("i", state && { state })],
   });
-  assert.equal(illegalRevival(init, initOf({ terminated: { exitCode: 1 } }), initOf({ running: {} })), "i");
+  assert.equal(illegalTransition(init, initOf({ terminated: { exitCode: 1 } }), initOf({ running: {} })), "i");
 });
 
 test("termination messages share 12 KiB and are cut between characters; times lose their fractions", () => {
@@ -301,7 +301,7 @@ test("the disruption condition is reported together with the end and replaces th
   const pod = aPod({}, { generation: 2 });
   const seen: PodStatus = { ...shown, containerStatuses: [] };
   const why = { reason: "Preempting", message: "make room", disruption: "Pod was preempted." };
-  const own = carryOn(pod, undefined, evicted(pod, seen, why), now);
+  const own = withPreviousTimes(pod, undefined, evictedStatus(pod, seen, why), now);
   const end = "2026-02-02T00:00:30Z";
   assert.deepEqual(statusPatch(shown, mergeStatus(shown, own, { mayRun: true, now })), {
     observedGeneration: 2,
@@ -318,7 +318,7 @@ test("the disruption condition is reported together with the end and replaces th
   const ended = mergeStatus(shown, own, { mayRun: false, now: end });
   assert.deepEqual([ended.reason, ended.conditions], ["Preempting", [{ type: "my/own", status: "True" }, ours]]);
   assert.deepEqual(statusPatch(shown, ended)?.["conditions"], [ours]);
-  const later = carryOn(pod, own, evicted(pod, ended, why), "2026-03-03T00:00:00Z");
+  const later = withPreviousTimes(pod, own, evictedStatus(pod, ended, why), "2026-03-03T00:00:00Z");
   assert.equal(
     statusPatch(ended, mergeStatus(ended, later, { mayRun: false, now: "2026-03-03T00:00:00Z" })),
     undefined,
@@ -327,5 +327,5 @@ test("the disruption condition is reported together with the end and replaces th
   const since = mergeStatus(before, own, { mayRun: false, now: end }).conditions?.[0]?.lastTransitionTime;
   assert.equal(since, long, "DisruptionTarget was set by others before");
   const { disruption: _none, ...plain } = why;
-  assert.deepEqual(evicted(pod, seen, plain).conditions, shown.conditions);
+  assert.deepEqual(evictedStatus(pod, seen, plain).conditions, shown.conditions);
 });

@@ -64,7 +64,7 @@ export function rig(over: Partial<PassDeps> = {}) {
     hostResources: { prepare: asked("prepare"), release: asked("release") },
     statusOf: (_pod, _observed, ending): PodStatus => ({ phase: ending ? "Failed" : world.phase }),
     onRejected: said("rejected"),
-    daemonSetDecision: () => ({ is: "pod", stays: true }),
+    daemonSetDecision: () => ({ kind: "pod", isFinal: true }),
     deletePod: async ({ uid }) => void calls.push(`delete ${uid}`),
     networkError: () => undefined,
     syncMs: 60_000,

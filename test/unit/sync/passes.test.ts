@@ -84,7 +84,7 @@ test("holds a pod with an unsupported field: emits an event that names the field
 });
 
 test("creates nothing for a placeholder; emits one event, not repeated after a restart", async () => {
-  const daemonSetDecision = () => ({ is: "placeholder", stays: true }) as const;
+  const daemonSetDecision = () => ({ kind: "placeholder", isFinal: true }) as const;
   const { calls, events, passes } = rig({ daemonSetDecision });
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 60_000 });
   assert.deepEqual(calls, ["status Running"]);
@@ -96,8 +96,8 @@ test("creates nothing for a placeholder; emits one event, not repeated after a r
 });
 
 test("deletes a pod whose placeholder decision has changed, and retries until the deletion is observed", async () => {
-  for (const is of ["pod", "placeholder"] as const) {
-    const { calls, events, passes } = rig({ daemonSetDecision: () => ({ is, stays: false }) });
+  for (const kind of ["pod", "placeholder"] as const) {
+    const { calls, events, passes } = rig({ daemonSetDecision: () => ({ kind, isFinal: false }) });
     assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 10_000 });
     assert.deepEqual(calls, ["status Running", "delete uid-1"]);
     assert.match(events.lines.join(), /^Normal DaemonSetsChanged /);

@@ -7,8 +7,8 @@ import { podReference } from "../pod/reference.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { killContainer, killPod } from "./kill.ts";
-import type { Answers } from "./needs.ts";
-import { type ResizeDeps, resizePod } from "./resize.ts";
+import type { PrefetchedFacts } from "./prefetch.ts";
+import { type ResizeDeps, resizePod } from "./actuate-resources.ts";
 import { type SandboxDeps, runSandbox } from "./run-sandbox.ts";
 import type { ReadySandbox } from "./start-container.ts";
 import type { Starter, StarterDeps } from "./starter.ts";
@@ -21,20 +21,20 @@ export interface PerformDeps extends SandboxDeps, StarterDeps, ResizeDeps {
 }
 
 /** The context of a step. */
-export interface Pass {
+export interface StepContext {
   readonly pod: AllocatedPod;
   readonly observed: RuntimePod;
   /** Built while volumes were mounted; undefined if that failed. */
   readonly sandboxConfig: PodSandboxConfig | undefined;
   /** Facts fetched for the containers. */
-  readonly answers: Promise<Answers>;
-  readonly show: OnSandboxReady;
+  readonly prefetched: Promise<PrefetchedFacts>;
+  readonly onSandboxReady: OnSandboxReady;
   /** The sandbox for the containers to start, once it is ready. */
   readonly sandbox: ReadySandbox | undefined;
 }
 
 /** The outcome of one step. */
-export interface Done {
+export interface StepResult {
   readonly sandbox?: ReadySandbox;
   readonly made?: Partial<RuntimeIds>;
   /** Work after a start that the pod's status does not depend on. */
@@ -48,9 +48,9 @@ export interface Done {
 type Executor<Kind extends StepKind> = (
   deps: PerformDeps,
   step: Step<Kind>,
-  pass: Pass,
+  pass: StepContext,
   signal: AbortSignal,
-) => Promise<Done>;
+) => Promise<StepResult>;
 
 const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
   async killPod(deps, { sandboxChanged }, { pod, observed }, signal) {
@@ -68,7 +68,7 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
   async resetContainer(deps, { status }, { pod, observed }, signal) {
     const how = { podIP: observed.ips[0], message: "killing", graceSeconds: 0 };
     if (status.state !== ContainerState.CONTAINER_EXITED) await killContainer(deps, { status, pod, ...how }, signal);
-    await remove(deps, status);
+    await removeFromRuntime(deps, status);
     return {};
   },
 
@@ -76,7 +76,7 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     try {
       // Logs first: a container whose logs could not be removed is retried.
       await deps.removeLog(pod, status, deps.uninterrupted);
-      await remove(deps, status);
+      await removeFromRuntime(deps, status);
     } catch (err) {
       deps.log.warn({ err, containerId: status.id }, "cannot remove init container; leaving it to garbage collection");
     }
@@ -94,10 +94,10 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     }
   },
 
-  async runSandbox(deps, { attempt }, { pod, observed, sandboxConfig, show }, signal) {
+  async runSandbox(deps, { attempt }, { pod, observed, sandboxConfig, onSandboxReady }, signal) {
     const { status, ...sandbox } = await makeSandbox(deps, pod, { attempt, prepared: sandboxConfig }, signal);
     const isNew = observed.sandboxes.length + observed.containers.length === 0;
-    await show(isNew ? { ...observed, ips: sandbox.ips, sandboxes: [status] } : undefined).catch((err: unknown) => {
+    await onSandboxReady(isNew ? { ...observed, ips: sandbox.ips, sandboxes: [status] } : undefined).catch((err: unknown) => {
       if (!signal.aborted)
         deps.log.debug({ err, uid: pod.metadata.uid }, "cannot report new sandbox; continuing the pass");
     });
@@ -109,12 +109,12 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     return { sandbox: { id, config, ips } };
   },
 
-  async startContainer(deps, { container, sort }, { pod, observed, answers, sandbox }, signal) {
+  async startContainer(deps, { container, sort }, { pod, observed, prefetched, sandbox }, signal) {
     if (!sandbox) throw new Error(`no sandbox for container ${container.name}`);
-    const { images, loggedContainers } = await answers;
-    const seenImage = images.get(container.name);
-    const isUnlogged = loggedContainers?.has(container.name) === false;
-    const start = { pod, container, observed, sandbox, seenImage, isUnlogged };
+    const { images, loggedContainers } = await prefetched;
+    const presentImage = images.get(container.name);
+    const hasNoLogs = loggedContainers?.has(container.name) === false;
+    const start = { pod, container, observed, sandbox, presentImage, hasNoLogs };
     const { started, error } = await deps.start(start, sort, signal);
     return {
       ...(started && { made: { containers: [started.id] }, rest: started.linked }),
@@ -124,13 +124,13 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
 };
 
 /** Runs one step. @throws an error that ends the pass. */
-export function perform<Kind extends StepKind>(
+export function runStep<Kind extends StepKind>(
   deps: PerformDeps,
   step: Step<Kind>,
-  pass: Pass,
+  pass: StepContext,
   signal: AbortSignal,
-): Promise<Done> {
-  return executors[step.do](deps, step, pass, signal);
+): Promise<StepResult> {
+  return executors[step.kind](deps, step, pass, signal);
 }
 
 async function makeSandbox(
@@ -148,7 +148,7 @@ async function makeSandbox(
   }
 }
 
-async function remove({ runtime, uninterrupted }: PerformDeps, { id }: ContainerStatus): Promise<void> {
+async function removeFromRuntime({ runtime, uninterrupted }: PerformDeps, { id }: ContainerStatus): Promise<void> {
   await runtime.removeContainer(id, uninterrupted).catch((error: unknown) => {
     if (!hasCode(error, "not_found")) throw error;
   });

@@ -26,7 +26,7 @@ import type { Column } from "../state/records.ts";
 import { type ContainerLimits, deadContainers, deadSandboxes } from "./dead-containers.ts";
 import { podLogsToRemove, removeDanglingLinks } from "./dead-logs.ts";
 
-export interface GarbageDeps {
+export interface ContainerCollectionDeps {
   readonly runtime: Pick<Containers, "listContainers" | "containerStatus" | "stopContainer" | "removeContainer"> &
     Pick<Sandboxes, "listPodSandbox" | "stopPodSandbox" | "removePodSandbox">;
   readonly fs: HostFs;
@@ -52,35 +52,35 @@ export interface GarbageDeps {
   readonly log: Logger;
 }
 
-export interface Garbage extends Service, Pick<Reclaim, "deleteUnusedContainers"> {
+export interface ContainerCollection extends Service, Pick<Reclaim, "deleteUnusedContainers"> {
   /** Removes the leftovers of a deleted pod: containers, sandboxes, logs. */
-  podGone(uid: string, signal: AbortSignal): Promise<void>;
+  removePodLeftovers(uid: string, signal: AbortSignal): Promise<void>;
 }
 
 /** The kubelet's container garbage collection period. */
 const periodMs = 60_000;
 /** Maximum concurrent removals of containers or sandboxes. */
-const parallel = 8;
+const maxConcurrentRemovals = 8;
 /** Minimum seconds between SIGTERM and SIGKILL. (kubelet) */
-const leastGraceSeconds = 2;
+const minGraceSeconds = 2;
 
 /** Removes dead containers and sandboxes, and their logs.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
-export function createGarbage(deps: GarbageDeps): Garbage {
+export function createContainerCollection(deps: ContainerCollectionDeps): ContainerCollection {
   const { runtime, fs, cache, worker, podLogsDir, log } = deps;
-  const inTurn = createSemaphore(1);
-  const isEnded = (uid: string) => ["terminated", "finished"].includes(worker.get(uid)?.phase ?? "");
+  const serialize = createSemaphore(1);
+  const isTerminated = (uid: string) => ["terminated", "finished"].includes(worker.get(uid)?.phase ?? "");
   /** True for an evicted or preempted pod that has ended: none of its containers are kept. */
-  const isOver = (uid: string) => isEnded(uid) && worker.get(uid)?.evicted === true;
+  const isEvicted = (uid: string) => isTerminated(uid) && worker.get(uid)?.evicted === true;
 
-  const collect = async (isOverNow: (uid: string) => boolean, signal: AbortSignal) => {
+  const collect = async (isFinished: (uid: string) => boolean, signal: AbortSignal) => {
     const { containers, sandboxes } = await listOwn(deps, signal);
     const { limits, targetClock } = deps;
-    const dead = deadContainers({ containers, limits, now: targetClock.now(), isOver: isOverNow });
+    const dead = deadContainers({ containers, limits, now: targetClock.now(), isFinished });
     const gone = await removeContainers(deps, dead, signal);
     const used = new Set(containers.flatMap(({ id, podSandboxId }) => (gone.has(id) ? [] : [podSandboxId])));
-    await removeSandboxes(deps, deadSandboxes(sandboxes, used, isOverNow), signal);
-    await removePodLogs(deps, (uid) => isOver(uid) || isUnknown(deps, uid), signal);
+    await removeSandboxes(deps, deadSandboxes(sandboxes, used, isFinished), signal);
+    await removePodLogs(deps, (uid) => isEvicted(uid) || isUnknown(deps, uid), signal);
     // Another program may have removed a container together with its log.
     await sweepLinks(signal);
   };
@@ -94,8 +94,8 @@ export function createGarbage(deps: GarbageDeps): Garbage {
 
   const round = async (signal: AbortSignal) => {
     try {
-      await inTurn(() =>
-        deps.tracer.span("Containers/GarbageCollect", { parent: "none" }, () => collect(isOver, signal)),
+      await serialize(() =>
+        deps.tracer.span("Containers/GarbageCollect", { parent: "none" }, () => collect(isEvicted, signal)),
       );
     } catch (error) {
       if (signal.aborted) return;
@@ -104,7 +104,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     }
   };
 
-  const podGone = async (uid: string, signal: AbortSignal) => {
+  const removePodLeftovers = async (uid: string, signal: AbortSignal) => {
     const pod = await deps.inspector.inspect(uid, signal);
     await removeLogs(
       fs,
@@ -120,26 +120,26 @@ export function createGarbage(deps: GarbageDeps): Garbage {
   };
 
   const service = runPeriodically({ ...deps, name: "garbage-collection", intervalMs: periodMs, initialDelayMs: periodMs }, round);
-  const deleteUnusedContainers = (signal: AbortSignal) => inTurn(() => collect(isEnded, signal));
-  return { ...service, podGone, deleteUnusedContainers };
+  const deleteUnusedContainers = (signal: AbortSignal) => serialize(() => collect(isTerminated, signal));
+  return { ...service, removePodLeftovers, deleteUnusedContainers };
 }
 
 /** This node's containers and sandboxes, as the runtime lists them now. */
-async function listOwn({ runtime, ownerLabels }: GarbageDeps, signal: AbortSignal) {
-  const ours = Object.keys(ownerLabels).length > 0 ? { labelSelector: { ...ownerLabels } } : undefined;
+async function listOwn({ runtime, ownerLabels }: ContainerCollectionDeps, signal: AbortSignal) {
+  const filter = Object.keys(ownerLabels).length > 0 ? { labelSelector: { ...ownerLabels } } : undefined;
   const [containers, sandboxes] = await Promise.all([
-    runtime.listContainers(ours && ContainerFilter.fromPartial(ours), signal),
-    runtime.listPodSandbox(ours && PodSandboxFilter.fromPartial(ours), signal),
+    runtime.listContainers(filter && ContainerFilter.fromPartial(filter), signal),
+    runtime.listPodSandbox(filter && PodSandboxFilter.fromPartial(filter), signal),
   ]);
   return { containers, sandboxes };
 }
 
 async function removePodLogs(
-  { fs, podLogsDir, log }: GarbageDeps,
-  isOver: (uid: string) => boolean,
+  { fs, podLogsDir, log }: ContainerCollectionDeps,
+  isFinished: (uid: string) => boolean,
   signal: AbortSignal,
 ): Promise<void> {
-  const changes = await podLogsToRemove(fs, podLogsDir, isOver, signal);
+  const changes = await podLogsToRemove(fs, podLogsDir, isFinished, signal);
   if (changes.length === 0) return;
   await fs.apply(changes, signal).catch((error: unknown) => {
     throwIfAborted(signal);
@@ -149,14 +149,14 @@ async function removePodLogs(
 
 /** True if no source wants the pod and the runtime does not have it: only its logs are left. On a shared runtime such a directory may
  *  belong to another node. */
-function isUnknown({ pods, cache, worker, inspector, ownerLabels, sourcesSeen }: GarbageDeps, uid: string): boolean {
+function isUnknown({ pods, cache, worker, inspector, ownerLabels, sourcesSeen }: ContainerCollectionDeps, uid: string): boolean {
   const isKnown = uid === "" || pods.get(uid) || worker.get(uid) || cache.get(uid) || inspector.needsInspection(uid);
   return !isKnown && Object.keys(ownerLabels).length === 0 && sourcesSeen();
 }
 
 /** Removes containers, each after its logs, so that a failed removal is retried. @returns IDs of the removed containers. */
 async function removeContainers(
-  deps: GarbageDeps,
+  deps: ContainerCollectionDeps,
   dead: readonly Container[],
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
@@ -173,7 +173,7 @@ async function removeContainers(
       const path = logs.get(id);
       if (path !== undefined && !logsGone) await removeLogs(deps.fs, [path], signal);
       if (state === ContainerState.CONTAINER_UNKNOWN)
-        await ignoreNotFound(deps.runtime.stopContainer(id, graceOf(annotations), signal));
+        await ignoreNotFound(deps.runtime.stopContainer(id, gracePeriodOf(annotations), signal));
       await ignoreNotFound(deps.runtime.removeContainer(id, signal));
       gone.add(id);
     } catch (error) {
@@ -181,35 +181,35 @@ async function removeContainers(
       deps.log.warn({ err: error, containerID: id }, "Failed to remove container");
     }
   };
-  const turn = createSemaphore(parallel);
-  await Promise.all(dead.map((container) => turn(() => remove(container))));
+  const limit = createSemaphore(maxConcurrentRemovals);
+  await Promise.all(dead.map((container) => limit(() => remove(container))));
   return gone;
 }
 
 /** Log paths by container ID. */
 async function logPaths(
-  { runtime, cache }: GarbageDeps,
+  { runtime, cache }: ContainerCollectionDeps,
   dead: readonly Container[],
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, string>> {
   if (dead.length === 0) return new Map();
-  const seen = new Map(cache.list().flatMap(({ containers }) => containers.map((status) => [status.id, status])));
+  const cached = new Map(cache.list().flatMap(({ containers }) => containers.map((status) => [status.id, status])));
   const pathOf = async ({ id }: Container): Promise<readonly [string, string][]> => {
     const status: Pick<ContainerStatus, "logPath"> | undefined =
-      seen.get(id) ?? (await ignoreNotFound(runtime.containerStatus(id, signal)))?.status;
+      cached.get(id) ?? (await ignoreNotFound(runtime.containerStatus(id, signal)))?.status;
     return status?.logPath ? [[id, status.logPath]] : [];
   };
   return new Map((await Promise.all(dead.map(pathOf))).flat());
 }
 
 /** A container in an unknown state may be running, so it is stopped first. */
-function graceOf(annotations: Readonly<Record<string, string>>): number {
+function gracePeriodOf(annotations: Readonly<Record<string, string>>): number {
   const seconds = Number.parseInt(annotations[podTerminationGraceAnnotation] ?? "", 10);
-  return Math.max(leastGraceSeconds, Number.isNaN(seconds) ? 0 : seconds);
+  return Math.max(minGraceSeconds, Number.isNaN(seconds) ? 0 : seconds);
 }
 
-async function removeSandboxes(deps: GarbageDeps, dead: readonly PodSandbox[], signal: AbortSignal): Promise<void> {
-  const turn = createSemaphore(parallel);
+async function removeSandboxes(deps: ContainerCollectionDeps, dead: readonly PodSandbox[], signal: AbortSignal): Promise<void> {
+  const limit = createSemaphore(maxConcurrentRemovals);
   const remove = async ({ id }: PodSandbox) => {
     try {
       await removeSandbox(deps, id, signal);
@@ -218,10 +218,10 @@ async function removeSandboxes(deps: GarbageDeps, dead: readonly PodSandbox[], s
       deps.log.warn({ err: error, sandboxID: id }, "Failed to remove sandbox");
     }
   };
-  await Promise.all(dead.map((sandbox) => turn(() => remove(sandbox))));
+  await Promise.all(dead.map((sandbox) => limit(() => remove(sandbox))));
 }
 
-async function removeSandbox({ runtime }: GarbageDeps, id: string, signal: AbortSignal): Promise<void> {
+async function removeSandbox({ runtime }: ContainerCollectionDeps, id: string, signal: AbortSignal): Promise<void> {
   await ignoreNotFound(runtime.stopPodSandbox(id, signal));
   await ignoreNotFound(runtime.removePodSandbox(id, signal));
 }

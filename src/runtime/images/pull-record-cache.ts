@@ -5,9 +5,9 @@ import { createSemaphore } from "../../lib/semaphore.ts";
 import { bareName, canonicalName } from "../../pod/image-name.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { mergeCredentials } from "./pull-credentials.ts";
-import type { PullCredentials, PulledRecord, PullRecords } from "./pull-records.ts";
+import type { PullCredentials, ImagePulledRecord, PullRecords } from "./pull-records.ts";
 
-export interface KnownPullsDeps {
+export interface PullRecordCacheDeps {
   readonly runtime: Pick<Images, "listImages">;
   readonly records: PullRecords;
   readonly clock: Clock;
@@ -15,13 +15,13 @@ export interface KnownPullsDeps {
 }
 
 /** A cache of the pull records: each is read once, and writes are serialized. No call is aborted together with the pod that caused it. */
-export interface KnownPulls {
+export interface PullRecordCache {
   /** Adopts pulls that an earlier process did not see complete; runs once. @throws when the target cannot be reached. */
-  takeOver(): Promise<void>;
+  adoptIntents(): Promise<void>;
   /** The record of an image. @throws when it cannot be read. */
-  record(imageRef: string): Promise<PulledRecord | undefined>;
+  record(imageRef: string): Promise<ImagePulledRecord | undefined>;
   /** True while a pull of this name has begun and has neither failed nor been recorded. */
-  isUnderWay(image: string): boolean;
+  isInProgress(image: string): boolean;
   /** @throws when it cannot be recorded. */
   begin(image: string): Promise<void>;
   end(image: string): Promise<void>;
@@ -32,24 +32,24 @@ export interface KnownPulls {
   prune(imageRefs: readonly string[], before: number): Promise<void>;
 }
 
-const answerMs = 30_000;
+const ioTimeoutMs = 30_000;
 
-export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDeps): KnownPulls {
-  const read = readOnce(records, clock);
+export function createPullRecordCache({ runtime, records, clock, log }: PullRecordCacheDeps): PullRecordCache {
+  const read = cacheReads(records, clock);
   /** Pulls in progress, by name; and pulls of an earlier process whose outcome is unknown. */
-  const underWay = new Map<string, number>();
-  const unended = new Set<string>();
-  const inTurn = createSemaphore(1);
-  let takingOver: Promise<void> | undefined;
+  const inProgress = new Map<string, number>();
+  const orphaned = new Set<string>();
+  const serialize = createSemaphore(1);
+  let adopting: Promise<void> | undefined;
 
-  const add: KnownPulls["add"] = (image, imageRef, credentials) =>
-    inTurn(async () => {
+  const add: PullRecordCache["add"] = (image, imageRef, credentials) =>
+    serialize(async () => {
       const before = await read.of(imageRef).catch(() => undefined);
-      const added = addedTo(before, image, credentials);
+      const added = withCredentials(before, image, credentials);
       if (!added) return true;
-      const next: PulledRecord = { imageRef, lastUpdated: clock.now(), credentials: added };
+      const next: ImagePulledRecord = { imageRef, lastUpdated: clock.now(), credentials: added };
       try {
-        await records.writePulled(next, clock.within(answerMs));
+        await records.writePulled(next, clock.within(ioTimeoutMs));
       } catch (err) {
         log.warn({ err, image }, "cannot record image pull");
         return false;
@@ -58,27 +58,27 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
       return true;
     });
 
-  const end: KnownPulls["end"] = (image) =>
-    inTurn(async () => {
-      const left = (underWay.get(image) ?? 1) - 1;
-      if (left > 0) return void underWay.set(image, left);
+  const end: PullRecordCache["end"] = (image) =>
+    serialize(async () => {
+      const left = (inProgress.get(image) ?? 1) - 1;
+      if (left > 0) return void inProgress.set(image, left);
       try {
-        await records.deleteIntent(image, clock.within(answerMs));
-        unended.delete(image);
+        await records.deleteIntent(image, clock.within(ioTimeoutMs));
+        orphaned.delete(image);
       } catch (err) {
         // Removed with the next pull of that name, or at the next start.
-        unended.add(image);
+        orphaned.add(image);
         log.warn({ err, image }, "cannot remove the intent record of a finished image pull");
       } finally {
-        underWay.delete(image);
+        inProgress.delete(image);
       }
     });
 
   const adopt = async (): Promise<void> => {
-    const left = (await records.intents(clock.within(answerMs))).filter((image) => !underWay.has(image));
-    const images = left.length > 0 ? await runtime.listImages(clock.within(answerMs)) : [];
+    const left = (await records.intents(clock.within(ioTimeoutMs))).filter((image) => !inProgress.has(image));
+    const images = left.length > 0 ? await runtime.listImages(clock.within(ioTimeoutMs)) : [];
     for (const image of left) {
-      unended.add(image);
+      orphaned.add(image);
       const there = images.find((one) => hasName(one, image));
       if (there && (await add(image, there.id, undefined))) await end(image);
     }
@@ -88,36 +88,36 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
     record: read.of,
     add,
     end,
-    takeOver() {
-      const running = (takingOver ??= adopt());
-      running.catch(() => takingOver === running && (takingOver = undefined));
+    adoptIntents() {
+      const running = (adopting ??= adopt());
+      running.catch(() => adopting === running && (adopting = undefined));
       return running;
     },
-    isUnderWay: (image) => underWay.has(image) || unended.has(image),
+    isInProgress: (image) => inProgress.has(image) || orphaned.has(image),
     begin: (image) =>
-      inTurn(async () => {
-        if (!underWay.has(image)) await records.writeIntent(image, clock.within(answerMs));
-        underWay.set(image, (underWay.get(image) ?? 0) + 1);
+      serialize(async () => {
+        if (!inProgress.has(image)) await records.writeIntent(image, clock.within(ioTimeoutMs));
+        inProgress.set(image, (inProgress.get(image) ?? 0) + 1);
       }),
     prune: (imageRefs, before) =>
-      inTurn(() => {
+      serialize(() => {
         read.keep(imageRefs);
-        return records.prune(imageRefs, before, clock.within(answerMs));
+        return records.prune(imageRefs, before, clock.within(ioTimeoutMs));
       }),
   };
 }
 
 /** Caches records; failed reads are retried. */
-function readOnce(records: PullRecords, clock: Clock) {
-  const read = new Map<string, Promise<PulledRecord | undefined>>();
+function cacheReads(records: PullRecords, clock: Clock) {
+  const read = new Map<string, Promise<ImagePulledRecord | undefined>>();
   return {
-    of(imageRef: string): Promise<PulledRecord | undefined> {
-      const known = read.get(imageRef) ?? records.pulled(imageRef, clock.within(answerMs));
+    of(imageRef: string): Promise<ImagePulledRecord | undefined> {
+      const known = read.get(imageRef) ?? records.pulled(imageRef, clock.within(ioTimeoutMs));
       read.set(imageRef, known);
       known.catch(() => read.get(imageRef) === known && read.delete(imageRef));
       return known;
     },
-    put: (record: PulledRecord) => void read.set(record.imageRef, Promise.resolve(record)),
+    put: (record: ImagePulledRecord) => void read.set(record.imageRef, Promise.resolve(record)),
     keep(imageRefs: readonly string[]): void {
       for (const imageRef of read.keys()) if (!imageRefs.includes(imageRef)) read.delete(imageRef);
     },
@@ -125,11 +125,11 @@ function readOnce(records: PullRecords, clock: Clock) {
 }
 
 /** Credentials by name, with these added for an image; undefined if the record stays unchanged. */
-function addedTo(
-  record: PulledRecord | undefined,
+function withCredentials(
+  record: ImagePulledRecord | undefined,
   image: string,
   credentials: PullCredentials | undefined,
-): PulledRecord["credentials"] | undefined {
+): ImagePulledRecord["credentials"] | undefined {
   const all = record?.credentials ?? new Map<string, PullCredentials>();
   const name = bareName(image);
   const merged = credentials && mergeCredentials(all.get(name), credentials);
@@ -138,13 +138,13 @@ function addedTo(
 }
 
 function hasName({ repoTags, repoDigests }: Image, image: string): boolean {
-  const nameOf = (text: string): string | undefined => {
+  const canonical = (text: string): string | undefined => {
     try {
       return canonicalName(text);
     } catch {
       return undefined;
     }
   };
-  const name = nameOf(image);
-  return name !== undefined && [...repoTags, ...repoDigests].some((one) => nameOf(one) === name);
+  const name = canonical(image);
+  return name !== undefined && [...repoTags, ...repoDigests].some((one) => canonical(one) === name);
 }

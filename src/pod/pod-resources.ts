@@ -9,7 +9,7 @@ export interface PodResources {
 }
 
 /** Resizable resources: CPU in millicores and memory in bytes; 0 if unset. */
-export interface Amounts {
+export interface ResizableAmounts {
   readonly cpuRequest: number;
   readonly cpuLimit: number;
   readonly memoryRequest: number;
@@ -50,7 +50,7 @@ export function withResources(pod: Pod, { containers, pod: own }: PodResources):
 
 /** True if both have equal amounts, in any notation. */
 export function sameResources(a: Resources | undefined, b: Resources | undefined): boolean {
-  return sameList(a?.requests, b?.requests) && sameList(a?.limits, b?.limits);
+  return sameQuantities(a?.requests, b?.requests) && sameQuantities(a?.limits, b?.limits);
 }
 
 /** True if all containers and the pod level have equal amounts in both. */
@@ -62,7 +62,7 @@ export function samePodResources(a: PodResources, b: PodResources): boolean {
 }
 
 /** CPU and memory, raised to at least those of `others`. A missing limit stays unset. */
-export function raisedTo(resources: Resources, others: Resources | undefined): Resources {
+export function raiseToAtLeast(resources: Resources, others: Resources | undefined): Resources {
   const larger = (own: string | undefined, other: string | undefined) =>
     quantityNumber(other ?? "0") > quantityNumber(own ?? "0") ? other : own;
   const { requests, limits } = resources;
@@ -72,7 +72,7 @@ export function raisedTo(resources: Resources, others: Resources | undefined): R
   };
 }
 
-function sameList(a: Resources["requests"] = {}, b: Resources["requests"] = {}): boolean {
+function sameQuantities(a: Resources["requests"] = {}, b: Resources["requests"] = {}): boolean {
   const names = new Set([...Object.keys(a), ...Object.keys(b)]);
   return [...names].every((name) => {
     const [one, other] = [a[name], b[name]];
@@ -91,7 +91,7 @@ export function effectiveResources(own: Resources | undefined, whole: Resources 
 }
 
 /** Takes CPU from one side and memory from the other: the actual resources after one of two changes. */
-export function mixedResources(cpu: Resources, memory: Resources): Resources {
+export function combineResources(cpu: Resources, memory: Resources): Resources {
   const from = { cpu, memory };
   return {
     requests: pick((name) => from[name].requests?.[name]),
@@ -100,7 +100,7 @@ export function mixedResources(cpu: Resources, memory: Resources): Resources {
 }
 
 /** @param resources as returned by effectiveResources. */
-export function amountsOf({ requests, limits }: Resources): Amounts {
+export function amountsOf({ requests, limits }: Resources): ResizableAmounts {
   return {
     cpuRequest: quantityMilli(requests?.["cpu"] ?? "0"),
     cpuLimit: quantityMilli(limits?.["cpu"] ?? "0"),
@@ -109,17 +109,17 @@ export function amountsOf({ requests, limits }: Resources): Amounts {
   };
 }
 
-export function sameAmounts(a: Amounts, b: Amounts): boolean {
-  return (Object.keys(a) as (keyof Amounts)[]).every((name) => a[name] === b[name]);
+export function sameAmounts(a: ResizableAmounts, b: ResizableAmounts): boolean {
+  return (Object.keys(a) as (keyof ResizableAmounts)[]).every((name) => a[name] === b[name]);
 }
 
 /** Annotation value with a container's resources at creation. */
-export function resourcesNote({ spec }: Pod, { resources }: Container): string {
+export function resourcesAnnotationValue({ spec }: Pod, { resources }: Container): string {
   return goJson({ ...onlyAmounts(resources), ...(spec.resources && { pod: onlyAmounts(spec.resources) }) });
 }
 
 /** Parses that annotation value; undefined if it is unreadable. */
-export function parseResourcesNote(note: string | undefined): { own: Resources; whole?: Resources } | undefined {
+export function parseResourcesAnnotation(note: string | undefined): { own: Resources; whole?: Resources } | undefined {
   if (note === undefined) return undefined;
   try {
     const said: unknown = JSON.parse(note);
@@ -136,8 +136,8 @@ export function parseResourcesNote(note: string | undefined): { own: Resources; 
 export function readResources(value: unknown): Resources | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { requests, limits }: { requests?: unknown; limits?: unknown } = value;
-  const [asked, most] = [readList(requests), readList(limits)];
-  return { ...(asked && { requests: asked }), ...(most && { limits: most }) };
+  const [requested, limited] = [readList(requests), readList(limits)];
+  return { ...(requested && { requests: requested }), ...(limited && { limits: limited }) };
 }
 
 function readList(value: unknown): { [name: string]: string } | undefined {

@@ -1,56 +1,56 @@
-import type { ContainerStatus as RuntimeStatus, LinuxContainerResources } from "../gen/cri.ts";
-import type { Container, ContainerStatus } from "../objects.ts";
-import { canonicalBytes, quantityMilli, quantityValue } from "./quantity.ts";
-import type { Amounts } from "./resize.ts";
+import type { ContainerStatus as RuntimeStatus, LinuxContainerResources } from "../../gen/cri.ts";
+import type { Container, ContainerStatus } from "../../objects.ts";
+import { canonicalBytes, quantityMilli, quantityValue } from "../../pod/quantity.ts";
+import type { ResizableAmounts } from "../../pod/pod-resources.ts";
 
 type Resources = NonNullable<ContainerStatus["resources"]>;
 type List = { [name: string]: string };
 
 /** Minimum amounts of runtimes: they cannot report amounts at or below these, so the spec's are shown. */
-export const leastCpuLimitMilli = 10;
-export const leastCpuRequestMilli = 2;
+export const minCpuLimitMilli = 10;
+export const minCpuRequestMilli = 2;
 
 /** The resources of a container's status: the spec's amounts, overridden while it runs by the actual amounts that the runtime reports.
  *  @param container with its allocated resources.
  *  @param known actual amounts from another source.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
-export function resourcesInForce(
+export function actualResources(
   container: Container,
   runtime: RuntimeStatus,
   running: boolean,
-  known: Amounts | undefined,
+  known: ResizableAmounts | undefined,
 ): Resources {
   const { limits, requests, ...rest } = container.resources ?? {};
   const linux = running ? runtime.resources?.linux : undefined;
-  const told = running ? known : undefined;
+  const reported = running ? known : undefined;
   return {
     ...rest,
-    ...(limits && { limits: { ...limits, ...limitsInForce(limits, linux, told) } }),
-    ...(requests && { requests: { ...requests, ...requestsInForce(requests, linux, told) } }),
+    ...(limits && { limits: { ...limits, ...actualLimits(limits, linux, reported) } }),
+    ...(requests && { requests: { ...requests, ...actualRequests(requests, linux, reported) } }),
   };
 }
 
-function limitsInForce(wanted: List, linux: LinuxContainerResources | undefined, known: Amounts | undefined): List {
+function actualLimits(wanted: List, linux: LinuxContainerResources | undefined, known: ResizableAmounts | undefined): List {
   const milli = linux && linux.cpuPeriod > 0n ? Number((linux.cpuQuota * 1000n) / linux.cpuPeriod) : 0;
-  const cpu = cpuText(milli > 0 ? milli : known?.cpuLimit, wanted["cpu"], leastCpuLimitMilli);
+  const cpu = cpuText(milli > 0 ? milli : known?.cpuLimit, wanted["cpu"], minCpuLimitMilli);
   const bytes = linux && linux.memoryLimitInBytes > 0n ? Number(linux.memoryLimitInBytes) : known?.memoryLimit;
   const memory = bytesText(bytes, wanted["memory"]);
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
 /** Runtimes do not report memory requests. */
-function requestsInForce(wanted: List, linux: LinuxContainerResources | undefined, known: Amounts | undefined): List {
+function actualRequests(wanted: List, linux: LinuxContainerResources | undefined, known: ResizableAmounts | undefined): List {
   const milli = linux && linux.cpuShares > 0n ? Math.ceil((Number(linux.cpuShares) * 1000) / 1024) : known?.cpuRequest;
-  const cpu = cpuText(milli, wanted["cpu"], leastCpuRequestMilli);
+  const cpu = cpuText(milli, wanted["cpu"], minCpuRequestMilli);
   const memory = bytesText(known?.memoryRequest, wanted["memory"]);
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
 /** The spec's own notation if the amounts are equal, or both are below the minimum; undefined without an amount. */
-function cpuText(milli: number | undefined, wanted: string | undefined, least: number): string | undefined {
+function cpuText(milli: number | undefined, wanted: string | undefined, min: number): string | undefined {
   if (!milli) return undefined;
   const wantedMilli = quantityMilli(wanted ?? "0");
-  if (wantedMilli === milli || (milli <= least && wantedMilli <= least)) return wanted;
+  if (wantedMilli === milli || (milli <= min && wantedMilli <= min)) return wanted;
   return milli % 1000 === 0 ? String(milli / 1000) : `${milli}m`;
 }
 

@@ -1,16 +1,16 @@
-import { type ContainerStatus as RuntimeStatus, ContainerState as RuntimeState } from "../gen/cri.ts";
-import { toMilliseconds } from "../lib/nanoseconds.ts";
-import { rfc3339 } from "../lib/rfc3339.ts";
-import type { Container, ContainerState, ContainerStatus, Pod, PodStatus } from "../objects.ts";
-import type { ContainerKind, ProbeVerdict, RuntimePod, StartFailure } from "../pipeline.ts";
-import { resourcesInForce } from "./container-resources.ts";
-import { isSidecar } from "./containers.ts";
-import { containerRestartCountAnnotation } from "./labels.ts";
-import { newestRun, runsOf } from "./runs.ts";
-import type { Amounts } from "./resize.ts";
-import { restartsAfter } from "./restart.ts";
-import { allRestart, restartingAllReason } from "./restart-all.ts";
-import { mayHaveRun } from "./unstarted.ts";
+import { type ContainerStatus as RuntimeStatus, ContainerState as RuntimeState } from "../../gen/cri.ts";
+import { toMilliseconds } from "../../lib/nanoseconds.ts";
+import { rfc3339 } from "../../lib/rfc3339.ts";
+import type { Container, ContainerState, ContainerStatus, Pod, PodStatus } from "../../objects.ts";
+import type { ContainerKind, ProbeVerdict, RuntimePod, StartFailure } from "../../pipeline.ts";
+import { actualResources } from "./container-resources.ts";
+import { isSidecar } from "../../pod/containers.ts";
+import { containerRestartCountAnnotation } from "../../pod/labels.ts";
+import { newestRun, runsOf } from "../../pod/runs.ts";
+import type { ResizableAmounts } from "../../pod/pod-resources.ts";
+import { restartsAfter } from "../../pod/restart.ts";
+import { shouldRestartAll, restartingAllReason } from "../../pod/restart-all.ts";
+import { mayHaveRun } from "../../pod/failed-starts.ts";
 
 export interface ContainerStatusInput {
   readonly pod: Pod;
@@ -23,7 +23,7 @@ export interface ContainerStatusInput {
   /** Result of a container's startup probe; undefined without one. */
   readonly started: (containerName: string, containerId: string) => boolean | undefined;
   /** Actual CPU and memory of a running container; undefined if unknown. */
-  readonly inForce: (run: RuntimeStatus) => Amounts | undefined;
+  readonly actualResources: (run: RuntimeStatus) => ResizableAmounts | undefined;
   /** Health of a container's devices; absent if the node does not report it. */
   readonly devices?: (containerName: string) => NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
   /** The scheme of container IDs, such as `containerd`. */
@@ -43,24 +43,24 @@ const listOf = {
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-states */
 export function containerStatuses(kind: ContainerKind, input: ContainerStatusInput): ContainerStatus[] {
   const containers: readonly Container[] = input.pod.spec[kind] ?? [];
-  const statuses = containers.map((container) => statusOf(kind, container, input));
+  const statuses = containers.map((container) => containerStatus(kind, container, input));
   return kind === "initContainers" ? statuses : statuses.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function statusOf(kind: ContainerKind, container: Container, input: ContainerStatusInput): ContainerStatus {
+function containerStatus(kind: ContainerKind, container: Container, input: ContainerStatusInput): ContainerStatus {
   const before = input.previous?.[listOf[kind]]?.find(({ name }) => name === container.name);
   const [newest, older] = runsOf(input.observed, container.name);
-  const known: Known = { kind, container, before, newest, input };
-  const seen = newest
+  const known: ContainerContext = { kind, container, before, newest, input };
+  const observed = newest
     ? fromRuntime(known, newest, older)
-    : (takenAway(kind, before, input) ?? fromMemory(container, before, input));
-  const status = withFailure(known, seen);
+    : (removedForRestart(kind, before, input) ?? fromPrevious(container, before, input));
+  const status = withFailure(known, observed);
   if (kind === "ephemeralContainers") return status;
   return kind === "containers" ? withDevices(known, withReadiness(known, status)) : withReadiness(known, status);
 }
 
 /** Inputs for one container's status. */
-interface Known {
+interface ContainerContext {
   readonly kind: ContainerKind;
   readonly container: Container;
   /** The last reported status. */
@@ -71,7 +71,7 @@ interface Known {
 }
 
 /** The status of a container that the runtime does not have (any more). */
-function fromMemory(
+function fromPrevious(
   container: Container,
   before: ContainerStatus | undefined,
   { pod }: ContainerStatusInput,
@@ -91,17 +91,17 @@ function fromMemory(
   if (!before?.state?.running || before.lastState?.terminated) return waiting;
   const message = "The container could not be located when the pod was deleted.  The container used to be Running";
   const restarts = waiting.restartCount + (pod.metadata.deletionTimestamp ? 0 : 1);
-  return { ...waiting, restartCount: restarts, lastState: { terminated: lost(message) } };
+  return { ...waiting, restartCount: restarts, lastState: { terminated: lostContainer(message) } };
 }
 
 /** The status of a container that was removed while all containers of its pod restart; undefined otherwise. */
-function takenAway(
+function removedForRestart(
   kind: ContainerKind,
   known: ContainerStatus | undefined,
   { pod, observed, previous }: ContainerStatusInput,
 ): ContainerStatus | undefined {
   if (!known || known.state?.waiting || kind === "ephemeralContainers") return undefined;
-  if (!allRestart(pod, observed, previous)) return undefined;
+  if (!shouldRestartAll(pod, observed, previous)) return undefined;
   const { resources: _resources, user: _user, ...before } = known;
   const message = "The container is removed because RestartAllContainers in place";
   return {
@@ -114,12 +114,12 @@ function takenAway(
 }
 
 /** The status of a container whose exit was not observed. */
-export function lost(message: string): NonNullable<ContainerState["terminated"]> {
+export function lostContainer(message: string): NonNullable<ContainerState["terminated"]> {
   return { exitCode: killedExitCode, reason: "ContainerStatusUnknown", message };
 }
 
 function fromRuntime(
-  { container, before, input }: Known,
+  { container, before, input }: ContainerContext,
   newest: RuntimeStatus,
   older: RuntimeStatus | undefined,
 ): ContainerStatus {
@@ -142,7 +142,7 @@ function fromRuntime(
     restartCount: restartCount(newest, before),
     state,
     lastState: older ? stateOf(older, before, input) : lastStateOf(containerID, before),
-    resources: resourcesInForce(container, newest, running, running ? input.inForce(newest) : undefined),
+    resources: actualResources(container, newest, running, running ? input.actualResources(newest) : undefined),
     ...(requests && { allocatedResources: requests }),
     ...(user && { user: { linux: user } }),
     ...volumeMounts(container, before, newest),
@@ -171,23 +171,23 @@ function stateOf(
 ): ContainerState {
   switch (run.state) {
     case RuntimeState.CONTAINER_RUNNING:
-      return { running: { startedAt: time(run.startedAt) } };
+      return { running: { startedAt: formatTime(run.startedAt) } };
     case RuntimeState.CONTAINER_EXITED:
       return {
         terminated: {
           exitCode: run.exitCode,
           ...(run.reason && { reason: run.reason }),
-          ...(run.message && { message: mayHaveRun(run) ? `${run.message}: ${uncertain}` : run.message }),
-          startedAt: time(run.startedAt),
-          finishedAt: time(run.finishedAt),
+          ...(run.message && { message: mayHaveRun(run) ? `${run.message}: ${mayHaveRunText}` : run.message }),
+          startedAt: formatTime(run.startedAt),
+          finishedAt: formatTime(run.finishedAt),
           containerID: `${runtimeName}://${run.id}`,
         },
       };
     case RuntimeState.CONTAINER_UNKNOWN: {
       if (!before?.state?.running) return { waiting: {} };
-      const terminated = lost("The container could not be located when the pod was terminated");
+      const terminated = lostContainer("The container could not be located when the pod was terminated");
       return {
-        terminated: { ...terminated, ...(allRestart(pod, observed, previous) && { reason: restartingAllReason }) },
+        terminated: { ...terminated, ...(shouldRestartAll(pod, observed, previous) && { reason: restartingAllReason }) },
       };
     }
     default:
@@ -196,27 +196,27 @@ function stateOf(
 }
 
 /** Appended to the runtime's message about an interrupted start. */
-const uncertain = "the agent lost its connection to the runtime during the start, and the container may have run";
+const mayHaveRunText = "the agent lost its connection to the runtime during the start, and the container may have run";
 
 /** @param nanoseconds since the epoch, as CRI has them. */
-function time(nanoseconds: bigint): string {
+function formatTime(nanoseconds: bigint): string {
   return rfc3339(toMilliseconds(nanoseconds));
 }
 
 /** A container that failed to start is Waiting, with the reason; its last run moves to lastState. */
-function withFailure({ kind, container, newest, input }: Known, status: ContainerStatus): ContainerStatus {
+function withFailure({ kind, container, newest, input }: ContainerContext, status: ContainerStatus): ContainerStatus {
   const { pod, observed, failures } = input;
   const exited = newest?.state === RuntimeState.CONTAINER_EXITED;
   if (kind === "initContainers") {
     if (exited && newest.exitCode === 0) return status;
-    if (!newest && !isSidecar(container) && status.state?.waiting && mainContainerMade(pod, observed))
-      return { ...status, state: { terminated: forgottenInit } };
+    if (!newest && !isSidecar(container) && status.state?.waiting && mainContainerCreated(pod, observed))
+      return { ...status, state: { terminated: completedInit } };
   }
-  const wanted =
+  const mayStart =
     !pod.metadata.deletionTimestamp &&
     newest?.state !== RuntimeState.CONTAINER_RUNNING &&
     (!exited || restartsAfter(container, pod.spec, newest.exitCode));
-  const failure = wanted ? failures.get(container.name) : undefined;
+  const failure = mayStart ? failures.get(container.name) : undefined;
   if (!failure) return status;
   const lastState = status.state?.terminated ? status.state : status.lastState;
   return {
@@ -227,14 +227,14 @@ function withFailure({ kind, container, newest, input }: Known, status: Containe
 }
 
 /** Main containers are created only after every init container has succeeded. */
-const forgottenInit = {
+const completedInit = {
   exitCode: 0,
   reason: "Completed",
   message:
     "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally",
 } as const;
 
-function mainContainerMade({ spec }: Pod, observed: RuntimePod | undefined): boolean {
+function mainContainerCreated({ spec }: Pod, observed: RuntimePod | undefined): boolean {
   return spec.containers.some(({ name }) => {
     const state = newestRun(observed, name)?.state;
     return state !== undefined && state !== RuntimeState.CONTAINER_UNKNOWN;
@@ -243,26 +243,26 @@ function mainContainerMade({ spec }: Pod, observed: RuntimePod | undefined): boo
 
 /** Readiness by probe results; before the first one, the last status of the same container, so that restarting the agent changes
  *  nothing. */
-function withReadiness({ kind, container, before, input }: Known, status: ContainerStatus): ContainerStatus {
+function withReadiness({ kind, container, before, input }: ContainerContext, status: ContainerStatus): ContainerStatus {
   const running = status.state?.running !== undefined;
   const same = before !== undefined && before.containerID === status.containerID ? before : undefined;
-  const passed = running ? (input.started(container.name, idOf(status)) ?? same?.started) : undefined;
+  const passed = running ? (input.started(container.name, bareContainerId(status)) ?? same?.started) : undefined;
   const started = running && (!container.startupProbe || passed === true);
   if (kind === "initContainers" && !isSidecar(container))
     return { ...status, started, ready: status.state?.terminated?.exitCode === 0 };
   if (!started) return { ...status, started, ready: false };
-  const verdict = container.readinessProbe ? input.readiness(container.name, idOf(status)) : "Success";
+  const verdict = container.readinessProbe ? input.readiness(container.name, bareContainerId(status)) : "Success";
   const ready = verdict === "Success" || (verdict !== "Failure" && same?.ready === true);
   return { ...status, started, ready };
 }
 
 /** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#device-plugin-integration-with-pod-status */
-function withDevices({ container, input }: Known, status: ContainerStatus): ContainerStatus {
+function withDevices({ container, input }: ContainerContext, status: ContainerStatus): ContainerStatus {
   const devices = input.devices?.(container.name) ?? [];
   return devices.length > 0 ? { ...status, allocatedResourcesStatus: devices } : status;
 }
 
-function idOf({ containerID = "" }: ContainerStatus): string {
+function bareContainerId({ containerID = "" }: ContainerStatus): string {
   return containerID.slice(containerID.indexOf("://") + 3);
 }
 

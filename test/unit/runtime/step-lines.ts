@@ -4,12 +4,12 @@ import { containerNameOf } from "../../../src/pod/runs.ts";
 const sorts = { container: "", init_container: " init", ephemeral_container: " ephemeral" } as const;
 
 /** Steps as readable lines, in order. */
-export function told(steps: readonly Step[]): readonly string[] {
-  return steps.map(tell);
+export function stepLines(steps: readonly Step[]): readonly string[] {
+  return steps.map(stepLine);
 }
 
-function tell(step: Step): string {
-  switch (step.do) {
+function stepLine(step: Step): string {
+  switch (step.kind) {
     case "killPod":
       return step.sandboxChanged ? "kill pod: sandbox changed" : "kill pod";
     case "killContainer": {

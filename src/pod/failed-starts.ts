@@ -8,7 +8,7 @@ const beforeProcess =
   /^(failed to create containerd task|failed to wait for containerd task|failed to get (container info|sandbox runtime)|get container info|nri invoke|sandbox |invalid target container|OCI runtime create failed|failed to create (shim )?task)/;
 
 /** The caller disconnected during the call. Texts of Go's contexts and of gRPC. */
-const cutOff = /context cancell?ed|context deadline exceeded|transport is closing|ttrpc: closed/;
+const callerGone = /context cancell?ed|context deadline exceeded|transport is closing|ttrpc: closed/;
 
 /** True if a container's status shows that its process never ran. */
 export function neverRan(run: ContainerStatus): boolean {
@@ -17,7 +17,7 @@ export function neverRan(run: ContainerStatus): boolean {
 
 /** True if a start was interrupted when the container's process may already have been running. */
 export function mayHaveRun(run: ContainerStatus): boolean {
-  return failedToStart(run) && !beforeProcess.test(run.message) && cutOff.test(run.message);
+  return failedToStart(run) && !beforeProcess.test(run.message) && callerGone.test(run.message);
 }
 
 /** containerd reports such a container without a start time; Docker has its own state for it, which the docker provider maps to
@@ -31,7 +31,7 @@ function failedToStart({ state, reason, startedAt }: ContainerStatus): boolean {
  *  start when the agent or the connection to it ends. With the kubelet such a start counts as a run, and fails a pod with
  *  `restartPolicy: Never`.
  *  @param isKnown true for a container whose failure was reported, or returned to the call that started it: that one stays failed. */
-export function withUnstarted(observed: RuntimePod, isKnown: (containerId: string) => boolean): RuntimePod {
+export function resetFailedStarts(observed: RuntimePod, isKnown: (containerId: string) => boolean): RuntimePod {
   if (!observed.containers.some(neverRan)) return observed;
   return {
     ...observed,
@@ -42,7 +42,7 @@ export function withUnstarted(observed: RuntimePod, isKnown: (containerId: strin
 }
 
 /** IDs of the containers that a status reports as terminated. */
-export function reportedEnds(status: PodStatus | undefined): readonly string[] {
+export function reportedTerminations(status: PodStatus | undefined): readonly string[] {
   const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status ?? {};
   return [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses].flatMap(
     ({ state, lastState }) =>

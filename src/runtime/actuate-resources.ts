@@ -7,13 +7,13 @@ import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { AllocatedPod } from "../roles.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
-import { type ResizableResource, amountsOf, mixedResources, sameAmounts } from "../pod/resize.ts";
+import { type ResizableResource, amountsOf, combineResources, sameAmounts } from "../pod/pod-resources.ts";
 import type { ActuatedResources } from "../resizes.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
 
 /** Limits and memory usage of a pod's cgroups. */
-export interface GroupReading {
+export interface CgroupReading {
   /** Limits set on the pod's own cgroup; undefined if graftlet does not manage it. */
   readonly limits?: CgroupLimits;
   /** Memory usage of the pod, bytes. */
@@ -23,20 +23,20 @@ export interface GroupReading {
 }
 
 /** The cgroups of pods. */
-export interface PodGroups {
+export interface PodCgroups {
   /** The desired limits of a pod with these resources. */
   wanted(pod: Pod): CgroupLimits;
   /** True if the limits last set differ from the desired ones. */
   isStale(pod: Pod): boolean;
   /** @param containerIds running containers whose usage is read. */
-  read(pod: Pod, containerIds: readonly string[], signal: AbortSignal): Promise<GroupReading>;
+  read(pod: Pod, containerIds: readonly string[], signal: AbortSignal): Promise<CgroupReading>;
   /** Sets the given limits; others stay unchanged. */
   set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
 }
 
 export interface ResizeDeps {
   readonly runtime: Pick<Containers, "updateContainerResources">;
-  readonly groups: PodGroups;
+  readonly groups: PodCgroups;
   readonly inForce: Pick<ActuatedResources, "setContainerResources" | "setPodResources" | "podResources">;
   /** The runtime configuration for a container with these resources. */
   readonly configureResources: (
@@ -52,7 +52,7 @@ export interface ResizeDeps {
 }
 
 /** A running pod with its allocation, and the container resizes to actuate. */
-export interface Resizing {
+export interface PodResize {
   readonly pod: AllocatedPod;
   readonly containers: readonly ContainerResize[];
   /** The pod-level limits change too. */
@@ -63,41 +63,41 @@ export interface Resizing {
  *  one is lowered after them. A failure ends the resize; the next pass resumes it.
  *  @throws Error in the kubelet's words. @see
  *  https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/1287-in-place-update-pod-resources */
-export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
+export async function resizePod(deps: ResizeDeps, resizing: PodResize, signal: AbortSignal): Promise<void> {
   const since = deps.clock.monotonic();
   let success = false;
   try {
-    await putInForce(deps, resizing, signal);
+    await actuate(deps, resizing, signal);
     success = true;
   } finally {
     deps.resizes.actuated(deps.clock.monotonic() - since, success);
   }
 }
 
-async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
+async function actuate(deps: ResizeDeps, resizing: PodResize, signal: AbortSignal): Promise<void> {
   const { pod, containers, wholePod } = resizing;
   // Containers that restart for the resize have been killed by now, and runtimes may fail for them, so they are left out.
   const ids = containers.map(({ containerId }) => containerId);
   const reading = await deps.groups.read(pod, ids, signal);
   const wanted: CgroupLimits = reading.limits ? deps.groups.wanted(pod) : {};
   const changesMemory = wholePod || inResizeOrder(containers, "memory").length > 0;
-  if (changesMemory) refuseTooLittle(resizing, wanted, reading);
-  let left = containers;
+  if (changesMemory) checkMemoryUsage(resizing, wanted, reading);
+  let remaining = containers;
   if (changesMemory) {
     const { limits: has } = reading;
-    const limits = memoryLimits.flatMap((name) => bound(name, wanted[name], has?.[name]));
-    left = await change(deps, { ...resizing, of: "memory", left, limits }, signal);
+    const limits = memoryLimits.flatMap((name) => limitChange(name, wanted[name], has?.[name]));
+    remaining = await changeResource(deps, { ...resizing, resource: "memory", remaining, limits }, signal);
   }
-  if (wholePod || inResizeOrder(left, "cpu").length > 0) {
+  if (wholePod || inResizeOrder(remaining, "cpu").length > 0) {
     const { cpuQuotaUs: quota, cpuPeriodUs: period, cpuShares: shares } = wanted;
     const { limits: has } = reading;
-    const quotas = bound("cpuQuotaUs", quota, has?.cpuQuotaUs).map((limit) => ({
+    const quotas = limitChange("cpuQuotaUs", quota, has?.cpuQuotaUs).map((limit) => ({
       ...limit,
       set: { ...limit.set, ...(period !== undefined && { cpuPeriodUs: period }) },
     }));
-    await change(
+    await changeResource(
       deps,
-      { ...resizing, of: "cpu", left, limits: [...quotas, ...bound("cpuShares", shares, has?.cpuShares)] },
+      { ...resizing, resource: "cpu", remaining, limits: [...quotas, ...limitChange("cpuShares", shares, has?.cpuShares)] },
       signal,
     );
   }
@@ -107,52 +107,52 @@ async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSig
 const memoryLimits = ["memoryBytes", "swapBytes", "memoryMinBytes", "memoryLowBytes"] as const;
 
 /** A change of one limit of the pod's cgroup. */
-interface Limit {
-  readonly widens: boolean;
+interface LimitChange {
+  readonly increases: boolean;
   readonly set: CgroupLimits;
 }
 
 /** Empty if the limit is unchanged, or no longer desired. */
-function bound(name: keyof CgroupLimits, wanted: number | undefined, has: number | undefined): readonly Limit[] {
+function limitChange(name: keyof CgroupLimits, wanted: number | undefined, has: number | undefined): readonly LimitChange[] {
   if (wanted === undefined || wanted === has) return [];
-  return [{ widens: has !== undefined && wanted > has, set: { [name]: wanted } }];
+  return [{ increases: has !== undefined && wanted > has, set: { [name]: wanted } }];
 }
 
-interface Change extends Resizing {
-  readonly of: ResizableResource;
+interface ResourceChange extends PodResize {
+  readonly resource: ResizableResource;
   /** Container resizes not completed yet. */
-  readonly left: readonly ContainerResize[];
+  readonly remaining: readonly ContainerResize[];
   /** Limits before requests. */
-  readonly limits: readonly Limit[];
+  readonly limits: readonly LimitChange[];
 }
 
 /** Changes one resource. @returns the remaining container resizes for the other. */
-async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signal: AbortSignal) {
-  for (const { widens, set } of limits) if (widens) await deps.groups.set(pod, set, signal);
+async function changeResource(deps: ResizeDeps, { pod, resource, remaining, limits }: ResourceChange, signal: AbortSignal) {
+  for (const { increases, set } of limits) if (increases) await deps.groups.set(pod, set, signal);
   const done = new Map<string, ContainerResize>();
-  for (const resize of inResizeOrder(left, of)) {
+  for (const resize of inResizeOrder(remaining, resource)) {
     const { container, containerId, from, to } = resize;
-    const now = of === "memory" ? mixedResources(from, to) : mixedResources(to, from);
+    const now = resource === "memory" ? combineResources(from, to) : combineResources(to, from);
     const resources = { ...container.resources, ...now };
     const linux = await deps.configureResources(pod, { ...container, resources }, signal);
     const request = UpdateContainerResourcesRequest.fromPartial({ containerId, linux });
     await deps.runtime.updateContainerResources(request, deps.uninterrupted).catch((error: unknown) => {
       throw new CodedError(codeOf(error), runtimeErrorText(error), { cause: error });
     });
-    await record(deps, () => deps.inForce.setContainerResources(pod.metadata.uid, containerId, now));
+    await checkpoint(deps, () => deps.inForce.setContainerResources(pod.metadata.uid, containerId, now));
     done.set(containerId, { ...resize, from: now });
   }
   // A request must never exceed its limit, not even briefly.
-  for (const { widens, set } of [...limits].reverse()) if (!widens) await deps.groups.set(pod, set, signal);
+  for (const { increases, set } of [...limits].reverse()) if (!increases) await deps.groups.set(pod, set, signal);
   const [before, whole] = [deps.inForce.podResources(pod) ?? {}, pod.spec.resources ?? {}];
-  const now = of === "memory" ? mixedResources(before, whole) : mixedResources(whole, before);
+  const now = resource === "memory" ? combineResources(before, whole) : combineResources(whole, before);
   if (!sameAmounts(amountsOf(before), amountsOf(now)))
-    await record(deps, () => deps.inForce.setPodResources(pod.metadata.uid, now));
-  return left.map((resize) => done.get(resize.containerId) ?? resize);
+    await checkpoint(deps, () => deps.inForce.setPodResources(pod.metadata.uid, now));
+  return remaining.map((resize) => done.get(resize.containerId) ?? resize);
 }
 
 /** Checkpoints an actuated change; without the checkpoint it is at worst actuated once more. */
-async function record({ log }: ResizeDeps, write: () => Promise<void>): Promise<void> {
+async function checkpoint({ log }: ResizeDeps, write: () => Promise<void>): Promise<void> {
   try {
     await write();
   } catch (error) {
@@ -161,24 +161,24 @@ async function record({ log }: ResizeDeps, write: () => Promise<void>): Promise<
 }
 
 /** Rejects a memory limit below current usage, which would OOM-kill the container, before anything changes. */
-function refuseTooLittle({ containers }: Resizing, wanted: CgroupLimits, reading: GroupReading): void {
-  const complaints: string[] = [];
+function checkMemoryUsage({ containers }: PodResize, wanted: CgroupLimits, reading: CgroupReading): void {
+  const problems: string[] = [];
   const { memoryBytes: limit } = wanted;
   if (limit !== undefined && limit < (reading.limits?.memoryBytes ?? Number.POSITIVE_INFINITY)) {
     const { memory } = reading;
-    if (memory === undefined) complaints.push("missing pod memory usage");
+    if (memory === undefined) problems.push("missing pod memory usage");
     else if (memory >= limit)
-      complaints.push(`attempting to set pod memory limit (${limit}) below current usage (${memory})`);
+      problems.push(`attempting to set pod memory limit (${limit}) below current usage (${memory})`);
   }
   for (const { container, containerId, from, to } of containers) {
     const [before, after] = [amountsOf(from).memoryLimit, amountsOf(to).memoryLimit];
     if (after === 0 || (before !== 0 && after >= before)) continue;
     const used = reading.containers.get(containerId);
     const name = JSON.stringify(container.name);
-    if (used === undefined) complaints.push(`missing container ${name} memory usage`);
+    if (used === undefined) problems.push(`missing container ${name} memory usage`);
     else if (used >= after)
-      complaints.push(`attempting to set container ${name} memory limit (${after}) below current usage (${used})`);
+      problems.push(`attempting to set container ${name} memory limit (${after}) below current usage (${used})`);
   }
-  const text = complaints.length > 1 ? `[${complaints.join(", ")}]` : complaints[0];
+  const text = problems.length > 1 ? `[${problems.join(", ")}]` : problems[0];
   if (text !== undefined) throw new Error(`cannot decrease memory limits: ${text}`);
 }

@@ -1,22 +1,22 @@
 import { isIPv6 } from "node:net";
-import { PodSandboxState } from "../gen/cri.ts";
-import type { ContainerStatus, Pod, PodCondition, PodStatus, Resources } from "../objects.ts";
-import type { RuntimePod } from "../pipeline.ts";
-import { podConditions } from "./conditions.ts";
+import { PodSandboxState } from "../../gen/cri.ts";
+import type { ContainerStatus, Pod, PodCondition, PodStatus, Resources } from "../../objects.ts";
+import type { RuntimePod } from "../../pipeline.ts";
+import { podConditions } from "../../pod/conditions.ts";
 import { type ContainerStatusInput, containerStatuses } from "./container-status.ts";
-import { orderPodIPs } from "./fields.ts";
-import { isTerminal, type Phase, podPhase } from "./phase.ts";
-import { qosClass } from "./qos.ts";
-import { containerNameOf, isInNewestSandbox } from "./runs.ts";
-import { wholeResources } from "./whole-resources.ts";
+import { orderPodIPs } from "../../pod/fields.ts";
+import { isTerminal, type Phase, podPhase } from "../../pod/phase.ts";
+import { qosClass } from "../../pod/qos.ts";
+import { containerNameOf, isInNewestSandbox } from "../../pod/runs.ts";
+import { podLevelResources } from "./pod-level-resources.ts";
 
 export interface StatusInput extends ContainerStatusInput {
   /** The target's addresses, primary first. */
   readonly hostIPs: readonly string[];
   /** The pod is terminating: stopped containers are not restarted. */
-  readonly ending: boolean;
+  readonly isTerminating: boolean;
   /** Actual CPU and memory at pod level; undefined without pod-level resources. */
-  readonly wholeInForce: Resources | undefined;
+  readonly actualPodResources: Resources | undefined;
   /** Conditions of a resize. */
   readonly resize: readonly PodCondition[];
 }
@@ -34,10 +34,10 @@ export function generateStatus(input: StatusInput): PodStatus {
   const phase = stickyPhase(known, statuses);
   return {
     phase,
-    ...(phase === previous?.phase && phaseNotes(pod, previous)),
+    ...(phase === previous?.phase && phaseReason(pod, previous)),
     conditions: podConditions({ ...input, previous, statuses, phase }),
     qosClass: pod.status?.qosClass ?? qosClass(pod.spec),
-    ...wholeResources(pod, phase === "Running" ? (input.wholeInForce ?? {}) : undefined),
+    ...podLevelResources(pod, phase === "Running" ? (input.actualPodResources ?? {}) : undefined),
     ...addresses(known),
     ...(init.length > 0 && { initContainerStatuses: init }),
     containerStatuses: main,
@@ -46,8 +46,8 @@ export function generateStatus(input: StatusInput): PodStatus {
 }
 
 /** A final phase is kept; the API server's takes precedence. */
-function stickyPhase({ pod, observed, previous, ending }: StatusInput, statuses: readonly ContainerStatus[]): Phase {
-  const phase = podPhase({ pod, statuses, ending, initialized: mainContainerInSandbox(pod, observed) });
+function stickyPhase({ pod, observed, previous, isTerminating }: StatusInput, statuses: readonly ContainerStatus[]): Phase {
+  const phase = podPhase({ pod, statuses, isTerminating, initialized: mainContainerInSandbox(pod, observed) });
   const final = [pod.status?.phase, isTerminal(phase) ? phase : previous?.phase].find(isTerminal);
   return (final as Phase | undefined) ?? phase;
 }
@@ -59,7 +59,7 @@ function mainContainerInSandbox({ spec }: Pod, observed: RuntimePod | undefined)
 }
 
 /** Reason and message belong to the phase and are kept with it. */
-function phaseNotes(pod: Pod, previous: PodStatus): Pick<PodStatus, "reason" | "message"> {
+function phaseReason(pod: Pod, previous: PodStatus): Pick<PodStatus, "reason" | "message"> {
   const reason = previous.reason || pod.status?.reason;
   const message = previous.message || pod.status?.message;
   return { ...(reason && { reason }), ...(message && { message }) };

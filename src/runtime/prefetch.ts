@@ -5,25 +5,25 @@ import type { Step } from "./step.ts";
 
 /** A fact about the target that a step depends on. Facts for the sandbox are fetched while volumes are mounted, facts for its containers
  *  while the sandbox is created: a remote target runs few commands concurrently, and volumes need most of them. */
-export type Need =
+export type Prefetch =
   /** The sandbox configuration; fetching it also creates the directory for the containers' logs. */
-  | { readonly of: "sandboxConfig"; readonly attempt: number }
+  | { readonly kind: "sandboxConfig"; readonly attempt: number }
   /** The container's image on the target, if its pull policy accepts a present image. */
-  | { readonly of: "image"; readonly container: Container }
+  | { readonly kind: "image"; readonly container: Container }
   /** Names of the pod's containers that have a directory for logs. */
-  | { readonly of: "loggedContainers" };
+  | { readonly kind: "loggedContainers" };
 
 /** Facts fetched ahead. A missing one means that fetching it failed: the step fetches it again and reports the failure. */
-export interface Answers {
+export interface PrefetchedFacts {
   readonly sandboxConfig: PodSandboxConfig | undefined;
   /** Image by container name. */
   readonly images: ReadonlyMap<string, Image>;
   readonly loggedContainers: ReadonlySet<string> | undefined;
 }
 
-export interface NeedsDeps extends Pick<SandboxDeps, "configureSandbox" | "fs"> {
+export interface PrefetchDeps extends Pick<SandboxDeps, "configureSandbox" | "fs"> {
   /** The container's image on the target, if its pull policy accepts a present image. */
-  readonly lookForImage: (pod: Pod, container: Container, signal: AbortSignal) => Promise<Image | undefined>;
+  readonly findPresentImage: (pod: Pod, container: Container, signal: AbortSignal) => Promise<Image | undefined>;
   /** Names of the pod's containers that have a directory for logs. */
   readonly loggedContainers: (pod: Pod, signal: AbortSignal) => Promise<ReadonlySet<string>>;
 }
@@ -31,38 +31,38 @@ export interface NeedsDeps extends Pick<SandboxDeps, "configureSandbox" | "fs"> 
 /** Facts that can be fetched before the step runs. This excludes results of earlier steps (files of an init container), data that must
  *  be fresh at the start (ConfigMaps, Secrets), and calls with side effects (devices, subPath mounts). A restarting container looks up
  *  its image after its back-off. */
-export function needs(step: Step): readonly Need[] {
-  switch (step.do) {
+export function prefetchesOf(step: Step): readonly Prefetch[] {
+  switch (step.kind) {
     case "runSandbox":
     case "useSandbox":
-      return [{ of: "sandboxConfig", attempt: step.attempt }];
+      return [{ kind: "sandboxConfig", attempt: step.attempt }];
     case "startContainer":
-      return step.inNewSandbox ? [{ of: "image", container: step.container }, { of: "loggedContainers" }] : [];
+      return step.inNewSandbox ? [{ kind: "image", container: step.container }, { kind: "loggedContainers" }] : [];
     default:
       return [];
   }
 }
 
 /** Fetches all facts concurrently. Never rejects. */
-export async function answerNeeds(
-  deps: NeedsDeps,
+export async function prefetch(
+  deps: PrefetchDeps,
   pod: Pod,
-  all: readonly Need[],
+  all: readonly Prefetch[],
   signal: AbortSignal,
-): Promise<Answers> {
+): Promise<PrefetchedFacts> {
   const images = new Map<string, Image>();
   let sandboxConfig: PodSandboxConfig | undefined;
   let loggedContainers: ReadonlySet<string> | undefined;
-  const answer = async (need: Need) => {
-    if (need.of === "sandboxConfig") sandboxConfig = await prepareSandbox(deps, pod, need.attempt, signal);
-    else if (need.of === "loggedContainers") loggedContainers = await deps.loggedContainers(pod, signal);
+  const fetch = async (need: Prefetch) => {
+    if (need.kind === "sandboxConfig") sandboxConfig = await prepareSandbox(deps, pod, need.attempt, signal);
+    else if (need.kind === "loggedContainers") loggedContainers = await deps.loggedContainers(pod, signal);
     else {
-      const image = await deps.lookForImage(pod, need.container, signal);
+      const image = await deps.findPresentImage(pod, need.container, signal);
       if (image) images.set(need.container.name, image);
     }
   };
-  const isFirst = (need: Need, at: number) =>
-    need.of === "image" || all.findIndex((each) => each.of === need.of) === at;
-  await Promise.allSettled(all.filter(isFirst).map(answer));
+  const isFirst = (need: Prefetch, at: number) =>
+    need.kind === "image" || all.findIndex((each) => each.kind === need.kind) === at;
+  await Promise.allSettled(all.filter(isFirst).map(fetch));
   return { sandboxConfig, images, loggedContainers };
 }

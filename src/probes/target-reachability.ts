@@ -3,30 +3,30 @@ import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
 /** Distinguishes failures of the container from failures of the connection to the target. */
-export interface Reach {
+export interface TargetReachability {
   /** False while the target is known to be unreachable: no probe can be run. */
-  isUp(): boolean;
+  isReachable(): boolean;
   /** Number of connections to the target lost so far. */
   losses(): number;
   /** After a failed probe: whether the target itself answers within the probe's timeout. A broken connection is detected late, and until
    *  then only probes notice it.
    *  @param withinMs the probe's timeout. */
-  stands(withinMs: number, signal: AbortSignal): Promise<boolean>;
+  answers(withinMs: number, signal: AbortSignal): Promise<boolean>;
 }
 
-export interface ReachDeps {
+export interface TargetReachabilityDeps {
   readonly host: Pick<Host, "fs">;
   /** Absent for a local target, which is always reachable. */
   readonly link?: TargetLink;
   readonly clock: Clock;
 }
 
-export function createReach({ host, link, clock }: ReachDeps): Reach {
+export function createTargetReachability({ host, link, clock }: TargetReachabilityDeps): TargetReachability {
   const losses = () => link?.losses() ?? 0;
   return {
-    isUp: () => link?.trouble() === undefined,
+    isReachable: () => link?.trouble() === undefined,
     losses,
-    async stands(withinMs, signal) {
+    async answers(withinMs, signal) {
       if (!link) return true;
       const before = losses();
       const answers = await host.fs.stat("/", clock.within(withinMs, signal)).then(

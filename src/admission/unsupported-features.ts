@@ -2,42 +2,42 @@ import type { Container, Pod, PodSpec } from "../objects.ts";
 import { commonUser } from "../pod/common-user.ts";
 import type { TargetFeature } from "../seams/provider.ts";
 import type { RuntimeFeature } from "../seams/runtime.ts";
-import type { Unserved } from "./decisions.ts";
+import type { UnsupportedField } from "./field-decisions.ts";
 import { quantityMilli } from "../pod/quantity.ts";
 
 /** Why the node's runtime or target lacks a feature; undefined if it has it. */
-export type Lacks = (feature: RuntimeFeature | TargetFeature, signal: AbortSignal) => Promise<string | undefined>;
+export type FeatureCheck = (feature: RuntimeFeature | TargetFeature, signal: AbortSignal) => Promise<string | undefined>;
 
 /** Node settings that reduce what a pod requires. */
-export interface LackingSettings {
+export interface FeatureSettings {
   /** KubeletConfiguration.cpuCFSQuota: if false, CPU limits are not enforced. */
   readonly cpuCfsQuota: boolean;
 }
 
 /** A field that requires a feature not every node has. */
-interface Asked {
+interface RequiredFeature {
   readonly field: string;
   readonly feature: RuntimeFeature | TargetFeature;
 }
 
 /** Fields of a pod that the node's runtime or target cannot support, each with the reason. */
-export async function lacking(
+export async function unsupportedFeatures(
   { spec }: Pod,
-  { lacks, cpuCfsQuota }: LackingSettings & { readonly lacks: Lacks },
+  { checkFeature, cpuCfsQuota }: FeatureSettings & { readonly checkFeature: FeatureCheck },
   signal: AbortSignal,
-): Promise<readonly Unserved[]> {
-  const asked = [
-    ...askedByPod(spec),
-    ...lists(spec).flatMap(([path, container]) => askedByContainer(spec, path, container)),
+): Promise<readonly UnsupportedField[]> {
+  const required = [
+    ...requiredByPod(spec),
+    ...containerLists(spec).flatMap(([path, container]) => requiredByContainer(spec, path, container)),
   ].filter(({ feature }) => feature !== "cpuLimit" || cpuCfsQuota);
-  const reasons = await Promise.all(asked.map(({ feature }) => lacks(feature, signal)));
-  return asked.flatMap(({ field }, at) => {
+  const reasons = await Promise.all(required.map(({ feature }) => checkFeature(feature, signal)));
+  return required.flatMap(({ field }, at) => {
     const why = reasons[at];
     return why === undefined ? [] : [{ field, why }];
   });
 }
 
-function lists({
+function containerLists({
   initContainers = [],
   containers,
   ephemeralContainers = [],
@@ -49,11 +49,11 @@ function lists({
   ];
 }
 
-function askedByPod(spec: PodSpec): readonly Asked[] {
-  const grouped = typeof spec.securityContext?.fsGroup === "number" && (spec.volumes ?? []).some(isOwned);
+function requiredByPod(spec: PodSpec): readonly RequiredFeature[] {
+  const grouped = typeof spec.securityContext?.fsGroup === "number" && (spec.volumes ?? []).some(isOwnedByGroup);
   return [
-    ...profiles("spec.securityContext", spec.securityContext),
-    ...ownedTokens(spec),
+    ...profileFeatures("spec.securityContext", spec.securityContext),
+    ...tokenOwners(spec),
     ...hugePages(spec),
     ...imageVolumes(spec),
     ...(grouped ? [{ field: "spec.securityContext.fsGroup", feature: "fileOwner" } as const] : []),
@@ -61,12 +61,12 @@ function askedByPod(spec: PodSpec): readonly Asked[] {
 }
 
 /** Volumes created by the node are owned by the pod's fsGroup; hostPath and image volumes are not. */
-function isOwned({ hostPath, image }: NonNullable<PodSpec["volumes"]>[number]): boolean {
+function isOwnedByGroup({ hostPath, image }: NonNullable<PodSpec["volumes"]>[number]): boolean {
   return hostPath === undefined && image === undefined;
 }
 
 /** Token files are owned by the user that all containers run as; changing the owner needs a privilege. */
-function ownedTokens(spec: PodSpec): readonly Asked[] {
+function tokenOwners(spec: PodSpec): readonly RequiredFeature[] {
   if (commonUser(spec) === undefined) return [];
   return (spec.volumes ?? []).flatMap(({ projected }, at) =>
     projected?.sources?.some(({ serviceAccountToken }) => serviceAccountToken)
@@ -76,7 +76,7 @@ function ownedTokens(spec: PodSpec): readonly Asked[] {
 }
 
 /** Memory-backed emptyDirs can fall back to disk, huge pages cannot. */
-function hugePages({ volumes = [] }: PodSpec): readonly Asked[] {
+function hugePages({ volumes = [] }: PodSpec): readonly RequiredFeature[] {
   return volumes.flatMap(({ emptyDir }, at) =>
     emptyDir?.medium?.startsWith("HugePages")
       ? [{ field: `spec.volumes[${at}].emptyDir.medium`, feature: "mount" } as const]
@@ -84,23 +84,23 @@ function hugePages({ volumes = [] }: PodSpec): readonly Asked[] {
   );
 }
 
-function imageVolumes({ volumes = [] }: PodSpec): readonly Asked[] {
+function imageVolumes({ volumes = [] }: PodSpec): readonly RequiredFeature[] {
   return volumes.flatMap(({ image }, at) =>
     image ? [{ field: `spec.volumes[${at}].image`, feature: "imageVolume" } as const] : [],
   );
 }
 
-function askedByContainer(spec: PodSpec, path: string, container: Container): readonly Asked[] {
+function requiredByContainer(spec: PodSpec, path: string, container: Container): readonly RequiredFeature[] {
   const { securityContext, resources } = container;
-  const asked: Asked[] = [
-    ...profiles(`${path}.securityContext`, securityContext),
-    ...madeMounts(spec, path, container),
+  const required: RequiredFeature[] = [
+    ...profileFeatures(`${path}.securityContext`, securityContext),
+    ...mountFeatures(spec, path, container),
   ];
-  if (securityContext?.privileged) asked.push({ field: `${path}.securityContext.privileged`, feature: "privileged" });
+  if (securityContext?.privileged) required.push({ field: `${path}.securityContext.privileged`, feature: "privileged" });
   if (isLimited(resources?.limits?.["memory"]))
-    asked.push({ field: `${path}.resources.limits.memory`, feature: "memoryLimit" });
-  if (isLimited(resources?.limits?.["cpu"])) asked.push({ field: `${path}.resources.limits.cpu`, feature: "cpuLimit" });
-  return asked;
+    required.push({ field: `${path}.resources.limits.memory`, feature: "memoryLimit" });
+  if (isLimited(resources?.limits?.["cpu"])) required.push({ field: `${path}.resources.limits.cpu`, feature: "cpuLimit" });
+  return required;
 }
 
 /** A limit of 0 means no limit. */
@@ -110,7 +110,7 @@ function isLimited(limit: string | undefined): boolean {
 
 /** subPaths are bind-mounted where containers cannot move them, and mount propagation needs the node's volume to be a mount. Images are
  *  mounted by the runtime. */
-function madeMounts({ volumes = [] }: PodSpec, path: string, { volumeMounts = [] }: Container): readonly Asked[] {
+function mountFeatures({ volumes = [] }: PodSpec, path: string, { volumeMounts = [] }: Container): readonly RequiredFeature[] {
   return volumeMounts.flatMap(({ name, subPath, subPathExpr, mountPropagation = "None" }, at) => {
     const volume = volumes.find((one) => one.name === name);
     if (volume?.image) return [];
@@ -124,7 +124,7 @@ function madeMounts({ volumes = [] }: PodSpec, path: string, { volumeMounts = []
   });
 }
 
-function profiles(path: string, security: PodSpec["securityContext"] | Container["securityContext"]): readonly Asked[] {
+function profileFeatures(path: string, security: PodSpec["securityContext"] | Container["securityContext"]): readonly RequiredFeature[] {
   const { seccompProfile, appArmorProfile } = security ?? {};
   const confines = (profile: { readonly type: string } | undefined) => profile && profile.type !== "Unconfined";
   return [

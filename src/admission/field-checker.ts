@@ -1,0 +1,22 @@
+import type { FieldChecker } from "../pipeline.ts";
+import { checkFields } from "./field-decisions.ts";
+import { claimedResources } from "./extended-resources.ts";
+import { type FeatureCheck, type FeatureSettings, unsupportedFeatures } from "./unsupported-features.ts";
+import { podSpec } from "./pod-decisions.ts";
+
+/** Finds the unsupported fields of a pod. Every field of a pod spec has an entry in a table: no pod ever runs with one of them ignored.
+ *  @param checkFeature what the node's runtime and target cannot do; nothing if omitted.
+ *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
+export function createFieldChecker(
+  checkFeature: FeatureCheck = async () => undefined,
+  settings: FeatureSettings = { cpuCfsQuota: true },
+): FieldChecker {
+  const checkSpec = checkFields(podSpec);
+  return {
+    unsupportedFields: async (pod, signal) => [
+      ...checkSpec(pod.spec, "spec"),
+      ...claimedResources(pod),
+      ...(await unsupportedFeatures(pod, { checkFeature, ...settings }, signal)),
+    ],
+  };
+}
