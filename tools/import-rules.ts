@@ -26,7 +26,7 @@ const stages = [
   "logs",
   "pleg",
   "remotedialer",
-  "network",
+  "service-tunnel", "endpoint-publisher",
   "status",
   "probes",
   "volumes",
@@ -69,7 +69,7 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   report: [...stage, "server"],
   page: [...stage, "server", "report"],
   kubelet: [...stages, ...stage, "server", "report", "streams", "config"],
-  doctor: ["network", "node", "admission", "sources", "server", ...stage],
+  doctor: ["service-tunnel", "node", "admission", "sources", "server", ...stage],
   process: ["kubelet", "doctor", ...stages, ...stage, "server", "report", "page", "streams", "config"],
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };

@@ -18,7 +18,7 @@ export function absentApi(): ApiClient & AsyncDisposable {
       await refuse();
     },
     limited: () => client,
-    health: { state: () => ({ is: "unknown" }), onChange: () => () => undefined },
+    health: { state: () => ({ kind: "unknown" }), onChange: () => () => undefined },
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
   return client;

@@ -20,7 +20,7 @@ export interface AccessReview {
   allowed(user: ReviewedUser, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
 }
 
-const answerMs = 10_000;
+const reviewTimeoutMs = 10_000;
 
 /** @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
 export function createAccessReview(deps: {
@@ -33,7 +33,7 @@ export function createAccessReview(deps: {
     async byToken(token, signal) {
       const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: { token } };
       const review = await client.create<Wire<k8s.V1TokenReview>>("/apis/authentication.k8s.io/v1/tokenreviews", body, {
-        signal: clock.within(answerMs, signal),
+        signal: clock.within(reviewTimeoutMs, signal),
       });
       const user = review.status?.authenticated ? review.status.user : undefined;
       if (!user?.username) return undefined;
@@ -50,7 +50,7 @@ export function createAccessReview(deps: {
       const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };
       const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
       const review = await client.create<Wire<k8s.V1SubjectAccessReview>>(path, body, {
-        signal: clock.within(answerMs, signal),
+        signal: clock.within(reviewTimeoutMs, signal),
       });
       if (!review.status) throw new CodedError("unknown", "the access review has no status");
       return review.status.allowed && !review.status.denied;

@@ -12,7 +12,7 @@ import { jsonLines, parseJson } from "./json-lines.ts";
 import type { AccessFile } from "./kubeconfig.ts";
 import { createRateLimit, type RateLimit } from "./rate-limit.ts";
 import { beginRequest } from "./request-span.ts";
-import { createRequests, type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
+import { createRequests, type RawResponse, type RawRequest, type Requests, unreachable } from "./requests.ts";
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
 import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
 
@@ -76,7 +76,7 @@ export interface ApiClientDeps {
 
 /** Retries of a call that the server asks to repeat later; client-go's number. */
 const maxRetries = 10;
-const longestRetryMs = 60_000;
+const maxRetryDelayMs = 60_000;
 const patchTypes = {
   strategic: "application/strategic-merge-patch+json",
   merge: "application/merge-patch+json",
@@ -85,7 +85,7 @@ const patchTypes = {
   apply: "application/apply-patch+yaml",
 } as const;
 
-interface Parts {
+interface ApiClientParts {
   readonly deps: ApiClientDeps;
   readonly credentials: CredentialSource;
   readonly requests: Requests;
@@ -100,7 +100,7 @@ interface Parts {
 export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposable {
   const { clock, log } = deps;
   const requests = createRequests();
-  const parts: Parts = {
+  const parts: ApiClientParts = {
     deps,
     credentials: createCredentials({ from: deps.access, clock, log }),
     requests,
@@ -117,7 +117,7 @@ export function createApiClient(deps: ApiClientDeps): ApiClient & AsyncDisposabl
   };
 }
 
-function clientOf(parts: Parts, limit: RateLimit | undefined): ApiClient {
+function clientOf(parts: ApiClientParts, limit: RateLimit | undefined): ApiClient {
   const send = <T>(call: Call, options: CallOptions) =>
     attempt(parts, limit, { ...call, ...options }, (text) => parsed<T>(text, call));
   const json = "application/json";
@@ -156,7 +156,7 @@ function parsed<T>(text: string, { method, path }: Call): T {
 /** Reads the body of a 2xx response with `read`. Retries when the server requests it with Retry-After, and once with new credentials
  *  after a 401. */
 async function attempt<T>(
-  parts: Parts,
+  parts: ApiClientParts,
   limit: RateLimit | undefined,
   call: Call & CallOptions,
   read: (body: string) => T,
@@ -166,7 +166,7 @@ async function attempt<T>(
     await limit?.wait(call.signal);
     const held = limit && call.method !== "GET" ? parts.throttle : undefined;
     await held?.wait(call.signal);
-    const answer = await noted(once(parts, call, read), held);
+    const answer = await reportWrite(once(parts, call, read), held);
     if (!(answer instanceof ApiError)) return answer.read;
     const error = answer;
     if (error.status === 401 && !refused) {
@@ -176,12 +176,12 @@ async function attempt<T>(
     }
     const wait = error.status === 429 || error.status >= 500 ? error.retryAfterMs : undefined;
     if (wait === undefined || tried >= maxRetries) throw error;
-    await clock.sleep(Math.min(wait, longestRetryMs), call.signal);
+    await clock.sleep(Math.min(wait, maxRetryDelayMs), call.signal);
   }
 }
 
 /** Reports the outcome of a write to the throttle; cancelled and unsent writes are not reported. */
-async function noted<A>(sent: Promise<A | ApiError>, throttle: WriteThrottle | undefined): Promise<A | ApiError> {
+async function reportWrite<A>(sent: Promise<A | ApiError>, throttle: WriteThrottle | undefined): Promise<A | ApiError> {
   try {
     const answer = await sent;
     throttle?.ended(!(answer instanceof ApiError && (answer.status === 429 || answer.status >= 500)));
@@ -194,7 +194,7 @@ async function noted<A>(sent: Promise<A | ApiError>, throttle: WriteThrottle | u
 
 /** @returns the value that was read, or the server's refusal. */
 async function once<T>(
-  parts: Parts,
+  parts: ApiClientParts,
   call: Call & CallOptions,
   read: (body: string) => T,
 ): Promise<{ readonly read: T } | ApiError> {
@@ -203,9 +203,9 @@ async function once<T>(
 }
 
 async function exchange(
-  parts: Parts,
+  parts: ApiClientParts,
   call: Call & CallOptions,
-): Promise<Pick<RawAnswer, "status" | "retryAfter"> & { body: string }> {
+): Promise<Pick<RawResponse, "status" | "retryAfter"> & { body: string }> {
   const credentials = await untilAborted(parts.credentials.current(), call.signal);
   const count = counter(parts.deps, call.method, credentials.server);
   const request = { ...rawRequest(parts.deps.userAgent, call), body: call.body && JSON.stringify(call.body) };
@@ -222,22 +222,22 @@ async function exchange(
     count("<error>");
     const told = unreachable(credentials.server, error, call.signal);
     span.end(told);
-    throw lost(parts, told);
+    throw reportLost(parts, told);
   }
 }
 
 /** Counts the outcome of one request, once. */
 function counter({ clock, measures }: ApiClientDeps, method: string, { host }: URL): (code: number | string) => void {
   const since = clock.monotonic();
-  let told = measures === undefined;
+  let counted = measures === undefined;
   return (code) => {
-    if (!told) measures?.answered(String(code), method, host, clock.monotonic() - since);
-    told = true;
+    if (!counted) measures?.answered(String(code), method, host, clock.monotonic() - since);
+    counted = true;
   };
 }
 
 async function* watch<T>(
-  parts: Parts,
+  parts: ApiClientParts,
   limit: RateLimit | undefined,
   call: Call & CallOptions,
 ): AsyncGenerator<WatchEvent<T>, void, undefined> {
@@ -247,7 +247,7 @@ async function* watch<T>(
   const request = { ...rawRequest(parts.deps.userAgent, { ...call, query }), signal: call.signal };
   const count = counter(parts.deps, call.method, credentials.server);
   const span = await beginRequest(parts.deps.tracer, credentials.server, request);
-  let answer: RawAnswer | undefined;
+  let answer: RawResponse | undefined;
   try {
     answer = await parts.sessions.open(credentials, withHeaders(request, span.headers));
     span.answered(answer.status);
@@ -264,19 +264,19 @@ async function* watch<T>(
     count("<error>");
     const told = unreachable(credentials.server, error, call.signal);
     span.end(told);
-    throw lost(parts, told);
+    throw reportLost(parts, told);
   } finally {
     answer?.body.destroy();
     span.end();
   }
 }
 
-async function refusal(parts: Parts, answer: RawAnswer): Promise<ApiError> {
+async function refusal(parts: ApiClientParts, answer: RawResponse): Promise<ApiError> {
   if (answer.status === 401) parts.credentials.refused();
   return apiError(answer.status, await textOf(answer.body), answer.retryAfter);
 }
 
-function lost<E extends Error>(parts: Parts, error: E): E {
+function reportLost<E extends Error>(parts: ApiClientParts, error: E): E {
   if (!(error instanceof ApiError) && hasCode(error, "unavailable")) parts.health.writer.failed(error);
   return error;
 }

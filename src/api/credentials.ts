@@ -37,7 +37,7 @@ export interface CredentialSource {
 }
 
 /** Interval between checks of files for a change, milliseconds. */
-const fileCheckMs = 10_000;
+const fileCheckIntervalMs = 10_000;
 /** Lifetime of a token file's content, milliseconds; client-go's number. */
 const tokenFileMs = 60_000;
 
@@ -64,7 +64,7 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
   const once = createSingleFlight<PluginAnswer>();
   return {
     async current() {
-      if (clock.monotonic() - checkedAt >= fileCheckMs) {
+      if (clock.monotonic() - checkedAt >= fileCheckIntervalMs) {
         checkedAt = clock.monotonic();
         if (stampOf(from, loaded.access) !== loaded.stamp) reload();
       }

@@ -7,7 +7,7 @@ export interface OwnSlices extends EndpointWatch {
   /** Creates or replaces the slice. */
   put(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
   /** Deletes the slice, if it exists. */
-  drop(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
+  delete(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
 }
 
 /** EndpointSlices that graftlet creates itself, watched and written.
@@ -22,7 +22,7 @@ export function createOwnSlices(deps: ListerDeps, labelSelector: string): OwnSli
     async put(slice, signal) {
       await client.patch<EndpointSlice>(pathOf(slice), { type: "apply", body: slice }, { signal, query });
     },
-    async drop(slice, signal) {
+    async delete(slice, signal) {
       const { uid } = slice.metadata;
       await ignoreNotFound(client.delete(pathOf(slice), uid ? { preconditions: { uid } } : undefined, { signal }));
     },

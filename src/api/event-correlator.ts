@@ -5,7 +5,7 @@ import type { EventType } from "../pipeline.ts";
 import { createBoundedMap } from "../lib/bounded-map.ts";
 
 /** An event as a stage reports it. */
-export interface Happening {
+export interface ReportedEvent {
   readonly about: ObjectReference;
   readonly type: EventType;
   readonly reason: string;
@@ -14,7 +14,7 @@ export interface Happening {
 }
 
 /** An event to write: a count above 1 updates the event of that name. */
-export interface Observation extends Happening {
+export interface EventToWrite extends ReportedEvent {
   readonly name: string;
   readonly namespace: string;
   /** RFC 3339. */
@@ -27,13 +27,13 @@ export interface Observation extends Happening {
 
 export interface EventCorrelator {
   /** @returns undefined if the object has exceeded its event budget. */
-  observe(happening: Happening): Observation | undefined;
+  observe(happening: ReportedEvent): EventToWrite | undefined;
 }
 
 const cacheEntries = 4096;
 /** Number of messages of one reason about one object, within this time, that are combined into one event. */
-const similarMax = 10;
-const similarMs = 600_000;
+const maxSimilar = 10;
+const similarWindowMs = 600_000;
 const combinedPrefix = "(combined from similar events): ";
 /** An object's event budget: this many at once, then one in five minutes. */
 const spamBurst = 25;
@@ -44,14 +44,14 @@ const spamRefillMs = 300_000;
 export function createEventCorrelator(clock: Clock): EventCorrelator {
   const aggregate = createAggregator(clock);
   const admit = createSpamFilter(clock);
-  const seen = createBoundedMap<Pick<Observation, "name" | "count" | "firstTimestamp">>(cacheEntries);
+  const seen = createBoundedMap<Pick<EventToWrite, "name" | "count" | "firstTimestamp">>(cacheEntries);
   const names = createNames(clock);
   return {
     observe(happening) {
       const { about, message, key } = aggregate(happening);
       const now = rfc3339(clock.now());
       const before = seen.get(key);
-      const observation: Observation = {
+      const observation: EventToWrite = {
         ...happening,
         message,
         key,
@@ -69,17 +69,17 @@ export function createEventCorrelator(clock: Clock): EventCorrelator {
 
 function createAggregator(
   clock: Clock,
-): (happening: Happening) => Pick<Happening, "about" | "message"> & { key: string } {
+): (happening: ReportedEvent) => Pick<ReportedEvent, "about" | "message"> & { key: string } {
   const records = createBoundedMap<{ messages: Set<string>; at: number }>(cacheEntries);
   return ({ about, type, reason, message }) => {
     const group = [...identity(about), type, reason].join("\n");
     const now = clock.monotonic();
     let record = records.get(group);
-    if (!record || now - record.at > similarMs) record = { messages: new Set(), at: now };
+    if (!record || now - record.at > similarWindowMs) record = { messages: new Set(), at: now };
     record.messages.add(message);
     record.at = now;
     records.set(group, record);
-    if (record.messages.size < similarMax)
+    if (record.messages.size < maxSimilar)
       return { about, message, key: [group, about.fieldPath ?? "", message].join("\n") };
     const oldest = record.messages.values().next();
     if (!oldest.done) record.messages.delete(oldest.value);
@@ -87,7 +87,7 @@ function createAggregator(
   };
 }
 
-function createSpamFilter(clock: Clock): (happening: Happening) => boolean {
+function createSpamFilter(clock: Clock): (happening: ReportedEvent) => boolean {
   const buckets = createBoundedMap<{ tokens: number; at: number }>(cacheEntries);
   return ({ about, type }) => {
     const key = [...identity(about), type].join("\n");

@@ -6,7 +6,7 @@ import type { CoreEvent } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { ApiError } from "./api-error.ts";
 import type { ApiClient } from "./client.ts";
-import { createEventCorrelator, type Observation } from "./event-correlator.ts";
+import { createEventCorrelator, type EventToWrite } from "./event-correlator.ts";
 import { createRateLimit } from "./rate-limit.ts";
 
 export interface EventRecorderDeps {
@@ -23,11 +23,11 @@ export interface EventRecorderDeps {
 }
 
 /** Largest number of queued events; beyond it the oldest are dropped. */
-const queueMax = 1000;
+const maxQueued = 1000;
 /** client-go's numbers. */
 const maxTries = 12;
-const retryMs = 10_000;
-const answerMs = 10_000;
+const retryDelayMs = 10_000;
+const requestTimeoutMs = 10_000;
 
 /** Writes events to the API server in order. `event` only queues; an unreachable server delays the queue.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ */
@@ -35,11 +35,11 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
   const { clock, log } = deps;
   const client = deps.client.limited(createRateLimit(clock, deps));
   const correlator = createEventCorrelator(clock);
-  const queue: Observation[] = [];
+  const queue: EventToWrite[] = [];
   let wake = Promise.withResolvers<void>();
   let dropped = 0;
 
-  const write = async (observation: Observation, signal: AbortSignal) => {
+  const write = async (observation: EventToWrite, signal: AbortSignal) => {
     for (let tried = 1; ; tried += 1) {
       try {
         return await record(deps, client, observation, signal);
@@ -49,7 +49,7 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
           return log.debug({ err, reason: observation.reason, about: observation.about.name }, "cannot record event");
         }
       }
-      await clock.sleep(tried === 1 ? retryMs * clock.jitter(0, 1) : retryMs, signal).catch(() => undefined);
+      await clock.sleep(tried === 1 ? retryDelayMs * clock.jitter(0, 1) : retryDelayMs, signal).catch(() => undefined);
     }
   };
   return {
@@ -58,9 +58,9 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
       const observation = correlator.observe({ about, type, reason, message, ...(annotations && { annotations }) });
       if (!observation) return;
       queue.push(observation);
-      if (queue.length > queueMax) {
+      if (queue.length > maxQueued) {
         queue.shift();
-        if (dropped++ === 0) log.warn({ queued: queueMax }, "event queue is full; dropping the oldest events");
+        if (dropped++ === 0) log.warn({ queued: maxQueued }, "event queue is full; dropping the oldest events");
       }
       wake.resolve();
     },
@@ -80,11 +80,11 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
 async function record(
   deps: EventRecorderDeps,
   client: ApiClient,
-  observation: Observation,
+  observation: EventToWrite,
   parent: AbortSignal,
 ): Promise<void> {
   const { name, namespace, count, lastTimestamp, message } = observation;
-  const signal = deps.clock.within(answerMs, parent);
+  const signal = deps.clock.within(requestTimeoutMs, parent);
   const path = `/api/v1/namespaces/${namespace}/events`;
   if (count > 1) {
     const body = { count, lastTimestamp, message };
@@ -95,7 +95,7 @@ async function record(
   await client.create(path, eventObject(deps, observation), { signal });
 }
 
-function eventObject({ component, host }: EventRecorderDeps, observation: Observation): CoreEvent {
+function eventObject({ component, host }: EventRecorderDeps, observation: EventToWrite): CoreEvent {
   const { name, namespace, annotations, about, type, reason, message, firstTimestamp, lastTimestamp, count } =
     observation;
   return {

@@ -15,7 +15,7 @@ export interface Command {
 }
 
 /** Result of a command: the Status at the end of an exec. */
-export interface Ended {
+export interface ExecResult {
   readonly status: "Success" | "Failure";
   /** NonZeroExitCode for a command that ran and failed. */
   readonly reason?: string;
@@ -34,7 +34,7 @@ export async function execInContainer(
   { server, proxy, tls, headers }: Omit<Credentials, "generation">,
   { namespace, pod, container, argv }: Command,
   signal: AbortSignal,
-): Promise<Ended> {
+): Promise<ExecResult> {
   if (proxy !== undefined) throw new CodedError("unimplemented", "exec through a proxy is not supported");
   const url = new URL(`/api/v1/namespaces/${namespace}/pods/${pod}/exec`, server);
   const query = [
@@ -44,11 +44,11 @@ export async function execInContainer(
     ...argv.map((word) => ["command", word]),
   ];
   url.search = new URLSearchParams(query).toString();
-  const ended = Promise.withResolvers<Ended>();
+  const ended = Promise.withResolvers<ExecResult>();
   const socket = new WebSocket(url, [protocol], { ...tls, headers, perMessageDeflate: false });
   socket.on("message", (data: Buffer) => {
     if (data[0] !== statusChannel) return;
-    Promise.try(() => JSON.parse(data.subarray(1).toString()) as Ended).then(ended.resolve, ended.reject);
+    Promise.try(() => JSON.parse(data.subarray(1).toString()) as ExecResult).then(ended.resolve, ended.reject);
   });
   socket.once("unexpected-response", (_request, answer) => {
     text(answer).then((body) => ended.reject(apiError(answer.statusCode ?? 0, body)), ended.reject);

@@ -3,9 +3,9 @@ import type { Logger } from "../lib/log.ts";
 
 /** Reachability of the API server. `unknown` until the first request has ended. */
 export type ApiHealth =
-  | { readonly is: "unknown" }
-  | { readonly is: "up" }
-  | { readonly is: "down"; readonly why: string };
+  | { readonly kind: "unknown" }
+  | { readonly kind: "up" }
+  | { readonly kind: "down"; readonly why: string };
 
 export interface HealthReader {
   state(): ApiHealth;
@@ -20,9 +20,9 @@ export interface HealthWriter {
 
 /** Tracks the outcome of requests, and logs once when the server becomes unreachable and once when it responds again. */
 export function createHealth(log: Logger): { readonly reader: HealthReader; readonly writer: HealthWriter } {
-  let state: ApiHealth = { is: "unknown" };
+  let state: ApiHealth = { kind: "unknown" };
   const listeners = new Set<(state: ApiHealth) => void>();
-  const become = (next: ApiHealth) => {
+  const setState = (next: ApiHealth) => {
     state = next;
     for (const listener of listeners) listener(next);
   };
@@ -36,14 +36,14 @@ export function createHealth(log: Logger): { readonly reader: HealthReader; read
     },
     writer: {
       answered() {
-        if (state.is === "up") return;
-        if (state.is === "down") log.info({}, "the API server is reachable again");
-        become({ is: "up" });
+        if (state.kind === "up") return;
+        if (state.kind === "down") log.info({}, "the API server is reachable again");
+        setState({ kind: "up" });
       },
       failed(err) {
-        if (state.is === "down") return;
+        if (state.kind === "down") return;
         log.warn({ err }, "the API server is unreachable; retrying");
-        become({ is: "down", why: messageOf(err) });
+        setState({ kind: "down", why: messageOf(err) });
       },
     },
   };

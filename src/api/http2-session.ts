@@ -22,14 +22,14 @@ export interface SessionDeps {
   /** Maximum number of streams per session. */
   readonly maxStreams: number;
   /** Interval between pings and timeout of a ping, milliseconds. */
-  readonly pingMs: number;
-  readonly pongMs: number;
+  readonly pingIntervalMs: number;
+  readonly pingTimeoutMs: number;
   /** Called when a ping has timed out: the connection is dead. */
-  readonly onSilent: () => void;
+  readonly onPingTimeout: () => void;
   /** Time after which an idle session is closed, milliseconds. */
-  readonly idleMs: number;
+  readonly idleTimeoutMs: number;
   /** Timeout of connecting, milliseconds. */
-  readonly connectMs: number;
+  readonly connectTimeoutMs: number;
 }
 
 /** Connects to the API server over HTTP/2.
@@ -45,7 +45,7 @@ export async function dialHttp2(credentials: Credentials, deps: SessionDeps): Pr
   return manage(session, credentials.generation, deps);
 }
 
-function dialTls({ server, tls }: Credentials, { clock, connectMs }: SessionDeps): Promise<TLSSocket> {
+function dialTls({ server, tls }: Credentials, { clock, connectTimeoutMs }: SessionDeps): Promise<TLSSocket> {
   const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
   const host = hostIn(server);
   const socket = tlsConnect({
@@ -57,7 +57,7 @@ function dialTls({ server, tls }: Credentials, { clock, connectMs }: SessionDeps
   });
   const failed = (cause: Error) =>
     reject(new CodedError("unavailable", `${server.origin}: ${cause.message}`, { cause }));
-  const timer = clock.after(connectMs, () => socket.destroy(new Error(`no connection within ${connectMs} ms`)));
+  const timer = clock.after(connectTimeoutMs, () => socket.destroy(new Error(`no connection within ${connectTimeoutMs} ms`)));
   socket.setNoDelay(true);
   socket.once("error", failed);
   socket.once("close", () => timer.cancel());
@@ -73,7 +73,7 @@ function dialTls({ server, tls }: Credentials, { clock, connectMs }: SessionDeps
 const serverName = (host: string) => (/^[\d.]+$|:/.test(host) ? "" : host);
 
 function manage(session: ClientHttp2Session, generation: number, deps: SessionDeps): Http2Session {
-  const { clock, maxStreams, idleMs } = deps;
+  const { clock, maxStreams, idleTimeoutMs } = deps;
   let streams = 0;
   let retired = false;
   let idle: Timer | undefined;
@@ -88,7 +88,7 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
   const rest = () => {
     if (session.destroyed) return;
     if (retired) session.close();
-    else idle = clock.after(idleMs, () => session.close());
+    else idle = clock.after(idleTimeoutMs, () => session.close());
   };
   return {
     generation,
@@ -126,24 +126,24 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
 /** Pings a session, and destroys it when a ping times out: a connection may be cut silently. @returns stops the pings. */
 export function keepAlive(
   session: ClientHttp2Session,
-  { clock, pingMs, pongMs, onSilent }: Pick<SessionDeps, "clock" | "pingMs" | "pongMs" | "onSilent">,
+  { clock, pingIntervalMs, pingTimeoutMs, onPingTimeout }: Pick<SessionDeps, "clock" | "pingIntervalMs" | "pingTimeoutMs" | "onPingTimeout">,
 ): () => void {
   let timer: Timer;
   const giveUp = () => {
-    session.destroy(new CodedError("unavailable", `the API server did not answer a ping within ${pongMs} ms`));
-    onSilent();
+    session.destroy(new CodedError("unavailable", `the API server did not answer a ping within ${pingTimeoutMs} ms`));
+    onPingTimeout();
   };
   const beat = () => {
     // A session that breaks is destroyed just before it emits its close event.
     if (session.destroyed) return;
-    timer = clock.after(pongMs, giveUp);
+    timer = clock.after(pingTimeoutMs, giveUp);
     const sent = session.ping((error) => {
       if (error || session.destroyed) return;
       timer.cancel();
-      timer = clock.after(pingMs, beat);
+      timer = clock.after(pingIntervalMs, beat);
     });
     if (!sent) timer.cancel();
   };
-  timer = clock.after(pingMs, beat);
+  timer = clock.after(pingIntervalMs, beat);
   return () => timer.cancel();
 }

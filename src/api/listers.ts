@@ -28,7 +28,7 @@ export function createHeadlessServices(deps: ListerDeps): ServiceWatch {
 }
 
 function createServiceWatch(deps: ListerDeps, name: string, fieldSelector: string): ServiceWatch {
-  const { reflector, onChange } = observe<Service>(deps, { path: "/api/v1/services", fieldSelector });
+  const { reflector, onChange } = watchObjects<Service>(deps, { path: "/api/v1/services", fieldSelector });
   const list = () => (reflector.synced() ? reflector.list() : undefined);
   return { name, run: reflector.run, list, onChange };
 }
@@ -59,14 +59,14 @@ export function createEndpointWatch(
   namespace?: string,
 ): EndpointWatch & Required<Running> {
   const path = `/apis/discovery.k8s.io/v1/${namespace === undefined ? "" : `namespaces/${namespace}/`}endpointslices`;
-  const { reflector, onChange } = observe<EndpointSlice>(deps, { path, labelSelector });
+  const { reflector, onChange } = watchObjects<EndpointSlice>(deps, { path, labelSelector });
   return { name, run: reflector.run, ready: reflector.ready, list: reflector.list, onChange };
 }
 
-type Which = Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">;
+type ObjectSelection = Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">;
 
 /** Watches some objects and notifies listeners of changes. */
-function observe<T extends ApiObject>(deps: ListerDeps, which: Which) {
+function watchObjects<T extends ApiObject>(deps: ListerDeps, which: ObjectSelection) {
   const listeners = new Set<() => void>();
   const tell = () => listeners.forEach((listener) => listener());
   const reflector = createReflector<T>({ ...deps, ...which, handler: { replace: tell, changed: tell } });
@@ -87,7 +87,7 @@ export interface NodeWatch extends NodeSource, Running {
 
 /** This node's Node object, watched by name. */
 export function createNodeWatch(deps: ListerDeps & { readonly nodeName: string }): NodeWatch {
-  const { reflector, onChange } = observe<Node>(deps, {
+  const { reflector, onChange } = watchObjects<Node>(deps, {
     path: "/api/v1/nodes",
     fieldSelector: `metadata.name=${deps.nodeName}`,
   });

@@ -28,7 +28,7 @@ interface Entry {
 }
 
 /** Maximum time that a reader waits for a new watch's first response before it sends its own request, milliseconds; the kubelet's value. */
-const firstAnswerMs = 1_000;
+const firstResponseTimeoutMs = 1_000;
 
 /** Secrets and ConfigMaps of registered pods: one watch each, by name, since the Node authorizer allows no other. A watch is shared by the
  *  pods that reference the object; it ends with the last of them, or early for an immutable object.
@@ -47,16 +47,16 @@ export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
     signal: AbortSignal,
   ): Promise<T> => {
     const watched = references.watched(keyOf(kind, namespace, name));
-    const known = await watched?.read(clock.within(firstAnswerMs, signal));
+    const known = await watched?.read(clock.within(firstResponseTimeoutMs, signal));
     if (known) return known as T;
     // Missing or not known yet: the API server is asked directly, since a watch may lag behind.
     try {
       const object = await client.get<T>(`${pathOf(kind, namespace)}/${name}`, { signal });
-      watched?.handedOut(object);
+      watched?.recordRead(object);
       return object;
     } catch (error) {
       if (!hasCode(error, "not_found")) throw error;
-      watched?.handedOut(undefined);
+      watched?.recordRead(undefined);
       throw new CodedError("not_found", `${kind} "${name}" not found`, { cause: error });
     }
   };

@@ -28,7 +28,7 @@ export interface ReflectorOptions<T> {
   readonly labelSelector?: string;
   readonly handler?: ReflectorHandler<T>;
   /** Lower bound of the maximum delay after failures, milliseconds; delays are drawn from it to its double. */
-  readonly longestPauseMs?: number;
+  readonly maxRetryDelayMs?: number;
 }
 
 /** A local copy of some of the API server's objects, maintained by list and watch. */
@@ -43,12 +43,12 @@ export interface Reflector<T> extends Service {
 
 const pageSize = 500;
 /** Retry delays: doubled from the first to the maximum, each drawn from [1, 2) of it; client-go's values. */
-const firstDelayMs = 800;
-const longestDelayMs = 30_000;
+const firstRetryDelayMs = 800;
+const maxRefusedDelayMs = 30_000;
 /** Maximum delay while the server is unreachable, so that its return is noticed within seconds. A starting server may refuse requests
  *  temporarily; up to this many consecutive refusals are treated as temporary. */
-const longestUnreachableMs = 2_500;
-const passingRefusals = 6;
+const maxUnreachableDelayMs = 2_500;
+const temporaryRefusals = 6;
 /** Errors that a retry is unlikely to fix. */
 const refusals: readonly ErrorCode[] = [
   "permission_denied",
@@ -58,8 +58,8 @@ const refusals: readonly ErrorCode[] = [
   "unimplemented",
 ];
 /** Timeout of a page of a list, doubled with each failure: a lost response is requested again. */
-const firstPageMs = 15_000;
-const longestPageMs = 60_000;
+const firstPageTimeoutMs = 15_000;
+const maxPageTimeoutMs = 60_000;
 /** Seconds after which the server ends a watch: drawn from this to twice this. */
 const watchSeconds = 300;
 /** Time after which a watch that the server did not end is abandoned, milliseconds. */
@@ -79,7 +79,7 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
   let version: string | undefined;
 
   const listAll = async (failures: number, signal: AbortSignal) => {
-    const pageMs = Math.min(firstPageMs * 2 ** failures, longestPageMs);
+    const pageMs = Math.min(firstPageTimeoutMs * 2 ** failures, maxPageTimeoutMs);
     const from = version === undefined ? "0" : undefined;
     const { items, resourceVersion } = await listPages(options, { from, pageMs }, signal);
     objects.clear();
@@ -125,7 +125,7 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
     },
     get: (namespace, name) => objects.get(namespace ? `${namespace}/${name}` : name),
     list: () => [...objects.values()],
-    run: (signal) => retrying(options, cycle, signal),
+    run: (signal) => retryCycle(options, cycle, signal),
   };
 }
 
@@ -133,8 +133,8 @@ export function createReflector<T extends ApiObject>(options: ReflectorOptions<T
 type Cycle = (so: { readonly failures: number; readonly onProgress: () => void }, signal: AbortSignal) => Promise<void>;
 
 /** Repeats the cycle until the signal aborts, with growing delays while it fails. */
-async function retrying<T>(
-  { clock, log, path, longestPauseMs = longestUnreachableMs }: ReflectorOptions<T>,
+async function retryCycle<T>(
+  { clock, log, path, maxRetryDelayMs = maxUnreachableDelayMs }: ReflectorOptions<T>,
   cycle: Cycle,
   signal: AbortSignal,
 ): Promise<void> {
@@ -152,11 +152,11 @@ async function retrying<T>(
       if (signal.aborted) return;
       log.debug({ err, path, failures }, "list or watch failed; retrying");
       refused = refusals.includes(codeOf(err)) ? refused + 1 : 0;
-      const longest = refused > passingRefusals ? longestDelayMs / 2 : longestPauseMs;
-      const delay = Math.min(firstDelayMs * 2 ** failures, longest);
+      const longest = refused > temporaryRefusals ? maxRefusedDelayMs / 2 : maxRetryDelayMs;
+      const delay = Math.min(firstRetryDelayMs * 2 ** failures, longest);
       failures += 1;
       const asked = (err instanceof ApiError && err.retryAfterMs) || 0;
-      const pause = Math.max(clock.jitter(delay, 2 * delay), Math.min(asked, longestDelayMs));
+      const pause = Math.max(clock.jitter(delay, 2 * delay), Math.min(asked, maxRefusedDelayMs));
       await clock.sleep(pause, signal).catch(() => undefined);
     }
   }
@@ -165,14 +165,14 @@ async function retrying<T>(
 /** @param so.from the version to list from; undefined: the newest. */
 async function listPages<T extends ApiObject>(
   options: ReflectorOptions<T>,
-  so: { readonly from: string | undefined; readonly pageMs: number },
+  from: { readonly from: string | undefined; readonly pageMs: number },
   signal: AbortSignal,
 ) {
   const { client, clock, path, fieldSelector, labelSelector } = options;
-  const query = { fieldSelector, labelSelector, resourceVersion: so.from };
+  const query = { fieldSelector, labelSelector, resourceVersion: from.from };
   const items: T[] = [];
   const ask = async (more: Query): Promise<ObjectList<T>> => {
-    const page = await client.list<T>(path, { signal: clock.within(so.pageMs, signal), query: more });
+    const page = await client.list<T>(path, { signal: clock.within(from.pageMs, signal), query: more });
     for (const item of page.items ?? []) items.push(withoutManagedFields(item));
     return page;
   };

@@ -15,7 +15,7 @@ export interface RawRequest {
 }
 
 /** A response whose body still has to be read or destroyed. */
-export interface RawAnswer {
+export interface RawResponse {
   readonly status: number;
   readonly retryAfter?: string | undefined;
   readonly body: Readable;
@@ -26,9 +26,9 @@ export interface RawAnswer {
 /** HTTP/1.1 over pooled connections, with the given credentials. */
 export interface Requests extends AsyncDisposable {
   /** @throws CodedError unavailable if there is no response, or the signal's reason. */
-  send(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
+  send(credentials: Credentials, request: RawRequest): Promise<RawResponse>;
   /** The same with a body that may stay silent for minutes. */
-  stream(credentials: Credentials, request: RawRequest): Promise<RawAnswer>;
+  stream(credentials: Credentials, request: RawRequest): Promise<RawResponse>;
   /** Closes every connection: requests in progress fail with `unavailable`, the next one opens a new connection. */
   renew(): void;
 }
@@ -36,11 +36,11 @@ export interface Requests extends AsyncDisposable {
 /** Shorter than the API server's own 90 s, so that a request never meets a connection that the server is closing. */
 const keepAliveMs = 85_000;
 /** The API server gives up on an ordinary request after 60 s. */
-const answerMs = 65_000;
-const connectMs = 10_000;
+const responseTimeoutMs = 65_000;
+const connectTimeoutMs = 10_000;
 /** TCP keepalive: probes after this much idle time, one per second; ten unanswered ones end the connection (Node's values). This is the
  *  only liveness check of watches over HTTP/1.1. */
-const aliveMs = 15_000;
+const tcpKeepAliveMs = 15_000;
 
 /** Connections are kept for one generation of credentials; older ones close when idle. */
 export function createRequests(): Requests {
@@ -58,7 +58,7 @@ export function createRequests(): Requests {
     credentials: Credentials,
     { method, path, headers, body, signal }: RawRequest,
     bodyTimeout: number,
-  ): Promise<RawAnswer> => {
+  ): Promise<RawResponse> => {
     const dispatcher = poolFor(credentials);
     const answered = request(new URL(path, credentials.server), {
       dispatcher,
@@ -66,7 +66,7 @@ export function createRequests(): Requests {
       headers: { ...headers, ...credentials.headers },
       body: body ?? null,
       signal: signal ?? null,
-      headersTimeout: answerMs,
+      headersTimeout: responseTimeoutMs,
       bodyTimeout,
     });
     try {
@@ -83,7 +83,7 @@ export function createRequests(): Requests {
     }
   };
   return {
-    send: (credentials, raw) => send(credentials, raw, answerMs),
+    send: (credentials, raw) => send(credentials, raw, responseTimeoutMs),
     stream: (credentials, raw) => send(credentials, raw, 0),
     renew() {
       if (pool) discard(pool.dispatcher, old);
@@ -106,7 +106,7 @@ export function unreachable(server: URL, error: unknown, signal: AbortSignal | u
 
 function dispatcherFor({ server, proxy, tls }: Credentials): Dispatcher {
   const pool = { allowH2: false, keepAliveTimeout: keepAliveMs, keepAliveMaxTimeout: keepAliveMs };
-  const connect = { timeout: connectMs, keepAlive: true, keepAliveInitialDelay: aliveMs };
+  const connect = { timeout: connectTimeoutMs, keepAlive: true, keepAliveInitialDelay: tcpKeepAliveMs };
   const secure = { ...tls, ...contextOf(tls), ...connect };
   if (proxy) return new ProxyAgent({ ...pool, uri: proxy, requestTls: secure });
   return new Agent({ ...pool, connect: server.protocol === "https:" ? secure : connect });
@@ -124,15 +124,15 @@ function contextOf(tls: TlsOptions): { readonly secureContext?: SecureContext } 
 
 /** Lets requests in progress finish, then closes the connections. */
 function retire(dispatcher: Dispatcher, old: Set<Dispatcher>): void {
-  note(dispatcher, dispatcher.close(), old);
+  trackClosing(dispatcher, dispatcher.close(), old);
 }
 
 function discard(dispatcher: Dispatcher, old: Set<Dispatcher>): void {
   const why = new CodedError("unavailable", "the API server does not respond on its connections");
-  note(dispatcher, dispatcher.destroy(why), old);
+  trackClosing(dispatcher, dispatcher.destroy(why), old);
 }
 
-function note(dispatcher: Dispatcher, closing: Promise<void>, old: Set<Dispatcher>): void {
+function trackClosing(dispatcher: Dispatcher, closing: Promise<void>, old: Set<Dispatcher>): void {
   old.add(dispatcher);
   void closing.catch(() => undefined).finally(() => old.delete(dispatcher));
 }

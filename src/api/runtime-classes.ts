@@ -5,7 +5,7 @@ import type { ListerDeps } from "./listers.ts";
 import { createReflector } from "./reflector.ts";
 
 /** Maximum time that the first pod with a runtime class waits for the list, milliseconds. */
-const firstListMs = 10_000;
+const firstListTimeoutMs = 10_000;
 
 /** The cluster's runtime classes: one watch, started by the first pod that names one. Most nodes never have such a pod.
  *  @see https://kubernetes.io/docs/concepts/containers/runtime-class/ */
@@ -16,7 +16,7 @@ export function createRuntimeClasses(deps: ListerDeps): RuntimeClasses & Service
     name: "runtime classes",
     async handler(name, signal) {
       wanted.resolve();
-      if (!reflector.synced()) await listed(reflector.ready(deps.clock.within(firstListMs, signal)), name, signal);
+      if (!reflector.synced()) await listed(reflector.ready(deps.clock.within(firstListTimeoutMs, signal)), name, signal);
       const found = reflector.get(undefined, name);
       if (!found) throw new Error(`runtimeclass.node.k8s.io "${name}" not found`);
       return found.handler;

@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { ServiceAccount } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
-import { onceAuthorized } from "./node-authorizer.ts";
+import { retryForbidden } from "./node-authorizer.ts";
 
 /** Service accounts of the node's pods. */
 export interface ServiceAccounts {
@@ -19,7 +19,7 @@ export function createServiceAccounts({
 }): ServiceAccounts {
   return {
     serviceAccount: (namespace, name, signal) =>
-      onceAuthorized(clock, signal, () =>
+      retryForbidden(clock, signal, () =>
         client.get<ServiceAccount>(`/api/v1/namespaces/${namespace}/serviceaccounts/${name}`, { signal }),
       ),
   };

@@ -8,26 +8,26 @@ export type TokenKind = "signed" | "jwt" | "other";
 /** Headers of valid tokens, which name the signing key: the same in all tokens of that key. */
 export interface TokenSigners {
   /** Records a valid token: the API server issued it for a pod, or authenticated it. */
-  good(token: string): void;
+  recordValid(token: string): void;
   kindOf(token: string): TokenKind;
 }
 
 /** Number of signing keys of the cluster, current and former. */
-const remembered = 16;
+const maxSigners = 16;
 /** Longest headers and payloads that are inspected, characters. */
-const longest = { head: 1024, payload: 8192 };
+const maxLength = { head: 1024, payload: 8192 };
 
 /** @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims */
 export function createTokenSigners(clock: Pick<Clock, "now">): TokenSigners {
-  const heads = createBoundedMap<true>(remembered);
+  const heads = createBoundedMap<true>(maxSigners);
   return {
-    good(token) {
+    recordValid(token) {
       const head = partsOf(token)?.head;
       if (head !== undefined) heads.set(head, true);
     },
     kindOf(token) {
       const parts = partsOf(token);
-      if (!parts || !isInForce(parts.payload, clock.now())) return "other";
+      if (!parts || !isUnexpired(parts.payload, clock.now())) return "other";
       return heads.get(parts.head) ? "signed" : "jwt";
     },
   };
@@ -35,12 +35,12 @@ export function createTokenSigners(clock: Pick<Clock, "now">): TokenSigners {
 
 function partsOf(token: string): { readonly head: string; readonly payload: string } | undefined {
   const [head = "", payload = "", ...rest] = token.split(".", 4);
-  const fits = head.length <= longest.head && payload.length <= longest.payload;
+  const fits = head.length <= maxLength.head && payload.length <= maxLength.payload;
   return rest.length === 1 && fits ? { head, payload } : undefined;
 }
 
 /** True for the payload of a token that has an issuer and has not expired. */
-function isInForce(payload: string, now: number): boolean {
+function isUnexpired(payload: string, now: number): boolean {
   try {
     const claims: unknown = JSON.parse(Buffer.from(payload, "base64url").toString("utf8"));
     if (typeof claims !== "object" || claims === null || !("iss" in claims)) return false;

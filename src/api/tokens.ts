@@ -8,7 +8,7 @@ import { createSingleFlight } from "../lib/single-flight.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Pod, Wire } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
-import { onceAuthorized } from "./node-authorizer.ts";
+import { retryForbidden } from "./node-authorizer.ts";
 import type { TokenSigners } from "./token-signers.ts";
 
 export interface TokenRequest {
@@ -31,7 +31,7 @@ export interface TokenSource {
   token(pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Token>;
 }
 
-interface Held {
+interface CachedToken {
   readonly token: string;
   /** Milliseconds since the epoch. */
   readonly expiresAt: number;
@@ -41,10 +41,10 @@ interface Held {
 const dayMs = 24 * 60 * 60_000;
 /** Refreshes of many tokens are spread over this time before they are due. */
 const spreadMs = 10_000;
-const collectMs = 60_000;
+const cleanupIntervalMs = 60_000;
 /** Maximum number of concurrent requests: a starting node requests the tokens of all its pods, and each concurrent request needs a
  *  connection. */
-const parallelRequests = 10;
+const maxConcurrentRequests = 10;
 
 /** Service account tokens bound to the pod that mounts them: refreshed after four fifths of their lifetime, or a day. A token
  *  that cannot be refreshed is used until it expires.
@@ -52,34 +52,34 @@ const parallelRequests = 10;
 export function createTokenSource(deps: {
   readonly client: ApiClient;
   /** Called with each new token. */
-  readonly signers: Pick<TokenSigners, "good">;
+  readonly signers: Pick<TokenSigners, "recordValid">;
   readonly clock: Clock;
   readonly log: Logger;
 }): TokenSource & Service {
   const { client, signers, clock, log } = deps;
-  const held = new Map<string, Held>();
-  const once = createSingleFlight<Held>();
-  const turn = createSemaphore(parallelRequests);
+  const cached = new Map<string, CachedToken>();
+  const once = createSingleFlight<CachedToken>();
+  const turn = createSemaphore(maxConcurrentRequests);
 
-  const fetch = async (pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Held> => {
+  const fetch = async (pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<CachedToken> => {
     const account = pod.spec.serviceAccountName || "default";
     const path = `/api/v1/namespaces/${pod.metadata.namespace}/serviceaccounts/${account}/token`;
-    const answer = await onceAuthorized(clock, signal, () =>
+    const answer = await retryForbidden(clock, signal, () =>
       client.create<Wire<k8s.AuthenticationV1TokenRequest>>(path, tokenRequest(pod, request), { signal }),
     );
     const token = answer.status?.token;
     const expiresAt = Date.parse(answer.status?.expirationTimestamp ?? "");
     if (!token || Number.isNaN(expiresAt))
       throw new CodedError("unknown", `the API server returned no token for service account ${account}`);
-    signers.good(token);
+    signers.recordValid(token);
     const lifeMs = (answer.spec?.expirationSeconds ?? request.expirationSeconds) * 1000;
     return { token, expiresAt, refreshAt: refreshTime(clock, expiresAt, lifeMs) };
   };
   const collect = () => {
-    for (const [key, { expiresAt }] of held) if (clock.now() >= expiresAt) held.delete(key);
+    for (const [key, { expiresAt }] of cached) if (clock.now() >= expiresAt) cached.delete(key);
   };
   return {
-    ...runPeriodically({ name: "service account tokens", intervalMs: collectMs, initialDelayMs: collectMs, clock, log }, collect),
+    ...runPeriodically({ name: "service account tokens", intervalMs: cleanupIntervalMs, initialDelayMs: cleanupIntervalMs, clock, log }, collect),
     async token(pod, request, signal): Promise<Token> {
       const key = JSON.stringify([
         pod.metadata.namespace,
@@ -89,11 +89,11 @@ export function createTokenSource(deps: {
         request.expirationSeconds,
         request.accountUid,
       ]);
-      const known = held.get(key);
+      const known = cached.get(key);
       if (known && clock.now() < known.refreshAt) return known;
       try {
         const fresh = await once(key, () => turn(() => fetch(pod, request, signal)));
-        held.set(key, fresh);
+        cached.set(key, fresh);
         return fresh;
       } catch (err) {
         if (signal.aborted || !known || clock.now() >= known.expiresAt) throw fetchError(err);

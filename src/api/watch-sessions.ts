@@ -4,7 +4,7 @@ import { abortError, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Credentials } from "./credentials.ts";
 import { dialHttp2, type Http2Session, type SessionDeps } from "./http2-session.ts";
-import { type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
+import { type RawResponse, type RawRequest, type Requests, unreachable } from "./requests.ts";
 
 /** Opens watches over as few HTTP/2 connections as possible, or one HTTP/1.1 connection each if the server does not support HTTP/2. */
 export interface WatchSessions extends AsyncDisposable {
@@ -12,22 +12,22 @@ export interface WatchSessions extends AsyncDisposable {
   open(
     credentials: Credentials,
     request: Omit<RawRequest, "method" | "body"> & { readonly signal: AbortSignal },
-  ): Promise<RawAnswer>;
+  ): Promise<RawResponse>;
 }
 
 /** Streams per connection: API servers allow 100 (older ones 250); some room is left. */
 const maxStreams = 90;
 
 /** Ping interval and timeout, milliseconds: a connection that was cut silently is noticed within 20 s. */
-const pingMs = 10_000;
-const pongMs = 10_000;
+const pingIntervalMs = 10_000;
+const pingTimeoutMs = 10_000;
 
 /** @param deps.http1 used for watches if the server or a proxy does not support HTTP/2; its connections are renewed when an HTTP/2
  *  connection turns out to be dead. */
 export function createWatchSessions(deps: { readonly clock: Clock; readonly http1: Requests }): WatchSessions {
   const { clock, http1 } = deps;
-  const onSilent = () => http1.renew();
-  const session: SessionDeps = { clock, maxStreams, pingMs, pongMs, onSilent, idleMs: 60_000, connectMs: 10_000 };
+  const onPingTimeout = () => http1.renew();
+  const session: SessionDeps = { clock, maxStreams, pingIntervalMs, pingTimeoutMs, onPingTimeout, idleTimeoutMs: 60_000, connectTimeoutMs: 10_000 };
   let sessions: Http2Session[] = [];
   let dialing: Promise<Http2Session | undefined> | undefined;
   let http1Generation: number | undefined;
@@ -84,8 +84,8 @@ function http2Headers(
 }
 
 /** Resolves with the response's headers; the body is the stream, which ends with an error when the signal aborts. */
-function answerOf(stream: ClientHttp2Stream, signal: AbortSignal): Promise<RawAnswer> {
-  const { promise, resolve, reject } = Promise.withResolvers<RawAnswer>();
+function answerOf(stream: ClientHttp2Stream, signal: AbortSignal): Promise<RawResponse> {
+  const { promise, resolve, reject } = Promise.withResolvers<RawResponse>();
   const onAbort = () => stream.destroy(abortError(signal));
   signal.addEventListener("abort", onAbort, { once: true });
   stream.once("close", () => {

@@ -13,7 +13,7 @@ export interface WatchedObject {
    *  Never rejects. */
   read(signal: AbortSignal): Promise<StoredObject | undefined>;
   /** Records a value that a reader got elsewhere, so that the reader is notified when it changes. */
-  handedOut(object: StoredObject | undefined): void;
+  recordRead(object: StoredObject | undefined): void;
   /** Ends the watch. */
   stop(): Promise<void>;
 }
@@ -64,7 +64,7 @@ export function watchObject(deps: WatchedObjectDeps): WatchedObject {
       if (object) handedOut = versionOf(object);
       return object;
     },
-    handedOut(object) {
+    recordRead(object) {
       handedOut = versionOf(object);
       // The watch may have shown another version while the value was fetched.
       if (current()) changed();

@@ -11,7 +11,7 @@ export interface WriteThrottle {
 }
 
 /** Interval between writes to a server that could not accept the last one, milliseconds. */
-const everyMs = 500;
+const writeIntervalMs = 500;
 
 /** After a successful write, queued ones follow: one, then two, then four, as long as none fails. A server that accepts one may not
  *  accept the next, and one that rejects an invalid write has not stored any. */
@@ -28,7 +28,7 @@ export function createWriteThrottle(clock: Clock): WriteThrottle {
   const letOneThrough = () => {
     timer = undefined;
     const [next] = waiting;
-    nextAt = clock.monotonic() + everyMs;
+    nextAt = clock.monotonic() + writeIntervalMs;
     next?.();
     schedule();
   };
@@ -59,7 +59,7 @@ export function createWriteThrottle(clock: Clock): WriteThrottle {
     },
     ended(well) {
       if (well) return isOn ? release() : undefined;
-      if (!isOn) nextAt = clock.monotonic() + everyMs;
+      if (!isOn) nextAt = clock.monotonic() + writeIntervalMs;
       isOn = true;
       followers = 1;
     },

@@ -21,7 +21,7 @@ export interface ApprovalDeps {
 }
 
 /** Contents of the request. */
-export interface Wish {
+export interface CertificateRequestSpec {
   readonly signerName: SignerName;
   readonly subject: Subject;
   /** Private key in PEM: the same key and subject result in the same request. */
@@ -40,9 +40,9 @@ const usages = {
  *  permission_denied if the request was denied, failed_precondition if the signer failed: a new key is needed then; not_found if the
  *  request was deleted; otherwise the API server's error.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/ */
-export async function askForCertificate(deps: ApprovalDeps, wish: Wish, signal: AbortSignal): Promise<string> {
+export async function requestCertificate(deps: ApprovalDeps, spec: CertificateRequestSpec, signal: AbortSignal): Promise<string> {
   const { client } = deps;
-  const { signerName, subject, key, onWaiting } = wish;
+  const { signerName, subject, key, onWaiting } = spec;
   const name = requestName(key, signerName, subject);
   const request = Buffer.from(await signingRequest(subject, key)).toString("base64");
   const body = {
@@ -57,18 +57,18 @@ export async function askForCertificate(deps: ApprovalDeps, wish: Wish, signal: 
     if (!hasCode(error, "already_exists")) throw error;
   }
   onWaiting(name);
-  return untilIssued(deps, name, signal);
+  return waitUntilIssued(deps, name, signal);
 }
 
 /** Watches one request until its end, and approves it if this process is an approver. */
-async function untilIssued(deps: ApprovalDeps, name: string, signal: AbortSignal): Promise<string> {
+async function waitUntilIssued(deps: ApprovalDeps, name: string, signal: AbortSignal): Promise<string> {
   const { client, clock, log, approve } = deps;
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   const over = new AbortController();
   const stop = AbortSignal.any([signal, over.signal]);
   const approving = new LatestSlot<CertificateSigningRequest>(async (request) => approve?.(request, stop), reject);
   let seen = false;
-  const look = (request: CertificateSigningRequest | undefined) => {
+  const handle = (request: CertificateSigningRequest | undefined) => {
     // The first list may be older than the request.
     if (!request)
       return void (seen && reject(new CodedError("not_found", `certificate signing request ${name} was deleted`)));
@@ -90,8 +90,8 @@ async function untilIssued(deps: ApprovalDeps, name: string, signal: AbortSignal
     path,
     fieldSelector: `metadata.name=${name}`,
     handler: {
-      replace: ([request]) => look(request),
-      changed: (request, type) => look(type === "deleted" ? undefined : request),
+      replace: ([request]) => handle(request),
+      changed: (request, type) => handle(type === "deleted" ? undefined : request),
     },
   });
   const watching = watch.run(stop);

@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { CertificateSigningRequest } from "../objects.ts";
-import { requestedSubject, shortForm } from "./requested.ts";
+import { requestedSubject, canonicalAddress } from "./requested.ts";
 
 /** A node, and the addresses of its kubelet API according to its release. */
 export interface OwnNode {
@@ -33,11 +33,11 @@ const group = "system:nodes";
 const allowedUsages = ["digital signature,server auth", "digital signature,key encipherment,server auth"];
 
 /** Retry interval, milliseconds: the API server learns of a new policy or permission within a moment. */
-const retry = { initialMs: 500, maxMs: 30_000 };
+const retryBackoff = { initialMs: 500, maxMs: 30_000 };
 
 /** Reason not to approve a request; undefined for a request by that node for its own kubelet API. Pure.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
-export function objection({ spec }: CertificateSigningRequest, { nodeName, addresses }: OwnNode): string | undefined {
+export function rejectionReason({ spec }: CertificateSigningRequest, { nodeName, addresses }: OwnNode): string | undefined {
   const { signerName, username = "", groups = [], usages = [], request } = spec;
   const user = `system:node:${nodeName}`;
   if (signerName !== signer) return `it is for the signer ${signerName}, not ${signer}`;
@@ -49,7 +49,7 @@ export function objection({ spec }: CertificateSigningRequest, { nodeName, addre
     const { commonName, organization, names } = requestedSubject(Buffer.from(request, "base64").toString("latin1"));
     if (commonName !== user || organization !== group)
       return `it is for O=${JSON.stringify(organization)}, CN=${JSON.stringify(commonName)}`;
-    const own = new Set([nodeName, ...addresses.map(shortForm)]);
+    const own = new Set([nodeName, ...addresses.map(canonicalAddress)]);
     const strange = names.filter((name) => !own.has(name));
     if (strange.length > 0)
       return `it contains ${JSON.stringify(strange)}, but only ${[...own].join(", ")} ${own.size > 1 ? "belong" : "belongs"} to the node`;
@@ -65,7 +65,7 @@ export function objection({ spec }: CertificateSigningRequest, { nodeName, addre
 export function createApprover({ client, nodeName, addresses, clock, log }: ApproverDeps): Approve {
   const attempt = async (request: CertificateSigningRequest, signal: AbortSignal): Promise<void> => {
     const { name } = request.metadata;
-    const why = objection(request, { nodeName, addresses: await addresses(signal) });
+    const why = rejectionReason(request, { nodeName, addresses: await addresses(signal) });
     if (why !== undefined) {
       log.warn(
         { request: name, why },
@@ -79,7 +79,7 @@ export function createApprover({ client, nodeName, addresses, clock, log }: Appr
   };
   return async (request, signal) => {
     const { name } = request.metadata;
-    const backoff = createBackoff({ clock, ...retry });
+    const backoff = createBackoff({ clock, ...retryBackoff });
     for (let told = ""; !signal.aborted; ) {
       try {
         return await attempt(request, signal);

@@ -11,7 +11,7 @@ export type ClientCA = Reloading<string | undefined>;
 
 const intervalMs = 60_000;
 /** Timeout of the request to the API server, milliseconds; until it succeeds, client certificates are not accepted. */
-const answerMs = 10_000;
+const requestTimeoutMs = 10_000;
 
 /** The bundle of KubeletConfiguration.authentication.x509.clientCAFile on graftlet's own machine, read again when it changes. @throws
  *  CodedError invalid_argument, one sentence, if the file is unreadable at startup. */
@@ -48,7 +48,7 @@ export function clientCAFromCluster(
   return createReloading<string | undefined>({
     name: "cluster-client-ca",
     initial: undefined,
-    read: (signal) => read(deps.clock.within(answerMs, signal)),
+    read: (signal) => read(deps.clock.within(requestTimeoutMs, signal)),
     same: Object.is,
     // A new API server publishes it some seconds after it starts to serve.
     isMissing: (ca) => ca === undefined,

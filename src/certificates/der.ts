@@ -25,7 +25,7 @@ export function elementsOf(bytes: Buffer): readonly Element[] {
 }
 
 /** Parses the elements within one, which must have exactly these tags. @throws CodedError invalid_argument */
-export function partsOf<Tags extends readonly number[]>(
+export function elementsIn<Tags extends readonly number[]>(
   { content }: Pick<Element, "content">,
   ...tags: Tags
 ): { readonly [Place in keyof Tags]: Element } {

@@ -4,8 +4,8 @@ import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import { type Service, untilAborted } from "../lib/service-group.ts";
 import type { CertificateMeasures } from "../measures.ts";
-import { type ApprovalDeps, type SignerName, askForCertificate } from "./approval.ts";
-import { type PairStore, isValid, pairIn } from "./pair-store.ts";
+import { type ApprovalDeps, type SignerName, requestCertificate } from "./approval.ts";
+import { type PairStore, isValid, parsePair } from "./pair-store.ts";
 import type { KeyPair } from "./self-signed.ts";
 import { type Subject, newKey } from "./signing-request.ts";
 
@@ -28,11 +28,11 @@ export interface IssuedCertificate extends Reloading<KeyPair | undefined>, Servi
 }
 
 /** Timeout of an approval; then a request with a new key follows. The kubelet's value. */
-const approvalMs = 15 * 60_000;
-const firstPauseMs = 2_000;
-const longestPauseMs = 32_000;
+const approvalTimeoutMs = 15 * 60_000;
+const firstRetryDelayMs = 2_000;
+const maxRetryDelayMs = 32_000;
 /** Interval of the check for renewal. */
-const lookMs = 60_000;
+const renewalCheckIntervalMs = 60_000;
 
 /** Obtains a certificate from the cluster, keeps it in the store, and renews it at a random moment between 70 and 90 % of its lifetime,
  *  or immediately if its names are wrong. @param signal of the first read of the store.
@@ -41,12 +41,12 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
   const { name, clock, log, store, subject, measures } = options;
   const first = Promise.withResolvers<void>();
   let waiting: string | undefined;
-  const used = createUsed(clock);
+  const used = createCurrentPair(clock);
   let looked = false;
   const look = async (stop: AbortSignal) => {
     const kept = await store.read(stop);
     looked = true;
-    if (!kept || !isFor(kept, subject()) || !isValid(kept, clock.now())) return;
+    if (!kept || !hasSubject(kept, subject()) || !isValid(kept, clock.now())) return;
     used.take(kept);
     first.resolve();
   };
@@ -66,7 +66,7 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
   const renew = async (stop: AbortSignal) => {
     const before = used.span();
     try {
-      used.take(await issue(options, told, clock.within(approvalMs, stop)));
+      used.take(await issue(options, told, clock.within(approvalTimeoutMs, stop)));
       first.resolve();
       if (before) measures.replaced(clock.now() - before.from);
       log.info({ name, until: new Date(used.span()?.until ?? 0).toISOString() }, "certificate issued");
@@ -81,24 +81,24 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
     issued: (stop) => untilAborted(first.promise, stop),
     onChange: used.onChange,
     async run(stop) {
-      let pause = firstPauseMs;
+      let pause = firstRetryDelayMs;
       while (!stop.aborted) {
         if (used.dropExpired()) log.warn({ name }, "certificate expired before a new one was issued");
         const pair = used.current();
         const leftMs = used.renewAt() - clock.now();
-        if (pair && leftMs > 0 && isFor(pair, subject())) {
-          await clock.sleep(Math.min(lookMs, leftMs), stop).catch(() => {});
+        if (pair && leftMs > 0 && hasSubject(pair, subject())) {
+          await clock.sleep(Math.min(renewalCheckIntervalMs, leftMs), stop).catch(() => {});
           continue;
         }
         try {
           await (looked ? renew(stop) : look(stop));
-          pause = firstPauseMs;
+          pause = firstRetryDelayMs;
         } catch (error) {
           if (stop.aborted) return;
           measures.failed();
           log.warn({ name, why: messageOf(error) }, "cannot obtain a certificate; retrying");
           await clock.sleep(pause * clock.jitter(1, 1.1), stop).catch(() => {});
-          pause = Math.min(pause * 2, longestPauseMs);
+          pause = Math.min(pause * 2, maxRetryDelayMs);
         }
       }
     },
@@ -106,16 +106,16 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
 }
 
 /** Span in which a certificate is valid, milliseconds since the epoch. */
-interface Span {
+interface ValidityPeriod {
   readonly from: number;
   readonly until: number;
 }
 
 /** The current certificate; undefined before the first is issued and after it has expired. */
-function createUsed(clock: IssuedOptions["clock"]) {
+function createCurrentPair(clock: IssuedOptions["clock"]) {
   const listeners = new Set<() => void>();
   let pair: KeyPair | undefined;
-  let span: Span | undefined;
+  let span: ValidityPeriod | undefined;
   let renewAt = 0;
   const tell = () => {
     for (const listener of listeners) listener();
@@ -150,22 +150,22 @@ function createUsed(clock: IssuedOptions["clock"]) {
 async function issue(options: IssuedOptions, onWaiting: (name: string) => void, signal: AbortSignal): Promise<KeyPair> {
   const { store, clock, signerName, subject } = options;
   const key = (await store.pendingKey(signal)) ?? (await newKey());
-  await store.keepPendingKey(key, signal);
+  await store.storePendingKey(key, signal);
   try {
-    const certificate = await askForCertificate(options, { signerName, subject: subject(), key, onWaiting }, signal);
-    const pair = pairIn(`${certificate}\n${key}`);
+    const certificate = await requestCertificate(options, { signerName, subject: subject(), key, onWaiting }, signal);
+    const pair = parsePair(`${certificate}\n${key}`);
     if (!pair) throw new CodedError("failed_precondition", "the issued certificate is for a different key");
     await store.write(pair, clock.now(), signal);
-    await store.keepPendingKey(undefined, signal);
+    await store.storePendingKey(undefined, signal);
     return pair;
   } catch (error) {
     if (hasCode(error, "permission_denied", "failed_precondition", "not_found", "deadline_exceeded"))
-      await store.keepPendingKey(undefined, clock.within(10_000));
+      await store.storePendingKey(undefined, clock.within(10_000));
     throw error;
   }
 }
 
-function isFor({ certificate }: KeyPair, { commonName, organization, names }: Subject): boolean {
+function hasSubject({ certificate }: KeyPair, { commonName, organization, names }: Subject): boolean {
   const parsed = new X509Certificate(certificate);
   const subject = parsed.subject.split("\n");
   return (

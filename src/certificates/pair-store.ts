@@ -14,7 +14,7 @@ export interface PairStore {
   /** The key of the current request, in PEM. */
   pendingKey(signal: AbortSignal): Promise<string | undefined>;
   /** @param key undefined: no current request. */
-  keepPendingKey(key: string | undefined, signal: AbortSignal): Promise<void>;
+  storePendingKey(key: string | undefined, signal: AbortSignal): Promise<void>;
 }
 
 /** Link to the newest pair of a file store. */
@@ -38,7 +38,7 @@ export function filePairStore(dir: string, name: string): PairStore {
     }
   };
   return {
-    read: async () => pairIn(await readFile(current, "utf8").catch(() => "")),
+    read: async () => parsePair(await readFile(current, "utf8").catch(() => "")),
     write: (pair, now) =>
       writing(async () => {
         const before = await readlink(current).catch(() => undefined);
@@ -51,13 +51,13 @@ export function filePairStore(dir: string, name: string): PairStore {
         if (before && basename(before) !== file) await rm(join(dir, basename(before)), { force: true });
       }),
     pendingKey: async () => (await readFile(pending, "utf8").catch(() => "")) || undefined,
-    keepPendingKey: (key) =>
+    storePendingKey: (key) =>
       writing(() => (key === undefined ? rm(pending, { force: true }) : writeFileAtomically(pending, key, 0o600))),
   };
 }
 
 /** Parses a certificate chain and its key from one text, in any order; undefined unless they match. */
-export function pairIn(text: string): KeyPair | undefined {
+export function parsePair(text: string): KeyPair | undefined {
   const blocks = text.match(/-----BEGIN ([A-Z ]+)-----[^-]+-----END \1-----/g) ?? [];
   const certificate = blocks.filter((block) => block.startsWith("-----BEGIN CERTIFICATE-----")).join("\n");
   const key = blocks.find((block) => /^-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(block));

@@ -1,5 +1,5 @@
 import { isIPv6 } from "node:net";
-import { type Element, elementsOf, malformed, partsOf } from "./der.ts";
+import { type Element, elementsOf, malformed, elementsIn } from "./der.ts";
 import type { Subject } from "./signing-request.ts";
 
 const tags = {
@@ -22,7 +22,7 @@ const oids = {
   alternativeNames: "551d11",
 } as const;
 /** Maximum size of a request in characters of PEM, far larger than any of graftlet's. */
-const longest = 16_384;
+const maxLength = 16_384;
 
 /** Parses the subject of a PKCS #10 request. Only the form that graftlet writes is accepted: a single PEM block; an organization and a
  *  common name; at most one extension, that of alternative names, with DNS names and IP addresses (IPv6 in its short form). A signer
@@ -31,29 +31,29 @@ const longest = 16_384;
  *  @see RFC 2986 */
 export function requestedSubject(pem: string): Subject {
   const { sequence, set } = tags;
-  const [request] = partsOf({ content: derOf(pem) }, sequence);
-  const [info] = partsOf(request, sequence, sequence, tags.bits);
-  const [version, subject, , attributes] = partsOf(info, tags.integer, sequence, sequence, tags.attributes);
+  const [request] = elementsIn({ content: derOf(pem) }, sequence);
+  const [info] = elementsIn(request, sequence, sequence, tags.bits);
+  const [version, subject, , attributes] = elementsIn(info, tags.integer, sequence, sequence, tags.attributes);
   if (version.content.toString("hex") !== "00") throw malformed("an unsupported version");
-  const [organization, commonName] = partsOf(subject, set, set);
+  const [organization, commonName] = elementsIn(subject, set, set);
   return {
-    organization: textOf(organization, oids.organization),
-    commonName: textOf(commonName, oids.commonName),
-    names: namesIn(attributes),
+    organization: attributeText(organization, oids.organization),
+    commonName: attributeText(commonName, oids.commonName),
+    names: alternativeNamesIn(attributes),
   };
 }
 
 function derOf(pem: string): Buffer {
   const block = /^-----BEGIN CERTIFICATE REQUEST-----\n([\w+/=\n]+)\n-----END CERTIFICATE REQUEST-----\n*$/;
-  const base64 = pem.length > longest ? "" : (block.exec(pem)?.[1] ?? "").replaceAll("\n", "");
+  const base64 = pem.length > maxLength ? "" : (block.exec(pem)?.[1] ?? "").replaceAll("\n", "");
   const der = Buffer.from(base64, "base64");
   if (base64 === "" || der.toString("base64") !== base64) throw malformed("not exactly one PEM block");
   return der;
 }
 
 /** The text of a set that contains one attribute. */
-function textOf(names: Element, oid: string): string {
-  const [attribute] = partsOf(names, tags.sequence);
+function attributeText(names: Element, oid: string): string {
+  const [attribute] = elementsIn(names, tags.sequence);
   const [type, value, ...more] = elementsOf(attribute.content);
   const isText = value?.tag === tags.printable || value?.tag === tags.utf8;
   if (!type || !isText || more.length > 0 || !is(type, oid)) throw malformed("unexpected subject attributes");
@@ -61,31 +61,31 @@ function textOf(names: Element, oid: string): string {
 }
 
 /** The names in a request's attributes. */
-function namesIn(attributes: Element): readonly string[] {
+function alternativeNamesIn(attributes: Element): readonly string[] {
   const { sequence, oid } = tags;
   if (attributes.content.length === 0) return [];
-  const [attribute] = partsOf(attributes, sequence);
-  const [kind, values] = partsOf(attribute, oid, tags.set);
+  const [attribute] = elementsIn(attributes, sequence);
+  const [kind, values] = elementsIn(attribute, oid, tags.set);
   if (!is(kind, oids.extensionRequest)) throw malformed("attributes other than extensions");
-  const [extensions] = partsOf(values, sequence);
-  const [extension] = partsOf(extensions, sequence);
-  const [type, value] = partsOf(extension, oid, tags.octets);
+  const [extensions] = elementsIn(values, sequence);
+  const [extension] = elementsIn(extensions, sequence);
+  const [type, value] = elementsIn(extension, oid, tags.octets);
   if (!is(type, oids.alternativeNames)) throw malformed("extensions other than alternative names");
-  const [names] = partsOf(value, sequence);
-  return elementsOf(names.content).map(nameOf);
+  const [names] = elementsIn(value, sequence);
+  return elementsOf(names.content).map(alternativeName);
 }
 
 /** @see RFC 5280, 4.2.1.6 */
-function nameOf({ tag, content }: Element): string {
+function alternativeName({ tag, content }: Element): string {
   if (tag === tags.dnsName) return content.toString("latin1");
   if (tag === tags.ipAddress && content.length === 4) return content.join(".");
   if (tag !== tags.ipAddress || content.length !== 16)
     throw malformed("names that are neither DNS names nor IP addresses");
-  return shortForm((content.toString("hex").match(/.{4}/g) ?? []).join(":"));
+  return canonicalAddress((content.toString("hex").match(/.{4}/g) ?? []).join(":"));
 }
 
 /** The canonical form of an IP address. */
-export function shortForm(address: string): string {
+export function canonicalAddress(address: string): string {
   return isIPv6(address) ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address;
 }
 

@@ -1,7 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Secret } from "../objects.ts";
-import { type PairStore, pairIn } from "./pair-store.ts";
+import { type PairStore, parsePair } from "./pair-store.ts";
 
 export interface SecretStoreOptions {
   /** API with permission to get and patch the Secret. */
@@ -39,16 +39,16 @@ export function secretPairStore({ client, namespace, secret, name }: SecretStore
     await asked(() => client.patch(path, { type: "merge", body: { data } }, { signal }));
   };
   return {
-    read: async (signal) => pairIn(await valueOf(`${name}.pem`, signal)),
+    read: async (signal) => parsePair(await valueOf(`${name}.pem`, signal)),
     write: (pair, _now, signal) => setValue(`${name}.pem`, `${pair.certificate}${pair.key}`, signal),
     pendingKey: async (signal) => (await valueOf(`${name}.key`, signal)) || undefined,
-    keepPendingKey: (key, signal) => setValue(`${name}.key`, key, signal),
+    storePendingKey: (key, signal) => setValue(`${name}.key`, key, signal),
   };
 }
 
 /** Combines two stores: files for other readers, and a Secret that outlives them. Contents that only the Secret has are written to files.
  *  */
-export function outlivedBy(files: PairStore, secret: PairStore, now: () => number): PairStore {
+export function backedBySecret(files: PairStore, secret: PairStore, now: () => number): PairStore {
   return {
     async read(signal) {
       const kept = await secret.read(signal);
@@ -60,6 +60,6 @@ export function outlivedBy(files: PairStore, secret: PairStore, now: () => numbe
       await secret.write(pair, at, signal);
     },
     pendingKey: (signal) => secret.pendingKey(signal),
-    keepPendingKey: (key, signal) => secret.keepPendingKey(key, signal),
+    storePendingKey: (key, signal) => secret.storePendingKey(key, signal),
   };
 }

@@ -50,7 +50,7 @@ export async function createServingCertificate(
           { cause },
         );
       })
-    : await keptOrNew(options, files);
+    : await loadOrCreatePair(options, files);
   const same = (one: KeyPair, other: KeyPair) => one.certificate === other.certificate && one.key === other.key;
   const changed = createFileWatcher([files.certFile, files.keyFile], clock);
   return createReloading({ name: "serving-certificate", initial, read, same, intervalMs, changed, clock, log });
@@ -80,7 +80,7 @@ async function readPair(certFile: string, keyFile: string): Promise<KeyPair> {
   return { certificate, key };
 }
 
-async function keptOrNew(
+async function loadOrCreatePair(
   { certDir, nodeName, addresses, clock, log }: ServingCertificateOptions,
   { certFile, keyFile }: Files,
 ): Promise<KeyPair> {

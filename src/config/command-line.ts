@@ -2,7 +2,7 @@ import { isRecord } from "../lib/record.ts";
 import { readArguments, flagsOf } from "./arguments.ts";
 import { completionScript, shells } from "./completion.ts";
 import { withCredentialProviders } from "./credential-providers.ts";
-import { defaultsOf, unservedWarnings, withValue } from "./decode.ts";
+import { defaultsOf, unsupportedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import {
   type Endpoint,
@@ -232,7 +232,7 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
     logging: node.kubelet.logging,
     defaults: configurationDefaults([node.kubelet]),
     warnings: [
-      ...unservedWarnings(optionFields, options, defaultsOf(optionFields)),
+      ...unsupportedWarnings(optionFields, options, defaultsOf(optionFields)),
       ...configurationWarnings(node.kubelet),
       ...(alone ? [standaloneWarning] : []),
     ].map((text) => ({ node: node.nodeName, text })),

@@ -62,9 +62,9 @@ function readCredentialProviders(io: ConfigIo, options: ProviderOptions): Creden
     const length = Buffer.alloc(8);
     length.writeBigUInt64BE(BigInt(Buffer.byteLength(content)));
     hash.update(length).update(content);
-    return providersIn(content, file, directory);
+    return parseProviders(content, file, directory);
   });
-  const twin = twinIn(providers.map(({ name }) => name));
+  const twin = firstDuplicate(providers.map(({ name }) => name));
   if (twin !== undefined) throw refuse(`${path}: providers.name`, twin, "two providers have that name; keep one");
   for (const provider of providers) {
     if (!io.isExecutable(provider.path))
@@ -90,7 +90,7 @@ export function withCredentialProviders<Node extends { readonly kubelet: { reado
 }
 
 function filesOf(io: ConfigIo, path: string): readonly string[] {
-  const names = namesIn(io, path);
+  const names = fileNames(io, path);
   if (!names) return [path];
   const files = names.filter((name) => /^[^/]+\.(json|yaml|yml)$/.test(name)).toSorted();
   if (files.length === 0) throw refuse(configFlag, path, "the directory has no *.json, *.yaml or *.yml; put one there");
@@ -98,7 +98,7 @@ function filesOf(io: ConfigIo, path: string): readonly string[] {
 }
 
 /** Names of the files of a directory; undefined for a file. */
-function namesIn(io: ConfigIo, path: string): readonly string[] | undefined {
+function fileNames(io: ConfigIo, path: string): readonly string[] | undefined {
   try {
     return io.listDir(path);
   } catch (error) {
@@ -108,11 +108,11 @@ function namesIn(io: ConfigIo, path: string): readonly string[] | undefined {
 }
 
 /** The first duplicate name. */
-function twinIn(names: readonly string[]): string | undefined {
+function firstDuplicate(names: readonly string[]): string | undefined {
   return names.find((name, index) => names.indexOf(name) !== index);
 }
 
-function providersIn(content: string, file: string, directory: string): readonly CredentialProvider[] {
+function parseProviders(content: string, file: string, directory: string): readonly CredentialProvider[] {
   const document = documentIn(content, configFlag, file);
   const apiVersion = configVersions.find((version) => version === document["apiVersion"]) ?? configVersions[0] ?? "";
   const { providers } = decode(fileFields, checkKind(`${file}: `, document, { apiVersion, kind }), { file });
@@ -177,7 +177,7 @@ function tokenFrom(wire: Readonly<Record<string, unknown>>, { file, path }: Plac
   const keys = [...required, ...others];
   const odd = keys.find((key) => !isQualifiedName(key.toLowerCase()));
   if (odd !== undefined) throw refuse(where("requiredServiceAccountAnnotationKeys"), odd, "is not an annotation key");
-  const twin = twinIn(keys);
+  const twin = firstDuplicate(keys);
   if (twin !== undefined)
     throw refuse(where("optionalServiceAccountAnnotationKeys"), twin, "the key is listed twice; keep one");
   return {

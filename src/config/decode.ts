@@ -90,7 +90,7 @@ export function checkValues<S extends Shape>(shape: S, values: ValueOf<S>): void
 }
 
 /** One line for each unsupported setting that differs from its default. */
-export function unservedWarnings<S extends Shape>(shape: S, values: ValueOf<S>, byDefault: ValueOf<S>): string[] {
+export function unsupportedWarnings<S extends Shape>(shape: S, values: ValueOf<S>, byDefault: ValueOf<S>): string[] {
   const lines: string[] = [];
   for (const [path, field] of fieldsOf(shape)) {
     const value = valueAt(values, path);
@@ -102,7 +102,7 @@ export function unservedWarnings<S extends Shape>(shape: S, values: ValueOf<S>, 
 
 /** One clause for each unsupported setting at a default that has an effect in the kubelet: graftlet's actual behaviour. Settings with
  *  another value have a line of their own. */
-export function unservedDefaults<S extends Shape>(shape: S, values: ValueOf<S>, byDefault: ValueOf<S>): string[] {
+export function unsupportedDefaults<S extends Shape>(shape: S, values: ValueOf<S>, byDefault: ValueOf<S>): string[] {
   const clauses: string[] = [];
   for (const [path, field] of fieldsOf(shape)) {
     const value = valueAt(values, path);

@@ -5,7 +5,7 @@ import { refuse } from "./refusal.ts";
 export type GateSettings = Readonly<Record<string, boolean>>;
 
 /** Gates that graftlet implements: the feature is available only with the gate. */
-const heeded = new Set([
+const implemented = new Set([
   "KubeletCrashLoopBackOffMax",
   "KubeletEnsureSecretPulledImages",
   "KubeletServiceAccountTokenForCredentialProviders",
@@ -64,15 +64,15 @@ export function checkGates(settings: GateSettings): void {
 }
 
 /** A gate that graftlet implements, with its state. */
-export interface HeededGate {
+export interface ImplementedGate {
   readonly name: string;
   readonly stage: GateSpec["stage"];
   readonly enabled: boolean;
 }
 
 /** All gates that graftlet implements. */
-export function heededGates(settings: GateSettings): readonly HeededGate[] {
-  return [...heeded].flatMap((name) => {
+export function implementedGates(settings: GateSettings): readonly ImplementedGate[] {
+  return [...implemented].flatMap((name) => {
     const spec = specOf(name);
     return spec ? [{ name, stage: spec.stage, enabled: gateEnabled(settings, name) }] : [];
   });
@@ -86,7 +86,7 @@ export function gateWarnings(settings: GateSettings): string[] {
     if (stage && value)
       lines.push(`feature gate ${name}=true is not served yet: graftlet keeps its behaviour for ${stage} features`);
     const spec = specOf(name);
-    if (!spec || !spec.kubelet || heeded.has(name) || value === spec.byDefault) continue;
+    if (!spec || !spec.kubelet || implemented.has(name) || value === spec.byDefault) continue;
     lines.push(`feature gate ${name}=${value} is not served yet: it changes nothing in graftlet`);
   }
   return lines;

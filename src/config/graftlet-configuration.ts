@@ -25,7 +25,7 @@ import { refuse } from "./refusal.ts";
 import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
 import { bool, int32, ipAddress, oneOf, text, textMap, texts } from "./value-types.ts";
 
-const itsKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
+const graftletConfigurationKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
 
 /** Settings that all nodes of the file share: they run in one Pod. */
 const sharedFields = {
@@ -62,7 +62,7 @@ const nodeFields = {
   port: optional(int32, { check: checkPort(false) }),
 } satisfies Shape;
 
-type Entry = ValueOf<typeof nodeFields>;
+type NodeEntry = ValueOf<typeof nodeFields>;
 
 /** An unsupported setting of one node, with the actual behaviour. */
 export interface Warning {
@@ -126,7 +126,7 @@ export function pageFrom(
 }
 
 function readShared(io: ConfigIo, path: string): Shared {
-  return decode(sharedFields, readKind(io, "--nodes", path, itsKind), { file: path });
+  return decode(sharedFields, readKind(io, "--nodes", path, graftletConfigurationKind), { file: path });
 }
 
 /** Reads the nodes of a GraftletConfiguration. Each has its own root and certificate directory below those of the command line. A node
@@ -142,14 +142,14 @@ export function readNodes(
   return nodesIn(readShared(io, path), { io, path, options, purpose });
 }
 
-interface Reading {
+interface NodesFile {
   readonly io: ConfigIo;
   readonly path: string;
   readonly options: Options;
   readonly purpose: "run" | "remove";
 }
 
-function nodesIn(document: Shared, { io, path, options, purpose }: Reading): NodeConfig[] {
+function nodesIn(document: Shared, { io, path, options, purpose }: NodesFile): NodeConfig[] {
   if (document.nodes.length === 0) throw refuse(`${path}: nodes`, [], "list at least one node");
   const drafts = document.nodes.map((wire, index) =>
     draftOf(io, decode(nodeFields, wire, { file: path, path: `nodes[${index}]` }), {
@@ -160,7 +160,7 @@ function nodesIn(document: Shared, { io, path, options, purpose }: Reading): Nod
     }),
   );
   const nodes = withPorts(drafts);
-  refuseTwins(path, nodes);
+  refuseDuplicates(path, nodes);
   for (const node of nodes) inNode(node.nodeName, () => checkConfiguration(node.kubelet));
   return nodes;
 }
@@ -192,7 +192,7 @@ interface EntryPlace {
 
 function draftOf(
   io: ConfigIo,
-  entry: Entry,
+  entry: NodeEntry,
   at: EntryPlace & { readonly options: Options; readonly shared: Shared | undefined },
 ): Draft {
   const place = `nodes[${at.index}]`;
@@ -244,7 +244,7 @@ function draftOf(
 
 function kubeconfigOf(
   io: ConfigIo,
-  entry: Entry,
+  entry: NodeEntry,
   at: { readonly path: string; readonly index: number; readonly options: Options },
 ): string | undefined {
   const setting = entry.kubeconfig ? `${at.path}: nodes[${at.index}].kubeconfig` : "--kubeconfig";
@@ -254,7 +254,7 @@ function kubeconfigOf(
 type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "endpoints">;
 
 /** Settings that exist only in a Pod. @throws CodedError invalid_argument outside a Pod */
-function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: Shared): InPod {
+function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: NodeEntry, shared: Shared): InPod {
   const { certificateSecret, kubeletAddress: of, approveServingCertificates, endpointsOwner: name } = shared;
   const service = entry.kubeletService || shared.kubeletService;
   const named = entry.kubeletService === "" ? "kubeletService" : `nodes[${index}].kubeletService`;
@@ -317,7 +317,7 @@ function withPorts(drafts: readonly Draft[]): NodeConfig[] {
 }
 
 /** Refuses two nodes with the same name, root directory or port. */
-function refuseTwins(path: string, nodes: readonly NodeConfig[]): void {
+function refuseDuplicates(path: string, nodes: readonly NodeConfig[]): void {
   for (const [index, node] of nodes.entries()) {
     for (const earlier of nodes.slice(0, index)) {
       const where = `${path}: nodes[${index}]`;

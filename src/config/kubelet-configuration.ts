@@ -6,8 +6,8 @@ import {
   defaultsOf,
   encode,
   type Origin,
-  unservedDefaults,
-  unservedWarnings,
+  unsupportedDefaults,
+  unsupportedWarnings,
   valueAt,
   type Wire,
   withValue,
@@ -15,7 +15,7 @@ import {
 import { type ConfigIo, type DocumentKind, readKind, unreadable } from "./documents.ts";
 import { checkGates, gateWarnings } from "./feature-gates.ts";
 import { hardEvictionDefaults, type KubeletConfiguration, kubeletFields } from "./kubelet-fields.ts";
-import { checkTogether } from "./kubelet-rules.ts";
+import { checkRules } from "./kubelet-rules.ts";
 import { fieldsOf } from "./schema.ts";
 
 /** Type of a KubeletConfiguration document. */
@@ -130,19 +130,19 @@ export function applyFlags(config: KubeletConfiguration, flags: ReadonlyMap<stri
 export function checkConfiguration(config: KubeletConfiguration): void {
   checkGates(config.featureGates);
   checkValues(kubeletFields, config);
-  checkTogether(config);
+  checkRules(config);
 }
 
 /** One line for each unsupported setting, with the actual behaviour. */
 export function configurationWarnings(config: KubeletConfiguration): string[] {
   const compared = evictsNothing(config) ? { ...config, evictionHard: hardEvictionDefaults } : config;
-  return [...unservedWarnings(kubeletFields, compared, fileDefaults()), ...gateWarnings(config.featureGates)];
+  return [...unsupportedWarnings(kubeletFields, compared, fileDefaults()), ...gateWarnings(config.featureGates)];
 }
 
 /** Clauses about unsupported kubelet features that these configurations enable by default, without duplicates: the actual behaviour of
  *  each. */
 export function configurationDefaults(configs: readonly KubeletConfiguration[]): readonly string[] {
-  return [...new Set(configs.flatMap((config) => unservedDefaults(kubeletFields, config, fileDefaults())))];
+  return [...new Set(configs.flatMap((config) => unsupportedDefaults(kubeletFields, config, fileDefaults())))];
 }
 
 function fileDefaults(): KubeletConfiguration {

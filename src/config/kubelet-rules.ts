@@ -243,6 +243,6 @@ const rules: readonly Rule[] = [
 ];
 
 /** @throws CodedError invalid_argument: one sentence about the first settings that contradict each other. */
-export function checkTogether(config: KubeletConfiguration): void {
+export function checkRules(config: KubeletConfiguration): void {
   for (const rule of rules) rule(config);
 }

@@ -58,10 +58,10 @@ export function isOwnLabel(key: string): boolean {
 /** The candidate with the smallest edit distance to the word; undefined if more than a third of the word differs. */
 export function nearest(word: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;
-  let least = Math.max(1, Math.floor(word.length / 3)) + 1;
+  let minDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
   for (const candidate of candidates) {
     const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
-    if (distance < least) [best, least] = [candidate, distance];
+    if (distance < minDistance) [best, minDistance] = [candidate, distance];
   }
   return best;
 }

@@ -3,13 +3,13 @@ import { listAll } from "../api/list-all.ts";
 import { type Network, overlaps } from "../host/networks.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { Node, ServiceCIDR } from "../objects.ts";
-import { type Verdict, ok, warning } from "./findings.ts";
+import { type CheckResult, ok, warning } from "./findings.ts";
 
 /** A target's networks for the comparison with the cluster's address ranges. */
 export interface TargetNetworks {
   readonly networks: readonly Network[];
   /** True if the target's pods are not in the cluster's network: then other nodes' addresses must not be on-link there. */
-  readonly apart: boolean;
+  readonly separate: boolean;
 }
 
 /** The cluster's address ranges, as far as its objects contain them. */
@@ -42,11 +42,11 @@ function podRanges(spec: Node["spec"]): readonly string[] {
 }
 
 /** Compares a target's networks with the cluster's ranges. Pure. */
-export function compareRanges({ services, pods }: ClusterRanges, target: TargetNetworks): readonly Verdict[] {
+export function compareRanges({ services, pods }: ClusterRanges, target: TargetNetworks): readonly CheckResult[] {
   const near = target.networks.filter(({ isDirect: isNear }) => isNear);
   const found = [
     ...clashes(services ?? [], "the cluster's Services", target.networks),
-    ...(target.apart ? clashes(pods, "other nodes' pods", near) : []),
+    ...(target.separate ? clashes(pods, "other nodes' pods", near) : []),
   ];
   if (found.length > 0) return found;
   const ofServices = services ? `Services ${services.join(", ")}` : "the Services' range is unknown";
@@ -55,7 +55,7 @@ export function compareRanges({ services, pods }: ClusterRanges, target: TargetN
 }
 
 /** A warning for each network that overlaps with the ranges. */
-function clashes(ranges: readonly string[], whose: string, networks: readonly Network[]): readonly Verdict[] {
+function clashes(ranges: readonly string[], whose: string, networks: readonly Network[]): readonly CheckResult[] {
   return networks.flatMap(({ cidr, device }) => {
     const [first, ...others] = ranges.filter((range) => overlaps(cidr, range));
     if (first === undefined) return [];

@@ -12,20 +12,20 @@ export interface Finding {
 }
 
 /** A finding without the check's name. */
-export type Verdict = Omit<Finding, "check">;
+export type CheckResult = Omit<Finding, "check">;
 
-export const ok = (message: string): Verdict => ({ level: "ok", message });
-export const warning = (message: string, reason?: string): Verdict => verdict("warning", message, reason);
-export const failure = (message: string, reason?: string): Verdict => verdict("failure", message, reason);
+export const ok = (message: string): CheckResult => ({ level: "ok", message });
+export const warning = (message: string, reason?: string): CheckResult => verdict("warning", message, reason);
+export const failure = (message: string, reason?: string): CheckResult => verdict("failure", message, reason);
 
-function verdict(level: Verdict["level"], message: string, reason: string | undefined): Verdict {
+function verdict(level: CheckResult["level"], message: string, reason: string | undefined): CheckResult {
   return { level, message, ...(reason !== undefined && { reason }) };
 }
 
 /** A check. An error that it throws becomes a failure, with the error's message and reason. */
 export interface Check {
   readonly name: string;
-  look(signal: AbortSignal): Promise<Verdict | readonly Verdict[]>;
+  look(signal: AbortSignal): Promise<CheckResult | readonly CheckResult[]>;
 }
 
 /** Runs the checks one after another. @returns the findings, in the order of the checks. */
@@ -36,7 +36,7 @@ export async function examine(checks: readonly Check[], signal: AbortSignal): Pr
       if (signal.aborted) throw error;
       return failure(messageOf(error), reasonOf(error));
     });
-    for (const each of Array.isArray(found) ? found : [found]) findings.push({ check, ...(each as Verdict) });
+    for (const each of Array.isArray(found) ? found : [found]) findings.push({ check, ...(each as CheckResult) });
   }
   return findings;
 }

@@ -2,7 +2,7 @@ import { readFile, readdir, readlink } from "node:fs/promises";
 import { basename } from "node:path";
 
 /** A process that listens on a port of this machine. */
-export interface Listener {
+export interface ListeningProcess {
   readonly pid: number;
   /** File name of its program. */
   readonly program: string;
@@ -10,7 +10,7 @@ export interface Listener {
 
 /** @returns the processes of this machine that listen on a TCP port, as far as this user may see them.
  *  @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
-export async function listenersAt(port: number): Promise<readonly Listener[]> {
+export async function listenersAt(port: number): Promise<readonly ListeningProcess[]> {
   const tables = await Promise.all(["tcp", "tcp6"].map((name) => textOf(`/proc/net/${name}`)));
   const sockets = new Set(tables.flatMap((table) => socketsIn(table, port)));
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
@@ -37,7 +37,7 @@ async function holds(pid: string, sockets: ReadonlySet<string>): Promise<boolean
   return links.some((link) => sockets.has(link));
 }
 
-async function listener(pid: string): Promise<Listener> {
+async function listener(pid: string): Promise<ListeningProcess> {
   const program = basename(await readlink(`/proc/${pid}/exe`).catch(() => "?"));
   return { pid: Number(pid), program };
 }

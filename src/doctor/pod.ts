@@ -6,7 +6,7 @@ import { type DaemonSets, decideDaemonSetPod } from "../pod/daemon-sets.ts";
 import { placeholderReason } from "../pod/placeholder.ts";
 import { type Target, hasOwnNetwork, isTargetFeature } from "../seams/provider.ts";
 import { withDefaults } from "../sources/pod-defaults.ts";
-import { type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
+import { type Finding, type CheckResult, examine, failure, ok, warning } from "./findings.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -51,7 +51,7 @@ function specIn(manifest: Fields): Fields | undefined {
 }
 
 /** Settings of a node that affect a pod. */
-export interface PodPlace {
+export interface PodNodeSettings {
   /** Undefined if the node's choice is unknown. */
   readonly daemonSets: DaemonSets | undefined;
   readonly rootDir: string;
@@ -63,7 +63,7 @@ export interface PodPlace {
 export async function examinePod(
   pod: Pod,
   target: Target,
-  place: PodPlace,
+  place: PodNodeSettings,
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
   const rights = await target.missingPrivileges?.(signal);
@@ -72,19 +72,19 @@ export async function examinePod(
       isTargetFeature(feature) ? rights?.unsupported[feature] : target.runtime.unsupportedReason?.(feature, until),
     place,
   );
-  const look = async (until: AbortSignal): Promise<readonly Verdict[]> => {
+  const look = async (until: AbortSignal): Promise<readonly CheckResult[]> => {
     const held = await served.unsupportedFields(pod, until);
     const found = [
-      ...leftOut(pod, target, place),
+      ...daemonSetFindings(pod, target, place),
       ...held.map(({ field, why }) => failure(`it would be held because of ${field}: ${why}`, "FieldNotServed")),
-      ...degraded(pod, target),
+      ...networkFindings(pod, target),
     ];
     return found.length > 0 ? found : [ok("all of its fields are supported")];
   };
   return examine([{ name: `pod ${pod.metadata.name}`, look }], signal);
 }
 
-function leftOut(pod: Pod, { network }: Target, { daemonSets, rootDir }: PodPlace): readonly Verdict[] {
+function daemonSetFindings(pod: Pod, { network }: Target, { daemonSets, rootDir }: PodNodeSettings): readonly CheckResult[] {
   const setting = daemonSets ?? (hasOwnNetwork(network) ? "none" : "all");
   if (decideDaemonSetPod({ pod, status: undefined, existsInRuntime: false, setting, rootDir }).kind === "pod") return [];
   const ofItself = daemonSets ? "" : ", the default of a new node with a network of its own";
@@ -95,7 +95,7 @@ function leftOut(pod: Pod, { network }: Target, { daemonSets, rootDir }: PodPlac
   ];
 }
 
-function degraded({ spec }: Pod, { network }: Target): readonly Verdict[] {
+function networkFindings({ spec }: Pod, { network }: Target): readonly CheckResult[] {
   const usesCluster = spec.dnsPolicy === "ClusterFirst" || spec.dnsPolicy === "ClusterFirstWithHostNet";
   if (network?.isolated && usesCluster)
     return [

@@ -1,10 +1,10 @@
 import { hasCode, messageOf } from "../lib/errors.ts";
-import { type ListenAt, tryListening } from "../server/listen.ts";
-import { type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
-import type { Listener } from "./listeners.ts";
+import { type ListenAddress, tryListening } from "../server/listen.ts";
+import { type Finding, type CheckResult, examine, failure, ok, warning } from "./findings.ts";
+import type { ListeningProcess } from "./listeners.ts";
 
 /** A listen address of graftlet's own machine. */
-export interface Port extends ListenAt {
+export interface Port extends ListenAddress {
   /** Name of the server. */
   readonly of: string;
 }
@@ -14,7 +14,7 @@ export interface PortsExamination {
   /** PID of the process that runs the node; undefined if unknown. */
   readonly runner: number | undefined;
   /** The processes that listen on a port, as far as they are visible. */
-  readonly listenersAt: (port: number) => Promise<readonly Listener[]>;
+  readonly listenersAt: (port: number) => Promise<readonly ListeningProcess[]>;
 }
 
 /** Checks whether graftlet listens on its ports, or can. */
@@ -23,7 +23,7 @@ export async function examinePorts(of: PortsExamination, signal: AbortSignal): P
   return examine(checks, signal);
 }
 
-async function verdictOf(at: Port, { runner, listenersAt }: PortsExamination): Promise<Verdict> {
+async function verdictOf(at: Port, { runner, listenersAt }: PortsExamination): Promise<CheckResult> {
   const place = `${at.of}, port ${at.port} on ${at.address}`;
   try {
     await tryListening(at);
@@ -33,7 +33,7 @@ async function verdictOf(at: Port, { runner, listenersAt }: PortsExamination): P
     if (listeners.some(({ pid }) => pid === runner)) return ok(`${place}: graftlet serves it (process ${runner})`);
     if (listeners.length === 0)
       return warning(`${place}: in use by a process that only root and graftlet's own user can see`);
-    return failure([messageOf(error), ...listeners.map(told)].join("; "));
+    return failure([messageOf(error), ...listeners.map(listenerText)].join("; "));
   }
   if (runner === undefined) return ok(`${place}: free`);
   return warning(
@@ -41,4 +41,4 @@ async function verdictOf(at: Port, { runner, listenersAt }: PortsExamination): P
   );
 }
 
-const told = ({ pid, program }: Listener) => `process ${pid} (${program}) listens there`;
+const listenerText = ({ pid, program }: ListeningProcess) => `process ${pid} (${program}) listens there`;

@@ -6,12 +6,12 @@ import { type HostFacts, readFacts } from "../host/facts.ts";
 import { readOwnershipRecord } from "../host/ownership-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
-import { foreseenNetwork } from "../network/decision.ts";
-import { wayObstacles } from "../network/fitness.ts";
-import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "../node/unfit.ts";
+import { predictNetwork } from "../service-tunnel/network-mode.ts";
+import { preflightFailures } from "../service-tunnel/preflight.ts";
+import { checkTargetRequirements, checkCgroupControllers, checkTargetAddress } from "../node/target-requirements.ts";
 import { parseResolvConf } from "../pod/dns.ts";
 import type { Target } from "../seams/provider.ts";
-import { type Check, type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
+import { type Check, type Finding, type CheckResult, examine, failure, ok, warning } from "./findings.ts";
 import { command } from "../seams/command.ts";
 
 export interface TargetExamination {
@@ -30,11 +30,11 @@ export interface TargetExamination {
 }
 
 /** Timeout of each check, milliseconds. */
-const checkMs = 20_000;
+const checkTimeoutMs = 20_000;
 
 /** Checks a target without changing it. For an unreachable target, that is the only finding. */
 export async function examineTarget(of: TargetExamination, signal: AbortSignal): Promise<readonly Finding[]> {
-  const bounded = ({ name, look }: Check): Check => ({ name, look: (until) => look(of.clock.within(checkMs, until)) });
+  const bounded = ({ name, look }: Check): Check => ({ name, look: (until) => look(of.clock.within(checkTimeoutMs, until)) });
   const reached = await examine([bounded({ name: "link", look: (until) => link(of, until) })], signal);
   if (reached.some(({ level }) => level === "failure")) return reached;
   let facts: HostFacts | undefined;
@@ -47,7 +47,7 @@ export async function examineTarget(of: TargetExamination, signal: AbortSignal):
     { name: "cgroups", look: async (until) => cgroups(of, await factsOf(until), until) },
     { name: "runtime", look: (until) => runtime(of, until) },
     { name: "disk", look: (until) => disk(of, until) },
-    { name: "clock", look: (until) => clockOf(of, until) },
+    { name: "clock", look: (until) => clockOffset(of, until) },
     { name: "DNS", look: (until) => resolver(of, until) },
     { name: "other agents", look: (until) => agents(of, until) },
     ...(of.target.network ? [{ name: "pods' network", look: (until: AbortSignal) => network(of, until) }] : []),
@@ -58,7 +58,7 @@ export async function examineTarget(of: TargetExamination, signal: AbortSignal):
 async function link(
   { target: { host, link: remote }, clock }: TargetExamination,
   signal: AbortSignal,
-): Promise<Verdict> {
+): Promise<CheckResult> {
   const began = clock.monotonic();
   try {
     await host.run(command("true"), { signal });
@@ -73,14 +73,14 @@ async function link(
   return ok(`host key, login, shell and SFTP work; connected in ${login} ms, a command takes ${answer} ms`);
 }
 
-async function rights({ target }: TargetExamination, signal: AbortSignal): Promise<Verdict | readonly Verdict[]> {
+async function rights({ target }: TargetExamination, signal: AbortSignal): Promise<CheckResult | readonly CheckResult[]> {
   const missing = await target.missingPrivileges?.(signal);
   if (!missing || missing.messages.length === 0) return ok("all privileges that a node needs");
   return missing.messages.map((sentence) => warning(sentence, "RightsMissing"));
 }
 
-function machine(facts: HostFacts): Verdict {
-  refuseWithoutAddress(facts);
+function machine(facts: HostFacts): CheckResult {
+  checkTargetAddress(facts);
   const { osImage, kernelVersion, architecture, cpus, memoryBytes, addresses } = facts;
   const memory = `${(memoryBytes / 2 ** 30).toFixed(1)} GiB`;
   return ok(`${osImage}, kernel ${kernelVersion} (${architecture}), ${cpus} CPUs, ${memory}, address ${addresses[0]}`);
@@ -91,18 +91,18 @@ async function kernel(
   { target: { host } }: TargetExamination,
   { appArmor }: HostFacts,
   signal: AbortSignal,
-): Promise<readonly Verdict[]> {
+): Promise<readonly CheckResult[]> {
   const forwards = await ignoreNotFound(host.fs.readFile("/proc/sys/net/ipv4/ip_forward", { signal }));
   const seccomp = await exists(host.fs, "/proc/sys/kernel/seccomp/actions_avail", signal);
-  const found: Verdict[] = [];
+  const found: CheckResult[] = [];
   if (forwards?.toString().trim() === "0")
     found.push(warning("net.ipv4.ip_forward is 0: pods cannot reach anything beyond the machine until it is set to 1"));
   if (!seccomp) found.push(warning("the kernel has no seccomp: containers with a seccomp profile do not start"));
   return found.length > 0 ? found : [ok(`seccomp${appArmor ? ", AppArmor" : ""}, IP forwarding is on`)];
 }
 
-function swap({ kubelet }: TargetExamination, facts: HostFacts): Verdict {
-  refuseUnfit({ ...kubelet, failCgroupV1: false }, facts);
+function swap({ kubelet }: TargetExamination, facts: HostFacts): CheckResult {
+  checkTargetRequirements({ ...kubelet, failCgroupV1: false }, facts);
   return ok(facts.swapBytes > 0 ? "on, and failSwapOn is false" : "off");
 }
 
@@ -110,18 +110,18 @@ async function cgroups(
   { target, kubelet }: TargetExamination,
   facts: HostFacts,
   signal: AbortSignal,
-): Promise<Verdict> {
-  refuseUnfit({ ...kubelet, failSwapOn: false }, facts);
+): Promise<CheckResult> {
+  checkTargetRequirements({ ...kubelet, failSwapOn: false }, facts);
   if (facts.cgroupVersion === 2) return ok("version 2");
-  refuseUnmounted(await unmountedControllers(target.host, signal));
+  checkCgroupControllers(await unmountedControllers(target.host, signal));
   return warning("version 1, which is deprecated in Kubernetes: switch the machine to version 2", "CgroupV1");
 }
 
-async function runtime({ target, kubelet }: TargetExamination, signal: AbortSignal): Promise<readonly Verdict[]> {
+async function runtime({ target, kubelet }: TargetExamination, signal: AbortSignal): Promise<readonly CheckResult[]> {
   const { runtimeName, runtimeVersion } = await target.runtime.version(signal);
   const at = await target.runtimeSocket?.(signal);
   const driver = await cgroupDriver(target, signal);
-  const found: Verdict[] = [ok(`${runtimeName} ${runtimeVersion}${at === undefined ? "" : ` at ${at}`}`)];
+  const found: CheckResult[] = [ok(`${runtimeName} ${runtimeVersion}${at === undefined ? "" : ` at ${at}`}`)];
   const { status } = await target.runtime.status(signal);
   for (const { type, status: holds, reason, message } of status?.conditions ?? [])
     if (!holds)
@@ -146,15 +146,15 @@ async function cgroupDriver({ runtime }: Target, signal: AbortSignal): Promise<s
 }
 
 /** Fractions of a file system below which pods are evicted by default. */
-const leastShare = { bytes: 0.1, inodes: 0.05 };
+const minFreeShare = { bytes: 0.1, inodes: 0.05 };
 
-async function disk({ target: { host }, rootDir }: TargetExamination, signal: AbortSignal): Promise<Verdict> {
+async function disk({ target: { host }, rootDir }: TargetExamination, signal: AbortSignal): Promise<CheckResult> {
   let place = rootDir;
   while (place !== "/" && !(await exists(host.fs, place, signal))) place = posix.dirname(place);
   const { capacityBytes, availableBytes, inodes, inodesFree } = await host.fs.freeSpace(place, signal);
   const free = `${(availableBytes / 2 ** 30).toFixed(1)} of ${(capacityBytes / 2 ** 30).toFixed(1)} GiB free for ${rootDir}`;
   const short =
-    availableBytes < capacityBytes * leastShare.bytes || (inodes > 0 && inodesFree < inodes * leastShare.inodes);
+    availableBytes < capacityBytes * minFreeShare.bytes || (inodes > 0 && inodesFree < inodes * minFreeShare.inodes);
   return short
     ? warning(
         `${free}: below the kubelet's default thresholds, at which pods are evicted; free some space`,
@@ -164,12 +164,12 @@ async function disk({ target: { host }, rootDir }: TargetExamination, signal: Ab
 }
 
 /** Clock difference beyond which tokens and certificates are rejected, milliseconds. */
-const mostOffMs = 5_000;
+const maxClockOffsetMs = 5_000;
 
-async function clockOf({ target: { host } }: TargetExamination, signal: AbortSignal): Promise<Verdict> {
+async function clockOffset({ target: { host } }: TargetExamination, signal: AbortSignal): Promise<CheckResult> {
   const offMs = Math.round(await host.clock.offsetMs(signal));
   const off = `${(Math.abs(offMs) / 1000).toFixed(1)} s ${offMs < 0 ? "behind" : "ahead of"} graftlet's`;
-  if (Math.abs(offMs) < mostOffMs) return ok(`${off} clock`);
+  if (Math.abs(offMs) < maxClockOffsetMs) return ok(`${off} clock`);
   return warning(
     `${off} clock: set both by NTP, or certificates and tokens are refused in pods that are not yet valid there`,
   );
@@ -178,7 +178,7 @@ async function clockOf({ target: { host } }: TargetExamination, signal: AbortSig
 async function resolver(
   { target: { host }, kubelet: { resolvConf } }: TargetExamination,
   signal: AbortSignal,
-): Promise<Verdict> {
+): Promise<CheckResult> {
   if (resolvConf === "") return ok("resolvConf is empty: pods use only the cluster's DNS");
   const { servers } = parseResolvConf((await host.fs.readFile(resolvConf, { signal })).toString());
   if (servers.length === 0)
@@ -192,7 +192,7 @@ async function resolver(
   return ok(`name servers ${servers.join(", ")}`);
 }
 
-async function agents(of: TargetExamination, signal: AbortSignal): Promise<Verdict> {
+async function agents(of: TargetExamination, signal: AbortSignal): Promise<CheckResult> {
   const record = await readOwnershipRecord(of.target.host.fs, of.rootDir, signal);
   if (record && record.node !== of.nodeName)
     return failure(`${of.rootDir} belongs to node ${record.node}: set another rootDir`, "RuntimeInUse");
@@ -210,15 +210,15 @@ async function agents(of: TargetExamination, signal: AbortSignal): Promise<Verdi
 async function network(
   { target, rootDir }: TargetExamination,
   signal: AbortSignal,
-): Promise<Verdict | readonly Verdict[]> {
-  const { isolated, obstacle, tunneled } = (await foreseenNetwork(target, rootDir, signal)) ?? {};
+): Promise<CheckResult | readonly CheckResult[]> {
+  const { isolated, obstacle, tunneled } = (await predictNetwork(target, rootDir, signal)) ?? {};
   if (isolated)
     return warning(
       `isolated: pods can reach neither Services nor the cluster's DNS; ${obstacle ?? "network: tunneled connects them over the link"}`,
       "PodNetworkIsolated",
     );
   if (!tunneled) return ok("the cluster's network, through your routes");
-  const obstacles = await wayObstacles(target.host, rootDir, signal);
+  const obstacles = await preflightFailures(target.host, rootDir, signal);
   if (obstacles.length === 0) return ok("tunneled, and the target meets the requirements");
   return obstacles.map((sentence) => failure(sentence, "NoWayIntoCluster"));
 }

@@ -19,8 +19,8 @@ import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
-import type { TunnelPlaces } from "../network/places.ts";
-import type { ClusterWay } from "../network/way.ts";
+import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
+import type { ServiceTunnel } from "../service-tunnel/service-tunnel.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
@@ -33,7 +33,7 @@ import type { OpenNodeCgroups } from "../resources/node-cgroups.ts";
 import type { Enforcement, ReservedCgroups } from "../resources/reserved-cgroups.ts";
 import type { Pleg } from "../pleg/pleg.ts";
 import type { Target } from "../seams/provider.ts";
-import type { Strangers } from "../server/strangers.ts";
+import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import type { HandOut } from "./wiring.ts";
 
 /** The locks that reserve the target for this node. */
@@ -69,9 +69,9 @@ export interface KubeletDeps {
   readonly liveness: Liveness;
   readonly report: NodeReporter;
   /** Limits of unauthenticated connections to this process. */
-  readonly strangers: Strangers;
+  readonly strangers: UnauthenticatedConnections;
   /** Limits of service tunnel connections of this process. */
-  readonly places: TunnelPlaces;
+  readonly places: TunnelLimits;
   /** Log level of this process. */
   readonly verbosity: Verbosity;
   readonly metrics: NodeMetrics;
@@ -124,7 +124,7 @@ export interface ObservedTarget {
   /** Undefined if the target is the local machine. */
   readonly waitForTarget?: WaitForTarget;
   /** Set if pods reach the cluster through a service tunnel. */
-  readonly serviceTunnel?: ClusterWay;
+  readonly serviceTunnel?: ServiceTunnel;
   /** Labels of this node's objects in a shared runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   readonly targetClock: TargetClock & Service;

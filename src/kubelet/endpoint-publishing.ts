@@ -1,8 +1,8 @@
 import { isIPv4 } from "node:net";
 import { createOwnSlices } from "../api/endpoint-slices.ts";
 import type { Service } from "../lib/service-group.ts";
-import { createServicePublisher } from "../network/publisher.ts";
-import { sliceSelector } from "../network/slices.ts";
+import { createServicePublisher } from "../endpoint-publisher/publisher.ts";
+import { sliceSelector } from "../endpoint-publisher/slices.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import type { ClusterMeta, Service as ClusterService } from "../objects.ts";
 import type { Cluster, NodeContext } from "./deps.ts";

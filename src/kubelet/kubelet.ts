@@ -55,7 +55,7 @@ function readiness({ config, readiness: process, hand }: NodeContext, { certifie
   const { sourcesSynced } = hand("kubeletServer");
   return onceThenIdle("readiness", async (signal) => {
     await untilAborted(Promise.all([sourcesSynced.reached, certified]), signal);
-    process.settled(config.nodeName);
+    process.markReady(config.nodeName);
   });
 }
 

@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import type { ReachableVerdict } from "../node/conditions.ts";
+import type { ReachableState } from "../node/conditions.ts";
 import type { NodePressure, SourceName } from "../pipeline.ts";
 import type { PodResources } from "../pod/pod-resources.ts";
 import type { Allocation } from "../resources/allocations.ts";
@@ -31,7 +31,7 @@ export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
     /** Pressure conditions of the node. */
     pressure: createValue<NodePressure>(),
     /** Result of the self-test from the API server to the kubelet API. */
-    reachable: createValue<ReachableVerdict>(),
+    reachable: createValue<ReachableState>(),
     /** The target is about to shut down. */
     shuttingDown: createValue<true>(),
     /** Attachable volumes in use, as in Node.status.volumesInUse; undefined until volumes of an earlier process have been recovered. */

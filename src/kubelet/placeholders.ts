@@ -1,6 +1,6 @@
 import { daemonSetChoices } from "../config/node-config.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
-import { podNetworkAnnotation } from "../network/decision.ts";
+import { podNetworkAnnotation } from "../service-tunnel/network-mode.ts";
 import type { NodeSource, RuntimePod } from "../pipeline.ts";
 import { type DaemonSets, type DaemonSetDecision, daemonSetsAnnotation, decideDaemonSetPod } from "../pod/daemon-sets.ts";
 import type { DesiredPod } from "../roles.ts";

@@ -7,7 +7,7 @@ import type { Pod } from "../objects.ts";
 import type { EventSink, PodUpdate, SourceName } from "../pipeline.ts";
 import { adoptRunning } from "../sources/adoption.ts";
 import { createApiServerSource } from "../sources/apiserver.ts";
-import { createComplaints } from "../sources/complaints.ts";
+import { createManifestErrors } from "../sources/manifest-errors.ts";
 import { createFileSource } from "../sources/file.ts";
 import { createHttpSource } from "../sources/http.ts";
 import type { Adopt } from "../sources/manifest-set.ts";
@@ -35,7 +35,7 @@ export function composeSources(deps: SourcesDeps): readonly Service[] {
   const setting = (source: SourceName) => (pods: readonly Pod[]) => podConfig.set(source, pods);
   const common = { nodeName, clock, log };
   const adopt: Adopt = (found) => adoptRunning(podCache, found);
-  const complaining = () => ({ ...common, adopt, complaints: createComplaints({ nodeName, events, log }) });
+  const complaining = () => ({ ...common, adopt, complaints: createManifestErrors({ nodeName, events, log }) });
   const { staticPodPath: path, staticPodURL: url, staticPodURLHeader: headers } = kubelet;
   const { fileCheckFrequency, httpCheckFrequency } = kubelet;
   const running: Service[] = [];

@@ -3,16 +3,16 @@ import { ContainerState } from "../gen/cri.ts";
 import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
-import { reachOf } from "../network/destinations.ts";
-import { wayBelongings } from "../network/rules.ts";
-import { type ClusterWay, createClusterWay } from "../network/way.ts";
+import { serviceFilter } from "../service-tunnel/destinations.ts";
+import { ownedTunnelResources } from "../service-tunnel/rules.ts";
+import { type ServiceTunnel, createServiceTunnel } from "../service-tunnel/service-tunnel.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import { nameResolves } from "../node/own-name.ts";
 import { createPodCidr } from "../node/pod-cidr.ts";
 import { type RebootWatch, createRebootWatch } from "../node/reboot-watch.ts";
 import { type RuntimeHealth, createRuntimeHealth } from "../node/runtime-health.ts";
-import { type Isolation, isolatedBy } from "../node/target-conditions.ts";
+import { type Isolation, isolationCondition } from "../node/target-conditions.ts";
 import { type TargetRights, createTargetRights } from "../node/target-rights.ts";
 import type { LogReader, WaitForTarget } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
@@ -41,7 +41,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const storage = createStorage(context, cluster, { DevicePlugin: devices.handler });
-  const made: { serviceTunnel?: ClusterWay } = {};
+  const made: { serviceTunnel?: ServiceTunnel } = {};
   const isolation = createIsolation(target.network, made);
   const agent = await createAgent(context, cluster, { pleg, rights, devices, health, storage, isolation });
   const cgroups = await openTargetCgroups(context, cluster, agent.facts);
@@ -104,23 +104,23 @@ function createPodWatch(
 /** Creates the service tunnel of pods into the cluster. */
 function createNodeTunnel({ config, target, places, clock, log, hand }: NodeContext, cluster: Cluster, waitForTarget: WaitForTarget) {
   const { podCache, signals } = hand("clusterWay");
-  const onTrouble = () => signals.nodeChanged.send();
+  const onAvailabilityChange = () => signals.nodeChanged.send();
   const { services, headless, events } = cluster;
   const { rootDir, nodeName, kubelet } = config;
   const report = limitationReporter(events, nodeName);
-  const reaches = reachOf(target.network?.serviceNamespaces, kubelet.clusterDNS);
+  const reaches = serviceFilter(target.network?.serviceNamespaces, kubelet.clusterDNS);
   const watched = { services, ...(headless && { headless }) };
-  return createClusterWay({
+  return createServiceTunnel({
     ...target,
     ...watched,
     places,
-    reaches,
+    serviceFilter: reaches,
     rootDir,
     nodeName,
     seen: podCache,
     waitForTarget,
-    onTrouble,
-    tell: report,
+    onAvailabilityChange,
+    report: report,
     clock,
     log,
   });
@@ -130,7 +130,7 @@ function createNodeTunnel({ config, target, places, clock, log, hand }: NodeCont
 function removeTunnelLeftovers({ config, target: { host }, log }: NodeContext): Service {
   return onceThenIdle("no cluster way", async (signal) => {
     try {
-      for (const left of await wayBelongings(host, config.rootDir, signal)) await left.remove(signal);
+      for (const left of await ownedTunnelResources(host, config.rootDir, signal)) await left.remove(signal);
     } catch (err) {
       if (!signal.aborted) log.debug({ err }, "cannot remove leftovers of an earlier service tunnel");
     }
@@ -138,14 +138,14 @@ function removeTunnelLeftovers({ config, target: { host }, log }: NodeContext): 
 }
 
 /** Creates a function that returns why pods cannot reach the cluster. */
-function createIsolation(network: TargetNetwork | undefined, made: { readonly serviceTunnel?: ClusterWay }): NodeParts["isolation"] {
+function createIsolation(network: TargetNetwork | undefined, made: { readonly serviceTunnel?: ServiceTunnel }): NodeParts["isolation"] {
   if (network?.isolated) {
-    const isolation = isolatedBy(network.obstacle);
+    const isolation = isolationCondition(network.obstacle);
     return () => isolation;
   }
   if (!network?.tunneled) return undefined;
   return () => {
-    const message = made.serviceTunnel?.trouble();
+    const message = made.serviceTunnel?.unavailableReason();
     return message === undefined ? undefined : { reason: "NoWayIntoCluster", message };
   };
 }
@@ -194,7 +194,7 @@ async function createAgent(
     },
     signal,
   );
-  signals.nodeChanged.subscribe(agent.hurry);
+  signals.nodeChanged.subscribe(agent.triggerUpdate);
   return agent;
 }
 

@@ -1,4 +1,4 @@
-import type { HeededGate } from "../config/feature-gates.ts";
+import type { ImplementedGate } from "../config/feature-gates.ts";
 import type { Measures } from "../measures.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
@@ -127,7 +127,7 @@ export function certificateMetrics(metrics: Metrics): Measures["certificates"] {
 const stages = { alpha: "ALPHA", beta: "BETA", ga: "", deprecated: "DEPRECATED" } as const;
 
 /** Feature gates that have an effect here. */
-export function gateMetrics(metrics: Metrics, gates: readonly HeededGate[]): void {
+export function gateMetrics(metrics: Metrics, gates: readonly ImplementedGate[]): void {
   metrics.gauge("kubernetes_feature_enabled", "Feature gates that have an effect on this node: 1 if enabled.", {
     labels: ["name", "stage"],
     values: () => gates.map(({ name, stage, enabled }) => [{ name, stage: stages[stage] }, Number(enabled)]),

@@ -1,4 +1,4 @@
-import type { HeededGate } from "../config/feature-gates.ts";
+import type { ImplementedGate } from "../config/feature-gates.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Measures } from "../measures.ts";
 import { healthMetrics } from "./health.ts";
@@ -34,7 +34,7 @@ export interface NodeMetricsDeps {
   /** Kubernetes version of this kubelet, such as `v1.36.3`. */
   readonly kubeletVersion: string;
   readonly graftletVersion: string;
-  readonly gates: readonly HeededGate[];
+  readonly gates: readonly ImplementedGate[];
   /** SHA-256 of the configuration of credential provider plugins; undefined without. */
   readonly credentialProviders?: string | undefined;
   readonly clock: Clock;

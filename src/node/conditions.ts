@@ -25,7 +25,7 @@ export const pressureTypes = ["MemoryPressure", "DiskPressure", "PIDPressure"] a
 
 type Reasons = typeof conditionReasons;
 export type ConditionType = keyof Reasons;
-type VerdictOf<Type extends ConditionType> = {
+type ConditionStateOf<Type extends ConditionType> = {
   readonly type: Type;
   readonly status: "True" | "False" | "Unknown";
   readonly reason: Reasons[Type][number];
@@ -33,29 +33,29 @@ type VerdictOf<Type extends ConditionType> = {
 };
 
 /** A condition before its times are known. */
-export type Verdict = { [Type in ConditionType]: VerdictOf<Type> }[ConditionType];
+export type NodeConditionState = { [Type in ConditionType]: ConditionStateOf<Type> }[ConditionType];
 /** Result of the API server's connection to the kubelet API. */
-export type ReachableVerdict = VerdictOf<"KubeletReachable">;
+export type ReachableState = ConditionStateOf<"KubeletReachable">;
 
 /** The conditions that a kubelet writes, Ready last.
  *  @param pressure undefined while the target cannot be read.
  *  @param problems why the node is not ready; empty if it is. */
-export function nodeVerdicts(pressure: Pressure | undefined, problems: readonly string[]): readonly Verdict[] {
+export function kubeletConditions(pressure: Pressure | undefined, problems: readonly string[]): readonly NodeConditionState[] {
   const pressures = pressure
     ? [
-        verdict(
+        pressureCondition(
           "MemoryPressure",
           pressure.memory,
           ["KubeletHasSufficientMemory", "kubelet has sufficient memory available"],
           ["KubeletHasInsufficientMemory", "kubelet has insufficient memory available"],
         ),
-        verdict(
+        pressureCondition(
           "DiskPressure",
           pressure.disk,
           ["KubeletHasNoDiskPressure", "kubelet has no disk pressure"],
           ["KubeletHasDiskPressure", "kubelet has disk pressure"],
         ),
-        verdict(
+        pressureCondition(
           "PIDPressure",
           pressure.pid,
           ["KubeletHasSufficientPID", "kubelet has sufficient PID available"],
@@ -63,20 +63,20 @@ export function nodeVerdicts(pressure: Pressure | undefined, problems: readonly 
         ),
       ]
     : [];
-  return [...pressures, readyVerdict(problems)];
+  return [...pressures, readyCondition(problems)];
 }
 
 /** Conditions of a node whose target is unreachable. */
-export function outOfReach({ reason, message }: LinkTrouble): readonly Verdict[] {
+export function unreachableConditions({ reason, message }: LinkTrouble): readonly NodeConditionState[] {
   return [{ type: "Ready", status: "False", reason, message }];
 }
 
-function verdict<Type extends ConditionType>(
+function pressureCondition<Type extends ConditionType>(
   type: Type,
   bad: boolean,
   good: readonly [Reasons[Type][number], string],
   ill: readonly [Reasons[Type][number], string],
-): VerdictOf<Type> {
+): ConditionStateOf<Type> {
   const [reason, message] = bad ? ill : good;
   return { type, status: bad ? "True" : "False", reason, message };
 }
@@ -85,7 +85,7 @@ function verdict<Type extends ConditionType>(
 export const shuttingDown = "node is shutting down";
 
 /** The condition Ready. @param problems why the node is not ready; empty if it is. */
-export function readyVerdict(problems: readonly string[]): Verdict {
+export function readyCondition(problems: readonly string[]): NodeConditionState {
   if (problems.length === 0)
     return { type: "Ready", status: "True", reason: "KubeletReady", message: "kubelet is posting ready status" };
   const message = problems.length === 1 ? problems[0] : `[${problems.join(", ")}]`;
@@ -94,7 +94,7 @@ export function readyVerdict(problems: readonly string[]): Verdict {
 
 /** Adds times to conditions: the transition time changes only with the status. @param now RFC 3339. */
 export function withTimes(
-  verdicts: readonly Verdict[],
+  verdicts: readonly NodeConditionState[],
   before: readonly NodeCondition[],
   now: string,
 ): NodeCondition[] {
@@ -106,7 +106,7 @@ export function withTimes(
 }
 
 /** Event reasons for conditions whose status changed. The first statuses of a new node do not count as changes, except Ready's. */
-export function flips(before: readonly NodeCondition[], after: readonly NodeCondition[]): readonly string[] {
+export function changedConditionReasons(before: readonly NodeCondition[], after: readonly NodeCondition[]): readonly string[] {
   return after.flatMap(({ type, status }) => {
     const old = before.find((each) => each.type === type);
     if (old?.status === status) return [];

@@ -10,12 +10,12 @@ import type { Node, NodeCondition, NodeStatus } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
-import { type Verdict, flips, pressureTypes, withTimes } from "./conditions.ts";
+import { type NodeConditionState, changedConditionReasons, pressureTypes, withTimes } from "./conditions.ts";
 
 /** The desired node status, without the conditions' times. */
-export interface WantedStatus {
+export interface DesiredStatus {
   readonly status: NodeStatus;
-  readonly verdicts: readonly Verdict[];
+  readonly verdicts: readonly NodeConditionState[];
   /** Condition types to remove from the node. */
   readonly absent?: readonly string[];
   /** True if the node is not ready for a reason that does not resolve itself shortly after a start. */
@@ -27,7 +27,7 @@ export interface HeartbeatDeps {
   readonly nodes: NodeSource;
   readonly nodeName: string;
   /** Reads the target and returns the desired status. */
-  readonly wanted: (signal: AbortSignal) => Promise<WantedStatus>;
+  readonly desired: (signal: AbortSignal) => Promise<DesiredStatus>;
   readonly register: (signal: AbortSignal) => Promise<void>;
   readonly registerNode: boolean;
   /** Labels that the Node must have; they are restored together with a status update. */
@@ -43,14 +43,14 @@ export interface HeartbeatDeps {
 
 export interface Heartbeat extends Service {
   /** Requests an immediate update after a change that affects the status. */
-  hurry(): void;
+  triggerUpdate(): void;
 }
 
 /** Update interval at startup until the node is ready; after a change the interval grows from this again. */
-const fastMs = 100;
+const fastIntervalMs = 100;
 const fastForMs = 120_000;
 /** Grace period after a start in which a node that was ready stays so, as the agent has not heard from the runtime yet. */
-const settleMs = 5_000;
+const startupGraceMs = 5_000;
 
 /** Registers the Node and keeps its status up to date: checked every ten seconds, written on a change or after five minutes. The first
  *  write after a change or a start is up to half of that earlier or later. (kubelet, calculateDelay)
@@ -60,26 +60,26 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   const reports = createReports(deps);
   let hurried = Promise.withResolvers<void>();
   /** Milliseconds until the next update of a node that is not ready. */
-  let patienceMs = deps.updateMs;
+  let retryDelayMs = deps.updateMs;
   let missing = 0;
   let startedAt = 0;
   let registered = !deps.registerNode;
-  const tellCordon = createCordonEvents(deps);
+  const reportCordon = createCordonEvents(deps);
   const announce = createAnnouncements(deps);
 
-  const beat = async (signal: AbortSignal): Promise<boolean> => {
+  const updateStatus = async (signal: AbortSignal): Promise<boolean> => {
     const node = nodes.node();
     // An existing Node is registered once, too, as by the kubelet, which reconciles its metadata.
     if (!registered || (!node && deps.registerNode)) await deps.register(signal);
     registered = true;
     if (!node) return false;
-    tellCordon(node);
-    const { status: own, verdicts, absent = [], certain = false } = await deps.wanted(signal);
+    reportCordon(node);
+    const { status: own, verdicts, absent = [], certain = false } = await deps.desired(signal);
     const status = withOthers(own, node);
     const gone = (node.status?.conditions ?? []).filter(({ type }) => absent.includes(type));
     const conditions = withTimes(verdicts, node.status?.conditions ?? [], rfc3339(clock.now()));
     const ready = verdicts.some(({ type, status: value }) => type === "Ready" && value === "True");
-    const settling = !certain && clock.monotonic() - startedAt < settleMs;
+    const settling = !certain && clock.monotonic() - startedAt < startupGraceMs;
     if (!ready && showsReady(node) && settling) return false;
     const labels = Object.entries(deps.labels).filter(([name, value]) => node.metadata.labels?.[name] !== value);
     const changed = gone.length > 0 || labels.length > 0 || differs(node, status, verdicts);
@@ -96,14 +96,14 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
 
   /** Waits for the next round; `hurry` shortens the wait. */
   const rest = (ms: number, signal: AbortSignal) => {
-    const hurry = hurried.promise.then(() => clock.sleep(fastMs, signal).catch(() => undefined));
+    const hurry = hurried.promise.then(() => clock.sleep(fastIntervalMs, signal).catch(() => undefined));
     return pause(clock, ms, hurry, signal);
   };
 
   return {
     name: "node-status",
-    hurry() {
-      patienceMs = fastMs;
+    triggerUpdate() {
+      retryDelayMs = fastIntervalMs;
       hurried.resolve();
     },
     async run(signal) {
@@ -114,18 +114,18 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
         if (deps.registerNode && !nodes.node()) fastUntil = clock.monotonic() + fastForMs;
         hurried = Promise.withResolvers<void>();
         try {
-          ready = await beat(signal);
+          ready = await updateStatus(signal);
           missing = 0;
         } catch (error) {
           if (signal.aborted) return;
           if (missing++ === 0 && !hasCode(error, "not_found"))
             log.warn({ err: error }, "cannot update node status; retrying");
         }
-        if (ready) [fastUntil, patienceMs] = [0, deps.updateMs];
-        else patienceMs = Math.min(patienceMs * 2, deps.updateMs);
+        if (ready) [fastUntil, retryDelayMs] = [0, deps.updateMs];
+        else retryDelayMs = Math.min(retryDelayMs * 2, deps.updateMs);
         const fast = clock.monotonic() < fastUntil && missing === 0;
-        const slow = missing === 0 ? patienceMs : deps.updateMs;
-        await rest(fast ? fastMs : slow * clock.jitter(1, 1.04), signal);
+        const slow = missing === 0 ? retryDelayMs : deps.updateMs;
+        await rest(fast ? fastIntervalMs : slow * clock.jitter(1, 1.04), signal);
       }
     },
   };
@@ -154,7 +154,7 @@ function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatu
     const before = (node.status?.conditions ?? []).filter(({ type }) => !untold.has(type));
     const conditions = now.conditions ?? [];
     if (showsReady({ ...node, status: now })) measures.ready();
-    for (const reason of flips(before, conditions)) tellStatus(deps, reason);
+    for (const reason of changedConditionReasons(before, conditions)) emitStatusEvent(deps, reason);
     for (const { type } of conditions) untold.delete(type);
     const boot = node.status?.nodeInfo?.bootID;
     const booted = now.nodeInfo?.bootID;
@@ -171,12 +171,12 @@ function createCordonEvents(deps: HeartbeatDeps): (node: Node) => void {
   let told = false;
   return ({ spec }) => {
     const { unschedulable = false } = spec ?? {};
-    if (unschedulable !== told) tellStatus(deps, unschedulable ? "NodeNotSchedulable" : "NodeSchedulable");
+    if (unschedulable !== told) emitStatusEvent(deps, unschedulable ? "NodeNotSchedulable" : "NodeSchedulable");
     told = unschedulable;
   };
 }
 
-function tellStatus({ events, nodeName }: HeartbeatDeps, reason: string): void {
+function emitStatusEvent({ events, nodeName }: HeartbeatDeps, reason: string): void {
   events.event(nodeReference(nodeName), "Normal", reason, `Node ${nodeName} status is now: ${reason}`);
 }
 
@@ -185,7 +185,7 @@ function showsReady(node: Node): boolean {
 }
 
 /** True if the API server's status differs, ignoring heartbeat times. */
-function differs(node: Node, wanted: NodeStatus, verdicts: readonly Verdict[]): boolean {
+function differs(node: Node, wanted: NodeStatus, verdicts: readonly NodeConditionState[]): boolean {
   const shown = node.status ?? {};
   const conditions = verdicts.map(({ type, status, reason, message }) => {
     const old = shown.conditions?.find((each) => each.type === type);

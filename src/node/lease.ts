@@ -18,8 +18,8 @@ export interface LeaseDeps {
 }
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-const retryMs = 200;
-const longestRetryMs = 7_000;
+const retryDelayMs = 200;
+const maxRetryDelayMs = 7_000;
 
 /** Renews the node's Lease, which tells the control plane that the node is alive.
  *  @see https://kubernetes.io/docs/concepts/architecture/leases/#node-heart-beats */
@@ -67,8 +67,8 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
 
   const periodMs = (durationSeconds * 1000) / 4;
   const intervalMs = () => {
-    if (failures > 0) return Math.min(longestRetryMs, retryMs * 2 ** failures);
-    return known ? periodMs * clock.jitter(1, 1.04) : Math.min(periodMs, retryMs * 2 ** early);
+    if (failures > 0) return Math.min(maxRetryDelayMs, retryDelayMs * 2 ** failures);
+    return known ? periodMs * clock.jitter(1, 1.04) : Math.min(periodMs, retryDelayMs * 2 ** early);
   };
   return runPeriodically({ name: "lease", intervalMs, clock, log }, async (signal) => {
     try {

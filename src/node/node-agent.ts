@@ -19,7 +19,7 @@ import { type NodeIdentity, newNode, systemLabels } from "./node-object.ts";
 import { createReconcile } from "./reconcile.ts";
 import { type RegistrationDeps, register } from "./registration.ts";
 import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
-import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "./unfit.ts";
+import { checkTargetRequirements, checkCgroupControllers, checkTargetAddress } from "./target-requirements.ts";
 
 export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly rootDir: string;
@@ -63,7 +63,7 @@ export interface NodeAgent extends HostAddresses {
   nodeIPs(): readonly string[];
   /** Resources that pods may use, as quantities by name. */
   allocatable(): ResourceList;
-  hurry(): void;
+  triggerUpdate(): void;
   /** The Node object as it would be registered. */
   ownNode(): Node;
   /** Facts of the target at the node's start. */
@@ -81,15 +81,15 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   // Heartbeats do not wait for other requests.
   const client = deps.client.limited(undefined);
   const reading = Promise.all([readFacts(host, signal), readBootTime(host, clock, signal)]);
-  const [facts, bootedAt] = await readable(reading, signal);
+  const [facts, bootedAt] = await readTarget(reading, signal);
   if (bootedAt !== undefined) measures.booted(bootedAt);
-  refuseUnfit(settings, facts);
-  if (facts.cgroupVersion === 1) refuseUnmounted(await readable(unmountedControllers(host, signal), signal));
+  checkTargetRequirements(settings, facts);
+  if (facts.cgroupVersion === 1) checkCgroupControllers(await readTarget(unmountedControllers(host, signal), signal));
   const nodeIPs = chooseAddresses(settings.nodeIPs, deps.ownAddresses ?? facts.addresses);
   const hostIPs = deps.ownAddresses ? targetAddresses(facts) : nodeIPs;
   const ownName = createOwnName(deps);
   const addresses = () => addressList(deps, nodeIPs, ownName.current());
-  const capacity = await readable(capacityOf(deps, facts, signal), signal);
+  const capacity = await readTarget(capacityOf(deps, facts, signal), signal);
   const complaint = overReserved(capacity, settings);
   if (complaint !== undefined) throw new TargetError("NodeAllocatable", "failed_precondition", complaint);
   const allocatable = nodeAllocatable(capacity, settings);
@@ -100,14 +100,14 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
     ...deps,
     client,
     nodeName,
-    wanted: target.wanted,
+    desired: target.desired,
     registerNode: settings.registerNode,
     labels: systemLabels(facts),
     updateMs: settings.updateMs,
     reportMs: settings.reportMs,
     register: (stop) => register(registering, facts, target.bare, stop),
   });
-  ownName.onChange(() => heartbeat.hurry());
+  ownName.onChange(() => heartbeat.triggerUpdate());
   events.event(nodeReference(nodeName), "Normal", "Starting", "Starting kubelet.");
   if (facts.cgroupVersion === 1) events.event(nodeReference(nodeName), "Warning", "CgroupV1", cgroupV1Warning);
 
@@ -132,14 +132,14 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
     allocatable: () => allocatable,
     hostIPs: () => hostIPs,
     nodeIPs: () => nodeIPs,
-    hurry: () => heartbeat.hurry(),
+    triggerUpdate: () => heartbeat.triggerUpdate(),
     ownNode: () => newNode(settings, facts, target.bare()),
     facts,
   };
 }
 
 /** Wraps errors of reading the target. @throws TargetError; the signal's reason. */
-async function readable<T>(reading: Promise<T>, signal: AbortSignal): Promise<T> {
+async function readTarget<T>(reading: Promise<T>, signal: AbortSignal): Promise<T> {
   try {
     return await reading;
   } catch (error) {
@@ -151,7 +151,7 @@ async function readable<T>(reading: Promise<T>, signal: AbortSignal): Promise<T>
 }
 
 function targetAddresses(facts: HostFacts): readonly string[] {
-  refuseWithoutAddress(facts);
+  checkTargetAddress(facts);
   return chooseAddresses([], facts.addresses);
 }
 

@@ -2,7 +2,7 @@ import type { HostFacts } from "../host/facts.ts";
 import type { Image } from "../gen/cri.ts";
 import type { Node, NodeStatus, Taint } from "../objects.ts";
 import type { ResourceList } from "./capacity.ts";
-import { type Configured, recordOf } from "./configured.ts";
+import { type ConfiguredMetadata, configuredRecord } from "./configured-metadata.ts";
 
 export const attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach";
 
@@ -14,7 +14,7 @@ export interface NodeIdentity {
   readonly annotations: Readonly<Record<string, string>>;
   readonly taints: readonly Taint[];
   /** Metadata that is reconciled after registration; absent if it comes from the command line, which only sets it at registration. */
-  readonly configured?: Configured;
+  readonly configured?: ConfiguredMetadata;
   readonly providerID: string;
 }
 
@@ -58,7 +58,7 @@ export function nodeOf(
       labels: { ...others, ...labels },
       annotations: {
         ...annotations,
-        ...(configured && { ...configured.annotations, ...recordOf(configured) }),
+        ...(configured && { ...configured.annotations, ...configuredRecord(configured) }),
         [attachAnnotation]: "true",
       },
     },

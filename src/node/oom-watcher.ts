@@ -23,7 +23,7 @@ const listening = "listening";
 /** Maximum size of a record of the kernel's log, bytes. */
 const maxLineBytes = 8 << 10;
 /** Delay before the kernel's log is read again after its reader has ended, milliseconds. */
-const retryMs = 10_000;
+const retryDelayMs = 10_000;
 
 /** Prints new records of the kernel's log: existing ones are discarded in the first second. The reader ends with its standard input,
  *  also if its parent is killed. */
@@ -47,7 +47,7 @@ export function createOomWatcher(deps: OomWatcherDeps): Service {
     if (!told) log.warn({ why }, "cannot read the target's kernel log; SystemOOM events are unavailable");
     told = true;
   };
-  const heard = (parse: ReturnType<typeof createOomParser>) => (line: string) => {
+  const onLine = (parse: ReturnType<typeof createOomParser>) => (line: string) => {
     const kill = parse(line);
     if (kill?.cgroup !== "/") return;
     const victim = kill.process && kill.pid ? `, victim process: ${kill.process}, pid: ${kill.pid}` : "";
@@ -56,12 +56,12 @@ export function createOomWatcher(deps: OomWatcherDeps): Service {
   const watch = async (signal: AbortSignal) => {
     try {
       const reader = await host.spawn(script(reading), signal);
-      const said = await readLines(reader, heard(createOomParser()), signal, maxLineBytes);
+      const said = await readLines(reader, onLine(createOomParser()), signal, maxLineBytes);
       if (!signal.aborted && said !== listening) failed(said);
     } catch (error) {
       if (signal.aborted || hasCode(error, "unavailable")) return;
       failed(messageOf(error));
     }
   };
-  return runPeriodically({ ...deps, name: "oom-watcher", intervalMs: retryMs }, watch);
+  return runPeriodically({ ...deps, name: "oom-watcher", intervalMs: retryDelayMs }, watch);
 }

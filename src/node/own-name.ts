@@ -12,11 +12,11 @@ export interface NameSources {
 }
 
 /** Timeout of each name server, milliseconds. */
-const answerWithinMs = 2_000;
+const nameServerTimeoutMs = 2_000;
 
 const ownSources: NameSources = {
   readFile: (path) => readFile(path, "utf8"),
-  resolver: () => new Resolver({ timeout: answerWithinMs, tries: 2 }),
+  resolver: () => new Resolver({ timeout: nameServerTimeoutMs, tries: 2 }),
 };
 
 /** Error codes that mean that a name does not exist. */

@@ -14,21 +14,21 @@ export interface PodCidrDeps {
 }
 
 /** Retry delay, milliseconds. */
-const retryMs = 5_000;
+const retryDelayMs = 5_000;
 /** Maximum delay of the node's start, milliseconds: the runtime may be slow to answer. */
-const patienceMs = 10_000;
+const startTimeoutMs = 10_000;
 
 /** Passes the node's spec.podCIDRs to the runtime whenever they change.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/networking/ */
 export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Service {
-  let told = "";
-  const tell = async (signal: AbortSignal): Promise<boolean> => {
+  let passed = "";
+  const passToRuntime = async (signal: AbortSignal): Promise<boolean> => {
     const podCidr = cidrsOf(nodes.node());
-    if (podCidr === told || podCidr === "") return true;
+    if (podCidr === passed || podCidr === "") return true;
     try {
       const request = UpdateRuntimeConfigRequest.fromPartial({ runtimeConfig: { networkConfig: { podCidr } } });
       await runtime.updateRuntimeConfig(request, signal);
-      told = podCidr;
+      passed = podCidr;
       log.info({ podCidr }, "pod CIDR passed to the runtime");
       return true;
     } catch (error) {
@@ -43,15 +43,15 @@ export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Serv
     ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
     async run(signal) {
       let wake = () => {};
-      const patience = clock.after(patienceMs, () => first.resolve());
+      const patience = clock.after(startTimeoutMs, () => first.resolve());
       const unsubscribe = nodes.onChange(() => wake());
       while (!signal.aborted) {
         const changed = Promise.withResolvers<void>();
         wake = changed.resolve;
-        const heard = await tell(signal);
+        const heard = await passToRuntime(signal);
         patience.cancel();
         first.resolve();
-        await pause(clock, heard ? undefined : retryMs, changed.promise, signal);
+        await pause(clock, heard ? undefined : retryDelayMs, changed.promise, signal);
       }
       patience.cancel();
       unsubscribe();

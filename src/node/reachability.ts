@@ -6,7 +6,7 @@ import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
-import type { ReachableVerdict } from "./conditions.ts";
+import type { ReachableState } from "./conditions.ts";
 
 export interface ReachabilityDeps {
   /** A client that may get nodes/proxy of this node: a Pod's service account. */
@@ -17,7 +17,7 @@ export interface ReachabilityDeps {
   /** API servers that have a tunnel to this node. */
   readonly tunnels: () => readonly string[];
   /** Writer of the self-test's result. */
-  readonly reachable: ValuePair<ReachableVerdict>["writer"];
+  readonly reachable: ValuePair<ReachableState>["writer"];
   readonly signals: Sends<"nodeChanged">;
   readonly clock: Clock;
   readonly log: Logger;
@@ -26,32 +26,32 @@ export interface ReachabilityDeps {
 /** The condition's type. */
 export const reachableType = "KubeletReachable";
 const type = reachableType;
-const everyMs = 5 * 60_000;
+const checkIntervalMs = 5 * 60_000;
 /** Interval while the check fails: short, so that the operator soon sees the effect of a fix. */
-const againMs = 15_000;
+const failedCheckIntervalMs = 15_000;
 /** Interval while the result is unknown, for example before registration, and after a missing certificate was issued. */
-const unknownMs = 2_000;
-const answerMs = 30_000;
+const unknownCheckIntervalMs = 2_000;
+const requestTimeoutMs = 30_000;
 /** Time after the start in which a missing route is not reported, milliseconds: the node's Service routes to a new Pod only once the Pod
  *  is ready and kube-proxy has seen it. */
-const settleMs = 20_000;
+const startupGraceMs = 20_000;
 
 /** Calls the kubelet API through the API server, at the start and every 5 minutes, and reports why logs and exec would fail. */
 export function createReachability(deps: ReachabilityDeps): Service {
   const { client, nodeName, reachable, clock, log } = deps;
   const startedAt = clock.monotonic();
-  const look = async (signal: AbortSignal): Promise<ReachableVerdict | undefined> => {
+  const check = async (signal: AbortSignal): Promise<ReachableState | undefined> => {
     const path = `/api/v1/nodes/${encodeURIComponent(nodeName)}/proxy/healthz`;
     try {
-      await client.text(path, { signal: clock.within(answerMs, signal) });
+      await client.text(path, { signal: clock.within(requestTimeoutMs, signal) });
       const tunnels = deps.tunnels();
       const by = tunnels.length > 0 ? ` through a tunnel (from ${tunnels.join(", ")})` : "";
       const message = `the API server reaches the kubelet API${by}`;
       return { type, status: "True", reason: "KubeletAnswers", message };
     } catch (error) {
       if (signal.aborted) return reachable.get();
-      const verdict = unreachable(error, deps);
-      const isEarly = reachable.get() === undefined && clock.monotonic() - startedAt < settleMs;
+      const verdict = failedCheckState(error, deps);
+      const isEarly = reachable.get() === undefined && clock.monotonic() - startedAt < startupGraceMs;
       return isEarly && verdict && routeReasons.includes(verdict.reason) ? undefined : verdict;
     }
   };
@@ -60,7 +60,7 @@ export function createReachability(deps: ReachabilityDeps): Service {
     async run(signal) {
       while (!signal.aborted) {
         const before = reachable.get();
-        const known = await look(signal);
+        const known = await check(signal);
         reachable.set(known);
         if (
           known &&
@@ -71,7 +71,7 @@ export function createReachability(deps: ReachabilityDeps): Service {
           if (known.status !== "True") log.warn({ reason: known.reason }, known.message);
           deps.signals.nodeChanged.send();
         }
-        const pauseMs = known === undefined ? unknownMs : known.status === "True" ? everyMs : againMs;
+        const pauseMs = known === undefined ? unknownCheckIntervalMs : known.status === "True" ? checkIntervalMs : failedCheckIntervalMs;
         await pause(pauseMs, deps, signal);
       }
     },
@@ -79,7 +79,7 @@ export function createReachability(deps: ReachabilityDeps): Service {
 }
 
 /** Reasons that may resolve themselves for a new route. */
-const routeReasons: readonly ReachableVerdict["reason"][] = ["NoRoute", "NoAnswer"];
+const routeReasons: readonly ReachableState["reason"][] = ["NoRoute", "NoAnswer"];
 
 /** Waits `ms` milliseconds, or until the pending certificate request is approved. */
 async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: AbortSignal): Promise<void> {
@@ -87,14 +87,14 @@ async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: A
   const request = waiting();
   for (let left = ms; left > 0 && !signal.aborted; left = until - clock.monotonic()) {
     if (request !== undefined && waiting() !== request) return;
-    await clock.sleep(request === undefined ? left : Math.min(left, unknownMs), signal).catch(() => {});
+    await clock.sleep(request === undefined ? left : Math.min(left, unknownCheckIntervalMs), signal).catch(() => {});
   }
 }
 
 /** Result of a failed call, with the remedy; undefined if the API server itself is unreachable, or does not have the Node yet. */
-function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): ReachableVerdict | undefined {
+function failedCheckState(error: unknown, { nodeName, waiting }: ReachabilityDeps): ReachableState | undefined {
   const request = waiting();
-  const no = (reason: ReachableVerdict["reason"], message: string): ReachableVerdict => ({
+  const no = (reason: ReachableState["reason"], message: string): ReachableState => ({
     type,
     status: "False",
     reason,

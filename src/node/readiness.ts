@@ -1,13 +1,13 @@
 import type { Clock } from "../lib/clock.ts";
 
 /** Maximum time that a node without a result delays the readiness of the others, milliseconds. */
-const patienceMs = 20_000;
+const startupTimeoutMs = 20_000;
 
 /** Readiness of a process that runs several nodes: ready once each node is served, or has reported why it cannot be. A node does not
  *  become unready again: its Node condition reports later failures. */
 export interface Readiness {
   /** Marks a node as serving its pods, or as having reported to the cluster why it does not. */
-  settled(nodeName: string): void;
+  markReady(nodeName: string): void;
   /** Why the process is not ready yet, in one sentence; undefined if it is. */
   unready(): string | undefined;
 }
@@ -16,9 +16,9 @@ export function createReadiness(nodeNames: readonly string[], clock: Pick<Clock,
   const starting = new Set(nodeNames);
   const since = clock.monotonic();
   return {
-    settled: (nodeName) => void starting.delete(nodeName),
+    markReady: (nodeName) => void starting.delete(nodeName),
     unready() {
-      if (starting.size === 0 || clock.monotonic() - since >= patienceMs) return undefined;
+      if (starting.size === 0 || clock.monotonic() - since >= startupTimeoutMs) return undefined;
       return `not served yet: ${[...starting].join(", ")}`;
     },
   };

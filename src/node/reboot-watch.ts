@@ -30,9 +30,9 @@ export interface RebootWatch extends Service {
   readonly present: WaitForTarget;
 }
 
-const retryMs = 1_000;
+const retryDelayMs = 1_000;
 /** Timeout of a check of the target, milliseconds. */
-const patienceMs = 20_000;
+const checkTimeoutMs = 20_000;
 
 /** Checks whenever a lost target is reachable again that it has not rebooted: mounts, cgroups and memory-backed volumes do not survive a
  *  reboot. Also checks that the node can continue otherwise. A target whose locks are lost counts as lost, and while the state of the
@@ -44,45 +44,45 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
   let changed = Promise.withResolvers<void>();
   const lost = () => link.trouble() !== undefined;
   let losses = link.losses();
-  const become = (next: typeof unsure) => {
+  const setUnsure = (next: typeof unsure) => {
     unsure?.resolve();
     unsure = next;
   };
   const lose = (what: string) => {
     connected.abort(new CodedError("unavailable", `${what} is lost`));
     connected = new AbortController();
-    become(Promise.withResolvers<void>());
+    setUnsure(Promise.withResolvers<void>());
     changed.resolve();
   };
   const note = () => {
     // The claim may be lost with the connection.
     if (link.losses() !== losses) lose("the target");
     losses = link.losses();
-    if (lost()) become(Promise.withResolvers<void>());
+    if (lost()) setUnsure(Promise.withResolvers<void>());
     changed.resolve();
   };
   /** Resolves when new work may start; undefined if it may start now. */
-  const doubt = (): Promise<void> | undefined =>
+  const pendingCheck = (): Promise<void> | undefined =>
     unsure?.promise ?? (claim.isProved() ? undefined : claim.prove().catch(() => lose("the lock on the target")));
   /** @returns false once the target has rebooted. */
-  const look = async (signal: AbortSignal): Promise<boolean> => {
+  const check = async (signal: AbortSignal): Promise<boolean> => {
     const before = link.losses();
     const life = connected;
     try {
-      const now = await host.clock.bootId(clock.within(patienceMs, signal));
+      const now = await host.clock.bootId(clock.within(checkTimeoutMs, signal));
       if (now !== bootID) {
         log.warn({ bootID, now }, "target has rebooted; restarting node");
         onReboot();
         return false;
       }
-      const why = await unfit(clock.within(patienceMs, signal));
+      const why = await unfit(clock.within(checkTimeoutMs, signal));
       if (why !== undefined) {
         log.warn({ why }, "target changed while unreachable; restarting node");
         onReboot();
         return false;
       }
       // If it was lost again meanwhile, check again.
-      if (before === link.losses() && life === connected && !lost()) become(undefined);
+      if (before === link.losses() && life === connected && !lost()) setUnsure(undefined);
     } catch (error) {
       if (!signal.aborted)
         log.debug({ err: error, code: codeOf(error) }, "cannot check whether the target has changed");
@@ -94,19 +94,19 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
     async present(signal) {
       const forget = new AbortController();
       const aborted = onAbort(signal, forget.signal);
-      for (let wait = doubt(); wait && !signal.aborted; wait = doubt()) await Promise.race([wait, aborted]);
+      for (let wait = pendingCheck(); wait && !signal.aborted; wait = pendingCheck()) await Promise.race([wait, aborted]);
       forget.abort();
       throwIfAborted(signal);
       return connected.signal;
     },
     async run(signal) {
       // The target may have rebooted since its facts were read.
-      become(Promise.withResolvers<void>());
+      setUnsure(Promise.withResolvers<void>());
       const unsubscribe = [link.onChange(note), claim.onLost(() => lose("the lock on the target"))];
       while (!signal.aborted) {
         changed = Promise.withResolvers<void>();
-        if (unsure && !lost() && !(await look(signal))) break;
-        await pause(clock, unsure && !lost() ? retryMs : undefined, changed.promise, signal);
+        if (unsure && !lost() && !(await check(signal))) break;
+        await pause(clock, unsure && !lost() ? retryDelayMs : undefined, changed.promise, signal);
       }
       for (const undo of unsubscribe) undo();
     },

@@ -6,7 +6,7 @@ import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
-import { type Configured, metadataPatch, taintsPatch } from "./configured.ts";
+import { type ConfiguredMetadata, metadataPatch, taintsPatch } from "./configured-metadata.ts";
 
 export interface ReconcileDeps {
   readonly client: Pick<ApiClient, "patch">;
@@ -14,7 +14,7 @@ export interface ReconcileDeps {
   readonly tainter: Pick<ApiClient, "patch">;
   readonly nodes: NodeSource;
   readonly nodeName: string;
-  readonly configured: Configured;
+  readonly configured: ConfiguredMetadata;
   /** Interval between checks of the Node, milliseconds. */
   readonly everyMs: number;
   readonly clock: Clock;
@@ -22,7 +22,7 @@ export interface ReconcileDeps {
 }
 
 /** Interval between checks until the Node is known, milliseconds. */
-const firstMs = 1_000;
+const unknownNodeIntervalMs = 1_000;
 
 /** Keeps the Node's labels, annotations and taints in line with the configuration: see `configured.ts`. Each change is one patch for each
  *  of the two writers. A refusal is logged once and retried.
@@ -31,7 +31,7 @@ export function createReconcile(deps: ReconcileDeps): Service {
   const { nodes, configured, everyMs, clock, log } = deps;
   const metadata = createWriter(deps, "labels and annotations", deps.client);
   const taints = createWriter(deps, "taints", deps.tainter);
-  const pauseMs = () => (nodes.node() ? everyMs : firstMs);
+  const pauseMs = () => (nodes.node() ? everyMs : unknownNodeIntervalMs);
   return runPeriodically({ name: "node-configuration", intervalMs: pauseMs, clock, log }, async (signal) => {
     const node = nodes.node();
     if (!node) return;
@@ -42,17 +42,17 @@ export function createReconcile(deps: ReconcileDeps): Service {
 
 /** Creates a writer of patches to the Node that logs each reason of a failure once. */
 function createWriter({ nodeName, log }: ReconcileDeps, what: string, client: ReconcileDeps["client"]) {
-  let told = "";
+  let lastFailure = "";
   return async (patch: object | undefined, signal: AbortSignal): Promise<void> => {
     if (!patch) return;
     try {
       await client.patch<Node>(`/api/v1/nodes/${nodeName}`, { type: "strategic", body: patch }, { signal });
-      told = "";
+      lastFailure = "";
       log.info({ what }, "updated the Node to match its configuration");
     } catch (error) {
       // The Node was changed meanwhile: the next check sees the new version.
-      if (signal.aborted || hasCode(error, "conflict", "not_found", "unavailable") || messageOf(error) === told) return;
-      told = messageOf(error);
+      if (signal.aborted || hasCode(error, "conflict", "not_found", "unavailable") || messageOf(error) === lastFailure) return;
+      lastFailure = messageOf(error);
       log.warn({ err: error, what }, "cannot update the Node to match its configuration; retrying");
     }
   };

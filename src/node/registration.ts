@@ -19,8 +19,8 @@ export interface RegistrationDeps {
   readonly log: Logger;
 }
 
-const retryMs = 100;
-const longestRetryMs = 7_000;
+const retryDelayMs = 100;
+const maxRetryDelayMs = 7_000;
 
 /** Labels that are reconciled on an existing Node: those of the machine's system, name and topology, whether default or set on the
  *  command line. (kubelet, updateDefaultLabels) */
@@ -59,7 +59,7 @@ export async function register(
     } catch (error) {
       if (signal.aborted) return;
       if (failures === 0) log.warn({ err: error }, "cannot register node; retrying");
-      await clock.sleep(Math.min(longestRetryMs, retryMs * 2 ** failures), signal).catch(() => undefined);
+      await clock.sleep(Math.min(maxRetryDelayMs, retryDelayMs * 2 ** failures), signal).catch(() => undefined);
     }
   }
 }

@@ -6,16 +6,16 @@ import { runPeriodically } from "../lib/periodic.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
-const checkMs = 5_000;
+const checkIntervalMs = 5_000;
 /** Interval before the runtime's first answer, or after it became unreachable: short, to notice its return. */
-const impatientMs = 1_000;
+const failedCheckIntervalMs = 1_000;
 /** Silence after which the runtime counts as down; and timeout of one call, milliseconds. */
 const downAfterMs = 30_000;
-const patienceMs = 5_000;
+const callTimeoutMs = 5_000;
 /** Silence after which a runtime with events is polled: longer than the interval of relists with events. */
-const heardMs = 35_000;
+const maxEventSilenceMs = 35_000;
 /** Interval of version checks: a runtime may be replaced by another version. */
-const versionEveryMs = 60_000;
+const versionIntervalMs = 60_000;
 
 export interface RuntimeHealth extends Service {
   /** Problems that keep the runtime from running pods, in the kubelet's order; empty if healthy. (kubelet, runtimeErrors)
@@ -57,14 +57,14 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
   /** True when there is no problem and the event stream would have reported a new one. */
   const isHeard = () => {
     const heard = lastAnswer === undefined || problems().length > 0 ? undefined : runtime.lastAliveAt?.();
-    if (heard === undefined || clock.monotonic() - heard >= heardMs) return false;
+    if (heard === undefined || clock.monotonic() - heard >= maxEventSilenceMs) return false;
     lastAnswer = Math.max(lastAnswer ?? heard, heard);
     return failure === undefined;
   };
   const readVersion = async (signal: AbortSignal): Promise<VersionResponse> => {
     if (version && failure === undefined && clock.monotonic() < versionDue) return version;
     const answer = await runtime.version(signal);
-    versionDue = clock.monotonic() + versionEveryMs;
+    versionDue = clock.monotonic() + versionIntervalMs;
     return answer;
   };
   const check = async (signal: AbortSignal) => {
@@ -91,14 +91,14 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
     if (lastAnswer === undefined)
       return [failure === undefined ? "container runtime status check may not have completed yet" : down, ...unhealthy];
     const now = clock.monotonic();
-    if (askedAt !== undefined && now - askedAt > patienceMs && now - lastAnswer > downAfterMs)
+    if (askedAt !== undefined && now - askedAt > callTimeoutMs && now - lastAnswer > downAfterMs)
       return [down, ...unhealthy];
     const told = [unmet(status, "RuntimeReady", "container runtime"), networkError()];
     return [...unhealthy, ...told.filter((text) => text !== undefined)];
   };
   const networkError = () => (status ? unmet(status, "NetworkReady", "container runtime network") : undefined);
 
-  const intervalMs = () => (failure === undefined ? checkMs : impatientMs);
+  const intervalMs = () => (failure === undefined ? checkIntervalMs : failedCheckIntervalMs);
   const round = (signal: AbortSignal) => (isHeard() ? undefined : check(signal));
   return {
     ...runPeriodically({ name: "runtime-health", intervalMs, clock, log }, round),

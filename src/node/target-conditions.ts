@@ -1,14 +1,14 @@
 import type { MissingPrivileges } from "../seams/provider.ts";
-import type { Verdict } from "./conditions.ts";
+import type { NodeConditionState } from "./conditions.ts";
 
 /** Why pods of a node cannot reach the cluster. */
-export type Isolation = Pick<Extract<Verdict, { readonly type: typeof isolatedType }>, "reason" | "message">;
+export type Isolation = Pick<Extract<NodeConditionState, { readonly type: typeof isolatedType }>, "reason" | "message">;
 
 const ownNetwork =
   "pods are on the target's own network: they cannot reach pods of other nodes or Services, and cannot be reached by them";
 
 /** Condition for pods on the target's own network. @param obstacle why, in a sentence, if the configuration did not request it. */
-export function isolatedBy(obstacle: string | undefined): Isolation {
+export function isolationCondition(obstacle: string | undefined): Isolation {
   if (obstacle === undefined) return { reason: "NetworkOfTheTarget", message: ownNetwork };
   return {
     reason: "NoWayIntoCluster",
@@ -26,7 +26,7 @@ export interface TargetTraits {
 
 /** Graftlet's own conditions. They describe the target, not its health: none makes a node unready. */
 export interface TargetConditions {
-  readonly verdicts: readonly Verdict[];
+  readonly verdicts: readonly NodeConditionState[];
   /** Types to remove from the Node: left by another target of the same name, or by other settings. */
   readonly absent: readonly string[];
 }
@@ -36,16 +36,16 @@ const rightsType = "TargetPrivileges";
 
 /** The conditions of a target by its traits. Pure. */
 export function targetConditions({ isolation, rights }: TargetTraits): TargetConditions {
-  const verdicts: Verdict[] = [];
+  const verdicts: NodeConditionState[] = [];
   const absent: string[] = [];
   if (isolation) verdicts.push({ type: isolatedType, status: "True", ...isolation });
   else absent.push(isolatedType);
   if (rights === "whole") absent.push(rightsType);
-  else if (rights) verdicts.push(rightsVerdict(rights));
+  else if (rights) verdicts.push(privilegesCondition(rights));
   return { verdicts, absent };
 }
 
-function rightsVerdict({ messages }: MissingPrivileges): Verdict {
+function privilegesCondition({ messages }: MissingPrivileges): NodeConditionState {
   if (messages.length > 0)
     return { type: rightsType, status: "False", reason: "RightsMissing", message: messages.join(" ") };
   return {

@@ -9,12 +9,12 @@ import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { ValueReader } from "../state/values.ts";
 import type { ResourceList } from "./capacity.ts";
-import { nodeVerdicts, outOfReach, readyVerdict, shuttingDown, type Verdict } from "./conditions.ts";
-import type { WantedStatus } from "./heartbeat.ts";
+import { kubeletConditions, unreachableConditions, readyCondition, shuttingDown, type NodeConditionState } from "./conditions.ts";
+import type { DesiredStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { reachableType } from "./reachability.ts";
 import type { RuntimeHealth } from "./runtime-health.ts";
-import { shownVersion, unknownVersion } from "./runtime-version.ts";
+import { formatRuntimeVersion, unknownVersion } from "./runtime-version.ts";
 import { type Isolation, targetConditions } from "./target-conditions.ts";
 import type { TargetRights } from "./target-rights.ts";
 
@@ -43,7 +43,7 @@ export interface TargetStatusDeps {
   /** Why the target's pods cannot reach the cluster; absent if they always can. */
   readonly isolation?: () => Isolation | undefined;
   /** Result of the API server's connection to the kubelet API, if it is checked. */
-  readonly reachable?: () => Verdict | undefined;
+  readonly reachable?: () => NodeConditionState | undefined;
   readonly rights: Pick<TargetRights, "read">;
   /** Resources offered by device plugins on the target. */
   readonly devices: { amounts(): { readonly capacity: ResourceList; readonly allocatable: ResourceList } };
@@ -62,13 +62,13 @@ export interface TargetStatus {
   /** The status without images and conditions, for registration. */
   bare(): NodeStatus;
   /** Reads the target and returns the desired status. If the target cannot be read, the node is not ready. */
-  wanted(signal: AbortSignal): Promise<WantedStatus>;
+  desired(signal: AbortSignal): Promise<DesiredStatus>;
 }
 
 /** Minimum interval between reads of the image list. */
-const imagesEveryMs = 30_000;
+const imagesIntervalMs = 30_000;
 /** Timeout of calls to the runtime, milliseconds: a hanging runtime must not delay the status that reports it. */
-const patienceMs = 2_000;
+const runtimeTimeoutMs = 2_000;
 
 /** Builds the node's status from the target. */
 export function createTargetStatus(deps: TargetStatusDeps, constants: TargetConstants): TargetStatus {
@@ -77,9 +77,9 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   const isSilent = createSilence(deps);
   const status = (list: NodeStatus["images"]): NodeStatus => {
     const version = runtime.version();
-    const handlers = runtime.handlers()?.map(handlerShown);
+    const handlers = runtime.handlers()?.map(runtimeHandlerStatus);
     const features = runtime.features();
-    const shown = isSilent() ? unknownVersion : shownVersion(version?.runtimeVersion ?? "");
+    const shown = isSilent() ? unknownVersion : formatRuntimeVersion(version?.runtimeVersion ?? "");
     const runtimeVersion = version ? `${version.runtimeName}://${shown}` : "";
     const { port, kubeletVersion } = settings;
     const devices = deps.devices.amounts();
@@ -104,25 +104,25 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   };
   return {
     bare: () => status([]),
-    async wanted(signal) {
+    async desired(signal) {
       const trouble = deps.link?.trouble() ?? limitTrouble(deps.host);
       // The target's shutdown is the reason that it is unreachable.
       if (trouble && deps.goingDown())
-        return { status: status(images.known()), verdicts: [readyVerdict([shuttingDown])] };
-      if (trouble) return { status: status(images.known()), verdicts: outOfReach(trouble) };
+        return { status: status(images.known()), verdicts: [readyCondition([shuttingDown])] };
+      if (trouble) return { status: status(images.known()), verdicts: unreachableConditions(trouble) };
       // Concurrent: each may wait for a slow runtime.
       const [list, rights] = await Promise.all([
         images.read(signal),
-        deps.rights.read(clock.within(patienceMs, signal)),
-        untilAborted(deps.pressure.written, clock.within(patienceMs, signal)).catch(() => undefined),
+        deps.rights.read(clock.within(runtimeTimeoutMs, signal)),
+        untilAborted(deps.pressure.written, clock.within(runtimeTimeoutMs, signal)).catch(() => undefined),
       ]);
       const found = [...runtime.problems(deps.unhealthy()), ...deps.problems()];
       const problems = [...found, ...(deps.goingDown() ? [shuttingDown] : [])];
       const { pressure, problem } = deps.pressure.get() ?? {};
       const verdicts =
         problem === undefined
-          ? nodeVerdicts(pressure, problems)
-          : nodeVerdicts(undefined, [...problems, `target cannot be read: ${problem}`]);
+          ? kubeletConditions(pressure, problems)
+          : kubeletConditions(undefined, [...problems, `target cannot be read: ${problem}`]);
       const own = targetConditions({ isolation: deps.isolation?.(), rights });
       const way = deps.reachable?.();
       const absent = deps.reachable ? own.absent : [...own.absent, reachableType];
@@ -149,7 +149,7 @@ function createSilence({ runtime, link }: TargetStatusDeps): () => boolean {
 }
 
 /** Adds both features to a handler; missing ones are false. */
-function handlerShown({ name, features }: RuntimeHandler) {
+function runtimeHandlerStatus({ name, features }: RuntimeHandler) {
   const { recursiveReadOnlyMounts = false, userNamespaces = false } = features ?? {};
   return { name, features: { recursiveReadOnlyMounts, userNamespaces } };
 }
@@ -163,9 +163,9 @@ function createImageList({ settings, images, runtime, clock }: TargetStatusDeps)
 } {
   let known: { readonly at: number; readonly list: ImageList } | undefined;
   const read = async (signal: AbortSignal): Promise<ImageList> => {
-    if (known && clock.monotonic() - known.at < imagesEveryMs) return known.list;
+    if (known && clock.monotonic() - known.at < imagesIntervalMs) return known.list;
     if (runtime.version() === undefined) return [];
-    const list = await images.listImages(clock.within(patienceMs, signal)).then(
+    const list = await images.listImages(clock.within(runtimeTimeoutMs, signal)).then(
       (all) => nodeImages(all, settings.maxImages),
       () => known?.list ?? [],
     );

@@ -7,10 +7,10 @@ import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Node, NodeCondition } from "../objects.ts";
 import type { Host } from "../seams/host.ts";
 import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
-import { outOfReach, readyVerdict, shuttingDown, withTimes } from "./conditions.ts";
+import { unreachableConditions, readyCondition, shuttingDown, withTimes } from "./conditions.ts";
 import { type NodeIdentity, nodeOf } from "./node-object.ts";
 
-export interface TroubleReporterDeps {
+export interface FailureReporterDeps {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
   readonly registerNode: boolean;
@@ -19,27 +19,27 @@ export interface TroubleReporterDeps {
 }
 
 /** Reports why a node cannot start. */
-export interface TroubleReporter {
+export interface FailureReporter {
   /** Writes the failure as the Node's Ready condition; a missing Node is created, without capacity and unready. An unchanged report is
    *  repeated only to keep the node alive. */
   report(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
 }
 
 /** Interval of repeated reports: the cluster considers a node dead after 50 s (node-monitor-grace-period). */
-const repeatMs = 15_000;
+const repeatIntervalMs = 15_000;
 
-export function createTroubleReporter(deps: TroubleReporterDeps): TroubleReporter {
+export function createFailureReporter(deps: FailureReporterDeps): FailureReporter {
   const { clock, log } = deps;
-  let told = "";
-  let toldAt = Number.NEGATIVE_INFINITY;
+  let lastReport = "";
+  let reportedAt = Number.NEGATIVE_INFINITY;
   return {
     async report(trouble, signal) {
       const now = `${trouble.reason} ${trouble.message}`;
-      if (now === told && clock.monotonic() - toldAt < repeatMs) return;
+      if (now === lastReport && clock.monotonic() - reportedAt < repeatIntervalMs) return;
       try {
         await write(deps, trouble, signal);
-        told = now;
-        toldAt = clock.monotonic();
+        lastReport = now;
+        reportedAt = clock.monotonic();
       } catch (error) {
         if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "cannot update node status; retrying");
       }
@@ -50,17 +50,17 @@ export function createTroubleReporter(deps: TroubleReporterDeps): TroubleReporte
 export interface UnreachableDeps {
   readonly host: Pick<Host, "fs">;
   readonly link: TargetLink;
-  readonly reporter: TroubleReporter;
+  readonly reporter: FailureReporter;
   readonly clock: Clock;
 }
 
 /** Interval of checks of an unreachable target, in addition to those on changes of the link, milliseconds. */
-const askMs = 5_000;
+const checkIntervalMs = 5_000;
 /** Number of failed checks over an apparently working link before it is reported. */
-const doubtful = 3;
+const maxUnreportedFailures = 3;
 
 /** Waits at a node's start until the target can be reached; meanwhile its Node reports the failure. */
-export async function untilReachable(
+export async function waitUntilReachable(
   { host, link, reporter, clock }: UnreachableDeps,
   signal: AbortSignal,
 ): Promise<void> {
@@ -71,10 +71,10 @@ export async function untilReachable(
       await host.fs.stat("/", signal);
       return;
     } catch (error) {
-      const certain = !hasCode(error, "unavailable") || failures >= doubtful;
+      const certain = !hasCode(error, "unavailable") || failures >= maxUnreportedFailures;
       const trouble = link.trouble() ?? (certain ? unreadable(error) : undefined);
       if (trouble && !signal.aborted) await reporter.report(trouble, signal);
-      await pause(clock, askMs, changed.promise, signal);
+      await pause(clock, checkIntervalMs, changed.promise, signal);
     } finally {
       stop();
     }
@@ -86,26 +86,26 @@ function unreadable(error: unknown): LinkTrouble {
 }
 
 /** Delay before the next attempt to start a node on a target, milliseconds, before jitter; a change of the link ends it early. */
-const startAgainMs = 10_000;
+const startRetryDelayMs = 10_000;
 
 /** Waits until the next attempt. */
-export async function untilWorthATry(
+export async function waitForNextStart(
   { link, clock }: Pick<UnreachableDeps, "link" | "clock">,
   signal: AbortSignal,
 ): Promise<void> {
   const changed = Promise.withResolvers<void>();
   const stop = link.onChange(() => changed.resolve());
-  await pause(clock, startAgainMs * clock.jitter(0.8, 1.2), changed.promise, signal);
+  await pause(clock, startRetryDelayMs * clock.jitter(0.8, 1.2), changed.promise, signal);
   stop();
 }
 
-async function write(deps: TroubleReporterDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
+async function write(deps: FailureReporterDeps, trouble: LinkTrouble, signal: AbortSignal): Promise<void> {
   const { client, clock, identity } = deps;
   const path = `/api/v1/nodes/${identity.nodeName}`;
   const node = await ignoreNotFound(client.get<Node>(path, { signal }));
   const before = node?.status?.conditions ?? [];
   const verdicts =
-    trouble.reason === "LinkDown" && wasShutDown(before) ? [readyVerdict([shuttingDown])] : outOfReach(trouble);
+    trouble.reason === "LinkDown" && wasShutDown(before) ? [readyCondition([shuttingDown])] : unreachableConditions(trouble);
   const conditions = withTimes(verdicts, before, rfc3339(clock.now()));
   if (node) await client.patch(`${path}/status`, { type: "strategic", body: { status: { conditions } } }, { signal });
   else if (deps.registerNode) {

@@ -25,7 +25,7 @@ export const securityHeaders: Readonly<Record<string, string>> = {
 };
 
 /** Response to a refused request. */
-export interface Refused {
+export interface RefusedRequest {
   readonly status: number;
   readonly text: string;
 }
@@ -42,7 +42,7 @@ export function isLoopback(address: string): boolean {
 
 /** Refuses requests on loopback whose Host is neither localhost nor a loopback address: another site's page may send requests through a
  *  name of its own that resolves to 127.0.0.1 (DNS rebinding). Undefined if allowed. Pure. */
-export function refusedOnLoopback({ host }: IncomingHttpHeaders): Refused | undefined {
+export function loopbackRefusal({ host }: IncomingHttpHeaders): RefusedRequest | undefined {
   const name = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]+))(?::\d{1,5})?$/i.exec(host ?? "");
   const asked = name?.[1] ?? name?.[2] ?? "";
   if (asked.toLowerCase() !== "localhost" && !isLoopback(asked))
@@ -52,10 +52,10 @@ export function refusedOnLoopback({ host }: IncomingHttpHeaders): Refused | unde
 
 /** Refuses requests from another site's page, except navigation to `/`. Undefined if allowed. Pure.
  *  @see https://www.w3.org/TR/fetch-metadata/ */
-export function refusedFromElsewhere(
+export function crossSiteRefusal(
   path: string,
   { "sec-fetch-site": site }: IncomingHttpHeaders,
-): Refused | undefined {
+): RefusedRequest | undefined {
   if (path === "/" || site === undefined || site === "same-origin" || site === "none") return undefined;
   return { status: 403, text: "cross-site requests are not allowed\n" };
 }

@@ -5,14 +5,14 @@ import { type Service, onAbort, runGroup } from "../lib/service-group.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
 import type { Note, Reports } from "../report/notes.ts";
 import type { Message } from "./messages.ts";
-import { nodeShown } from "./node-shown.ts";
-import { podShown } from "./pod-shown.ts";
-import { usageShown } from "./usage-shown.ts";
+import { nodeView } from "./node-view.ts";
+import { podView } from "./pod-view.ts";
+import { usageView } from "./usage-view.ts";
 
 /** A client of the feed. */
-export interface Listener {
+export interface FeedSubscriber {
   /** True for a node that the client may see. */
-  sees(node: string): boolean;
+  maySee(node: string): boolean;
   /** Sends a JSON message.
    *  @param about a later message with the same value replaces an unsent one; undefined for messages that must all be sent. */
   send(message: string, about?: string): void;
@@ -20,7 +20,7 @@ export interface Listener {
 
 export interface Feed extends Service {
   /** Sends the current state, then every change. @returns ends the subscription. */
-  listen(listener: Listener): () => void;
+  subscribe(listener: FeedSubscriber): () => void;
 }
 
 export interface FeedDeps {
@@ -32,11 +32,11 @@ export interface FeedDeps {
 
 /** Polling interval and timeout per node, milliseconds. Usage comes from the kubelet API's samples, which are taken every ten seconds at
  *  most. */
-const lookMs = 3_000;
-const longestLookMs = 30_000;
+const pollIntervalMs = 3_000;
+const pollTimeoutMs = 30_000;
 
 /** Last message of each kind from one node. */
-interface Told {
+interface LatestMessages {
   node?: string;
   pods?: string;
   usage?: string;
@@ -45,39 +45,39 @@ interface Told {
 /** Polls the nodes while there are subscribers: starts with the first and ends with the last, whose cached messages are discarded. */
 export function createFeed(deps: FeedDeps): Feed {
   const { reports, version, clock } = deps;
-  const listeners = new Set<Listener>();
-  const told = new Map<string, Told>();
-  let looking: { readonly stop: AbortController; readonly done: Promise<void> } | undefined;
+  const listeners = new Set<FeedSubscriber>();
+  const latest = new Map<string, LatestMessages>();
+  let polling: { readonly stop: AbortController; readonly done: Promise<void> } | undefined;
   let ended: Promise<unknown> = Promise.resolve();
 
-  const tell = (node: string, kind: "node" | "pods" | "usage", message: Message) => {
+  const publish = (node: string, kind: "node" | "pods" | "usage", message: Message) => {
     const text = JSON.stringify(message);
-    const known = told.get(node) ?? {};
+    const known = latest.get(node) ?? {};
     if (known[kind] === text) return;
-    told.set(node, { ...known, [kind]: text });
-    for (const listener of listeners) if (listener.sees(node)) listener.send(text, `${kind} ${node}`);
+    latest.set(node, { ...known, [kind]: text });
+    for (const listener of listeners) if (listener.maySee(node)) listener.send(text, `${kind} ${node}`);
   };
   const start = () => {
     const stop = new AbortController();
-    const rounds = reports.nodes.map((node) => lookAfter(node, deps, tell));
+    const rounds = reports.nodes.map((node) => pollNode(node, deps, publish));
     const forget = reports.notes.onNote((note) => {
       for (const listener of listeners) sendNotes(reports, listener, [note]);
     });
-    looking = { stop, done: runGroup(rounds, stop.signal).finally(forget) };
+    polling = { stop, done: runGroup(rounds, stop.signal).finally(forget) };
   };
   const end = () => {
-    looking?.stop.abort();
-    ended = Promise.all([ended, looking?.done]);
-    looking = undefined;
-    told.clear();
+    polling?.stop.abort();
+    ended = Promise.all([ended, polling?.done]);
+    polling = undefined;
+    latest.clear();
   };
   return {
     name: "page feed",
-    listen(listener) {
-      const nodes = reports.nodes.map(({ name }) => name).filter((name) => listener.sees(name));
+    subscribe(listener) {
+      const nodes = reports.nodes.map(({ name }) => name).filter((name) => listener.maySee(name));
       listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message), "hello");
       for (const name of nodes) {
-        const known = told.get(name) ?? {};
+        const known = latest.get(name) ?? {};
         for (const kind of ["node", "pods", "usage"] as const) {
           const text = known[kind];
           if (text !== undefined) listener.send(text, `${kind} ${name}`);
@@ -100,29 +100,29 @@ export function createFeed(deps: FeedDeps): Feed {
 }
 
 /** Sends notes of nodes that the subscriber may see; notes about no node are sent only to those who may see all nodes. */
-function sendNotes({ nodes }: Reports, listener: Listener, all: readonly Note[]): void {
-  const seesAll = nodes.every(({ name }) => listener.sees(name));
-  const notes = all.filter(({ node }) => (node === "" ? seesAll : listener.sees(node)));
+function sendNotes({ nodes }: Reports, listener: FeedSubscriber, all: readonly Note[]): void {
+  const seesAll = nodes.every(({ name }) => listener.maySee(name));
+  const notes = all.filter(({ node }) => (node === "" ? seesAll : listener.maySee(node)));
   if (notes.length > 0) listener.send(JSON.stringify({ kind: "notes", notes } satisfies Message));
 }
 
-type Tell = (node: string, kind: "node" | "pods" | "usage", message: Message) => void;
+type Publish = (node: string, kind: "node" | "pods" | "usage", message: Message) => void;
 
-function lookAfter(of: ReportedNode, { clock, log }: FeedDeps, tell: Tell): Service {
+function pollNode(of: ReportedNode, { clock, log }: FeedDeps, tell: Publish): Service {
   const { name, provider } = of;
-  return runPeriodically({ name: `page of ${name}`, intervalMs: lookMs, clock, log }, async (signal) => {
+  return runPeriodically({ name: `page of ${name}`, intervalMs: pollIntervalMs, clock, log }, async (signal) => {
     const work = of.introspection();
     const link = of.link() ?? "unknown";
     const trouble = typeof link === "string" ? undefined : link.trouble();
     const shown = { name, provider, node: work?.node(), running: work !== undefined };
     const way = trouble ?? (typeof link === "string" ? link : "up");
-    tell(name, "node", { kind: "node", node: nodeShown({ ...shown, link: way }) });
+    tell(name, "node", { kind: "node", node: nodeView({ ...shown, link: way }) });
     if (!work) return;
-    tell(name, "pods", { kind: "pods", node: name, pods: work.pods().map(podShown) });
+    tell(name, "pods", { kind: "pods", node: name, pods: work.pods().map(podView) });
     if (trouble) return;
     try {
-      const summary = await work.summary(clock.within(longestLookMs, signal));
-      if (!signal.aborted) tell(name, "usage", { kind: "usage", node: name, usage: usageShown(summary, clock.now()) });
+      const summary = await work.summary(clock.within(pollTimeoutMs, signal));
+      if (!signal.aborted) tell(name, "usage", { kind: "usage", node: name, usage: usageView(summary, clock.now()) });
     } catch (err) {
       if (!signal.aborted) log.debug({ err, node: name }, "cannot measure usage for the page");
     }

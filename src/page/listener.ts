@@ -8,16 +8,16 @@ import { guardResponses } from "../lib/guard-responses.ts";
 import type { Logger } from "../lib/log.ts";
 import { requestTimes } from "../server/listen.ts";
 import { createPeerCertificates } from "../server/peer-certificates.ts";
-import { secrets, tlsHandshakeMs } from "../server/server.ts";
+import { tlsCredentials, tlsHandshakeMs } from "../server/server.ts";
 import { tlsOptions } from "../server/tls.ts";
-import { type Refused, refusedOnLoopback } from "./access.ts";
+import { type RefusedRequest, loopbackRefusal } from "./access.ts";
 import type { Reports } from "../report/notes.ts";
-import { leadOf, noCertificates, visibleNodes } from "./gates.ts";
+import { tlsGate, noCertificates, visibleNodes } from "./visible-nodes.ts";
 
 /** Decides which nodes a caller may see, or why the request is refused. */
-export type Admit = (request: IncomingMessage, signal: AbortSignal) => Promise<((node: string) => boolean) | Refused>;
+export type AuthorizeViewer = (request: IncomingMessage, signal: AbortSignal) => Promise<((node: string) => boolean) | RefusedRequest>;
 
-export interface Listening {
+export interface PageListener {
   readonly server: Server;
   /** Removes the listener's subscriptions. */
   readonly end: () => void;
@@ -30,20 +30,20 @@ export interface ListenerDeps {
 }
 
 /** Plain HTTP for loopback: any caller sees all nodes. */
-export function openListener(answer: (admit: Admit) => RequestListener): Listening {
-  const admit: Admit = async ({ headers }) => refusedOnLoopback(headers) ?? (() => true);
+export function plainListener(answer: (admit: AuthorizeViewer) => RequestListener): PageListener {
+  const admit: AuthorizeViewer = async ({ headers }) => loopbackRefusal(headers) ?? (() => true);
   return { server: guardResponses(createServer(requestTimes, answer(admit))), end: () => undefined };
 }
 
 /** TLS with the certificate and client CA of the first node that has them; callers see the nodes whose kubelet API authorizes them.
  *  Without a certificate no handshake succeeds. */
-export function guardedListener(
+export function tlsListener(
   { reports, clock, log }: ListenerDeps,
-  answer: (admit: Admit) => RequestListener,
-): Listening {
-  let context = contextOf(reports);
+  answer: (admit: AuthorizeViewer) => RequestListener,
+): PageListener {
+  let context = tlsContext(reports);
   const certificates = createPeerCertificates(() => context.ca.length > 0, clock, tlsHandshakeMs);
-  const admit: Admit = async (request, signal) => {
+  const admit: AuthorizeViewer = async (request, signal) => {
     // A connection that may have been accepted under an older CA identifies nobody.
     const stale = certificates.isStale(request.socket);
     const known = {
@@ -59,8 +59,8 @@ export function guardedListener(
   server.prependListener("secureConnection", (socket: TLSSocket) => certificates.accept(socket));
   server.on("error", (error) => log.debug({ why: messageOf(error) }, "page server failed"));
   server.on("tlsClientError", (error) => log.debug({ why: messageOf(error) }, "TLS handshake failed"));
-  const end = followGates(reports, () => {
-    const now = contextOf(reports);
+  const end = watchGates(reports, () => {
+    const now = tlsContext(reports);
     if (JSON.stringify(now) === JSON.stringify(context)) return;
     context = now;
     server.setSecureContext(now);
@@ -70,15 +70,15 @@ export function guardedListener(
   return { server, end };
 }
 
-function contextOf(
+function tlsContext(
   reports: ListenerDeps["reports"],
-): ReturnType<typeof secrets> & Partial<ReturnType<typeof tlsOptions>> {
-  const lead = leadOf(reports);
-  return lead ? { ...secrets(lead), ...tlsOptions(lead.config) } : { ca: [] };
+): ReturnType<typeof tlsCredentials> & Partial<ReturnType<typeof tlsOptions>> {
+  const lead = tlsGate(reports);
+  return lead ? { ...tlsCredentials(lead), ...tlsOptions(lead.config) } : { ca: [] };
 }
 
 /** Calls back when the certificate or CA of a node may have changed. @returns removes the listeners. */
-function followGates({ nodes }: ListenerDeps["reports"], changed: () => void): () => void {
+function watchGates({ nodes }: ListenerDeps["reports"], changed: () => void): () => void {
   let forget: readonly (() => void)[] = [];
   const stop = () => {
     for (const each of forget) each();

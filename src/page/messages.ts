@@ -7,12 +7,12 @@ export type { Note };
 
 export type Message =
   | { readonly kind: "hello"; readonly version: string; readonly now: number; readonly nodes: readonly string[] }
-  | { readonly kind: "node"; readonly node: NodeShown }
-  | { readonly kind: "pods"; readonly node: string; readonly pods: readonly PodShown[] }
-  | { readonly kind: "usage"; readonly node: string; readonly usage: UsageShown }
+  | { readonly kind: "node"; readonly node: NodeView }
+  | { readonly kind: "pods"; readonly node: string; readonly pods: readonly PodView[] }
+  | { readonly kind: "usage"; readonly node: string; readonly usage: UsageView }
   | { readonly kind: "notes"; readonly notes: readonly Note[] };
 
-export interface NodeShown {
+export interface NodeView {
   readonly name: string;
   readonly provider: string;
   /** Summary and its explanation. */
@@ -20,7 +20,7 @@ export interface NodeShown {
   readonly why: string;
   /** `local`, `up`, `unknown` before the first connection, or the reason why the target is unreachable. */
   readonly link: string;
-  readonly conditions: readonly ConditionShown[];
+  readonly conditions: readonly ConditionView[];
   readonly version: string;
   readonly os: string;
   readonly address: string;
@@ -32,7 +32,7 @@ export interface NodeShown {
   readonly imageBytes: number;
 }
 
-export interface ConditionShown {
+export interface ConditionView {
   readonly type: string;
   readonly status: string;
   readonly reason: string;
@@ -41,7 +41,7 @@ export interface ConditionShown {
   readonly bad: boolean;
 }
 
-export interface PodShown {
+export interface PodView {
   readonly uid: string;
   readonly namespace: string;
   readonly name: string;
@@ -55,7 +55,7 @@ export interface PodShown {
 }
 
 /** One sample of a node, its pods and their containers. */
-export interface UsageShown {
+export interface UsageView {
   readonly at: number;
   readonly node: Measure;
   readonly disk?: Space;

@@ -5,13 +5,13 @@ import type { Logger } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { serve } from "../server/listen.ts";
 import type { KubeletServer } from "../server/server.ts";
-import { type Strangers, createStrangers } from "../server/strangers.ts";
+import { type UnauthenticatedConnections, createUnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import type { Reports } from "../report/notes.ts";
-import { type Refused, isLoopback, refusedFromElsewhere, securityHeaders } from "./access.ts";
+import { type RefusedRequest, isLoopback, crossSiteRefusal, securityHeaders } from "./access.ts";
 import { type Feed, createFeed } from "./feed.ts";
 import { type PageFile, type PageFiles, pageFiles, plain } from "./files.ts";
-import { type Admit, guardedListener, openListener } from "./listener.ts";
-import { answerFeed } from "./stream.ts";
+import { type AuthorizeViewer, tlsListener, plainListener } from "./listener.ts";
+import { serveFeed } from "./stream.ts";
 
 export interface PageDeps {
   /** GraftletConfiguration.pageAddress and pagePort. */
@@ -25,7 +25,7 @@ export interface PageDeps {
 }
 
 /** Connection limits: for unauthenticated callers, and for authenticated ones. */
-const connections = { most: 64, mostKnown: 256 };
+const connectionLimits = { maxUnauthenticated: 64, maxAuthenticated: 256 };
 
 /** The status page of the process's nodes: plain HTTP if only this machine can reach it, otherwise TLS with the kubelet API's
  *  authentication and authorization. Nothing is measured while no page is open. `run` throws a CodedError, one sentence, if it cannot
@@ -34,15 +34,15 @@ const connections = { most: 64, mostKnown: 256 };
 export function createPage(deps: PageDeps, open = isLoopback(deps.address)): KubeletServer {
   const { address, port, clock, log } = deps;
   const listening = Promise.withResolvers<void>();
-  const strangers = createStrangers(connections);
+  const strangers = createUnauthenticatedConnections(connectionLimits);
   const feed = createFeed(deps);
   let bound: AddressInfo | undefined;
   const serving: Service = {
     name: "page server",
     async run(signal) {
       const files = await pageFiles();
-      const answer = (admit: Admit) => answers({ ...deps, files, feed, admit, strangers, stopped: signal });
-      const { server, end } = open ? openListener(answer) : guardedListener(deps, answer);
+      const answer = (admit: AuthorizeViewer) => requestHandler({ ...deps, files, feed, admit, strangers, stopped: signal });
+      const { server, end } = open ? plainListener(answer) : tlsListener(deps, answer);
       const at = { address, port, addressField: "pageAddress", portField: "pagePort" };
       const onListening = (where: AddressInfo) => {
         bound = where;
@@ -65,46 +65,46 @@ export function createPage(deps: PageDeps, open = isLoopback(deps.address)): Kub
   };
 }
 
-interface Answering extends PageDeps {
+interface RequestHandlerDeps extends PageDeps {
   readonly files: PageFiles;
   readonly feed: Feed;
-  readonly admit: Admit;
-  readonly strangers: Strangers;
+  readonly admit: AuthorizeViewer;
+  readonly strangers: UnauthenticatedConnections;
   /** Aborts when the server stops. */
   readonly stopped: AbortSignal;
 }
 
-function answers(deps: Answering): RequestListener {
+function requestHandler(deps: RequestHandlerDeps): RequestListener {
   return (request, response) => {
     for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value);
-    answer(deps, request, response).catch((err: unknown) => {
+    handleRequest(deps, request, response).catch((err: unknown) => {
       deps.log.error({ err }, "cannot serve the page");
       response.destroy();
     });
   };
 }
 
-async function answer(deps: Answering, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function handleRequest(deps: RequestHandlerDeps, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { feed, files, admit, strangers, stopped, clock } = deps;
   const path = (request.url ?? "").replace(/\?.*$/, "");
   if (request.method !== "GET" && request.method !== "HEAD") return refuse(request, response, notRead);
   const gone = new AbortController();
   response.once("close", () => gone.abort());
-  const refused = refusedFromElsewhere(path, request.headers);
-  const sees = refused ?? (await admit(request, AbortSignal.any([stopped, gone.signal])));
-  if (typeof sees !== "function") return refuse(request, response, sees);
-  strangers.known(request.socket);
+  const refused = crossSiteRefusal(path, request.headers);
+  const maySee = refused ?? (await admit(request, AbortSignal.any([stopped, gone.signal])));
+  if (typeof maySee !== "function") return refuse(request, response, maySee);
+  strangers.authenticated(request.socket);
   const file = files.get(path);
   if (file) return sendFile(request, response, file);
   if (path !== "/feed") return refuse(request, response, unknown);
   if (request.method === "HEAD") return void response.writeHead(200, { "Content-Type": "text/event-stream" }).end();
-  answerFeed(response, { feed, sees, clock, stopped });
+  serveFeed(response, { feed, maySee, clock, stopped });
 }
 
-const notRead: Refused = { status: 405, text: "this page is read-only\n" };
-const unknown: Refused = { status: 404, text: "404 page not found\n" };
+const notRead: RefusedRequest = { status: 405, text: "this page is read-only\n" };
+const unknown: RefusedRequest = { status: 404, text: "404 page not found\n" };
 
-function refuse(request: IncomingMessage, response: ServerResponse, { status, text }: Refused): void {
+function refuse(request: IncomingMessage, response: ServerResponse, { status, text }: RefusedRequest): void {
   // Nothing more is read from a refused client. After a 401 the client may present another certificate on a new connection.
   if (!request.complete || status === 401) response.setHeader("Connection", "close");
   if (status === 405) response.setHeader("Allow", "GET, HEAD");

@@ -3,18 +3,18 @@ import type { Clock } from "../lib/clock.ts";
 import type { Feed } from "./feed.ts";
 
 /** Maximum number of queued notes for a slow client; beyond it the connection is dropped, and the browser reconnects. */
-const maxWaitingNotes = 500;
+const maxQueuedNotes = 500;
 /** Time limit for a client to read the end of the response, milliseconds; a sleeping machine never does. */
-const endWithinMs = 5_000;
+const closeTimeoutMs = 5_000;
 /** Maximum duration of a connection, milliseconds: then the browser reconnects and is authorized again. */
-const longestMs = 600_000;
+const maxConnectionMs = 600_000;
 /** The browser's reconnect delay, milliseconds. */
-const againMs = 1_000;
+const reconnectDelayMs = 1_000;
 
-interface Answered {
+interface FeedResponse {
   readonly feed: Feed;
   /** True for a node that the viewer may see. */
-  readonly sees: (node: string) => boolean;
+  readonly maySee: (node: string) => boolean;
   readonly clock: Clock;
   /** Aborts when the server stops, which does not wait for open pages. */
   readonly stopped: AbortSignal;
@@ -23,12 +23,12 @@ interface Answered {
 /** Responds with the feed as server-sent events until the browser disconnects. A client that does not read costs one message in its
  *  connection, and the newest message of each kind, which all clients share.
  *  @see https://html.spec.whatwg.org/multipage/server-sent-events.html */
-export function answerFeed(response: ServerResponse, { feed, sees, clock, stopped }: Answered): void {
+export function serveFeed(response: ServerResponse, { feed, maySee, clock, stopped }: FeedResponse): void {
   // A connection reset closes the response, too.
   response.on("error", () => undefined);
   response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8" });
-  response.write(`retry: ${againMs}\n\n`);
-  const waiting = createWaiting();
+  response.write(`retry: ${reconnectDelayMs}\n\n`);
+  const waiting = createMessageQueue();
   const flush = () => {
     while (!response.writableEnded && !response.writableNeedDrain) {
       const message = waiting.next();
@@ -37,8 +37,8 @@ export function answerFeed(response: ServerResponse, { feed, sees, clock, stoppe
     }
   };
   response.on("drain", flush);
-  const stop = feed.listen({
-    sees,
+  const stop = feed.subscribe({
+    maySee,
     send(message, about) {
       if (!waiting.add(message, about)) response.destroy();
       else flush();
@@ -48,9 +48,9 @@ export function answerFeed(response: ServerResponse, { feed, sees, clock, stoppe
     stop();
     response.end();
     timer.cancel();
-    timer = clock.after(endWithinMs, () => void response.destroy());
+    timer = clock.after(closeTimeoutMs, () => void response.destroy());
   };
-  let timer = clock.after(longestMs, over);
+  let timer = clock.after(maxConnectionMs, over);
   stopped.addEventListener("abort", over, { once: true });
   response.once("close", () => {
     timer.cancel();
@@ -60,7 +60,7 @@ export function answerFeed(response: ServerResponse, { feed, sees, clock, stoppe
 }
 
 /** Unsent messages, in order. */
-function createWaiting() {
+function createMessageQueue() {
   const messages = new Map<string | number, string>();
   let [lastNote, notes] = [0, 0];
   return {
@@ -68,7 +68,7 @@ function createWaiting() {
     add(message: string, about: string | undefined): boolean {
       if (about === undefined) notes += 1;
       messages.set(about ?? ++lastNote, message);
-      return notes <= maxWaitingNotes;
+      return notes <= maxQueuedNotes;
     },
     next(): string | undefined {
       const [key] = messages.keys();

@@ -13,7 +13,7 @@ import { examineTarget } from "../doctor/target.ts";
 import { readNetworks } from "../host/networks.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
-import { foreseenNetwork } from "../network/decision.ts";
+import { predictNetwork } from "../service-tunnel/network-mode.ts";
 import type { Pod } from "../objects.ts";
 import { type ProviderFactory, type Target, hasOwnNetwork } from "../seams/provider.ts";
 import { graftletVersion } from "../version.ts";
@@ -66,7 +66,7 @@ async function examinePodOnNode(
   await using target = await openTarget({ config: node, providers, clock, log: silentLog() });
   const timeout = clock.within(podTimeoutMs, signal);
   const rootDir = target.rootDir ?? node.rootDir;
-  const network = await foreseenNetwork(target, rootDir, timeout);
+  const network = await predictNetwork(target, rootDir, timeout);
   return await examinePod(
     pod,
     { ...target, ...(network && { network }) },
@@ -102,7 +102,7 @@ async function examineNodeTarget(
 async function networksOf(opened: Target, rootDir: string, signal: AbortSignal): Promise<TargetNetworks | undefined> {
   try {
     const networks = await readNetworks(opened.host.fs, signal);
-    return { networks, apart: hasOwnNetwork(await foreseenNetwork(opened, rootDir, signal)) };
+    return { networks, separate: hasOwnNetwork(await predictNetwork(opened, rootDir, signal)) };
   } catch (error) {
     if (signal.aborted) throw error;
     return undefined;

@@ -4,8 +4,8 @@ import { createCredentials } from "../api/credentials.ts";
 import { type AccessFile, kubeconfigFile, withCertificate, writeKubeconfig } from "../api/kubeconfig.ts";
 import { type ServiceAccount, serviceAccount } from "../api/service-account.ts";
 import { type IssuedCertificate, createIssuedCertificate } from "../certificates/issued.ts";
-import { type PairStore, currentFile, filePairStore, pairIn } from "../certificates/pair-store.ts";
-import { outlivedBy, secretPairStore } from "../certificates/secret-store.ts";
+import { type PairStore, currentFile, filePairStore, parsePair } from "../certificates/pair-store.ts";
+import { backedBySecret, secretPairStore } from "../certificates/secret-store.ts";
 import type { KeyPair } from "../certificates/self-signed.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -69,7 +69,7 @@ async function serviceAccountIdentity(deps: IdentityDeps, access: ServiceAccount
     const files = filePairStore(certDir, name);
     if (secret === undefined) return files;
     const kept = secretPairStore({ client, namespace, secret, name: `${nodeName}.${name}` });
-    return outlivedBy(files, kept, clock.now);
+    return backedBySecret(files, kept, clock.now);
   };
   const asService = config.identity === "serviceAccount";
   if (!asService) await obtainCertificate(deps, client, store(storeName), signal);
@@ -141,7 +141,7 @@ function problemOf({ clock, log }: IdentityDeps, from: AccessFile): CodedError |
 /** The client certificate in a kubeconfig. */
 async function keyPairOf({ clock, log }: IdentityDeps, from: AccessFile): Promise<KeyPair | undefined> {
   const { tls } = await createCredentials({ from, clock, log }).current();
-  const pair = pairIn(`${String(tls.cert ?? "")}\n${String(tls.key ?? "")}`);
+  const pair = parsePair(`${String(tls.cert ?? "")}\n${String(tls.key ?? "")}`);
   if (!pair) log.warn({ from: from.name }, "rotateCertificates has no effect: there is no client certificate to renew");
   return pair;
 }

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { heededGates } from "../config/feature-gates.ts";
+import { implementedGates } from "../config/feature-gates.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { absentApi } from "../api/absent.ts";
 import type { AccessFile } from "../api/kubeconfig.ts";
@@ -22,8 +22,8 @@ import { visibleText } from "../lib/visible-text.ts";
 import type { LastResort } from "./last-resort.ts";
 import { runOnTarget, reportTrouble } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
-import type { TunnelPlaces } from "../network/places.ts";
-import type { Strangers } from "../server/strangers.ts";
+import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
+import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import { openTracer } from "../tracing/tracer.ts";
 import { isStandalone } from "../kubelet/standalone.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
@@ -37,9 +37,9 @@ export interface NodeRun {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly instance: string;
   /** Limits of unauthenticated connections, shared by all nodes of the process. */
-  readonly strangers: Strangers;
+  readonly strangers: UnauthenticatedConnections;
   /** Limits of service tunnel connections, shared by all nodes of the process. */
-  readonly places: TunnelPlaces;
+  readonly places: TunnelLimits;
   /** Log level of the process. */
   readonly verbosity: Verbosity;
   /** Records how the node uses a runtime on graftlet's own machine; undefined: it no longer does. */
@@ -98,7 +98,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   if (opened.status === "fulfilled") run.report.onTargetOpened(stack.use(opened.value).link ?? "local");
   else if (!several) throw opened.reason;
   const { nodeName, kubelet } = given;
-  const gates = heededGates(kubelet.featureGates);
+  const gates = implementedGates(kubelet.featureGates);
   const names = {
     nodeName,
     kubeletVersion,

@@ -6,7 +6,7 @@ import { systemClock } from "../lib/clock.ts";
 import { limitInformationalAnswers } from "../lib/informational-answers.ts";
 import { createProcessLog } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
-import { createTunnelPlaces } from "../network/places.ts";
+import { createTunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
@@ -19,7 +19,7 @@ import { notifyServiceManager } from "./service-manager.ts";
 import { createStatusSocket } from "./status-socket.ts";
 import type { ProviderFactory, Sharing } from "../seams/provider.ts";
 import { createHealthzServer } from "../server/healthz.ts";
-import { createStrangers, processConnections } from "../server/strangers.ts";
+import { createUnauthenticatedConnections, processConnectionLimits } from "../server/unauthenticated-connections.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 
 export interface RunNodesOptions {
@@ -58,8 +58,8 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   for (const { node, text } of warnings) log.warn({ node }, text);
   const instance = randomUUID();
   const uses = createRuntimeUses();
-  const strangers = createStrangers(processConnections);
-  const places = createTunnelPlaces();
+  const strangers = createUnauthenticatedConnections(processConnectionLimits);
+  const places = createTunnelLimits();
   const readiness = createReadiness(
     nodes.map(({ nodeName }) => nodeName),
     clock,

@@ -5,7 +5,7 @@ import { runKubelet } from "../kubelet/kubelet.ts";
 import { lastRenewed } from "../node/lease.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
 import { resolveNetwork } from "./pod-network.ts";
-import { createTroubleReporter, type TroubleReporter, untilReachable, untilWorthATry } from "../node/unreachable.ts";
+import { createFailureReporter, type FailureReporter, waitUntilReachable, waitForNextStart } from "../node/unreachable.ts";
 import { nodeSettings } from "../kubelet/settings.ts";
 import { fencedTarget } from "../seams/fenced.ts";
 import { type LinkTrouble, TargetError } from "../seams/provider.ts";
@@ -20,7 +20,7 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
   if (!link) return runClaimed(deps, signal);
   const reporter = createReporter(deps);
   for (let logged = ""; ; ) {
-    await untilReachable({ host, link, reporter, clock }, signal);
+    await waitUntilReachable({ host, link, reporter, clock }, signal);
     try {
       return await runClaimed(deps, signal);
     } catch (error) {
@@ -34,7 +34,7 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
         log.warn({ err: error, reason: error.reason }, "node cannot start on its target; retrying");
       logged = error.message;
       await reportUnlessRunElsewhere(reporter, error, deps, signal);
-      await untilWorthATry({ link, clock }, signal);
+      await waitForNextStart({ link, clock }, signal);
     }
   }
 }
@@ -73,20 +73,20 @@ export async function reportTrouble(trouble: LinkTrouble, deps: ReportDeps, sign
   await reportUnlessRunElsewhere(createReporter(deps), trouble, deps, signal);
 }
 
-function createReporter({ config, target, client, readiness, clock, log }: ReportDeps): TroubleReporter {
+function createReporter({ config, target, client, readiness, clock, log }: ReportDeps): FailureReporter {
   const identity = nodeSettings(config, target);
-  const reporter = createTroubleReporter({ client, identity, registerNode: identity.registerNode, clock, log });
+  const reporter = createFailureReporter({ client, identity, registerNode: identity.registerNode, clock, log });
   return {
     report(trouble, signal) {
       // A target in use is mostly held by our predecessor, which still runs the node and is about to release it.
-      if (trouble.reason !== "RuntimeInUse") readiness.settled(config.nodeName);
+      if (trouble.reason !== "RuntimeInUse") readiness.markReady(config.nodeName);
       return reporter.report(trouble, signal);
     },
   };
 }
 
 async function reportUnlessRunElsewhere(
-  reporter: TroubleReporter,
+  reporter: FailureReporter,
   trouble: LinkTrouble,
   deps: ReportDeps,
   signal: AbortSignal,

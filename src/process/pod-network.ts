@@ -2,10 +2,10 @@ import { isIPv4 } from "node:net";
 import { type NetworkDecision, readOwnershipRecord, writeOwnershipRecord } from "../host/ownership-record.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { KubeletDeps } from "../kubelet/deps.ts";
-import { connectTo } from "../network/connections.ts";
-import { asDecided, podNetworkAnnotation } from "../network/decision.ts";
-import { listenAt, unfitness, wayObstacles, withoutIPv4 } from "../network/fitness.ts";
-import { wayLink } from "../network/rules.ts";
+import { connectTo } from "../service-tunnel/connections.ts";
+import { applyNetworkDecision, podNetworkAnnotation } from "../service-tunnel/network-mode.ts";
+import { listenOnTarget, preflightFailure, preflightFailures, noIPv4Services } from "../service-tunnel/preflight.ts";
+import { tunnelSocket } from "../service-tunnel/rules.ts";
 import type { Node, Service } from "../objects.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
 
@@ -41,7 +41,7 @@ export async function resolveNetwork(deps: PodNetworkDeps, signal: AbortSignal):
     log.info({ ...decision }, "resolved the pod network mode of the new node");
     return decision;
   };
-  const resolved = asDecided(network, await resolve());
+  const resolved = applyNetworkDecision(network, await resolve());
   if (resolved.isolated) await annotateIsolated(deps, signal);
   return resolved;
 }
@@ -85,7 +85,7 @@ async function annotateIsolated(deps: PodNetworkDeps, signal: AbortSignal): Prom
 async function decide(deps: PodNetworkDeps, signal: AbortSignal): Promise<NetworkDecision> {
   const [first, ...others] = [
     ...(await clusterObstacles(deps, signal)),
-    ...(await wayObstacles(deps.target.host, deps.config.rootDir, signal)),
+    ...(await preflightFailures(deps.target.host, deps.config.rootDir, signal)),
     ...(await linkObstacles(deps, signal)),
   ];
   if (first === undefined) return { is: "tunneled" };
@@ -97,7 +97,7 @@ async function clusterObstacles(deps: PodNetworkDeps, signal: AbortSignal): Prom
   const { clock, account } = deps;
   const { spec } = await kubernetesService(deps, signal);
   const host = (spec?.clusterIPs ?? [spec?.clusterIP ?? ""]).find((address) => isIPv4(address));
-  if (host === undefined) return [withoutIPv4];
+  if (host === undefined) return [noIPv4Services];
   if (account) return [];
   try {
     (await connectTo({ host, port: spec?.ports?.[0]?.port ?? 443 }, clock.within(dialTimeoutMs, signal))).destroy();
@@ -125,10 +125,10 @@ async function kubernetesService({ client, clock, log }: PodNetworkDeps, signal:
 
 async function linkObstacles({ target: { host }, config }: PodNetworkDeps, signal: AbortSignal) {
   try {
-    await using _end = await listenAt(host, wayLink(config.rootDir), (connection) => connection.destroy(), signal);
+    await using _end = await listenOnTarget(host, tunnelSocket(config.rootDir), (connection) => connection.destroy(), signal);
     return [];
   } catch (error) {
-    const why = unfitness(error);
+    const why = preflightFailure(error);
     if (why === undefined) throw error;
     return [why];
   }

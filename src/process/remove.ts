@@ -9,7 +9,7 @@ import { createCsiVolumeRelease } from "./release-csi-volumes.ts";
 import { refuseOtherAgent } from "./other-agent.ts";
 import { managerFiles } from "../kubelet/resource-managers.ts";
 import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
-import { wayBelongings } from "../network/rules.ts";
+import { ownedTunnelResources } from "../service-tunnel/rules.ts";
 import { openTarget } from "./open-target.ts";
 import { type CgroupLayout, cgroupBelow, qosCgroup } from "../pod/cgroup-path.ts";
 import { execute, type RemovalOutcome } from "../remove/execute.ts";
@@ -59,7 +59,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   await using cgroups = await openCgroupsOf({ ...layout, version }, { host, clock }, signal);
   const ownedResources = async (until: AbortSignal) => [
     ...((await runtime.ownedResources?.(until)) ?? []),
-    ...(target.link ? await wayBelongings(host, node.rootDir, until) : []),
+    ...(target.link ? await ownedTunnelResources(host, node.rootDir, until) : []),
   ];
   const findings = await survey(
     {

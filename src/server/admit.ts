@@ -3,18 +3,18 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
-import { sendText } from "./answer.ts";
+import { sendText } from "./responses.ts";
 import { type AuthenticationDeps, authenticate } from "./authentication.ts";
-import { type Verdict, authorize, tooMany } from "./authorization.ts";
+import { type AuthorizationResult, authorize, tooManyRequests } from "./authorization.ts";
 import { pathSegments } from "./path.ts";
 import type { Authorizer, ServerConfig } from "./ports.ts";
-import type { Strangers } from "./strangers.ts";
+import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
 export interface AdmitDeps extends Omit<AuthenticationDeps, "anonymous"> {
   readonly config: Pick<ServerConfig, "anonymous">;
   readonly authorizer: Authorizer;
   /** Called with the connections of authorized clients. */
-  readonly strangers: Pick<Strangers, "known">;
+  readonly strangers: Pick<UnauthenticatedConnections, "authenticated">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -31,36 +31,36 @@ export function createAdmit(deps: AdmitDeps): (exchange: Exchange, next: NextFun
   const unknown = createRateLimitedWarning(deps, "cannot authenticate the caller");
   return async (exchange, next) => {
     const { request, response } = exchange;
-    const verdict = await verdictOn(deps, exchange, unknown);
-    if (verdict.is === "allowed") {
-      deps.strangers.known(request.socket);
+    const verdict = await reviewRequest(deps, exchange, unknown);
+    if (verdict.kind === "allowed") {
+      deps.strangers.authenticated(request.socket);
       return next();
     }
     // Nothing more is read from an unauthorized client.
     if (!request.complete) response.set("Connection", "close");
-    if (verdict.status === tooMany.status) response.set("Retry-After", "1");
+    if (verdict.status === tooManyRequests.status) response.set("Retry-After", "1");
     sendText(response, verdict.status, verdict.text);
   };
 }
 
-async function verdictOn(
+async function reviewRequest(
   deps: AdmitDeps,
   { request, signal }: Exchange,
   unknown: (fields: object) => void,
-): Promise<Verdict> {
-  const refused = (status: number, text: string): Verdict => ({ is: "refused", status, text });
+): Promise<AuthorizationResult> {
+  const refused = (status: number, text: string): AuthorizationResult => ({ kind: "refused", status, text });
   const authentication = { ...deps, anonymous: deps.config.anonymous };
   const user = await authenticate(authentication, request, signal).catch((error: unknown) => {
     if (!signal.aborted) unknown({ why: messageOf(error) });
-    return hasCode(error, "resource_exhausted") ? tooMany : undefined;
+    return hasCode(error, "resource_exhausted") ? tooManyRequests : undefined;
   });
   if (!user) return refused(401, "Unauthorized");
-  if ("is" in user) return user;
+  if ("kind" in user) return user;
   const segments = pathSegments(request.originalUrl);
   if (!segments) return refused(404, "404: Page Not Found");
   const { method } = request;
   const verdict = await authorize(deps.authorizer, user, { method, segments }, signal);
-  if (verdict.is === "refused")
+  if (verdict.kind === "refused")
     deps.log.debug(
       { user: user.name, method, area: segments[0] ?? "", why: verdict.why ?? "forbidden" },
       "request refused",

@@ -1,11 +1,11 @@
 import type { IncomingMessage } from "node:http";
 import express, { type Express, type NextFunction, type Request, type Response } from "express";
 import { CodedError } from "../lib/errors.ts";
-import { sendText } from "./answer.ts";
+import { sendText } from "./responses.ts";
 import { type Exchange, createAdmit } from "./admit.ts";
-import { createJoin } from "./join.ts";
-import type { Upgrade } from "./joining.ts";
-import { untilPodKnown } from "./lookup.ts";
+import { createProxyStream } from "./proxy-stream.ts";
+import type { Upgrade } from "./proxied-stream.ts";
+import { waitForPod } from "./lookup.ts";
 import { areaOf } from "./path.ts";
 import type { PeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
@@ -107,13 +107,13 @@ async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Ex
     return sendText(response, 405, "405: Method Not Allowed");
   }
   const { namespace, pod } = request.params as Record<string, string | undefined>;
-  const known = namespace === undefined || pod === undefined || (await untilPodKnown(deps, namespace, pod, signal));
+  const known = namespace === undefined || pod === undefined || (await waitForPod(deps, namespace, pod, signal));
   if (known) await handler(request, response, signal);
   else sendText(response, 503, "the node has just started and does not know its pods yet: try again in a moment");
 }
 
 function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
-  const join = createJoin(deps);
+  const join = createProxyStream(deps);
   const checks: readonly HealthCheck[] = [
     ping,
     { name: "log", check: ping.check },

@@ -22,13 +22,13 @@ export async function authenticate(
   signal: AbortSignal,
 ): Promise<User | undefined> {
   const peer = deps.certificates.identify(request.socket);
-  if (peer.is === "known") return authenticated(peer.user);
+  if (peer.kind === "known") return authenticated(peer.user);
   const tokens = deps.authenticator ? tokensOf(request) : [];
   for (const token of tokens) {
     const user = await deps.authenticator?.byToken(token, request.socket.remoteAddress ?? "", signal);
     if (user) return authenticated(user);
   }
-  if (peer.is === "refused" || tokens.length > 0) return undefined;
+  if (peer.kind === "refused" || tokens.length > 0) return undefined;
   return deps.anonymous ? anonymousUser : undefined;
 }
 

@@ -3,13 +3,13 @@ import type { Authorizer, User } from "./ports.ts";
 import { subresourcesOf, verbOf } from "./routes.ts";
 
 /** Result when the limit of concurrent reviews is reached. */
-export const tooMany = { is: "refused", status: 429, text: "Too many requests, please try again later.\n" } as const;
+export const tooManyRequests = { kind: "refused", status: 429, text: "Too many requests, please try again later.\n" } as const;
 
-export type Verdict =
-  | { readonly is: "allowed" }
-  | { readonly is: "refused"; readonly status: number; readonly text: string; readonly why?: string };
+export type AuthorizationResult =
+  | { readonly kind: "allowed" }
+  | { readonly kind: "refused"; readonly status: number; readonly text: string; readonly why?: string };
 
-export interface Asked {
+export interface RequestAttributes {
   readonly method: string;
   /** Segments of the path, decoded. */
   readonly segments: readonly string[];
@@ -21,25 +21,25 @@ export interface Asked {
 export async function authorize(
   authorizer: Authorizer,
   user: User,
-  asked: Asked,
+  attributes: RequestAttributes,
   signal: AbortSignal,
-): Promise<Verdict> {
-  const verb = verbOf(asked.method, asked.segments);
-  const path = `/${asked.segments.join("/")}`;
-  const subresources = subresourcesOf(asked.segments);
+): Promise<AuthorizationResult> {
+  const verb = verbOf(attributes.method, attributes.segments);
+  const path = `/${attributes.segments.join("/")}`;
+  const subresources = subresourcesOf(attributes.segments);
   const about = `user=${user.name}, verb=${verb}, resource=nodes`;
   for (const subresource of subresources) {
     try {
-      if (await authorizer.allowed(user, verb, subresource, path, signal)) return { is: "allowed" };
+      if (await authorizer.allowed(user, verb, subresource, path, signal)) return { kind: "allowed" };
     } catch (error) {
-      if (hasCode(error, "resource_exhausted")) return { ...tooMany, why: messageOf(error) };
+      if (hasCode(error, "resource_exhausted")) return { ...tooManyRequests, why: messageOf(error) };
       return {
-        is: "refused",
+        kind: "refused",
         status: 500,
         text: `Authorization error (${about}, subresource=${subresource})`,
         why: messageOf(error),
       };
     }
   }
-  return { is: "refused", status: 403, text: `Forbidden (${about}, subresource(s)=[${subresources.join(" ")}])\n` };
+  return { kind: "refused", status: 403, text: `Forbidden (${about}, subresource(s)=[${subresources.join(" ")}])\n` };
 }

@@ -17,7 +17,7 @@ const maxWaiting = { perClient: 256, total: 1024 };
 const maxWaitMs = 1500;
 
 /** Fair queue for reviews of this node's callers, independent of its other API requests. */
-function createReviewTurns(clock: Clock): FairQueue {
+function createReviewQueue(clock: Clock): FairQueue {
   const { take: nextDelayMs } = createRateLimit(clock, rate);
   return createFairQueue({ clock, maxConcurrent, maxWaiting, maxWaitMs, nextDelayMs });
 }
@@ -30,10 +30,10 @@ export function boundedTokens(
   signers: TokenSigners,
   clock: Clock,
 ): (token: string, from: string, signal: AbortSignal) => Promise<User | undefined> {
-  const turns = createReviewTurns(clock);
+  const turns = createReviewQueue(clock);
   return async (token, from, signal) => {
     const user = await turns(`${signers.kindOf(token)} ${from}`, () => byToken(token, signal), signal);
-    if (user) signers.good(token);
+    if (user) signers.recordValid(token);
     return user;
   };
 }
@@ -41,7 +41,7 @@ export function boundedTokens(
 /** Limits the number of access reviews; users take turns. @returns an Authorizer's `allowed`, which throws CodedError resource_exhausted
  *  beyond the limit. */
 export function boundedAccess({ allowed }: Authorizer, clock: Clock): Authorizer["allowed"] {
-  const turns = createReviewTurns(clock);
+  const turns = createReviewQueue(clock);
   return (user, verb, subresource, path, signal) =>
     turns(user.name, () => allowed(user, verb, subresource, path, signal), signal);
 }

@@ -6,12 +6,12 @@ import type { StreamEndpoint } from "../seams/runtime.ts";
 import { withoutToken } from "./websocket-token.ts";
 
 /** The endpoint's response to an upgrade request. `stream` begins with the first byte after the response's header. */
-export type HandshakeAnswer =
-  | { readonly is: "upgraded"; readonly response: IncomingMessage; readonly stream: Duplex }
-  | { readonly is: "answered"; readonly response: IncomingMessage };
+export type HandshakeResult =
+  | { readonly kind: "upgraded"; readonly response: IncomingMessage; readonly stream: Duplex }
+  | { readonly kind: "answered"; readonly response: IncomingMessage };
 
 /** An upgrade request. */
-export interface Asking {
+export interface UpgradeRequest {
   readonly method: string;
   /** Names and values alternate. */
   readonly headers: readonly string[];
@@ -21,7 +21,7 @@ export interface Asking {
 const forwarded = /^(connection|upgrade|user-agent|origin|x-stream-protocol-version|sec-websocket-.+)$/;
 
 /** The upgrade request for an endpoint: the client's method and protocol headers. */
-export function asAsked({ rawHeaders, method = "GET" }: IncomingMessage): Asking {
+export function forwardedUpgrade({ rawHeaders, method = "GET" }: IncomingMessage): UpgradeRequest {
   const headers: string[] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const [name = "", value = ""] = rawHeaders.slice(at, at + 2);
@@ -34,16 +34,16 @@ export function asAsked({ rawHeaders, method = "GET" }: IncomingMessage): Asking
 }
 
 /** An upgrade to SPDY with one version of the application protocol. */
-export function spdyFor(protocol: string): Asking {
+export function spdyUpgrade(protocol: string): UpgradeRequest {
   const headers = ["Connection", "Upgrade", "Upgrade", "SPDY/3.1", "X-Stream-Protocol-Version", protocol];
   return { method: "POST", headers };
 }
 
 /** Requests an upgrade from an endpoint; path and host are the endpoint's own. @param signal ends only the handshake; an upgraded stream
  *  belongs to the caller. @throws CodedError unavailable if the endpoint is unreachable or breaks off; the signal's reason. */
-export async function handshake(endpoint: StreamEndpoint, asking: Asking, signal: AbortSignal): Promise<HandshakeAnswer> {
+export async function handshake(endpoint: StreamEndpoint, asking: UpgradeRequest, signal: AbortSignal): Promise<HandshakeResult> {
   const connection = await endpoint.dial(signal);
-  const answered = Promise.withResolvers<HandshakeAnswer>();
+  const answered = Promise.withResolvers<HandshakeResult>();
   const onAbort = () => connection.destroy(abortError(signal));
   signal.addEventListener("abort", onAbort, { once: true });
   try {
@@ -58,9 +58,9 @@ export async function handshake(endpoint: StreamEndpoint, asking: Asking, signal
     });
     request.once("upgrade", (response, stream, head) => {
       if (head.length > 0) stream.unshift(head);
-      answered.resolve({ is: "upgraded", response, stream });
+      answered.resolve({ kind: "upgraded", response, stream });
     });
-    request.once("response", (response) => answered.resolve({ is: "answered", response }));
+    request.once("response", (response) => answered.resolve({ kind: "answered", response }));
     request.once("error", (error) => answered.reject(error));
     request.end();
     return await untilAborted(answered.promise, signal);
@@ -74,19 +74,19 @@ export async function handshake(endpoint: StreamEndpoint, asking: Asking, signal
 }
 
 /** Maximum length of a forwarded refusal, bytes. */
-const longestRefusal = 1 << 12;
+const maxRefusalBytes = 1 << 12;
 
 /** Text of an endpoint's refusal; ends its connection. @throws the signal's reason, or the connection's error. */
-export async function refusalOf(response: IncomingMessage, signal: AbortSignal): Promise<string> {
+export async function refusalText(response: IncomingMessage, signal: AbortSignal): Promise<string> {
   addAbortSignal(signal, response);
   let said = Buffer.alloc(0);
   try {
     for await (const part of response as AsyncIterable<Buffer>) {
       said = Buffer.concat([said, part]);
-      if (said.length >= longestRefusal) break;
+      if (said.length >= maxRefusalBytes) break;
     }
   } finally {
     response.socket.destroy();
   }
-  return said.subarray(0, longestRefusal).toString().trim() || `status code ${response.statusCode ?? 0}`;
+  return said.subarray(0, maxRefusalBytes).toString().trim() || `status code ${response.statusCode ?? 0}`;
 }

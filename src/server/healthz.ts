@@ -6,11 +6,11 @@ import { guardResponses } from "../lib/guard-responses.ts";
 import type { Logger } from "../lib/log.ts";
 import type { HealthMeasures } from "../measures.ts";
 import type { Sharing } from "../seams/provider.ts";
-import { sendText } from "./answer.ts";
+import { sendText } from "./responses.ts";
 import { requestTimes, serve } from "./listen.ts";
 import { healthCheck, healthz, ping } from "./routes/health.ts";
 import type { KubeletServer } from "./server.ts";
-import { createStrangers } from "./strangers.ts";
+import { createUnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
 export interface HealthzServerDeps {
   /** KubeletConfiguration.healthzBindAddress and healthzPort. */
@@ -30,7 +30,7 @@ export interface HealthzServerDeps {
 }
 
 /** Callers are not authenticated here. */
-const connections = { most: 64, mostKnown: 0 };
+const connectionLimits = { maxUnauthenticated: 64, maxAuthenticated: 0 };
 
 /** graftlet's value of the `Server` header on its health endpoint. */
 export function serverName(sharing: Sharing | undefined): string {
@@ -81,7 +81,7 @@ export function createHealthzServer({
           log.info({ address: where.address, port: where.port }, "healthz listening");
           listening.resolve();
         };
-        const strangers = createStrangers(connections);
+        const strangers = createUnauthenticatedConnections(connectionLimits);
         await serve(
           { server: guardResponses(createServer(requestTimes, app)), at, strangers, clock, log, onListening },
           signal,

@@ -3,10 +3,10 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { onAbort } from "../lib/service-group.ts";
-import type { Strangers } from "./strangers.ts";
+import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
 /** Listen address, and the names of its configuration fields. */
-export interface ListenAt {
+export interface ListenAddress {
   readonly address: string;
   readonly port: number;
   readonly addressField: string;
@@ -17,12 +17,12 @@ export interface ListenAt {
 export const requestTimes = { headersTimeout: 10_000, requestTimeout: 60_000, connectionsCheckingInterval: 1000 };
 
 /** Time for which current requests may continue once the server stops, milliseconds. */
-const graceMs = 1000;
+const shutdownGraceMs = 1000;
 
-export interface Serving {
+export interface ServeOptions {
   readonly server: Server;
-  readonly at: ListenAt;
-  readonly strangers: Strangers;
+  readonly at: ListenAddress;
+  readonly strangers: UnauthenticatedConnections;
   readonly clock: Clock;
   readonly log: Logger;
   /** Called with the address once it listens. */
@@ -32,7 +32,7 @@ export interface Serving {
 /** Serves until the signal aborts, then closes every connection. @throws CodedError, one sentence with the field, the value and the
  *  remedy, if it cannot listen. */
 export async function serve(
-  { server, at, strangers, clock, log, onListening }: Serving,
+  { server, at, strangers, clock, log, onListening }: ServeOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const sockets = new Set<Socket>();
@@ -49,19 +49,19 @@ export async function serve(
   await onAbort(signal);
   const closed = new AbortController();
   const closing = new Promise<void>((resolve) => server.close(() => resolve())).then(() => closed.abort());
-  await clock.sleep(graceMs, closed.signal).catch(() => {});
+  await clock.sleep(shutdownGraceMs, closed.signal).catch(() => {});
   for (const socket of sockets) socket.destroy();
   await closing;
 }
 
 /** Checks whether an address can be listened on. @throws CodedError already_exists if the port is in use; else as `serve`. */
-export async function tryListening(at: ListenAt): Promise<void> {
+export async function tryListening(at: ListenAddress): Promise<void> {
   const server = createServer();
   await listen(server, at);
   await new Promise((resolve) => server.close(resolve));
 }
 
-async function listen(server: Server, { address, port, addressField, portField }: ListenAt): Promise<void> {
+async function listen(server: Server, { address, port, addressField, portField }: ListenAddress): Promise<void> {
   const listening = Promise.withResolvers<void>();
   server.once("error", listening.reject);
   server.listen({ host: address, port }, listening.resolve);
@@ -77,7 +77,7 @@ async function listen(server: Server, { address, port, addressField, portField }
 
 function listenError(
   errno: string | undefined,
-  { address, port, addressField, portField }: ListenAt,
+  { address, port, addressField, portField }: ListenAddress,
   cause: unknown,
 ): CodedError {
   switch (errno) {

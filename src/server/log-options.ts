@@ -1,12 +1,12 @@
 import type { LogOptions } from "../pipeline.ts";
 
 export type DecodedLogOptions =
-  | { readonly is: "options"; readonly options: LogOptions }
-  | { readonly is: "undecodable" }
-  | { readonly is: "invalid" };
+  | { readonly kind: "options"; readonly options: LogOptions }
+  | { readonly kind: "undecodable" }
+  | { readonly kind: "invalid" };
 
 const streams = ["All", "Stdout", "Stderr"] as const;
-const largest = 2n ** 63n - 1n;
+const maxInt64 = 2n ** 63n - 1n;
 
 class Undecodable extends Error {}
 
@@ -17,7 +17,7 @@ export function decodeLogOptions(query: URLSearchParams, now: number): DecodedLo
   try {
     return decode(query, now);
   } catch (error) {
-    if (error instanceof Undecodable) return { is: "undecodable" };
+    if (error instanceof Undecodable) return { kind: "undecodable" };
     throw error;
   }
 }
@@ -35,7 +35,7 @@ function decode(query: URLSearchParams, now: number): DecodedLogOptions {
     (sinceSeconds !== undefined && (sinceSeconds < 1 || query.has("sinceTime"))) ||
     stream === undefined ||
     (stream !== "All" && tailLines !== undefined);
-  if (invalid) return { is: "invalid" };
+  if (invalid) return { kind: "invalid" };
   const since = sinceSeconds === undefined ? sinceTime : now - sinceSeconds * 1000;
   const options: LogOptions = {
     follow: flag(query.get("follow")),
@@ -46,7 +46,7 @@ function decode(query: URLSearchParams, now: number): DecodedLogOptions {
     ...(limitBytes !== undefined && { limitBytes }),
     ...(since !== undefined && { since }),
   };
-  return { is: "options", options };
+  return { kind: "options", options };
 }
 
 /** Kubernetes' rule for booleans in a query: present, and neither `0` nor `false`. */
@@ -58,7 +58,7 @@ function integer(value: string | null): number | undefined {
   if (value === null) return undefined;
   if (!/^[+-]?\d+$/.test(value)) throw new Undecodable();
   const number = BigInt(value.replace(/^\+/, ""));
-  if (number > largest || number < -largest - 1n) throw new Undecodable();
+  if (number > maxInt64 || number < -maxInt64 - 1n) throw new Undecodable();
   return Number(number);
 }
 

@@ -8,25 +8,25 @@ import { newestRun, isRunning } from "../pod/runs.ts";
 import type { KubeletServerDeps, ServedRuntime } from "./ports.ts";
 
 /** Time for which a request waits until the node knows its pods, milliseconds; less than kubectl's timeout. */
-const knownMs = 10_000;
+const podsKnownTimeoutMs = 10_000;
 
 /** If the node has no pod of that name, waits until it knows its pods: after a restart it learns of them within a second or two. @returns
  *  false on a timeout: the pod's existence is then unknown. */
-export async function untilPodKnown(
+export async function waitForPod(
   { pods, podsKnown, clock }: Pick<KubeletServerDeps, "pods" | "podsKnown" | "clock">,
   namespace: string,
   name: string,
   signal: AbortSignal,
 ): Promise<boolean> {
   if (pods.byName(namespace, name)) return true;
-  return untilAborted(podsKnown, clock.within(knownMs, signal)).then(
+  return untilAborted(podsKnown, clock.within(podsKnownTimeoutMs, signal)).then(
     () => true,
     () => pods.byName(namespace, name) !== undefined,
   );
 }
 
 /** Why no containers run: a sentence, if the node shows a placeholder for the pod. */
-export function inertText(
+export function placeholderText(
   { statuses }: Pick<KubeletServerDeps, "statuses">,
   { metadata: { uid, name }, status }: Pod,
 ): string | undefined {
@@ -42,11 +42,11 @@ export function containerSpec(pod: Pod, name: string): Container | EphemeralCont
 }
 
 /** Dependencies of the look-ups. */
-export type Lookup = Pick<KubeletServerDeps, "runtime" | "runtimePods">;
+export type RuntimeLookup = Pick<KubeletServerDeps, "runtime" | "runtimePods">;
 
 /** Acts on the running container of that name, the newest of several. @returns undefined if none runs. @throws the errors of `act`. */
 export function inContainer<T>(
-  { runtime, runtimePods }: Lookup,
+  { runtime, runtimePods }: RuntimeLookup,
   pod: Pod,
   name: string,
   act: (containerId: string) => Promise<T>,
@@ -54,12 +54,12 @@ export function inContainer<T>(
 ): Promise<T | undefined> {
   const { uid } = pod.metadata;
   const seen = newestRun(runtimePods.get(uid), name, isRunning);
-  return inSeen(seen?.id, act, () => runningContainer(runtime, pod, name, signal));
+  return tryCachedFirst(seen?.id, act, () => runningContainer(runtime, pod, name, signal));
 }
 
 /** Acts on the pod's ready sandbox, the newest of several. @returns undefined if none is ready. @throws the errors of `act`. */
 export function inSandbox<T>(
-  { runtime, runtimePods }: Lookup,
+  { runtime, runtimePods }: RuntimeLookup,
   pod: Pod,
   act: (sandboxId: string) => Promise<T>,
   signal: AbortSignal,
@@ -67,11 +67,11 @@ export function inSandbox<T>(
   const seen = runtimePods
     .get(pod.metadata.uid)
     ?.sandboxes.find(({ state }) => state === PodSandboxState.SANDBOX_READY);
-  return inSeen(seen?.id, act, () => readySandbox(runtime, pod, signal));
+  return tryCachedFirst(seen?.id, act, () => readySandbox(runtime, pod, signal));
 }
 
 /** The cached state is usually current: the runtime is queried only if the action fails. */
-async function inSeen<T>(
+async function tryCachedFirst<T>(
   seen: string | undefined,
   act: (id: string) => Promise<T>,
   look: () => Promise<string | undefined>,

@@ -5,7 +5,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { User } from "./ports.ts";
 
 /** User and groups of a connection's client certificate. */
-export type Peer = { readonly is: "none" } | { readonly is: "refused" } | { readonly is: "known"; readonly user: User };
+export type Peer = { readonly kind: "none" } | { readonly kind: "refused" } | { readonly kind: "known"; readonly user: User };
 
 export interface PeerCertificates {
   /** Records a new connection, whose certificate TLS has just verified against the current CA. */
@@ -18,7 +18,7 @@ export interface PeerCertificates {
 }
 
 /** Contents of a certificate, regardless of its signer. */
-interface Holder {
+interface CertificateSubject {
   readonly user: User | undefined;
   /** Expiry, milliseconds since the epoch. */
   readonly until: number;
@@ -26,7 +26,7 @@ interface Holder {
 
 /** Maximum number of cached certificates: an API server presents the same one on each of its connections, and opens a connection per
  *  exec. */
-const rememberedHolders = 64;
+const maxCachedCertificates = 64;
 
 /** Common name and organizations of verified client certificates as user and groups. TLS verifies them against the client CA only; this
  *  caches the result while the certificate is valid. @param hasCA true if there is a client CA: without one, no certificate is accepted.
@@ -34,10 +34,10 @@ const rememberedHolders = 64;
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates */
 export function createPeerCertificates(hasCA: () => boolean, clock: Clock, handshakeMs: number): PeerCertificates {
   const accepted = new WeakMap<Socket, { readonly peer: Peer; readonly until: number; readonly generation: number }>();
-  const holders = createBoundedMap<Holder>(rememberedHolders);
+  const holders = createBoundedMap<CertificateSubject>(maxCachedCertificates);
   let generation = 0;
   let renewedAt = Number.NEGATIVE_INFINITY;
-  const holderOf = (socket: TLSSocket): Holder | undefined => {
+  const holderOf = (socket: TLSSocket): CertificateSubject | undefined => {
     const certificate = socket.getPeerX509Certificate();
     if (!certificate) return undefined;
     const { fingerprint256 } = certificate;
@@ -54,7 +54,7 @@ export function createPeerCertificates(hasCA: () => boolean, clock: Clock, hands
   return {
     accept(socket) {
       const holder = holderOf(socket);
-      const peer = hasCA() ? peerOf(socket, holder) : { is: "none" as const };
+      const peer = hasCA() ? peerOf(socket, holder) : { kind: "none" as const };
       const isOlder = clock.monotonic() - renewedAt < handshakeMs;
       accepted.set(socket, {
         peer,
@@ -64,8 +64,8 @@ export function createPeerCertificates(hasCA: () => boolean, clock: Clock, hands
     },
     identify(socket) {
       const known = accepted.get(socket);
-      if (!known) return { is: "none" };
-      return clock.now() < known.until ? known.peer : { is: "refused" };
+      if (!known) return { kind: "none" };
+      return clock.now() < known.until ? known.peer : { kind: "refused" };
     },
     isStale: (socket) => accepted.get(socket)?.generation !== generation,
     renew() {
@@ -75,10 +75,10 @@ export function createPeerCertificates(hasCA: () => boolean, clock: Clock, hands
   };
 }
 
-function peerOf(socket: TLSSocket, holder: Holder | undefined): Peer {
-  if (!holder) return { is: "none" };
-  if (!socket.authorized) return { is: "refused" };
-  return holder.user ? { is: "known", user: holder.user } : { is: "none" };
+function peerOf(socket: TLSSocket, holder: CertificateSubject | undefined): Peer {
+  if (!holder) return { kind: "none" };
+  if (!socket.authorized) return { kind: "refused" };
+  return holder.user ? { kind: "known", user: holder.user } : { kind: "none" };
 }
 
 function values(attribute: string | string[] | undefined): string[] {

@@ -9,7 +9,7 @@ import type { HealthMeasures, ServingMeasures } from "../measures.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Runtime, Streams } from "../seams/runtime.ts";
-import type { Strangers } from "./strangers.ts";
+import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
 /** Identity of a caller. */
 export interface User {
@@ -89,7 +89,7 @@ export interface KubeletServerDeps {
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
   /** The process's connections of unauthorized clients. */
-  readonly strangers: Strangers;
+  readonly strangers: UnauthenticatedConnections;
   /** How much the process logs. */
   readonly verbosity: Verbosity;
   readonly pods: PodStore;

@@ -4,25 +4,25 @@ import type { Clock } from "../lib/clock.ts";
 import type { Authenticator, Authorizer, User } from "./ports.ts";
 
 /** Maximum number of cached results of a kind; the least recently used one is dropped. */
-const most = 4096;
+const maxEntries = 4096;
 
-interface Kept<T> {
+interface CacheEntry<T> {
   readonly value: T;
   readonly until: number;
 }
 
 /** Caches results for a limited time. Positive and negative results are kept apart, so that rejected requests evict no positive result.
  *  @param isGood true for a positive result. */
-function createAnswers<T>(
+function createResultCache<T>(
   clock: Clock,
   isGood: (value: T) => boolean,
 ): {
   get(key: string): T | undefined;
   put(key: string, value: T, ttlMs: number): void;
 } {
-  const good = createBoundedMap<Kept<T>>(most);
-  const bad = createBoundedMap<Kept<T>>(most);
-  const valid = (found: Kept<T> | undefined) => (found && clock.monotonic() < found.until ? found : undefined);
+  const good = createBoundedMap<CacheEntry<T>>(maxEntries);
+  const bad = createBoundedMap<CacheEntry<T>>(maxEntries);
+  const valid = (found: CacheEntry<T> | undefined) => (found && clock.monotonic() < found.until ? found : undefined);
   return {
     get: (key) => (valid(good.get(key)) ?? valid(bad.get(key)))?.value,
     put(key, value, ttlMs) {
@@ -41,7 +41,7 @@ function digest(of: string): string {
 /** Caches the users of tokens, including invalid ones; failures and the tokens themselves are not cached. @param ttlMs
  *  KubeletConfiguration.authentication.webhook.cacheTTL, milliseconds. */
 export function cachedAuthenticator(inner: Authenticator, clock: Clock, ttlMs: number): Authenticator {
-  const answers = createAnswers<{ readonly user: User | undefined }>(clock, ({ user }) => user !== undefined);
+  const answers = createResultCache<{ readonly user: User | undefined }>(clock, ({ user }) => user !== undefined);
   return {
     async byToken(token, from, signal) {
       const key = digest(token);
@@ -64,7 +64,7 @@ export interface AuthorizerTtl {
 /** Caches authorization results; failures are not cached. The path is not part of the key, because the node's subresources do not depend
  *  on it. */
 export function cachedAuthorizer(inner: Authorizer, clock: Clock, ttl: AuthorizerTtl): Authorizer {
-  const answers = createAnswers<boolean>(clock, (allowed) => allowed);
+  const answers = createResultCache<boolean>(clock, (allowed) => allowed);
   return {
     async allowed(...question) {
       const [user, verb, subresource] = question;

@@ -31,11 +31,11 @@ const verbs: Readonly<Record<string, string>> = {
 };
 
 /** Areas that act on a pod, with any method: WebSocket requests use GET. */
-const acting: ReadonlySet<string> = new Set(["run", "exec", "attach", "portForward"]);
+const podActionAreas: ReadonlySet<string> = new Set(["run", "exec", "attach", "portForward"]);
 
 /** The required verb: that of the method, or `create` for actions on a pod with any method. Empty for methods without a verb. */
 export function verbOf(method: string, segments: readonly string[]): string {
-  return acting.has(segments[0] ?? "") ? "create" : (verbs[method] ?? "");
+  return podActionAreas.has(segments[0] ?? "") ? "create" : (verbs[method] ?? "");
 }
 
 export type HandlerName =

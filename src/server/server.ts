@@ -8,7 +8,7 @@ import { guardResponses } from "../lib/guard-responses.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createApp } from "./app.ts";
-import type { Upgrade } from "./joining.ts";
+import type { Upgrade } from "./proxied-stream.ts";
 import { requestTimes, serve } from "./listen.ts";
 import { type PeerCertificates, createPeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
@@ -24,13 +24,13 @@ export interface KubeletServer extends Service {
 const idleMs = 90_000;
 const maxHeaderBytes = 1 << 20;
 /** Header limits for clients without a client certificate of the cluster: long commands arrive through the API server. */
-const stranger = { maxHeaderSize: 64 << 10, maxHeadersCount: 100 };
+const unauthenticatedHeaderLimits = { maxHeaderSize: 64 << 10, maxHeadersCount: 100 };
 /** Header limits for other clients; Node's default number of headers. */
-const somebody = { maxHeaderSize: maxHeaderBytes, maxHeadersCount: 2000 };
+const authenticatedHeaderLimits = { maxHeaderSize: maxHeaderBytes, maxHeadersCount: 2000 };
 /** Timeout of the TLS handshake, milliseconds. */
 export const tlsHandshakeMs = 10_000;
 /** Time for a client to close after a refused upgrade, milliseconds. */
-const refusedMs = 1000;
+const refusedCloseTimeoutMs = 1000;
 /** Idle time before the first TCP keep-alive probe, milliseconds. */
 const keepAliveMs = 30_000;
 
@@ -50,7 +50,7 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
       const certificates = createPeerCertificates(() => deps.clientCA.current() !== undefined, clock, tlsHandshakeMs);
       const server = guardResponses(
         createServer({
-          ...secrets(deps),
+          ...tlsCredentials(deps),
           ...tls,
           requestCert: true,
           rejectUnauthorized: false,
@@ -64,11 +64,11 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
       );
       serveRequests(server, deps, certificates, signal);
       const renew = () => {
-        server.setSecureContext({ ...secrets(deps), ...tls });
+        server.setSecureContext({ ...tlsCredentials(deps), ...tls });
         certificates.renew();
         server.closeIdleConnections();
       };
-      const forget = [deps.certificate.onChange(renew), deps.clientCA.onChange(renew)];
+      const unsubscribe = [deps.certificate.onChange(renew), deps.clientCA.onChange(renew)];
       try {
         const at = { address: config.address, port: config.port, addressField: "address", portField: "port" };
         const onListening = (bound: AddressInfo) => {
@@ -78,7 +78,7 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
         };
         await serve({ server, at, strangers: deps.strangers, clock, log, onListening }, signal);
       } finally {
-        for (const stop of forget) stop();
+        for (const stop of unsubscribe) stop();
         address = undefined;
       }
     },
@@ -87,7 +87,7 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
 
 /** Current certificates; without an own certificate, no handshake succeeds. The list of CAs is empty, not missing: a missing one would
  *  mean all public CAs. */
-export function secrets({ certificate, clientCA }: Pick<KubeletServerDeps, "certificate" | "clientCA">): {
+export function tlsCredentials({ certificate, clientCA }: Pick<KubeletServerDeps, "certificate" | "clientCA">): {
   cert?: string;
   key?: string;
   ca: string[];
@@ -107,13 +107,13 @@ function serveRequests(
   const app = createApp({ ...deps, certificates, stopped, upgradeOf: (request) => upgrades.get(request) });
   server.prependListener("secureConnection", (socket) => {
     certificates.accept(socket);
-    const isKnown = certificates.identify(socket).is === "known";
-    if (isKnown) deps.strangers.known(socket);
+    const isAuthenticated = certificates.identify(socket).kind === "known";
+    if (isAuthenticated) deps.strangers.authenticated(socket);
     // Node reads the header limits from the server for each new connection.
-    Object.assign(server, isKnown ? somebody : stranger);
+    Object.assign(server, isAuthenticated ? authenticatedHeaderLimits : unauthenticatedHeaderLimits);
   });
   server.on("tlsClientError", (error) => deps.log.debug({ why: messageOf(error) }, "TLS handshake failed"));
-  server.on("clientError", (error, socket) => turnAway(error, socket, deps.clock));
+  server.on("clientError", (error, socket) => rejectMalformedRequest(error, socket, deps.clock));
   server.on("request", app);
   server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     if (!(socket instanceof TLSSocket)) return void socket.destroy();
@@ -128,7 +128,7 @@ function serveRequests(
       // Keeps reading, so that the client's data does not cause a reset that loses the response.
       socket.resume();
       socket.end();
-      const timer = deps.clock.after(refusedMs, () => socket.destroy());
+      const timer = deps.clock.after(refusedCloseTimeoutMs, () => socket.destroy());
       socket.once("close", () => timer.cancel());
     });
     upgrades.set(request, { socket, head });
@@ -137,16 +137,16 @@ function serveRequests(
 }
 
 /** Responds to an invalid or incomplete request as Node would; Node itself does not wait until TLS has sent the response. */
-function turnAway(error: NodeJS.ErrnoException, socket: Duplex, clock: Clock): void {
+function rejectMalformedRequest(error: NodeJS.ErrnoException, socket: Duplex, clock: Clock): void {
   socket.on("error", () => socket.destroy());
   if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();
-  const answer = noRequest.get(error.code ?? "") ?? "400 Bad Request";
+  const answer = malformedRequestStatus.get(error.code ?? "") ?? "400 Bad Request";
   socket.end(`HTTP/1.1 ${answer}\r\nConnection: close\r\n\r\n`);
-  const timer = clock.after(refusedMs, () => socket.destroy());
+  const timer = clock.after(refusedCloseTimeoutMs, () => socket.destroy());
   socket.once("close", () => timer.cancel());
 }
 
-const noRequest: ReadonlyMap<string, string> = new Map([
+const malformedRequestStatus: ReadonlyMap<string, string> = new Map([
   ["HPE_HEADER_OVERFLOW", "431 Request Header Fields Too Large"],
   ["ERR_HTTP_REQUEST_TIMEOUT", "408 Request Timeout"],
 ]);

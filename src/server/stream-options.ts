@@ -18,11 +18,11 @@ export function streamOptions(query: URLSearchParams): StreamOptions | undefined
 }
 
 export type ForwardedPorts =
-  | { readonly is: "ports"; readonly ports: readonly number[] }
-  | { readonly is: "invalid"; readonly text: string };
+  | { readonly kind: "ports"; readonly ports: readonly number[] }
+  | { readonly kind: "invalid"; readonly text: string };
 
 /** Maximum number of ports in one request: each has two of the 256 channels of the protocol. */
-const mostPorts = 128;
+const maxPorts = 128;
 const tunnelProtocol = "SPDY/3.1+portforward.k8s.io";
 
 /** Ports in the query of a port-forward over WebSocket; over SPDY, including SPDY tunnelled through a WebSocket, each stream names its
@@ -30,23 +30,23 @@ const tunnelProtocol = "SPDY/3.1+portforward.k8s.io";
 export function forwardedPorts(headers: IncomingHttpHeaders, query: URLSearchParams): ForwardedPorts {
   const protocols = (headers["sec-websocket-protocol"] ?? "").split(",").map((name) => name.trim());
   const ownChannels = headers.upgrade?.toLowerCase() === "websocket" && !protocols.includes(tunnelProtocol);
-  if (!ownChannels) return { is: "ports", ports: [] };
+  if (!ownChannels) return { kind: "ports", ports: [] };
   const values = query.getAll("port");
-  if (values.length === 0) return { is: "invalid", text: 'query parameter "port" is required' };
+  if (values.length === 0) return { kind: "invalid", text: 'query parameter "port" is required' };
   const ports: number[] = [];
   for (const value of values) {
-    if (value === "") return { is: "invalid", text: 'query parameter "port" cannot be empty' };
-    for (const one of value.split(",", mostPorts + 1)) {
+    if (value === "") return { kind: "invalid", text: 'query parameter "port" cannot be empty' };
+    for (const one of value.split(",", maxPorts + 1)) {
       const port = /^\d+$/.test(one) ? Number(one) : NaN;
       if (!(port <= 65535)) {
         const why = `parsing ${goQuote(one)}: ${Number.isNaN(port) ? "invalid syntax" : "value out of range"}`;
-        return { is: "invalid", text: `unable to parse ${goQuote(value)} as a port: strconv.ParseUint: ${why}` };
+        return { kind: "invalid", text: `unable to parse ${goQuote(value)} as a port: strconv.ParseUint: ${why}` };
       }
-      if (port < 1) return { is: "invalid", text: `port ${goQuote(value)} must be > 0` };
+      if (port < 1) return { kind: "invalid", text: `port ${goQuote(value)} must be > 0` };
       ports.push(port);
-      if (ports.length > mostPorts)
-        return { is: "invalid", text: `query parameter "port" names more than ${mostPorts} ports: request fewer` };
+      if (ports.length > maxPorts)
+        return { kind: "invalid", text: `query parameter "port" names more than ${maxPorts} ports: request fewer` };
     }
   }
-  return { is: "ports", ports };
+  return { kind: "ports", ports };
 }

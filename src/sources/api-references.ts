@@ -4,7 +4,7 @@ import { refused } from "./pod-fields.ts";
 import { volumeSources } from "./volume-sources.ts";
 
 /** Volume sources that depend only on the pod and its machine, and therefore need no API server. */
-const standingAlone: ReadonlySet<string> = new Set(
+const localVolumeSources: ReadonlySet<string> = new Set(
   (
     "awsElasticBlockStore azureDisk cephfs cinder downwardAPI emptyDir fc flexVolume flocker gcePersistentDisk gitRepo " +
     "hostPath image iscsi nfs photonPersistentDisk portworxVolume projected quobyte rbd scaleIO storageos vsphereVolume"
@@ -22,7 +22,7 @@ export function refuseReferences(spec: PodSpec): void {
   if (spec.resourceClaims?.length) throw forbidden("spec.resourceClaims", "resource claims");
   for (const [index, volume] of (spec.volumes ?? []).entries()) {
     const at = `spec.volumes[${index}]`;
-    const needing = volumeSources(volume).find((kind) => !standingAlone.has(kind));
+    const needing = volumeSources(volume).find((kind) => !localVolumeSources.has(kind));
     if (needing !== undefined) throw forbidden(`${at}.${needing}`, "objects");
     const sources = (volume.projected?.sources ?? []).flatMap((one) => Object.keys(one));
     const projecting = sources.find((kind) => kind !== "downwardAPI");

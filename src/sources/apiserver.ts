@@ -35,7 +35,7 @@ export function createApiServerSource(deps: ApiServerSourceDeps): Service {
     path: "/api/v1/pods",
     fieldSelector: `spec.nodeName=${nodeName}`,
     // Short, because pods wait for this watch.
-    longestPauseMs: 1_000,
+    maxRetryDelayMs: 1_000,
     handler: {
       replace,
       changed: (pod, type) =>

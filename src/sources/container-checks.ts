@@ -2,7 +2,7 @@ import type { Container, EnvVar, Probe } from "../objects.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import { refused } from "./pod-fields.ts";
 
-export interface ContainerPlace {
+export interface ContainerContext {
   /** Path of the container, such as `spec.containers[0]`. */
   readonly at: string;
   /** Names of the pod's volumes. */
@@ -16,7 +16,7 @@ const choices = {
 } as const;
 
 /** @throws CodedError invalid_argument: the first invalid field, and the remedy. */
-export function checkContainer(container: Container, place: ContainerPlace): void {
+export function checkContainer(container: Container, place: ContainerContext): void {
   const { at } = place;
   if (!container.image?.trim()) throw refused(`${at}.image`, "is missing: name an image");
   for (const [field, allowed] of Object.entries(choices)) {
@@ -36,7 +36,7 @@ export function checkContainer(container: Container, place: ContainerPlace): voi
   }
   for (const hook of ["postStart", "preStop"] as const) {
     const handler = container.lifecycle?.[hook];
-    if (handler) checkOne(handler, ["exec", "httpGet", "tcpSocket", "sleep"], `${at}.lifecycle.${hook}`);
+    if (handler) checkExactlyOne(handler, ["exec", "httpGet", "tcpSocket", "sleep"], `${at}.lifecycle.${hook}`);
   }
 }
 
@@ -44,7 +44,7 @@ function isPort(port: unknown): boolean {
   return typeof port === "number" && port >= 1 && port <= 65_535;
 }
 
-function checkPorts({ ports = [] }: Container, { at, hostNetwork }: ContainerPlace): void {
+function checkPorts({ ports = [] }: Container, { at, hostNetwork }: ContainerContext): void {
   for (const [index, port] of ports.entries()) {
     const field = `${at}.ports[${index}]`;
     if (!isPort(port.containerPort)) throw refused(`${field}.containerPort`, "write a number from 1 to 65535");
@@ -56,7 +56,7 @@ function checkPorts({ ports = [] }: Container, { at, hostNetwork }: ContainerPla
   }
 }
 
-function checkMounts({ volumeMounts = [] }: Container, { at, volumes }: ContainerPlace): void {
+function checkMounts({ volumeMounts = [] }: Container, { at, volumes }: ContainerContext): void {
   const paths = new Set<string>();
   for (const [index, { name, mountPath, subPath, subPathExpr }] of volumeMounts.entries()) {
     const field = `${at}.volumeMounts[${index}]`;
@@ -101,7 +101,7 @@ function numberOf(amount: string, field: string): number {
 }
 
 function checkProbe(probe: Probe, field: string): void {
-  checkOne(probe, ["exec", "httpGet", "tcpSocket", "grpc"], field);
+  checkExactlyOne(probe, ["exec", "httpGet", "tcpSocket", "grpc"], field);
   for (const name of ["timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"] as const) {
     if ((probe[name] ?? 1) < 1) throw refused(`${field}.${name}`, "is less than 1");
   }
@@ -113,7 +113,7 @@ function checkProbe(probe: Probe, field: string): void {
 }
 
 /** Exactly one of these must be present. */
-function checkOne(handler: object, kinds: readonly string[], field: string): void {
+function checkExactlyOne(handler: object, kinds: readonly string[], field: string): void {
   const given = kinds.filter((kind) => (handler as Record<string, unknown>)[kind] !== undefined);
   if (given.length !== 1)
     throw refused(

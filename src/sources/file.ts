@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type { Complaints } from "./complaints.ts";
+import type { ManifestErrors } from "./manifest-errors.ts";
 import { readManifests } from "./manifest-files.ts";
 import { type Adopt, createManifestSet } from "./manifest-set.ts";
 import { watchPath } from "../lib/watch-path.ts";
@@ -16,15 +16,15 @@ export interface FileSourceDeps {
   /** Receives the complete set of pods after each read of the files. */
   readonly set: (pods: readonly Pod[]) => void;
   readonly adopt: Adopt;
-  readonly complaints: Complaints;
+  readonly complaints: ManifestErrors;
   readonly clock: Clock;
   readonly watch?: typeof watchPath;
 }
 
 /** Delay after a change, because changes come in groups: a file is created, then written, then closed. */
-const settleMs = 100;
+const changeDelayMs = 100;
 /** Polling interval for a missing path. */
-const absentMs = 1_000;
+const missingPollIntervalMs = 1_000;
 
 /** Source of static pods in files: read at each change, and regularly.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
@@ -36,7 +36,7 @@ export function createFileSource(deps: FileSourceDeps): Service {
     try {
       const files = await readManifests(path);
       absent = files === undefined;
-      const back = files?.filter((file) => wentAndCame(file.path, entries) && manifests.isUnchanged(file)) ?? [];
+      const back = files?.filter((file) => wasReplaced(file.path, entries) && manifests.isUnchanged(file)) ?? [];
       // Removing a manifest and putting it back restarts its pod.
       const rest = files?.filter((file) => !back.includes(file)) ?? [];
       const without = back.length > 0 ? await manifests.podsOf(rest, signal) : undefined;
@@ -45,13 +45,13 @@ export function createFileSource(deps: FileSourceDeps): Service {
       // An empty set also marks the source as ready.
       set(pods);
       if (absent)
-        complaints.tell(
+        complaints.report(
           path,
           "it does not exist: create the directory, and pods start as soon as it contains manifests",
         );
-      else if (files?.every((file) => file.path !== path)) complaints.settle(path);
+      else if (files?.every((file) => file.path !== path)) complaints.clear(path);
     } catch (error) {
-      if (!signal.aborted) complaints.tell(path, messageOf(error));
+      if (!signal.aborted) complaints.report(path, messageOf(error));
     }
   };
   return {
@@ -69,14 +69,14 @@ export function createFileSource(deps: FileSourceDeps): Service {
         await watching.renew();
         await read(entries.splice(0), signal);
         const either = AbortSignal.any([signal, changed.signal]);
-        await clock.sleep(absent ? absentMs : everyMs, either).catch(() => undefined);
-        if (changed.signal.aborted) await clock.sleep(settleMs, signal).catch(() => undefined);
+        await clock.sleep(absent ? missingPollIntervalMs : everyMs, either).catch(() => undefined);
+        if (changed.signal.aborted) await clock.sleep(changeDelayMs, signal).catch(() => undefined);
       }
     },
   };
 }
 
 /** True if the directory entry of an existing file has changed more than once: a replacement by another file changes it once. */
-function wentAndCame(path: string, entries: readonly string[]): boolean {
+function wasReplaced(path: string, entries: readonly string[]): boolean {
   return entries.filter((entry) => entry === path).length > 1;
 }

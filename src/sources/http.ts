@@ -7,8 +7,8 @@ import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import { urlWithoutSecrets } from "../lib/url-text.ts";
 import type { Pod } from "../objects.ts";
-import type { Complaints } from "./complaints.ts";
-import { longestManifestBytes, unusable } from "./manifest.ts";
+import type { ManifestErrors } from "./manifest-errors.ts";
+import { maxManifestBytes, unusable } from "./manifest.ts";
 import { openManifestReader } from "./manifest-reader.ts";
 import type { Adopt } from "./manifest-set.ts";
 
@@ -23,13 +23,13 @@ export interface HttpSourceDeps {
   /** Receives the complete set of pods at each change. */
   readonly set: (pods: readonly Pod[]) => void;
   readonly adopt: Adopt;
-  readonly complaints: Complaints;
+  readonly complaints: ManifestErrors;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** The kubelet's value. */
-const answerMs = 10_000;
+const requestTimeoutMs = 10_000;
 
 /** Source of static pods at a URL: one pod, or a PodList. An unusable response changes nothing.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/#pods-created-via-http */
@@ -37,7 +37,7 @@ export function createHttpSource(deps: HttpSourceDeps): Service {
   const { url, nodeName, everyMs: intervalMs, set, adopt, complaints, clock, log } = deps;
   // A password in the URL is never logged.
   const shown = urlWithoutSecrets(url) ?? "staticPodURL";
-  let taken: string | undefined;
+  let currentDigest: string | undefined;
   /** The last response, if it was unusable. */
   let refused: { readonly digest: string; readonly why: unknown } | undefined;
   const podsOf = async (digest: string, body: Buffer, signal: AbortSignal): Promise<readonly Pod[]> => {
@@ -46,36 +46,36 @@ export function createHttpSource(deps: HttpSourceDeps): Service {
       const text = body.toString("utf8");
       await using reader = openManifestReader(clock);
       const found = await reader.read({ text, origin: { nodeName, of: { url } }, lists: true }, signal);
-      return found.map((one) => (taken === undefined ? adopt(one) : one.pod));
+      return found.map((one) => (currentDigest === undefined ? adopt(one) : one.pod));
     } catch (why) {
       if (hasCode(why, "invalid_argument")) refused = { digest, why };
       throw why;
     }
   };
-  const look = async (signal: AbortSignal) => {
-    const body = await fetched(deps, clock.within(answerMs, signal));
+  const poll = async (signal: AbortSignal) => {
+    const body = await fetchManifest(deps, clock.within(requestTimeoutMs, signal));
     const digest = createHash("sha256").update(body).digest("hex");
     if (body.length === 0) {
-      if (digest !== taken) set([]);
-      taken = digest;
+      if (digest !== currentDigest) set([]);
+      currentDigest = digest;
       throw unusable("the response is empty: no pod is read from it");
     }
-    if (digest === taken) return;
+    if (digest === currentDigest) return;
     const pods = await podsOf(digest, body, signal);
-    taken = digest;
+    currentDigest = digest;
     set(pods);
   };
   return runPeriodically({ name: "pods of a URL", intervalMs, clock, log }, async (signal) => {
     try {
-      await look(signal);
-      complaints.settle(shown);
+      await poll(signal);
+      complaints.clear(shown);
     } catch (error) {
-      if (!signal.aborted) complaints.tell(shown, messageOf(error));
+      if (!signal.aborted) complaints.report(shown, messageOf(error));
     }
   });
 }
 
-async function fetched({ url, headers }: HttpSourceDeps, signal: AbortSignal): Promise<Buffer> {
+async function fetchManifest({ url, headers }: HttpSourceDeps, signal: AbortSignal): Promise<Buffer> {
   const given = Object.fromEntries(Object.entries(headers).map(([name, values]) => [name, [...values]]));
   try {
     const { statusCode, body } = await request(url, { headers: { ...basic(url), ...given }, signal });
@@ -83,7 +83,7 @@ async function fetched({ url, headers }: HttpSourceDeps, signal: AbortSignal): P
       await body.dump();
       throw new CodedError("unavailable", `it responds with status ${statusCode} instead of 200`);
     }
-    return await bounded(body);
+    return await readBounded(body);
   } catch (error) {
     if (error instanceof CodedError) throw error;
     throw new CodedError("unavailable", `it does not respond: ${messageOf(error)}`, { cause: error });
@@ -98,13 +98,13 @@ function basic(url: string): Record<string, string> {
   return { authorization: `Basic ${Buffer.from(pair).toString("base64")}` };
 }
 
-async function bounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
+async function readBounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
   const parts: Buffer[] = [];
   let length = 0;
   for await (const part of body) {
     length += part.length;
-    if (length > longestManifestBytes)
-      throw unusable(`the response is longer than ${longestManifestBytes} bytes: make it smaller`);
+    if (length > maxManifestBytes)
+      throw unusable(`the response is longer than ${maxManifestBytes} bytes: make it smaller`);
     parts.push(part);
   }
   return Buffer.concat(parts);

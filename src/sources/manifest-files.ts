@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { open, opendir, readdir, realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
-import { longestManifestBytes } from "./manifest.ts";
+import { maxManifestBytes } from "./manifest.ts";
 
 /** A potential manifest file: its text, or the reason why it is refused. */
 export type ManifestFile =
@@ -10,9 +10,9 @@ export type ManifestFile =
   | { readonly path: string; readonly problem: string };
 
 /** Limits of one directory: nine times a node's maximum number of pods, and ample bytes for that many files. */
-const mostFiles = 1_000;
-const mostBytes = 16 << 20;
-const readAtOnce = 8;
+const maxFiles = 1_000;
+const maxBytes = 16 << 20;
+const maxConcurrentReads = 8;
 
 /** Reads the manifests of a directory (without subdirectories and names that begin with a dot), by name; or a single file. Never blocks
  *  on special files, and follows no link out of the directory. @returns undefined if nothing exists at the path. @throws CodedError if
@@ -39,25 +39,25 @@ async function readFolder(path: string): Promise<readonly ManifestFile[]> {
   const names: string[] = [];
   for await (const { name } of await opendir(path)) {
     if (!name.startsWith(".")) names.push(name);
-    if (names.length > mostFiles) throw tooMuch(`${mostFiles} files`);
+    if (names.length > maxFiles) throw directoryTooLarge(`${maxFiles} files`);
   }
   const files: ManifestFile[] = [];
   let length = 0;
   names.sort();
-  for (let from = 0; from < names.length; from += readAtOnce) {
-    const some = names.slice(from, from + readAtOnce).map((name) => readManifest(join(path, name), root));
+  for (let from = 0; from < names.length; from += maxConcurrentReads) {
+    const some = names.slice(from, from + maxConcurrentReads).map((name) => readManifest(join(path, name), root));
     for (const file of await Promise.all(some)) {
       if (!file) continue;
       files.push(file);
       length += "text" in file ? file.text.length : 0;
     }
-    if (length > mostBytes) throw tooMuch(`${mostBytes} bytes`);
+    if (length > maxBytes) throw directoryTooLarge(`${maxBytes} bytes`);
   }
   return files;
 }
 
 /** Beyond the limit, the valid files are unknown: no new file may replace a running pod. */
-function tooMuch(most: string): CodedError {
+function directoryTooLarge(most: string): CodedError {
   return new CodedError("invalid_argument", `it contains more than ${most}: it is not read until there are fewer`);
 }
 
@@ -86,14 +86,14 @@ async function readRegular(path: string, real: string): Promise<ManifestFile> {
   if (!(await file.stat()).isFile()) return { path, problem: "it is not a regular file" };
   const parts: Buffer[] = [];
   let length = 0;
-  for await (const part of file.createReadStream({ autoClose: false, end: longestManifestBytes })) {
+  for await (const part of file.createReadStream({ autoClose: false, end: maxManifestBytes })) {
     parts.push(part as Buffer);
     length += (part as Buffer).length;
   }
-  if (length > longestManifestBytes)
+  if (length > maxManifestBytes)
     return {
       path,
-      problem: `it is longer than ${longestManifestBytes} bytes: an API server could not store such a pod`,
+      problem: `it is longer than ${maxManifestBytes} bytes: an API server could not store such a pod`,
     };
   return { path, text: Buffer.concat(parts).toString("utf8") };
 }

@@ -12,15 +12,15 @@ export interface ManifestReader extends AsyncDisposable {
 }
 
 /** Characters that one reader parses on the main thread: at worst a twentieth of a second. */
-const atOnce = 16 * 1024;
+const maxInlineCharacters = 16 * 1024;
 /** Limits of a thread: MiB, and milliseconds for each manifest. Typical pods in YAML take a tenth of both. */
-const bounds = { MiB: 128, ms: 30_000 };
+const threadLimits = { MiB: 128, ms: 30_000 };
 
-type Answer = { readonly pods: readonly StaticPod[] } | { readonly fault: string };
+type ParseResult = { readonly pods: readonly StaticPod[] } | { readonly fault: string };
 
 /** Beyond a few small manifests, parsing moves to a thread with limits of time and memory that ends with the reader. */
-export function openManifestReader(clock: Clock, { MiB, ms } = bounds): ManifestReader {
-  let room = atOnce;
+export function openManifestReader(clock: Clock, { MiB, ms } = threadLimits): ManifestReader {
+  let room = maxInlineCharacters;
   let thread: Worker | undefined;
   const end = async () => {
     const ending = thread;
@@ -35,12 +35,12 @@ export function openManifestReader(clock: Clock, { MiB, ms } = bounds): Manifest
       }
       thread ??= startThread(MiB);
       const deadline = clock.within(ms, signal);
-      const answer = await answerOf(thread, manifest, deadline).catch(async (error: unknown) => {
+      const answer = await parseInThread(thread, manifest, deadline).catch(async (error: unknown) => {
         await end();
         if (signal.aborted) throw abortError(signal);
-        if (hasCode(error, "deadline_exceeded")) throw tooMuch(`${ms} ms`);
+        if (hasCode(error, "deadline_exceeded")) throw limitExceeded(`${ms} ms`);
         if (error instanceof Error && "code" in error && error.code === "ERR_WORKER_OUT_OF_MEMORY")
-          throw tooMuch(`${MiB} MiB of memory`);
+          throw limitExceeded(`${MiB} MiB of memory`);
         throw error;
       });
       if ("fault" in answer) throw unusable(answer.fault);
@@ -57,12 +57,12 @@ function startThread(maxOldGenerationSizeMb: number): Worker {
   return thread.on("error", () => undefined);
 }
 
-function tooMuch(most: string): CodedError {
+function limitExceeded(most: string): CodedError {
   return unusable(`parsing it takes more than ${most}: make it smaller, or write it as JSON`);
 }
 
-async function answerOf(thread: Worker, manifest: Manifest, signal: AbortSignal): Promise<Answer> {
-  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+async function parseInThread(thread: Worker, manifest: Manifest, signal: AbortSignal): Promise<ParseResult> {
+  const { promise, resolve, reject } = Promise.withResolvers<ParseResult>();
   const onAbort = () => reject(abortError(signal));
   const onExit = (code: number) => reject(new CodedError("unknown", `the parser thread exited with code ${code}`));
   signal.addEventListener("abort", onAbort);
@@ -79,7 +79,7 @@ async function answerOf(thread: Worker, manifest: Manifest, signal: AbortSignal)
 /** The thread's side: a response for each manifest, in order. */
 function serve(): void {
   parentPort?.on("message", (manifest: Manifest) => {
-    let answer: Answer;
+    let answer: ParseResult;
     try {
       answer = { pods: manifestPods(manifest) };
     } catch (error) {

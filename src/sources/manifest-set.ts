@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import { fullName } from "../pod/reference.ts";
-import type { Complaints } from "./complaints.ts";
+import type { ManifestErrors } from "./manifest-errors.ts";
 import { unusable } from "./manifest.ts";
 import type { ManifestFile } from "./manifest-files.ts";
 import { type ManifestReader, openManifestReader } from "./manifest-reader.ts";
@@ -15,7 +15,7 @@ export type Adopt = (found: StaticPod) => Pod;
 export interface ManifestSetDeps {
   readonly nodeName: string;
   readonly adopt: Adopt;
-  readonly complaints: Complaints;
+  readonly complaints: ManifestErrors;
   readonly clock: Clock;
 }
 
@@ -27,7 +27,7 @@ export interface ManifestSet {
   isUnchanged(file: ManifestFile): boolean;
 }
 
-interface Held {
+interface ParsedManifest {
   readonly text: string;
   /** Ignored fields. */
   readonly unknown: readonly string[];
@@ -35,16 +35,16 @@ interface Held {
 }
 
 /** Maximum number of fields in one warning. */
-const mostNamed = 10;
+const maxNamedFields = 10;
 
 export function createManifestSet({ nodeName, adopt, complaints, clock }: ManifestSetDeps): ManifestSet {
-  let held = new Map<string, Held>();
-  const readings = createReadings(nodeName);
+  let held = new Map<string, ParsedManifest>();
+  const readings = createParseCache(nodeName);
   let seen: readonly string[] = [];
   let first = true;
 
   /** Contents of the file, or its last valid contents. */
-  const holdingOf = async (file: ManifestFile, round: Round): Promise<Held | undefined> => {
+  const holdingOf = async (file: ManifestFile, round: Round): Promise<ParsedManifest | undefined> => {
     const before = held.get(file.path);
     try {
       if ("problem" in file) throw new Error(file.problem);
@@ -52,16 +52,16 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
     } catch (error) {
       round.signal.throwIfAborted();
       const instead = before ? `; pod ${fullName(before.pod)}, which it contained before, keeps running` : "";
-      complaints.tell(file.path, `${messageOf(error)}${instead}`);
+      complaints.report(file.path, `${messageOf(error)}${instead}`);
       return before;
     }
   };
 
-  const taken = (path: string, { unknown }: Held) => {
-    if (unknown.length === 0) complaints.settle(path);
+  const taken = (path: string, { unknown }: ParsedManifest) => {
+    if (unknown.length === 0) complaints.clear(path);
     else {
-      const more = unknown.length > mostNamed ? ` and ${unknown.length - mostNamed} more` : "";
-      complaints.remark(path, `unknown fields: ${unknown.slice(0, mostNamed).join(", ")}${more}`);
+      const more = unknown.length > maxNamedFields ? ` and ${unknown.length - maxNamedFields} more` : "";
+      complaints.warn(path, `unknown fields: ${unknown.slice(0, maxNamedFields).join(", ")}${more}`);
     }
   };
 
@@ -70,12 +70,12 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
     async podsOf(files, signal) {
       await using reader = openManifestReader(clock);
       const round: Round = { reader, signal, adopt: first ? adopt : ({ pod }) => pod };
-      const holdings: Holding[] = [];
+      const holdings: ManifestWithPod[] = [];
       for (const file of files) {
         const holding = await holdingOf(file, round);
         if (holding) holdings.push({ path: file.path, name: fullName(holding.pod), holding });
       }
-      const now = new Map<string, Held>();
+      const now = new Map<string, ParsedManifest>();
       const holders = new Map<string, string>();
       const uids = new Map<string, string>();
       // If two files contain one pod, the file that had it before takes precedence.
@@ -84,19 +84,19 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
         const other = holders.get(name);
         const otherOfUid = uids.get(uid);
         if (other !== undefined)
-          complaints.tell(path, `pod ${name} is already defined in ${other}: give it another name`);
+          complaints.report(path, `pod ${name} is already defined in ${other}: give it another name`);
         else if (otherOfUid !== undefined)
-          complaints.tell(path, `a pod with UID ${uid} is already defined in ${otherOfUid}: omit metadata.uid`);
+          complaints.report(path, `a pod with UID ${uid} is already defined in ${otherOfUid}: omit metadata.uid`);
         else {
           holders.set(name, path);
           uids.set(uid, path);
           now.set(path, holding);
-          if (holding.text === textOf(files, path)) taken(path, holding);
+          if (holding.text === fileText(files, path)) taken(path, holding);
         }
       }
       for (const path of seen) {
         if (files.some((file) => file.path === path)) continue;
-        complaints.settle(path);
+        complaints.clear(path);
         readings.forget(path);
       }
       seen = files.map(({ path }) => path);
@@ -108,7 +108,7 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
 }
 
 /** Results by digest of the text: a pod, or the reason of a refusal. */
-type Reading = { readonly digest: string } & ({ readonly held: Held } | { readonly fault: unknown });
+type CachedParse = { readonly digest: string } & ({ readonly held: ParsedManifest } | { readonly fault: unknown });
 
 /** One read of all files. */
 interface Round {
@@ -118,8 +118,8 @@ interface Round {
 }
 
 /** Parses texts. Unchanged texts, valid or not, are not parsed again at each read. */
-function createReadings(nodeName: string) {
-  const readings = new Map<string, Reading>();
+function createParseCache(nodeName: string) {
+  const readings = new Map<string, CachedParse>();
   const parsed = async (path: string, text: string, { reader, adopt, signal }: Round) => {
     try {
       const manifest = { text, origin: { nodeName, of: { file: path } }, lists: false };
@@ -133,7 +133,7 @@ function createReadings(nodeName: string) {
   };
   return {
     /** @throws CodedError invalid_argument: why the text is not a pod. */
-    async read({ path, text }: { readonly path: string; readonly text: string }, round: Round): Promise<Held> {
+    async read({ path, text }: { readonly path: string; readonly text: string }, round: Round): Promise<ParsedManifest> {
       const digest = createHash("sha256").update(text).digest("hex");
       const before = readings.get(path);
       const reading = before?.digest === digest ? before : { digest, ...(await parsed(path, text, round)) };
@@ -145,20 +145,20 @@ function createReadings(nodeName: string) {
   };
 }
 
-function textOf(files: readonly ManifestFile[], path: string): string | undefined {
+function fileText(files: readonly ManifestFile[], path: string): string | undefined {
   const file = files.find((one) => one.path === path);
   return file && "text" in file ? file.text : undefined;
 }
 
-interface Holding {
+interface ManifestWithPod {
   readonly path: string;
   /** Name of its pod. */
   readonly name: string;
-  readonly holding: Held;
+  readonly holding: ParsedManifest;
 }
 
-function ordered(all: readonly Holding[], held: ReadonlyMap<string, Held>): readonly Holding[] {
-  const hadIt = ({ path, name }: Holding) => {
+function ordered(all: readonly ManifestWithPod[], held: ReadonlyMap<string, ParsedManifest>): readonly ManifestWithPod[] {
+  const hadIt = ({ path, name }: ManifestWithPod) => {
     const before = held.get(path);
     return before !== undefined && fullName(before.pod) === name;
   };

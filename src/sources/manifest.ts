@@ -5,12 +5,12 @@ import type { Fields } from "./pod-fields.ts";
 
 /** Maximum bytes of a manifest from a file or a URL. The API server's limit for an object is slightly larger; a pod of that size could
  *  never have a mirror pod. */
-export const longestManifestBytes = 1 << 20;
+export const maxManifestBytes = 1 << 20;
 
 /** Maximum nesting depth: that of a pod's deepest field, with margin. Deeper nesting is meant to exhaust the stack. */
-const deepest = 100;
+const maxDepth = 100;
 /** Limits of characters and values in a manifest, with aliases expanded. */
-const largest = 4 << 20;
+const maxExtent = 4 << 20;
 
 /** Parses the object of a manifest, as YAML 1.1 (which includes JSON), like Kubernetes. A MiB of YAML takes seconds: see
  *  `openManifestReader`. @throws CodedError invalid_argument, one sentence, for anything but one object. */
@@ -55,19 +55,19 @@ function checkExtent(object: Fields): void {
   let extent = 0;
   for (let one = rest.pop(); one; one = rest.pop()) {
     const { value, depth } = one;
-    if (depth > deepest) throw tooDeep();
+    if (depth > maxDepth) throw tooDeep();
     extent += typeof value === "string" ? value.length : 1;
     if (typeof value === "object" && value !== null)
       for (const [name, part] of Object.entries(value)) {
         extent += name.length;
         rest.push({ value: part, depth: depth + 1 });
       }
-    if (extent > largest) throw unusable("it is too large: make it smaller, and write aliases out");
+    if (extent > maxExtent) throw unusable("it is too large: make it smaller, and write aliases out");
   }
 }
 
 function tooDeep(): CodedError {
-  return unusable(`its values are nested more than ${deepest} levels deep, which no pod needs`);
+  return unusable(`its values are nested more than ${maxDepth} levels deep, which no pod needs`);
 }
 
 /** Checks an object's apiVersion and kind. @param kind the expected kind. @throws CodedError invalid_argument */

@@ -7,13 +7,13 @@ import { configMirrorAnnotation, configSeenAnnotation, configSourceAnnotation } 
 const localAnnotations: readonly string[] = [configSourceAnnotation, configSeenAnnotation, configMirrorAnnotation];
 
 /** A copy of the pod with its source and the time when it was first seen. @param seen RFC 3339 */
-export function stamped(pod: Pod, source: SourceName, seen: string): Pod {
+export function annotated(pod: Pod, source: SourceName, seen: string): Pod {
   const annotations = { ...pod.metadata.annotations, [configSourceAnnotation]: source, [configSeenAnnotation]: seen };
   return { ...pod, metadata: { ...pod.metadata, annotations } };
 }
 
 /** Time when a stamped pod was first seen, RFC 3339. */
-export function firstSeen(pod: Pod): string {
+export function firstSeenAt(pod: Pod): string {
   return pod.metadata.annotations?.[configSeenAnnotation] ?? "";
 }
 

@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { EventSink, PodOperation, PodUpdate, SourceName } from "../pipeline.ts";
 import type { Pod } from "../objects.ts";
 import { desiredPod } from "../roles.ts";
-import { changeOf, firstSeen, stamped } from "./pod-change.ts";
+import { changeOf, firstSeenAt, annotated } from "./pod-change.ts";
 
 export interface PodConfigDeps {
   /** Records the sources that have reported their pods; written by the pod config. */
@@ -25,7 +25,7 @@ const emissionOrder: readonly PodOperation[] = ["REMOVE", "ADD", "UPDATE", "DELE
  *  removal of the object. Source: kubelet. */
 export function createPodConfig(deps: PodConfigDeps): PodConfig {
   const { spoken, emit, clock } = deps;
-  const known = new Map<SourceName, Map<string, Known>>();
+  const known = new Map<SourceName, Map<string, KnownPod>>();
   return {
     set(source, wanted) {
       const before = known.get(source);
@@ -45,24 +45,24 @@ export function createPodConfig(deps: PodConfigDeps): PodConfig {
 
 /** A pod from its source, and the copy stamped with the source. The copy is reused for an unchanged pod, because each change of one pod
  *  delivers all pods of the node. */
-interface Known {
+interface KnownPod {
   readonly given: Pod;
   readonly pod: Pod;
 }
 
 interface Comparison {
   readonly source: SourceName;
-  readonly before: ReadonlyMap<string, Known>;
+  readonly before: ReadonlyMap<string, KnownPod>;
   readonly pods: readonly Pod[];
   /** Milliseconds since the epoch. */
   readonly seenAt: number;
 }
 
 function compare({ source, before, pods, seenAt }: Comparison): {
-  now: Map<string, Known>;
+  now: Map<string, KnownPod>;
   changes: Map<PodOperation, Pod[]>;
 } {
-  const now = new Map<string, Known>();
+  const now = new Map<string, KnownPod>();
   const changes = new Map<PodOperation, Pod[]>();
   const add = (op: PodOperation, pod: Pod) => changes.set(op, [...(changes.get(op) ?? []), pod]);
   for (const given of pods) {
@@ -72,7 +72,7 @@ function compare({ source, before, pods, seenAt }: Comparison): {
       now.set(uid, old);
       continue;
     }
-    const next = stamped(given, source, old ? firstSeen(old.pod) : new Date(seenAt).toISOString());
+    const next = annotated(given, source, old ? firstSeenAt(old.pod) : new Date(seenAt).toISOString());
     const op = old ? changeOf(old.pod, next) : "ADD";
     now.set(uid, { given, pod: next });
     if (op) add(op, next);

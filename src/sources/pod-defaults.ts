@@ -8,7 +8,7 @@ import { volumeSources } from "./volume-sources.ts";
 export function withDefaults(spec: PodSpec): PodSpec {
   const hostNetwork = spec.hostNetwork === true;
   const filled = (container: Container) => containerDefaults(container, hostNetwork);
-  return withWholeRequests({
+  return withPodLevelRequests({
     restartPolicy: "Always",
     dnsPolicy: "ClusterFirst",
     terminationGracePeriodSeconds: 30,
@@ -26,7 +26,7 @@ export function withDefaults(spec: PodSpec): PodSpec {
 /** Sets pod-level amounts that follow from others: limits of huge pages from the containers' limits; requests from the containers'
  *  requests, otherwise from the pod's limits. A pod without pod-level amounts gets none.
  *  @param spec with its containers' defaults. */
-function withWholeRequests(spec: PodSpec): PodSpec {
+function withPodLevelRequests(spec: PodSpec): PodSpec {
   if (!spec.resources) return spec;
   const { limits: ownLimits = {}, requests: own = {} } = spec.resources;
   if (Object.keys(ownLimits).length + Object.keys(own).length === 0) return spec;

@@ -89,10 +89,10 @@ function objectOf(value: unknown, type: string, field: string, unknown: string[]
   return Object.fromEntries(known);
 }
 
-const longestShown = 40;
+const maxShownCharacters = 40;
 
 /** A value for a message. */
 function shown(value: unknown): string {
   const text = JSON.stringify(value) ?? "nothing";
-  return text.length > longestShown ? `${text.slice(0, longestShown)}…` : text;
+  return text.length > maxShownCharacters ? `${text.slice(0, maxShownCharacters)}…` : text;
 }

@@ -27,7 +27,7 @@ export interface StaticPod {
  *  field, and the remedy.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
 export function staticPod(object: Fields, { nodeName, of }: Origin): StaticPod {
-  const meta = metaOf(object["metadata"], nodeName);
+  const meta = parseMetadata(object["metadata"], nodeName);
   checkMeta(meta);
   if (object["spec"] === undefined || object["spec"] === null)
     throw refused("spec", "is missing: a pod has containers");
@@ -36,7 +36,7 @@ export function staticPod(object: Fields, { nodeName, of }: Origin): StaticPod {
   checkSpec(spec);
   refuseReferences(spec);
   const { name, namespace, labels, annotations } = meta;
-  const uid = meta.uid ?? uidOf({ name, namespace, labels, annotations, spec, nodeName, of });
+  const uid = meta.uid ?? contentUid({ name, namespace, labels, annotations, spec, nodeName, of });
   const pod: Pod = {
     apiVersion: "v1",
     kind: "Pod",
@@ -54,10 +54,10 @@ export function staticPod(object: Fields, { nodeName, of }: Origin): StaticPod {
 }
 
 /** Metadata of a manifest; fields that only the API server sets (times, owners, versions) are ignored. */
-function metaOf(metadata: unknown, nodeName: string): StaticMeta {
+function parseMetadata(metadata: unknown, nodeName: string): StaticMeta {
   const given = metadata ?? {};
   if (!isRecord(given)) throw refused("metadata", "contains no fields: write at least a name");
-  const name = textOf(given, "name");
+  const name = metadataText(given, "name");
   if (name === undefined) throw refused("metadata.name", "is missing: give the pod a name");
   const annotations = textsByName(given["annotations"], "metadata.annotations");
   if (annotations[configMirrorAnnotation] !== undefined)
@@ -67,14 +67,14 @@ function metaOf(metadata: unknown, nodeName: string): StaticMeta {
     );
   return {
     name: `${name}-${nodeName.toLowerCase()}`,
-    namespace: textOf(given, "namespace") ?? "default",
-    uid: textOf(given, "uid"),
+    namespace: metadataText(given, "namespace") ?? "default",
+    uid: metadataText(given, "uid"),
     labels: textsByName(given["labels"], "metadata.labels"),
     annotations,
   };
 }
 
-function textOf(metadata: Fields, field: string): string | undefined {
+function metadataText(metadata: Fields, field: string): string | undefined {
   const value = metadata[field];
   if (value === undefined || value === null || value === "") return undefined;
   if (typeof value !== "string") throw refused(`metadata.${field}`, `is not a string: put it in quotes`);
@@ -84,7 +84,7 @@ function textOf(metadata: Fields, field: string): string | undefined {
 const uidDigits = 32;
 
 /** 32 hexadecimal digits, in a kubelet's format; the values differ, because a kubelet hashes its in-memory representation. */
-function uidOf(content: object): string {
+function contentUid(content: object): string {
   return createHash("sha256").update(sortedJson(content)).digest("hex").slice(0, uidDigits);
 }
 

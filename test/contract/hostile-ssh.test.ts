@@ -7,8 +7,8 @@ import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import { createFairShares } from "../../src/lib/fair-shares.ts";
-import { createJoiner } from "../../src/network/connections.ts";
-import { createGate } from "../../src/network/gate.ts";
+import { createConnectionForwarder } from "../../src/service-tunnel/connections.ts";
+import { createTunnelGate } from "../../src/service-tunnel/gate.ts";
 import { argvOf } from "../harness/argv.ts";
 import { type HostileSsh, startHostileSsh } from "../harness/hostile-ssh.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -71,11 +71,11 @@ const unread =
 const listening =
   (then: (bench: Bench) => Promise<void>) =>
   async (bench: Bench): Promise<void> => {
-    const join = createJoiner({
-      gate: createGate(),
+    const join = createConnectionForwarder({
+      gate: createTunnelGate(),
       shares: createFairShares(100),
-      refused: () => undefined,
-      full: () => undefined,
+      onRefused: () => undefined,
+      onLimitReached: () => undefined,
       clock,
     });
     assert.ok(bench.host.listen);

@@ -10,8 +10,8 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
-import { createTunnelPlaces } from "../../src/network/places.ts";
-import { createClusterWay, type WayDeps } from "../../src/network/way.ts";
+import { createTunnelLimits } from "../../src/service-tunnel/tunnel-limits.ts";
+import { createServiceTunnel, type ServiceTunnelDeps } from "../../src/service-tunnel/service-tunnel.ts";
 import type { Service } from "../../src/objects.ts";
 import type { RuntimePod } from "../../src/pipeline.ts";
 import { aColumn } from "../fakes/state.ts";
@@ -22,7 +22,7 @@ import { firstLine, start } from "../harness/processes.ts";
 const [kind = ""] = process.argv.slice(2);
 const clock = systemClock();
 const dir = mkdtempSync(join(tmpdir(), "hostile-way-"));
-const places = createTunnelPlaces();
+const places = createTunnelLimits();
 const stop = new AbortController();
 const events = new Set<string>();
 
@@ -90,7 +90,7 @@ const services = [service("10.96.0.1", 443, "TCP"), service("10.96.0.10", 53, "U
 async function startNode(name: string, relayKind: string): Promise<string> {
   const path = join(dir, name);
   const local = localHost({ clock });
-  const host: WayDeps["host"] = {
+  const host: ServiceTunnelDeps["host"] = {
     fs: local.fs,
     run: async () => ({ code: 0, stdout: "", stderr: "", truncated: false }),
     spawn: (_argv, signal) => local.spawn(argvOf(["python3", "-c", relay, relayKind, path]), signal),
@@ -100,17 +100,17 @@ async function startNode(name: string, relayKind: string): Promise<string> {
       return { address, [Symbol.asyncDispose]: async () => void end.close() };
     },
   };
-  const way = createClusterWay({
+  const way = createServiceTunnel({
     host,
     rootDir: `/hostile-way-${name}`,
     nodeName: name,
     places,
     seen: aColumn<RuntimePod>(),
     services: { list: () => services, onChange: () => () => undefined },
-    reaches: () => true,
+    serviceFilter: () => true,
     waitForTarget: async () => new AbortController().signal,
-    onTrouble: () => undefined,
-    tell: (reason) => void events.add(`${name} ${reason}`),
+    onAvailabilityChange: () => undefined,
+    report: (reason) => void events.add(`${name} ${reason}`),
     clock,
     log: silentLog(),
   });

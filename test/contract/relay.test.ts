@@ -13,12 +13,12 @@ import { promisify } from "node:util";
 import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createFairShares } from "../../src/lib/fair-shares.ts";
-import { createJoiner } from "../../src/network/connections.ts";
-import { createGate } from "../../src/network/gate.ts";
-import { createFlows, type Flows } from "../../src/network/datagrams.ts";
-import { relayPrograms } from "../../src/network/relay-program.ts";
-import { type Relay, startRelay } from "../../src/network/relay.ts";
-import { rulesText, wayName } from "../../src/network/rules.ts";
+import { createConnectionForwarder } from "../../src/service-tunnel/connections.ts";
+import { createTunnelGate } from "../../src/service-tunnel/gate.ts";
+import { createDatagramFlows, type DatagramFlows } from "../../src/service-tunnel/datagrams.ts";
+import { relayPrograms } from "../../src/service-tunnel/relay-program.ts";
+import { type Relay, startRelay } from "../../src/service-tunnel/relay.ts";
+import { rulesText, tunnelName } from "../../src/service-tunnel/rules.ts";
 import { firstLine, start } from "../harness/processes.ts";
 
 const run = promisify(execFile);
@@ -75,7 +75,7 @@ for (const { interpreter } of relayPrograms("", [])) {
   describe(`the relay on the target, run by ${interpreter}`, { timeout: 240_000 }, () => {
     const stop = new AbortController();
     const link = join(mkdtempSync(join(tmpdir(), "relay-")), "link");
-    const check = ["nft", "list", "chain", "ip", wayName(root), "prerouting"];
+    const check = ["nft", "list", "chain", "ip", tunnelName(root), "prerouting"];
     const refused: string[] = [];
     const opened: string[] = [];
     const full: string[] = [];
@@ -85,7 +85,7 @@ for (const { interpreter } of relayPrograms("", [])) {
     let echo: Server;
     let end: Server;
     let relay: Relay;
-    let flows: Flows;
+    let flows: DatagramFlows;
     let taker: ChildProcess;
 
     before(async () => {
@@ -128,14 +128,14 @@ for (const { interpreter } of relayPrograms("", [])) {
       echo = createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket)).listen(0, "127.0.0.1");
       await once(echo, "listening");
       const { port } = echo.address() as { port: number };
-      const gate = createGate();
+      const gate = createTunnelGate();
       gate.allow({ pods: [pod, other], tcp: [`${cluster}:80`], udp: [`${cluster}:53`] });
       const shares = createFairShares(4_096);
-      const joiner = createJoiner({
+      const joiner = createConnectionForwarder({
         gate,
         shares,
-        full: (address) => void full.push(address),
-        refused: ({ to }) => void refused.push(to),
+        onLimitReached: (address) => void full.push(address),
+        onRefused: ({ to }) => void refused.push(to),
         clock,
         dial: (to) => {
           opened.push(`${to.host}:${to.port}`);
@@ -153,23 +153,23 @@ for (const { interpreter } of relayPrograms("", [])) {
             ? local.spawn(argvOf(["ip", "netns", "exec", namespace, "prlimit", "--nofile=1024:", ...argv]), signal)
             : local.spawn(argvOf(["/no-such-interpreter"]), signal),
       };
-      flows = createFlows({
+      flows = createDatagramFlows({
         gate,
         shares,
         clock,
-        answer: (datagram) => relay.answer(datagram),
+        reply: (datagram) => relay.reply(datagram),
         open: echoingSocket,
       });
       relay = await startRelay(
         { host, clock },
         { link, check },
         {
-          datagram(datagram) {
+          onDatagram(datagram) {
             datagrams.push(datagram.data.toString());
             flows.send(datagram);
           },
-          full: (address) => void full.push(address),
-          lost: () => lost.resolve(),
+          onFull: (address) => void full.push(address),
+          onRulesLost: () => lost.resolve(),
         },
         stop.signal,
       );

@@ -7,25 +7,25 @@ import { sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import { createFairShares } from "../../src/lib/fair-shares.ts";
-import { createJoiner } from "../../src/network/connections.ts";
-import { createGate } from "../../src/network/gate.ts";
-import { createDoors } from "../../src/network/doors.ts";
-import { listenAt } from "../../src/network/fitness.ts";
-import { relayPrograms } from "../../src/network/relay-program.ts";
-import { startRelay } from "../../src/network/relay.ts";
-import { applyRules, rulesCheck, rulesText, wayLink } from "../../src/network/rules.ts";
+import { createConnectionForwarder } from "../../src/service-tunnel/connections.ts";
+import { createTunnelGate } from "../../src/service-tunnel/gate.ts";
+import { createEndpointListeners } from "../../src/endpoint-publisher/endpoint-listeners.ts";
+import { listenOnTarget } from "../../src/service-tunnel/preflight.ts";
+import { relayPrograms } from "../../src/service-tunnel/relay-program.ts";
+import { startRelay } from "../../src/service-tunnel/relay.ts";
+import { applyRules, rulesCheck, rulesText, tunnelSocket } from "../../src/service-tunnel/rules.ts";
 import { secondsOfCat } from "../harness/link-cat.ts";
 import { argvOf } from "../harness/argv.ts";
 
-const [settings = "", interpreter, pod = "", cluster = "", own = ""] = process.argv.slice(2);
+const [settings = "", interpreter, pod = "", cluster = "", listenAddress = ""] = process.argv.slice(2);
 const [clock, log, root, to] = [systemClock(), silentLog(), `/way-load-${interpreter}`, `${cluster}:80`];
 const { signal } = new AbortController();
 await using host = sshHost({ config: readSshConfig(JSON.parse(settings)), clock, log });
-const place = { link: wayLink(root), check: rulesCheck(root) };
-const gate = createGate();
+const place = { link: tunnelSocket(root), check: rulesCheck(root) };
+const gate = createTunnelGate();
 gate.allow({ pods: [pod], tcp: [to], udp: [] });
-const join = createJoiner({ gate, shares: createFairShares(4_096), refused: console.error, full: console.error, clock });
-await using _listener = await listenAt(host, place.link, (connection) => void join(connection), signal);
+const join = createConnectionForwarder({ gate, shares: createFairShares(4_096), onRefused: console.error, onLimitReached: console.error, clock });
+await using _listener = await listenOnTarget(host, place.link, (connection) => void join(connection), signal);
 const others = relayPrograms("", []).flatMap((program) =>
   program.interpreter === interpreter ? [] : program.interpreter,
 );
@@ -34,16 +34,16 @@ const spawn: typeof host.spawn = (argv, until) =>
 const relay = await startRelay(
   { host: { spawn }, clock },
   place,
-  { datagram() {}, full: console.error, lost() {} },
+  { onDatagram() {}, onFull: console.error, onRulesLost() {} },
   signal,
 );
 relay.allow([pod]);
 const redirections = { port: relay.port, pods: [pod], tcp: [to], udp: [], addresses: [cluster] };
 await applyRules(host, rulesText(root, redirections, undefined), signal);
-await using doors = createDoors({
+await using doors = createEndpointListeners({
   dial: (host.forPods ?? host).dial,
-  addressOf: () => pod,
-  own,
+  podAddress: () => pod,
+  listenAddress,
   connections: createFairShares(16_384),
   nodeName: "edge",
   clock,

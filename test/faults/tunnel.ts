@@ -4,16 +4,16 @@ import { contract, type Fault, unit } from "./fault.ts";
 export const tunnel: readonly Fault[] = [
   {
     name: "datagrams-anywhere",
-    file: "src/network/gate.ts",
+    file: "src/service-tunnel/gate.ts",
     text: "!isDestination(protocol, to)) return",
     becomes: '(protocol === "tcp" && !isDestination(protocol, to))) return',
     breaks: "Root on a tunneled target sends UDP from graftlet's Pod to other destinations than its Services.",
     assertion: '"refuses a destination of the other protocol, UDP": Expected values to be strictly equal',
-    foundBy: [unit("network/gate")],
+    foundBy: [unit("service-tunnel/gate")],
   },
   {
     name: "forged-pod-address",
-    file: "src/network/rules.ts",
+    file: "src/service-tunnel/rules.ts",
     text: "        fib saddr . iif oif missing return\n",
     becomes: "",
     breaks: "A machine of the target's network sends datagrams to Services under a pod's address.",

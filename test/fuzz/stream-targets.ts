@@ -11,8 +11,8 @@ import { createMessageReader, valuesOf } from "../../src/host/systemd/wire-forma
 import { systemClock } from "../../src/lib/clock.ts";
 import { startCall } from "../../src/lib/grpc.ts";
 import { createFairShares } from "../../src/lib/fair-shares.ts";
-import { createJoiner } from "../../src/network/connections.ts";
-import { createGate } from "../../src/network/gate.ts";
+import { createConnectionForwarder } from "../../src/service-tunnel/connections.ts";
+import { createTunnelGate } from "../../src/service-tunnel/gate.ts";
 import { connectionPair } from "../../src/streams/connection-pair.ts";
 import { FrameReader, dataFrameHeader, pingFrame, synStreamFrame } from "../../src/streams/spdy/frames.ts";
 import { createHeaderReader, createHeaderWriter } from "../../src/streams/spdy/header-block.ts";
@@ -133,11 +133,11 @@ async function busMessages(input: Buffer): Promise<void> {
 /** The line with which a connection of a pod begins. */
 async function podConnection(input: Buffer): Promise<void> {
   const [near, far] = connectionPair();
-  const join = createJoiner({
-    gate: createGate(),
+  const join = createConnectionForwarder({
+    gate: createTunnelGate(),
     shares: createFairShares(100),
-    refused: () => undefined,
-    full: () => undefined,
+    onRefused: () => undefined,
+    onLimitReached: () => undefined,
     clock: systemClock(),
   });
   far.on("error", () => undefined);

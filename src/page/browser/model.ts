@@ -1,4 +1,4 @@
-import type { Message, NodeShown, Note, PodShown, UsageShown } from "../messages.ts";
+import type { Message, NodeView, Note, PodView, UsageView } from "../messages.ts";
 import { type Track, addSample, newTrack } from "./history.ts";
 
 /** State of the page, built from the messages received. */
@@ -7,9 +7,9 @@ export interface Model {
   /** Latest time that the server has sent; the server's clock is used, not the browser's. */
   now: number;
   nodes: readonly string[];
-  readonly shown: Map<string, NodeShown>;
-  readonly pods: Map<string, readonly PodShown[]>;
-  readonly usage: Map<string, UsageShown>;
+  readonly shown: Map<string, NodeView>;
+  readonly pods: Map<string, readonly PodView[]>;
+  readonly usage: Map<string, UsageView>;
   /** By `node NAME`, `pod UID` and `container UID NAME`. */
   readonly tracks: Map<string, Track>;
   notes: readonly Note[];
@@ -68,7 +68,7 @@ function later(model: Model, at: number): void {
   model.now = Math.max(model.now, at);
 }
 
-function takeUsage(model: Model, node: string, usage: UsageShown): void {
+function takeUsage(model: Model, node: string, usage: UsageView): void {
   model.usage.set(node, usage);
   later(model, usage.at);
   const add = (key: string, measure: Parameters<typeof addSample>[2]) => {
@@ -84,7 +84,7 @@ function takeUsage(model: Model, node: string, usage: UsageShown): void {
 }
 
 /** Deletes samples of pods that are gone. */
-function forgetGone(model: Model, before: readonly PodShown[], now: readonly PodShown[]): void {
+function forgetGone(model: Model, before: readonly PodView[], now: readonly PodView[]): void {
   const standing = new Set(now.map(({ uid }) => uid));
   const gone = new Set(before.map(({ uid }) => uid).filter((uid) => !standing.has(uid)));
   if (gone.size === 0) return;

@@ -1,4 +1,4 @@
-import type { NodeShown, UsageShown } from "../messages.ts";
+import type { NodeView, UsageView } from "../messages.ts";
 import { make } from "./dom.ts";
 import { bytes, cores } from "./format.ts";
 import type { Model, Scope } from "./model.ts";
@@ -31,7 +31,7 @@ function card(name: string, parts: readonly Node[], scope: Scope, choose: Choose
   return button;
 }
 
-function nodeParts(node: NodeShown, model: Model): readonly Node[] {
+function nodeParts(node: NodeView, model: Model): readonly Node[] {
   const usage = model.usage.get(node.name);
   const pods = model.pods.get(node.name)?.length ?? 0;
   const state = { Ready: "good", NotReady: "bad", Starting: "fair" }[node.state];
@@ -45,7 +45,7 @@ function nodeParts(node: NodeShown, model: Model): readonly Node[] {
   ];
 }
 
-function bars(node: NodeShown, usage: UsageShown | undefined): readonly Node[] {
+function bars(node: NodeView, usage: UsageView | undefined): readonly Node[] {
   const { cpu, memory } = usage?.node ?? {};
   return [
     bar("CPU", cpu, node.cpus, cores),

@@ -1,9 +1,9 @@
-import type { PodShown } from "../messages.ts";
+import type { PodView } from "../messages.ts";
 import { latest } from "./history.ts";
 import { type Model, type Scope, trackOf } from "./model.ts";
 
 /** A pod with its newest usage; unknown values are undefined. */
-export interface Row extends PodShown {
+export interface Row extends PodView {
   readonly node: string;
   readonly cpu: number | undefined;
   readonly memory: number | undefined;

@@ -1,4 +1,4 @@
-import type { ConditionShown, NodeShown, PodShown } from "../messages.ts";
+import type { ConditionView, NodeView, PodView } from "../messages.ts";
 import { make } from "./dom.ts";
 import { age, bytes, count } from "./format.ts";
 import type { Model, Scope } from "./model.ts";
@@ -21,7 +21,7 @@ function allHead(model: Model): readonly Node[] {
   ];
 }
 
-function nodeHead(node: NodeShown, model: Model): readonly Node[] {
+function nodeHead(node: NodeView, model: Model): readonly Node[] {
   const image = model.usage.get(node.name)?.imageDisk;
   const facts = [
     node.address,
@@ -39,7 +39,7 @@ function nodeHead(node: NodeShown, model: Model): readonly Node[] {
   ];
 }
 
-function chip({ type, status, reason, message, bad }: ConditionShown): Node {
+function chip({ type, status, reason, message, bad }: ConditionView): Node {
   return make("span", {
     class: bad ? "pill bad" : "pill",
     text: bad ? `${type}: ${reason || status}` : `${type} ${status}`,
@@ -47,7 +47,7 @@ function chip({ type, status, reason, message, bad }: ConditionShown): Node {
   });
 }
 
-function podHead(pod: PodShown, node: NodeShown, model: Model, choose: (scope: Scope) => void): readonly Node[] {
+function podHead(pod: PodView, node: NodeView, model: Model, choose: (scope: Scope) => void): readonly Node[] {
   const back = make("button", { class: "link", text: `‹ ${node.name}` });
   back.addEventListener("click", () => choose({ node: node.name }));
   const facts = [

@@ -3,7 +3,7 @@ import type { Request, Response } from "express";
 import { CodedError } from "../../lib/errors.ts";
 import { rfc3339 } from "../../lib/rfc3339.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
-import { sendJson, sendText } from "../answer.ts";
+import { sendJson, sendText } from "../responses.ts";
 import { containerSpec, inContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";

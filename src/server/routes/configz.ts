@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import { sendJson } from "../answer.ts";
+import { sendJson } from "../responses.ts";
 
 /** /configz: the effective configuration, whole, as the kubelet shows it.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/ */

@@ -1,11 +1,11 @@
 import type { Request, Response } from "express";
 import { goQuote } from "../../lib/go-quote.ts";
 import { BoundedBuffer } from "../../lib/bounded-buffer.ts";
-import { sendText } from "../answer.ts";
+import { sendText } from "../responses.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
 /** Maximum body size, bytes; far more than a number needs. */
-const bodyBytes = 1024;
+const maxBodyBytes = 1024;
 
 /** PUT /debug/flags/v: sets the verbosity of the process's log while it runs; status and text are the kubelet's.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/ */
@@ -17,12 +17,12 @@ export function debugFlags({
   return async (request, response) => {
     if (!config.enableDebugFlagsHandler) return sendText(response, 405, "flags endpoint is disabled.\n");
     if (request.method !== "PUT") return sendLine(response, 406, "unsupported http method");
-    const body = new BoundedBuffer(bodyBytes);
+    const body = new BoundedBuffer(maxBodyBytes);
     for await (const chunk of request) {
-      if (!body.add(chunk as Buffer)) return sendLine(response, 413, `the body has more than ${bodyBytes} bytes`);
+      if (!body.add(chunk as Buffer)) return sendLine(response, 413, `the body has more than ${maxBodyBytes} bytes`);
     }
     const text = body.bytes().toString();
-    const wrong = unlikeLevel(text);
+    const wrong = verbosityError(text);
     if (wrong !== undefined) return sendLine(response, 400, wrong);
     verbosity.set(Number(text));
     log.info({ verbosity: Number(text) }, "log verbosity has been set");
@@ -31,7 +31,7 @@ export function debugFlags({
 }
 
 /** What is wrong with a verbosity, in the words of Go's strconv; undefined for a valid one. */
-function unlikeLevel(text: string): string | undefined {
+function verbosityError(text: string): string | undefined {
   if (!/^\d+$/.test(text)) return `strconv.ParseUint: parsing ${goQuote(text)}: invalid syntax`;
   const level = BigInt(text);
   if (level >= 2n ** 32n) return `strconv.ParseUint: parsing ${goQuote(text)}: value out of range`;

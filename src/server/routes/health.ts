@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import type { HealthMeasures } from "../../measures.ts";
-import { sendText } from "../answer.ts";
+import { sendText } from "../responses.ts";
 import { queryOf } from "../path.ts";
 
 /** One health check. */

@@ -2,9 +2,9 @@ import type { Request, Response } from "express";
 import { messageOf } from "../../lib/errors.ts";
 import type { LogOptions, LogSource } from "../../pipeline.ts";
 import type { Pod } from "../../objects.ts";
-import { sendText } from "../answer.ts";
+import { sendText } from "../responses.ts";
 import { decodeLogOptions } from "../log-options.ts";
-import { containerSpec, inertText, loggedContainer } from "../lookup.ts";
+import { containerSpec, placeholderText, loggedContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
@@ -17,8 +17,8 @@ export function containerLogs(
   return async (request, response, signal) => {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
     const decoded = decodeLogOptions(queryOf(request.originalUrl), deps.targetClock.now());
-    if (decoded.is === "undecodable") return sendText(response, 400, '{"message": "Unable to decode query."}');
-    if (decoded.is === "invalid") return sendText(response, 422, '{"message": "Invalid request."}');
+    if (decoded.kind === "undecodable") return sendText(response, 400, '{"message": "Unable to decode query."}');
+    if (decoded.kind === "invalid") return sendText(response, 422, '{"message": "Invalid request."}');
     const { options } = decoded;
     const pod = deps.pods.byName(namespace, podName);
     if (!pod) return sendText(response, 404, `pod ${JSON.stringify(podName)} does not exist`);
@@ -29,7 +29,7 @@ export function containerLogs(
         `container ${JSON.stringify(container)} not found in pod ${JSON.stringify(podName)}`,
       );
     }
-    const inert = inertText(deps, pod);
+    const inert = placeholderText(deps, pod);
     if (inert !== undefined) return sendText(response, 400, inert);
     if (options.stream !== "All" && !deps.config.splitLogStreams) {
       const text = `unable to return the given log stream: "${options.stream}". Please enable PodLogsQuerySplitStreams feature gate in kubelet`;

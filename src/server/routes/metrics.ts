@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
-import { sendText } from "../answer.ts";
+import { sendText } from "../responses.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
 const zip = promisify(gzip);

@@ -2,7 +2,7 @@ import type { Request, Response } from "express";
 import { PodSandboxState } from "../../gen/cri.ts";
 import type { Pod } from "../../objects.ts";
 import type { PodCache, PodStore, RuntimePod, StatusReader } from "../../pipeline.ts";
-import { sendJson } from "../answer.ts";
+import { sendJson } from "../responses.ts";
 import { isRunning } from "../../pod/runs.ts";
 
 /** /pods: the node's desired pods, with its current statuses.

@@ -1,7 +1,7 @@
 import type { Request, Response } from "express";
 import { runtimeErrorText } from "../../pod/error-text.ts";
-import { sendText } from "../answer.ts";
-import { inContainer, inertText } from "../lookup.ts";
+import { sendText } from "../responses.ts";
+import { inContainer, placeholderText } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
@@ -13,7 +13,7 @@ export function run(
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
     const pod = deps.pods.byName(namespace, podName);
     if (!pod) return sendText(response, 404, "pod does not exist");
-    const inert = inertText(deps, pod);
+    const inert = placeholderText(deps, pod);
     if (inert !== undefined) return sendText(response, 400, inert);
     const argv = (queryOf(request.originalUrl).get("cmd") ?? "").split(" ");
     try {

@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
 import { messageOf } from "../../lib/errors.ts";
-import { sendJson, sendText } from "../answer.ts";
+import { sendJson, sendText } from "../responses.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 

@@ -2,21 +2,21 @@ import type { Request, Response } from "express";
 import { CodedError } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
-import { sendText, streamingStatus } from "../answer.ts";
-import { containerSpec, inContainer, inSandbox, inertText } from "../lookup.ts";
+import { sendText, streamingStatus } from "../responses.ts";
+import { containerSpec, inContainer, inSandbox, placeholderText } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 import { createForwardGate } from "../../streams/forward-gate.ts";
 import { createForwardSlots } from "../../streams/forward-slots.ts";
 import { forwardedPorts, streamOptions } from "../stream-options.ts";
-import type { Join } from "../join.ts";
-import type { Joined } from "../joining.ts";
+import type { ProxyStream } from "../proxy-stream.ts";
+import type { StreamTarget } from "../proxied-stream.ts";
 
 /** Handles an upgrade request. */
 export type StreamHandler = (request: Request, response: Response, signal: AbortSignal) => Promise<void>;
 
 /** A request that the kubelet refuses with a specific status. */
-class Refused extends Error {
+class StreamRefusedError extends Error {
   readonly status: number;
   constructor(status: number, text: string) {
     super(text);
@@ -24,43 +24,43 @@ class Refused extends Error {
   }
 }
 
-type Ask = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<Joined>;
+type OpenEndpoint = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<StreamTarget>;
 
 /** /exec: a command in a running container. */
 export const exec = streaming(async (deps, request, signal) => {
   const query = queryOf(request.originalUrl);
   const command = optionsOf(query);
-  const { pod, name } = podOf(deps, request);
+  const { pod, name } = requestedPod(deps, request);
   const cmd = query.getAll("command");
   const start = (containerId: string) => deps.runtime.exec({ containerId, cmd, ...command }, signal);
   const endpoint = await inContainer(deps, pod, name, start, signal);
-  if (!endpoint) throw new Refused(500, `container not found (${JSON.stringify(name)})`);
+  if (!endpoint) throw new StreamRefusedError(500, `container not found (${JSON.stringify(name)})`);
   return { endpoint, command };
 });
 
 /** /attach: the main process of a running container; the container decides about the terminal. */
 export const attach = streaming(async (deps, request, signal) => {
   const { stdin, stdout, stderr } = optionsOf(queryOf(request.originalUrl));
-  const { pod, name, uid } = podOf(deps, request);
+  const { pod, name, uid } = requestedPod(deps, request);
   const fullName = `${pod.metadata.name}_${pod.metadata.namespace}`;
-  if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(500, `pod ${fullName} not found`);
+  if (uid !== "" && uid !== pod.metadata.uid) throw new StreamRefusedError(500, `pod ${fullName} not found`);
   const spec = containerSpec(pod, name);
   const tty = spec?.tty ?? false;
   const command = { stdin, stdout, stderr: stderr && !tty, tty };
   const join = (containerId: string) => deps.runtime.attach({ containerId, ...command }, signal);
   const endpoint = spec && (await inContainer(deps, pod, name, join, signal));
-  if (!endpoint) throw new Refused(500, `container ${name} not found in pod ${fullName}`);
+  if (!endpoint) throw new StreamRefusedError(500, `container ${name} not found in pod ${fullName}`);
   return { endpoint, command };
 });
 
 /** /portForward: ports of a pod; concurrent connections are limited per node. */
-export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler {
+export function portForward(deps: KubeletServerDeps, join: ProxyStream): StreamHandler {
   const slots = createForwardSlots(deps.clock);
   return streaming(async ({ pods, statuses, runtime }, request, signal) => {
     const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
-    if (ports.is === "invalid") throw new Refused(400, ports.text);
-    const { pod, uid } = podOf({ pods, statuses }, request);
-    if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
+    if (ports.kind === "invalid") throw new StreamRefusedError(400, ports.text);
+    const { pod, uid } = requestedPod({ pods, statuses }, request);
+    if (uid !== "" && uid !== pod.metadata.uid) throw new StreamRefusedError(404, "pod not found");
     const port = [...ports.ports];
     // Without ports in the query, it is one connection that multiplexes others.
     const taken = slots.acquire(pod.metadata.uid, Math.max(1, port.length));
@@ -69,7 +69,7 @@ export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler 
     try {
       const forward = (podSandboxId: string) => runtime.portForward({ podSandboxId, port }, signal);
       const endpoint = await inSandbox(deps, pod, forward, signal);
-      if (!endpoint) throw new Refused(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
+      if (!endpoint) throw new StreamRefusedError(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
       return { endpoint, gate };
     } catch (error) {
       taken.slot.release(0);
@@ -80,31 +80,31 @@ export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler 
 
 function optionsOf(query: URLSearchParams): { stdin: boolean; stdout: boolean; stderr: boolean; tty: boolean } {
   const options = streamOptions(query);
-  if (!options) throw new Refused(400, "you must specify at least 1 of stdin, stdout, stderr");
+  if (!options) throw new StreamRefusedError(400, "you must specify at least 1 of stdin, stdout, stderr");
   return options;
 }
 
-function podOf(
+function requestedPod(
   deps: Pick<KubeletServerDeps, "pods" | "statuses">,
   request: Request,
 ): { pod: Pod; name: string; uid: string } {
   const { namespace = "", pod: podName = "", container = "", uid = "" } = request.params as Record<string, string>;
   const pod = deps.pods.byName(namespace, podName);
-  if (!pod) throw new Refused(404, "pod does not exist");
-  const inert = inertText(deps, pod);
-  if (inert !== undefined) throw new Refused(400, inert);
+  if (!pod) throw new StreamRefusedError(404, "pod does not exist");
+  const inert = placeholderText(deps, pod);
+  if (inert !== undefined) throw new StreamRefusedError(400, inert);
   return { pod, name: container, uid };
 }
 
 /** Creates a handler from a function that requests an endpoint from the runtime: it returns the refusal in the kubelet's words, or joins
  *  the endpoint to the client. */
-function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHandler {
+function streaming(ask: OpenEndpoint): (deps: KubeletServerDeps, join: ProxyStream) => StreamHandler {
   return (deps, join) => async (request, response, signal) => {
-    let to: Joined;
+    let to: StreamTarget;
     try {
       to = await ask(deps, request, signal);
     } catch (error) {
-      if (error instanceof Refused) return sendText(response, error.status, error.message);
+      if (error instanceof StreamRefusedError) return sendText(response, error.status, error.message);
       if (signal.aborted) return void response.destroy();
       const status = streamingStatus(error);
       if (status === 429) response.set("Retry-After", "60");

@@ -5,8 +5,8 @@ import type { Request, Response } from "express";
 import { CodedError, type ErrorCode, codeOf, messageOf, ignoreCode } from "../../lib/errors.ts";
 import type { HostFile, HostFs } from "../../seams/host.ts";
 import type { Exchange } from "../admit.ts";
-import { sendText } from "../answer.ts";
-import { askedBytes } from "../byte-range.ts";
+import { sendText } from "../responses.ts";
+import { requestedRange } from "../byte-range.ts";
 import { pathSegments } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
@@ -76,15 +76,15 @@ async function sendFile(
   const { size, modifiedAt } = await file.stat(signal);
   if (isUnchanged(request, response, modifiedAt)) return;
   const same = request.headers["if-range"] ?? httpDate(modifiedAt);
-  const asked = askedBytes(same === httpDate(modifiedAt) ? request.headers.range : undefined, size);
-  if (asked.is === "invalid") {
+  const asked = requestedRange(same === httpDate(modifiedAt) ? request.headers.range : undefined, size);
+  if (asked.kind === "invalid") {
     if (!asked.overlaps) response.set("Content-Range", `bytes */${size}`);
     response.removeHeader("Last-Modified");
     return sendText(response, 416, `${asked.text}\n`);
   }
-  const { start, length } = asked.is === "part" ? asked : { start: 0, length: size };
-  if (asked.is === "part") response.set("Content-Range", `bytes ${start}-${start + length - 1}/${size}`);
-  response.status(asked.is === "part" ? 206 : 200).set("Accept-Ranges", "bytes");
+  const { start, length } = asked.kind === "part" ? asked : { start: 0, length: size };
+  if (asked.kind === "part") response.set("Content-Range", `bytes ${start}-${start + length - 1}/${size}`);
+  response.status(asked.kind === "part" ? 206 : 200).set("Accept-Ranges", "bytes");
   response.type("text/plain").set("X-Content-Type-Options", "nosniff").set("Content-Length", String(length));
   await pipeline(Readable.from(blocksOf(file, start, start + length, signal)), response, { signal });
 }

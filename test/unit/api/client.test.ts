@@ -128,8 +128,8 @@ test("health reports when the server is lost and when it is back", async () => {
   const server = createServer((_request, response) => response.end("{}"));
   await using t = await connected(server, {}, "http");
   const states: string[] = [];
-  t.client.health.onChange((state) => states.push(state.is));
-  assert.equal(t.client.health.state().is, "unknown");
+  t.client.health.onChange((state) => states.push(state.kind));
+  assert.equal(t.client.health.state().kind, "unknown");
   await t.client.get("/a", { signal });
   const { port } = server.address() as AddressInfo;
   server.closeAllConnections();

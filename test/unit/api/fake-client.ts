@@ -35,7 +35,7 @@ export function fakeClient(answer: (call: Call, signal: AbortSignal) => unknown)
       yield* await ask<AsyncIterable<WatchEvent<T>>>({ verb: "watch", path }, options);
     },
     limited: () => client,
-    health: { state: () => ({ is: "up" }), onChange: () => () => undefined },
+    health: { state: () => ({ kind: "up" }), onChange: () => () => undefined },
   };
   return client;
 }

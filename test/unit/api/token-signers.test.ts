@@ -11,8 +11,8 @@ const inForce = { iss: "https://cluster", exp: now + 60 };
 test("classifies tokens by the header of a valid one, as unexpired JWTs, or as others", () => {
   const signers = createTokenSigners(fakeClock());
   assert.equal(signers.kindOf(jwt("head", inForce)), "jwt");
-  signers.good(jwt("head", inForce));
-  signers.good("opaque");
+  signers.recordValid(jwt("head", inForce));
+  signers.recordValid("opaque");
   assert.equal(signers.kindOf(jwt("head", { ...inForce, sub: "other" }, "made-up")), "signed");
   const others = [
     "opaque",
@@ -29,7 +29,7 @@ test("classifies tokens by the header of a valid one, as unexpired JWTs, or as o
 
 test("remembers the newest signing keys", () => {
   const signers = createTokenSigners(fakeClock());
-  for (let index = 0; index < 20; index++) signers.good(jwt(`head-${index}`, inForce));
+  for (let index = 0; index < 20; index++) signers.recordValid(jwt(`head-${index}`, inForce));
   assert.deepEqual(
     ["head-3", "head-4", "head-19"].map((head) => signers.kindOf(jwt(head, inForce))),
     ["jwt", "signed", "signed"],

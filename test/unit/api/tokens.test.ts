@@ -31,7 +31,7 @@ function start(grantSeconds?: number) {
     };
   });
   const good: string[] = [];
-  const signers = { good: (made: string) => void good.push(made) };
+  const signers = { recordValid: (made: string) => void good.push(made) };
   const source = createTokenSource({ client, signers, clock, log: silent });
   const token = async (ask = request) => (await source.token(owner, ask, new AbortController().signal)).token;
   return {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ApiError } from "../../../src/api/api-error.ts";
-import { createApprover, objection } from "../../../src/certificates/approver.ts";
+import { createApprover, rejectionReason } from "../../../src/certificates/approver.ts";
 import { newKey, signingRequest } from "../../../src/certificates/signing-request.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { CertificateSigningRequest } from "../../../src/objects.ts";
@@ -50,7 +50,7 @@ const names = { oid: alternativeNames, names: [dns("edge-1"), [0x87, [10, 0, 0, 
 const by = (variant: RequestVariant, subject = [nodes, named(user)]) => pemOf(requestDer(subject, variant));
 
 describe("validation of serving certificate requests", () => {
-  const why = (pem: string, spec?: Partial<CertificateSigningRequest["spec"]>) => objection(request(pem, spec), own);
+  const why = (pem: string, spec?: Partial<CertificateSigningRequest["spec"]>) => rejectionReason(request(pem, spec), own);
 
   test("accepts the node's own request, with its name and addresses, with any key", async () => {
     assert.equal(why(right), undefined);
@@ -72,7 +72,7 @@ describe("validation of serving certificate requests", () => {
   test("rejects another requestor: another node, the service account, anonymous, outside the group", () => {
     for (const username of ["system:node:edge-2", "system:serviceaccount:edge:edge-graftlet", "edge-1", undefined])
       assert.match(
-        objection({ ...request(right), spec: { ...request(right).spec, username } }, own) ?? "",
+        rejectionReason({ ...request(right), spec: { ...request(right).spec, username } }, own) ?? "",
         /requests it, not system:node:edge-1$/,
       );
     assert.match(why(right, { groups: ["system:authenticated"] }) ?? "", /without being in the group system:nodes/);

@@ -97,7 +97,7 @@ function memoryStore(): PairStore {
       pair = await Promise.resolve(next);
     },
     pendingKey: () => Promise.resolve(pending),
-    async keepPendingKey(key) {
+    async storePendingKey(key) {
       pending = await Promise.resolve(key);
     },
   };

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
-import { outlivedBy, secretPairStore } from "../../../src/certificates/secret-store.ts";
+import { backedBySecret, secretPairStore } from "../../../src/certificates/secret-store.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClient } from "../api/fake-client.ts";
@@ -34,12 +34,12 @@ test("several names share a Secret; a pending key is stored and removed", async 
   assert.equal(await one.read(signal), undefined);
   const pair = await makeSelfSigned("a", [], 0);
   await one.write(pair, 0, signal);
-  await one.keepPendingKey(pair.key, signal);
+  await one.storePendingKey(pair.key, signal);
   assert.equal((await one.read(signal))?.key, pair.key);
   assert.equal(await one.pendingKey(signal), pair.key);
   assert.equal(await other.read(signal), undefined);
   assert.deepEqual(Object.keys(data).sort(), ["a.kubelet-client.key", "a.kubelet-client.pem"]);
-  await one.keepPendingKey(undefined, signal);
+  await one.storePendingKey(undefined, signal);
   assert.equal(await one.pendingKey(signal), undefined);
 });
 
@@ -60,7 +60,7 @@ test("writes a pair that only the Secret has to the files", async () => {
     const pair = await makeSelfSigned("a", [], 0);
     await kept.write(pair, 0, signal);
     const files = filePairStore(dir, "kubelet-client");
-    const both = outlivedBy(files, kept, () => 0);
+    const both = backedBySecret(files, kept, () => 0);
     assert.equal((await both.read(signal))?.key, pair.key);
     assert.equal((await files.read(signal))?.key, pair.key);
     const next = await makeSelfSigned("a", [], 0);

@@ -29,8 +29,8 @@ test("lists a target's networks from its routes, without default and link-local 
 });
 
 const networks = networksIn(four, six);
-const said = (services: readonly string[] | undefined, pods: readonly string[], apart: boolean) =>
-  compareRanges({ services, pods }, { networks, apart }).map(
+const said = (services: readonly string[] | undefined, pods: readonly string[], separate: boolean) =>
+  compareRanges({ services, pods }, { networks, separate }).map(
     ({ level, message }) => `${level} ${message.replace(/: traffic for one.*/, "")}`,
   );
 

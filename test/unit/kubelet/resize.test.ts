@@ -11,8 +11,8 @@ import { createReadiness } from "../../../src/node/readiness.ts";
 import { createReportedNode } from "../../../src/report/reported-node.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../../src/objects.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
-import { createTunnelPlaces } from "../../../src/network/places.ts";
-import { createStrangers } from "../../../src/server/strangers.ts";
+import { createTunnelLimits } from "../../../src/service-tunnel/tunnel-limits.ts";
+import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { lockingShell } from "../../fakes/flock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -151,8 +151,8 @@ function start(pod: Pod) {
         readiness: createReadiness([nodeName], clock),
         liveness: createLiveness(),
         report: createReportedNode({ name: nodeName, provider: "fake" }),
-        strangers: createStrangers({ most: 8, mostKnown: 8 }),
-        places: createTunnelPlaces(),
+        strangers: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
+        places: createTunnelLimits(),
         verbosity: createVerbosity(0),
         tracer: noTracer,
         metrics,

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
-import { heededGates } from "../../../src/config/feature-gates.ts";
+import { implementedGates } from "../../../src/config/feature-gates.ts";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import type { NodeView } from "../../../src/metrics/node-gauges.ts";
@@ -17,7 +17,7 @@ function rig() {
     nodeName: 'node-"1"',
     kubeletVersion: "v1.36.3",
     graftletVersion: "0.1.0",
-    gates: heededGates({ KubeletCrashLoopBackOffMax: false }),
+    gates: implementedGates({ KubeletCrashLoopBackOffMax: false }),
     credentialProviders: "sha256:00",
     clock,
   });

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { flips, nodeVerdicts, withTimes } from "../../../src/node/conditions.ts";
+import { changedConditionReasons, kubeletConditions, withTimes } from "../../../src/node/conditions.ts";
 import type { Pressure } from "../../../src/pipeline.ts";
 
 const well: Pressure = { memory: false, disk: false, pid: false };
 
 test("writes the conditions of a healthy node in the kubelet's words, Ready last", () => {
-  assert.deepEqual(nodeVerdicts(well, []), [
+  assert.deepEqual(kubeletConditions(well, []), [
     {
       type: "MemoryPressure",
       status: "False",
@@ -30,27 +30,27 @@ test("writes the conditions of a healthy node in the kubelet's words, Ready last
 });
 
 test("lists problems in the Ready message, in brackets if several, and not pressures", () => {
-  const message = (problems: string[]) => nodeVerdicts({ ...well, memory: true }, problems).at(-1)?.message;
+  const message = (problems: string[]) => kubeletConditions({ ...well, memory: true }, problems).at(-1)?.message;
   assert.equal(message(["container runtime is down"]), "container runtime is down");
   assert.equal(message(["a", "b"]), "[a, b]");
-  const verdicts = nodeVerdicts({ ...well, memory: true }, []);
+  const verdicts = kubeletConditions({ ...well, memory: true }, []);
   assert.deepEqual([verdicts[0]?.reason, verdicts.at(-1)?.status], ["KubeletHasInsufficientMemory", "True"]);
 });
 
 test("reports no pressure for an unreadable target", () => {
   assert.deepEqual(
-    nodeVerdicts(undefined, ["gone"]).map(({ type }) => type),
+    kubeletConditions(undefined, ["gone"]).map(({ type }) => type),
     ["Ready"],
   );
 });
 
 test("changes the transition time only with the status, and reports changes", () => {
-  const first = withTimes(nodeVerdicts(well, ["x"]), [], "T1");
-  const second = withTimes(nodeVerdicts(well, ["y"]), first, "T2");
+  const first = withTimes(kubeletConditions(well, ["x"]), [], "T1");
+  const second = withTimes(kubeletConditions(well, ["y"]), first, "T2");
   assert.deepEqual([second.at(-1)?.lastTransitionTime, second.at(-1)?.lastHeartbeatTime], ["T1", "T2"]);
-  const third = withTimes(nodeVerdicts({ ...well, disk: true }, []), second, "T3");
+  const third = withTimes(kubeletConditions({ ...well, disk: true }, []), second, "T3");
   assert.equal(third.at(-1)?.lastTransitionTime, "T3");
-  assert.deepEqual(flips(first, second), []);
-  assert.deepEqual(flips(second, third), ["NodeHasDiskPressure", "NodeReady"]);
-  assert.deepEqual(flips(third, second), ["NodeHasNoDiskPressure", "NodeNotReady"]);
+  assert.deepEqual(changedConditionReasons(first, second), []);
+  assert.deepEqual(changedConditionReasons(second, third), ["NodeHasDiskPressure", "NodeReady"]);
+  assert.deepEqual(changedConditionReasons(third, second), ["NodeHasNoDiskPressure", "NodeNotReady"]);
 });

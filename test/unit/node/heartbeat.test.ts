@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nodeVerdicts } from "../../../src/node/conditions.ts";
+import { kubeletConditions } from "../../../src/node/conditions.ts";
 import { createHeartbeat } from "../../../src/node/heartbeat.ts";
 import type { Node } from "../../../src/objects.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -35,13 +35,13 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
     client,
     nodes: { node: () => node },
     nodeName: "n1",
-    wanted: async () => ({
+    desired: async () => ({
       status: {
         addresses: [{ type: "InternalIP", address: "10.0.0.1" }],
         allocatable,
         nodeInfo: { bootID: "b2" } as NonNullable<NonNullable<Node["status"]>["nodeInfo"]>,
       },
-      verdicts: nodeVerdicts({ memory: false, disk: false, pid: false }, problems),
+      verdicts: kubeletConditions({ memory: false, disk: false, pid: false }, problems),
       absent,
       certain,
     }),
@@ -129,14 +129,14 @@ test("checks a node that is not ready soon after a change, then less and less of
   await using t = start();
   await t.clock.advance(20_000);
   t.setProblems("container runtime is down");
-  t.heartbeat.hurry();
+  t.heartbeat.triggerUpdate();
   await t.clock.advance(500);
   assert.equal(t.ready(), "False");
   t.setProblems();
   await t.clock.advance(1_000);
   assert.equal(t.ready(), "True", "what ends by itself is seen without another hurry");
   t.setProblems("container runtime is down");
-  t.heartbeat.hurry();
+  t.heartbeat.triggerUpdate();
   await t.clock.advance(60_000);
   t.setProblems();
   await t.clock.advance(2_000);
@@ -149,11 +149,11 @@ test("reports a problem and its end immediately when hurried", async () => {
   await using t = start();
   await t.clock.advance(20_000);
   t.setProblems("container runtime is down");
-  t.heartbeat.hurry();
+  t.heartbeat.triggerUpdate();
   await t.clock.advance(200);
   assert.equal(t.ready(), "False");
   t.setProblems();
-  t.heartbeat.hurry();
+  t.heartbeat.triggerUpdate();
   await t.clock.advance(200);
   assert.equal(t.ready(), "True");
   assert.deepEqual(
@@ -217,7 +217,7 @@ test("emits one event when the node is cordoned and one when it is uncordoned", 
 
 test("a starting agent emits each pressure once, regardless of the Node's status", async () => {
   const status = {
-    conditions: nodeVerdicts({ memory: false, disk: false, pid: false }, []).map((one) => ({ ...one })),
+    conditions: kubeletConditions({ memory: false, disk: false, pid: false }, []).map((one) => ({ ...one })),
   };
   const sufficient = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"];
   await using t = start({ shown: { ...shownReady, status } });
@@ -249,7 +249,7 @@ test("registers a deleted Node again, which soon becomes ready", async () => {
   await using t = start();
   await t.clock.advance(30_000);
   t.remove();
-  t.heartbeat.hurry();
+  t.heartbeat.triggerUpdate();
   await t.clock.advance(1_000);
   assert.deepEqual([t.registered(), t.ready()], [2, "True"]);
 });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { apiError } from "../../../src/api/api-error.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createReachability } from "../../../src/node/reachability.ts";
-import type { ReachableVerdict } from "../../../src/node/conditions.ts";
+import type { ReachableState } from "../../../src/node/conditions.ts";
 import { createValue } from "../../../src/state/values.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
@@ -15,7 +15,7 @@ function started(answer: () => string, waiting: () => string | undefined = () =>
   const asked: string[] = [];
   const changes: (string | undefined)[] = [];
   const stop = new AbortController();
-  const { reader, writer } = createValue<ReachableVerdict>();
+  const { reader, writer } = createValue<ReachableState>();
   const reachability = createReachability({
     client: {
       text: async (path) => {

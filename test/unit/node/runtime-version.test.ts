@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { shownVersion } from "../../../src/node/runtime-version.ts";
+import { formatRuntimeVersion } from "../../../src/node/runtime-version.ts";
 
 const shown: Readonly<Record<string, string>> = {
   "2.1.4": "2.1.4",
@@ -20,5 +20,5 @@ const shown: Readonly<Record<string, string>> = {
 };
 
 test("formats a runtime's version as the kubelet does", () => {
-  assert.deepEqual(Object.fromEntries(Object.keys(shown).map((told) => [told, shownVersion(told)])), shown);
+  assert.deepEqual(Object.fromEntries(Object.keys(shown).map((told) => [told, formatRuntimeVersion(told)])), shown);
 });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { RuntimeFeatures, RuntimeHandler } from "../../../src/gen/cri.ts";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import type { RuntimeHealth } from "../../../src/node/runtime-health.ts";
-import { isolatedBy } from "../../../src/node/target-conditions.ts";
+import { isolationCondition } from "../../../src/node/target-conditions.ts";
 import { type TargetStatusDeps, createTargetStatus } from "../../../src/node/target-status.ts";
 import type { NodePressure } from "../../../src/pipeline.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -57,21 +57,21 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
     { facts, addresses: () => [], capacity: { cpu: "1" }, allocatable: { cpu: "1" } },
   );
   const lines = async () => {
-    const { verdicts } = await target.wanted(never);
+    const { verdicts } = await target.desired(never);
     return verdicts.map(({ type, status }) => `${type} ${status}`).join(", ");
   };
   return { clock, known, runtime, told, problems, unhealthy, target, lines };
 }
 
 test("adds device plugin resources to the target's", async () => {
-  const { status } = await rig().target.wanted(never);
+  const { status } = await rig().target.desired(never);
   assert.deepEqual(status.capacity, { cpu: "1", "a.b/c": "2" });
   assert.deepEqual(status.allocatable, { cpu: "1", "a.b/c": "1" });
 });
 
 test("reports the runtime's name, its largest images and resource pressure", async () => {
   const { known, target, lines } = rig();
-  const { status } = await target.wanted(never);
+  const { status } = await target.desired(never);
   assert.equal(status.nodeInfo?.containerRuntimeVersion, "fake://1.0.0");
   assert.deepEqual(
     status.images?.map(({ sizeBytes }) => sizeBytes),
@@ -86,7 +86,7 @@ test("reports the runtime's name, its largest images and resource pressure", asy
 test("reports missing handler features, and that a runtime has no handlers any more", async () => {
   const { told, target } = rig();
   const shown = async () => {
-    const { status } = await target.wanted(never);
+    const { status } = await target.desired(never);
     return [status.runtimeHandlers, status.features];
   };
   assert.deepEqual(await shown(), [undefined, undefined], "the runtime has not answered yet");
@@ -109,7 +109,7 @@ test("reports missing handler features, and that a runtime has no handlers any m
 test("reports an unknown version for a runtime that does not respond, unless the link is lost", async () => {
   const link = fakeLink();
   const { told, target } = rig("known", { link });
-  const shown = async () => (await target.wanted(never)).status.nodeInfo?.containerRuntimeVersion;
+  const shown = async () => (await target.desired(never)).status.nodeInfo?.containerRuntimeVersion;
   assert.equal(await shown(), "fake://1.0.0");
   told.answers = false;
   assert.equal(await shown(), "fake://Unknown");
@@ -126,7 +126,7 @@ test("reports an unknown version for a runtime that does not respond, unless the
   assert.equal(await shown(), "fake://Unknown");
   const local = rig();
   local.told.answers = false;
-  const { status } = await local.target.wanted(never);
+  const { status } = await local.target.desired(never);
   assert.equal(status.nodeInfo?.containerRuntimeVersion, "fake://Unknown");
 });
 
@@ -135,7 +135,7 @@ test("lists problems in the kubelet's order", async () => {
   unhealthy.push("PLEG is not healthy");
   problems.push("a storage driver is missing");
   assert.equal(
-    (await target.wanted(never)).verdicts.at(-1)?.message,
+    (await target.desired(never)).verdicts.at(-1)?.message,
     "[PLEG is not healthy, container runtime network not ready, a storage driver is missing, node is shutting down]",
   );
 });
@@ -144,7 +144,7 @@ test("the first status waits briefly for the first observation of the target", a
   const looked = Promise.withResolvers<void>();
   const { clock, target } = rig("known", { pressure: { get: () => undefined, written: looked.promise } });
   let written = 0;
-  const write = () => target.wanted(never).then(() => (written += 1));
+  const write = () => target.desired(never).then(() => (written += 1));
   const first = write();
   await clock.advance(1_999);
   assert.equal(written, 0);
@@ -160,20 +160,20 @@ test("reads images at most every half minute", async () => {
   const { clock, runtime, target } = rig();
   const reads = () => runtime.calls.filter(({ verb }) => verb === "listImages").length;
   for (let beat = 0; beat < 3; beat++) {
-    await target.wanted(never);
+    await target.desired(never);
     await clock.advance(10_000);
   }
   assert.equal(reads(), 1);
-  await target.wanted(never);
+  await target.desired(never);
   assert.equal(reads(), 2);
 });
 
 test("a hanging runtime delays the status by seconds only, and keeps its images", async () => {
   const { clock, runtime, target } = rig();
-  await target.wanted(never);
+  await target.desired(never);
   await clock.advance(30_000);
   const release = runtime.hold("listImages");
-  const looking = target.wanted(never);
+  const looking = target.desired(never);
   await clock.advance(2_000);
   const { status } = await looking;
   assert.equal(status.images?.length, 1);
@@ -182,7 +182,7 @@ test("a hanging runtime delays the status by seconds only, and keeps its images"
 
 test("does not query the runtime before its first answer", async () => {
   const { runtime, target } = rig("unknown");
-  const { status } = await target.wanted(never);
+  const { status } = await target.desired(never);
   assert.deepEqual([status.images, status.nodeInfo?.containerRuntimeVersion, runtime.calls], [[], "", []]);
 });
 
@@ -190,7 +190,7 @@ test("reports an unreadable target as a problem, and no pressures", async () => 
   const { known, problems, target } = rig();
   known.now = { pressure: none, problem: "/proc/meminfo: not found" };
   problems.push("PLEG is not healthy");
-  const { verdicts } = await target.wanted(never);
+  const { verdicts } = await target.desired(never);
   assert.equal(verdicts.length, 1);
   assert.match(
     verdicts[0]?.message ?? "",
@@ -200,20 +200,20 @@ test("reports an unreadable target as a problem, and no pressures", async () => 
 
 test("sets no own conditions for an ordinary target, and removes stale ones", async () => {
   const { target } = rig();
-  assert.deepEqual((await target.wanted(never)).absent, ["PodNetworkIsolated", "TargetPrivileges", "KubeletReachable"]);
+  assert.deepEqual((await target.desired(never)).absent, ["PodNetworkIsolated", "TargetPrivileges", "KubeletReachable"]);
 });
 
 test("sets conditions for an isolated network and missing privileges, with the node ready", async () => {
   const rights = { messages: ["User me is not root: log in as root.", "No awk: install it."], unsupported: {} };
   const { target, lines } = rig("known", {
-    isolation: () => isolatedBy(undefined),
+    isolation: () => isolationCondition(undefined),
     rights: { read: async () => rights },
   });
   assert.equal(
     await lines(),
     "PodNetworkIsolated True, TargetPrivileges False, MemoryPressure False, DiskPressure False, PIDPressure False, Ready True",
   );
-  const { verdicts, absent } = await target.wanted(never);
+  const { verdicts, absent } = await target.desired(never);
   assert.deepEqual(absent, ["KubeletReachable"]);
   const told = verdicts.find(({ type }) => type === "TargetPrivileges");
   assert.deepEqual(
@@ -226,34 +226,34 @@ test("sets no condition for a routed network, and a good one for complete privil
   const whole = { messages: [], unsupported: {} };
   const known = rig("known", { isolation: () => undefined, rights: { read: async () => whole } });
   assert.match(await known.lines(), /^TargetPrivileges True, MemoryPressure/);
-  assert.deepEqual((await known.target.wanted(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
+  assert.deepEqual((await known.target.desired(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
   const unknown = rig("known", { isolation: () => undefined, rights: { read: async () => undefined } });
   assert.match(await unknown.lines(), /^MemoryPressure/);
-  assert.deepEqual((await unknown.target.wanted(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
+  assert.deepEqual((await unknown.target.desired(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
 });
 
 test("sets KubeletReachable once it has been checked", async () => {
   const way = { type: "KubeletReachable", status: "False", reason: "NoRoute", message: "no route" } as const;
   const tried = rig("known", { reachable: () => way });
   assert.match(await tried.lines(), /^KubeletReachable False, MemoryPressure.*Ready True$/);
-  assert.deepEqual((await tried.target.wanted(never)).absent, ["PodNetworkIsolated", "TargetPrivileges"]);
+  assert.deepEqual((await tried.target.desired(never)).absent, ["PodNetworkIsolated", "TargetPrivileges"]);
   const untried = rig("known", { reachable: () => undefined });
   assert.match(await untried.lines(), /^MemoryPressure/);
 });
 
 test("reports an unreachable target as the Ready condition's reason, and changes no other condition", async () => {
   const link = fakeLink();
-  const { target, lines } = rig("known", { link, isolation: () => isolatedBy(undefined) });
+  const { target, lines } = rig("known", { link, isolation: () => isolationCondition(undefined) });
   link.cut({ reason: "HostKeyMismatch", message: "another key" });
   assert.equal(await lines(), "Ready False");
-  const { verdicts, absent = [] } = await target.wanted(never);
+  const { verdicts, absent = [] } = await target.desired(never);
   assert.deepEqual([verdicts[0]?.reason, absent], ["HostKeyMismatch", []]);
 });
 
 test("reports a shutdown together with other problems, and instead of a lost link", async () => {
   const link = fakeLink();
   const { target, problems } = rig("known", { link, goingDown: () => true });
-  const ready = async () => (await target.wanted(never)).verdicts.at(-1);
+  const ready = async () => (await target.desired(never)).verdicts.at(-1);
   problems.push("something is wrong");
   assert.deepEqual(await ready(), {
     type: "Ready",
@@ -270,9 +270,9 @@ test("reports LimitExceeded for a target over its budget", async () => {
   let message: string | undefined = "the target sends too much";
   const budget = { spend: () => undefined, exceeded: () => message };
   const { target } = rig("known", { host: { budget } });
-  assert.deepEqual((await target.wanted(never)).verdicts, [
+  assert.deepEqual((await target.desired(never)).verdicts, [
     { type: "Ready", status: "False", reason: "LimitExceeded", message: "the target sends too much" },
   ]);
   message = undefined;
-  assert.equal((await target.wanted(never)).verdicts.at(-1)?.reason, "KubeletReady");
+  assert.equal((await target.desired(never)).verdicts.at(-1)?.reason, "KubeletReady");
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ApiClient } from "../../../src/api/client.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { createTroubleReporter } from "../../../src/node/unreachable.ts";
+import { createFailureReporter } from "../../../src/node/unreachable.ts";
 import type { Node, NodeCondition } from "../../../src/objects.ts";
 import type { LinkTrouble } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -18,7 +18,7 @@ async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): P
       return body as T;
     },
   };
-  const reporter = createTroubleReporter({
+  const reporter = createFailureReporter({
     client: client as ApiClient,
     identity: { nodeName: "n", labels: {}, annotations: {}, taints: [], providerID: "" },
     registerNode: true,

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { isLoopback, refusedFromElsewhere, refusedOnLoopback, securityHeaders } from "../../../src/page/access.ts";
+import { isLoopback, crossSiteRefusal, loopbackRefusal, securityHeaders } from "../../../src/page/access.ts";
 
 test("on loopback accepts only loopback names as Host", () => {
   for (const host of ["localhost", "LOCALHOST:4194", "127.0.0.1:4194", "127.3.2.1", "[::1]:80"])
-    assert.equal(refusedOnLoopback({ host }), undefined, host);
+    assert.equal(loopbackRefusal({ host }), undefined, host);
   for (const host of [
     undefined,
     "",
@@ -16,17 +16,17 @@ test("on loopback accepts only loopback names as Host", () => {
     "192.0.2.7",
     "[::2]",
   ])
-    assert.equal(refusedOnLoopback({ host })?.status, 403, String(host));
+    assert.equal(loopbackRefusal({ host })?.status, 403, String(host));
 });
 
 test("refuses cross-site requests except navigation to the page", () => {
-  const from = (site: string, path: string) => refusedFromElsewhere(path, { "sec-fetch-site": site })?.status;
+  const from = (site: string, path: string) => crossSiteRefusal(path, { "sec-fetch-site": site })?.status;
   assert.deepEqual(
     [from("same-origin", "/feed"), from("none", "/feed"), from("cross-site", "/")],
     [undefined, undefined, undefined],
   );
   assert.deepEqual([from("cross-site", "/feed"), from("same-site", "/page.js")], [403, 403]);
-  assert.equal(refusedFromElsewhere("/feed", {}), undefined);
+  assert.equal(crossSiteRefusal("/feed", {}), undefined);
 });
 
 test("loopback is 127.0.0.0/8 and ::1", () => {

@@ -5,9 +5,9 @@ import { addSample, keptPoints, latest, newTrack } from "../../../src/page/brows
 import { newModel, take, trackOf } from "../../../src/page/browser/model.ts";
 import { chosenRows, rowsOf } from "../../../src/page/browser/rows.ts";
 import { columnsOf, linesOf, mostLines } from "../../../src/page/browser/series.ts";
-import type { PodShown } from "../../../src/page/messages.ts";
+import type { PodView } from "../../../src/page/messages.ts";
 
-const pod = (uid: string, more: Partial<PodShown> = {}): PodShown => ({
+const pod = (uid: string, more: Partial<PodView> = {}): PodView => ({
   uid,
   namespace: "shop",
   name: uid,
@@ -20,7 +20,7 @@ const pod = (uid: string, more: Partial<PodShown> = {}): PodShown => ({
   ...more,
 });
 
-function model(pods: readonly PodShown[], cpus: readonly number[] = []) {
+function model(pods: readonly PodView[], cpus: readonly number[] = []) {
   const made = newModel();
   take(made, { kind: "hello", version: "1", now: 5, nodes: ["a"] });
   take(made, { kind: "pods", node: "a", pods });

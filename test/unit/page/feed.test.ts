@@ -15,9 +15,9 @@ function world(names: readonly string[]) {
   const feed = createFeed({ reports, version: "1", clock, log: createLogger(0, { write: () => undefined }) });
   const stop = new AbortController();
   const ended = feed.run(stop.signal);
-  const listen = (sees: (node: string) => boolean = () => true) => {
+  const listen = (maySee: (node: string) => boolean = () => true) => {
     const got: Message[] = [];
-    const end = feed.listen({ sees, send: (text) => void got.push(JSON.parse(text) as Message) });
+    const end = feed.subscribe({ maySee, send: (text) => void got.push(JSON.parse(text) as Message) });
     return { got, end, kinds: () => got.map(({ kind }) => kind) };
   };
   return { clock, ...reports, works, listen, stop: () => (stop.abort(), ended) };

@@ -3,13 +3,13 @@ import { once } from "node:events";
 import { type Server, type ServerResponse, createServer } from "node:http";
 import { type AddressInfo, type Socket, connect } from "node:net";
 import { test } from "node:test";
-import type { Listener } from "../../../src/page/feed.ts";
-import { answerFeed } from "../../../src/page/stream.ts";
+import type { FeedSubscriber } from "../../../src/page/feed.ts";
+import { serveFeed } from "../../../src/page/stream.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 
 interface Open extends AsyncDisposable {
   readonly clock: FakeClock;
-  readonly listener: Listener;
+  readonly listener: FeedSubscriber;
   readonly response: ServerResponse;
   readonly reader: Socket;
   /** True while the feed has a subscriber. */
@@ -19,9 +19,9 @@ interface Open extends AsyncDisposable {
 /** An open page, with a real server, that reads nothing until its socket is resumed. */
 async function openPage(): Promise<Open> {
   const clock = fakeClock();
-  let listener: Listener | undefined;
+  let listener: FeedSubscriber | undefined;
   const feed = {
-    listen(heard: Listener) {
+    subscribe(heard: FeedSubscriber) {
       listener = heard;
       return () => void (listener = undefined);
     },
@@ -29,7 +29,7 @@ async function openPage(): Promise<Open> {
   const responses: ServerResponse[] = [];
   const server: Server = createServer((_request, response) => {
     responses.push(response);
-    answerFeed(response, { feed: { ...feed, name: "feed", run: async () => {} }, sees: () => true, clock, stopped });
+    serveFeed(response, { feed: { ...feed, name: "feed", run: async () => {} }, maySee: () => true, clock, stopped });
   });
   const stopped = new AbortController().signal;
   server.listen(0, "127.0.0.1");

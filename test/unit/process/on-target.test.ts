@@ -13,8 +13,8 @@ import { runOnTarget } from "../../../src/process/on-target.ts";
 import type { CSINode, Node, Pod } from "../../../src/objects.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
-import { createTunnelPlaces } from "../../../src/network/places.ts";
-import { createStrangers } from "../../../src/server/strangers.ts";
+import { createTunnelLimits } from "../../../src/service-tunnel/tunnel-limits.ts";
+import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { rivalCommand } from "../../fakes/flock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -134,8 +134,8 @@ function start({ local = false } = {}) {
         liveness: createLiveness(),
         report: createReportedNode({ name: nodeName, provider: "fake" }),
         readiness,
-        strangers: createStrangers({ most: 8, mostKnown: 8 }),
-        places: createTunnelPlaces(),
+        strangers: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
+        places: createTunnelLimits(),
         verbosity: createVerbosity(0),
         tracer: noTracer,
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),

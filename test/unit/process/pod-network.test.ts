@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import { readOwnershipRecord, writeOwnershipRecord } from "../../../src/host/ownership-record.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { foreseenNetwork } from "../../../src/network/decision.ts";
+import { predictNetwork } from "../../../src/service-tunnel/network-mode.ts";
 import type { Node } from "../../../src/objects.ts";
 import { claimTarget } from "../../../src/process/claim.ts";
 import { resolveNetwork } from "../../../src/process/pod-network.ts";
@@ -66,7 +66,7 @@ function setUp({
         never,
       );
     },
-    foreseen: () => foreseenNetwork({ host, network: auto }, rootDir, never),
+    foreseen: () => predictNetwork({ host, network: auto }, rootDir, never),
     onRecord: async () => (await readOwnershipRecord(host.fs, rootDir, never))?.network,
   };
 }

@@ -58,7 +58,7 @@ test("forged tokens of an address delay valid tokens neither of other addresses 
 
 test("forged JWTs do not delay a token whose signing key has issued a pod's token", async () => {
   const api = start();
-  api.signers.good(jwt("head", "of-a-pod"));
+  api.signers.recordValid(jwt("head", "of-a-pod"));
   await api.flood((index) => jwt(`made${index}`, "up"), 2);
   assert.ok((await api.known(jwt("head", "good"), "10.0.0.1")) < 100);
 });

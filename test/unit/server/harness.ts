@@ -11,7 +11,7 @@ import type { Reloading } from "../../../src/lib/reloading.ts";
 import type { PodStatus } from "../../../src/objects.ts";
 import type { KubeletServerDeps, ServedRuntime, ServerConfig } from "../../../src/server/ports.ts";
 import { type KubeletServer, createKubeletServer } from "../../../src/server/server.ts";
-import { createStrangers, processConnections } from "../../../src/server/strangers.ts";
+import { createUnauthenticatedConnections, processConnectionLimits } from "../../../src/server/unauthenticated-connections.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 
@@ -104,7 +104,7 @@ export async function start({
       byToken: (token) => Promise.resolve(token === adminToken ? { name: "admin", groups: [] } : undefined),
     },
     authorizer: { allowed: () => Promise.resolve(true) },
-    strangers: createStrangers(processConnections),
+    strangers: createUnauthenticatedConnections(processConnectionLimits),
     verbosity: createVerbosity(5),
     tracer: noTracer,
     pods: {

@@ -8,7 +8,7 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { guardResponses } from "../../../src/lib/guard-responses.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { serve } from "../../../src/server/listen.ts";
-import { createStrangers } from "../../../src/server/strangers.ts";
+import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { createHealthzServer } from "../../../src/server/healthz.ts";
 import { tlsOptions } from "../../../src/server/tls.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
@@ -40,7 +40,7 @@ test("continues after a failed accept and after a failed response", async () => 
     {
       server: guardResponses(server),
       at: { address: "127.0.0.1", port: 0, addressField: "address", portField: "port" },
-      strangers: createStrangers({ most: 10, mostKnown: 10 }),
+      strangers: createUnauthenticatedConnections({ maxUnauthenticated: 10, maxAuthenticated: 10 }),
       clock: systemClock(),
       log: createLogger(0, { write: (line: string) => void lines.push(line) }),
       onListening: ({ port }) => listening.resolve(port),

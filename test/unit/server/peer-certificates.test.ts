@@ -29,11 +29,11 @@ test("parses a certificate once, and applies the TLS result per connection", asy
   const { count, connection } = client("AA", { CN: "kube-apiserver", O: ["system:masters", "others"] });
   const [first, second, unverified] = [connection(true), connection(true), connection(false)];
   for (const socket of [first, second, unverified]) peers.accept(socket);
-  const known = { is: "known", user: { name: "kube-apiserver", groups: ["system:masters", "others"] } };
-  assert.deepEqual([first, second, unverified].map(peers.identify), [known, known, { is: "refused" }]);
+  const known = { kind: "known", user: { name: "kube-apiserver", groups: ["system:masters", "others"] } };
+  assert.deepEqual([first, second, unverified].map(peers.identify), [known, known, { kind: "refused" }]);
   assert.equal(count.taken, 1);
   await clock.advance(untilNextYear.getTime() - clock.now());
-  assert.deepEqual(peers.identify(second), { is: "refused" });
+  assert.deepEqual(peers.identify(second), { kind: "refused" });
 });
 
 test("another certificate is another user; a certificate without a name is none", () => {
@@ -43,9 +43,9 @@ test("another certificate is another user; a certificate without a name is none"
   );
   for (const socket of sockets) peers.accept(socket);
   assert.deepEqual(sockets.map(peers.identify), [
-    { is: "known", user: { name: "a", groups: [] } },
-    { is: "known", user: { name: "b", groups: [] } },
-    { is: "none" },
+    { kind: "known", user: { name: "a", groups: [] } },
+    { kind: "known", user: { name: "b", groups: [] } },
+    { kind: "none" },
   ]);
 });
 

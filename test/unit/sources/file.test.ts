@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { Parser } from "yaml";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
-import { createComplaints } from "../../../src/sources/complaints.ts";
+import { createManifestErrors } from "../../../src/sources/manifest-errors.ts";
 import { createFileSource } from "../../../src/sources/file.ts";
 import { createManifestSet } from "../../../src/sources/manifest-set.ts";
 import { type PathChange, watchPath } from "../../../src/lib/watch-path.ts";
@@ -31,7 +31,7 @@ async function rig(t: TestContext, path?: (folder: string) => string) {
     nodeName: "n",
     clock,
     adopt: ({ pod }) => pod,
-    complaints: createComplaints({
+    complaints: createManifestErrors({
       nodeName: "n",
       events: { event: (about, type, reason, message) => void told.push(`${about.kind} ${type} ${reason} ${message}`) },
       log: createLogger(4, { write: (line) => void logged.push(line) }),
@@ -221,7 +221,7 @@ test("a file that was invalid for a while keeps its pod with the adopted UID", a
     nodeName: "n",
     clock: fakeClock(),
     adopt: ({ pod }) => ({ ...pod, metadata: { ...pod.metadata, uid: "adopted" } }),
-    complaints: { tell: () => undefined, remark: () => undefined, settle: () => undefined },
+    complaints: { report: () => undefined, warn: () => undefined, clear: () => undefined },
   });
   const uids = async (text: string) =>
     (await set.podsOf([{ path: "/m/a.yaml", text }], signal)).map(({ metadata }) => metadata.uid);

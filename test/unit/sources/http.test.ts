@@ -5,7 +5,7 @@ import { type TestContext, test } from "node:test";
 import { Parser } from "yaml";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
-import { createComplaints } from "../../../src/sources/complaints.ts";
+import { createManifestErrors } from "../../../src/sources/manifest-errors.ts";
 import { createHttpSource } from "../../../src/sources/http.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
@@ -50,7 +50,7 @@ async function rig(t: TestContext, user = "") {
     nodeName: "n",
     clock,
     adopt: (found) => found.pod,
-    complaints: createComplaints({
+    complaints: createManifestErrors({
       nodeName: "n",
       events: { event: (_about, _type, _reason, message) => void told.push(message) },
       log,

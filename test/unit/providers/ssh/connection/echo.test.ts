@@ -10,7 +10,7 @@ import { createLoss } from "../../../../../providers/ssh/connection/loss.ts";
 import { recycleReadBuffers } from "../../../../../providers/ssh/connection/recycle-reads.ts";
 import { coalesceWrites } from "../../../../../providers/ssh/connection/coalesce-writes.ts";
 import { recycleWrittenBuffers } from "../../../../../src/lib/recycle-buffer.ts";
-import { joinStreams } from "../../../../../src/network/join-streams.ts";
+import { joinStreams } from "../../../../../src/lib/join-streams.ts";
 import { listen } from "../../../../harness/ports.ts";
 import { sshKey } from "../../../../harness/ssh-keys.ts";
 

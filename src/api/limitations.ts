@@ -1,0 +1,12 @@
+/** Limitations of a running tunnel or publisher: reasons of events. */
+export type Limitation = "ConnectionsNotCarried" | "DatagramsNotCarried" | "PodNetworkOverlaps" | "ServicesNotCarried";
+export type ReportLimitation = (reason: Limitation, message: string) => void;
+
+/** Reports each limitation when it first occurs and whenever its message changes. */
+export function reportChanges(report: ReportLimitation): (reason: Limitation, message: string | undefined) => void {
+  const reported = new Map<Limitation, string | undefined>();
+  return (reason, message) => {
+    if (message !== undefined && message !== reported.get(reason)) report(reason, message);
+    reported.set(reason, message);
+  };
+}

@@ -1,0 +1,167 @@
+import { isIPv4 } from "node:net";
+import type { OwnSlices } from "../api/endpoint-slices.ts";
+import type { Clock } from "../lib/clock.ts";
+import { coalesce } from "../lib/coalesce.ts";
+import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
+import type { Logger } from "../lib/log.ts";
+import { throttle } from "../lib/throttle.ts";
+import { onAbort, type Service } from "../lib/service-group.ts";
+import type { FairShares } from "../lib/fair-shares.ts";
+import type { EndpointSlice, Service as ClusterService, WrittenSlice } from "../objects.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import { readySandboxIPs } from "../pod/sandbox.ts";
+import type { ApiPod } from "../roles.ts";
+import type { Host } from "../seams/host.ts";
+import type { Column } from "../state/records.ts";
+import { reportChanges, type ReportLimitation } from "../api/limitations.ts";
+import { createEndpointListeners, type PublishedPort, type EndpointListeners } from "./endpoint-listeners.ts";
+import { type ServiceEndpoint, serviceEndpoints } from "./service-endpoints.ts";
+import type { ServiceSource } from "../api/service-source.ts";
+import { isSliceOfNode, publishedPortsAt, hasSameContent, type SliceOwner, type PublishedAddress, buildSlice } from "./slices.ts";
+import { unsupportedServicesText } from "./unsupported-services.ts";
+
+export interface PublisherDeps {
+  readonly host: Pick<Host, "dial" | "forPods">;
+  readonly nodeName: string;
+  /** Limits of the process, for all of its nodes. */
+  readonly places: { readonly connections: FairShares };
+  /** Cluster address of graftlet itself. */
+  readonly own: string;
+  /** The cluster node on which graftlet runs, if known. */
+  readonly podNode: string | undefined;
+  /** Owner of the slices; read once. */
+  readonly owner: (signal: AbortSignal) => Promise<SliceOwner>;
+  readonly services: ServiceSource;
+  /** Headless Services, through which the cluster cannot reach pods of the node; absent if graftlet does not watch them. */
+  readonly headless: ServiceSource | undefined;
+  /** Returns true if graftlet's permissions allow it to publish pods of a Service. */
+  readonly mayPublish: (service: ClusterService) => boolean;
+  /** EndpointSlices of graftlet's nodes. */
+  readonly slices: Omit<OwnSlices, "name" | "run">;
+  readonly report: ReportLimitation;
+  readonly shown: Column<ApiPod>;
+  readonly seen: Column<RuntimePod>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Minimum interval between reactions to changes, milliseconds. */
+const syncIntervalMs = 250;
+/** Retry delay after the cluster has refused a slice, milliseconds. */
+const retryDelayMs = 5_000;
+/** Time limit for deleting the slices when graftlet stops, milliseconds. */
+const cleanupTimeoutMs = 5_000;
+
+/** Publishes the pods of an isolated target as endpoints of the cluster's Services, at ports of graftlet itself that forward over the
+ *  link. Deletes the slices when it stops, since its address may be reassigned. */
+export function createServicePublisher(deps: PublisherDeps): Service {
+  const { services, headless, slices, shown, seen, clock, log } = deps;
+  const warn = createRateLimitedWarning({ log, clock }, "cannot publish endpoints of the node's pods; retrying");
+  return {
+    name: "Service endpoint publisher",
+    async run(signal) {
+      await slices.ready(signal).catch(() => undefined);
+      if (signal.aborted) return;
+      await using listeners = createEndpointListeners({
+        dial: (deps.host.forPods ?? deps.host).dial,
+        podAddress: (uid) => agreedPodAddress(shown.get(uid), seen.get(uid)),
+        listenAddress: deps.own,
+        connections: deps.places.connections,
+        nodeName: deps.nodeName,
+        clock,
+        log,
+      });
+      let owner: SliceOwner | undefined;
+      const written = new Map<string, WrittenSlice>();
+      const reportChange = reportChanges(deps.report);
+      const sync = coalesce(async () => {
+        const all = [...(services.list() ?? []), ...(headless?.list() ?? [])];
+        reportChange("ServicesNotCarried", unsupportedServicesText(all.filter(deps.mayPublish), shown.list()));
+        owner ??= await deps.owner(signal);
+        const { own: address, podNode, nodeName } = deps;
+        await publish({ ...deps, listeners, written }, { address, podNode, nodeName, owner }, signal);
+      });
+      const follow = throttle(() => void round(), syncIntervalMs, clock);
+      const round = async () => {
+        try {
+          await sync();
+        } catch (err) {
+          if (signal.aborted) return;
+          warn({ err });
+          clock.after(retryDelayMs, follow);
+        }
+      };
+      const stops = [services, slices, shown, ...(headless ? [headless] : [])].map((source) => source.onChange(follow));
+      follow();
+      await onAbort(signal);
+      for (const stop of stops) stop();
+      await deleteSlices(deps, written).catch((err: unknown) =>
+        log.warn({ err }, "cannot delete the endpoints of the node's pods"),
+      );
+    },
+  };
+}
+
+interface Publishing extends PublisherDeps {
+  readonly listeners: EndpointListeners;
+  /** Slices that were written and not deleted: the watch may not have returned them yet. */
+  readonly written: Map<string, WrittenSlice>;
+}
+
+/** Reconciles the cluster's slices with Services and pods. @throws the first failure, after all were tried. */
+async function publish(deps: Publishing, publishedAt: PublishedAddress, signal: AbortSignal): Promise<void> {
+  const { services, slices, shown, listeners, written } = deps;
+  const known = services.list();
+  if (!known || signal.aborted) return;
+  const wanted = serviceEndpoints(known.filter(deps.mayPublish), shown.list());
+  listeners.closeExcept(wanted.flatMap(publishedPorts));
+  const avoided = publishedPortsAt(slices.list(), publishedAt.address);
+  const listed = new Map(ownSlices(deps).map((slice) => [sliceKey(slice), slice]));
+  const made = new Set<string>();
+  const failures: unknown[] = [];
+  const attempt = (work: Promise<void>) => work.catch((error: unknown) => void failures.push(error));
+  for (const endpoint of wanted) {
+    const ports: number[] = [];
+    for (const door of publishedPorts(endpoint)) ports.push(await listeners.open(door, avoided));
+    signal.throwIfAborted();
+    const slice = buildSlice(endpoint, { ...publishedAt, ports });
+    const key = sliceKey(slice);
+    made.add(key);
+    if (hasSameContent(listed.get(key), slice)) continue;
+    written.set(key, slice);
+    await attempt(slices.put(slice, signal));
+  }
+  for (const [key, slice] of listed) {
+    if (made.has(key)) continue;
+    written.delete(key);
+    await attempt(slices.delete(slice, signal));
+  }
+  if (failures.length > 0) throw failures[0];
+}
+
+function ownSlices({ slices, nodeName }: PublisherDeps): readonly EndpointSlice[] {
+  return slices.list().filter((slice) => isSliceOfNode(slice, nodeName));
+}
+
+async function deleteSlices(deps: PublisherDeps, written: ReadonlyMap<string, WrittenSlice>): Promise<void> {
+  const { slices, clock } = deps;
+  const timeout = clock.within(cleanupTimeoutMs);
+  const own = new Map([...written, ...ownSlices(deps).map((slice) => [sliceKey(slice), slice] as const)]);
+  await Promise.all([...own.values()].map((slice) => slices.delete(slice, timeout)));
+}
+
+function publishedPorts({ pod, ports }: ServiceEndpoint): readonly PublishedPort[] {
+  return ports.map(({ target: port }) => ({ uid: pod.metadata.uid, port }));
+}
+
+function sliceKey({ metadata }: WrittenSlice): string {
+  return `${metadata.namespace}/${metadata.name}`;
+}
+
+/** The pod's address if the API server and the runtime agree on it, so that an address that was just reassigned to another pod is not
+ *  used. */
+function agreedPodAddress(shown: ApiPod | undefined, seen: RuntimePod | undefined): string | undefined {
+  const address = shown?.status?.podIP;
+  const has = seen?.sandboxes.flatMap(readySandboxIPs) ?? [];
+  return address !== undefined && isIPv4(address) && has.includes(address) ? address : undefined;
+}

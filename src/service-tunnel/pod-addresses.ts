@@ -1,0 +1,60 @@
+import { isIP, isIPv4, isIPv6 } from "node:net";
+import { NamespaceMode } from "../gen/cri.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import { readySandboxIPs } from "../pod/sandbox.ts";
+import type { Column } from "../state/records.ts";
+import { createSignal } from "../state/signals.ts";
+
+/** Addresses of this node's pods: those in the pod cache, corrected by changes that are not observed yet. */
+export interface PodAddresses {
+  /** IPv4 addresses, sorted; those of pods on the target's host network are omitted. */
+  list(): readonly string[];
+  /** IPv6 addresses, sorted. */
+  listIPv6(): readonly string[];
+  /** Adds the addresses of a pod's new sandbox before it is observed. */
+  add(uid: string, addresses: readonly string[]): void;
+  /** Removes a pod's addresses before its sandboxes are stopped, as other pods may get them. */
+  remove(uid: string): void;
+  /** Calls the listener when the list may have changed. @returns removes the listener. */
+  onChange(listener: () => void): () => void;
+}
+
+/** Tracks the addresses of observed pods. */
+export function createPodAddresses(seen: Column<RuntimePod>): PodAddresses {
+  /** Addresses that are newer than the pod cache, by UID. */
+  const pending = new Map<string, readonly string[]>();
+  const changed = createSignal();
+  seen.onChange((uid) => {
+    const newer = pending.get(uid);
+    if (newer && ofIPv4(podNetworkAddresses(seen.get(uid))).join() === ofIPv4(newer).join()) pending.delete(uid);
+    changed.send();
+  });
+  const note = (uid: string, addresses: readonly string[]) => {
+    pending.set(uid, addresses);
+    changed.send();
+  };
+  const all = () => {
+    const old = seen.entries().flatMap(([uid, pod]) => (pending.has(uid) ? [] : podNetworkAddresses(pod)));
+    return [...new Set([...old, ...[...pending.values()].flat()])].sort();
+  };
+  return {
+    list: () => ofIPv4(all()),
+    listIPv6: () => all().filter((address) => isIPv6(address)),
+    add: (uid, addresses) =>
+      note(
+        uid,
+        addresses.filter((address) => isIP(address) > 0),
+      ),
+    remove: (uid) => note(uid, []),
+    onChange: changed.subscribe,
+  };
+}
+
+function ofIPv4(addresses: readonly string[]): readonly string[] {
+  return addresses.filter((address) => isIPv4(address));
+}
+
+function podNetworkAddresses(pod: RuntimePod | undefined): readonly string[] {
+  const own = pod?.sandboxes.filter(({ linux }) => linux?.namespaces?.options?.network !== NamespaceMode.NODE) ?? [];
+  return own.flatMap(readySandboxIPs).filter((ip) => isIP(ip) > 0);
+}

@@ -1,0 +1,56 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { throttle } from "../lib/throttle.ts";
+import type { HostFs } from "../seams/host.ts";
+import { reportChanges, type ReportLimitation } from "../api/limitations.ts";
+import { createOverlapCheck } from "./overlap.ts";
+import type { Redirections } from "./rules.ts";
+
+export interface TunnelLimitationsDeps {
+  readonly host: { readonly fs: Pick<HostFs, "readFile"> };
+  readonly report: ReportLimitation;
+  readonly clock: Pick<Clock, "monotonic" | "after">;
+  readonly log: Logger;
+}
+
+/** Minimum interval between events about pods that have reached their connection limit, milliseconds. */
+const fullReportIntervalMs = 60_000;
+
+/** Reports limitations of a running service tunnel, each once until it changes. */
+export function createTunnelLimitations({ host, report, clock, log }: TunnelLimitationsDeps) {
+  const reportChange = reportChanges(report);
+  const compare = createOverlapCheck(host.fs);
+  let fullPod = "";
+  const reportFull = throttle(() => report("ConnectionsNotCarried", connectionsRefusedText(fullPod)), fullReportIntervalMs, clock);
+  return {
+    /** Reports that a pod has reached its connection limit. @param pod its address. */
+    connections(pod: string): void {
+      fullPod = pod;
+      reportFull();
+    },
+    /** Compares the requested UDP destinations with those that got a port on the target. */
+    datagrams: (wanted: readonly string[], ports: Redirections["udp"]) =>
+      reportChange("DatagramsNotCarried", datagramsNotForwardedText(wanted, ports)),
+    /** Compares the pods' network with the cluster's addresses, in the background. */
+    addresses(pods: readonly string[], cluster: readonly string[], signal: AbortSignal): void {
+      void compare(pods, cluster, signal).then(
+        (overlap) => reportChange("PodNetworkOverlaps", overlap),
+        (err: unknown) => log.debug({ err }, "cannot compare the pod network with the cluster's addresses"),
+      );
+    },
+  };
+}
+
+/** Event text for a pod whose further connections are refused. */
+function connectionsRefusedText(pod: string): string {
+  return `further connections of the pod ${pod} to Services are refused: it has reached its share of the node's connections. Have the pod close idle connections`;
+}
+
+/** Event text for destinations for which the target has no port left. */
+function datagramsNotForwardedText(wanted: readonly string[], ports: Redirections["udp"]): string | undefined {
+  const carried = new Set(ports.map(([to]) => to));
+  const [first, ...others] = wanted.filter((to) => !carried.has(to));
+  if (first === undefined) return undefined;
+  const more = others.length > 0 ? ` and ${others.length} more destinations` : "";
+  return `UDP to ${first}${more} is not forwarded: the target has no free port from 600 to 1023. Exclude Services with serviceNamespaces`;
+}

@@ -1,0 +1,40 @@
+import type { Logger } from "../lib/log.ts";
+import type { EventSink } from "../pipeline.ts";
+import { nodeReference } from "../pod/reference.ts";
+
+/** Reports problems of manifests: each once, until it changes or is fixed. */
+export interface ManifestErrors {
+  /** Reports that a manifest is rejected. @param of its source, such as a file's path. */
+  report(of: string, why: string): void;
+  /** Reports that a part of an accepted manifest is ignored. */
+  warn(of: string, what: string): void;
+  /** Clears the problem of a manifest that is valid again, or gone. */
+  clear(of: string): void;
+}
+
+export function createManifestErrors(deps: {
+  readonly nodeName: string;
+  readonly events: EventSink;
+  readonly log: Logger;
+}): ManifestErrors {
+  const { nodeName, events, log } = deps;
+  const reported = new Map<string, string>();
+  const once = (of: string, text: string, say: () => void) => {
+    if (reported.get(of) === text) return;
+    reported.set(of, text);
+    say();
+  };
+  return {
+    report(of, why) {
+      once(of, why, () => {
+        log.warn({ manifest: of, why }, "ignoring invalid static pod manifest");
+        events.event(nodeReference(nodeName), "Warning", "ManifestIgnored", `${of} is ignored: ${why}`);
+      });
+    },
+    warn: (of, what) =>
+      once(of, what, () => log.warn({ manifest: of, what }, "ignoring part of a static pod manifest")),
+    clear(of) {
+      if (reported.delete(of)) log.info({ manifest: of }, "static pod manifest is valid again");
+    },
+  };
+}
