@@ -1,5 +1,5 @@
 /** Limitations of a running tunnel or publisher: reasons of events. */
-export type Limitation = "ConnectionsNotCarried" | "DatagramsNotCarried" | "PodNetworkOverlaps" | "ServicesNotCarried";
+export type Limitation = "ConnectionsNotForwarded" | "UDPNotForwarded" | "PodNetworkOverlaps" | "ServicesNotForwarded";
 export type ReportLimitation = (reason: Limitation, message: string) => void;
 
 /** Reports each limitation when it first occurs and whenever its message changes. */

@@ -76,7 +76,7 @@ export async function examinePod(
     const held = await served.unsupportedFields(pod, until);
     const found = [
       ...daemonSetFindings(pod, target, place),
-      ...held.map(({ field, why }) => failure(`it would be held because of ${field}: ${why}`, "FieldNotServed")),
+      ...held.map(({ field, why }) => failure(`it would be held because of ${field}: ${why}`, "UnsupportedField")),
       ...networkFindings(pod, target),
     ];
     return found.length > 0 ? found : [ok("all of its fields are supported")];

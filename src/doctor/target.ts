@@ -76,7 +76,7 @@ async function link(
 async function rights({ target }: TargetExamination, signal: AbortSignal): Promise<CheckResult | readonly CheckResult[]> {
   const missing = await target.missingPrivileges?.(signal);
   if (!missing || missing.messages.length === 0) return ok("all privileges that a node needs");
-  return missing.messages.map((sentence) => warning(sentence, "RightsMissing"));
+  return missing.messages.map((sentence) => warning(sentence, "InsufficientPrivileges"));
 }
 
 function machine(facts: HostFacts): CheckResult {
@@ -220,5 +220,5 @@ async function network(
   if (!tunneled) return ok("the cluster's network, through your routes");
   const obstacles = await preflightFailures(target.host, rootDir, signal);
   if (obstacles.length === 0) return ok("tunneled, and the target meets the requirements");
-  return obstacles.map((sentence) => failure(sentence, "NoWayIntoCluster"));
+  return obstacles.map((sentence) => failure(sentence, "ServiceTunnelUnavailable"));
 }

@@ -76,7 +76,7 @@ export function createServicePublisher(deps: PublisherDeps): Service {
       const reportChange = reportChanges(deps.report);
       const sync = coalesce(async () => {
         const all = [...(services.list() ?? []), ...(headless?.list() ?? [])];
-        reportChange("ServicesNotCarried", unsupportedServicesText(all.filter(deps.mayPublish), shown.list()));
+        reportChange("ServicesNotForwarded", unsupportedServicesText(all.filter(deps.mayPublish), shown.list()));
         owner ??= await deps.owner(signal);
         const { own: address, podNode, nodeName } = deps;
         await publish({ ...deps, listeners, written }, { address, podNode, nodeName, owner }, signal);

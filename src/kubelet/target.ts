@@ -146,7 +146,7 @@ function createIsolation(network: TargetNetwork | undefined, made: { readonly se
   if (!network?.tunneled) return undefined;
   return () => {
     const message = made.serviceTunnel?.unavailableReason();
-    return message === undefined ? undefined : { reason: "NoWayIntoCluster", message };
+    return message === undefined ? undefined : { reason: "ServiceTunnelUnavailable", message };
   };
 }
 

@@ -47,7 +47,7 @@ export function createReachability(deps: ReachabilityDeps): Service {
       const tunnels = deps.tunnels();
       const by = tunnels.length > 0 ? ` through a tunnel (from ${tunnels.join(", ")})` : "";
       const message = `the API server reaches the kubelet API${by}`;
-      return { type, status: "True", reason: "KubeletAnswers", message };
+      return { type, status: "True", reason: "KubeletReachable", message };
     } catch (error) {
       if (signal.aborted) return reachable.get();
       const verdict = failedCheckState(error, deps);
@@ -79,7 +79,7 @@ export function createReachability(deps: ReachabilityDeps): Service {
 }
 
 /** Reasons that may resolve themselves for a new route. */
-const routeReasons: readonly ReachableState["reason"][] = ["NoRoute", "NoAnswer"];
+const routeReasons: readonly ReachableState["reason"][] = ["NoRoute", "Timeout"];
 
 /** Waits `ms` milliseconds, or until the pending certificate request is approved. */
 async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: AbortSignal): Promise<void> {
@@ -109,14 +109,14 @@ function failedCheckState(error: unknown, { nodeName, waiting }: ReachabilityDep
   if (!(error instanceof ApiError)) {
     if (hasCode(error, "unavailable")) return undefined;
     return no(
-      "NoAnswer",
+      "Timeout",
       `the API server got no response from the kubelet API (${text}), so logs and exec fail: ${routes}`,
     );
   }
   if (error.reason === "NotFound") return undefined;
   if (error.status === 401)
     return no(
-      "CallerUnknown",
+      "ClientCertificateUntrusted",
       "the kubelet API does not trust the API server's client certificate, so logs and exec fail: set authentication.x509.clientCAFile, or let the node read the ConfigMap kube-system/extension-apiserver-authentication",
     );
   if (error.status === 403)

@@ -9,9 +9,9 @@ const ownNetwork =
 
 /** Condition for pods on the target's own network. @param obstacle why, in a sentence, if the configuration did not request it. */
 export function isolationCondition(obstacle: string | undefined): Isolation {
-  if (obstacle === undefined) return { reason: "NetworkOfTheTarget", message: ownNetwork };
+  if (obstacle === undefined) return { reason: "TargetNetworkOnly", message: ownNetwork };
   return {
-    reason: "NoWayIntoCluster",
+    reason: "ServiceTunnelUnavailable",
     message: `${ownNetwork}. When the node was new, ${obstacle}. Set network: tunneled once that is fixed`,
   };
 }
@@ -47,11 +47,11 @@ export function targetConditions({ isolation, rights }: TargetTraits): TargetCon
 
 function privilegesCondition({ messages }: MissingPrivileges): NodeConditionState {
   if (messages.length > 0)
-    return { type: rightsType, status: "False", reason: "RightsMissing", message: messages.join(" ") };
+    return { type: rightsType, status: "False", reason: "InsufficientPrivileges", message: messages.join(" ") };
   return {
     type: rightsType,
     status: "True",
-    reason: "RightsComplete",
+    reason: "SufficientPrivileges",
     message: "the login user has all privileges on the target that a node needs",
   };
 }

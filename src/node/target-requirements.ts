@@ -14,7 +14,7 @@ export function checkTargetRequirements(
 ): void {
   if (failSwapOn && swapBytes > 0) {
     throw new TargetError(
-      "SwapOn",
+      "SwapEnabled",
       "failed_precondition",
       "failSwapOn is true and the target has swap on: turn swap off, or set failSwapOn to false",
     );
@@ -32,14 +32,14 @@ export function checkTargetRequirements(
 export function checkCgroupControllers(controllers: readonly string[]): void {
   if (controllers.length === 0) return;
   const missing = `Following Cgroup subsystem not mounted: [${controllers.join(" ")}]`;
-  throw new TargetError("CgroupSubsystem", "failed_precondition", `system validation failed - ${missing}`);
+  throw new TargetError("CgroupSubsystemMissing", "failed_precondition", `system validation failed - ${missing}`);
 }
 
 /** @throws TargetError for a target that has only loopback addresses. */
 export function checkTargetAddress({ addresses }: Pick<HostFacts, "addresses">): void {
   if (addresses.length > 0) return;
   throw new TargetError(
-    "TargetWithoutAddress",
+    "TargetAddressUnknown",
     "failed_precondition",
     "the target has only loopback addresses, which would become its pods' hostIP: give it another address",
   );

@@ -55,7 +55,7 @@ function machineView(
 }
 
 /** Condition reason that reflects a setting and not a problem. */
-const configuredReason = "NetworkOfTheTarget";
+const configuredReason = "TargetNetworkOnly";
 
 function conditionView({ type, status, reason = "", message = "" }: NodeCondition): ConditionView {
   const bad = isProblem({ type, status }) && reason !== configuredReason;

@@ -67,7 +67,7 @@ function readiness(
 ): Pick<NodeReport, "ready" | "reason" | "message"> {
   if (trouble) return { ready: false, ...trouble };
   if (!work) return { ready: false, reason: "Starting", message: "the node is starting" };
-  if (work.standalone) return { ready: true, reason: "StandsAlone", message: "standalone node without an API server" };
+  if (work.standalone) return { ready: true, reason: "Standalone", message: "standalone node without an API server" };
   const ready = work.node()?.status?.conditions?.find(({ type }) => type === "Ready");
   if (!ready)
     return { ready: false, reason: "NotRegistered", message: "the Node has no status in the API server yet" };

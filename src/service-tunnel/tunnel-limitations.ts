@@ -21,7 +21,7 @@ export function createTunnelLimitations({ host, report, clock, log }: TunnelLimi
   const reportChange = reportChanges(report);
   const compare = createOverlapCheck(host.fs);
   let fullPod = "";
-  const reportFull = throttle(() => report("ConnectionsNotCarried", connectionsRefusedText(fullPod)), fullReportIntervalMs, clock);
+  const reportFull = throttle(() => report("ConnectionsNotForwarded", connectionsRefusedText(fullPod)), fullReportIntervalMs, clock);
   return {
     /** Reports that a pod has reached its connection limit. @param pod its address. */
     connections(pod: string): void {
@@ -30,7 +30,7 @@ export function createTunnelLimitations({ host, report, clock, log }: TunnelLimi
     },
     /** Compares the requested UDP destinations with those that got a port on the target. */
     datagrams: (wanted: readonly string[], ports: Redirections["udp"]) =>
-      reportChange("DatagramsNotCarried", datagramsNotForwardedText(wanted, ports)),
+      reportChange("UDPNotForwarded", datagramsNotForwardedText(wanted, ports)),
     /** Compares the pods' network with the cluster's addresses, in the background. */
     addresses(pods: readonly string[], cluster: readonly string[], signal: AbortSignal): void {
       void compare(pods, cluster, signal).then(

@@ -28,7 +28,7 @@ export function createManifestErrors(deps: {
     report(of, why) {
       once(of, why, () => {
         log.warn({ manifest: of, why }, "ignoring invalid static pod manifest");
-        events.event(nodeReference(nodeName), "Warning", "ManifestIgnored", `${of} is ignored: ${why}`);
+        events.event(nodeReference(nodeName), "Warning", "InvalidManifest", `${of} is ignored: ${why}`);
       });
     },
     warn: (of, what) =>

@@ -240,7 +240,7 @@ async function reportHold(
   const unsupported = await fieldChecker.unsupportedFields(pod, signal);
   if (unsupported.length > 0) {
     const fields = unsupported.map(({ field, why }) => `${field} (${why})`).join(", ");
-    events.event(podReference(pod), "Warning", "FieldNotServed", `pod is held: this node does not support ${fields}`);
+    events.event(podReference(pod), "Warning", "UnsupportedField", `pod is held: this node does not support ${fields}`);
     return syncMs;
   }
   const network = pod.spec.hostNetwork ? undefined : networkError();

@@ -64,7 +64,7 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
       ["machine", "runtime"],
     );
     assert.match(worst(findings, "runtime")?.message ?? "", /containerd\.sock/);
-    assert.equal(worst(findings, "machine")?.reason, "TargetWithoutAddress");
+    assert.equal(worst(findings, "machine")?.reason, "TargetAddressUnknown");
     assert.equal(worst(findings, "rights")?.level, "ok");
     assert.match(worst(findings, "pods' network")?.message ?? "", /tunneled/);
   });
@@ -72,7 +72,7 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
   test("reports missing privileges, and settings that conflict with the machine", async () => {
     const findings = await examined({ user: "plain", sudo: "never" }, { failCgroupV1: true });
     assert.ok(of(findings, "rights").length > 0);
-    assert.ok(of(findings, "rights").every(({ level, reason }) => level === "warning" && reason === "RightsMissing"));
+    assert.ok(of(findings, "rights").every(({ level, reason }) => level === "warning" && reason === "InsufficientPrivileges"));
     assert.equal(worst(findings, "cgroups")?.reason, "CgroupV1");
   });
 
@@ -111,7 +111,7 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
       /the target meets the requirements/,
     );
     const unable = await examined({ network: "tunneled", user: "plain", sudo: "never" });
-    assert.equal(worst(unable, "pods' network")?.reason, "NoWayIntoCluster");
+    assert.equal(worst(unable, "pods' network")?.reason, "ServiceTunnelUnavailable");
   });
 
   test("reports only the link's reason while the machine is unreachable", async () => {
@@ -124,7 +124,7 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
     await rig().killSshd();
     const [gone] = await examined();
     assert.ok(
-      gone?.level === "failure" && ["LinkDown", "TurnedAway"].includes(gone.reason ?? ""),
+      gone?.level === "failure" && ["LinkDown", "ConnectionRejected"].includes(gone.reason ?? ""),
       String(gone?.reason),
     );
     await rig().startSshd();

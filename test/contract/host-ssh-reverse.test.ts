@@ -114,7 +114,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     await using host = hostOf(reverse(keys));
     await assert.rejects(host.run(argvOf(["true"])), /reverse has not connected yet: check that its ssh -N -R runs/);
     const state = host.link.state();
-    assert.ok(state.kind === "down" && state.why.reason === "NotDialledIn");
+    assert.ok(state.kind === "down" && state.why.reason === "ReverseTunnelDown");
     dialIn("later");
     await waitFor("the link", () => host.link.state().kind === "up", { timeoutMs: 3_000, everyMs: 20 });
   });

@@ -69,7 +69,7 @@ const troubles: readonly Trouble[] = [
     sentence: /let no start-up file of the login shell print anything/,
   },
   { name: "a /bin/sh that ends at once", ...instead("/bin/false"), reason: "NoPosixShell", sentence: noShell },
-  { name: "a /bin/sh that only says things back", ...instead("/bin/cat"), reason: "LoginShellHangs", sentence: hangs },
+  { name: "a /bin/sh that only says things back", ...instead("/bin/cat"), reason: "LoginShellTimeout", sentence: hangs },
   {
     name: "a user without a shell",
     make: [["usermod", "--shell", "/usr/sbin/nologin", "plain"]],
@@ -88,7 +88,7 @@ const troubles: readonly Trouble[] = [
     name: "a login shell that waits in its start-up files",
     make: [["sh", "-c", "echo sleep 600 > /root/.bashrc"]],
     mend: [["rm", "/root/.bashrc"]],
-    reason: "LoginShellHangs",
+    reason: "LoginShellTimeout",
     sentence: hangs,
   },
 ];
@@ -164,7 +164,7 @@ describe("a faulty target", () => {
     await assert.rejects(within(host.fs.stat("/")), { code: "unavailable" });
     const state = host.link.state();
     assert.ok(state.kind === "down", state.kind);
-    assert.equal(state.why.reason, "TurnedAway");
+    assert.equal(state.why.reason, "ConnectionRejected");
     assert.match(state.why.message, /closed the connection before the login.*\(MaxStartups\)/);
     knocking.destroy();
     await isUp(host);
@@ -174,14 +174,14 @@ describe("a faulty target", () => {
     {
       name: "a web server",
       answer: (socket: Socket) => void socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"),
-      reason: "TurnedAway",
+      reason: "ConnectionRejected",
       sentence:
         /closed the connection before the login, saying "HTTP\/1\.1 400 Bad Request": .*check that port is that/,
     },
     {
       name: "something that hangs up",
       answer: (socket: Socket) => void socket.destroy(),
-      reason: "TurnedAway",
+      reason: "ConnectionRejected",
       sentence: /closed the connection before the login: .*check that port is that of an sshd\.$/,
     },
     {

@@ -211,7 +211,7 @@ const cases: readonly SshCase[] = [
     never: true,
     // ssh2 limits lines as well, as they come in blocks.
     endure: refusedBy(
-      ["LimitExceeded", "LinkDown", "TurnedAway"],
+      ["LimitExceeded", "LinkDown", "ConnectionRejected"],
       /before the first key exchange|greeting lines|before the login/,
     ),
   },

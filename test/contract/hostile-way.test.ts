@@ -18,9 +18,9 @@ interface Measured {
 
 describe("a target whose relay lies", { timeout: 120_000 }, () => {
   for (const [kind, what, events] of [
-    ["lines", "says what no relay says, without end", ["hostile ConnectionsNotCarried"]],
+    ["lines", "says what no relay says, without end", ["hostile ConnectionsNotForwarded"]],
     ["datagrams", "sends datagrams everywhere, without end", []],
-    ["idle", "opens thousands of connections to a Service and leaves them idle", ["hostile ConnectionsNotCarried"]],
+    ["idle", "opens thousands of connections to a Service and leaves them idle", ["hostile ConnectionsNotForwarded"]],
     ["silent", "opens thousands of connections and does not say where they go", []],
     ["churn", "opens and closes connections all the time", []],
   ] as const)

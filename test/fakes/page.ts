@@ -62,7 +62,7 @@ function fakeNode(name: string, pods: number): Node {
         condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
         condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
         condition("PIDPressure", "False", "KubeletHasSufficientPID"),
-        condition("KubeletReachable", "True", "KubeletAnswers"),
+        condition("KubeletReachable", "True", "KubeletReachable"),
         condition("Ready", "True", "KubeletReady"),
       ],
       images: [{ names: ["registry.example/web:1.4"], sizeBytes: 150_000_000 }],

@@ -165,7 +165,7 @@ const heldOverSshOnDocker = { log: /-json\.log/, stream: /^(dockerd|relay) / };
 /** On any target over SSH. */
 const overSsh = {
   // What graftlet's login may do there is found out.
-  ownConditions: ["TargetPrivileges True RightsComplete"],
+  ownConditions: ["TargetPrivileges True SufficientPrivileges"],
 };
 
 const overSshOnContainerd: Particulars = {

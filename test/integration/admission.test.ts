@@ -161,7 +161,7 @@ describe("holds a pod with an unsupported field, names it, and starts nothing", 
     test(name, async () => {
       const { pods, cluster } = lab;
       await pods.create(name, { nodeName: cluster.nodeName, ...spec });
-      const event = await pods.event(name, "FieldNotServed", `pod is held: this node does not support ${fields}`);
+      const event = await pods.event(name, "UnsupportedField", `pod is held: this node does not support ${fields}`);
       assert.equal(event.type, "Warning");
       // A pod that came later runs: this one had its turn.
       await pods.create(`after-${name}`, { nodeName: cluster.nodeName });
@@ -196,7 +196,7 @@ test("holds a pod whose extended resource comes from a ResourceClaim: it does no
   await cluster.mustKubectl(["create", "--raw", path, "--filename=-"], { stdin: JSON.stringify(binding) });
   await pods.event(
     "claimed",
-    "FieldNotServed",
+    "UnsupportedField",
     "pod is held: this node does not support spec.containers[0].resources.requests[example.com/gpu] (it comes from a ResourceClaim, and dynamic resource allocation is not supported yet)",
   );
   const held = await pods.until("claimed", "to be Pending", ({ status: now }) => now?.startTime !== undefined);

@@ -73,7 +73,7 @@ describe("an unusable Docker Engine", { timeout: 600_000 }, () => {
     await runs("patient");
     if (hasResourceCapability()) return runs("bold");
     const held = /securityContext\.privileged \(.*cannot start privileged containers/;
-    await pods.event("bold", "FieldNotServed", held);
+    await pods.event("bold", "UnsupportedField", held);
     assert.ok(pods.history("bold").every((pod) => statusOf(pod)?.containerID === undefined));
     await Promise.all([pods.gone("bold"), pods.remove("bold", 0)]);
   });

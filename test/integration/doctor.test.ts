@@ -121,7 +121,7 @@ describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
     assert.match(plain.stdout, /(ok|warning) +pod plain/);
     assert.equal(plain.code, 0, plain.stdout + plain.stderr);
     const other = await manifest("other", { hostUsers: false });
-    assert.match(other.stdout, /FAILURE +pod other +FieldNotServed: it would be held because of spec\.hostUsers: /);
+    assert.match(other.stdout, /FAILURE +pod other +UnsupportedField: it would be held because of spec\.hostUsers: /);
     assert.equal(other.code, 1);
     const { code, stderr } = await beside([...program, "doctor", "pod", "/nowhere", ...flags]);
     assert.equal(code, 1);

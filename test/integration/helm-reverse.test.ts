@@ -85,7 +85,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
       "onUninstall=drain",
     ].map((setting) => `--set=${setting}`);
     await lab.mustHelm(["install", release.name, chart, inNamespace, `--values=${lab.values}`, ...settings]);
-    await cluster.waitFor("the condition", async () => (await ready())?.reason === "NotDialledIn", {
+    await cluster.waitFor("the condition", async () => (await ready())?.reason === "ReverseTunnelDown", {
       explain: edge.log,
     });
     assert.match((await ready())?.message ?? "", /edge-1 has not connected yet/);

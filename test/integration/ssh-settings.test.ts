@@ -115,7 +115,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     await cluster.mustKubectl(["delete", "node", cluster.nodeName, "--wait=true"]);
     const began = performance.now();
     await restart();
-    const message = await nodeSays("False", "LoginShellHangs");
+    const message = await nodeSays("False", "LoginShellTimeout");
     assert.match(message, /^the login shell of root@10\.10\.9\.1:2222 does not answer within 15 s: check /);
     assert.ok(performance.now() - began < 60_000);
     rmSync(startUp);

@@ -133,7 +133,7 @@ describe("a user in the docker group", { timeout: 500_000 }, () => {
   test("holds a pod that needs files of another owner, and reports why", async () => {
     const { pods } = lab;
     await pods.create("owner", { securityContext: { runAsUser: 1000 } });
-    const { message } = await pods.event("owner", "FieldNotServed");
+    const { message } = await pods.event("owner", "UnsupportedField");
     assert.match(message ?? "", /graftlet's login is not root there/);
     assert.equal(statusOf(await pods.until("owner", "to be known", () => true))?.state?.running, undefined);
     assert.notEqual(condition(await pods.until("owner", "to be known", () => true), "Ready")?.status, "True");

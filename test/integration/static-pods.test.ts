@@ -50,7 +50,7 @@ describe("static pods", { timeout: 600_000 }, () => {
   const nodeEvents = async () =>
     (
       await pods.api.get<{ items: readonly CoreEvent[] }>(
-        `/api/v1/namespaces/default/events?fieldSelector=reason%3DManifestIgnored`,
+        `/api/v1/namespaces/default/events?fieldSelector=reason%3DInvalidManifest`,
       )
     ).items;
   /** The sandboxes of that pod, as the log of its mirror pods tells: each mirror pod has a UID of its own. */

@@ -66,7 +66,7 @@ describe("network: auto on a machine whose Docker Engine runs the pods", { timeo
     await edge.install();
     await lab.edge.mustInside(["umount", "/usr/sbin/nft"]);
     const { reason, message = "" } = (await isolation()) ?? {};
-    assert.equal(reason, "NoWayIntoCluster");
+    assert.equal(reason, "ServiceTunnelUnavailable");
     assert.match(message, /When the node was new, nft does not work on the target: install nftables/);
   });
 
@@ -79,7 +79,7 @@ describe("network: auto on a machine whose Docker Engine runs the pods", { timeo
     await uninstall();
     await edge.install("--wait", "--timeout=120s");
     assert.match(await rights(), /\.endpoints/);
-    assert.equal((await isolation())?.reason, "NetworkOfTheTarget");
+    assert.equal((await isolation())?.reason, "TargetNetworkOnly");
     assert.doesNotMatch(await rules(), /table ip graftlet-/);
   });
 });

@@ -111,7 +111,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     const told = [
       "get",
       "events",
-      "--field-selector=reason=ServicesNotCarried",
+      "--field-selector=reason=ServicesNotForwarded",
       "--output=jsonpath={.items[*].message}",
     ];
     const event = async () => /by default\/both: its port 81 is UDP/.test(await cluster.mustKubectl(told));

@@ -53,7 +53,7 @@ describe("images as volumes", { concurrency: 4 }, () => {
     await pods.create("held", { volumes, containers: [{ volumeMounts: [{ name: "tools", mountPath: "/tools" }] }] });
     await pods.event(
       "held",
-      "FieldNotServed",
+      "UnsupportedField",
       /spec\.volumes\[0\]\.image \(image volumes are not supported with the Docker/,
     );
   });

@@ -294,7 +294,7 @@ function rejectedError(sshd: SshEndpoint, text: string, cause: unknown): LinkErr
   const line = /^(?!SSH-)[ -~]+/.exec(text)?.[0].trim();
   const said = line ? `, saying ${JSON.stringify(line)}` : "";
   return new LinkError(
-    "TurnedAway",
+    "ConnectionRejected",
     "unavailable",
     `${endpointName(sshd)} closed the connection before the login${said}: sshd does so for too many concurrent logins (MaxStartups) or repeated failures (PerSourcePenalties); otherwise check that port is that of an sshd.`,
     { cause },

@@ -3,16 +3,16 @@ import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
 /** Reason why a link is down, for the node's Ready condition. */
 export type LinkReason =
   | "LinkDown"
-  | "TurnedAway"
+  | "ConnectionRejected"
   | "HostKeyMismatch"
   | "HostKeyUnknown"
   | "LoginRefused"
   | "CertificateInvalid"
   | "NoSessions"
-  | "LoginShellHangs"
+  | "LoginShellTimeout"
   | "NoPosixShell"
   | "NoSftp"
-  | "NotDialledIn"
+  | "ReverseTunnelDown"
   | "LimitExceeded";
 
 /** Error of a link that is down: a reason, and a message that is a sentence with the remedy. */
@@ -36,17 +36,17 @@ export type LinkState =
  *  slowly: frequent attempts would fill the target's log, and some targets ban the client. */
 const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   LinkDown: [500, 30_000],
-  TurnedAway: [1_000, 30_000],
+  ConnectionRejected: [1_000, 30_000],
   HostKeyMismatch: [300_000, 600_000],
   HostKeyUnknown: [60_000, 600_000],
   LoginRefused: [30_000, 300_000],
   // Nothing is sent to the target in this case.
   CertificateInvalid: [1_000, 15_000],
   NoSessions: [5_000, 30_000],
-  LoginShellHangs: [2_000, 30_000],
+  LoginShellTimeout: [2_000, 30_000],
   NoPosixShell: [5_000, 30_000],
   NoSftp: [5_000, 30_000],
-  NotDialledIn: [1_000, 30_000],
+  ReverseTunnelDown: [1_000, 30_000],
   LimitExceeded: [10_000, 300_000],
 };
 

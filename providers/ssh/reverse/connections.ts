@@ -18,7 +18,7 @@ export interface ReverseConnections {
   /** Registers a listener for new reverse connections. @returns a function that removes it. */
   onConnected(listener: () => void): () => void;
   /** Opens a connection to the machine's sshd over the newest reverse connection that works; suspect ones are tried last.
-   *  @throws LinkError NotDialledIn while there is no reverse connection. */
+   *  @throws LinkError ReverseTunnelDown while there is no reverse connection. */
   open(signal: AbortSignal): Promise<Duplex>;
   /** Records whether a stream returned by `open` led to the machine's host key; if not, its reverse connection becomes suspect.
    *  @returns true if there is another reverse connection that is not suspect. */
@@ -104,7 +104,7 @@ export function createReverseConnections(name: string, clock: Clock): ReverseCon
       const since =
         lastLostAt === undefined ? "not connected yet" : `not reconnected since ${new Date(lastLostAt).toISOString()}`;
       throw new LinkError(
-        "NotDialledIn",
+        "ReverseTunnelDown",
         "unavailable",
         `${name} has ${since}: check that its ssh -N -R runs, reaches graftlet's address and port, and uses a key of authorizedKeysFile.`,
       );

@@ -85,7 +85,7 @@ class ReverseListener {
           return await connections.open(signal);
         } catch (error) {
           // An unreadable key file is the likely cause: its error is more useful.
-          if (error instanceof LinkError && error.reason === "NotDialledIn")
+          if (error instanceof LinkError && error.reason === "ReverseTunnelDown")
             await readAuthorizedKeys(reverse.authorizedKeysFile).catch(throwListenError);
           throw error;
         }
@@ -149,7 +149,7 @@ class ReverseListener {
 
 function listenError(why: string, cause?: unknown): LinkError {
   return new LinkError(
-    "NotDialledIn",
+    "ReverseTunnelDown",
     "failed_precondition",
     `graftlet cannot listen for the machine's reverse connection: ${why}`,
     { cause },

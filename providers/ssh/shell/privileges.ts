@@ -51,7 +51,7 @@ const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc"
 /** The login's privileges, as probed on the newest connection. */
 export interface PrivilegesProbe {
   /** Probes a new connection. Its session is free again on return.
-   *  @throws LinkError LoginShellHangs, NoPosixShell, NoSessions; the signal's reason. */
+   *  @throws LinkError LoginShellTimeout, NoPosixShell, NoSessions; the signal's reason. */
   probe(connection: Connection, signal: AbortSignal): Promise<Privileges>;
   /** Returns the last result; waits for the link. @throws unavailable while the link is down. */
   current(signal: AbortSignal): Promise<Privileges>;
@@ -104,7 +104,7 @@ async function awaitEnd({ channel }: Session, stop: AbortSignal): Promise<void> 
 /** Error for a target whose login shell has not answered within `answerWithinMs`. */
 export function shellHangsError(config: SshConfig, cause: unknown): LinkError {
   return new LinkError(
-    "LoginShellHangs",
+    "LoginShellTimeout",
     "unavailable",
     `the login shell of ${endpointName(config)} does not answer within ${shellTimeoutMs / 1000} s: check what its start-up files (~/.bashrc, ~/.profile, ~/.ssh/rc) or sudo wait for, and that /bin/sh is a POSIX shell.`,
     { cause },

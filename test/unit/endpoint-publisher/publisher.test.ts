@@ -247,7 +247,7 @@ test("emits one event for a Service that cannot be forwarded, and another when i
   await t.settle();
   assert.deepEqual(
     t.events.map((event) => event.split(":")[0]),
-    ["ServicesNotCarried the cluster cannot reach pods of this node through default/shop"],
+    ["ServicesNotForwarded the cluster cannot reach pods of this node through default/shop"],
   );
   t.offer([shop]);
   await t.settle();
@@ -269,7 +269,7 @@ test("emits an event for a headless Service that selects a pod of the node", asy
     },
   ]);
   await t.settle();
-  assert.match(t.events.join(), /^ServicesNotCarried .* through default\/db: it is headless/);
+  assert.match(t.events.join(), /^ServicesNotForwarded .* through default\/db: it is headless/);
   await t.stop();
 });
 

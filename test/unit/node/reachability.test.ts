@@ -54,12 +54,12 @@ test("checks a reachable kubelet API every 5 minutes and reports it once", async
   assert.deepEqual(at.verdict(), {
     type: "KubeletReachable",
     status: "True",
-    reason: "KubeletAnswers",
+    reason: "KubeletReachable",
     message: "the API server reaches the kubelet API",
   });
   await at.clock.advance(300_000);
   assert.deepEqual(at.asked, ["/api/v1/nodes/far/proxy/healthz", "/api/v1/nodes/far/proxy/healthz"]);
-  assert.deepEqual(at.changes, ["KubeletAnswers"]);
+  assert.deepEqual(at.changes, ["KubeletReachable"]);
 });
 
 test("names the tunnels to the kubelet API, and reports changes", async () => {
@@ -68,7 +68,7 @@ test("names the tunnels to the kubelet API, and reports changes", async () => {
   at.through.push("10.0.0.1:6443", "10.0.0.2:6443");
   await at.clock.advance(300_000);
   assert.match(at.verdict()?.message ?? "", /through a tunnel \(from 10\.0\.0\.1:6443, 10\.0\.0\.2:6443\)$/);
-  assert.deepEqual(at.changes, ["KubeletAnswers", "KubeletAnswers"]);
+  assert.deepEqual(at.changes, ["KubeletReachable", "KubeletReachable"]);
 });
 
 test("checks again within two seconds after the pending request is approved", async () => {
@@ -82,20 +82,20 @@ test("checks again within two seconds after the pending request is approved", as
   assert.deepEqual([at.asked.length, at.changes], [1, ["CertificateNotApproved"]]);
   request = undefined;
   await at.clock.advance(2_000);
-  assert.deepEqual([at.asked.length, at.changes], [2, ["CertificateNotApproved", "KubeletAnswers"]]);
+  assert.deepEqual([at.asked.length, at.changes], [2, ["CertificateNotApproved", "KubeletReachable"]]);
 });
 
 test("reports each failure with its own reason, and checks again soon", async () => {
   const faults: readonly [Error, string | undefined, string, RegExp][] = [
     [apiError(503, "x"), "node-csr-1", "CertificateNotApproved", /kubectl certificate approve node-csr-1$/],
-    [apiError(401, "Unauthorized"), undefined, "CallerUnknown", /clientCAFile/],
+    [apiError(401, "Unauthorized"), undefined, "ClientCertificateUntrusted", /clientCAFile/],
     [apiError(403, "no"), undefined, "NotPermitted", /get nodes\/proxy of far/],
     [apiError(502, "dial tcp 10.0.0.9:10250: i/o timeout"), undefined, "NoRoute", /i\/o timeout.*egressTunnel/],
-    [new CodedError("deadline_exceeded", "no answer within 30000 ms"), undefined, "NoAnswer", /no answer within/],
+    [new CodedError("deadline_exceeded", "no answer within 30000 ms"), undefined, "Timeout", /no answer within/],
   ];
   for (const [error, request, reason, message] of faults) {
     await using at = started(refuse(error), () => request);
-    const early = reason === "NoRoute" || reason === "NoAnswer";
+    const early = reason === "NoRoute" || reason === "Timeout";
     await at.clock.advance(0);
     if (early) assert.equal(at.verdict(), undefined);
     await at.clock.advance(early ? 20_000 : 0);
@@ -127,7 +127,7 @@ test("does not report a missing Node as a failure, and retries immediately", asy
   assert.equal(at.verdict(), undefined);
   there = true;
   await at.clock.advance(2_000);
-  assert.deepEqual(at.changes, ["KubeletAnswers"]);
+  assert.deepEqual(at.changes, ["KubeletReachable"]);
   await using wrong = started(refuse(apiError(404, "page not found")));
   await wrong.clock.advance(20_000);
   assert.equal(wrong.verdict()?.reason, "NoRoute");
@@ -140,7 +140,7 @@ test("checks every two seconds while a new Pod's Service has no route, without a
   assert.deepEqual([at.verdict(), at.asked.length], [undefined, 3]);
   leads = true;
   await at.clock.advance(2_000);
-  assert.deepEqual(at.changes, ["KubeletAnswers"]);
+  assert.deepEqual(at.changes, ["KubeletReachable"]);
   leads = false;
   await at.clock.advance(300_000);
   assert.equal(at.verdict()?.reason, "NoRoute", "later it is one at once");

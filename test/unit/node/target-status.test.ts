@@ -218,7 +218,7 @@ test("sets conditions for an isolated network and missing privileges, with the n
   const told = verdicts.find(({ type }) => type === "TargetPrivileges");
   assert.deepEqual(
     [told?.reason, told?.message],
-    ["RightsMissing", "User me is not root: log in as root. No awk: install it."],
+    ["InsufficientPrivileges", "User me is not root: log in as root. No awk: install it."],
   );
 });
 

@@ -51,7 +51,7 @@ test("marks conditions as bad by type, except a configured isolated network", ()
     [true, true, true],
   );
   assert.deepEqual(
-    [bad("PodNetworkIsolated", "True", "NetworkOfTheTarget"), bad("PodNetworkIsolated", "True")],
+    [bad("PodNetworkIsolated", "True", "TargetNetworkOnly"), bad("PodNetworkIsolated", "True")],
     [false, true],
   );
 });

@@ -300,7 +300,7 @@ test("retries a target that cannot be read, or that conflicts with the configura
   furnish(t.host);
   t.host.files.put("/proc/net/fib_trie", { data: "" });
   await t.clock.advance(15_000);
-  assert.equal(readyOf(t.api.state.node)?.reason, "TargetWithoutAddress");
+  assert.equal(readyOf(t.api.state.node)?.reason, "TargetAddressUnknown");
   furnish(t.host);
   await heals(t, running);
 });

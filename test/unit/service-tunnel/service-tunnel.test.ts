@@ -202,7 +202,7 @@ test("a Service with more UDP ports than the target has leaves other Services' p
   assert.match(t.inputs.join(""), /datagrams \{ 10\.96\.0\.10 \. 53 : 700, 10\.96\.0\.2 \. 1 : 700 \}/);
   assert.deepEqual(
     t.events.map((event) => event.split(":")[0]),
-    ["DatagramsNotCarried UDP to 10.96.0.2"],
+    ["UDPNotForwarded UDP to 10.96.0.2"],
   );
   t.become([datagrams("10.96.0.2", 1, 2, 3), datagrams("10.96.0.10", 53)]);
   await t.clock.advance(1_000);
@@ -278,7 +278,7 @@ test("emits at most one event a minute for pods that the relay refuses, and none
   assert.equal(t.events.length, 1);
   assert.match(
     t.events[0] ?? "",
-    /^ConnectionsNotCarried further connections of the pod 10\.88\.0\.2 to Services are refused/,
+    /^ConnectionsNotForwarded further connections of the pod 10\.88\.0\.2 to Services are refused/,
   );
   await t.clock.advance(60_000);
   assert.equal(t.events.length, 2);

@@ -133,7 +133,7 @@ test("reports each bad file once, without affecting others", async (t) => {
   await symlink(join(folder, "nothing"), join(folder, "loose.yaml"));
   execFileSync("mkfifo", [join(folder, "fifo.yaml")]);
   assert.deepEqual(await change(), ["good-n"]);
-  const named = told.map((line) => line.slice(`Node Warning ManifestIgnored ${folder}/`.length));
+  const named = told.map((line) => line.slice(`Node Warning InvalidManifest ${folder}/`.length));
   const whys = {
     "big.yaml": "it is longer than 1048576 bytes",
     "fifo.yaml": "it is not a regular file",
@@ -253,7 +253,7 @@ test("of two pods with the same UID the first keeps running, and the other's fil
   assert.deepEqual(await period(), ["web-n"]);
   assert.equal(sets.at(-1)?.[0], first);
   assert.deepEqual(told, [
-    `Node Warning ManifestIgnored ${folder}/a.yaml is ignored: a pod with UID u-1 is already defined in ${folder}/b.yaml: omit metadata.uid`,
+    `Node Warning InvalidManifest ${folder}/a.yaml is ignored: a pod with UID u-1 is already defined in ${folder}/b.yaml: omit metadata.uid`,
   ]);
   await rm(join(folder, "b.yaml"));
   assert.deepEqual(await change(), ["copy-n"]);

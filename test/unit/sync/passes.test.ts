@@ -79,7 +79,7 @@ test("holds a pod with an unsupported field: emits an event that names the field
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 60_000 });
   assert.deepEqual(calls, ["status Running"]);
   assert.deepEqual(events.lines, [
-    "Warning FieldNotServed pod is held: this node does not support spec.containers[0].lifecycle.preStop (hooks are not served)",
+    "Warning UnsupportedField pod is held: this node does not support spec.containers[0].lifecycle.preStop (hooks are not served)",
   ]);
 });
 

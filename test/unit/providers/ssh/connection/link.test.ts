@@ -187,10 +187,10 @@ test("is up once the target has passed the check: callers wait for it, and a fai
   const first = connect();
   await clock.advance(0);
   assert.equal(link.state().kind, "connecting");
-  verdicts[0]?.reject(down("LoginShellHangs"));
+  verdicts[0]?.reject(down("LoginShellTimeout"));
   await refused;
   const state = link.state();
-  assert.ok(state.kind === "down" && state.why.reason === "LoginShellHangs");
+  assert.ok(state.kind === "down" && state.why.reason === "LoginShellTimeout");
   assert.ok(first.connection.lost.aborted, "a connection that is of no use is not kept");
   await clock.advance(state.nextTryAt - clock.now());
   const asked = link.connection();
@@ -294,10 +294,10 @@ test("fail() takes the link down with the given reason, closes its connections a
   await clock.advance(0);
   const { connection } = connect();
   await first;
-  link.fail(down("LoginShellHangs"));
+  link.fail(down("LoginShellTimeout"));
   const state = link.state();
   assert.deepEqual([state.kind, connection.lost.aborted], ["down", true]);
-  assert.equal(state.kind === "down" && state.why.reason, "LoginShellHangs");
+  assert.equal(state.kind === "down" && state.why.reason, "LoginShellTimeout");
   await clock.advance(2_000);
   assert.equal(attempts.length, 2);
   connect();

@@ -69,7 +69,7 @@ test("checks the login shell once a minute; other failures do not take the link 
   assert.deepEqual([started() > 3, failures], [true, []]);
 });
 
-test("takes the link down with LoginShellHangs within two minutes after the login shell hangs", async () => {
+test("takes the link down with LoginShellTimeout within two minutes after the login shell hangs", async () => {
   const { clock, at, failures, started } = standing();
   await clock.advance(50_000);
   at.shell = "hangs";
@@ -79,7 +79,7 @@ test("takes the link down with LoginShellHangs within two minutes after the logi
       reason,
       message.startsWith("the login shell of u@h:22 does not answer within 15 s: "),
     ]),
-    [["LoginShellHangs", true]],
+    [["LoginShellTimeout", true]],
   );
   // No checks until the link is up again, for which it has a check of its own.
   const before = started();
