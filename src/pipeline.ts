@@ -349,7 +349,10 @@ export interface Reclaim {
 /** Checks pods for fields that this node does not support; such a pod is held, with an event that names them. */
 export interface FieldChecker {
   /** Paths such as `spec.containers[0].lifecycle.preStop`, each with the reason; empty if all fields are supported. */
-  unsupportedFields(pod: Pod, signal: AbortSignal): Promise<readonly { readonly field: string; readonly why: string }[]>;
+  unsupportedFields(
+    pod: Pod,
+    signal: AbortSignal,
+  ): Promise<readonly { readonly field: string; readonly why: string }[]>;
 }
 
 /** The list of the spec that a container is in. */

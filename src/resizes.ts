@@ -74,5 +74,9 @@ export interface ResizeDecider {
   recordRequest(pod: DesiredPod): boolean;
   /** Retries pending resizes. @param active the pods that hold resources now: a decision may terminate some. @param trigger for metrics.
    *  @returns the UIDs of pods whose allocation or resize status has changed. */
-  retryPending(active: () => readonly DesiredPod[], trigger: ResizeTrigger, signal: AbortSignal): Promise<readonly string[]>;
+  retryPending(
+    active: () => readonly DesiredPod[],
+    trigger: ResizeTrigger,
+    signal: AbortSignal,
+  ): Promise<readonly string[]>;
 }

@@ -44,7 +44,8 @@ export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => A
         return;
       } catch (error) {
         if (!hasCode(error, "unimplemented")) throw error;
-        if (!unsupported.has(source.name)) log.info({ source: source.name }, "event source not supported by the runtime");
+        if (!unsupported.has(source.name))
+          log.info({ source: source.name }, "event source not supported by the runtime");
         unsupported.add(source.name);
       }
     }

@@ -22,7 +22,10 @@ interface ReportedConfig {
 }
 
 /** The runtime's configuration as reported in its verbose status; undefined if it reports none as JSON. */
-export async function readReportedConfig(runtime: GrpcChannel, signal: AbortSignal): Promise<ReportedConfig | undefined> {
+export async function readReportedConfig(
+  runtime: GrpcChannel,
+  signal: AbortSignal,
+): Promise<ReportedConfig | undefined> {
   const { info } = await runtime.call(runtimeService.status, { verbose: true }, signal);
   try {
     const config: unknown = parseBoundedJson(Buffer.from(info["config"] ?? ""));

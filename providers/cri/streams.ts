@@ -11,7 +11,8 @@ import type { GrpcChannel } from "./client.ts";
  *  such URLs use the target's loopback. */
 export function criStreams(runtime: GrpcChannel, host: Pick<Host, "dial">): Streams {
   return {
-    exec: async (request, signal) => parseStreamUrl((await runtime.call(runtimeService.exec, request, signal)).url, host),
+    exec: async (request, signal) =>
+      parseStreamUrl((await runtime.call(runtimeService.exec, request, signal)).url, host),
     attach: async (request, signal) =>
       parseStreamUrl((await runtime.call(runtimeService.attach, request, signal)).url, host),
     portForward: async (request, signal) =>

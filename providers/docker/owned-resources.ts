@@ -14,7 +14,10 @@ type OwnedResourcesDeps = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
 /** Resources of this node other than pods: probe containers left by an interrupted start, networks with the node's label, the sandbox image
  *  built by graftlet unless a foreign container uses it, and the machine's iptables rules of host ports. */
-export async function dockerOwnedResources(parts: OwnedResourcesDeps, signal: AbortSignal): Promise<readonly OwnedResource[]> {
+export async function dockerOwnedResources(
+  parts: OwnedResourcesDeps,
+  signal: AbortSignal,
+): Promise<readonly OwnedResource[]> {
   const [trials, networks, image, rules] = await Promise.all([
     probeContainers(parts, signal),
     ownNetworks(parts, signal),

@@ -37,7 +37,8 @@ export async function applyChange(change: FileChange, signal?: AbortSignal): Pro
 async function makeDirectory(path: string, mode: number, parents: boolean): Promise<void> {
   try {
     await withCodedErrors(path, () => fsp.mkdir(path, mode));
-    if (!(await withCodedErrors(path, () => hasMode(path, mode)))) await withCodedErrors(path, () => setMode(path, mode));
+    if (!(await withCodedErrors(path, () => hasMode(path, mode))))
+      await withCodedErrors(path, () => setMode(path, mode));
   } catch (error) {
     if (parents && hasCode(error, "not_found")) {
       await makeDirectory(dirname(path), directoryMode, true);

@@ -108,7 +108,9 @@ function readLoginFields(given: ConfigFields, at: string): SshLogin {
   return {
     kind: "key",
     privateKeyFile: readPath(`${at}.privateKeyFile`, given.privateKeyFile),
-    ...(given.passphraseFile !== undefined && { passphraseFile: readPath(`${at}.passphraseFile`, given.passphraseFile) }),
+    ...(given.passphraseFile !== undefined && {
+      passphraseFile: readPath(`${at}.passphraseFile`, given.passphraseFile),
+    }),
     ...(given.certificateFile !== undefined && {
       certificateFile: readPath(`${at}.certificateFile`, given.certificateFile),
     }),

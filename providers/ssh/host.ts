@@ -64,7 +64,11 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
     pool,
     sftp: sftp.get,
     runInOwnSession: (script, signal) =>
-      runInOwnSession(ownSession, { argv: ["/bin/sh", "-c", 'eval "$(cat)"'], stdin: script, limit: maxScriptBytes }, signal),
+      runInOwnSession(
+        ownSession,
+        { argv: ["/bin/sh", "-c", 'eval "$(cat)"'], stdin: script, limit: maxScriptBytes },
+        signal,
+      ),
     budget,
     clock,
   });

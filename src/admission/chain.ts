@@ -46,7 +46,12 @@ export interface AdmissionDeps {
  *  first rejection wins. */
 const basicChecks: readonly PodAdmitHandler[] = [osLabelMatches, osFieldMatches, supplementalGroupsSupported];
 /** Scheduler predicates, checked after resources. */
-const predicates: readonly PodAdmitHandler[] = [nodeAffinityMatches, nodeNameMatches, hostPortsFree, noExecuteTolerated];
+const predicates: readonly PodAdmitHandler[] = [
+  nodeAffinityMatches,
+  nodeNameMatches,
+  hostPortsFree,
+  noExecuteTolerated,
+];
 
 const nodeShutdown: Rejection = {
   reason: "NodeShutdown",
@@ -78,7 +83,8 @@ export function createAdmission(deps: AdmissionDeps): Admission {
   const checkWithFreshNode = async (attributes: PodAdmitAttributes, signal: AbortSignal): Promise<AdmissionResults> => {
     const results = runChecks(attributes);
     const onlyPredicateFailed = results.insufficient.length === 0 && results.rejections.length === 1;
-    if (results.basicRejection || !onlyPredicateFailed || results.rejections[0]?.handler !== nodeAffinityMatches) return results;
+    if (results.basicRejection || !onlyPredicateFailed || results.rejections[0]?.handler !== nodeAffinityMatches)
+      return results;
     const newer = await refreshNode(signal);
     return newer ? runChecks({ ...attributes, node: newer }) : results;
   };

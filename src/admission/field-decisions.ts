@@ -5,7 +5,9 @@ export interface UnsupportedField {
 }
 
 /** Support for one field: always supported, or depending on its value. */
-export type FieldDecision<Value> = "supported" | ((value: NonNullable<Value>, path: string) => readonly UnsupportedField[]);
+export type FieldDecision<Value> =
+  | "supported"
+  | ((value: NonNullable<Value>, path: string) => readonly UnsupportedField[]);
 
 /** A decision for every field of a type; a missing one does not compile. */
 export type FieldDecisions<Type> = { readonly [Field in keyof Type]-?: FieldDecision<Type[Field]> };

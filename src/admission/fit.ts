@@ -18,7 +18,11 @@ export interface InsufficientResource {
 
 /** Resources that the pod requests and the node does not have left, including the pod count.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
-export function insufficientResources({ pod, otherPods, allocatable }: PodAdmitAttributes): readonly InsufficientResource[] {
+export function insufficientResources({
+  pod,
+  otherPods,
+  allocatable,
+}: PodAdmitAttributes): readonly InsufficientResource[] {
   const maxPods = quantityValue(allocatable["pods"] ?? "0");
   const tooManyPods = otherPods.length + 1 > maxPods;
   const requests = podRequests(pod, { overhead: true });
@@ -34,7 +38,10 @@ export function insufficientResources({ pod, otherPods, allocatable }: PodAdmitA
     const capacity = amount(resource, allocatable[resource]);
     return requested > capacity - used ? [{ resource, requested, used, capacity }] : [];
   });
-  return [...(tooManyPods ? [{ resource: "pods", requested: 1, used: otherPods.length, capacity: maxPods }] : []), ...short];
+  return [
+    ...(tooManyPods ? [{ resource: "pods", requested: 1, used: otherPods.length, capacity: maxPods }] : []),
+    ...short,
+  ];
 }
 
 /** The kubelet's rejection for a shortage. */

@@ -6,7 +6,10 @@ import type { UnsupportedField } from "./field-decisions.ts";
 import { quantityMilli } from "../pod/quantity.ts";
 
 /** Why the node's runtime or target lacks a feature; undefined if it has it. */
-export type FeatureCheck = (feature: RuntimeFeature | TargetFeature, signal: AbortSignal) => Promise<string | undefined>;
+export type FeatureCheck = (
+  feature: RuntimeFeature | TargetFeature,
+  signal: AbortSignal,
+) => Promise<string | undefined>;
 
 /** Node settings that reduce what a pod requires. */
 export interface FeatureSettings {
@@ -96,10 +99,12 @@ function requiredByContainer(spec: PodSpec, path: string, container: Container):
     ...profileFeatures(`${path}.securityContext`, securityContext),
     ...mountFeatures(spec, path, container),
   ];
-  if (securityContext?.privileged) required.push({ field: `${path}.securityContext.privileged`, feature: "privileged" });
+  if (securityContext?.privileged)
+    required.push({ field: `${path}.securityContext.privileged`, feature: "privileged" });
   if (isLimited(resources?.limits?.["memory"]))
     required.push({ field: `${path}.resources.limits.memory`, feature: "memoryLimit" });
-  if (isLimited(resources?.limits?.["cpu"])) required.push({ field: `${path}.resources.limits.cpu`, feature: "cpuLimit" });
+  if (isLimited(resources?.limits?.["cpu"]))
+    required.push({ field: `${path}.resources.limits.cpu`, feature: "cpuLimit" });
   return required;
 }
 
@@ -110,7 +115,11 @@ function isLimited(limit: string | undefined): boolean {
 
 /** subPaths are bind-mounted where containers cannot move them, and mount propagation needs the node's volume to be a mount. Images are
  *  mounted by the runtime. */
-function mountFeatures({ volumes = [] }: PodSpec, path: string, { volumeMounts = [] }: Container): readonly RequiredFeature[] {
+function mountFeatures(
+  { volumes = [] }: PodSpec,
+  path: string,
+  { volumeMounts = [] }: Container,
+): readonly RequiredFeature[] {
   return volumeMounts.flatMap(({ name, subPath, subPathExpr, mountPropagation = "None" }, at) => {
     const volume = volumes.find((one) => one.name === name);
     if (volume?.image) return [];
@@ -124,7 +133,10 @@ function mountFeatures({ volumes = [] }: PodSpec, path: string, { volumeMounts =
   });
 }
 
-function profileFeatures(path: string, security: PodSpec["securityContext"] | Container["securityContext"]): readonly RequiredFeature[] {
+function profileFeatures(
+  path: string,
+  security: PodSpec["securityContext"] | Container["securityContext"],
+): readonly RequiredFeature[] {
   const { seccompProfile, appArmorProfile } = security ?? {};
   const confines = (profile: { readonly type: string } | undefined) => profile && profile.type !== "Unconfined";
   return [

@@ -1,6 +1,13 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { type FieldDecisions, checkEach, checkFields, unsupportedIfSet, unsupportedIf, type UnsupportedField } from "./field-decisions.ts";
+import {
+  type FieldDecisions,
+  checkEach,
+  checkFields,
+  unsupportedIfSet,
+  unsupportedIf,
+  type UnsupportedField,
+} from "./field-decisions.ts";
 
 type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
 
@@ -25,7 +32,10 @@ export const projection: WireDecisions<k8s.V1VolumeProjection> = {
   serviceAccountToken: "supported",
 };
 
-const projected: WireDecisions<k8s.V1ProjectedVolumeSource> = { defaultMode: "supported", sources: checkEach(checkFields(projection)) };
+const projected: WireDecisions<k8s.V1ProjectedVolumeSource> = {
+  defaultMode: "supported",
+  sources: checkEach(checkFields(projection)),
+};
 
 export const volume: WireDecisions<k8s.V1Volume> = {
   awsElasticBlockStore: unsupportedType,

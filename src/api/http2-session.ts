@@ -57,7 +57,9 @@ function dialTls({ server, tls }: Credentials, { clock, connectTimeoutMs }: Sess
   });
   const failed = (cause: Error) =>
     reject(new CodedError("unavailable", `${server.origin}: ${cause.message}`, { cause }));
-  const timer = clock.after(connectTimeoutMs, () => socket.destroy(new Error(`no connection within ${connectTimeoutMs} ms`)));
+  const timer = clock.after(connectTimeoutMs, () =>
+    socket.destroy(new Error(`no connection within ${connectTimeoutMs} ms`)),
+  );
   socket.setNoDelay(true);
   socket.once("error", failed);
   socket.once("close", () => timer.cancel());
@@ -126,7 +128,12 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
 /** Pings a session, and destroys it when a ping times out: a connection may be cut silently. @returns stops the pings. */
 export function keepAlive(
   session: ClientHttp2Session,
-  { clock, pingIntervalMs, pingTimeoutMs, onPingTimeout }: Pick<SessionDeps, "clock" | "pingIntervalMs" | "pingTimeoutMs" | "onPingTimeout">,
+  {
+    clock,
+    pingIntervalMs,
+    pingTimeoutMs,
+    onPingTimeout,
+  }: Pick<SessionDeps, "clock" | "pingIntervalMs" | "pingTimeoutMs" | "onPingTimeout">,
 ): () => void {
   let timer: Timer;
   const giveUp = () => {

@@ -16,7 +16,8 @@ export function createRuntimeClasses(deps: ListerDeps): RuntimeClasses & Service
     name: "runtime classes",
     async handler(name, signal) {
       wanted.resolve();
-      if (!reflector.synced()) await listed(reflector.ready(deps.clock.within(firstListTimeoutMs, signal)), name, signal);
+      if (!reflector.synced())
+        await listed(reflector.ready(deps.clock.within(firstListTimeoutMs, signal)), name, signal);
       const found = reflector.get(undefined, name);
       if (!found) throw new Error(`runtimeclass.node.k8s.io "${name}" not found`);
       return found.handler;

@@ -79,7 +79,10 @@ export function createTokenSource(deps: {
     for (const [key, { expiresAt }] of cached) if (clock.now() >= expiresAt) cached.delete(key);
   };
   return {
-    ...runPeriodically({ name: "service account tokens", intervalMs: cleanupIntervalMs, initialDelayMs: cleanupIntervalMs, clock, log }, collect),
+    ...runPeriodically(
+      { name: "service account tokens", intervalMs: cleanupIntervalMs, initialDelayMs: cleanupIntervalMs, clock, log },
+      collect,
+    ),
     async token(pod, request, signal): Promise<Token> {
       const key = JSON.stringify([
         pod.metadata.namespace,

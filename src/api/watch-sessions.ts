@@ -27,7 +27,15 @@ const pingTimeoutMs = 10_000;
 export function createWatchSessions(deps: { readonly clock: Clock; readonly http1: Requests }): WatchSessions {
   const { clock, http1 } = deps;
   const onPingTimeout = () => http1.renew();
-  const session: SessionDeps = { clock, maxStreams, pingIntervalMs, pingTimeoutMs, onPingTimeout, idleTimeoutMs: 60_000, connectTimeoutMs: 10_000 };
+  const session: SessionDeps = {
+    clock,
+    maxStreams,
+    pingIntervalMs,
+    pingTimeoutMs,
+    onPingTimeout,
+    idleTimeoutMs: 60_000,
+    connectTimeoutMs: 10_000,
+  };
   let sessions: Http2Session[] = [];
   let dialing: Promise<Http2Session | undefined> | undefined;
   let http1Generation: number | undefined;

@@ -40,7 +40,11 @@ const usages = {
  *  permission_denied if the request was denied, failed_precondition if the signer failed: a new key is needed then; not_found if the
  *  request was deleted; otherwise the API server's error.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/ */
-export async function requestCertificate(deps: ApprovalDeps, spec: CertificateRequestSpec, signal: AbortSignal): Promise<string> {
+export async function requestCertificate(
+  deps: ApprovalDeps,
+  spec: CertificateRequestSpec,
+  signal: AbortSignal,
+): Promise<string> {
   const { client } = deps;
   const { signerName, subject, key, onWaiting } = spec;
   const name = requestName(key, signerName, subject);

@@ -37,7 +37,10 @@ const retryBackoff = { initialMs: 500, maxMs: 30_000 };
 
 /** Reason not to approve a request; undefined for a request by that node for its own kubelet API. Pure.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
-export function rejectionReason({ spec }: CertificateSigningRequest, { nodeName, addresses }: OwnNode): string | undefined {
+export function rejectionReason(
+  { spec }: CertificateSigningRequest,
+  { nodeName, addresses }: OwnNode,
+): string | undefined {
   const { signerName, username = "", groups = [], usages = [], request } = spec;
   const user = `system:node:${nodeName}`;
   if (signerName !== signer) return `it is for the signer ${signerName}, not ${signer}`;

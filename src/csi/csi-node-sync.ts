@@ -44,7 +44,8 @@ export function createCsiNodeSync({ csiNodes, drivers, nodes, onChange, clock, l
     for (let ms = initialRetryDelayMs; !signal.aborted; ms = Math.min(ms * factor, maxRetryDelayMs)) {
       try {
         await csiNodes.initialize(signal);
-        for (const [name, facts] of syncedUid === "" ? [] : drivers.facts()) await csiNodes.install(name, facts, signal);
+        for (const [name, facts] of syncedUid === "" ? [] : drivers.facts())
+          await csiNodes.install(name, facts, signal);
         syncedUid = uid;
         return setProblem(undefined);
       } catch (err) {

@@ -67,7 +67,8 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
   const publishedKeys = new Map<string, ReadonlySet<string>>();
   const update: CsiNodes["update"] = async (driver, facts, signal) => {
     const keys = publishedKeys.get(driver) ?? new Set();
-    const onCsiNode = () => own.putDriver(driverEntry(driver, { ...facts, topology: pickKeys(facts.topology, keys) }), signal);
+    const onCsiNode = () =>
+      own.putDriver(driverEntry(driver, { ...facts, topology: pickKeys(facts.topology, keys) }), signal);
     const what = "error updating CSINode object with CSI driver node info: ";
     await retry(what, "error updating CSINode", onCsiNode, signal);
   };
@@ -85,7 +86,8 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
       await untilAborted(own.takenOver, clock.within(takeOverTimeoutMs, signal));
       let hasCSIDriver = false;
       const onNode = async () => {
-        hasCSIDriver = (await ignoreNotFound(client.get<CSIDriver>(`${csiDrivers}/${driver}`, { signal }))) !== undefined;
+        hasCSIDriver =
+          (await ignoreNotFound(client.get<CSIDriver>(`${csiDrivers}/${driver}`, { signal }))) !== undefined;
         await patchNode((found) => {
           checkTopology(found, facts.topology);
           const { labels = {} } = found.metadata;
@@ -145,7 +147,8 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
     async takeOver(uid: string, signal: AbortSignal): Promise<void> {
       owner = uid;
       const found = await readOwned(signal);
-      if (found.metadata.annotations?.[migratedAnnotation] !== migratedPlugins) await write(withMigratedPlugins(found), signal);
+      if (found.metadata.annotations?.[migratedAnnotation] !== migratedPlugins)
+        await write(withMigratedPlugins(found), signal);
       takenOver.resolve();
     },
     async putDriver(wanted: Driver, signal: AbortSignal): Promise<void> {
@@ -180,7 +183,10 @@ function newCsiNode(name: string, uid: string): CSINode {
 
 function withMigratedPlugins(found: CSINode): CSINode {
   const { annotations } = found.metadata;
-  return { ...found, metadata: { ...found.metadata, annotations: { ...annotations, [migratedAnnotation]: migratedPlugins } } };
+  return {
+    ...found,
+    metadata: { ...found.metadata, annotations: { ...annotations, [migratedAnnotation]: migratedPlugins } },
+  };
 }
 
 function driversOf({ spec }: CSINode): readonly Driver[] {

@@ -145,7 +145,11 @@ async function readFacts({ client }: RegisteredDriver, signal: AbortSignal): Pro
 }
 
 /** @throws invalid_argument in the kubelet's words. */
-function checkVersion(caller: string, { name, versions }: RegisteringPlugin, other: RegisteredDriver | undefined): Version {
+function checkVersion(
+  caller: string,
+  { name, versions }: RegisteringPlugin,
+  other: RegisteredDriver | undefined,
+): Version {
   const failed = (why: string, cause?: unknown) =>
     new CodedError(
       "invalid_argument",

@@ -40,7 +40,9 @@ export function withDriver(
   return {
     annotations: {
       [idsAnnotation]: JSON.stringify(sortedByKey({ ...ids, [driver]: nodeID })),
-      ...(!isRecorded && { [labelsAnnotation]: annotationText(own.length > 0 ? { ...others, [driver]: own } : others) }),
+      ...(!isRecorded && {
+        [labelsAnnotation]: annotationText(own.length > 0 ? { ...others, [driver]: own } : others),
+      }),
     },
     labels: { ...topology },
   };
@@ -54,7 +56,10 @@ export function withoutDriver(node: Node, driver: string): object | undefined {
   const all = Object.values(kept).flat();
   const gone = brought.filter((key) => !all.includes(key) && node.metadata.labels?.[key] !== undefined);
   return {
-    annotations: { [idsAnnotation]: annotationText(others), ...(brought.length > 0 && { [labelsAnnotation]: annotationText(kept) }) },
+    annotations: {
+      [idsAnnotation]: annotationText(others),
+      ...(brought.length > 0 && { [labelsAnnotation]: annotationText(kept) }),
+    },
     ...(gone.length > 0 && { labels: Object.fromEntries(gone.map((key) => [key, null])) }),
   };
 }

@@ -10,7 +10,12 @@ const jitter = 1.1;
 
 /** Retries a piece of work up to four times within half a second.
  *  @param what the work, for the message. @throws CodedError with all failures. */
-export async function retryWithBackoff<T>(clock: Clock, what: string, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+export async function retryWithBackoff<T>(
+  clock: Clock,
+  what: string,
+  work: () => Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
   const failures: unknown[] = [];
   for (let ms = initialDelayMs; failures.length < maxAttempts; ms *= factor) {
     if (failures.length > 0) await clock.sleep(ms * clock.jitter(1, jitter), signal);

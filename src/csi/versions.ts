@@ -25,7 +25,8 @@ export function highestVersion(versions: readonly string[]): Version {
     throw invalidVersion(
       `could not find a highest supported version from versions ([${versions.join(" ")}]) reported: ${why}`,
     );
-  if (highest[0] !== 1) throw invalidVersion(`highest supported version reported is ${versionText(highest)}, must be v1.x`);
+  if (highest[0] !== 1)
+    throw invalidVersion(`highest supported version reported is ${versionText(highest)}, must be v1.x`);
   return highest;
 }
 

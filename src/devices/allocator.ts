@@ -88,7 +88,12 @@ export function createDevicePreparer(deps: AllocatorDeps): Pick<ResourceManager,
       const asked = requestedDevices(deps, container).filter(([, required]) => required > 0);
       for (const [resource] of asked) await preStart(uid, container.name, resource, signal);
       const lacks = asked.some(([resource]) => !allocations.get({ uid, container: container.name, resource }));
-      const recipient = { pod, container, reusable: new Map<string, readonly string[]>(), isAlreadyRunning: () => false };
+      const recipient = {
+        pod,
+        container,
+        reusable: new Map<string, readonly string[]>(),
+        isAlreadyRunning: () => false,
+      };
       if (lacks) await serialize(() => allocateTo(deps, recipient, signal));
       const has = [...allocations.ofContainer(uid, container.name).values()];
       return has.length === 0

@@ -25,7 +25,12 @@ export interface CheckpointStore {
   save(): Promise<void>;
 }
 
-export function createCheckpointStore({ directory, inventory, allocations, log }: CheckpointStoreDeps): CheckpointStore {
+export function createCheckpointStore({
+  directory,
+  inventory,
+  allocations,
+  log,
+}: CheckpointStoreDeps): CheckpointStore {
   const read = Promise.withResolvers<{ readonly isMissing: boolean }>();
   const write = coalesce(() =>
     directory.writeCheckpoint(

@@ -92,7 +92,15 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
   const monitoring = { ...common, ...monitors, server, prepare: [loaded, ...monitors.prepare] };
   const known = { inventory, allocations, save: record.save, loaded };
   const { sourcesSeen, isAlive } = deps;
-  const allocating = { ...known, serialize: createSemaphore(1), sourcesSeen, isAlive, measures: measures.devices, clock, log };
+  const allocating = {
+    ...known,
+    serialize: createSemaphore(1),
+    sourcesSeen,
+    isAlive,
+    measures: measures.devices,
+    clock,
+    log,
+  };
   const registrations: Service = {
     name: "device-plugins",
     run: (signal) => serve(registration, signal, plugins.close),
@@ -121,12 +129,19 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
 }
 
 /** The socket of the PodResources API, and the changes that prepare its directory. */
-function podResourcesSocket(fs: Pick<HostFs, "apply">, rootDir: string): Pick<SocketServer, "socket" | "prepare" | "failureMessage"> {
+function podResourcesSocket(
+  fs: Pick<HostFs, "apply">,
+  rootDir: string,
+): Pick<SocketServer, "socket" | "prepare" | "failureMessage"> {
   const directory = podResourcesDirectoryOf(rootDir);
   const socket = `${directory}/${pluginFiles.socket}`;
   const changes = [
     { kind: "mkdir", path: directory, mode: 0o750, parents: true },
     { kind: "remove", path: socket },
   ] as const;
-  return { socket, prepare: [(signal) => fs.apply(changes, signal)], failureMessage: "cannot serve the PodResources API" };
+  return {
+    socket,
+    prepare: [(signal) => fs.apply(changes, signal)],
+    failureMessage: "cannot serve the PodResources API",
+  };
 }

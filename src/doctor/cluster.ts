@@ -109,7 +109,10 @@ async function cidrs(
 type RunningContainer = Omit<Command, "argv">;
 
 /** A running container of the node; placeholders have none. */
-async function running({ client, nodeName }: ClusterExamination, signal: AbortSignal): Promise<RunningContainer | undefined> {
+async function running(
+  { client, nodeName }: ClusterExamination,
+  signal: AbortSignal,
+): Promise<RunningContainer | undefined> {
   const query = { fieldSelector: `spec.nodeName=${nodeName},status.phase=Running` };
   const { items } = await client.list<Pod>("/api/v1/pods", { query, signal });
   for (const { metadata, status } of items ?? []) {
@@ -119,7 +122,11 @@ async function running({ client, nodeName }: ClusterExamination, signal: AbortSi
   return undefined;
 }
 
-async function logs({ client }: ClusterExamination, at: RunningContainer | undefined, signal: AbortSignal): Promise<CheckResult> {
+async function logs(
+  { client }: ClusterExamination,
+  at: RunningContainer | undefined,
+  signal: AbortSignal,
+): Promise<CheckResult> {
   if (!at) return ok("no running pod with a log to read");
   const { namespace, pod, container } = at;
   const path = `/api/v1/namespaces/${namespace}/pods/${pod}/log`;
@@ -131,7 +138,11 @@ async function logs({ client }: ClusterExamination, at: RunningContainer | undef
  *  works. */
 const noProgram = /executable file not found|no such file or directory/;
 
-async function exec(of: ClusterExamination, at: RunningContainer | undefined, signal: AbortSignal): Promise<CheckResult> {
+async function exec(
+  of: ClusterExamination,
+  at: RunningContainer | undefined,
+  signal: AbortSignal,
+): Promise<CheckResult> {
   if (!at) return ok("no running pod to run a command in");
   const ended = await ignoreCode(of.exec({ ...at, argv: ["true"] }, signal), "unimplemented");
   if (!ended) return warning("not checked: the kubeconfig has a proxy-url");

@@ -84,9 +84,14 @@ export async function examinePod(
   return examine([{ name: `pod ${pod.metadata.name}`, look }], signal);
 }
 
-function daemonSetFindings(pod: Pod, { network }: Target, { daemonSets, rootDir }: PodNodeSettings): readonly CheckResult[] {
+function daemonSetFindings(
+  pod: Pod,
+  { network }: Target,
+  { daemonSets, rootDir }: PodNodeSettings,
+): readonly CheckResult[] {
   const setting = daemonSets ?? (hasOwnNetwork(network) ? "none" : "all");
-  if (decideDaemonSetPod({ pod, status: undefined, existsInRuntime: false, setting, rootDir }).kind === "pod") return [];
+  if (decideDaemonSetPod({ pod, status: undefined, existsInRuntime: false, setting, rootDir }).kind === "pod")
+    return [];
   const ofItself = daemonSets ? "" : ", the default of a new node with a network of its own";
   const remedy =
     setting === "none" ? "set daemonSets: selected or all" : 'annotate its template with graftlet.dev/run: "true"';

@@ -34,7 +34,10 @@ const checkTimeoutMs = 20_000;
 
 /** Checks a target without changing it. For an unreachable target, that is the only finding. */
 export async function examineTarget(of: TargetExamination, signal: AbortSignal): Promise<readonly Finding[]> {
-  const bounded = ({ name, look }: Check): Check => ({ name, look: (until) => look(of.clock.within(checkTimeoutMs, until)) });
+  const bounded = ({ name, look }: Check): Check => ({
+    name,
+    look: (until) => look(of.clock.within(checkTimeoutMs, until)),
+  });
   const reached = await examine([bounded({ name: "link", look: (until) => link(of, until) })], signal);
   if (reached.some(({ level }) => level === "failure")) return reached;
   let facts: HostFacts | undefined;
@@ -73,7 +76,10 @@ async function link(
   return ok(`host key, login, shell and SFTP work; connected in ${login} ms, a command takes ${answer} ms`);
 }
 
-async function rights({ target }: TargetExamination, signal: AbortSignal): Promise<CheckResult | readonly CheckResult[]> {
+async function rights(
+  { target }: TargetExamination,
+  signal: AbortSignal,
+): Promise<CheckResult | readonly CheckResult[]> {
   const missing = await target.missingPrivileges?.(signal);
   if (!missing || missing.messages.length === 0) return ok("all privileges that a node needs");
   return missing.messages.map((sentence) => warning(sentence, "InsufficientPrivileges"));

@@ -65,7 +65,10 @@ function createConnectionLimits({ connections, nodeName, maxConnections = 4_096 
   return (port: string, peer: string): (() => void) | undefined => {
     const ofPeer = peers.acquire(peer);
     if (!ofPeer) return undefined;
-    const own = peersOfPort.get(port) ?? { shares: createFairShares(maxConnections / 2, () => ports.acquire(port)), held: 0 };
+    const own = peersOfPort.get(port) ?? {
+      shares: createFairShares(maxConnections / 2, () => ports.acquire(port)),
+      held: 0,
+    };
     const place = own.shares.acquire(peer);
     if (!place) {
       ofPeer();

@@ -17,7 +17,14 @@ import { reportChanges, type ReportLimitation } from "../api/limitations.ts";
 import { createEndpointListeners, type PublishedPort, type EndpointListeners } from "./endpoint-listeners.ts";
 import { type ServiceEndpoint, serviceEndpoints } from "./service-endpoints.ts";
 import type { ServiceSource } from "../api/service-source.ts";
-import { isSliceOfNode, publishedPortsAt, hasSameContent, type SliceOwner, type PublishedAddress, buildSlice } from "./slices.ts";
+import {
+  isSliceOfNode,
+  publishedPortsAt,
+  hasSameContent,
+  type SliceOwner,
+  type PublishedAddress,
+  buildSlice,
+} from "./slices.ts";
 import { unsupportedServicesText } from "./unsupported-services.ts";
 
 export interface PublisherDeps {

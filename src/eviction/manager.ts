@@ -82,7 +82,11 @@ export function createEviction(deps: EvictionDeps): Service {
 }
 
 /** Waits for a pod that was just evicted to end, as long as the kubelet does. */
-async function waitForTermination(deps: EvictionDeps, { pod, graceSeconds }: EvictedPod, signal: AbortSignal): Promise<void> {
+async function waitForTermination(
+  deps: EvictionDeps,
+  { pod, graceSeconds }: EvictedPod,
+  signal: AbortSignal,
+): Promise<void> {
   if (graceSeconds === undefined || (await untilStopped(deps, pod, graceSeconds, signal))) return;
   deps.log.error({ pod: fullName(pod) }, "evicted pod has not terminated in time");
 }

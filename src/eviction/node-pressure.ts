@@ -97,7 +97,11 @@ function updatePressure({ pressure: cell, signals }: NodePressureDeps, now: Node
   if (JSON.stringify(before) !== JSON.stringify(now)) signals.nodeChanged.send();
 }
 
-async function reclaimResource(deps: NodePressureDeps, round: Round, signal: AbortSignal): Promise<EvictedPod | undefined> {
+async function reclaimResource(
+  deps: NodePressureDeps,
+  round: Round,
+  signal: AbortSignal,
+): Promise<EvictedPod | undefined> {
   const { events, nodeName, candidates, usages, measures, clock, log } = deps;
   const [first] = round.metThresholds;
   if (!first) return undefined;
@@ -123,7 +127,13 @@ async function reclaimResource(deps: NodePressureDeps, round: Round, signal: Abo
       log.warn({ pod: fullName(pod), resource }, "skipping critical pod");
       continue;
     }
-    const notice = evictionNotice({ resource, pod, usage, thresholds: round.metThresholds, observations: round.observations });
+    const notice = evictionNotice({
+      resource,
+      pod,
+      usage,
+      thresholds: round.metThresholds,
+      observations: round.observations,
+    });
     const graceSeconds = gracePeriodSeconds(deps, pod, first);
     const how = { ...notice, disruption: notice.message, graceSeconds, signal: first.signal };
     const evicted = deps.evict(pod, how);
@@ -164,7 +174,11 @@ async function reclaimNodeLevel(
 type Step = (signal: AbortSignal) => Promise<unknown>;
 
 /** Reclaim steps for a signal: those that free space on its file system. */
-function reclaimSteps(reclaim: Reclaim, name: NodeSignal, { dedicatedImageFs, splitContainerFs }: DiskLayout): readonly Step[] {
+function reclaimSteps(
+  reclaim: Reclaim,
+  name: NodeSignal,
+  { dedicatedImageFs, splitContainerFs }: DiskLayout,
+): readonly Step[] {
   if (known[name].pressure !== "disk") return [];
   const containers: Step = (signal) => reclaim.deleteUnusedContainers(signal);
   const images: Step = (signal) => reclaim.deleteUnusedImages(signal);

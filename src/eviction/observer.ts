@@ -41,7 +41,8 @@ const observationTimeoutMs = 5_000;
  *  delay the others, and is not repeated before it has ended. */
 export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Promise<NodeObservation> {
   const { host, rootDir, cgroupVersion: version, maxPid } = deps;
-  const reading = <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => createResourceReader(deps, name, read);
+  const reading = <T>(name: string, read: (signal: AbortSignal) => Promise<T>) =>
+    createResourceReader(deps, name, read);
   const usage = reading("memory and processes", (signal) => readUsage(host, signal));
   const ofPods = reading("memory of all pods", async (signal) => {
     const cgroup = kubepodsCgroup(await deps.layout(signal));

@@ -19,7 +19,11 @@ type Order = (one: EvictionCandidate, other: EvictionCandidate) => number;
 
 /** Sorts pods in the order of eviction.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#pod-selection-for-kubelet-eviction */
-export function rankPods(candidates: readonly EvictionCandidate[], signal: NodeSignal, disks: DiskLayout): readonly EvictionCandidate[] {
+export function rankPods(
+  candidates: readonly EvictionCandidate[],
+  signal: NodeSignal,
+  disks: DiskLayout,
+): readonly EvictionCandidate[] {
   const order = orders(signal, disks);
   return candidates.toSorted((one, other) => {
     for (const compare of order) {

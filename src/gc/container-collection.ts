@@ -119,7 +119,10 @@ export function createContainerCollection(deps: ContainerCollectionDeps): Contai
     await sweepLinks(signal);
   };
 
-  const service = runPeriodically({ ...deps, name: "garbage-collection", intervalMs: periodMs, initialDelayMs: periodMs }, round);
+  const service = runPeriodically(
+    { ...deps, name: "garbage-collection", intervalMs: periodMs, initialDelayMs: periodMs },
+    round,
+  );
   const deleteUnusedContainers = (signal: AbortSignal) => serialize(() => collect(isTerminated, signal));
   return { ...service, removePodLeftovers, deleteUnusedContainers };
 }
@@ -149,7 +152,10 @@ async function removePodLogs(
 
 /** True if no source wants the pod and the runtime does not have it: only its logs are left. On a shared runtime such a directory may
  *  belong to another node. */
-function isUnknown({ pods, cache, worker, inspector, ownerLabels, sourcesSeen }: ContainerCollectionDeps, uid: string): boolean {
+function isUnknown(
+  { pods, cache, worker, inspector, ownerLabels, sourcesSeen }: ContainerCollectionDeps,
+  uid: string,
+): boolean {
   const isKnown = uid === "" || pods.get(uid) || worker.get(uid) || cache.get(uid) || inspector.needsInspection(uid);
   return !isKnown && Object.keys(ownerLabels).length === 0 && sourcesSeen();
 }
@@ -208,7 +214,11 @@ function gracePeriodOf(annotations: Readonly<Record<string, string>>): number {
   return Math.max(minGraceSeconds, Number.isNaN(seconds) ? 0 : seconds);
 }
 
-async function removeSandboxes(deps: ContainerCollectionDeps, dead: readonly PodSandbox[], signal: AbortSignal): Promise<void> {
+async function removeSandboxes(
+  deps: ContainerCollectionDeps,
+  dead: readonly PodSandbox[],
+  signal: AbortSignal,
+): Promise<void> {
   const limit = createSemaphore(maxConcurrentRemovals);
   const remove = async ({ id }: PodSandbox) => {
     try {

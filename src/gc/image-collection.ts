@@ -221,7 +221,10 @@ async function freeSpace(
   }
   if (errors.length === 0) return freed;
   const amount = Number.isFinite(bytes) ? bytes : 2n ** 63n - 1n;
-  throw joinErrors(`wanted to free ${amount} bytes, but freed ${freed} bytes space with errors in image deletion`, errors);
+  throw joinErrors(
+    `wanted to free ${amount} bytes, but freed ${freed} bytes space with errors in image deletion`,
+    errors,
+  );
 }
 
 /** Removes an image; on a shared runtime, by the names that this node pulled.

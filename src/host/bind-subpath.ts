@@ -39,10 +39,7 @@ export async function bindSubPaths(host: Host, parts: readonly SubPathBind[], si
     signal,
   });
   if (code !== 0 || truncated)
-    throw new CodedError(
-      "failed_precondition",
-      `cannot bind-mount subPaths: ${stderr.trim() || `exit code ${code}`}`,
-    );
+    throw new CodedError("failed_precondition", `cannot bind-mount subPaths: ${stderr.trim() || `exit code ${code}`}`);
   const { bound, failed, mounted } = parseBindResult(stdout);
   const escaped = bound.findIndex(({ base, target }) => !isInsideVolume(mounted, base, target));
   for (const { base, target } of bound) if (!isInsideVolume(mounted, base, target)) await unmount(host, target, signal);

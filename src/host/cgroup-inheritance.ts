@@ -100,7 +100,9 @@ async function enableControllers(host: Host, directory: string, signal: AbortSig
   ]);
   for (const name of present.filter((each) => !handed.includes(each))) {
     // A controller that the kernel refuses to enable matters only if one of its limits is set; that write fails then.
-    await host.fs.apply([{ kind: "write", path: control, data: `+${name}` }], signal).catch(() => throwIfAborted(signal));
+    await host.fs
+      .apply([{ kind: "write", path: control, data: `+${name}` }], signal)
+      .catch(() => throwIfAborted(signal));
   }
 }
 

@@ -178,7 +178,9 @@ export async function unmountedControllers(host: Host, signal: AbortSignal): Pro
 
 function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
   const set = (controller: string, file: string, value: number | undefined): FileChange[] =>
-    value === undefined ? [] : [{ kind: "write", path: `${mount}/${controller}${path}/${file}`, data: integerText(value) }];
+    value === undefined
+      ? []
+      : [{ kind: "write", path: `${mount}/${controller}${path}/${file}`, data: integerText(value) }];
   return [
     ...set("cpu", "cpu.shares", limits.cpuShares),
     ...set("cpu", "cpu.cfs_period_us", limits.cpuPeriodUs),
@@ -210,7 +212,9 @@ function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
     ...set("memory.swap.max", limits.swapBytes === undefined ? undefined : integerText(limits.swapBytes)),
     ...set("pids.max", limits.pids === undefined ? undefined : String(limits.pids)),
     ...set("cpuset.cpus", limits.cpus),
-    ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) => set(`hugetlb.${size}.max`, integerText(bytes))),
+    ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) =>
+      set(`hugetlb.${size}.max`, integerText(bytes)),
+    ),
   ];
 }
 

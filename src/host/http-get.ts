@@ -39,7 +39,11 @@ export class BodyError extends Error {}
  *  accepts and reports the same as Go's client with the kubelet's settings. Follows redirects to the same host; returns a
  *  response that redirects elsewhere.
  *  @throws BodyError; otherwise Error with the kubelet's text `Get "URL": why` and the details as causes. */
-export async function httpGet(dialer: Pick<Host, "dial">, first: HttpRequest, signal: AbortSignal): Promise<HttpResult> {
+export async function httpGet(
+  dialer: Pick<Host, "dial">,
+  first: HttpRequest,
+  signal: AbortSignal,
+): Promise<HttpResult> {
   let hop = first;
   const failed = (url: string, why: string, cause?: unknown) =>
     new Error(`Get ${goQuoteBytes(url)}: ${why}`, { cause });
@@ -112,7 +116,12 @@ async function open(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortS
   }
 }
 
-async function sendRequest(connection: Duplex, hop: HttpRequest, end: () => void, signal: AbortSignal): Promise<OpenResponse> {
+async function sendRequest(
+  connection: Duplex,
+  hop: HttpRequest,
+  end: () => void,
+  signal: AbortSignal,
+): Promise<OpenResponse> {
   const explain = explainer(connection);
   if (hop.url.scheme !== "https") return await sendHttp1(connection, hop, { end, explain });
   // The kubelet's probes offer HTTP/2, its lifecycle hooks do not.

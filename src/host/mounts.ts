@@ -87,7 +87,10 @@ export function isAtOrBelow(path: string, root: string): boolean {
 
 /** The location of a path within its file system, independent of the mount point; undefined if no mount contains it. Pure.
  *  @param path without symlinks. */
-export function locationInFileSystem(mounts: readonly MountSource[], path: string): Omit<MountSource, "path"> | undefined {
+export function locationInFileSystem(
+  mounts: readonly MountSource[],
+  path: string,
+): Omit<MountSource, "path"> | undefined {
   const holder = containingMount(mounts, path);
   if (!holder) return undefined;
   const rest = path === holder.path ? "" : path.slice(holder.path === "/" ? 0 : holder.path.length);
@@ -224,7 +227,12 @@ export async function unmount(host: Host, path: string, signal?: AbortSignal): P
 /** Unmounts without propagation: if a user bind-mounted a directory containing mounts into a pod's directory, these are peers
  *  of the mounts at the source and would be unmounted there too. @param outermost the mount around it, or the mount itself.
  *  @see https://docs.kernel.org/filesystems/sharedsubtree.html */
-export async function unmountPrivately(host: Host, path: string, outermost: string, signal: AbortSignal): Promise<void> {
+export async function unmountPrivately(
+  host: Host,
+  path: string,
+  outermost: string,
+  signal: AbortSignal,
+): Promise<void> {
   const { code, stderr } = await host.run(commandWithoutDashes("mount", ["--make-rprivate"], [outermost]), { signal });
   if (code !== 0 && (await listMounts(host, signal)).some((mount) => mount.path === outermost))
     throw new CodedError(

@@ -25,7 +25,11 @@ export interface AllocationStages {
 }
 
 /** Creates admission, allocations and resizes. */
-export function createAllocationStages(context: NodeContext, cluster: Cluster, observed: ObservedTarget): AllocationStages {
+export function createAllocationStages(
+  context: NodeContext,
+  cluster: Cluster,
+  observed: ObservedTarget,
+): AllocationStages {
   const { config, target, metrics, clock, log, hand } = context;
   const { events } = cluster;
   const admission = createNodeAdmission(context, cluster, observed);

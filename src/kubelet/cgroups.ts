@@ -26,7 +26,13 @@ export async function openTargetCgroups(
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const measures = metrics.measures.cgroups;
-  const layout = createCgroupLayout({ runtime, kubelet, onOutdatedRuntime: () => measures.runtimeOutdated(), clock, log });
+  const layout = createCgroupLayout({
+    runtime,
+    kubelet,
+    onOutdatedRuntime: () => measures.runtimeOutdated(),
+    clock,
+    log,
+  });
   const open = createNodeCgroups({ host, layout, rootDir, measures, clock, log });
   const enforced = enforcement(config);
   const reserved = createReservedCgroups({

@@ -51,7 +51,10 @@ export function observeCluster(context: NodeContext): Cluster {
     waiting.retry.send();
   });
   // The API server itself may be a static pod: a node with static pods does not wait for it.
-  const withoutLongWait = { ...nodes, ready: (signal: AbortSignal) => withTimeout(firstListTimeoutMs, nodes.ready, clock, signal) };
+  const withoutLongWait = {
+    ...nodes,
+    ready: (signal: AbortSignal) => withTimeout(firstListTimeoutMs, nodes.ready, clock, signal),
+  };
   const first = staticSources(config).length > 0 ? withoutLongWait : nodes;
   const { account, target } = context;
   const headless = account && target.network?.tunneled ? watchHeadless(common, account) : undefined;

@@ -11,7 +11,10 @@ import { limitationReporter } from "./limitation-reporter.ts";
 const ownerKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole" };
 
 /** Creates the publisher of pod endpoints for targets outside the cluster network, if configured. */
-export function createEndpointPublishing(context: NodeContext, { services, headless, events }: Cluster): readonly Service[] {
+export function createEndpointPublishing(
+  context: NodeContext,
+  { services, headless, events }: Cluster,
+): readonly Service[] {
   const { config, account, target, places, clock, log, hand } = context;
   const { nodeName, endpoints } = config;
   if (!endpoints || !account || !target.network?.tunneled) return [];
@@ -27,7 +30,7 @@ export function createEndpointPublishing(context: NodeContext, { services, headl
   const slices = createOwnSlices({ client, clock, log }, sliceSelector);
   const mayPublish = ({ metadata }: ClusterService) =>
     namespaces.length === 0 || namespaces.includes(metadata.namespace);
-  const tell = limitationReporter(events, nodeName);
+  const report = limitationReporter(events, nodeName);
   const common = {
     nodeName,
     own,
@@ -38,7 +41,7 @@ export function createEndpointPublishing(context: NodeContext, { services, headl
     headless: headless?.services,
     slices,
     places,
-    tell,
+    report,
     clock,
     log,
   };

@@ -20,7 +20,16 @@ export function createGarbageCollection(
 ): { readonly garbage: ContainerCollection; readonly reclaim: Reclaim; readonly collecting: readonly Service[] } {
   const { host, runtime } = target;
   const { kubelet, nodeName } = config;
-  const common = { runtime, fs: host.fs, nodeName, events, tracer, clock, log, ...(waitForTarget && { waitForTarget }) };
+  const common = {
+    runtime,
+    fs: host.fs,
+    nodeName,
+    events,
+    tracer,
+    clock,
+    log,
+    ...(waitForTarget && { waitForTarget }),
+  };
   const { desired, podCache, worker } = hand("garbage");
   const garbage = createContainerCollection({
     ...common,

@@ -12,7 +12,10 @@ interface IntrospectionParts {
 }
 
 /** The node's state for status commands and the page, as served by its kubelet API. A standalone node shows the Node that it would register. */
-export function createNodeIntrospection({ standalone, hand }: NodeContext, { cluster, observed, stats, server }: IntrospectionParts): NodeIntrospection {
+export function createNodeIntrospection(
+  { standalone, hand }: NodeContext,
+  { cluster, observed, stats, server }: IntrospectionParts,
+): NodeIntrospection {
   const { desired, status } = hand("report");
   return {
     standalone: standalone,

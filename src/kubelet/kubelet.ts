@@ -39,7 +39,12 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   metrics.show(createNodeView(context, { agent: observed.agent, pipeline, server }));
   report.onRunning(createNodeIntrospection(context, { cluster, observed, stats: pipeline.stats, server }));
 
-  const stages = [...cluster.running, ...observed.running, ...pipeline.running, ...createEndpointPublishing(context, cluster)];
+  const stages = [
+    ...cluster.running,
+    ...observed.running,
+    ...pipeline.running,
+    ...createEndpointPublishing(context, cluster),
+  ];
   const egress = createApiServerTunnels(context);
   const reporting = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, egress)];
   try {
@@ -77,5 +82,15 @@ function selfTest(
   const { client } = account;
   const { nodeName } = config;
   const tunnels = () => egress?.connected() ?? [];
-  return [createReachability({ ...hand("selfTest"), client, nodeName, waiting: pendingCertificateRequest, tunnels, clock, log })];
+  return [
+    createReachability({
+      ...hand("selfTest"),
+      client,
+      nodeName,
+      waiting: pendingCertificateRequest,
+      tunnels,
+      clock,
+      log,
+    }),
+  ];
 }

@@ -11,7 +11,10 @@ interface NodeViewParts extends Pick<ObservedTarget, "agent"> {
 }
 
 /** The node's state for gauges. */
-export function createNodeView({ target, clientCertificate, hand }: NodeContext, { agent, pipeline, server }: NodeViewParts): NodeView {
+export function createNodeView(
+  { target, clientCertificate, hand }: NodeContext,
+  { agent, pipeline, server }: NodeViewParts,
+): NodeView {
   const { desired, podCache, worker, resize, reachable } = hand("metrics");
   return {
     pods: desired,

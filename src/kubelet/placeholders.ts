@@ -2,7 +2,12 @@ import { daemonSetChoices } from "../config/node-config.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { podNetworkAnnotation } from "../service-tunnel/network-mode.ts";
 import type { NodeSource, RuntimePod } from "../pipeline.ts";
-import { type DaemonSets, type DaemonSetDecision, daemonSetsAnnotation, decideDaemonSetPod } from "../pod/daemon-sets.ts";
+import {
+  type DaemonSets,
+  type DaemonSetDecision,
+  daemonSetsAnnotation,
+  decideDaemonSetPod,
+} from "../pod/daemon-sets.ts";
 import type { DesiredPod } from "../roles.ts";
 import { type Target, hasOwnNetwork } from "../seams/provider.ts";
 import type { Cluster, NodeContext } from "./deps.ts";

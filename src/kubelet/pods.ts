@@ -137,7 +137,8 @@ function createStatusGenerator(
   const reportsDeviceHealth = gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus");
   return (desired, observed, isTerminating) => {
     const { uid } = desired.metadata;
-    if (placeholders.daemonSetDecision(desired, observed).kind === "placeholder") return placeholderStatus(desired, agent.hostIPs());
+    if (placeholders.daemonSetDecision(desired, observed).kind === "placeholder")
+      return placeholderStatus(desired, agent.hostIPs());
     const pod = allocations.allocatedPod(desired);
     return generateStatus({
       pod,

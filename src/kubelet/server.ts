@@ -48,7 +48,12 @@ export async function createNodeServer(
   const healthz =
     port > 0 ? [createHealthzServer({ ...context, address, port, sharing, measures: metrics.measures.health })] : [];
   if (!kubelet.enableServer) {
-    return { running: healthz, certified: Promise.resolve(), pendingCertificateRequest: () => undefined, certificate: () => undefined };
+    return {
+      running: healthz,
+      certified: Promise.resolve(),
+      pendingCertificateRequest: () => undefined,
+      certificate: () => undefined,
+    };
   }
   const certificate = await servingCertificate(context, observed.agent);
   const { clientCAFile } = kubelet.authentication.x509;

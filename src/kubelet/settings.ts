@@ -72,7 +72,10 @@ export function syncLoopTimeout({ kubelet: { syncFrequency } }: NodeConfig): num
 }
 
 /** Settings of device plugins. */
-export function deviceSettings({ kubelet, rootDir }: NodeConfig): Pick<DeviceManagerDeps, "rootDir" | "requestTimeoutMs"> {
+export function deviceSettings({
+  kubelet,
+  rootDir,
+}: NodeConfig): Pick<DeviceManagerDeps, "rootDir" | "requestTimeoutMs"> {
   return { rootDir, requestTimeoutMs: kubelet.runtimeRequestTimeout };
 }
 

@@ -18,5 +18,7 @@ export function watchShutdown(
   const { shutdowns: measures } = metrics.measures;
   const common = { ...settings, ...columns, shuttingDown, pods, cache, events, measures, clock, log };
   const { host, link } = target;
-  return [createShutdownManager({ ...common, host, isRemote: link !== undefined, ...(waitForTarget && { waitForTarget }) })];
+  return [
+    createShutdownManager({ ...common, host, isRemote: link !== undefined, ...(waitForTarget && { waitForTarget }) }),
+  ];
 }

@@ -29,7 +29,11 @@ import { nodeSettings } from "./settings.ts";
 /** Creates the watches of the target's pods, devices and health, and the Node agent.
  *  @param onReboot called once when the target has rebooted, or has changed while it was unreachable.
  *  @throws errors of reading the target. */
-export async function observeTarget(context: NodeContext, cluster: Cluster, onReboot: () => void): Promise<ObservedTarget> {
+export async function observeTarget(
+  context: NodeContext,
+  cluster: Cluster,
+  onReboot: () => void,
+): Promise<ObservedTarget> {
   const { config, target, standalone, clock, log, hand, signal } = context;
   const { runtime, sharing } = target;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
@@ -102,7 +106,11 @@ function createPodWatch(
 }
 
 /** Creates the service tunnel of pods into the cluster. */
-function createNodeTunnel({ config, target, places, clock, log, hand }: NodeContext, cluster: Cluster, waitForTarget: WaitForTarget) {
+function createNodeTunnel(
+  { config, target, places, clock, log, hand }: NodeContext,
+  cluster: Cluster,
+  waitForTarget: WaitForTarget,
+) {
   const { podCache, signals } = hand("clusterWay");
   const onAvailabilityChange = () => signals.nodeChanged.send();
   const { services, headless, events } = cluster;
@@ -138,7 +146,10 @@ function removeTunnelLeftovers({ config, target: { host }, log }: NodeContext): 
 }
 
 /** Creates a function that returns why pods cannot reach the cluster. */
-function createIsolation(network: TargetNetwork | undefined, made: { readonly serviceTunnel?: ServiceTunnel }): NodeParts["isolation"] {
+function createIsolation(
+  network: TargetNetwork | undefined,
+  made: { readonly serviceTunnel?: ServiceTunnel },
+): NodeParts["isolation"] {
   if (network?.isolated) {
     const isolation = isolationCondition(network.obstacle);
     return () => isolation;

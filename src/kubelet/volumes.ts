@@ -35,7 +35,11 @@ export function createNodeVolumes(context: NodeContext, cluster: Cluster, observ
 const recoverRetryDelayMs = 5_000;
 
 /** Reconstructs volumes that an earlier process left on the node; stops the volume manager at the end. */
-export function volumesService(volumes: Volumes, { waitForTarget }: ObservedTarget, { clock, log }: NodeContext): Service {
+export function volumesService(
+  volumes: Volumes,
+  { waitForTarget }: ObservedTarget,
+  { clock, log }: NodeContext,
+): Service {
   const recover = async (signal: AbortSignal) => {
     for (let logged = false; !signal.aborted; logged = true) {
       try {

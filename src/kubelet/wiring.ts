@@ -35,7 +35,11 @@ export const wiring = {
   statusGenerator: { reads: ["status", "starts", "resize"] },
   probes: { reads: ["desired", "apiPods", "podCache", "status", "starts"], sends: ["wake"] },
   allocations: { reads: ["podCache"], writes: ["allocations"] },
-  resizes: { reads: ["desired", "sourcesReady"], writes: ["resize", "pendingResizes", "requestedResources"], sends: ["retryPendingResizes"] },
+  resizes: {
+    reads: ["desired", "sourcesReady"],
+    writes: ["resize", "pendingResizes", "requestedResources"],
+    sends: ["retryPendingResizes"],
+  },
   admission: { reads: ["pressure", "shuttingDown"] },
   preemption: { reads: ["worker"], sends: ["end"] },
   cgroups: { reads: ["desired", "podCache", "worker"] },

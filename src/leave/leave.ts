@@ -105,7 +105,11 @@ async function cleanWhenReleased(
     } catch (error) {
       throwIfAborted(signal);
       const inUse = error instanceof TargetError && error.reason === "RuntimeInUse";
-      const timeLimitMs = inUse ? timeoutMs : hasCode(error, "unavailable") ? Math.min(unreachableTimeoutMs, timeoutMs) : 0;
+      const timeLimitMs = inUse
+        ? timeoutMs
+        : hasCode(error, "unavailable")
+          ? Math.min(unreachableTimeoutMs, timeoutMs)
+          : 0;
       if (clock.monotonic() - startedAt >= timeLimitMs) {
         say(messageOf(error));
         return false;

@@ -24,7 +24,13 @@ interface Waiter {
 
 /** A fair queue for tasks of untrusted clients: clients are served round-robin, so a client with many requests delays only
  *  itself. */
-export function createFairQueue({ clock, maxConcurrent, maxWaiting, maxWaitMs, nextDelayMs }: FairQueueOptions): FairQueue {
+export function createFairQueue({
+  clock,
+  maxConcurrent,
+  maxWaiting,
+  maxWaitMs,
+  nextDelayMs,
+}: FairQueueOptions): FairQueue {
   const queues = createQueues(maxWaiting);
   let running = 0;
   let timer: Timer | undefined;

@@ -6,7 +6,7 @@ declare const builtPrograms: Readonly<Record<string, string>>;
 
 /** Reads a program that runs on targets, a file of its own language beside the source that runs it. Its comments are left out: they would go
  *  over the link each time.
- *  @param path relative to the repository's root, such as `src/network/relay.py`. */
+ *  @param path relative to the repository's root, such as `src/service-tunnel/relay.py`. */
 export function programText(path: string): string {
   if (typeof builtPrograms === "undefined")
     return withoutComments(readFileSync(join(import.meta.dirname, "..", "..", path), "utf8"));

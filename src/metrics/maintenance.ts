@@ -25,7 +25,9 @@ function sweepMetrics(metrics: Metrics): Measures["cleanedUp"] {
 }
 
 /** Evicted pods, removed images, cgroup operations, and cleanup of orphaned pods. */
-export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "imageRemovals" | "cgroups" | "cleanedUp"> {
+export function upkeepMetrics(
+  metrics: Metrics,
+): Pick<Measures, "evictions" | "imageRemovals" | "cgroups" | "cleanedUp"> {
   const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [
     "eviction_signal",
   ]);

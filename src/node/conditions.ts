@@ -40,7 +40,10 @@ export type ReachableState = ConditionStateOf<"KubeletReachable">;
 /** The conditions that a kubelet writes, Ready last.
  *  @param pressure undefined while the target cannot be read.
  *  @param problems why the node is not ready; empty if it is. */
-export function kubeletConditions(pressure: Pressure | undefined, problems: readonly string[]): readonly NodeConditionState[] {
+export function kubeletConditions(
+  pressure: Pressure | undefined,
+  problems: readonly string[],
+): readonly NodeConditionState[] {
   const pressures = pressure
     ? [
         pressureCondition(
@@ -106,7 +109,10 @@ export function withTimes(
 }
 
 /** Event reasons for conditions whose status changed. The first statuses of a new node do not count as changes, except Ready's. */
-export function changedConditionReasons(before: readonly NodeCondition[], after: readonly NodeCondition[]): readonly string[] {
+export function changedConditionReasons(
+  before: readonly NodeCondition[],
+  after: readonly NodeCondition[],
+): readonly string[] {
   return after.flatMap(({ type, status }) => {
     const old = before.find((each) => each.type === type);
     if (old?.status === status) return [];

@@ -71,7 +71,12 @@ export function createReachability(deps: ReachabilityDeps): Service {
           if (known.status !== "True") log.warn({ reason: known.reason }, known.message);
           deps.signals.nodeChanged.send();
         }
-        const pauseMs = known === undefined ? unknownCheckIntervalMs : known.status === "True" ? checkIntervalMs : failedCheckIntervalMs;
+        const pauseMs =
+          known === undefined
+            ? unknownCheckIntervalMs
+            : known.status === "True"
+              ? checkIntervalMs
+              : failedCheckIntervalMs;
         await pause(pauseMs, deps, signal);
       }
     },

@@ -94,7 +94,8 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
     async present(signal) {
       const forget = new AbortController();
       const aborted = onAbort(signal, forget.signal);
-      for (let wait = pendingCheck(); wait && !signal.aborted; wait = pendingCheck()) await Promise.race([wait, aborted]);
+      for (let wait = pendingCheck(); wait && !signal.aborted; wait = pendingCheck())
+        await Promise.race([wait, aborted]);
       forget.abort();
       throwIfAborted(signal);
       return connected.signal;

@@ -51,7 +51,8 @@ function createWriter({ nodeName, log }: ReconcileDeps, what: string, client: Re
       log.info({ what }, "updated the Node to match its configuration");
     } catch (error) {
       // The Node was changed meanwhile: the next check sees the new version.
-      if (signal.aborted || hasCode(error, "conflict", "not_found", "unavailable") || messageOf(error) === lastFailure) return;
+      if (signal.aborted || hasCode(error, "conflict", "not_found", "unavailable") || messageOf(error) === lastFailure)
+        return;
       lastFailure = messageOf(error);
       log.warn({ err: error, what }, "cannot update the Node to match its configuration; retrying");
     }

@@ -9,7 +9,13 @@ import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { ValueReader } from "../state/values.ts";
 import type { ResourceList } from "./capacity.ts";
-import { kubeletConditions, unreachableConditions, readyCondition, shuttingDown, type NodeConditionState } from "./conditions.ts";
+import {
+  kubeletConditions,
+  unreachableConditions,
+  readyCondition,
+  shuttingDown,
+  type NodeConditionState,
+} from "./conditions.ts";
 import type { DesiredStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { reachableType } from "./reachability.ts";

@@ -105,7 +105,9 @@ async function write(deps: FailureReporterDeps, trouble: LinkTrouble, signal: Ab
   const node = await ignoreNotFound(client.get<Node>(path, { signal }));
   const before = node?.status?.conditions ?? [];
   const verdicts =
-    trouble.reason === "LinkDown" && wasShutDown(before) ? [readyCondition([shuttingDown])] : unreachableConditions(trouble);
+    trouble.reason === "LinkDown" && wasShutDown(before)
+      ? [readyCondition([shuttingDown])]
+      : unreachableConditions(trouble);
   const conditions = withTimes(verdicts, before, rfc3339(clock.now()));
   if (node) await client.patch(`${path}/status`, { type: "strategic", body: { status: { conditions } } }, { signal });
   else if (deps.registerNode) {

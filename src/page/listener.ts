@@ -15,7 +15,10 @@ import type { Reports } from "../report/notes.ts";
 import { tlsGate, noCertificates, visibleNodes } from "./visible-nodes.ts";
 
 /** Decides which nodes a caller may see, or why the request is refused. */
-export type AuthorizeViewer = (request: IncomingMessage, signal: AbortSignal) => Promise<((node: string) => boolean) | RefusedRequest>;
+export type AuthorizeViewer = (
+  request: IncomingMessage,
+  signal: AbortSignal,
+) => Promise<((node: string) => boolean) | RefusedRequest>;
 
 export interface PageListener {
   readonly server: Server;

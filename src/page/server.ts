@@ -5,7 +5,10 @@ import type { Logger } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { serve } from "../server/listen.ts";
 import type { KubeletServer } from "../server/server.ts";
-import { type UnauthenticatedConnections, createUnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
+import {
+  type UnauthenticatedConnections,
+  createUnauthenticatedConnections,
+} from "../server/unauthenticated-connections.ts";
 import type { Reports } from "../report/notes.ts";
 import { type RefusedRequest, isLoopback, crossSiteRefusal, securityHeaders } from "./access.ts";
 import { type Feed, createFeed } from "./feed.ts";
@@ -41,7 +44,8 @@ export function createPage(deps: PageDeps, open = isLoopback(deps.address)): Kub
     name: "page server",
     async run(signal) {
       const files = await pageFiles();
-      const answer = (admit: AuthorizeViewer) => requestHandler({ ...deps, files, feed, admit, strangers, stopped: signal });
+      const answer = (admit: AuthorizeViewer) =>
+        requestHandler({ ...deps, files, feed, admit, strangers, stopped: signal });
       const { server, end } = open ? plainListener(answer) : tlsListener(deps, answer);
       const at = { address, port, addressField: "pageAddress", portField: "pagePort" };
       const onListening = (where: AddressInfo) => {
@@ -84,7 +88,11 @@ function requestHandler(deps: RequestHandlerDeps): RequestListener {
   };
 }
 
-async function handleRequest(deps: RequestHandlerDeps, request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function handleRequest(
+  deps: RequestHandlerDeps,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
   const { feed, files, admit, strangers, stopped, clock } = deps;
   const path = (request.url ?? "").replace(/\?.*$/, "");
   if (request.method !== "GET" && request.method !== "HEAD") return refuse(request, response, notRead);

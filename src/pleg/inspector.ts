@@ -118,7 +118,9 @@ export function createInspector(options: InspectorDeps, stop: AbortSignal): Pleg
     async inspectIfChanged(listing, signal) {
       const { uid } = listing;
       if (failures.isRunning(uid) || !mayDiffer(listing, podCache.get(uid), failures.has(uid))) return;
-      const looking = inspectAndWake(uid, observePod(deps, listing, signal)).catch((error: unknown) => onError(uid, error));
+      const looking = inspectAndWake(uid, observePod(deps, listing, signal)).catch((error: unknown) =>
+        onError(uid, error),
+      );
       await failures.wait(uid, looking);
     },
   };

@@ -140,7 +140,10 @@ export async function observePod(
     if (status?.state !== ContainerState.CONTAINER_EXITED) return status;
     const before = cached.find(({ id, state }) => id === status.id && state === status.state);
     if (before) return { ...status, message: before.message };
-    return { ...status, message: await deps.terminationMessage(status, signal, await early?.writtenMessage(status.id)) };
+    return {
+      ...status,
+      message: await deps.terminationMessage(status, signal, await early?.writtenMessage(status.id)),
+    };
   };
   const [sandboxes, containers] = await Promise.all([
     Promise.all(listing.sandboxes.map(sandboxStatus)),

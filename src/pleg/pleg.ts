@@ -147,7 +147,9 @@ async function relist(deps: PlegDeps, inspector: PlegInspector, listMs: number, 
     if (!listings.has(uid)) listings.set(uid, gone);
   }
   const semaphore = createSemaphore(maxParallelInspections);
-  await Promise.all([...listings.values()].map((listing) => semaphore(() => inspector.inspectIfChanged(listing, signal))));
+  await Promise.all(
+    [...listings.values()].map((listing) => semaphore(() => inspector.inspectIfChanged(listing, signal))),
+  );
   inspector.completeRelist(listings);
 }
 

@@ -24,8 +24,16 @@ export async function connectedPlugins(
   const found = await ignoreNotFound(findSockets(deps.host.fs, directory, signal));
   const turns = createSemaphore(maxConcurrentCalls);
   const ask = async (path: string) => {
-    const call = { path, method: RegistrationService.getInfo, request: InfoRequest.create(), userAgent, limitMs: callTimeoutMs };
-    const info = await unaryCallToSocket(deps, { ...call, limits: smallLimits }, signal).catch(() => throwIfAborted(signal));
+    const call = {
+      path,
+      method: RegistrationService.getInfo,
+      request: InfoRequest.create(),
+      userAgent,
+      limitMs: callTimeoutMs,
+    };
+    const info = await unaryCallToSocket(deps, { ...call, limits: smallLimits }, signal).catch(() =>
+      throwIfAborted(signal),
+    );
     if (info?.type !== type) return [];
     return [{ name: info.name, endpoint: info.endpoint || path, versions: info.supportedVersions }];
   };

@@ -54,7 +54,8 @@ export function createPluginManager(deps: PluginManagerDeps): Service {
         const before = lastProblem;
         try {
           const found = await ensureAndScan(host.fs, directory, signal);
-          if (watcher.watch(found.directories) && nextScanAt > 0) nextScanAt = clock.monotonic() + watchedScanIntervalMs;
+          if (watcher.watch(found.directories) && nextScanAt > 0)
+            nextScanAt = clock.monotonic() + watchedScanIntervalMs;
           reconciler.setSockets(found);
           lastProblem = found.truncated ? truncatedScan : "";
           if (found.truncated && before !== truncatedScan) log.warn({ directory }, truncatedScan);

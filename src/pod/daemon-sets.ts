@@ -37,9 +37,16 @@ export interface DaemonSetDecisionInput {
 
 /** Decides whether a node runs a pod, or shows a placeholder for it. Pure. What the runtime has of a pod takes precedence over its
  *  status: a status alone does not turn a running pod into a placeholder. A placeholder that has lost its DaemonSet stays one. */
-export function decideDaemonSetPod({ pod, status, existsInRuntime, setting, rootDir }: DaemonSetDecisionInput): DaemonSetDecision {
+export function decideDaemonSetPod({
+  pod,
+  status,
+  existsInRuntime,
+  setting,
+  rootDir,
+}: DaemonSetDecisionInput): DaemonSetDecision {
   const runs = !isDaemonSetPod(pod) || isRunHere(pod, setting, rootDir);
-  if (isPlaceholder(status) && !existsInRuntime) return { kind: "placeholder", isFinal: !(runs && setting && isDaemonSetPod(pod)) };
+  if (isPlaceholder(status) && !existsInRuntime)
+    return { kind: "placeholder", isFinal: !(runs && setting && isDaemonSetPod(pod)) };
   const hasStarted = existsInRuntime || (status?.phase ?? "Pending") !== "Pending" || isEnding(pod);
   if (hasStarted) return { kind: "pod", isFinal: runs || !setting };
   return { kind: runs ? "pod" : "placeholder", isFinal: true };

@@ -132,9 +132,12 @@ function fileValue(
     value = file?.get(key);
   } catch (error) {
     if (error instanceof NotUtf8Error)
-      throw new Error(`${variableLabel(name)}: ${error.message} in file ${JSON.stringify(path)}, ${invalidInEnvironment}`, {
-        cause: error,
-      });
+      throw new Error(
+        `${variableLabel(name)}: ${error.message} in file ${JSON.stringify(path)}, ${invalidInEnvironment}`,
+        {
+          cause: error,
+        },
+      );
     throw new Error("couldn't parse env file", { cause: error });
   }
   if (value) return value;

@@ -47,7 +47,9 @@ export function createArgumentSizes(strings = "environment, command and args of 
       // Each ends with a NUL; a variable also has a "=".
       sum += lengths.reduce((all, length) => all + length + 1, 0);
       if (sum > maxTotalBytes)
-        throw new Error(`${strings} exceed ${maxTotalBytes} bytes in total: shorten them, or move large values to files`);
+        throw new Error(
+          `${strings} exceed ${maxTotalBytes} bytes in total: shorten them, or move large values to files`,
+        );
     },
   };
 }

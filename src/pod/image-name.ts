@@ -36,7 +36,8 @@ export function parseImageName(image: string): ImageName {
   if (!wellFormed || (tag !== undefined && !validTag.test(tag))) throw parseError("invalid reference format");
   if (image.includes("@")) checkDigest(digest, parseError);
   const repository = `${domain}/${path}`;
-  if (path.length > maxRepository) throw parseError(`repository name must not be more than ${maxRepository} characters`);
+  if (path.length > maxRepository)
+    throw parseError(`repository name must not be more than ${maxRepository} characters`);
   return { repository, tag: tag ?? (digest ? "" : "latest"), digest };
 }
 

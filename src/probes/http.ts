@@ -6,7 +6,11 @@ import type { ProbeOutcome } from "./outcome.ts";
 
 /** Sends a GET from the target: status 200 to 399 is a success. A redirect to another host ends the probe with a warning.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes */
-export async function probeHttp(dialer: Pick<Host, "dial">, first: HttpRequest, signal: AbortSignal): Promise<ProbeOutcome> {
+export async function probeHttp(
+  dialer: Pick<Host, "dial">,
+  first: HttpRequest,
+  signal: AbortSignal,
+): Promise<ProbeOutcome> {
   try {
     return outcomeOf(await httpGet(dialer, first, signal));
   } catch (error) {

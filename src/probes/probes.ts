@@ -63,7 +63,8 @@ export function createProbes(deps: ProbesDeps): Probes {
         reachability,
         log: own,
         pod: () => pods.get(uid) ?? pod,
-        newestStatus: () => (deps.starts.get(uid)?.inProgress.has(container.name) ? undefined : observe(uid, container.name)),
+        newestStatus: () =>
+          deps.starts.get(uid)?.inProgress.has(container.name) ? undefined : observe(uid, container.name),
         podIP: () => podIP(uid),
         initialVerdict: (id) => initially(kind, uid, container.name, id),
         hasStarted: (id) => !container.startupProbe || verdict(uid, "startup", container.name, id) === "Success",
@@ -98,7 +99,12 @@ export function createProbes(deps: ProbesDeps): Probes {
     add(pod) {
       const { uid } = pod.metadata;
       if (podProbes.has(uid)) return;
-      const loop: PodProbes = { pod, readinessStop: new AbortController(), livenessAndStartupStop: new AbortController(), workers: new Map() };
+      const loop: PodProbes = {
+        pod,
+        readinessStop: new AbortController(),
+        livenessAndStartupStop: new AbortController(),
+        workers: new Map(),
+      };
       for (const one of probesOf(pod)) {
         const { signal } = one.kind === "readiness" ? loop.readinessStop : loop.livenessAndStartupStop;
         loop.workers.set(probeKey(one.kind, one.container.name), start(pod, one, signal));

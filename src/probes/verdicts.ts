@@ -57,12 +57,14 @@ export function createVerdicts(deps: VerdictDeps, podProbes: ReadonlyMap<string,
     // A static pod's manifest has no status: its mirror pod has the containers' state from before a restart.
     const isStatic = pod !== undefined && isStaticPod(pod);
     const mirror = isStatic ? apiPods.get(uid) : undefined;
-    const reported = reportedStatus(mirror?.status, name, containerId) ?? reportedStatus(podStatusOf(uid), name, containerId);
+    const reported =
+      reportedStatus(mirror?.status, name, containerId) ?? reportedStatus(podStatusOf(uid), name, containerId);
     if (kind === "readiness") return reported?.ready ? "Success" : "Failure";
     const startedUnreported = isStatic && !mirror && startedBeforeAgent(uid, name);
     return reported?.started || startedUnreported ? "Success" : "Unknown";
   };
-  const workerOf = (uid: string, kind: ProbeKind, name: string) => podProbes.get(uid)?.workers.get(probeKey(kind, name));
+  const workerOf = (uid: string, kind: ProbeKind, name: string) =>
+    podProbes.get(uid)?.workers.get(probeKey(kind, name));
   const poke = (uid: string, name: string, which: (worker: ProbeWorker) => boolean) => {
     for (const kind of kinds) {
       const worker = workerOf(uid, kind, name);

@@ -51,7 +51,12 @@ interface ProbedContainer {
 }
 
 /** Starts probing; ends when `signal` aborts. */
-export function startProbeWorker(deps: ProbeWorkerDeps, container: Container, probe: Probe, signal: AbortSignal): ProbeWorker {
+export function startProbeWorker(
+  deps: ProbeWorkerDeps,
+  container: Container,
+  probe: Probe,
+  signal: AbortSignal,
+): ProbeWorker {
   const { clock } = deps;
   const periodMs = (probe.periodSeconds ?? 10) * 1000;
   const pause = createPause(clock, signal);
@@ -59,7 +64,8 @@ export function startProbeWorker(deps: ProbeWorkerDeps, container: Container, pr
   const run = async () => {
     // After a restart of the agent, spread the first probes of all containers over a period.
     const adopted = deps.newestStatus()?.state === ContainerState.CONTAINER_RUNNING;
-    if (adopted && periodMs > clock.now() - deps.agentStartedAt) await pause.waitUninterrupted(clock.jitter(0, periodMs));
+    if (adopted && periodMs > clock.now() - deps.agentStartedAt)
+      await pause.waitUninterrupted(clock.jitter(0, periodMs));
     while (!signal.aborted) {
       const began = clock.monotonic();
       const waitMs = await runner.probeIfDue(signal).catch((err: unknown) => {

@@ -178,11 +178,13 @@ export async function lockTarget(
 ): Promise<HeldLocks> {
   const { host, sharing, link } = target;
   const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...pulse, clock });
-  const directory = await socketDirectory(target, clock.within(runtimeDetectionTimeoutMs, signal)).catch((error: unknown) => {
-    if (hasCode(error, "unavailable", "cancelled")) throw error;
-    log.info({ err: error }, "runtime not detected yet; skipping the exclusivity check");
-    return undefined;
-  });
+  const directory = await socketDirectory(target, clock.within(runtimeDetectionTimeoutMs, signal)).catch(
+    (error: unknown) => {
+      if (hasCode(error, "unavailable", "cancelled")) throw error;
+      log.info({ err: error }, "runtime not detected yet; skipping the exclusivity check");
+      return undefined;
+    },
+  );
   try {
     if (directory === undefined) return await lock(own);
     const runtime: LockRequest = { path: directory, shared: sharing === "shared" };
@@ -201,7 +203,12 @@ export async function isOnlyAgent({ target, clock }: Omit<ClaimDeps, "log">, sig
   try {
     const path = await socketDirectory(target, clock.within(runtimeDetectionTimeoutMs, signal));
     if (path === undefined) return false;
-    await using _lock = await acquireLocks(target.host, [{ path }], signal, target.link && { ...remoteHeartbeat, clock });
+    await using _lock = await acquireLocks(
+      target.host,
+      [{ path }],
+      signal,
+      target.link && { ...remoteHeartbeat, clock },
+    );
     return true;
   } catch (error) {
     if (hasCode(error, "unavailable", "cancelled")) throw error;

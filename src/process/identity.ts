@@ -59,7 +59,11 @@ export async function obtainIdentity(deps: IdentityDeps, signal: AbortSignal): P
   return serviceAccountIdentity(deps, access, signal);
 }
 
-async function serviceAccountIdentity(deps: IdentityDeps, access: ServiceAccount, signal: AbortSignal): Promise<Identity> {
+async function serviceAccountIdentity(
+  deps: IdentityDeps,
+  access: ServiceAccount,
+  signal: AbortSignal,
+): Promise<Identity> {
   const { config, clock } = deps;
   await using stack = new AsyncDisposableStack();
   const account = { client: stack.use(clientFor(deps, access)), namespace: access.namespace() };
@@ -147,7 +151,12 @@ async function keyPairOf({ clock, log }: IdentityDeps, from: AccessFile): Promis
 }
 
 /** Ensures that there is a client certificate in the store; requests one if necessary. */
-async function obtainCertificate(deps: IdentityDeps, client: ApiClient, store: PairStore, signal: AbortSignal): Promise<void> {
+async function obtainCertificate(
+  deps: IdentityDeps,
+  client: ApiClient,
+  store: PairStore,
+  signal: AbortSignal,
+): Promise<void> {
   const certificate = await clientCertificate(deps, client, store, signal);
   const over = new AbortController();
   const running = certificate.run(AbortSignal.any([signal, over.signal]));

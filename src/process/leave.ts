@@ -45,7 +45,10 @@ export async function runLeave(options: LeaveOptions): Promise<boolean> {
   await using client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
   const names = nodes.map(({ nodeName }) => nodeName);
   const clean = createCleaner(options);
-  const stayed = await leave({ client, clock, nodes: names, deployment, timeoutMs, say: terminal.print, clean }, signal);
+  const stayed = await leave(
+    { client, clock, nodes: names, deployment, timeoutMs, say: terminal.print, clean },
+    signal,
+  );
   for (const line of remainingSteps(stayed, deployment)) terminal.print(line);
   return stayed.length === 0;
 }

@@ -90,7 +90,9 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   });
   const reports: Reports = { nodes: runs.map(({ report }) => report), notes };
   const processState = processReport(reports, clock);
-  const status = options.statusSocket ? [createStatusSocket({ path: options.statusSocket, report: processState, log })] : [];
+  const status = options.statusSocket
+    ? [createStatusSocket({ path: options.statusSocket, report: processState, log })]
+    : [];
   const over = new AbortController();
   let ends: readonly boolean[] = [];
   const all: Service = {

@@ -5,7 +5,12 @@ import { runKubelet } from "../kubelet/kubelet.ts";
 import { lastRenewed } from "../node/lease.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
 import { resolveNetwork } from "./pod-network.ts";
-import { createFailureReporter, type FailureReporter, waitUntilReachable, waitForNextStart } from "../node/unreachable.ts";
+import {
+  createFailureReporter,
+  type FailureReporter,
+  waitUntilReachable,
+  waitForNextStart,
+} from "../node/unreachable.ts";
 import { nodeSettings } from "../kubelet/settings.ts";
 import { fencedTarget } from "../seams/fenced.ts";
 import { type LinkTrouble, TargetError } from "../seams/provider.ts";
@@ -91,7 +96,8 @@ async function reportUnlessRunElsewhere(
   deps: ReportDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  if (trouble.reason === "RuntimeInUse" && (await isRunElsewhere(deps, nodeSettings(deps.config, deps.target), signal))) return;
+  if (trouble.reason === "RuntimeInUse" && (await isRunElsewhere(deps, nodeSettings(deps.config, deps.target), signal)))
+    return;
   await reporter.report(trouble, signal);
 }
 

@@ -125,7 +125,12 @@ async function kubernetesService({ client, clock, log }: PodNetworkDeps, signal:
 
 async function linkObstacles({ target: { host }, config }: PodNetworkDeps, signal: AbortSignal) {
   try {
-    await using _end = await listenOnTarget(host, tunnelSocket(config.rootDir), (connection) => connection.destroy(), signal);
+    await using _end = await listenOnTarget(
+      host,
+      tunnelSocket(config.rootDir),
+      (connection) => connection.destroy(),
+      signal,
+    );
     return [];
   } catch (error) {
     const why = preflightFailure(error);

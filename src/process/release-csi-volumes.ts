@@ -43,7 +43,15 @@ export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleas
   const unstagerDeps = async (): Promise<UnstagerDeps> => {
     await refreshDrivers();
     const driver = (name: string) => drivers.get(name) ?? notRunning(name);
-    return { host, rootDir, clock, drivers: { driver }, log: silentLog(), measures: unmeasured, listVolumes: dataLister };
+    return {
+      host,
+      rootDir,
+      clock,
+      drivers: { driver },
+      log: silentLog(),
+      measures: unmeasured,
+      listVolumes: dataLister,
+    };
   };
   /** Retries calls that a driver rejects, until they succeed or the timeout expires. */
   const retryFailures = async (work: () => Promise<readonly Failure[]>, signal: AbortSignal) => {

@@ -93,7 +93,11 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
 }
 
 /** Locks the target during the removal. @throws TargetError, one sentence. */
-async function lockForRemoval({ target, clock }: RemovalDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
+async function lockForRemoval(
+  { target, clock }: RemovalDeps,
+  rootDir: string,
+  signal: AbortSignal,
+): Promise<HeldLocks> {
   const isThere = await exists(target.host.fs, ownDirectory(rootDir), signal);
   const own = isThere ? [{ path: lockFile(rootDir) }] : [];
   try {

@@ -4,7 +4,10 @@ import type { TunnelMessage } from "./messages.ts";
 
 export interface MultiplexerDeps {
   /** Address to connect to for a target that the server dials; undefined for targets that are not allowed. */
-  readonly resolveTarget: (protocol: string, address: string) => { readonly host: string; readonly port: number } | undefined;
+  readonly resolveTarget: (
+    protocol: string,
+    address: string,
+  ) => { readonly host: string; readonly port: number } | undefined;
   /** Sends a message. @param sent called once it has been sent. */
   readonly send: (message: TunnelMessage, sent?: () => void) => void;
   /** Number of bytes waiting to be sent. */
@@ -58,7 +61,10 @@ export function createMultiplexer({ resolveTarget, send, unsentBytes }: Multiple
     socket.on("data", (read) => {
       if (openConnections.get(connection) !== entry) return;
       backpressure.pauseIfFull(entry);
-      send({ kind: "data", connection, data: typeof read === "string" ? Buffer.from(read) : read }, backpressure.resume);
+      send(
+        { kind: "data", connection, data: typeof read === "string" ? Buffer.from(read) : read },
+        backpressure.resume,
+      );
     });
     socket.on("drain", () => {
       // While the server has paused us, its own write side would miss this; our answer to its resume repeats it.

@@ -63,7 +63,11 @@ interface HeartbeatDeps extends Pick<SessionDeps, "clock"> {
 }
 
 /** Sends pings and the list of open connections (the server closes those not listed), and detects a silent server. */
-async function sendHeartbeats(server: WebSocket, { multiplexer, send, clock, fail }: HeartbeatDeps, until: AbortSignal): Promise<void> {
+async function sendHeartbeats(
+  server: WebSocket,
+  { multiplexer, send, clock, fail }: HeartbeatDeps,
+  until: AbortSignal,
+): Promise<void> {
   let silentMs = 0;
   for (const event of ["message", "ping", "pong"] as const) server.on(event, () => (silentMs = 0));
   for (let ms = pingIntervalMs; ; ms += pingIntervalMs) {

@@ -84,7 +84,11 @@ export function createTunnels(deps: TunnelDeps): Tunnels {
           if (open.has(place) || signal.aborted) continue;
           const stop = new AbortController();
           open.set(place, stop);
-          const maintained = maintain(`wss://${place}/v1-${distribution}/connect`, place, AbortSignal.any([signal, stop.signal]));
+          const maintained = maintain(
+            `wss://${place}/v1-${distribution}/connect`,
+            place,
+            AbortSignal.any([signal, stop.signal]),
+          );
           running.add(maintained);
           void maintained.finally(() => running.delete(maintained));
         }
@@ -110,10 +114,17 @@ async function openTunnel(deps: TunnelDeps, url: string, onOpen: () => void, sig
   const { credentials, advertisedPort, kubelet, clock, log } = deps;
   const { tls, headers } = await credentials();
   const { servername: _ofTheApiServer, ...own } = tls;
-  const server = new WebSocket(url, { ...own, headers, handshakeTimeout: handshakeTimeoutMs, perMessageDeflate: false });
+  const server = new WebSocket(url, {
+    ...own,
+    headers,
+    handshakeTimeout: handshakeTimeoutMs,
+    perMessageDeflate: false,
+  });
   server.on("error", () => undefined);
   const resolveTarget = (protocol: string, address: string) =>
-    protocol === "tcp" && [`127.0.0.1:${advertisedPort}`, `[::1]:${advertisedPort}`].includes(address) ? kubelet : undefined;
+    protocol === "tcp" && [`127.0.0.1:${advertisedPort}`, `[::1]:${advertisedPort}`].includes(address)
+      ? kubelet
+      : undefined;
   let session: Promise<void> | undefined;
   // Synchronously in the event: the server's first message may arrive in the same chunk as the handshake response.
   server.once("open", () => {

@@ -72,7 +72,12 @@ export async function execute(deps: ExecuteDeps, plan: RemovalPlan, signal: Abor
 
 /** Removes graftlet's own directory and the root directory around it in one step: after a kill in between, the root directory
  *  would stay forever, since nothing else refers to it. Failures show again when each is removed separately. */
-async function removeWithRoot({ fs }: Host, own: string, last: readonly RemovalItem[], signal: AbortSignal): Promise<void> {
+async function removeWithRoot(
+  { fs }: Host,
+  own: string,
+  last: readonly RemovalItem[],
+  signal: AbortSignal,
+): Promise<void> {
   const root = posix.dirname(own);
   const holds = (path: string) => own.startsWith(`${path}/`);
   const around = last.flatMap((item) => (item.kind === "emptyDirectory" ? [item.path] : []));

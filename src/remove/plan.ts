@@ -55,7 +55,9 @@ export function removalPlan(findings: Findings): RemovalPlan {
     pods: findings.pods.map((pod) => ({ name: pod.name, stages: withoutEmpty(stagesOf(pod)) })),
     staged: withoutEmpty([
       findings.staged.filter(({ isHeld }) => isHeld).map(({ path }): RemovalItem => ({ kind: "heldDevice", path })),
-      staged.filter(({ isMounted }) => isMounted).map(({ path }): RemovalItem => ({ kind: "mount", path, outermost: path })),
+      staged
+        .filter(({ isMounted }) => isMounted)
+        .map(({ path }): RemovalItem => ({ kind: "mount", path, outermost: path })),
       ...staged.map(({ path, isFile }): RemovalStage => [{ kind: isFile ? "file" : "emptyDirectory", path }]),
     ]),
     ownedResources: findings.ownedResources.map((belonging) => ({ kind: "belonging", belonging })),
@@ -87,7 +89,11 @@ function unmountStages({ mounts }: FoundPod, wanted: (path: string) => boolean):
 /** Terminates a pod and unpublishes its CSI volumes, after unmounting their subPath mounts. */
 function csiStagesOf(pod: FoundPod): RemovalStage[] {
   const { name, uid } = pod;
-  return [...terminationStages(pod), ...unmountStages(pod, isSubPathMount(pod)), [{ kind: "published", uid, pod: name }]];
+  return [
+    ...terminationStages(pod),
+    ...unmountStages(pod, isSubPathMount(pod)),
+    [{ kind: "published", uid, pod: name }],
+  ];
 }
 
 function isSubPathMount({ directory }: FoundPod): (path: string) => boolean {
@@ -109,7 +115,14 @@ function stagesOf(pod: FoundPod): RemovalStage[] {
 }
 
 /** Everything that a plan removes, in order. */
-export function itemsOf({ csiPods, unstaging, pods, staged, ownedResources, last }: RemovalPlan): readonly RemovalItem[] {
+export function itemsOf({
+  csiPods,
+  unstaging,
+  pods,
+  staged,
+  ownedResources,
+  last,
+}: RemovalPlan): readonly RemovalItem[] {
   const [first, then] = [csiPods, pods].map((all) => all.flatMap(({ stages }) => stages.flat()));
   return [...(first ?? []), ...unstaging, ...(then ?? []), ...staged.flat(), ...ownedResources, ...last];
 }

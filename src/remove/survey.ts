@@ -49,14 +49,17 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   if (record && record.node !== nodeName) throw wrongNodeError(deps, record.node);
   const home = own === undefined ? undefined : root;
   const directories =
-    home === undefined ? [] : await podDirectories(host.fs, home, deps.staticPods ? anyUidPattern : apiUidPattern, signal);
+    home === undefined
+      ? []
+      : await podDirectories(host.fs, home, deps.staticPods ? anyUidPattern : apiUidPattern, signal);
   const sandboxes = await runtime.listPodSandbox(undefined, signal);
   const containers = await runtime.listContainers(undefined, signal);
   const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName, staticPods: deps.staticPods });
   const onHost = await readHostState(deps, signal);
   const monitors = home === undefined ? [] : [podResourcesDirectoryOf(home)];
   const createdDirectories = record ? await existing(host.fs, [...record.made, ...monitors], signal) : [];
-  const csiPodUids = root === undefined ? new Set<string>() : await podsWithCsiVolumes(host.fs, root, owned.pods, signal);
+  const csiPodUids =
+    root === undefined ? new Set<string>() : await podsWithCsiVolumes(host.fs, root, owned.pods, signal);
   return {
     pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, csiPodUids, podCgroup: deps.podCgroup })),
     staged: home === undefined ? [] : await findStagedVolumes(host.fs, home, onHost.mounts, signal),
@@ -86,7 +89,11 @@ interface HostState {
   readonly logs: readonly string[];
   /** Links with their targets. */
   readonly links: readonly { readonly path: string; readonly target: string }[];
-  readonly qosCgroups: readonly { readonly path: string; readonly exists: boolean; readonly below: readonly string[] }[];
+  readonly qosCgroups: readonly {
+    readonly path: string;
+    readonly exists: boolean;
+    readonly below: readonly string[];
+  }[];
 }
 
 async function readHostState(deps: SurveyDeps, signal: AbortSignal): Promise<HostState> {

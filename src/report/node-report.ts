@@ -69,8 +69,7 @@ function readiness(
   if (!work) return { ready: false, reason: "Starting", message: "the node is starting" };
   if (work.standalone) return { ready: true, reason: "Standalone", message: "standalone node without an API server" };
   const ready = work.node()?.status?.conditions?.find(({ type }) => type === "Ready");
-  if (!ready)
-    return { ready: false, reason: "NotRegistered", message: "the Node has no status in the API server yet" };
+  if (!ready) return { ready: false, reason: "NotRegistered", message: "the Node has no status in the API server yet" };
   return { ready: ready.status === "True", reason: ready.reason ?? "", message: ready.message ?? "" };
 }
 

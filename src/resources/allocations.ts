@@ -159,10 +159,16 @@ interface RunningContainer {
 }
 
 /** The pod with resources no lower than the actuated ones. */
-function raisedToActuated(allocated: AllocatedPod, { wholeInForce }: Allocation, running: readonly RunningContainer[]): AllocatedPod {
+function raisedToActuated(
+  allocated: AllocatedPod,
+  { wholeInForce }: Allocation,
+  running: readonly RunningContainer[],
+): AllocatedPod {
   const inForce = new Map(running.map(({ run, resources }) => [containerNameOf(run), resources]));
   const { containers, pod: whole } = resourcesOf(allocated.spec);
-  const raised = Object.entries(containers).map(([name, own]) => [name, raiseToAtLeast(own, inForce.get(name))] as const);
+  const raised = Object.entries(containers).map(
+    ([name, own]) => [name, raiseToAtLeast(own, inForce.get(name))] as const,
+  );
   const own = whole && raiseToAtLeast(whole, wholeInForce);
   return allocatedPod(withResources(allocated, { containers: Object.fromEntries(raised), ...(own && { pod: own }) }));
 }

@@ -40,7 +40,10 @@ export function createCgroupLayout(deps: LayoutDeps): (signal: AbortSignal) => P
   return async (signal) => known ?? shared(read, signal);
 }
 
-async function driverOf({ runtime, kubelet, onOutdatedRuntime, log }: LayoutDeps, signal: AbortSignal): Promise<CgroupDriver> {
+async function driverOf(
+  { runtime, kubelet, onOutdatedRuntime, log }: LayoutDeps,
+  signal: AbortSignal,
+): Promise<CgroupDriver> {
   const configured = kubelet.cgroupDriver;
   try {
     const { linux, isInferred = false } = await runtime.runtimeConfig(signal);

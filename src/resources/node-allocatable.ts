@@ -62,17 +62,20 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
     await pods.reapplyLimits(signal);
   };
   let logged = false;
-  const enforcementLoop = runPeriodically({ ...deps, name: "node-allocatable", intervalMs: intervalMs }, async (signal) => {
-    const opened = await deps.cgroups(signal);
-    if (!opened.layout.perQos) return;
-    try {
-      await limitPods(opened, signal);
-    } catch (error) {
-      if (!hasCode(error, "permission_denied")) throw error;
-      if (!logged) log.warn({ err: error }, "cannot limit all pods together: permission denied to create cgroups");
-      logged = true;
-    }
-  });
+  const enforcementLoop = runPeriodically(
+    { ...deps, name: "node-allocatable", intervalMs: intervalMs },
+    async (signal) => {
+      const opened = await deps.cgroups(signal);
+      if (!opened.layout.perQos) return;
+      try {
+        await limitPods(opened, signal);
+      } catch (error) {
+        if (!hasCode(error, "permission_denied")) throw error;
+        if (!logged) log.warn({ err: error }, "cannot limit all pods together: permission denied to create cgroups");
+        logged = true;
+      }
+    },
+  );
   return {
     name: enforcementLoop.name,
     async run(signal) {

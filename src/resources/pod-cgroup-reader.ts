@@ -24,7 +24,8 @@ export async function readPodCgroup(
   const used = new Map<string, number>();
   for (const id of ids) {
     const own = [...groups.keys()].find((name) => name.endsWith(`/${id}`) || name.endsWith(`-${id}.scope`));
-    const bytes = (own === undefined ? undefined : usage(own).memory?.usage) ?? (await reportedUsage(runtime, id, signal));
+    const bytes =
+      (own === undefined ? undefined : usage(own).memory?.usage) ?? (await reportedUsage(runtime, id, signal));
     if (bytes !== undefined) used.set(id, bytes);
   }
   const { memory, cpu } = usage(path);

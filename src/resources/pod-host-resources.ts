@@ -100,7 +100,8 @@ export function createPodHostResources(deps: PodHostResourcesDeps) {
         const { isThere, limits, ...reading } = await readPodCgroup({ ...deps, version }, path, containerIds, signal);
         return { ...reading, ...(isThere && groups.has(pod) && { limits }) };
       },
-      set: async (pod: Pod, limits: CgroupLimits, signal: AbortSignal) => (await open(signal)).setLimits(pod, limits, signal),
+      set: async (pod: Pod, limits: CgroupLimits, signal: AbortSignal) =>
+        (await open(signal)).setLimits(pod, limits, signal),
     },
   };
 }

@@ -61,10 +61,15 @@ export function createQosCgroups({ pageSizes, ...deps }: QosCgroupsDeps): QosCgr
     const requested = sumRequests(deps);
     const protectedMemory = protectedMemoryOf(deps.memoryQos, requested);
     // The cgroup of the Guaranteed class is the parent of the others.
-    if (protectedMemory) await setTo("Guaranteed", { memoryMinBytes: protectedMemory.guaranteed + protectedMemory.burstable }, signal);
+    if (protectedMemory)
+      await setTo("Guaranteed", { memoryMinBytes: protectedMemory.guaranteed + protectedMemory.burstable }, signal);
     await setTo("BestEffort", { cpuShares: minShares, hugepages }, signal);
     const cpuShares = milliCpuToShares(requested.burstableMilli);
-    await setTo("Burstable", { cpuShares, hugepages, ...(protectedMemory && { memoryLowBytes: protectedMemory.burstable }) }, signal);
+    await setTo(
+      "Burstable",
+      { cpuShares, hugepages, ...(protectedMemory && { memoryLowBytes: protectedMemory.burstable }) },
+      signal,
+    );
     if (protectedMemory) deps.measures.memoryReserved(protectedMemory.guaranteed, protectedMemory.burstable);
   };
   return {
@@ -84,7 +89,12 @@ interface RequestSums {
   guaranteedBytes: number;
 }
 
-function sumRequests({ pods, worker, podCache, allocatedPod }: Pick<QosCgroupsDeps, "pods" | "worker" | "podCache" | "allocatedPod">) {
+function sumRequests({
+  pods,
+  worker,
+  podCache,
+  allocatedPod,
+}: Pick<QosCgroupsDeps, "pods" | "worker" | "podCache" | "allocatedPod">) {
   const sum: RequestSums = { burstableMilli: 0, burstableBytes: 0, guaranteedBytes: 0 };
   for (const pod of pods.list()) {
     const qos = qosClass(pod.spec);

@@ -62,6 +62,8 @@ export function createRecordStore(
     },
     forget: (uid) => void waiting.delete(uid),
     uids: () => [...waiting.keys()],
-    save: coalesce(() => writeRecords(fs, rootDir, new Map([...waiting, ...currentRecords()]), clock.within(writeTimeoutMs))),
+    save: coalesce(() =>
+      writeRecords(fs, rootDir, new Map([...waiting, ...currentRecords()]), clock.within(writeTimeoutMs)),
+    ),
   };
 }

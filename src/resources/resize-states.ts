@@ -10,7 +10,11 @@ export interface ResizeStates {
   restore(uid: string, shown: readonly PodCondition[]): void;
   deferredSince(uid: string): number | undefined;
   /** The resize is deferred or infeasible. @returns whether the state has changed (`news`), or only its message. */
-  markPending(uid: string, why: Pick<PendingResize, "reason" | "message">, generation: number): "news" | "message" | undefined;
+  markPending(
+    uid: string,
+    why: Pick<PendingResize, "reason" | "message">,
+    generation: number,
+  ): "news" | "message" | undefined;
   /** The resize is no longer pending. @returns true if it was. */
   clearPending(uid: string): boolean;
   /** The resize has been allocated. */

@@ -43,14 +43,19 @@ export async function readRecords(
 ): Promise<LoadedRecords> {
   const file = recordsFile(rootDir);
   const [own, allocated, actuated] = await Promise.all(
-    [file, `${rootDir}/allocated_pods_state`, `${rootDir}/actuated_pods_state`].map((path) => readText(fs, path, signal)),
+    [file, `${rootDir}/allocated_pods_state`, `${rootDir}/actuated_pods_state`].map((path) =>
+      readText(fs, path, signal),
+    ),
   );
   const pods = own === undefined ? new Map<string, ResourceRecord>() : parseRecords(own);
   if (!pods) {
     log.warn({ file }, "cannot parse the resource record; renaming it");
     await fs.apply([{ kind: "rename", from: file, to: `${file}.torn` }], signal);
   }
-  return { pods: pods ?? new Map(), kubelet: { allocated: parseCheckpoint(allocated), inForce: parseCheckpoint(actuated) } };
+  return {
+    pods: pods ?? new Map(),
+    kubelet: { allocated: parseCheckpoint(allocated), inForce: parseCheckpoint(actuated) },
+  };
 }
 
 /** Atomically replaces the record file. */

@@ -97,7 +97,12 @@ async function actuate(deps: ResizeDeps, resizing: PodResize, signal: AbortSigna
     }));
     await changeResource(
       deps,
-      { ...resizing, resource: "cpu", remaining, limits: [...quotas, ...limitChange("cpuShares", shares, has?.cpuShares)] },
+      {
+        ...resizing,
+        resource: "cpu",
+        remaining,
+        limits: [...quotas, ...limitChange("cpuShares", shares, has?.cpuShares)],
+      },
       signal,
     );
   }
@@ -113,7 +118,11 @@ interface LimitChange {
 }
 
 /** Empty if the limit is unchanged, or no longer desired. */
-function limitChange(name: keyof CgroupLimits, wanted: number | undefined, has: number | undefined): readonly LimitChange[] {
+function limitChange(
+  name: keyof CgroupLimits,
+  wanted: number | undefined,
+  has: number | undefined,
+): readonly LimitChange[] {
   if (wanted === undefined || wanted === has) return [];
   return [{ increases: has !== undefined && wanted > has, set: { [name]: wanted } }];
 }
@@ -127,7 +136,11 @@ interface ResourceChange extends PodResize {
 }
 
 /** Changes one resource. @returns the remaining container resizes for the other. */
-async function changeResource(deps: ResizeDeps, { pod, resource, remaining, limits }: ResourceChange, signal: AbortSignal) {
+async function changeResource(
+  deps: ResizeDeps,
+  { pod, resource, remaining, limits }: ResourceChange,
+  signal: AbortSignal,
+) {
   for (const { increases, set } of limits) if (increases) await deps.groups.set(pod, set, signal);
   const done = new Map<string, ContainerResize>();
   for (const resize of inResizeOrder(remaining, resource)) {

@@ -33,7 +33,12 @@ export function createCrashLoop({
   events: EventSink;
   maxMs: number;
 }): CrashLoop {
-  const backoff: Backoff = createBackoff({ clock, initialMs: Math.min(initialDelayMs, maxMs), maxMs, forgetMs: resetAfterMs });
+  const backoff: Backoff = createBackoff({
+    clock,
+    initialMs: Math.min(initialDelayMs, maxMs),
+    maxMs,
+    forgetMs: resetAfterMs,
+  });
   return {
     check(pod, container, observed) {
       const last = newestRun(observed, container.name, ({ state }) => state === ContainerState.CONTAINER_EXITED);

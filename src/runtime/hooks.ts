@@ -57,7 +57,12 @@ export function createHooks(deps: HookDeps): Hooks {
   };
 }
 
-async function runHandler(deps: HookDeps, hook: LifecycleHandler, target: HookTarget, signal: AbortSignal): Promise<void> {
+async function runHandler(
+  deps: HookDeps,
+  hook: LifecycleHandler,
+  target: HookTarget,
+  signal: AbortSignal,
+): Promise<void> {
   if (hook.exec) return exec(deps.runtime, hook.exec.command ?? [], target.containerId, signal);
   if (hook.httpGet) return get(deps, hook.httpGet, target, signal);
   if (hook.sleep) return deps.clock.sleep(hook.sleep.seconds * 1000, signal);

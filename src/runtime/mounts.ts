@@ -84,7 +84,10 @@ function imageMount(
  *  @param environment the container's environment, for `subPathExpr`.
  *  @throws Error with the kubelet's text, or one that names an expression whose result is too long.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath-expanded-environment */
-export function volumeSubPaths(container: Container, environment: ReadonlyMap<string, string>): readonly SubPathMount[] {
+export function volumeSubPaths(
+  container: Container,
+  environment: ReadonlyMap<string, string>,
+): readonly SubPathMount[] {
   const sum = createArgumentSizes("subPathExpr and subPath of the container's volumeMounts");
   return (container.volumeMounts ?? []).flatMap((mount, index) => {
     const what = `subPathExpr of volumeMounts[${index}]`;

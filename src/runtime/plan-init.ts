@@ -5,7 +5,13 @@ import { isSidecar } from "../pod/containers.ts";
 import { restartsAfter, restartsKilled } from "../pod/restart.ts";
 import { isInNewestSandbox, newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
-import { type ContainerFacts, type PlannedKill, isChanged, killForFailedProbe, killInUnknownState } from "./planned-kill.ts";
+import {
+  type ContainerFacts,
+  type PlannedKill,
+  isChanged,
+  killForFailedProbe,
+  killInUnknownState,
+} from "./planned-kill.ts";
 
 /** The decision on a pod's init containers. */
 export interface InitPlan {

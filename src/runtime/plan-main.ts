@@ -4,7 +4,13 @@ import type { RuntimePod } from "../pipeline.ts";
 import { restartsAfter, restartsKilled } from "../pod/restart.ts";
 import { newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
-import { type ContainerFacts, type PlannedKill, isChanged, killForFailedProbe, killInUnknownState } from "./planned-kill.ts";
+import {
+  type ContainerFacts,
+  type PlannedKill,
+  isChanged,
+  killForFailedProbe,
+  killInUnknownState,
+} from "./planned-kill.ts";
 
 /** The decision on a pod's main containers. */
 export interface MainPlan {

@@ -1,6 +1,12 @@
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Container, Pod, Resources } from "../objects.ts";
-import { type ResizableAmounts, type ResizableResource, amountsOf, effectiveResources, sameAmounts } from "../pod/pod-resources.ts";
+import {
+  type ResizableAmounts,
+  type ResizableResource,
+  amountsOf,
+  effectiveResources,
+  sameAmounts,
+} from "../pod/pod-resources.ts";
 import type { ContainerFacts, PlannedKill } from "./planned-kill.ts";
 
 /** A running container that is resized in place. */
@@ -39,7 +45,9 @@ export function planResize(
 
 /** True if the pod-level resources, or the limits of the pod's cgroup, differ from the allocation. */
 export function resizesPodLevel(pod: Pod, { actualPodResources, podCgroupIsStale }: ContainerFacts): boolean {
-  return podCgroupIsStale || !sameAmounts(amountsOf(pod.spec.resources ?? {}), amountsOf(actualPodResources(pod) ?? {}));
+  return (
+    podCgroupIsStale || !sameAmounts(amountsOf(pod.spec.resources ?? {}), amountsOf(actualPodResources(pod) ?? {}))
+  );
 }
 
 /** Containers whose amount of a resource changes, in resize order: those that shrink first, to make room for those that grow; compared

@@ -74,7 +74,12 @@ function planFirstStarts(pod: Pod, observed: RuntimePod, attempt: number): reado
 }
 
 /** Kills, removals, resizes, then starts: ephemeral containers, init containers, main containers. */
-function planContainers(pod: Pod, observed: RuntimePod, facts: ContainerFacts, sandbox: PodSandboxStatus): readonly Step[] {
+function planContainers(
+  pod: Pod,
+  observed: RuntimePod,
+  facts: ContainerFacts,
+  sandbox: PodSandboxStatus,
+): readonly Step[] {
   const init = planInit(pod, observed, facts);
   if (init.failed) return [killPodStep];
   const main = init.initialized ? planMain(pod, observed, facts) : undefined;

@@ -43,7 +43,10 @@ export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
   };
 }
 
-function containerFacts({ probes, isRestartingAll, inForce, groups }: PodRuntimeDeps, pod: AllocatedPod): ContainerFacts {
+function containerFacts(
+  { probes, isRestartingAll, inForce, groups }: PodRuntimeDeps,
+  pod: AllocatedPod,
+): ContainerFacts {
   const { uid } = pod.metadata;
   return {
     failedProbe: (name, id) => probes.failedProbe(uid, name, id),

@@ -14,7 +14,14 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
-import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeMounter, SubPathMounts } from "../pipeline.ts";
+import type {
+  EventSink,
+  HostAddresses,
+  ObjectCache,
+  ServiceLister,
+  VolumeMounter,
+  SubPathMounts,
+} from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { parseResolvConf, podDns, clusterDnsService } from "../pod/dns.ts";
@@ -161,7 +168,9 @@ async function configureSandbox(
 /** The configured cluster DNS. With a service tunnel and no configuration, the addresses of the cluster's DNS Service. */
 function clusterDnsOf({ settings: { clusterDNS, clusterDomain, network }, services }: PrepareDeps) {
   if (network?.tunneled !== true || clusterDNS.length > 0) return { clusterDNS, clusterDomain };
-  const dns = services.list()?.find(({ metadata: { name, namespace } }) => `${namespace}/${name}` === clusterDnsService);
+  const dns = services
+    .list()
+    ?.find(({ metadata: { name, namespace } }) => `${namespace}/${name}` === clusterDnsService);
   const found = (dns?.spec?.clusterIPs ?? []).filter((address) => isIPv4(address));
   return { clusterDNS: found, clusterDomain: clusterDomain || defaultClusterDomain };
 }
@@ -316,7 +325,12 @@ async function environmentOf(
 const maxEnvFileBytes = 1024 * 1024;
 
 /** Reads environment files; a container may have written them, or replaced them by links. */
-async function environmentFilesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: Container, signal: AbortSignal) {
+async function environmentFilesOf(
+  { fs, volumes, log }: PrepareDeps,
+  pod: Pod,
+  container: Container,
+  signal: AbortSignal,
+) {
   const mounted = volumes.mounted(pod.metadata.uid);
   const files = new Map<string, EnvFile | Error>();
   let maxBytes = maxEnvFileBytes;

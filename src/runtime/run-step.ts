@@ -97,10 +97,12 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
   async runSandbox(deps, { attempt }, { pod, observed, sandboxConfig, onSandboxReady }, signal) {
     const { status, ...sandbox } = await makeSandbox(deps, pod, { attempt, prepared: sandboxConfig }, signal);
     const isNew = observed.sandboxes.length + observed.containers.length === 0;
-    await onSandboxReady(isNew ? { ...observed, ips: sandbox.ips, sandboxes: [status] } : undefined).catch((err: unknown) => {
-      if (!signal.aborted)
-        deps.log.debug({ err, uid: pod.metadata.uid }, "cannot report new sandbox; continuing the pass");
-    });
+    await onSandboxReady(isNew ? { ...observed, ips: sandbox.ips, sandboxes: [status] } : undefined).catch(
+      (err: unknown) => {
+        if (!signal.aborted)
+          deps.log.debug({ err, uid: pod.metadata.uid }, "cannot report new sandbox; continuing the pass");
+      },
+    );
     return { sandbox, made: { sandboxes: [sandbox.id] } };
   },
 

@@ -62,7 +62,14 @@ export class RuntimeError extends CodedError {
 }
 
 /** Pod features that not every runtime supports; `swapLimit` is a swap limit for a container without a memory limit. */
-export type RuntimeFeature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit" | "swapLimit" | "imageVolume";
+export type RuntimeFeature =
+  | "privileged"
+  | "seccomp"
+  | "appArmor"
+  | "memoryLimit"
+  | "cpuLimit"
+  | "swapLimit"
+  | "imageVolume";
 
 /** A hint what to inspect, not a state. A sandbox event has its ID in `sandboxId`; a container event has its ID in `containerId`, and
  *  `sandboxId` only if the runtime reports it. `exited` marks the exit of a main process: inspect until the status shows it.

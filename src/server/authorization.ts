@@ -3,7 +3,11 @@ import type { Authorizer, User } from "./ports.ts";
 import { subresourcesOf, verbOf } from "./routes.ts";
 
 /** Result when the limit of concurrent reviews is reached. */
-export const tooManyRequests = { kind: "refused", status: 429, text: "Too many requests, please try again later.\n" } as const;
+export const tooManyRequests = {
+  kind: "refused",
+  status: 429,
+  text: "Too many requests, please try again later.\n",
+} as const;
 
 export type AuthorizationResult =
   | { readonly kind: "allowed" }

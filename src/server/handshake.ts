@@ -41,7 +41,11 @@ export function spdyUpgrade(protocol: string): UpgradeRequest {
 
 /** Requests an upgrade from an endpoint; path and host are the endpoint's own. @param signal ends only the handshake; an upgraded stream
  *  belongs to the caller. @throws CodedError unavailable if the endpoint is unreachable or breaks off; the signal's reason. */
-export async function handshake(endpoint: StreamEndpoint, asking: UpgradeRequest, signal: AbortSignal): Promise<HandshakeResult> {
+export async function handshake(
+  endpoint: StreamEndpoint,
+  asking: UpgradeRequest,
+  signal: AbortSignal,
+): Promise<HandshakeResult> {
   const connection = await endpoint.dial(signal);
   const answered = Promise.withResolvers<HandshakeResult>();
   const onAbort = () => connection.destroy(abortError(signal));

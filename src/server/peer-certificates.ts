@@ -5,7 +5,10 @@ import type { Clock } from "../lib/clock.ts";
 import type { User } from "./ports.ts";
 
 /** User and groups of a connection's client certificate. */
-export type Peer = { readonly kind: "none" } | { readonly kind: "refused" } | { readonly kind: "known"; readonly user: User };
+export type Peer =
+  | { readonly kind: "none" }
+  | { readonly kind: "refused" }
+  | { readonly kind: "known"; readonly user: User };
 
 export interface PeerCertificates {
   /** Records a new connection, whose certificate TLS has just verified against the current CA. */

@@ -8,11 +8,23 @@ import { spliceCommand } from "../streams/splice-command.ts";
 import { isWebSocket } from "../streams/upgrade.ts";
 import { sendText } from "./responses.ts";
 import { forwardedUpgrade } from "./handshake.ts";
-import { type StreamTarget, type ProxiedStream, type Upgrade, type Upgraded, requestUpgrade, copyStreams } from "./proxied-stream.ts";
+import {
+  type StreamTarget,
+  type ProxiedStream,
+  type Upgrade,
+  type Upgraded,
+  requestUpgrade,
+  copyStreams,
+} from "./proxied-stream.ts";
 import { isTunnel, relayOverWebSocket, tunnelOverWebSocket } from "./web-sockets.ts";
 
 /** Joins the client of a request to an endpoint; resolves when both have finished. */
-export type ProxyStream = (to: StreamTarget, request: IncomingMessage, response: Response, signal: AbortSignal) => Promise<void>;
+export type ProxyStream = (
+  to: StreamTarget,
+  request: IncomingMessage,
+  response: Response,
+  signal: AbortSignal,
+) => Promise<void>;
 
 export interface ProxyStreamDeps {
   /** The upgrade of a request; undefined for an ordinary request. */

@@ -20,7 +20,10 @@ export interface ConnectionLimits {
 /** Limits of the process, for all of its nodes: headers of 64 KiB for each connection take up to 32 MiB. */
 export const processConnectionLimits: ConnectionLimits = { maxUnauthenticated: 512, maxAuthenticated: 4096 };
 
-export function createUnauthenticatedConnections({ maxUnauthenticated, maxAuthenticated }: ConnectionLimits): UnauthenticatedConnections {
+export function createUnauthenticatedConnections({
+  maxUnauthenticated,
+  maxAuthenticated,
+}: ConnectionLimits): UnauthenticatedConnections {
   const byAddress = new Map<string, Map<string, Socket>>();
   const authenticated = new Set<string>();
   let size = 0;

@@ -36,7 +36,8 @@ export async function tunnelOverWebSocket(joining: ProxiedStream): Promise<void>
   const answer = await requestUpgrade(joining, spdyUpgrade(forwardProtocol));
   if (!answer) return;
   const ws = await accept(joining, tunnelSubprotocol);
-  if (ws) await copyStreams(joining, { client: withEarlyReplies(tunnelStream(ws), joining.gate), backend: answer.stream });
+  if (ws)
+    await copyStreams(joining, { client: withEarlyReplies(tunnelStream(ws), joining.gate), backend: answer.stream });
   else answer.stream.destroy();
 }
 
@@ -45,7 +46,10 @@ export function isTunnel(request: IncomingMessage): boolean {
   return negotiateWebSocket(request, [tunnelSubprotocol]) === tunnelSubprotocol;
 }
 
-async function accept({ request, response, upgrade }: ProxiedStream, subprotocol: string): Promise<WebSocket | undefined> {
+async function accept(
+  { request, response, upgrade }: ProxiedStream,
+  subprotocol: string,
+): Promise<WebSocket | undefined> {
   if (!response.socket) return undefined;
   response.detachSocket(response.socket);
   return acceptWebSocket({ request, ...upgrade }, subprotocol);

@@ -50,7 +50,8 @@ export function createConnectionForwarder(deps: ConnectionForwarderDeps): (conne
   const buckets = new Map<string, PortBucket>();
   let pendingHeaders = 0;
   const readHeader = async (connection: Duplex): Promise<string> => {
-    if (pendingHeaders >= maxPendingHeaders) throw new CodedError("resource_exhausted", "too many connections without a header");
+    if (pendingHeaders >= maxPendingHeaders)
+      throw new CodedError("resource_exhausted", "too many connections without a header");
     pendingHeaders += 1;
     const timer = clock.after(headerTimeoutMs, () => connection.destroy());
     try {

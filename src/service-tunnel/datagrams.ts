@@ -51,7 +51,13 @@ const flowCost = 16 * 1024;
 
 /** Forwards datagrams, each pod port from a local port of its own, and returns replies. A pod that has reached its share of flows loses
  *  its oldest one. */
-export function createDatagramFlows({ gate, shares, clock, reply, open = () => createSocket("udp4") }: DatagramFlowsDeps): DatagramFlows {
+export function createDatagramFlows({
+  gate,
+  shares,
+  clock,
+  reply,
+  open = () => createSocket("udp4"),
+}: DatagramFlowsDeps): DatagramFlows {
   /** By pod address, then by source and destination; oldest first. */
   const byPod = new Map<string, Map<string, DatagramFlow>>();
   const takeSendTokens = createTokenBucket(clock, bytesPerSecond, bytesPerSecond);
@@ -83,7 +89,11 @@ export function createDatagramFlows({ gate, shares, clock, reply, open = () => c
     end(pod, ...oldest);
     return shares.acquire(pod);
   };
-  const openFlow = (key: string, { pod, to: { host, port } }: AdmittedTraffic, datagram: Datagram): DatagramFlow | undefined => {
+  const openFlow = (
+    key: string,
+    { pod, to: { host, port } }: AdmittedTraffic,
+    datagram: Datagram,
+  ): DatagramFlow | undefined => {
     if (!takeSendTokens(flowCost)) return undefined;
     const release = acquireFlow(pod);
     if (!release) return undefined;

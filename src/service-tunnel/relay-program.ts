@@ -34,7 +34,10 @@ export interface RelayProgram {
 export function relayPrograms(link: string, check: readonly string[]): readonly RelayProgram[] {
   const probe = (interpreter: "python3" | "perl") => ({ interpreter, probe: interpreted(interpreter, "") });
   return [
-    { ...probe("python3"), argv: interpreted("python3", programText("src/network/relay.py"), link, ...check) },
-    { ...probe("perl"), argv: interpreted("perl", perlWithRaisedLimit, programText("src/network/relay.pl"), "--", link, ...check) },
+    { ...probe("python3"), argv: interpreted("python3", programText("src/service-tunnel/relay.py"), link, ...check) },
+    {
+      ...probe("perl"),
+      argv: interpreted("perl", perlWithRaisedLimit, programText("src/service-tunnel/relay.pl"), "--", link, ...check),
+    },
   ];
 }

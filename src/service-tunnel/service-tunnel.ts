@@ -159,7 +159,13 @@ async function runTunnel(deps: RunTunnelDeps, signal: AbortSignal): Promise<void
   const rulesLost = createRateLimitedWarning({ log, clock }, rulesMissingText);
   const link = tunnelSocket(rootDir);
   const connections = createFairShares(maxConnections, () => deps.places.connections.acquire(deps.nodeName));
-  const join = createConnectionForwarder({ gate, shares: connections, onRefused, onLimitReached: limitations.connections, clock });
+  const join = createConnectionForwarder({
+    gate,
+    shares: connections,
+    onRefused,
+    onLimitReached: limitations.connections,
+    clock,
+  });
   stack.use(await listenOnTarget(host, link, (connection) => void join(connection), until));
   const shares = createFairShares(maxFlows, () => deps.places.flows.acquire(deps.nodeName));
   const flows = createDatagramFlows({ gate, shares, clock, reply: (datagram) => relay.reply(datagram) });
@@ -226,7 +232,10 @@ function datagramPorts(relay: Relay, limitations: ReturnType<typeof createTunnel
 }
 
 /** Current destinations in the cluster. A headless endpoint with the address of one of this node's pods is that pod and is omitted. */
-function currentDestinations({ services, headless, serviceFilter, nodeName }: ServiceTunnelDeps, pods: readonly string[]): Destinations {
+function currentDestinations(
+  { services, headless, serviceFilter, nodeName }: ServiceTunnelDeps,
+  pods: readonly string[],
+): Destinations {
   const known = services.list() ?? [];
   const { tcp, ...rest } = destinationsOf(known, serviceFilter);
   if (known.length > 0 && rest.addresses.length === 0) throw new CodedError("failed_precondition", noIPv4Services);

@@ -21,7 +21,11 @@ export function createTunnelLimitations({ host, report, clock, log }: TunnelLimi
   const reportChange = reportChanges(report);
   const compare = createOverlapCheck(host.fs);
   let fullPod = "";
-  const reportFull = throttle(() => report("ConnectionsNotForwarded", connectionsRefusedText(fullPod)), fullReportIntervalMs, clock);
+  const reportFull = throttle(
+    () => report("ConnectionsNotForwarded", connectionsRefusedText(fullPod)),
+    fullReportIntervalMs,
+    clock,
+  );
   return {
     /** Reports that a pod has reached its connection limit. @param pod its address. */
     connections(pod: string): void {

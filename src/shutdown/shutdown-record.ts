@@ -28,7 +28,10 @@ const goZeroTime = "0001-01-01T00:00:00Z";
 export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecordDeps): ShutdownRecord {
   let startedAt = 0;
   const store = async (endedAt: number | undefined, signal: AbortSignal) => {
-    const state = { startTime: formatTime(startedAt), endTime: endedAt === undefined ? goZeroTime : formatTime(endedAt) };
+    const state = {
+      startTime: formatTime(startedAt),
+      endTime: endedAt === undefined ? goZeroTime : formatTime(endedAt),
+    };
     await fs.apply(replaceFile(file, JSON.stringify(state), 0o644), signal).catch((err: unknown) => {
       log.error({ err }, "Failed to store graceful shutdown state");
     });

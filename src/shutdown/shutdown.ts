@@ -154,9 +154,10 @@ async function handleCancellation(deps: ShutdownDeps, acquire: () => Promise<voi
   await acquire();
 }
 
-function reportShutdownState({ shuttingDown, signals, events, nodeName, log }: ShutdownDeps, shuttingDown: true | undefined, message: string): void {
+function reportShutdownState(deps: ShutdownDeps, shuttingDown: true | undefined, message: string): void {
+  const { signals, events, nodeName, log } = deps;
   log.info({ event: shuttingDown ? "shutdown" : "cancelled" }, "Shutdown manager detected new shutdown event");
   events.event(nodeReference(nodeName), "Normal", "Shutdown", message);
-  shuttingDown.set(shuttingDown);
+  deps.shuttingDown.set(shuttingDown);
   signals.nodeChanged.send();
 }

@@ -133,7 +133,10 @@ function createParseCache(nodeName: string) {
   };
   return {
     /** @throws CodedError invalid_argument: why the text is not a pod. */
-    async read({ path, text }: { readonly path: string; readonly text: string }, round: Round): Promise<ParsedManifest> {
+    async read(
+      { path, text }: { readonly path: string; readonly text: string },
+      round: Round,
+    ): Promise<ParsedManifest> {
       const digest = createHash("sha256").update(text).digest("hex");
       const before = readings.get(path);
       const reading = before?.digest === digest ? before : { digest, ...(await parsed(path, text, round)) };
@@ -157,7 +160,10 @@ interface ManifestWithPod {
   readonly holding: ParsedManifest;
 }
 
-function ordered(all: readonly ManifestWithPod[], held: ReadonlyMap<string, ParsedManifest>): readonly ManifestWithPod[] {
+function ordered(
+  all: readonly ManifestWithPod[],
+  held: ReadonlyMap<string, ParsedManifest>,
+): readonly ManifestWithPod[] {
   const hadIt = ({ path, name }: ManifestWithPod) => {
     const before = held.get(path);
     return before !== undefined && fullName(before.pod) === name;

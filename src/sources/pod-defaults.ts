@@ -35,7 +35,10 @@ function withPodLevelRequests(spec: PodSpec): PodSpec {
   const pages = chosen(podLimits(containers, { overhead: false }), (name) => isHugePages(name) && !(name in own));
   const limits = { ...pages, ...ownLimits };
   if (Object.keys(limits).length === 0) return spec;
-  const asked = chosen(podRequests(containers, { overhead: false }), (name) => isPodLevelResource(name) && !isHugePages(name));
+  const asked = chosen(
+    podRequests(containers, { overhead: false }),
+    (name) => isPodLevelResource(name) && !isHugePages(name),
+  );
   const given = chosen(limits, isPodLevelResource);
   return { ...spec, resources: { ...spec.resources, limits, requests: { ...given, ...asked, ...own } } };
 }

@@ -79,9 +79,14 @@ export function createRecords(clock: Pick<Clock, "monotonic">): Records {
   const onRemoved = ({ kind, scope }: StoredColumn, uid: string) => {
     if (kind === "column") return;
     if (!hasOwner(uid)) endRecord(uid);
-    else if (kind === "owner" && scope === "work") free(uid, (column) => column.kind === "column" && column.scope === "work");
+    else if (kind === "owner" && scope === "work")
+      free(uid, (column) => column.kind === "column" && column.scope === "work");
   };
-  const add = <T>(kind: StoredColumn["kind"], scope: StoredColumn["scope"], mayCreate: (uid: string, value: T) => boolean) => {
+  const add = <T>(
+    kind: StoredColumn["kind"],
+    scope: StoredColumn["scope"],
+    mayCreate: (uid: string, value: T) => boolean,
+  ) => {
     const { writer, free: freeValue } = createColumn<T>();
     const stored: StoredColumn = { kind, scope, has: (uid) => writer.get(uid) !== undefined, free: freeValue };
     columns.push(stored);
@@ -100,7 +105,11 @@ export function createRecords(clock: Pick<Clock, "monotonic">): Records {
   return {
     owner: (of) => add("owner", of, () => true),
     observations: <T extends Observation>() =>
-      add<T>("observation", "work", (uid, { observedAt }) => observedAt > (endedAt.get(uid) ?? Number.NEGATIVE_INFINITY)),
+      add<T>(
+        "observation",
+        "work",
+        (uid, { observedAt }) => observedAt > (endedAt.get(uid) ?? Number.NEGATIVE_INFINITY),
+      ),
     column: (of = "work") => add("column", of, () => false),
     onEnd: (hear) => void subscribers.add(hear),
   };

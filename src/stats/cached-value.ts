@@ -23,7 +23,14 @@ export interface CachedValue<T> extends Service {
   latest(patienceMs: number, signal: AbortSignal): Promise<T | undefined>;
 }
 
-export function createCachedValue<T>({ name, read, maxAgeMs, timeoutMs, onError, clock }: CachedValueDeps<T>): CachedValue<T> {
+export function createCachedValue<T>({
+  name,
+  read,
+  maxAgeMs,
+  timeoutMs,
+  onError,
+  clock,
+}: CachedValueDeps<T>): CachedValue<T> {
   const stop = new AbortController();
   const shared = createSharedPromise<T>(clock, timeoutMs);
   let known: { readonly value: T; readonly at: number } | undefined;

@@ -37,7 +37,13 @@ const maxAgeMs = 60_000;
 
 /** Queries CSI drivers for the usage of their volumes: on demand, and at most once a minute per volume.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodegetvolumestats */
-export function createDriverVolumeStats({ host, drivers, queryHealth, clock, log }: DriverVolumeStatsDeps): DriverVolumeStats {
+export function createDriverVolumeStats({
+  host,
+  drivers,
+  queryHealth,
+  clock,
+  log,
+}: DriverVolumeStatsDeps): DriverVolumeStats {
   const known = new Map<string, { readonly until: number; readonly use: Promise<DiskUse | undefined> }>();
   const measure = async (path: string, read: typeof statfsByCommand) => {
     try {

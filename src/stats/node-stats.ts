@@ -80,7 +80,8 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
   });
   const diskIntervalMs = diskPeriodMs === 0 ? defaultDiskPeriodMs : diskPeriodMs;
   const { healthEvents: events } = deps;
-  const health = events && diskIntervalMs > 0 ? [createVolumeHealth({ ...deps, events, intervalMs: diskIntervalMs })] : [];
+  const health =
+    events && diskIntervalMs > 0 ? [createVolumeHealth({ ...deps, events, intervalMs: diskIntervalMs })] : [];
   const diskStats = createCachedValue<DiskStats>({
     name: "disk statistics",
     read: (signal) =>
@@ -93,7 +94,8 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     onError: (error) => log.warn({ err: error }, "cannot measure the pods' disk usage"),
     clock,
   });
-  const disk = async (signal: AbortSignal) => (diskPeriodMs < 0 ? undefined : diskStats.latest(firstWalkTimeoutMs, signal));
+  const disk = async (signal: AbortSignal) =>
+    diskPeriodMs < 0 ? undefined : diskStats.latest(firstWalkTimeoutMs, signal);
   const sampleOrUndefined = (signal: AbortSignal) =>
     samples.fresh(signal).catch((error: unknown) => {
       if (!signal.aborted) log.warn({ err: error }, "cannot measure the node's resource usage");

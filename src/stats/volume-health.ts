@@ -21,18 +21,21 @@ export interface VolumeHealthDeps extends ClaimDeps {
  *  @see https://kubernetes.io/docs/concepts/storage/volume-health-monitoring/ */
 export function createVolumeHealth(deps: VolumeHealthDeps): Service {
   const { cache, pods, events, intervalMs, clock, log } = deps;
-  return runPeriodically({ name: "volume health", intervalMs, initialDelayMs: intervalMs, clock, log }, async (signal) => {
-    for (const { uid } of runningPods(cache)) {
-      const pod = pods.get(uid);
-      if (!pod) continue;
-      for (const { name, use } of await claimUsage(deps, pod, signal))
-        if (use.condition?.abnormal)
-          events.event(
-            podReference(pod),
-            "Warning",
-            "VolumeConditionAbnormal",
-            `Volume ${name}: ${use.condition.message}`,
-          );
-    }
-  });
+  return runPeriodically(
+    { name: "volume health", intervalMs, initialDelayMs: intervalMs, clock, log },
+    async (signal) => {
+      for (const { uid } of runningPods(cache)) {
+        const pod = pods.get(uid);
+        if (!pod) continue;
+        for (const { name, use } of await claimUsage(deps, pod, signal))
+          if (use.condition?.abnormal)
+            events.event(
+              podReference(pod),
+              "Warning",
+              "VolumeConditionAbnormal",
+              `Volume ${name}: ${use.condition.message}`,
+            );
+      }
+    },
+  );
 }

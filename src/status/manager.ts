@@ -37,9 +37,17 @@ export interface StatusManagerDeps extends WriterDeps {
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function createStatusManager(deps: StatusManagerDeps): StatusManager {
   const { clock, log, measures, pendingStatus, status: column } = deps;
-  const delivery = createDelivery({ ...deps, pendingStatus: (uid) => pendingStatus.get(uid), onGone: (uid) => forget(uid) });
+  const delivery = createDelivery({
+    ...deps,
+    pendingStatus: (uid) => pendingStatus.get(uid),
+    onGone: (uid) => forget(uid),
+  });
 
-  const setPending = (pod: DesiredPod, status: PodStatus, progress: { readonly ended?: boolean; readonly finished?: boolean }) => {
+  const setPending = (
+    pod: DesiredPod,
+    status: PodStatus,
+    progress: { readonly ended?: boolean; readonly finished?: boolean },
+  ) => {
     const { uid, namespace, name } = pod.metadata;
     const known = pendingStatus.get(uid);
     const before = known?.status ?? (isStaticPod(pod) ? deps.apiPods.get(uid)?.status : undefined) ?? pod.status;

@@ -17,7 +17,11 @@ export interface MergeContext {
  *  together with the end, and its transition time starts then.
  *  @param shown the API server's current status.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase */
-export function mergeStatus(shown: PodStatus, own: PodStatus, { mayRun, now, isMirror = false }: MergeContext): PodStatus {
+export function mergeStatus(
+  shown: PodStatus,
+  own: PodStatus,
+  { mayRun, now, isMirror = false }: MergeContext,
+): PodStatus {
   const foreign = (shown.conditions ?? []).filter(({ type }) => !isKubeletCondition(type));
   const kubeletConditions = (own.conditions ?? []).filter(({ type }) => isKubeletCondition(type));
   const ends = !isTerminal(shown.phase) && isTerminal(own.phase);
@@ -26,7 +30,10 @@ export function mergeStatus(shown: PodStatus, own: PodStatus, { mayRun, now, isM
   // Replaces a DisruptionTarget condition set by others.
   const ownDisruption = ends && !mayRun ? (own.conditions ?? []).filter(isOwnDisruption) : [];
   const others = ownDisruption.length > 0 ? foreign.filter(({ type }) => type !== disruptionCondition) : foreign;
-  const disruptions = ownDisruption.map((condition) => ({ ...condition, lastTransitionTime: shownTransitionTime(condition, foreign) ?? now }));
+  const disruptions = ownDisruption.map((condition) => ({
+    ...condition,
+    lastTransitionTime: shownTransitionTime(condition, foreign) ?? now,
+  }));
   return { ...own, phase, reason, message, conditions: [...others, ...disruptions, ...kubeletConditions] };
 }
 

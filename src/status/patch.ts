@@ -29,7 +29,8 @@ const addressFields = ["hostIPs", "podIPs"] as const;
  *  @see https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ */
 export function statusPatch(shown: PodStatus, desired: PodStatus): Readonly<Record<string, unknown>> | undefined {
   const patch: Record<string, unknown> = {};
-  for (const field of ownFields) if (!semanticallyEqual(shown[field], desired[field])) patch[field] = desired[field] ?? null;
+  for (const field of ownFields)
+    if (!semanticallyEqual(shown[field], desired[field])) patch[field] = desired[field] ?? null;
   for (const field of amountFields) {
     const amounts = desired[field];
     if (amounts && !semanticallyEqual(shown[field], amounts))
@@ -37,7 +38,8 @@ export function statusPatch(shown: PodStatus, desired: PodStatus): Readonly<Reco
   }
   for (const field of addressFields) {
     const list = desired[field] ?? [];
-    if (!semanticallyEqual(shown[field], list)) patch[field] = list.length > 0 ? [{ $patch: "replace" }, ...list] : null;
+    if (!semanticallyEqual(shown[field], list))
+      patch[field] = list.length > 0 ? [{ $patch: "replace" }, ...list] : null;
   }
   const conditions = conditionPatches(shown.conditions ?? [], desired.conditions ?? []);
   if (conditions.length > 0) patch["conditions"] = conditions;
@@ -61,7 +63,8 @@ function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCo
  *  every sync compares whole statuses. */
 function semanticallyEqual(a: unknown, b: unknown): boolean {
   if (isEmpty(a) || isEmpty(b)) return isEmpty(a) && isEmpty(b);
-  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, at) => semanticallyEqual(item, b[at]));
+  if (Array.isArray(a) && Array.isArray(b))
+    return a.length === b.length && a.every((item, at) => semanticallyEqual(item, b[at]));
   if (isRecord(a) && isRecord(b)) return sameFields(a, b);
   return Object.is(a, b);
 }
@@ -70,7 +73,9 @@ type StatusFields = Readonly<Record<string, unknown>>;
 
 function sameFields(a: StatusFields, b: StatusFields): boolean {
   const [keys, others] = [setFieldNames(a), setFieldNames(b)];
-  return keys.length === others.length && keys.every((key) => others.includes(key) && semanticallyEqual(a[key], b[key]));
+  return (
+    keys.length === others.length && keys.every((key) => others.includes(key) && semanticallyEqual(a[key], b[key]))
+  );
 }
 
 /** Names of the fields that are set. */

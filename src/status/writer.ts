@@ -73,7 +73,10 @@ export function createStatusWriter({ api, apiPods: column, worker, clock, log, m
     const patch = statusPatch(before, mergeStatus(before, status, context));
     const text = patch && JSON.stringify(patch);
     const last = responses.get(uid);
-    if (!patch || (last?.ignoredPatch === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))
+    if (
+      !patch ||
+      (last?.ignoredPatch === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion)
+    )
       return shown;
     const pod = apiPod(await api.patchStatus(shown.metadata, patch, clock.within(requestTimeoutMs, signal)));
     const changed = pod.metadata.resourceVersion !== shown.metadata.resourceVersion;

@@ -4,7 +4,13 @@ import { CodedError, abortError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { internalError, statusBytes } from "./exit-status.ts";
 import { streamCreationTimeoutMs } from "./timeouts.ts";
-import { type CommandRequest, type CommandStreams, type RunCommand, runForClient, endOutput } from "./remote-command.ts";
+import {
+  type CommandRequest,
+  type CommandStreams,
+  type RunCommand,
+  runForClient,
+  endOutput,
+} from "./remote-command.ts";
 import { SpdyConnection } from "./spdy/connection.ts";
 import type { Headers } from "./spdy/header-block.ts";
 import type { SpdyStream } from "./spdy/stream.ts";

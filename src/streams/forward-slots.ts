@@ -10,7 +10,9 @@ export interface ForwardSlots {
   acquire(podUid: string, connections: number): SlotResult;
 }
 
-export type SlotResult = { readonly kind: "taken"; readonly slot: ForwardSlot } | { readonly kind: "full"; readonly text: string };
+export type SlotResult =
+  | { readonly kind: "taken"; readonly slot: ForwardSlot }
+  | { readonly kind: "full"; readonly text: string };
 
 export interface ForwardSlot {
   /** Releases the slot, once. @param afterMs time for which the runtime may still need it. */

@@ -41,7 +41,11 @@ export interface CommandConnection {
 }
 
 /** Runs a command for a client: first sends all its output, then its result. Never throws. */
-export async function runForClient({ streams, gone, sendStatus }: CommandConnection, run: RunCommand, log: Logger): Promise<void> {
+export async function runForClient(
+  { streams, gone, sendStatus }: CommandConnection,
+  run: RunCommand,
+  log: Logger,
+): Promise<void> {
   const status = await runToStatus(streams, gone, run, log);
   streams.stdin?.destroy();
   const outputs = [streams.stdout, streams.stderr].filter((stream) => stream !== undefined);
@@ -52,7 +56,12 @@ export async function runForClient({ streams, gone, sendStatus }: CommandConnect
   });
 }
 
-async function runToStatus(streams: CommandStreams, gone: AbortSignal, run: RunCommand, log: Logger): Promise<ExitStatus> {
+async function runToStatus(
+  streams: CommandStreams,
+  gone: AbortSignal,
+  run: RunCommand,
+  log: Logger,
+): Promise<ExitStatus> {
   try {
     const result = await run(streams, gone);
     return typeof result === "number" ? exitStatus(result) : result;

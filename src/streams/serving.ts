@@ -30,7 +30,9 @@ export function serveCommand(command: CommandRequest, run: RunCommand, deps: Com
     }
     const subprotocol = negotiateWebSocket(upgrade.request, commandSubprotocols);
     if (typeof subprotocol !== "string") return subprotocol;
-    return withWebSocket(upgrade, subprotocol, (ws) => serveCommandOverWebSocket({ ws, subprotocol }, command, run, deps));
+    return withWebSocket(upgrade, subprotocol, (ws) =>
+      serveCommandOverWebSocket({ ws, subprotocol }, command, run, deps),
+    );
   };
 }
 

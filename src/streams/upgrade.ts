@@ -46,7 +46,10 @@ export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, su
 }
 
 /** The client's first WebSocket subprotocol that is among `supported`; "" for a client that requests none. */
-export function negotiateWebSocket<P extends string>({ headers }: IncomingMessage, supported: readonly P[]): P | Refusal {
+export function negotiateWebSocket<P extends string>(
+  { headers }: IncomingMessage,
+  supported: readonly P[],
+): P | Refusal {
   const offered = list(headers["sec-websocket-protocol"]);
   const chosen = firstSupported(offered.length === 0 ? [""] : offered, supported);
   if (chosen !== undefined) return chosen;

@@ -28,7 +28,9 @@ export async function withinDeadline(
   const left = msLeft(deps, pod);
   if (left === undefined) return run(signal);
   const expired = new AbortController();
-  const timer = deps.clock.after(left, () => expired.abort(new CodedError("deadline_exceeded", deadlineExceeded.message)));
+  const timer = deps.clock.after(left, () =>
+    expired.abort(new CodedError("deadline_exceeded", deadlineExceeded.message)),
+  );
   try {
     if (left > 0) {
       const result = await run(AbortSignal.any([signal, expired.signal]));

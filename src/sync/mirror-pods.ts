@@ -76,7 +76,9 @@ export function createMirrorPods(deps: MirrorPodsDeps): Service {
     async run(signal) {
       while (!signal.aborted) {
         wake = new AbortController();
-        const all = new Map([...manager.staticPods(), ...manager.mirrorPods()].map((pod) => [fullName(pod), pod.metadata]));
+        const all = new Map(
+          [...manager.staticPods(), ...manager.mirrorPods()].map((pod) => [fullName(pod), pod.metadata]),
+        );
         await Promise.all([...all.values()].map(({ namespace, name }) => reconcile(namespace, name, signal)));
         for (const key of done.keys()) if (!all.has(key)) done.delete(key);
         const pauses = [...all.keys()].map((key) => backoff.remaining(key)).filter((ms) => ms > 0);

@@ -77,7 +77,12 @@ const relistMs = 1_000;
 /** Observes a pod and reports its status. */
 interface PodObserver {
   /** Inspects the pod. A failure is reported by an event, unless the runtime does not respond. */
-  inspect(uid: string, pod: DesiredPod | AllocatedPod | undefined, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
+  inspect(
+    uid: string,
+    pod: DesiredPod | AllocatedPod | undefined,
+    signal: AbortSignal,
+    made?: RuntimeIds,
+  ): Promise<RuntimePod>;
   /** @param ending the pod has been killed, and no container or sandbox of it is alive. */
   report(pod: DesiredPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus;
 }
@@ -226,7 +231,11 @@ async function syncOnce(
  *  @returns a function of an observation and the IDs of containers whose start has just been refused. */
 function createStartCorrection({ status }: PassDeps, desired: DesiredPod) {
   return (observed: RuntimePod, refused: readonly string[] = []): RuntimePod => {
-    const reported = new Set([...refused, ...reportedTerminations(status.get(desired.metadata.uid)), ...reportedTerminations(desired.status)]);
+    const reported = new Set([
+      ...refused,
+      ...reportedTerminations(status.get(desired.metadata.uid)),
+      ...reportedTerminations(desired.status),
+    ]);
     return resetFailedStarts(observed, (id) => reported.has(id));
   };
 }

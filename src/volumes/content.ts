@@ -73,7 +73,8 @@ export function cleanPath(path: string): string {
   const names = path.split("/");
   if (path === "") throw invalid(`must not be empty: ""`);
   if (path.startsWith("/")) throw invalid(`must be relative path: ${path}`);
-  if (Buffer.byteLength(path) > maxPathLength) throw invalid(`must be less than or equal to ${maxPathLength} characters`);
+  if (Buffer.byteLength(path) > maxPathLength)
+    throw invalid(`must be less than or equal to ${maxPathLength} characters`);
   if (names.includes("..")) throw invalid(`must not contain '..': ${path}`);
   if (names.some((name) => Buffer.byteLength(name) > maxNameLength))
     throw invalid(`filenames must be less than or equal to ${maxNameLength} characters`);

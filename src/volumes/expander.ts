@@ -9,7 +9,14 @@ import { claimCapacity } from "./persistent/claim-status.ts";
 import { type Expansion, volumeCapacity, expandInUse, isSmaller } from "./persistent/expansion.ts";
 import { persistentPluginFor, pluginNameOf } from "./persistent/index.ts";
 import { boundVolume } from "./persistent/resolve-claim.ts";
-import { type PodVolumes, type SharedState, initialRetryDelayMs, maxRetryDelayMs, attemptTimeoutMs, trackWork } from "./set-up.ts";
+import {
+  type PodVolumes,
+  type SharedState,
+  initialRetryDelayMs,
+  maxRetryDelayMs,
+  attemptTimeoutMs,
+  trackWork,
+} from "./set-up.ts";
 
 /** Minimum interval between two checks of a volume, shared by its pods, milliseconds. */
 const minCheckIntervalMs = 5_000;
@@ -96,7 +103,8 @@ async function checkAndExpand(
   const state = expansionStates.stateOf(id, claimCapacity(claim));
   const use = { pod: podVolumes.pod, volume, readOnly, options: [] };
   const expansion: Expansion | undefined = expand && { use, state, expand };
-  if (!expansion || plugin.id(volume) !== id || state.isInUse || !isBigger(state.size, volumeCapacity(use))) return "rest";
+  if (!expansion || plugin.id(volume) !== id || state.isInUse || !isBigger(state.size, volumeCapacity(use)))
+    return "rest";
   return staging.serialize(id, async () => {
     // The pod may have been terminated in the meantime.
     throwIfAborted(ended);

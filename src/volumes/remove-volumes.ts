@@ -30,7 +30,11 @@ export async function removeVolumes(place: PodVolumesDirectory, signal: AbortSig
 }
 
 /** Removes the directories of one plugin's volumes, and the mount points in them, if they are empty. */
-async function removeEmptyVolumes({ host, uid }: PodVolumesDirectory, plugin: string, signal: AbortSignal): Promise<void> {
+async function removeEmptyVolumes(
+  { host, uid }: PodVolumesDirectory,
+  plugin: string,
+  signal: AbortSignal,
+): Promise<void> {
   for (const { name, kind } of await entries(host, plugin, signal)) {
     const volume = `${plugin}/${name}`;
     const inside = kind === "directory" ? await entries(host, volume, signal) : [];

@@ -169,7 +169,12 @@ function createAttempt(deps: CommonDeps, retries: Backoff) {
       if (lost?.aborted) return attempt(state, volume);
       if (error instanceof UnprocessedVolumeError || error instanceof VolumePendingError) throw error;
       retries.next(retryKey(state, volume));
-      deps.events.event(podReference(state.pod), "Warning", mountFailureReason(error), mountFailureMessage(volume.name, error));
+      deps.events.event(
+        podReference(state.pod),
+        "Warning",
+        mountFailureReason(error),
+        mountFailureMessage(volume.name, error),
+      );
       throw error;
     }
   };

@@ -51,7 +51,10 @@ export interface Volumes extends VolumeMounter, SubPathMounts, StableFiles {
 /** The volumes of pods on the target. @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function createVolumes(deps: VolumeDeps): Volumes {
   const pods = new Map<string, PodVolumes>();
-  const staging = createStaging({ ...deps, listVolumes: createStagedVolumeLister(deps), onInUseChange: deps.onVolumesInUse }, unstagers);
+  const staging = createStaging(
+    { ...deps, listVolumes: createStagedVolumeLister(deps), onInUseChange: deps.onVolumesInUse },
+    unstagers,
+  );
   const shared = { ...deps, staging, expansionStates: createExpansionStates(staging) };
   const tearDown = createTearDown(deps, staging);
   const setUp = createSetUp(shared);
@@ -156,7 +159,9 @@ function unpublishing(deps: VolumeDeps, uid: string, state: PodVolumes | undefin
     !state ||
     !isFullyKnown(state) ||
     mountedPlugins(state).some((one) => one.plugin === plugin || one.plugin.startsWith(`${plugin}:`));
-  const unpublishers = unstagers.flatMap(({ pluginName, unpublish }) => (unpublish && mayHave(pluginName) ? [unpublish] : []));
+  const unpublishers = unstagers.flatMap(({ pluginName, unpublish }) =>
+    unpublish && mayHave(pluginName) ? [unpublish] : [],
+  );
   if (unpublishers.length === 0) return undefined;
   return async () => (await Promise.all(unpublishers.map((unpublish) => unpublish(deps, uid, signal)))).flat();
 }
@@ -228,7 +233,11 @@ function createRefresher({ clock, log }: VolumeDeps, current: ReadonlyMap<string
     current.get(state.pod.metadata.uid) === state && !state.ended.signal.aborted && !stopped.signal.aborted;
   const refreshesOf = (state: PodVolumes): PodRefreshes => {
     const { uid } = state.pod.metadata;
-    const refreshes = pods.get(uid) ?? { run: coalesce(() => refresh(state)), refreshTimer: undefined, changeTimer: undefined };
+    const refreshes = pods.get(uid) ?? {
+      run: coalesce(() => refresh(state)),
+      refreshTimer: undefined,
+      changeTimer: undefined,
+    };
     pods.set(uid, refreshes);
     return refreshes;
   };

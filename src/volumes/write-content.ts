@@ -41,7 +41,8 @@ export async function writeContent(
       return [{ kind: "mkdir", ...directory, parents: true }, ...groupDirectoryChanges(group, directory)];
     }),
   ];
-  if (deps.fresh) await deps.host.fs.apply([...directories, ...initialChanges(deps.clock, path, content, group)], signal);
+  if (deps.fresh)
+    await deps.host.fs.apply([...directories, ...initialChanges(deps.clock, path, content, group)], signal);
   else {
     await deps.host.fs.apply(directories, signal);
     await writeAtomically({ ...deps, group }, path, content, signal);

@@ -49,7 +49,11 @@ export function dockerOn(
 
 /** A streaming server without a protocol: what it is given to serve is there to be called. */
 export function capturingServer(): StreamServer & { readonly run: RunCommand; readonly connect: ConnectPort } {
-  const endpoint: StreamEndpoint = { path: "/", host: "localhost", dial: () => Promise.reject(new Error("serves nobody")) };
+  const endpoint: StreamEndpoint = {
+    path: "/",
+    host: "localhost",
+    dial: () => Promise.reject(new Error("serves nobody")),
+  };
   let run: RunCommand = () => Promise.reject(new Error("no command yet"));
   let connect: ConnectPort = () => Promise.reject(new Error("no port yet"));
   return {

@@ -72,7 +72,9 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
   test("reports missing privileges, and settings that conflict with the machine", async () => {
     const findings = await examined({ user: "plain", sudo: "never" }, { failCgroupV1: true });
     assert.ok(of(findings, "rights").length > 0);
-    assert.ok(of(findings, "rights").every(({ level, reason }) => level === "warning" && reason === "InsufficientPrivileges"));
+    assert.ok(
+      of(findings, "rights").every(({ level, reason }) => level === "warning" && reason === "InsufficientPrivileges"),
+    );
     assert.equal(worst(findings, "cgroups")?.reason, "CgroupV1");
   });
 

@@ -69,7 +69,12 @@ const troubles: readonly Trouble[] = [
     sentence: /let no start-up file of the login shell print anything/,
   },
   { name: "a /bin/sh that ends at once", ...instead("/bin/false"), reason: "NoPosixShell", sentence: noShell },
-  { name: "a /bin/sh that only says things back", ...instead("/bin/cat"), reason: "LoginShellTimeout", sentence: hangs },
+  {
+    name: "a /bin/sh that only says things back",
+    ...instead("/bin/cat"),
+    reason: "LoginShellTimeout",
+    sentence: hangs,
+  },
   {
     name: "a user without a shell",
     make: [["usermod", "--shell", "/usr/sbin/nologin", "plain"]],

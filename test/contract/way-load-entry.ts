@@ -24,7 +24,13 @@ await using host = sshHost({ config: readSshConfig(JSON.parse(settings)), clock,
 const place = { link: tunnelSocket(root), check: rulesCheck(root) };
 const gate = createTunnelGate();
 gate.allow({ pods: [pod], tcp: [to], udp: [] });
-const join = createConnectionForwarder({ gate, shares: createFairShares(4_096), onRefused: console.error, onLimitReached: console.error, clock });
+const join = createConnectionForwarder({
+  gate,
+  shares: createFairShares(4_096),
+  onRefused: console.error,
+  onLimitReached: console.error,
+  clock,
+});
 await using _listener = await listenOnTarget(host, place.link, (connection) => void join(connection), signal);
 const others = relayPrograms("", []).flatMap((program) =>
   program.interpreter === interpreter ? [] : program.interpreter,

@@ -6,7 +6,13 @@ const nothing = () => undefined;
 export const unmeasured: Measures = {
   runtime: { called: nothing, sandboxRun: nothing },
   requests: { answered: nothing },
-  pleg: { relistStarted: nothing, relisted: nothing, inspected: nothing, eventStreamOpened: nothing, eventStreamFailed: nothing },
+  pleg: {
+    relistStarted: nothing,
+    relisted: nothing,
+    inspected: nothing,
+    eventStreamOpened: nothing,
+    eventStreamFailed: nothing,
+  },
   workers: { started: nothing, synced: nothing },
   starts: {
     podStarting: nothing,

@@ -1,7 +1,12 @@
 import type { Node, Pod } from "../../src/objects.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { rfc3339 } from "../../src/lib/rfc3339.ts";
-import { type NodeReporter, type NodeIntrospection, type ReportedNode, createReportedNode } from "../../src/report/reported-node.ts";
+import {
+  type NodeReporter,
+  type NodeIntrospection,
+  type ReportedNode,
+  createReportedNode,
+} from "../../src/report/reported-node.ts";
 import { createNotes } from "../../src/report/notes.ts";
 
 /** What nodes tell their process, and both ends of it. */

@@ -85,7 +85,12 @@ function webSocketMessages(input: Buffer): void {
       close() {},
       send() {},
     });
-    const channels = new Channels({ ws: socket as unknown as WebSocket, base64, supportsClose: true, clock: systemClock() });
+    const channels = new Channels({
+      ws: socket as unknown as WebSocket,
+      base64,
+      supportsClose: true,
+      clock: systemClock(),
+    });
     for (const id of [0, 4])
       channels
         .open(id)
@@ -190,7 +195,9 @@ export const streamTargets: readonly Target[] = [
   },
   {
     name: "SPDY frames",
-    samples: [Buffer.concat([synStreamFrame(1, headerBlock), dataFrameHeader(1, 4, true), Buffer.from("data"), pingFrame(1)])],
+    samples: [
+      Buffer.concat([synStreamFrame(1, headerBlock), dataFrameHeader(1, 4, true), Buffer.from("data"), pingFrame(1)]),
+    ],
     decode: spdyFrames,
   },
   {

@@ -41,7 +41,9 @@ export function negotiateVersion(response: EngineVersion, socket: string): strin
   if (compareVersions(ApiVersion, minVersion) < 0)
     throw refuse(`upgrade it to Docker Engine 20.10 (API ${minVersion}) or newer for graftlet to run pods on it.`);
   if (MinAPIVersion && compareVersions(MinAPIVersion, maxVersion) > 0)
-    throw refuse(`it no longer supports API ${maxVersion}, the newest that this graftlet supports; use a newer graftlet.`);
+    throw refuse(
+      `it no longer supports API ${maxVersion}, the newest that this graftlet supports; use a newer graftlet.`,
+    );
   return compareVersions(ApiVersion, maxVersion) < 0 ? ApiVersion : maxVersion;
 }
 

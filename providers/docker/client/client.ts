@@ -81,7 +81,10 @@ export function createDockerClient({ socket, host, requestTimeoutMs, clock }: Do
   let negotiated: NegotiatedEngine | undefined;
   const negotiate = async (signal: AbortSignal): Promise<NegotiatedEngine> => {
     if (negotiated) return negotiated;
-    const version = negotiateVersion(await sendRequest<EngineVersion>(plain, { path: "/version" }, signal, host.budget), socket);
+    const version = negotiateVersion(
+      await sendRequest<EngineVersion>(plain, { path: "/version" }, signal, host.budget),
+      socket,
+    );
     negotiated = {
       version,
       engine: engineOf(agent, version),
@@ -91,7 +94,11 @@ export function createDockerClient({ socket, host, requestTimeoutMs, clock }: Do
     return negotiated;
   };
   const responses = createResponseTracker(clock);
-  const withDeadline = async <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal, limit: CallTimeout) => {
+  const withDeadline = async <T>(
+    work: (signal: AbortSignal) => Promise<T>,
+    signal: AbortSignal,
+    limit: CallTimeout,
+  ) => {
     throwIfAborted(signal);
     const until = limit === "none" ? signal : clock.within(deadlineMs(limit, requestTimeoutMs), signal);
     using waiting = responses.wait(limit);
@@ -116,7 +123,8 @@ export function createDockerClient({ socket, host, requestTimeoutMs, clock }: Do
     );
   return {
     call,
-    request: (request, signal, limit) => call((engine, until) => sendRequest(engine, request, until, host.budget), signal, limit),
+    request: (request, signal, limit) =>
+      call((engine, until) => sendRequest(engine, request, until, host.budget), signal, limit),
     lastResponseAt: responses.latest,
     apiVersion: (signal) => withDeadline(async (until) => (await negotiate(until)).version, signal, requestTimeoutMs),
     close() {

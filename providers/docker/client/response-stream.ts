@@ -38,7 +38,10 @@ export async function requestJson(engine: Dockerode, request: StreamRequest, bud
   const { bytes, whole } = await readBody(response, maxResponseBytes);
   if (whole) return parseJson(bytes, budget);
   const what = `${request.method ?? "GET"} ${request.path}`;
-  throw new CodedError("resource_exhausted", `the Docker Engine's response to ${what} exceeds ${maxResponseBytes} bytes`);
+  throw new CodedError(
+    "resource_exhausted",
+    `the Docker Engine's response to ${what} exceeds ${maxResponseBytes} bytes`,
+  );
 }
 
 /** Sends a request and returns once the response's headers have arrived. The caller reads the body to its end or aborts the signal.

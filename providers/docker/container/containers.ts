@@ -50,7 +50,12 @@ async function stopContainer(parts: DockerParts, id: string, graceSeconds: numbe
   if (!State.Running) return;
   const seconds = Math.max(0, Math.ceil(graceSeconds));
   try {
-    await modify(parts, { method: "POST", path: `/containers/${id}/stop`, query: { t: seconds } }, signal, seconds * 1000);
+    await modify(
+      parts,
+      { method: "POST", path: `/containers/${id}/stop`, query: { t: seconds } },
+      signal,
+      seconds * 1000,
+    );
   } catch (error) {
     // It had already ended (304).
     if (!hasCode(error, "failed_precondition")) throw error;

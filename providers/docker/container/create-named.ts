@@ -54,7 +54,11 @@ async function create(
 }
 
 /** The container with this name; undefined if it is gone, or the conflict had another cause. */
-function findHolder({ docker }: CreateNamedDeps, name: string, signal: AbortSignal): Promise<ContainerInspectInfo | undefined> {
+function findHolder(
+  { docker }: CreateNamedDeps,
+  name: string,
+  signal: AbortSignal,
+): Promise<ContainerInspectInfo | undefined> {
   const path = `/containers/${encodeURIComponent(name)}/json`;
   return ifFound(docker.request<ContainerInspectInfo>({ path }, signal));
 }

@@ -69,7 +69,9 @@ export async function createContainer(
     ],
   );
   facts.emptySandboxes.delete(sandbox.Id);
-  facts.createdContainers.set(id, { linked: log ? linkLog(parts, sandbox, { id, logPath: log }, signal) : Promise.resolve() });
+  facts.createdContainers.set(id, {
+    linked: log ? linkLog(parts, sandbox, { id, logPath: log }, signal) : Promise.resolve(),
+  });
   const reference = await imageRef;
   if (reference !== undefined) facts.containers.set(id, { imageRef: reference });
   return id;

@@ -16,7 +16,10 @@ export interface ContainerLifecycle {
 /** CRI state from an inspection. Paused containers are running, as are those with a restart policy set by hand.
  *  Containers that failed to start or are being removed are exited, with Docker's exit code. Reasons are cri-dockerd's.
  *  Pure. */
-export function containerLifecycle({ Created, State }: Pick<ContainerInspectInfo, "Created" | "State">): ContainerLifecycle {
+export function containerLifecycle({
+  Created,
+  State,
+}: Pick<ContainerInspectInfo, "Created" | "State">): ContainerLifecycle {
   const createdAt = nanoseconds(Created);
   const startedAt = nanoseconds(State.StartedAt);
   const notEnded = { createdAt, finishedAt: 0n, exitCode: 0, reason: "", message: "" };

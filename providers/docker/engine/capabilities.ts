@@ -83,7 +83,11 @@ function logProbes({ log }: DockerParts, { privileged, lowOomScore }: Capability
     log.info({ why: lowOomScore.fails }, "Docker cannot lower OOM scores on this target; sandboxes keep the default");
 }
 
-function unsupportedReason(feature: RuntimeFeature, info: EngineInfo | undefined, probes: CapabilityProbes | undefined): string | undefined {
+function unsupportedReason(
+  feature: RuntimeFeature,
+  info: EngineInfo | undefined,
+  probes: CapabilityProbes | undefined,
+): string | undefined {
   const refused = probes?.privileged;
   switch (feature) {
     case "privileged":

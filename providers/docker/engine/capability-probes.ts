@@ -19,7 +19,11 @@ const removeTimeoutMs = 30_000;
  *  @param image an image whose program runs until it is stopped.
  *  @returns undefined if not even a plain container starts.
  *  @throws CodedError if the daemon does not respond. */
-export async function runCapabilityProbes(parts: DockerParts, image: string, signal: AbortSignal): Promise<CapabilityProbes | undefined> {
+export async function runCapabilityProbes(
+  parts: DockerParts,
+  image: string,
+  signal: AbortSignal,
+): Promise<CapabilityProbes | undefined> {
   for (const id of await probeContainers(parts, signal)) await forceRemove(parts, id, signal);
   const attempt = (hostConfig: HostConfig) => start(parts, image, hostConfig, signal);
   const [privileged, lowOomScore] = await Promise.all([attempt({ Privileged: true }), attempt({ OomScoreAdj: -998 })]);
@@ -45,7 +49,12 @@ export async function probeContainers(
 }
 
 /** Runs as root: the result for an unprivileged image user would say nothing about root. */
-async function start(parts: DockerParts, image: string, hostConfig: HostConfig, signal: AbortSignal): Promise<ProbeOutcome> {
+async function start(
+  parts: DockerParts,
+  image: string,
+  hostConfig: HostConfig,
+  signal: AbortSignal,
+): Promise<ProbeOutcome> {
   const { docker, nodeName, clock } = parts;
   const body = {
     Image: image,

@@ -14,7 +14,10 @@ import type { PodNetwork } from "../network/pod-network.ts";
 import type { DockerParts } from "../parts.ts";
 import { localPauseImage } from "../config.ts";
 
-export type EngineService = Pick<Runtime, "version" | "status" | "runtimeConfig" | "updateRuntimeConfig" | "lastAliveAt">;
+export type EngineService = Pick<
+  Runtime,
+  "version" | "status" | "runtimeConfig" | "updateRuntimeConfig" | "lastAliveAt"
+>;
 
 /** Timeout of a health check, milliseconds, shorter than an ordinary call's. */
 const healthTimeoutMs = 10_000;
@@ -31,7 +34,8 @@ export function dockerEngineService(deps: EngineServiceDeps): EngineService {
   const { docker, cache } = parts;
   /** State token of the last status call. */
   let statusVersion: number | undefined;
-  const withHealthTimeout = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) => callWithHealthTimeout(deps, work, signal);
+  const withHealthTimeout = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) =>
+    callWithHealthTimeout(deps, work, signal);
   return {
     version: (signal) => withHealthTimeout((until) => version(parts, until), signal),
     status: (signal) =>
@@ -50,7 +54,9 @@ export function dockerEngineService(deps: EngineServiceDeps): EngineService {
     },
     async runtimeConfig(signal) {
       const { CgroupDriver: driver } = await withHealthTimeout(capabilities.info, signal);
-      return RuntimeConfigResponse.fromPartial(driver === "none" ? {} : { linux: { cgroupDriver: criCgroupDriver(driver) } });
+      return RuntimeConfigResponse.fromPartial(
+        driver === "none" ? {} : { linux: { cgroupDriver: criCgroupDriver(driver) } },
+      );
     },
     async updateRuntimeConfig({ runtimeConfig }, signal) {
       const podCidrs = runtimeConfig?.networkConfig?.podCidr;

@@ -18,7 +18,12 @@ export async function streamExec(
   // The output reports its errors.
   connection.on("error", () => undefined);
   const over = new AbortController();
-  const sizes = applyTerminalSizes(parts, `/exec/${running.id}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
+  const sizes = applyTerminalSizes(
+    parts,
+    `/exec/${running.id}/resize`,
+    streams.sizes,
+    AbortSignal.any([gone, over.signal]),
+  );
   try {
     // With a terminal the daemon would end the output at the end of the input.
     streams.stdin?.pipe(connection, { end: !tty });

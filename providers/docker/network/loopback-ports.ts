@@ -70,7 +70,9 @@ export async function loopbackRules(parts: LoopbackPortsDeps, signal: AbortSigna
 
 async function desiredRules(parts: LoopbackPortsDeps, signal: AbortSignal): Promise<readonly string[]> {
   const sandboxes = await listOwn(parts, sandboxType, {}, signal);
-  const rules = sandboxes.filter(({ State }) => State === "running").flatMap((each) => sandboxRules(parts.nodeName, each));
+  const rules = sandboxes
+    .filter(({ State }) => State === "running")
+    .flatMap((each) => sandboxRules(parts.nodeName, each));
   return [...new Set(rules)];
 }
 

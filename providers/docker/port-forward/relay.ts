@@ -59,7 +59,12 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
     const program = await programFor(pid, signal);
     if (!program) return dial(forUsers, podAddress(sandbox), port, signal);
     const enter = (address: string) =>
-      startRelay({ host: forUsers, clock }, inNetworkNamespace(pid, program.argv(address, port)), program.connected, signal);
+      startRelay(
+        { host: forUsers, clock },
+        inNetworkNamespace(pid, program.argv(address, port)),
+        program.connected,
+        signal,
+      );
     return dialFirst(`inside the network namespace of sandbox ${sandboxId}`, port, enter, signal);
   };
   return limitConnections(connect, createForwardSlots(parts.clock));

@@ -119,7 +119,11 @@ interface LoginContext {
 }
 
 /** Logs in to an sshd. @param open opens the transport. */
-async function logIn(sshd: SshEndpoint, open: () => Promise<Duplex>, { clock, signal, hops = [] }: LoginContext): Promise<Connection> {
+async function logIn(
+  sshd: SshEndpoint,
+  open: () => Promise<Duplex>,
+  { clock, signal, hops = [] }: LoginContext,
+): Promise<Connection> {
   const check = await hostKeyCheck(sshd.trust, sshd, clock.now);
   const { credentials, certificate } = await readLogin(sshd.login, clock.now());
   const client = new ssh2.Client();
@@ -141,7 +145,9 @@ async function logIn(sshd: SshEndpoint, open: () => Promise<Duplex>, { clock, si
   // Each socket that graftlet listens on at the target adds a listener.
   client.setMaxListeners(0);
   const outbound = createOutbound(peerOf(client), (listener) => client.on("handshake", listener));
-  const { lost, reportLoss, onLost } = createLoss((error) => (error instanceof LinkError ? error : lostError(sshd, error)));
+  const { lost, reportLoss, onLost } = createLoss((error) =>
+    error instanceof LinkError ? error : lostError(sshd, error),
+  );
   client.on("error", (error) => {
     reportLoss(error);
     if (isLimitError(error)) socket.destroy();
@@ -267,7 +273,11 @@ const maxBannerLength = 200;
 const maxHandshakeBytes = 256 * 1024;
 
 /** Records the start of the peer's output until the first key exchange is done, and limits that output. */
-function watchHandshake(client: Client, socket: Duplex, exceeded: LimitErrorFactory): { turnedAway(): boolean; said(): string } {
+function watchHandshake(
+  client: Client,
+  socket: Duplex,
+  exceeded: LimitErrorFactory,
+): { turnedAway(): boolean; said(): string } {
   let bytes = 0;
   const heard = { connected: !(socket instanceof Socket && socket.connecting), agreed: false, ended: false, text: "" };
   socket.once("connect", () => (heard.connected = true));

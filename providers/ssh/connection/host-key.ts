@@ -64,7 +64,10 @@ function byFingerprints({ fingerprints, authorities }: HostKeyTrust & { kind: "f
   };
 }
 
-function byKnownKeys(keys: readonly KnownKey[], { kind, file }: Exclude<HostKeyTrust, { kind: "fingerprints" }>): KnownHost {
+function byKnownKeys(
+  keys: readonly KnownKey[],
+  { kind, file }: Exclude<HostKeyTrust, { kind: "fingerprints" }>,
+): KnownHost {
   const has = (as: KnownKey["role"]) => (key: Buffer) =>
     keys.some((each) => each.role === as && each.key === key.toString("base64"));
   const own = keys.filter(({ role }) => role === "host");

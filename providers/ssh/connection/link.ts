@@ -179,7 +179,8 @@ class SshLink implements Link {
    *  host-key mismatch it is worth trying: that key may have been presented over another reverse connection. */
   #retryNow(): void {
     const state = this.#state;
-    if (state.kind !== "down" || !["ReverseTunnelDown", "LinkDown", "HostKeyMismatch"].includes(state.why.reason)) return;
+    if (state.kind !== "down" || !["ReverseTunnelDown", "LinkDown", "HostKeyMismatch"].includes(state.why.reason))
+      return;
     state.timer.cancel();
     void this.#connect().catch(() => undefined);
   }

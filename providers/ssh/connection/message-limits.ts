@@ -44,7 +44,11 @@ const minPacketBytes = 1024;
 const hostKeysRequest = Buffer.from("hostkeys-00@openssh.com");
 
 /** Limits the cost of a peer's messages: their rate (channel data is limited by `enforceWindows`) and the length of their texts. */
-export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "after">, exceeded: LimitErrorFactory): void {
+export function limitMessages(
+  peer: SshPeer,
+  clock: Pick<Clock, "monotonic" | "after">,
+  exceeded: LimitErrorFactory,
+): void {
   const { protocol, socket } = peer;
   const mayControl = createTokenBucket(clock, controlRate, controlBurst);
   const mayExchange = createTokenBucket(clock, exchangeRate, exchangeBurst);
@@ -57,7 +61,8 @@ export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "a
       throw exceeded(`sent more than ${messagesBeforeLogin} messages before completing the login`);
     if (protocol._authenticated && isLoginMessage(type))
       throw exceeded("requested another login after completing the login");
-    if (isData(type) && length > dataHeaderBytes) return length < shortBytes ? pauseReading(shortMessages.take()) : undefined;
+    if (isData(type) && length > dataHeaderBytes)
+      return length < shortBytes ? pauseReading(shortMessages.take()) : undefined;
     if (type === message.windowAdjust) return pauseReading(shortMessages.take());
     if (socket.writableLength > maxUnsentBytes) pauseReading(pauseMs);
     if (type === message.channelOpen) {
@@ -111,11 +116,15 @@ function createOverdraftBucket(clock: Pick<Clock, "monotonic">, perSecond: numbe
 }
 
 /** Pauses reading from a peer. */
-function createReadPauses({ socket }: SshPeer, clock: Pick<Clock, "monotonic" | "after">): { pauseReading(ms: number): void } {
+function createReadPauses(
+  { socket }: SshPeer,
+  clock: Pick<Clock, "monotonic" | "after">,
+): { pauseReading(ms: number): void } {
   let until: number | undefined;
   const tryResume = () => {
     const isEarly = until !== undefined && clock.monotonic() < until;
-    if (!socket.destroyed && (isEarly || socket.writableLength > maxUnsentBytes)) return void clock.after(pauseMs, tryResume);
+    if (!socket.destroyed && (isEarly || socket.writableLength > maxUnsentBytes))
+      return void clock.after(pauseMs, tryResume);
     until = undefined;
     socket.resume();
   };

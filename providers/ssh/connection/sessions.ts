@@ -64,8 +64,7 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
   };
   /** Decides whether to repeat a refused request: sshd may still count a session that has just ended. */
   const shouldRepeat = async (connection: Connection, error: unknown, signal?: AbortSignal): Promise<boolean> => {
-    if (channelRefusal(error) === undefined || connection.lost.aborted || !slots.justReleased(connection))
-      return false;
+    if (channelRefusal(error) === undefined || connection.lost.aborted || !slots.justReleased(connection)) return false;
     await clock.sleep(endedSessionGraceMs / 4, signal);
     return true;
   };
@@ -80,7 +79,8 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
           slots.giveBack(connection, forUser);
           if (await shouldRepeat(connection, error, signal)) continue;
           if (channelRefusal(error) === undefined || connection.lost.aborted) {
-            if (!(error instanceof CodedError)) await clock.sleep(hangUpTimeoutMs, connection.lost).catch(() => undefined);
+            if (!(error instanceof CodedError))
+              await clock.sleep(hangUpTimeoutMs, connection.lost).catch(() => undefined);
             throw openError(connection, what, error);
           }
           if (connection.sessions === 0) throw noSessions(error);

@@ -71,7 +71,14 @@ const requiredHandlers = [
   "CHANNEL_EOF",
   "CHANNEL_CLOSE",
 ];
-const requiredFunctions = ["_destruct", "_onPayload", "channelWindowAdjust", "channelOpenConfirm", "channelOpenFail", ...channelOpeners];
+const requiredFunctions = [
+  "_destruct",
+  "_onPayload",
+  "channelWindowAdjust",
+  "channelOpenConfirm",
+  "channelOpenFail",
+  ...channelOpeners,
+];
 
 /** Returns the internals of a connection. To be called right after a client's `connect`, or when a server has accepted the connection.
  *  @throws Error when ssh2's internals differ. */

@@ -35,7 +35,11 @@ async function openThroughProxy(proxy: SshProxy, to: ProxyDestination, deadline:
 }
 
 /** @see RFC 1928, RFC 1929 */
-async function connectSocks5({ host, port, user }: SshProxy, password: string | undefined, to: ProxyDestination): Promise<Socket> {
+async function connectSocks5(
+  { host, port, user }: SshProxy,
+  password: string | undefined,
+  to: ProxyDestination,
+): Promise<Socket> {
   const login = user !== undefined && { userId: user, password: password ?? "" };
   const { socket } = await SocksClient.createConnection({
     command: "connect",

@@ -58,7 +58,10 @@ interface Watched extends Pick<WatcherOptions, "fs" | "clock"> {
 }
 
 /** @returns false when inotifywait exists but cannot be run. */
-async function* watchByInotify(notifier: HostProcess, { path, fs, clock, signal }: Watched): AsyncGenerator<string, boolean> {
+async function* watchByInotify(
+  notifier: HostProcess,
+  { path, fs, clock, signal }: Watched,
+): AsyncGenerator<string, boolean> {
   await using child = notifier;
   // The exit of the process is not awaited: a hung link reports it late.
   addAbortSignal(signal, child.stdout);
@@ -129,7 +132,11 @@ async function* watchByPolling(options: WatcherOptions, path: string, signal: Ab
 }
 
 /** Takes a snapshot: by path, the attributes that change with a file. Names with newlines appear in parts. */
-async function takeSnapshot({ run }: WatcherOptions, path: string, signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
+async function takeSnapshot(
+  { run }: WatcherOptions,
+  path: string,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, string>> {
   const folder = quote(path);
   const snapshot = `for f in ${folder} ${folder}/* ${folder}/.[!.]*; do stat -c '%i %f %s %z|%n' -- "$f" 2>/dev/null; done; :`;
   const { stdout, code } = await run(script(snapshot), { signal, maxOutputBytes: 4 * 1024 * 1024 });

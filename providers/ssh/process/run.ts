@@ -25,7 +25,8 @@ export function createRunner({ pool, clock, ownSession }: RunnerOptions) {
     const timeoutMs = options.timeoutMs ?? defaultTimeoutMs;
     const limit = options.maxOutputBytes ?? defaultMaxOutput;
     const stop = clock.within(timeoutMs, options.signal);
-    const asTimeout = (error: unknown) => (stop.aborted && !options.signal?.aborted ? timeoutError(program, timeoutMs) : error);
+    const asTimeout = (error: unknown) =>
+      stop.aborted && !options.signal?.aborted ? timeoutError(program, timeoutMs) : error;
     const stdin = options.stdin ?? "";
     try {
       const { code, stdout, stderr } =

@@ -49,7 +49,8 @@ function createHostKeyRecords() {
       ...connections.filter(isSuspect),
     ],
     /** Chooses a connection to evict: a stolen key must not displace the machine's own connection. @param old oldest first. */
-    chooseEvicted: (old: readonly ReverseConnection[]) => old.find(isSuspect) ?? old.find((each) => !records.has(each)) ?? old[0],
+    chooseEvicted: (old: readonly ReverseConnection[]) =>
+      old.find(isSuspect) ?? old.find((each) => !records.has(each)) ?? old[0],
   };
 }
 
@@ -98,7 +99,8 @@ export function createReverseConnections(name: string, clock: Clock): ReverseCon
       live = live.filter((each) => each !== connection);
     },
     async open(signal) {
-      if (live.length === 0) await nextConnection(onConnected, clock.within(reconnectTimeoutMs, signal)).catch(() => undefined);
+      if (live.length === 0)
+        await nextConnection(onConnected, clock.within(reconnectTimeoutMs, signal)).catch(() => undefined);
       throwIfAborted(signal);
       if (live.length > 0) return openThroughAny(hostKeys.suspectsLast(live), signal);
       const since =

@@ -104,7 +104,9 @@ class ReverseListener {
   async #listen({ reverse, clock, log }: NodeEntry): Promise<void> {
     const [first = reverse] = [...this.#nodes].map((member) => member.reverse);
     if (first.hostKeyFile !== reverse.hostKeyFile)
-      throw listenError(`another node at ${this.#name} has a different hostKeyFile: set the same file, or another port.`);
+      throw listenError(
+        `another node at ${this.#name} has a different hostKeyFile: set the same file, or another port.`,
+      );
     const { address, port, hostKeyFile } = reverse;
     const start = async () => {
       const hostKey = parseHostKey(hostKeyFile, await readSecret("reverse.hostKeyFile", hostKeyFile));

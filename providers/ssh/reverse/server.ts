@@ -202,7 +202,11 @@ interface Authentication {
 }
 
 /** Authenticates one connection. The initial `none`, by which a client asks for the supported methods, does not count as a failure. */
-function createAuthentication(client: ServerConnection, { socket }: PendingLogin, { clock, findKeyOwner }: ReverseServerOptions): Authentication {
+function createAuthentication(
+  client: ServerConnection,
+  { socket }: PendingLogin,
+  { clock, findKeyOwner }: ReverseServerOptions,
+): Authentication {
   let owner: KeyOwner | undefined;
   let [requests, tried] = [0, 0];
   const reject = async (ctx: AuthContext): Promise<void> => {
@@ -243,7 +247,11 @@ function isAuthorized(key: ParsedKey, { signature, blob, hashAlgo }: PublicKeyAu
 /** Serves a machine that has logged in: accepts its forward. */
 function acceptForward(
   client: ServerConnection,
-  { holder: owner, socket, place: slot }: { readonly holder: KeyOwner; readonly socket: Socket; readonly place: PendingForward },
+  {
+    holder: owner,
+    socket,
+    place: slot,
+  }: { readonly holder: KeyOwner; readonly socket: Socket; readonly place: PendingForward },
   { clock, log }: ReverseServerOptions,
 ): void {
   const about = { machine: owner.name, from: socket.remoteAddress, key: fingerprintOf(owner.key.getPublicSSH()) };

@@ -85,7 +85,11 @@ function triedText(one: AnsweringRuntime | FailedSocket): string {
 }
 
 /** @throws errors of an unreachable target. */
-async function probeSocket({ host, createRuntime }: DetectDeps, socket: string, signal: AbortSignal): Promise<AnsweringRuntime | FailedSocket> {
+async function probeSocket(
+  { host, createRuntime }: DetectDeps,
+  socket: string,
+  signal: AbortSignal,
+): Promise<AnsweringRuntime | FailedSocket> {
   let runtime: Runtime | undefined;
   try {
     const { kind } = await host.fs.stat(socket, signal);

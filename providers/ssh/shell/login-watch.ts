@@ -49,7 +49,10 @@ async function watch(deps: LoginWatchDeps, signal: AbortSignal): Promise<void> {
  *  @returns the error to take the link down with if the shell does not answer; undefined if it answers, or fails in another
  *  way, which its next user reports.
  *  @throws the signal's reason. */
-async function checkShell({ config, sessions, clock }: LoginWatchDeps, signal: AbortSignal): Promise<LinkError | undefined> {
+async function checkShell(
+  { config, sessions, clock }: LoginWatchDeps,
+  signal: AbortSignal,
+): Promise<LinkError | undefined> {
   const session = await sessions.open({ start: { exec: plainShell }, signal }).catch(() => undefined);
   if (signal.aborted) throw abortError(signal);
   if (!session) return undefined;

@@ -6,4 +6,6 @@ export const identifyScript = (): string => programText("providers/ssh/shell/ide
 
 /** Functions loaded into every shell: prelude.sh, and those of identify.sh and removal.sh. */
 export const prelude = (): string =>
-  [programText("providers/ssh/shell/prelude.sh"), identifyScript(), programText("providers/ssh/shell/removal.sh")].join("\n");
+  [programText("providers/ssh/shell/prelude.sh"), identifyScript(), programText("providers/ssh/shell/removal.sh")].join(
+    "\n",
+  );

@@ -61,7 +61,10 @@ export async function startShell(session: Session, signal?: AbortSignal): Promis
   connection.lost.addEventListener("abort", onLost, { once: true });
   channel.once("close", () => connection.lost.removeEventListener("abort", onLost));
 
-  const run = async ({ script, outcome = '"$?"', maxBytes }: ShellRequest, stop?: AbortSignal): Promise<ShellResult> => {
+  const run = async (
+    { script, outcome = '"$?"', maxBytes }: ShellRequest,
+    stop?: AbortSignal,
+  ): Promise<ShellResult> => {
     throwIfAborted(stop);
     if (ended) throw ended;
     const exchange = beginRequest(maxBytes);

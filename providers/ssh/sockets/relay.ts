@@ -96,7 +96,10 @@ function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefi
         : undefined;
     case "nc":
       return plain
-        ? { argv: commandWithoutDashes("nc", ["-N", ...("unix" in to ? ["-U" as const] : [])], words), printsGreeting: false }
+        ? {
+            argv: commandWithoutDashes("nc", ["-N", ...("unix" in to ? ["-U" as const] : [])], words),
+            printsGreeting: false,
+          }
         : undefined;
   }
 }
@@ -131,7 +134,9 @@ export async function relayConnection(
   failed.catch(() => undefined);
   try {
     // If the greeting is missing, the relay's exit gives the reason.
-    const connected = printsGreeting ? awaitGreeting(relay).catch(() => failed) : clock.sleep(assumedConnectedMs, signal);
+    const connected = printsGreeting
+      ? awaitGreeting(relay).catch(() => failed)
+      : clock.sleep(assumedConnectedMs, signal);
     await untilAborted(Promise.race([connected, failed]), clock.within(greetingTimeoutMs, signal));
   } catch (error) {
     const gone = relay[Symbol.asyncDispose]();

@@ -21,7 +21,11 @@ export function inhibitCommand(timeoutSeconds?: number): Argv {
  *  since the file descriptor that logind returns cannot be passed to another machine. It is released with this process and
  *  with the connection. @param heartbeat heartbeat, for a target that may not notice the loss of the connection. @throws not_found
  *  without systemd-inhibit; failed_precondition with logind's message if it grants no lock. */
-export async function inhibitShutdown(host: Pick<Host, "spawn">, signal: AbortSignal, heartbeat?: HolderHeartbeat): Promise<LockHolder> {
+export async function inhibitShutdown(
+  host: Pick<Host, "spawn">,
+  signal: AbortSignal,
+  heartbeat?: HolderHeartbeat,
+): Promise<LockHolder> {
   const held = await startLockHolder(host, inhibitCommand(heartbeat?.timeoutSeconds), signal, heartbeat);
   if (!("code" in held)) return held;
   const why = held.stderr || `systemd-inhibit ended with ${held.code}`;

@@ -48,7 +48,11 @@ export async function connectLogind(deps: LogindDeps, onShutdown: () => void, si
       stop,
     );
   try {
-    await bus.subscribe({ sender: destination, path, interface: manager, member: "PrepareForShutdown" }, onShutdown, signal);
+    await bus.subscribe(
+      { sender: destination, path, interface: manager, member: "PrepareForShutdown" },
+      onShutdown,
+      signal,
+    );
   } catch (error) {
     bus.close();
     throw error;

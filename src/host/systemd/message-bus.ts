@@ -152,7 +152,12 @@ function createSession(wire: BusStreams, clock: Clock): Session {
 }
 
 /** Tracks the owners of names. @returns a function that starts tracking a name, if necessary. */
-function createOwnerTracker({ owners, ask, listen, lost }: Session): (name: string, stop: AbortSignal) => Promise<void> {
+function createOwnerTracker({
+  owners,
+  ask,
+  listen,
+  lost,
+}: Session): (name: string, stop: AbortSignal) => Promise<void> {
   const follow = async (name: string): Promise<void> => {
     const setOwner = (owner: Scalar | undefined) => {
       if (typeof owner === "string" && owner !== "") owners.set(name, owner);

@@ -34,8 +34,11 @@ export function createSystemdClient({ host, clock }: SystemdClientDeps): SliceUn
   let preferred: Transport = "socket";
   const connection = createConnection({ host, clock });
   const commands = commandSlices(host);
-  const callOver = async <T>(way: Transport, ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> =>
-    way === "commands" ? ask(commands) : connection.use(way, ask, signal);
+  const callOver = async <T>(
+    way: Transport,
+    ask: (units: SliceUnits) => Promise<T>,
+    signal: AbortSignal,
+  ): Promise<T> => (way === "commands" ? ask(commands) : connection.use(way, ask, signal));
   const callWithFallback = async <T>(ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> => {
     let refused: unknown;
     let way = preferred;
@@ -118,7 +121,11 @@ export function busUnreachable(cause: unknown): BusUnreachable {
 
 /** Opens a connection to the bus. @throws permission_denied if graftlet's user may not connect; unavailable, not_found without
  *  a bus or relay. */
-export async function openBusStreams({ host }: Pick<SystemdClientDeps, "host">, transport: BusTransport, signal: AbortSignal): Promise<BusStreams> {
+export async function openBusStreams(
+  { host }: Pick<SystemdClientDeps, "host">,
+  transport: BusTransport,
+  signal: AbortSignal,
+): Promise<BusStreams> {
   if (transport === "socket") {
     const socket = await host.dial({ unix: busSocket }, signal);
     return { from: socket, to: socket };

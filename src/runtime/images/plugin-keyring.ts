@@ -86,7 +86,10 @@ function createPluginClient(plugin: CredentialProvider, deps: PluginKeyringDeps)
     const known = lookUp(Object.values(keys));
     if (known) return keyringOf(known, source);
     const flight = JSON.stringify([image, identity?.tokenHash, identity?.annotations]);
-    const onBehalf = identity && { serviceAccountToken: identity.token, serviceAccountAnnotations: identity.annotations };
+    const onBehalf = identity && {
+      serviceAccountToken: identity.token,
+      serviceAccountAnnotations: identity.annotations,
+    };
     // Other pods may wait for the same response: it is not aborted together with this pod.
     const response = await untilAborted(
       once(flight, () => run(plugin, { image, ...onBehalf })),
@@ -94,7 +97,8 @@ function createPluginClient(plugin: CredentialProvider, deps: PluginKeyringDeps)
     );
     if (identity && plugin.token?.cacheType !== "Token") rejectTokenAsPassword(response, identity.token);
     const cacheMs = response.cacheMs ?? plugin.defaultCacheMs;
-    if (cacheMs !== 0) cache.set(keys[response.cacheKeyType], { logins: response.logins, until: clock.now() + cacheMs });
+    if (cacheMs !== 0)
+      cache.set(keys[response.cacheKeyType], { logins: response.logins, until: clock.now() + cacheMs });
     return keyringOf(response.logins, source);
   };
 }

@@ -146,7 +146,11 @@ function parseSecret(given: unknown): PullSecret {
 }
 
 function parseAccount(given: unknown): PullAccount {
-  return { uid: stringField(given, "uid"), namespace: stringField(given, "namespace"), name: stringField(given, "name") };
+  return {
+    uid: stringField(given, "uid"),
+    namespace: stringField(given, "namespace"),
+    name: stringField(given, "name"),
+  };
 }
 
 function stringField(given: unknown, name: string): string {

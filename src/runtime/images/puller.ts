@@ -141,7 +141,8 @@ async function findOrPull(
   const credentials = await podCredentials(puller, pod, image, signal);
   const wanted: PullRequest = { ...request, spec: specOf(pod, image), credentials };
   const policy = policyOf(pullPolicy, image);
-  const onNode = policy === "Always" ? undefined : (request.seen ?? (await inspect(puller, about, wanted.spec, signal)));
+  const onNode =
+    policy === "Always" ? undefined : (request.seen ?? (await inspect(puller, about, wanted.spec, signal)));
   if (policy !== "Always") findings.isPresent = onNode !== undefined;
   const usable = onNode && (await mayUse(puller, wanted, onNode)) ? onNode : undefined;
   if (onNode || policy !== "Never") findings.isPulled = usable === undefined;
@@ -330,7 +331,13 @@ async function pullNow(
       const imageRef = await images.pullImage(request, signal, progress.onProgress);
       // The size is informational: failing to read it is not an error.
       const pulled = await images.imageStatus(image, signal).catch(() => undefined);
-      return { imageRef, pullMs: clock.monotonic() - startedAt, image: pulled, acceptedSource: login?.source, errors: [] };
+      return {
+        imageRef,
+        pullMs: clock.monotonic() - startedAt,
+        image: pulled,
+        acceptedSource: login?.source,
+        errors: [],
+      };
     } catch (error) {
       if (signal.aborted) throw abortError(signal);
       errors.push(error);
@@ -339,7 +346,12 @@ async function pullNow(
   return { imageRef: undefined, pullMs: clock.monotonic() - startedAt, errors };
 }
 
-function pullFailed(puller: PullerState, { about, requested }: PullRequest, key: string, errors: readonly unknown[]): StartError {
+function pullFailed(
+  puller: PullerState,
+  { about, requested }: PullRequest,
+  key: string,
+  errors: readonly unknown[],
+): StartError {
   const { backoff, clock, events, lastFailures } = puller;
   events.event(about, "Warning", "Failed", `Failed to pull image "${requested}": ${joinedErrorText(errors)}`);
   const { reason, message } = pullFailure(requested, errors);

@@ -69,7 +69,8 @@ export function portForward(deps: KubeletServerDeps, join: ProxyStream): StreamH
     try {
       const forward = (podSandboxId: string) => runtime.portForward({ podSandboxId, port }, signal);
       const endpoint = await inSandbox(deps, pod, forward, signal);
-      if (!endpoint) throw new StreamRefusedError(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
+      if (!endpoint)
+        throw new StreamRefusedError(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
       return { endpoint, gate };
     } catch (error) {
       taken.slot.release(0);

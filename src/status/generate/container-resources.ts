@@ -30,7 +30,11 @@ export function actualResources(
   };
 }
 
-function actualLimits(wanted: List, linux: LinuxContainerResources | undefined, known: ResizableAmounts | undefined): List {
+function actualLimits(
+  wanted: List,
+  linux: LinuxContainerResources | undefined,
+  known: ResizableAmounts | undefined,
+): List {
   const milli = linux && linux.cpuPeriod > 0n ? Number((linux.cpuQuota * 1000n) / linux.cpuPeriod) : 0;
   const cpu = cpuText(milli > 0 ? milli : known?.cpuLimit, wanted["cpu"], minCpuLimitMilli);
   const bytes = linux && linux.memoryLimitInBytes > 0n ? Number(linux.memoryLimitInBytes) : known?.memoryLimit;
@@ -39,7 +43,11 @@ function actualLimits(wanted: List, linux: LinuxContainerResources | undefined, 
 }
 
 /** Runtimes do not report memory requests. */
-function actualRequests(wanted: List, linux: LinuxContainerResources | undefined, known: ResizableAmounts | undefined): List {
+function actualRequests(
+  wanted: List,
+  linux: LinuxContainerResources | undefined,
+  known: ResizableAmounts | undefined,
+): List {
   const milli = linux && linux.cpuShares > 0n ? Math.ceil((Number(linux.cpuShares) * 1000) / 1024) : known?.cpuRequest;
   const cpu = cpuText(milli, wanted["cpu"], minCpuRequestMilli);
   const memory = bytesText(known?.memoryRequest, wanted["memory"]);

@@ -187,7 +187,10 @@ function stateOf(
       if (!before?.state?.running) return { waiting: {} };
       const terminated = lostContainer("The container could not be located when the pod was terminated");
       return {
-        terminated: { ...terminated, ...(shouldRestartAll(pod, observed, previous) && { reason: restartingAllReason }) },
+        terminated: {
+          ...terminated,
+          ...(shouldRestartAll(pod, observed, previous) && { reason: restartingAllReason }),
+        },
       };
     }
     default:

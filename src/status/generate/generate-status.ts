@@ -46,7 +46,10 @@ export function generateStatus(input: StatusInput): PodStatus {
 }
 
 /** A final phase is kept; the API server's takes precedence. */
-function stickyPhase({ pod, observed, previous, isTerminating }: StatusInput, statuses: readonly ContainerStatus[]): Phase {
+function stickyPhase(
+  { pod, observed, previous, isTerminating }: StatusInput,
+  statuses: readonly ContainerStatus[],
+): Phase {
   const phase = podPhase({ pod, statuses, isTerminating, initialized: mainContainerInSandbox(pod, observed) });
   const final = [pod.status?.phase, isTerminal(phase) ? phase : previous?.phase].find(isTerminal);
   return (final as Phase | undefined) ?? phase;

@@ -27,7 +27,8 @@ type PodLevelAmounts = Readonly<Record<"requests" | "limits", ResourceList>>;
 /** The pod-level amounts of the spec, completed by those of its cgroup. */
 function shownWhileRunning(pod: Pod, inForce: Resources, total: PodLevelAmounts): PodLevelAmounts {
   const own = pod.spec.resources;
-  const isReported = (amount: string | undefined, least: number) => amount !== undefined && quantityMilli(amount) > least;
+  const isReported = (amount: string | undefined, least: number) =>
+    amount !== undefined && quantityMilli(amount) > least;
   const { cpu, memory } = total.requests;
   const requests = {
     ...(isReported(cpu, minCpuRequestMilli) && { cpu }),

@@ -72,7 +72,10 @@ export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate(
   client.on("data", (chunk: Buffer) => apply(() => replies.fromClient(chunk)));
   client.once("end", () => joined.push(null));
   client.on("error", (error) => joined.destroy(error));
-  client.once("close", () => void ((client.readableEnded && client.writableFinished) || joined.destroy(connectionReset())));
+  client.once(
+    "close",
+    () => void ((client.readableEnded && client.writableFinished) || joined.destroy(connectionReset())),
+  );
   return joined;
 }
 

@@ -76,7 +76,10 @@ function appendHistory(past: Buffer, plain: Buffer): Buffer {
 function encode(headers: Headers): Buffer {
   const count = Buffer.alloc(4);
   count.writeUInt32BE(headers.size);
-  return Buffer.concat([count, ...[...headers].flatMap(([name, value]) => [...encodeString(name), ...encodeString(value)])]);
+  return Buffer.concat([
+    count,
+    ...[...headers].flatMap(([name, value]) => [...encodeString(name), ...encodeString(value)]),
+  ]);
 }
 
 function encodeString(value: string): [Buffer, Buffer] {

@@ -96,11 +96,16 @@ function createClientToServer(gate: StreamGate, down: ServerToClient) {
     refused.add(id);
     const { text } = verdict;
     const toClient =
-      text === undefined ? down.insert(() => rstStreamFrame(id, resetStatus.refusedStream)) : down.acceptWithText(id, text);
+      text === undefined
+        ? down.insert(() => rstStreamFrame(id, resetStatus.refusedStream))
+        : down.acceptWithText(id, text);
     return { toServer: headersFrame(id, headerBlockOf(frame)), toClient };
   }
 
-  function control({ type, bytes }: Extract<FramePart, { kind: "control" }>): FrameOutcome | Promise<() => FrameOutcome> {
+  function control({
+    type,
+    bytes,
+  }: Extract<FramePart, { kind: "control" }>): FrameOutcome | Promise<() => FrameOutcome> {
     const at = type === frameType.synStream ? headerBlockOffset[type] : frameHeaderBytes + 4;
     if (at === undefined || bytes.length < at) return { toServer: bytes };
     const id = bytes.readUInt32BE(frameHeaderBytes);

@@ -1,5 +1,12 @@
 import { FrameSplitter, concatBuffers } from "./frame-splitter.ts";
-import { headerBlockOffset, dataFrameHeader, frameType, frameHeaderBytes, synReplyFrame, withHeaderBlock } from "./frames.ts";
+import {
+  headerBlockOffset,
+  dataFrameHeader,
+  frameType,
+  frameHeaderBytes,
+  synReplyFrame,
+  withHeaderBlock,
+} from "./frames.ts";
 import { createHeaderReader, createHeaderWriter } from "./header-block.ts";
 import type { StreamGate } from "./stream-gate.ts";
 

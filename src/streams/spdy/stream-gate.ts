@@ -23,7 +23,8 @@ export function commandGate(): StreamGate {
   return {
     open() {
       opened += 1;
-      if (opened > maxCommandStreams) throw protocolError(`more than ${maxCommandStreams} streams on a command's connection`);
+      if (opened > maxCommandStreams)
+        throw protocolError(`more than ${maxCommandStreams} streams on a command's connection`);
       return { kind: "passed" };
     },
     ended: () => undefined,

@@ -123,7 +123,9 @@ export async function diskFormatOf({ host }: Pick<SetUpDeps, "host">, device: st
 /** Runs fsck, which repairs what it can without prompts. */
 async function runFsck({ host, log }: SetUpDeps, device: string): Promise<void> {
   const uncorrected = 4;
-  const ran = await ignoreNotFound(host.run(commandWithoutDashes("fsck", ["-a"], [device]), { timeoutMs: fsToolTimeoutMs }));
+  const ran = await ignoreNotFound(
+    host.run(commandWithoutDashes("fsck", ["-a"], [device]), { timeoutMs: fsToolTimeoutMs }),
+  );
   if (ran === undefined)
     return log.warn({ device }, "fsck not found on the target; mounting the file system unchecked");
   if (ran.code === uncorrected)

@@ -44,7 +44,9 @@ export function failurePatch(
   infeasible: boolean,
   now: string,
 ): object | undefined {
-  const isReported = claim.status?.conditions?.some(({ type, status }) => type === failureCondition && status === "True");
+  const isReported = claim.status?.conditions?.some(
+    ({ type, status }) => type === failureCondition && status === "True",
+  );
   const condition: Condition = {
     type: failureCondition,
     status: "True",

@@ -51,14 +51,24 @@ export const claim: VolumePlugin = {
   },
 };
 
-async function mountVolume(deps: SetUpDeps, plugin: PersistentVolumePlugin, use: VolumeUse, signal: AbortSignal): Promise<PublishResult> {
+async function mountVolume(
+  deps: SetUpDeps,
+  plugin: PersistentVolumePlugin,
+  use: VolumeUse,
+  signal: AbortSignal,
+): Promise<PublishResult> {
   const staged = await plugin.stage(deps, use, signal);
   return plugin.publish(deps, use, staged, signal).catch((error: unknown) => {
     throw error instanceof StepError ? error : new StepError("MountVolume.SetUp failed", volumeName(use), error);
   });
 }
 
-async function mapVolume(deps: SetUpDeps, plugin: PersistentVolumePlugin, use: VolumeUse, signal: AbortSignal): Promise<PublishResult> {
+async function mapVolume(
+  deps: SetUpDeps,
+  plugin: PersistentVolumePlugin,
+  use: VolumeUse,
+  signal: AbortSignal,
+): Promise<PublishResult> {
   if (!plugin.setUpDevice) {
     const why = new CodedError("unimplemented", "failed to find BlockVolumeMapper plugin. Volume plugin is nil.");
     throw new StepError("MapVolume.FindMapperPluginBySpec failed", volumeName(use), why);

@@ -58,7 +58,11 @@ export async function waitForAttachment(
 }
 
 /** True if the driver no longer requires attachment; false while its CSIDriver cannot be read. */
-async function needsNoAttachment({ drivers }: SetUpDeps, { driver }: CsiVolumeHandle, signal: AbortSignal): Promise<boolean> {
+async function needsNoAttachment(
+  { drivers }: SetUpDeps,
+  { driver }: CsiVolumeHandle,
+  signal: AbortSignal,
+): Promise<boolean> {
   return !requiresAttachment(await drivers.csiDriver(driver, signal).catch(() => undefined));
 }
 

@@ -11,7 +11,12 @@ import { blockVolumePaths, publishedPath, stagedPath } from "./volume-data.ts";
  *  does not support expansion, that is not a failure.
  *  @param bytes the new size. @throws ExpandError, or a CodedError for failures that are worth a retry, in the kubelet's words.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeexpandvolume */
-export async function expandCsiVolume(deps: VolumeDeps, use: VolumeUse, bytes: bigint, signal: AbortSignal): Promise<void> {
+export async function expandCsiVolume(
+  deps: VolumeDeps,
+  use: VolumeUse,
+  bytes: bigint,
+  signal: AbortSignal,
+): Promise<void> {
   const source = csiSourceOf(use.volume);
   const driver = registeredDriver(deps, source.driver);
   const capabilities = await driver.capabilities().catch((error: unknown) => {

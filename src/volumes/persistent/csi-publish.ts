@@ -89,7 +89,11 @@ export async function readCsiDriver({ drivers }: SetUpDeps, driver: string, sign
 }
 
 /** The registered driver. @param what the failed step, for the message. @throws CodedError in the kubelet's words. */
-export function registeredDriver({ drivers }: Pick<VolumeDeps, "drivers">, driver: string, what: string): StorageDriver {
+export function registeredDriver(
+  { drivers }: Pick<VolumeDeps, "drivers">,
+  driver: string,
+  what: string,
+): StorageDriver {
   try {
     return drivers.driver(driver);
   } catch (error) {
@@ -132,7 +136,9 @@ async function callPublish(
     secrets: { ...request.secrets, ...(inSecrets && tokens) },
     volumeContext: { ...request.volumeContext, ...(!inSecrets && tokens) },
   };
-  await driver.publish(completeRequest).catch((error: unknown) => cleanUpFailedMount(deps, { path, isRepeated }, error));
+  await driver
+    .publish(completeRequest)
+    .catch((error: unknown) => cleanUpFailedMount(deps, { path, isRepeated }, error));
 }
 
 /** Metadata of a volume as a kubelet saves it in vol_data.json. Pure. */
@@ -158,7 +164,9 @@ export async function publishRequest(
   // For block volumes the staging path is always set, as in the kubelet.
   const isStaged = volume.isBlock || capabilities.has(Capability.STAGE_UNSTAGE_VOLUME);
   const what = "NodePublishSecretRef";
-  const errorText = volume.isBlock ? getSecretError(`blockMapper.publishVolumeForBlock failed to get ${what}`) : fetchSecretError(what);
+  const errorText = volume.isBlock
+    ? getSecretError(`blockMapper.publishVolumeForBlock failed to get ${what}`)
+    : fetchSecretError(what);
   return {
     volumeId: volume.volumeHandle,
     publishContext: { ...volume.context },

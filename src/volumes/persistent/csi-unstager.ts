@@ -118,7 +118,11 @@ async function mayBeUsed(
 }
 
 /** @returns an empty list on success, otherwise the directory to keep. */
-async function retainOnError(path: string, step: string, work: () => Promise<void>): Promise<readonly RetainedDirectory[]> {
+async function retainOnError(
+  path: string,
+  step: string,
+  work: () => Promise<void>,
+): Promise<readonly RetainedDirectory[]> {
   try {
     await work();
     return [];
@@ -127,7 +131,10 @@ async function retainOnError(path: string, step: string, work: () => Promise<voi
   }
 }
 
-async function unpublish({ host, drivers }: UnpublishDeps, { path, data, problem }: VolumeDataDirectory): Promise<void> {
+async function unpublish(
+  { host, drivers }: UnpublishDeps,
+  { path, data, problem }: VolumeDataDirectory,
+): Promise<void> {
   const { driverName = "", volumeHandle = "" } = data;
   const targetPath = `${path}/mount`;
   if (!problem) await drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
@@ -139,7 +146,11 @@ function unreadableData(what: string, path: string, problem: CodedError): CodedE
   return new CodedError(problem.code, `${what} failed to load volume data file [${path}]: ${problem.message}`);
 }
 
-async function unstage({ host, drivers }: UnpublishDeps, path: string, { driver: name, volumeHandle }: CsiVolumeHandle) {
+async function unstage(
+  { host, drivers }: UnpublishDeps,
+  path: string,
+  { driver: name, volumeHandle }: CsiVolumeHandle,
+) {
   const stagingTargetPath = `${path}/globalmount`;
   const driver = drivers.driver(name);
   const capabilities = await driver.capabilities();
@@ -160,11 +171,15 @@ async function unpublishDevices(deps: UnpublishDeps, uid: string, signal: AbortS
     const { mapped, published } = blockVolumePaths(deps.rootDir, name);
     const targetPath = `${published}/${uid}`;
     const found = known.get(name);
-    return retainOnError(link, isReadable(found ?? missingData) ? "blockMapper.UnmapPodDevice failed: " : "", async () => {
-      await unmapDevice(deps, mapped, uid);
-      await unpublishDevice(deps, found ?? missingData, targetPath);
-      await removeUnmounted(deps, [link]);
-    });
+    return retainOnError(
+      link,
+      isReadable(found ?? missingData) ? "blockMapper.UnmapPodDevice failed: " : "",
+      async () => {
+        await unmapDevice(deps, mapped, uid);
+        await unpublishDevice(deps, found ?? missingData, targetPath);
+        await removeUnmounted(deps, [link]);
+      },
+    );
   });
 }
 
@@ -201,7 +216,12 @@ async function unstageBlockVolumes(
   return true;
 }
 
-async function unstageBlockVolume(deps: UnpublishDeps, name: string, one: VolumeDataDirectory, signal: AbortSignal): Promise<void> {
+async function unstageBlockVolume(
+  deps: UnpublishDeps,
+  name: string,
+  one: VolumeDataDirectory,
+  signal: AbortSignal,
+): Promise<void> {
   const { staged, published, mapped, data } = blockVolumePaths(deps.rootDir, name);
   // A pod without its link has lost the device already.
   for (const { name: uid } of (await ignoreNotFound(deps.host.fs.list(published, signal))) ?? [])

@@ -134,7 +134,9 @@ async function stageRequest(
 ): Promise<NodeStageVolumeRequest> {
   const source = csiSourceOf(use.volume);
   const isBlock = use.volume.spec?.volumeMode === "Block";
-  const [errorText, what] = isBlock ? [getSecretError, "failed to get NodeStageSecretRef"] : [fetchSecretError, "NodeStageSecretRef"];
+  const [errorText, what] = isBlock
+    ? [getSecretError, "failed to get NodeStageSecretRef"]
+    : [fetchSecretError, "NodeStageSecretRef"];
   return {
     volumeId: source.volumeHandle,
     publishContext: { ...context },
@@ -190,7 +192,13 @@ async function publishDevice(
   const path = `${published}/${use.pod.metadata.uid}`;
   const driver = registeredDriver(deps, volume.driver, "blockMapper.MapPodDevice failed to get CSI client: ");
   const publishing = { csiDriver, capabilities: await driver.capabilities(), path };
-  const request = await publishRequest(deps, use.pod, { ...volume, context: publishContext, staged }, publishing, signal);
+  const request = await publishRequest(
+    deps,
+    use.pod,
+    { ...volume, context: publishContext, staged },
+    publishing,
+    signal,
+  );
   await host.fs.apply([{ kind: "mkdir", path: published, mode: directoryMode, parents: true }], signal);
   await linkDevice(deps, { pluginName: csiPluginName }, use, path, signal);
   await driver.publish(request);

@@ -156,7 +156,8 @@ async function expandTracked(
     return waiting;
   }
   reportSuccess(deps, use, marked);
-  if (decision === "expand") await finishExpansion(deps, marked, size, "mountVolume.NodeExpandVolume update pvc status failed: ");
+  if (decision === "expand")
+    await finishExpansion(deps, marked, size, "mountVolume.NodeExpandVolume update pvc status failed: ");
   return { done: true, size };
 }
 
@@ -200,7 +201,12 @@ function reportSuccess(deps: VolumeDeps, use: VolumeUse, claim: PersistentVolume
   deps.log.info({ uid: use.pod.metadata.uid, volume: use.volume.metadata.name }, "expanded volume");
 }
 
-async function finishExpansion(deps: VolumeDeps, claim: PersistentVolumeClaim, size: string, what: string): Promise<void> {
+async function finishExpansion(
+  deps: VolumeDeps,
+  claim: PersistentVolumeClaim,
+  size: string,
+  what: string,
+): Promise<void> {
   await patchClaim(deps, claim, finishedPatch(claim, size)).catch((error: unknown) => {
     throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
   });

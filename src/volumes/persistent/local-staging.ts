@@ -9,7 +9,10 @@ interface LocalStagingDeps {
 }
 
 /** Names of local volumes that have a staging directory. */
-export async function stagedLocalVolumes({ host, rootDir }: LocalStagingDeps, signal: AbortSignal): Promise<readonly string[]> {
+export async function stagedLocalVolumes(
+  { host, rootDir }: LocalStagingDeps,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
   const found = (await ignoreNotFound(host.fs.list(localVolumeDirectoryOf(rootDir), signal))) ?? [];
   return found.filter(({ kind }) => kind === "directory").map(({ name }) => name);
 }
@@ -40,7 +43,11 @@ export function otherMountsOf(mounts: readonly Mount[], directory: string): read
 /** Unmounts a staged volume, unless a pod has a mount of it or of a subdirectory, and removes its empty staging directory. Only
  *  the mount table is consulted, so it works after a crash, too.
  *  @returns true if it is gone. @throws failed_precondition if it cannot be unmounted. */
-export async function unstageLocalVolume({ host, rootDir }: LocalStagingDeps, name: string, signal: AbortSignal): Promise<boolean> {
+export async function unstageLocalVolume(
+  { host, rootDir }: LocalStagingDeps,
+  name: string,
+  signal: AbortSignal,
+): Promise<boolean> {
   const path = `${localVolumeDirectoryOf(rootDir)}/${name}`;
   const real = await ignoreNotFound(host.fs.realpath(path, signal));
   if (real === undefined) return true;

@@ -35,7 +35,12 @@ export const localUnstager: Unstager = {
 };
 
 /** @returns an empty list on success, otherwise the link to keep. */
-async function unmapOrRetain(deps: UnpublishDeps, uid: string, name: string, link: string): Promise<readonly RetainedDirectory[]> {
+async function unmapOrRetain(
+  deps: UnpublishDeps,
+  uid: string,
+  name: string,
+  link: string,
+): Promise<readonly RetainedDirectory[]> {
   try {
     await unmapDevice(deps, `${localDevicesOf(deps.rootDir)}/${name}`, uid);
     await ignoreNotFound(deps.host.fs.apply([{ kind: "remove", path: link }]));

@@ -13,7 +13,8 @@ export interface VolumeUse {
 }
 
 /** Result of publishing a volume to a pod. */
-export type PublishResult = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> & Pick<PersistentVolumeFacts, "space">;
+export type PublishResult = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> &
+  Pick<PersistentVolumeFacts, "space">;
 
 /** A persistent volume plugin: the implementation of one PersistentVolume type. Staging and publishing are safe to repeat, and
  *  never run concurrently for one volume. Mounts in the pod's directory are unmounted with the pod's other volumes; `unstager`

@@ -1,7 +1,13 @@
 import { coalesce } from "../../lib/coalesce.ts";
 import { untilAborted } from "../../lib/service-group.ts";
 import type { Host } from "../../seams/host.ts";
-import { type VolumeDataDirectory, blockVolumeData, allPodVolumeData, stagedVolumeData, allPodBlockVolumes } from "./volume-data.ts";
+import {
+  type VolumeDataDirectory,
+  blockVolumeData,
+  allPodVolumeData,
+  stagedVolumeData,
+  allPodBlockVolumes,
+} from "./volume-data.ts";
 
 /** Volumes of CSI drivers found on the target. */
 export interface DriverVolumes {

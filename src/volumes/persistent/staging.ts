@@ -63,7 +63,9 @@ export function createStaging(deps: StagingDeps, unstagers: readonly Unstager[])
     });
   });
   const stagedOf = async (known: readonly string[], signal: AbortSignal) => {
-    const found = unstagers.map(async (unstager) => (await unstager.listStaged(deps, known, signal)).map((id) => ({ unstager, id })));
+    const found = unstagers.map(async (unstager) =>
+      (await unstager.listStaged(deps, known, signal)).map((id) => ({ unstager, id })),
+    );
     return (await Promise.all(found)).flat();
   };
 
@@ -87,13 +89,19 @@ export function createStaging(deps: StagingDeps, unstagers: readonly Unstager[])
     async recover(signal) {
       await Promise.all(unstagers.flatMap((unstager) => unstager.removeIncomplete?.(deps, signal) ?? []));
       const found = await stagedOf([], signal);
-      for (const { unstager, id } of found) if (unstager.isAttachable) inUse.restore(id, `${unstager.pluginName}/${id}`);
+      for (const { unstager, id } of found)
+        if (unstager.isAttachable) inUse.restore(id, `${unstager.pluginName}/${id}`);
       reportInUse().catch(() => undefined);
       for (const { unstager, id } of found) void unstaging.tryUnstage(unstager, id, stopped.signal);
     },
     async releasePod(uid, whole, signal) {
       const own = [
-        ...new Set([...(pendingReleases.get(uid) ?? []), ...publishedPods.removePod(uid), ...reservations.removePod(uid), ...inUse.removePod(uid)]),
+        ...new Set([
+          ...(pendingReleases.get(uid) ?? []),
+          ...publishedPods.removePod(uid),
+          ...reservations.removePod(uid),
+          ...inUse.removePod(uid),
+        ]),
       ];
       if (whole && own.length === 0) return;
       pendingReleases.set(uid, own);

@@ -78,7 +78,10 @@ export async function hasVolumeData(host: Host, mount: string, signal: AbortSign
  *  @throws failed_precondition if something is still mounted. */
 export async function removeMountDirectory(host: Host, mount: string, signal?: AbortSignal): Promise<void> {
   const directory = posix.dirname(mount);
-  const [real, mounts] = await Promise.all([ignoreNotFound(host.fs.realpath(directory, signal)), listMounts(host, signal)]);
+  const [real, mounts] = await Promise.all([
+    ignoreNotFound(host.fs.realpath(directory, signal)),
+    listMounts(host, signal),
+  ]);
   if (real === undefined) return;
   const still = mounts.find(({ path }) => isAtOrBelow(path, real));
   if (still) throw new CodedError("failed_precondition", `${still.path} is still mounted`);
@@ -102,7 +105,10 @@ export function podVolumeData(
 }
 
 /** Metadata of the volumes of all pods. */
-export async function allPodVolumeData(deps: VolumeDataDeps, signal: AbortSignal): Promise<readonly VolumeDataDirectory[]> {
+export async function allPodVolumeData(
+  deps: VolumeDataDeps,
+  signal: AbortSignal,
+): Promise<readonly VolumeDataDirectory[]> {
   const pods = await directoriesIn(deps.host, `${deps.rootDir}/pods`, signal);
   const all = await Promise.all(pods.map((path) => podVolumeData(deps, posix.basename(path), signal)));
   return all.flat();
@@ -140,10 +146,15 @@ export async function blockVolumeData(
 }
 
 /** Metadata of staged volumes. */
-export async function stagedVolumeData({ host, rootDir }: VolumeDataDeps, signal: AbortSignal): Promise<readonly VolumeDataDirectory[]> {
+export async function stagedVolumeData(
+  { host, rootDir }: VolumeDataDeps,
+  signal: AbortSignal,
+): Promise<readonly VolumeDataDirectory[]> {
   const isStagedThere = (path: string, { driverName = "", volumeHandle = "" }: VolumeData) =>
     path === posix.dirname(stagedPath(rootDir, driverName, volumeHandle));
-  const all = (await driverDirectories(host, rootDir, signal)).map((path) => dataBelow(host, path, isStagedThere, signal));
+  const all = (await driverDirectories(host, rootDir, signal)).map((path) =>
+    dataBelow(host, path, isStagedThere, signal),
+  );
   return (await Promise.all(all)).flat();
 }
 
@@ -165,7 +176,10 @@ function belongsToDirectory(path: string, { specVolID }: VolumeData): boolean {
 
 /** Removes directories of volumes without metadata, left by a process that died right after creating or right before removing
  *  them. Only empty directories are removed. */
-export async function removeDirectoriesWithoutData({ host, rootDir }: VolumeDataDeps, signal: AbortSignal): Promise<void> {
+export async function removeDirectoriesWithoutData(
+  { host, rootDir }: VolumeDataDeps,
+  signal: AbortSignal,
+): Promise<void> {
   const drivers = await driverDirectories(host, rootDir, signal);
   const volumes = (await Promise.all(drivers.map((path) => directoriesIn(host, path, signal)))).flat();
   const mounts = volumes.map((path) => `${path}/globalmount`);
@@ -173,7 +187,8 @@ export async function removeDirectoriesWithoutData({ host, rootDir }: VolumeData
   const devices = names.map((name) => blockVolumePaths(rootDir, name));
   const tidied = [...mounts, ...devices.map(({ data }) => data)].map(async (mount) => {
     // Directories that are not empty stay.
-    if (!(await hasVolumeData(host, mount, signal))) await removeMountDirectory(host, mount, signal).catch(() => undefined);
+    if (!(await hasVolumeData(host, mount, signal)))
+      await removeMountDirectory(host, mount, signal).catch(() => undefined);
   });
   await Promise.all(tidied);
   const above = devices.flatMap(({ mapped }) => [mapped, posix.dirname(mapped)]);
@@ -193,7 +208,12 @@ async function dataBelow(
 }
 
 /** Reads the metadata in a directory. Problems with one volume do not affect the others. @throws if the target cannot be read. */
-async function dataIn(host: Host, path: string, matches: DataMatches, signal: AbortSignal): Promise<VolumeDataDirectory> {
+async function dataIn(
+  host: Host,
+  path: string,
+  matches: DataMatches,
+  signal: AbortSignal,
+): Promise<VolumeDataDirectory> {
   const file = `${path}/${fileName}`;
   const unreadable = (why: string): VolumeDataDirectory => ({
     path,

@@ -21,7 +21,8 @@ export const downwardAPI: VolumePlugin = {
     const content = downwardAPIContent(deps, pod, items, mode);
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "downward-api", volume.name);
-    const prepare = async () => mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
+    const prepare = async () =>
+      mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
     await writeContent(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, content, signal);
     return { hostPath: path, readOnly: true };
   },

@@ -59,7 +59,8 @@ interface Medium {
 /** Mounts the file system of the medium on the directory. @throws in the kubelet's words for an unknown medium. */
 async function mountMedium(deps: SetUpDeps, pod: Pod, { path, medium, sizeLimit }: Medium, signal: AbortSignal) {
   const { uid } = pod.metadata;
-  if (medium === "Memory") return mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod, sizeLimit), signal);
+  if (medium === "Memory")
+    return mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod, sizeLimit), signal);
   if (!isHugePages(medium)) throw new CodedError("unimplemented", `unknown storage medium ${JSON.stringify(medium)}`);
   const size = pageBytes(medium, pod);
   await deps.host.fs.apply(podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: openToAll }), signal);

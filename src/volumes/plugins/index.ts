@@ -24,6 +24,7 @@ const plugins = {
 
 /** The plugin for a volume; undefined for an unsupported type. */
 export function volumePluginFor(volume: Volume): VolumePlugin | undefined {
-  for (const [field, plugin] of Object.entries(plugins)) if (volume[field as keyof typeof plugins] !== undefined) return plugin;
+  for (const [field, plugin] of Object.entries(plugins))
+    if (volume[field as keyof typeof plugins] !== undefined) return plugin;
   return undefined;
 }

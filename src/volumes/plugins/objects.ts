@@ -38,7 +38,8 @@ export const secret: VolumePlugin = {
     );
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "secret", volume.name);
-    const prepare = async () => mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
+    const prepare = async () =>
+      mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
     await writeContent(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, content, signal);
     return { hostPath: path, readOnly: true };
   },

@@ -41,7 +41,8 @@ export const projected: VolumePlugin = {
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "projected", volume.name);
     const content = mergeContents(parts.map((part) => part.content));
-    const prepare = async () => mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
+    const prepare = async () =>
+      mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
     await writeContent(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, content, signal);
     const ends = parts.map(({ refreshAt }) => refreshAt).filter((end) => end !== undefined);
     return { hostPath: path, readOnly: true, ...(ends.length > 0 && { refreshAt: Math.min(...ends) }) };

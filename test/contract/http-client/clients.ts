@@ -66,7 +66,11 @@ async function probe(host: Pick<Host, "dial">, { action, podIP, timeoutMs }: Ask
   try {
     const request = httpActionRequest(action, action.host || podIP, Number(action.port), "probe");
     const outcome = await probeHttp(host, request, AbortSignal.timeout(timeoutMs));
-    return { is: outcome.kind, output: "output" in outcome ? outcome.output : messageOf(outcome.error), fallback: false };
+    return {
+      is: outcome.kind,
+      output: "output" in outcome ? outcome.output : messageOf(outcome.error),
+      fallback: false,
+    };
   } catch (error) {
     return { is: "error", output: messageOf(error), fallback: false };
   }

@@ -38,7 +38,9 @@ test("a service account token owned by the pod's user needs a target where file 
 test("fsGroup needs a target where file owners can be changed", async () => {
   const served = lackingOnly("fileOwner");
   const grouped = async (...volumes: Volume[]) =>
-    (await served.unsupportedFields(aPod({ volumes, securityContext: { fsGroup: 2000 } }), never)).map(({ field }) => field);
+    (await served.unsupportedFields(aPod({ volumes, securityContext: { fsGroup: 2000 } }), never)).map(
+      ({ field }) => field,
+    );
   assert.deepEqual(await grouped({ name: "e", emptyDir: {} }), ["spec.securityContext.fsGroup"]);
   assert.deepEqual(
     await grouped({ name: "h", hostPath: { path: "/h" } }),
@@ -117,7 +119,9 @@ test("CPU limits require nothing if they are not enforced; a limit of 0 never do
   });
   const lacks = async (feature: string) => (feature === "cpuLimit" || feature === "memoryLimit" ? "none" : undefined);
   const fields = async (limits: Record<string, string>, cpuCfsQuota: boolean) =>
-    (await createFieldChecker(lacks, { cpuCfsQuota }).unsupportedFields(limited(limits), never)).map(({ field }) => field);
+    (await createFieldChecker(lacks, { cpuCfsQuota }).unsupportedFields(limited(limits), never)).map(
+      ({ field }) => field,
+    );
   const both = { cpu: "100m", memory: "1Mi" };
   const memory = "spec.containers[0].resources.limits.memory";
   assert.deepEqual(await fields(both, true), [memory, "spec.containers[0].resources.limits.cpu"]);

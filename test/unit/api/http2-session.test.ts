@@ -13,7 +13,12 @@ test("does not ping a session that was destroyed before its next ping", async ()
   await once(session, "connect");
   const clock = fakeClock();
   const silent: unknown[] = [];
-  keepAlive(session, { clock, pingIntervalMs: 1_000, pingTimeoutMs: 500, onPingTimeout: () => void silent.push("silent") });
+  keepAlive(session, {
+    clock,
+    pingIntervalMs: 1_000,
+    pingTimeoutMs: 500,
+    onPingTimeout: () => void silent.push("silent"),
+  });
   session.destroy();
   await assert.doesNotReject(clock.advance(2_000));
   assert.deepEqual(silent, []);

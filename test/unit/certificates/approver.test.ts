@@ -50,7 +50,8 @@ const names = { oid: alternativeNames, names: [dns("edge-1"), [0x87, [10, 0, 0, 
 const by = (variant: RequestVariant, subject = [nodes, named(user)]) => pemOf(requestDer(subject, variant));
 
 describe("validation of serving certificate requests", () => {
-  const why = (pem: string, spec?: Partial<CertificateSigningRequest["spec"]>) => rejectionReason(request(pem, spec), own);
+  const why = (pem: string, spec?: Partial<CertificateSigningRequest["spec"]>) =>
+    rejectionReason(request(pem, spec), own);
 
   test("accepts the node's own request, with its name and addresses, with any key", async () => {
     assert.equal(why(right), undefined);

@@ -50,7 +50,9 @@ test("replaces thresholds of containerfs by those of its actual file system", ()
     }),
   );
   const containers = (dedicatedImageFs: boolean, splitContainerFs: boolean) =>
-    names(withContainerThresholds(configured, { dedicatedImageFs, splitContainerFs })).filter((name) => name.startsWith("con"));
+    names(withContainerThresholds(configured, { dedicatedImageFs, splitContainerFs })).filter((name) =>
+      name.startsWith("con"),
+    );
   assert.deepEqual(containers(false, false), ["containerfs.available<10%"]);
   assert.deepEqual(containers(true, false), ["containerfs.available<15%"]);
   assert.deepEqual(containers(true, true), ["containerfs.available<10%"]);

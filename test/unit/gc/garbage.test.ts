@@ -81,7 +81,11 @@ test("every minute removes dead containers except the newest of a name, with log
     host.files.put(`/pods/ns_p_uid-1/c/${name}`);
   await host.fs.apply([{ kind: "mkdir", path: "/links" }]);
   await host.fs.apply(
-    ["0.log", "2.log"].map((name) => ({ kind: "symlink", path: `/links/${name}`, target: `/pods/ns_p_uid-1/c/${name}` })),
+    ["0.log", "2.log"].map((name) => ({
+      kind: "symlink",
+      path: `/links/${name}`,
+      target: `/pods/ns_p_uid-1/c/${name}`,
+    })),
   );
   const stop = new AbortController();
   const work = garbage.run(stop.signal);

@@ -208,7 +208,9 @@ test("on a shared runtime removes only images whose names are all this node's, b
   const { runtime, removed, space, events, during } = rig(
     ["foreign", "theirs-now", "mine", "mine-too"],
     { minAgeMs: 0 },
-    { pulled: { namesOf: ({ id, repoTags }) => (own.has(id) ? repoTags : undefined), reconcile: async () => undefined } },
+    {
+      pulled: { namesOf: ({ id, repoTags }) => (own.has(id) ? repoTags : undefined), reconcile: async () => undefined },
+    },
   );
   const remove = runtime.removeImage;
   runtime.removeImage = async (image, signal) =>

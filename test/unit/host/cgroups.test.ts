@@ -149,7 +149,8 @@ test("v1 and v2: sets a CPU list, which child cgroups inherit", async () => {
 test("v1: ignores directories without a hierarchy, and uses a shared hierarchy under each controller's name", async () => {
   const host = await withVersion1();
   const at = (name: string) => `/sys/fs/cgroup/${name}`;
-  for (const name of ["hugetlb", "cpu,cpuacct"]) await host.fs.apply([{ kind: "mkdir", path: at(name), parents: true }]);
+  for (const name of ["hugetlb", "cpu,cpuacct"])
+    await host.fs.apply([{ kind: "mkdir", path: at(name), parents: true }]);
   for (const name of ["cpu,cpuacct", "memory", "pids"]) host.files.mount(at(name), "cgroup");
   await (await openCgroups(host, 1, never)).ensure("/kubepods", { ...limits, hugepages: { "2MB": 0 } }, never);
   assert.equal(host.files.text(at("cpu/kubepods/cpu.shares")), "512");

@@ -113,8 +113,16 @@ test("a holder releases its locks when heartbeats stop, and keeps them while the
   const host = { spawn };
   const path = await lockFile(t);
   const other = `${dirname(path)}/other`;
-  const silent = await acquireLocks(host, [{ path }], never, { clock: fakeClock(), intervalMs: 100, timeoutSeconds: 1 });
-  await using living = await acquireLocks(host, [{ path: other }], never, { clock, intervalMs: 100, timeoutSeconds: 1 });
+  const silent = await acquireLocks(host, [{ path }], never, {
+    clock: fakeClock(),
+    intervalMs: 100,
+    timeoutSeconds: 1,
+  });
+  await using living = await acquireLocks(host, [{ path: other }], never, {
+    clock,
+    intervalMs: 100,
+    timeoutSeconds: 1,
+  });
   const began = performance.now();
   while (!silent.hasEnded()) {
     assert.ok(performance.now() - began < 30_000);

@@ -40,7 +40,7 @@ test("gives an actor only the state and signals that the wiring lists for it", (
 test("refuses to hand out the writer of a column a second time", () => {
   const hand = handOut(state, createSignals());
   hand("pleg");
-  assert.throws(() => hand("pleg"), { message: "pleg: column seen has a writer already" });
+  assert.throws(() => hand("pleg"), { message: "pleg: column podCache has a writer already" });
   hand("kubeletServer");
   hand("kubeletServer");
 });

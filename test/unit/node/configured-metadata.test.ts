@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { apiError } from "../../../src/api/api-error.ts";
-import { type ConfiguredMetadata, metadataPatch, configuredRecord, taintsPatch } from "../../../src/node/configured-metadata.ts";
+import {
+  type ConfiguredMetadata,
+  metadataPatch,
+  configuredRecord,
+  taintsPatch,
+} from "../../../src/node/configured-metadata.ts";
 import { createReconcile } from "../../../src/node/reconcile.ts";
 import type { Node, Taint } from "../../../src/objects.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -40,7 +45,11 @@ function settled(configured: ConfiguredMetadata): Node {
   });
 }
 
-const full: ConfiguredMetadata = { labels: { site: "north" }, annotations: { "example.org/rack": "7 b" }, taints: [press] };
+const full: ConfiguredMetadata = {
+  labels: { site: "north" },
+  annotations: { "example.org/rack": "7 b" },
+  taints: [press],
+};
 
 test("makes no patch for a Node that matches its configuration", () => {
   for (const configured of [full, nothing, { ...nothing, labels: { a: "" } }]) {

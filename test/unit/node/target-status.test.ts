@@ -200,7 +200,11 @@ test("reports an unreadable target as a problem, and no pressures", async () => 
 
 test("sets no own conditions for an ordinary target, and removes stale ones", async () => {
   const { target } = rig();
-  assert.deepEqual((await target.desired(never)).absent, ["PodNetworkIsolated", "TargetPrivileges", "KubeletReachable"]);
+  assert.deepEqual((await target.desired(never)).absent, [
+    "PodNetworkIsolated",
+    "TargetPrivileges",
+    "KubeletReachable",
+  ]);
 });
 
 test("sets conditions for an isolated network and missing privileges, with the node ready", async () => {

@@ -299,7 +299,10 @@ describe("a slow runtime", () => {
     await startPod(runtime, "u2");
     await clock.advance(4_000);
     assert.ok(seen.get("u2"), "a relist waits 5 s for a pod");
-    assert.deepEqual([seen.get("u1"), pleg.needsInspection("u1"), pleg.needsInspection("u2")], [undefined, true, false]);
+    assert.deepEqual(
+      [seen.get("u1"), pleg.needsInspection("u1"), pleg.needsInspection("u2")],
+      [undefined, true, false],
+    );
     await clock.advance(300_000);
     assert.equal(pleg.unhealthy(), undefined);
     stuck.resolve("");

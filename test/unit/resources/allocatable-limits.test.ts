@@ -28,7 +28,12 @@ test("limits pods to capacity minus reservations, but not below zero", () => {
 test("limits a reserved cgroup to the reservation, to its CPU only if only compressible resources are enforced", () => {
   const reserved = { cpu: "250m", memory: "1Gi", pid: "500" };
   const hugepages = { "2MB": 0, "1GB": 0 };
-  assert.deepEqual(reservedLimits(reserved, capacity, false), { cpuShares: 256, memoryBytes: Gi, pids: 500, hugepages });
+  assert.deepEqual(reservedLimits(reserved, capacity, false), {
+    cpuShares: 256,
+    memoryBytes: Gi,
+    pids: 500,
+    hugepages,
+  });
   assert.deepEqual(reservedLimits(reserved, capacity, true), { cpuShares: 256 });
   assert.deepEqual(reservedLimits({ memory: "1Gi" }, capacity, false), { memoryBytes: Gi, hugepages });
   assert.deepEqual(pageSizes(capacity), ["2MB", "1GB"]);

@@ -24,7 +24,10 @@ const given = (pod: AllocatedPod) => pod.spec.containers[0]?.resources?.requests
 function running(pod: TestPod, id = "c-1", noted = true): ContainerStatus {
   const container = pod.spec.containers[0] ?? aContainer("c");
   const status = aStatus(container, ContainerState.CONTAINER_RUNNING, { id });
-  const annotations = { ...status.annotations, ...(noted && { [resourcesAnnotation]: resourcesAnnotationValue(pod, container) }) };
+  const annotations = {
+    ...status.annotations,
+    ...(noted && { [resourcesAnnotation]: resourcesAnnotationValue(pod, container) }),
+  };
   return { ...status, annotations };
 }
 
@@ -217,7 +220,10 @@ test("tracks allocated and actuated pod-level resources separately; they are the
   allocations.addPod(whole("1"));
   assert.deepEqual(allocations.containerResources(whole("1"), run), { requests: {}, limits: { cpu: "1" } });
   await allocations.allocate(whole("2"));
-  assert.deepEqual([allocations.allocatedPod(whole("3")).spec.resources, allocations.podResources(whole("2"))], [cpu("2"), cpu("1")]);
+  assert.deepEqual(
+    [allocations.allocatedPod(whole("3")).spec.resources, allocations.podResources(whole("2"))],
+    [cpu("2"), cpu("1")],
+  );
   await allocations.setPodResources("uid-1", cpu("2"));
   const again = await start();
   again.addPod(whole("2"));

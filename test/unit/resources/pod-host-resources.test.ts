@@ -328,7 +328,8 @@ test("fails a pod with the kubelet's text if cgroups are read-only for a privile
 
 /** Removes a directory with the files that the kernel would remove with it. */
 async function takeAway(host: FakeHost, path: string): Promise<void> {
-  for (const each of [...host.files.tree(path).toReversed(), path]) await host.fs.apply([{ kind: "remove", path: each }]);
+  for (const each of [...host.files.tree(path).toReversed(), path])
+    await host.fs.apply([{ kind: "remove", path: each }]);
 }
 
 test("restores the limits of a pod cgroup that was removed by others, whether or not a runtime has re-created it", async () => {

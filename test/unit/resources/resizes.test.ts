@@ -209,7 +209,10 @@ test("defers a resize that does not fit, with one event, and allocates it when o
   assert.deepEqual([events.lines.length, woken], [1, ["p"]]);
   store.delete("q");
   await decide();
-  assert.deepEqual([cpuOf(resizes.allocatedPod(pod)), states("p"), woken], ["800m", ["PodResizeInProgress"], ["p", "p"]]);
+  assert.deepEqual(
+    [cpuOf(resizes.allocatedPod(pod)), states("p"), woken],
+    ["800m", ["PodResizeInProgress"], ["p", "p"]],
+  );
 });
 
 test("frees a decrease only once it is actuated", async () => {

@@ -4,7 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { systemClock } from "../../../src/lib/clock.ts";
-import { type PluginProgram, type PluginRequest, createPluginRunner } from "../../../src/runtime/images/credential-plugin.ts";
+import {
+  type PluginProgram,
+  type PluginRequest,
+  createPluginRunner,
+} from "../../../src/runtime/images/credential-plugin.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "graftlet-plugins-"));
 after(() => rmSync(directory, { recursive: true }));

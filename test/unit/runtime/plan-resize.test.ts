@@ -74,7 +74,10 @@ test("changed pod-level resources resize the pod and its containers without reso
   const pod = aPod({ containers: [c], resources: has("2", "1Gi") });
   const seen = observe([aSandbox()], [aStatus(c, running)]);
   const was = { requests: { cpu: "10m" }, limits: { cpu: "1", memory: "1Gi" } };
-  const [resize, ...more] = planPod(pod, seen, { actualResources: () => was, actualPodResources: () => has("1", "1Gi") });
+  const [resize, ...more] = planPod(pod, seen, {
+    actualResources: () => was,
+    actualPodResources: () => has("1", "1Gi"),
+  });
   assert.ok(resize?.kind === "resize" && resize.wholePod && more.length === 0);
   assert.deepEqual(
     resize.containers.map(({ to }) => to.limits),

@@ -11,7 +11,10 @@ import type { Reloading } from "../../../src/lib/reloading.ts";
 import type { PodStatus } from "../../../src/objects.ts";
 import type { KubeletServerDeps, ServedRuntime, ServerConfig } from "../../../src/server/ports.ts";
 import { type KubeletServer, createKubeletServer } from "../../../src/server/server.ts";
-import { createUnauthenticatedConnections, processConnectionLimits } from "../../../src/server/unauthenticated-connections.ts";
+import {
+  createUnauthenticatedConnections,
+  processConnectionLimits,
+} from "../../../src/server/unauthenticated-connections.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 

@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseDestination, destinationsOf, headlessDestinations, serviceFilter } from "../../../src/service-tunnel/destinations.ts";
+import {
+  parseDestination,
+  destinationsOf,
+  headlessDestinations,
+  serviceFilter,
+} from "../../../src/service-tunnel/destinations.ts";
 import type { EndpointSlice } from "../../../src/objects.ts";
 
 test("returns the ports of Services' IPv4 addresses by protocol", () => {

@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
-import { type Redirections, rulesText, ownedTunnelResources, tunnelSocket, tunnelName } from "../../../src/service-tunnel/rules.ts";
+import {
+  type Redirections,
+  rulesText,
+  ownedTunnelResources,
+  tunnelSocket,
+  tunnelName,
+} from "../../../src/service-tunnel/rules.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 

@@ -74,7 +74,10 @@ export interface WebSocketClient {
   readonly closed: Promise<number>;
 }
 
-export async function dialWebSocket(endpoint: StreamEndpoint, ...protocols: readonly string[]): Promise<WebSocketClient> {
+export async function dialWebSocket(
+  endpoint: StreamEndpoint,
+  ...protocols: readonly string[]
+): Promise<WebSocketClient> {
   const connection = await endpoint.dial(new AbortController().signal);
   const ws = new WebSocket(`ws://${endpoint.host}${endpoint.path}`, [...protocols], {
     createConnection: () => connection as never,

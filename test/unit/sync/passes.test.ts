@@ -74,7 +74,9 @@ test("does nothing for a pod in a terminal phase", async () => {
 
 test("holds a pod with an unsupported field: emits an event that names the field, creates nothing", async () => {
   const { calls, events, passes } = rig({
-    fieldChecker: { unsupportedFields: async () => [{ field: "spec.containers[0].lifecycle.preStop", why: "hooks are not served" }] },
+    fieldChecker: {
+      unsupportedFields: async () => [{ field: "spec.containers[0].lifecycle.preStop", why: "hooks are not served" }],
+    },
   });
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 60_000 });
   assert.deepEqual(calls, ["status Running"]);
@@ -188,7 +190,11 @@ test("runs another pass at once if a container ended during the pass: its event 
   const { passes } = rig({
     cache: { get: () => views[0], list: () => [] },
     needsInspection: aColumn(),
-    inspector: { inspect: async () => views[1] ?? assert.fail(), needsInspection: () => false, recordObservation: () => undefined },
+    inspector: {
+      inspect: async () => views[1] ?? assert.fail(),
+      needsInspection: () => false,
+      recordObservation: () => undefined,
+    },
   });
   assert.equal((await passes.sync(aPod(), never)).requeueAfterMs, 0);
 });
@@ -238,7 +244,9 @@ test("terminating inspects the pod, kills it within the grace period, stops prob
 test("emits an event if the pod's status cannot be determined, unless the runtime does not respond", async () => {
   const ending = async (code: ErrorCode, pod: ReturnType<typeof aPod> | undefined) => {
     const inspect = async () => Promise.reject(new CodedError(code, "sandbox s: broken"));
-    const { passes, events } = rig({ inspector: { inspect, needsInspection: () => true, recordObservation: () => undefined } });
+    const { passes, events } = rig({
+      inspector: { inspect, needsInspection: () => true, recordObservation: () => undefined },
+    });
     await assert.rejects(passes.terminating("uid-1", pod, inFiveSeconds, never), { code });
     return events.lines;
   };
@@ -322,6 +330,10 @@ test("reports a failed actuation before the status, and retries soon", async () 
     resizes: { ...noResizes, actuationFailed: (_pod, message) => void told.push(`${message} after ${calls.at(-1)}`) },
   });
   world.outcome = { error: new Error("no"), resizeError: "no" };
-  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, requeueAfterMs: 10_000, error: new Error("no") });
+  assert.deepEqual(await passes.sync(aPod(), never), {
+    terminal: false,
+    requeueAfterMs: 10_000,
+    error: new Error("no"),
+  });
   assert.deepEqual([told, calls.at(-1)], [["no after inspect"], "status Running"]);
 });

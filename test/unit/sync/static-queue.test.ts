@@ -35,7 +35,10 @@ function rig() {
 test("queues a new version until the old one has ended, without delaying other pods", () => {
   const { queue, work } = rig();
   work(named("old"), "terminating");
-  assert.deepEqual([queue.enqueueIfBlocked(named("new")), queue.enqueueIfBlocked(named("other", "db-n"))], [true, false]);
+  assert.deepEqual(
+    [queue.enqueueIfBlocked(named("new")), queue.enqueueIfBlocked(named("other", "db-n"))],
+    [true, false],
+  );
   assert.deepEqual([queue.has("new"), queue.takeReady()], [true, []]);
   work(named("old"), "terminated");
   assert.deepEqual(queue.takeReady(), []);

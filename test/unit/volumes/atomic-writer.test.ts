@@ -14,7 +14,11 @@ async function writer() {
   const clock = fakeClock(Date.UTC(2026, 0, 31, 12, 0, 0));
   const host = fakeHost({ clock });
   await host.fs.apply([{ kind: "mkdir", path: directory }]);
-  return { host, clock, write: (content: VolumeContent) => writeAtomically({ host, clock }, directory, content, never) };
+  return {
+    host,
+    clock,
+    write: (content: VolumeContent) => writeAtomically({ host, clock }, directory, content, never),
+  };
 }
 
 test("writes files into a timestamped directory behind ..data, and links each top-level name through it", async () => {

@@ -77,5 +77,6 @@ test("rejects on a failed or slow TLS handshake, and leaves no connection open",
 
 test("rejects a URL that is not http", () => {
   const { dial } = hostOf(1);
-  for (const url of ["", "/exec/T", "ftp://127.0.0.1/x"]) assert.throws(() => parseStreamUrl(url, { dial }), CodedError);
+  for (const url of ["", "/exec/T", "ftp://127.0.0.1/x"])
+    assert.throws(() => parseStreamUrl(url, { dial }), CodedError);
 });

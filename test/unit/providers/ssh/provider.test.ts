@@ -21,7 +21,10 @@ test("rejects sockets in cri and docker, and values that are not maps", () => {
 test("counts each lost connection, also while others are up, and not new ones", () => {
   let state: LinkState = { kind: "connecting", since: 0 };
   const listeners: ((state: LinkState) => void)[] = [];
-  const trouble = createTargetLink({ state: () => state, onChange: (listener) => (listeners.push(listener), () => {}) });
+  const trouble = createTargetLink({
+    state: () => state,
+    onChange: (listener) => (listeners.push(listener), () => {}),
+  });
   const become = (next: LinkState): number => {
     state = next;
     for (const listener of listeners) listener(state);

@@ -193,7 +193,12 @@ test("adds the grace period to the stop call's deadline", async () => {
       return outer ?? signal();
     },
   };
-  const docker = createDockerClient({ socket: "/run/docker.sock", host: engine.parts.host, requestTimeoutMs: 60_000, clock });
+  const docker = createDockerClient({
+    socket: "/run/docker.sock",
+    host: engine.parts.host,
+    requestTimeoutMs: 60_000,
+    clock,
+  });
   await dockerContainers({ ...engine.parts, docker }).stopContainer(id, 30, signal());
   docker.close();
   assert.deepEqual(waits, [60_000, 90_000]);

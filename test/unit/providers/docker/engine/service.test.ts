@@ -75,7 +75,10 @@ test("reports handlers, cgroup driver and missing features from the daemon's inf
     ["", "runc", "runsc"],
   );
   assert.equal((await runtimeConfig(signal())).linux?.cgroupDriver, CgroupDriver.SYSTEMD);
-  assert.match((await capabilities.unsupportedReason("cpuLimit", signal())) ?? "", /cannot limit CPU time.*restart Docker/);
+  assert.match(
+    (await capabilities.unsupportedReason("cpuLimit", signal())) ?? "",
+    /cannot limit CPU time.*restart Docker/,
+  );
   assert.match((await capabilities.unsupportedReason("appArmor", signal())) ?? "", /no AppArmor/);
   assert.match((await capabilities.unsupportedReason("swapLimit", signal())) ?? "", /only together with its memory/);
   assert.match(

@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type LogEntryParser, createFramedParser, createTerminalParser } from "../../../../../providers/docker/logs/entries.ts";
+import {
+  type LogEntryParser,
+  createFramedParser,
+  createTerminalParser,
+} from "../../../../../providers/docker/logs/entries.ts";
 import { createRepeatFilter } from "../../../../../providers/docker/logs/repeat-filter.ts";
 import type { LogLine } from "../../../../../src/seams/runtime.ts";
 import { cut, frame } from "../framing.ts";

@@ -16,7 +16,13 @@ function hungUp() {
       throw new Error("Not connected");
     },
   };
-  const connection = { client, lost: lost.signal, sessions: 0, userSessions: 0, sessionLimit: 8 } as unknown as Connection;
+  const connection = {
+    client,
+    lost: lost.signal,
+    sessions: 0,
+    userSessions: 0,
+    sessionLimit: 8,
+  } as unknown as Connection;
   const link = {
     onChange: () => () => undefined,
     connection: async () => connection,

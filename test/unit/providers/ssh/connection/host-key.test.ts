@@ -52,9 +52,12 @@ test("reports HostKeyUnknown for a host that is not in the file, and without a f
     const refusal = check.refusal(one);
     assert.equal(refusal?.reason, "HostKeyUnknown");
     assert.ok(refusal.message.includes(fingerprintOf(one)));
-    await assert.rejects(hostKeyCheck({ kind: "knownHosts", file: `${path}-none` }, { host: "h", port: 22 }, Date.now), {
-      reason: "HostKeyUnknown",
-    });
+    await assert.rejects(
+      hostKeyCheck({ kind: "knownHosts", file: `${path}-none` }, { host: "h", port: 22 }, Date.now),
+      {
+        reason: "HostKeyUnknown",
+      },
+    );
   });
 });
 

@@ -15,7 +15,11 @@ test("an aborted open fails at once, also without any reverse connection", async
 });
 
 /** A reverse connection that opens its own stream. */
-function dialled(): { readonly connection: ReverseConnection; readonly stream: Duplex; readonly closed: () => boolean } {
+function dialled(): {
+  readonly connection: ReverseConnection;
+  readonly stream: Duplex;
+  readonly closed: () => boolean;
+} {
   const stream = new Duplex({ read: () => undefined, write: (_chunk, _encoding, done) => done() });
   let isClosed = false;
   const connection = { forward: async () => stream, close: () => void (isClosed = true) };

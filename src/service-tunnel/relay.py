@@ -1,4 +1,4 @@
-# Joins pods to the link; src/network/relay-program.ts has the protocol.
+# Joins pods to the link; src/service-tunnel/relay-program.ts has the protocol.
 import errno, os, selectors, socket, struct, subprocess, sys, time
 try:
     import resource
