@@ -39,6 +39,18 @@ export interface ResourceManager {
   readonly services: readonly Service[];
 }
 
+/** Has each manager prepare a container, one after the other. @returns their additions, joined. @throws as the managers do. */
+export async function prepareContainer(
+  managers: readonly Pick<ResourceManager, "prepareContainer">[],
+  pod: Pod,
+  container: Container,
+  signal: AbortSignal,
+): Promise<ContainerAdditions | undefined> {
+  const additions: (ContainerAdditions | undefined)[] = [];
+  for (const manager of managers) additions.push(await manager.prepareContainer(pod, container, signal));
+  return joinAdditions(additions);
+}
+
 /** Joins the additions of several managers; where two name the same variable or annotation, the first counts.
  *  @returns undefined without any. */
 export function joinAdditions(additions: readonly (ContainerAdditions | undefined)[]): ContainerAdditions | undefined {
@@ -48,7 +60,7 @@ export function joinAdditions(additions: readonly (ContainerAdditions | undefine
     environment: new Map(all.toReversed().flatMap(({ environment }) => [...environment])),
     mounts: all.flatMap(({ mounts }) => mounts),
     devices: all.flatMap(({ devices }) => devices),
-    annotations: Object.assign({}, ...all.map(({ annotations }) => annotations).toReversed()),
+    annotations: Object.fromEntries(all.toReversed().flatMap(({ annotations }) => Object.entries(annotations))),
     cdiDevices: [...new Set(all.flatMap(({ cdiDevices }) => cdiDevices))],
   };
 }

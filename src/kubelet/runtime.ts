@@ -43,16 +43,7 @@ export function createRuntimeStages(
   const { status, starts } = hand("podRuntime");
   const ownImages = createImageRecords(context);
   const images = ownImages.pulled?.images ?? runtime;
-  const world = {
-    host,
-    runtime,
-    fs: host.fs,
-    images,
-    ...(waitForTarget && { waitForTarget }),
-    clock,
-    targetClock,
-    log,
-  };
+  const world = { host, runtime, fs: host.fs, images, waitForTarget, clock, targetClock, log };
   const common = { ...world, objects, tokens, services, runtimeClasses, events, managers };
   const volumes = createNodeVolumes(context, cluster, observed);
   const { network } = target;

@@ -41,7 +41,7 @@ import { nodeReference, podReference } from "../pod/reference.ts";
 import { type ContainerMemoryQos, type ResourceSettings, containerResources } from "../pod/resources.ts";
 import { withKubernetesService } from "../pod/service-env.ts";
 import { type ImageUser, containerSecurity, verifyRunAsNonRoot } from "../pod/security.ts";
-import { type ContainerAdditions, type ResourceManager, joinAdditions } from "../resource-manager.ts";
+import { type ResourceManager, prepareContainer } from "../resource-manager.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
@@ -188,7 +188,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const { settings, fs } = deps;
   const { pod, container, image, restartCount } = run;
   const targetId = targetContainerId(run);
-  const additions = await additionsTo(deps, run, signal);
+  const additions = await prepareContainer(deps.managers, pod, container, signal);
   const environment = new Map([...(additions?.environment ?? []), ...(await environmentOf(deps, run, signal))]);
   const target = await deps.facts(signal);
   const { selinux } = target;
@@ -232,17 +232,6 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     linux,
     ownerLabels,
   });
-}
-
-/** What the resource managers add to a container. They are called one after the other. */
-async function additionsTo(
-  { managers }: Pick<PrepareDeps, "managers">,
-  { pod, container }: ContainerStart,
-  signal: AbortSignal,
-): Promise<ContainerAdditions | undefined> {
-  const additions: (ContainerAdditions | undefined)[] = [];
-  for (const manager of managers) additions.push(await manager.prepareContainer(pod, container, signal));
-  return joinAdditions(additions);
 }
 
 /** Groups that own the files of a pod's volumes. */

@@ -208,7 +208,7 @@ export const faults: readonly Fault[] = [
     breaks: "A container may write more into its layer than its limit of ephemeral-storage.",
     assertion:
       '"a containers limit covers the writable layer and logs of its latest instance": Expected values to be strictly equal',
-    foundBy: [unit("eviction/eviction")],
+    foundBy: [unit("eviction/manager")],
   },
   {
     name: "device-variables",

@@ -5,8 +5,8 @@ export const pulls: readonly Fault[] = [
   {
     name: "pull-always",
     file: "src/runtime/images/puller.ts",
-    text: 'const onNode = policy === "Always" ? undefined',
-    becomes: 'const onNode = policy === "always" ? undefined',
+    text: 'policy === "Always" ? undefined : (request.seen',
+    becomes: 'policy === "always" ? undefined : (request.seen',
     breaks: "With imagePullPolicy Always a container runs the image that is on the machine, however old.",
     assertion: '"is pulled though it is there under Always": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/images-puller")],

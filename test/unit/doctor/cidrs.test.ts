@@ -21,10 +21,10 @@ const six = [
 
 test("lists a target's networks from its routes, without default and link-local ones", () => {
   assert.deepEqual(networksIn(four, six), [
-    { cidr: "192.0.2.0/24", device: "eth0", near: true },
-    { cidr: "10.88.0.0/16", device: "cni0", near: true },
-    { cidr: "10.0.0.0/10", device: "tun0", near: false },
-    { cidr: "fd00::/64", device: "eth0", near: true },
+    { cidr: "192.0.2.0/24", device: "eth0", isDirect: true },
+    { cidr: "10.88.0.0/16", device: "cni0", isDirect: true },
+    { cidr: "10.0.0.0/10", device: "tun0", isDirect: false },
+    { cidr: "fd00::/64", device: "eth0", isDirect: true },
   ]);
 });
 

@@ -211,8 +211,8 @@ describe("events", () => {
     const streams: string[] = [];
     const measures = {
       ...unmeasured.pleg,
-      eventsBegan: () => void streams.push("began"),
-      eventsBroke: () => void streams.push("broke"),
+      eventStreamOpened: () => void streams.push("began"),
+      eventStreamFailed: () => void streams.push("broke"),
     };
     let returns = 0;
     const { clock, runtime, seen } = rig(t, true, { measures, onReturn: () => void (returns += 1) });

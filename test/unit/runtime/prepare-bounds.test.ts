@@ -39,7 +39,7 @@ describe("size limits of a container configuration", () => {
     });
 
   it("environment files, each read once", async () => {
-    const large = `#${"x".repeat(600_000)}\nA='written'`;
+    const large = `${`#${"x".repeat(60_000)}\n`.repeat(10)}A='written'`;
     await Promise.all(["one", "two"].map((name) => writeFile(join(root, name), large)));
     const { configure } = preparerIn(root, {
       volumes: {
