@@ -357,7 +357,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "ssh-hidden-files",
-    file: "providers/ssh/**/prelude.ts",
+    file: "providers/ssh/**/prelude.sh",
     text: 'in "$1"/* "$1"/.*; do',
     becomes: 'in "$1"/*; do',
     breaks: "On a target over SSH a ConfigMap that changes stays as it was in the volumes of running pods.",
