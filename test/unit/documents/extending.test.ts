@@ -24,9 +24,10 @@ test("the example of a resource manager compiles", { timeout: 60_000 }, async (t
   assert.equal(compiled.stdout, "");
 });
 
-test("the paths that the page names exist", async () => {
-  const named = [...page.matchAll(/`((?:src|providers|test|tools)\/[\w./-]*)`/g)].map(([, path = ""]) => path);
-  assert.ok(named.length > 20);
+test("the paths that the page and the architecture name exist", async () => {
+  const pages = page + (await readFile(join(root, "docs", "architecture.md"), "utf8"));
+  const named = [...pages.matchAll(/`((?:src|providers|test|tools)\/[\w./-]*)`/g)].map(([, path = ""]) => path);
+  assert.ok(named.length > 60);
   for (const path of new Set(named))
     await assert.doesNotReject(readFile(join(root, path)).catch(ignoreDirectory), path);
 });
