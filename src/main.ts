@@ -5,7 +5,7 @@ import { processIo } from "./config/process-io.ts";
 import { systemClock } from "./lib/clock.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
 import { visibleText } from "./lib/visible-text.ts";
-import { processTerminal } from "./process/terminal.ts";
+import { processTerminal } from "./commands/terminal.ts";
 
 /** Work of Node's threads that cannot be called off: an exit waits for it, be it for minutes. */
 const onThreads = /^(GetAddrInfo|GetNameInfo|FSReq)/;
@@ -19,7 +19,7 @@ async function main(stop: AbortController): Promise<number> {
     return 0;
   }
   if (asked.kind === "status") {
-    const { runStatus } = await import("./process/status.ts");
+    const { runStatus } = await import("./commands/status.ts");
     return (await runStatus({ ...asked, terminal: processTerminal(), signal: stop.signal })) ? 0 : 1;
   }
   const { createProviders } = await import("../providers/index.ts");
@@ -27,15 +27,15 @@ async function main(stop: AbortController): Promise<number> {
   for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new Stopped(name)));
   const { signal } = stop;
   if (asked.kind === "remove") {
-    const { runRemoval } = await import("./process/remove.ts");
+    const { runRemoval } = await import("./commands/remove.ts");
     return (await runRemoval({ ...asked, providers, terminal: processTerminal(), signal })) ? 0 : 1;
   }
   if (asked.kind === "leave") {
-    const { runLeave } = await import("./process/leave.ts");
+    const { runLeave } = await import("./commands/leave.ts");
     return (await runLeave({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
   }
   if (asked.kind === "doctor") {
-    const { runDoctor } = await import("./process/doctor.ts");
+    const { runDoctor } = await import("./commands/doctor.ts");
     return (await runDoctor({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
   }
   const { runNodes } = await import("./process/nodes.ts");

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 
 /** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
- *  main ▷ process ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
+ *  main ▷ commands ▷ process ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
 
 const ground = [
   "pipeline",
@@ -32,7 +32,8 @@ const stages = [
   "probes",
   "volumes",
   "node",
-  "resources",
+  "allocation",
+  "cgroups",
   "devices",
   "plugins",
   "csi",
@@ -71,7 +72,8 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   page: [...stage, "server", "report"],
   kubelet: [...stages, ...stage, "server", "report", "streams", "config"],
   doctor: ["service-tunnel", "node", "admission", "sources", "server", ...stage],
-  process: ["kubelet", "doctor", ...stages, ...stage, "server", "report", "page", "streams", "config"],
+  process: ["kubelet", ...stages, ...stage, "server", "report", "page", "streams", "config"],
+  commands: ["process", "kubelet", "doctor", ...stages, ...stage, "report", "config"],
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };
 

@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { ReachableState } from "../node/conditions.ts";
 import type { NodePressure, SourceName } from "../pipeline.ts";
 import type { PodResources } from "../pod/pod-resources.ts";
-import type { Allocation } from "../resources/allocations.ts";
+import type { Allocation } from "../allocation/allocations.ts";
 import { createValue, createSourceMilestone } from "../state/values.ts";
 import { createPodTable } from "../state/pod-table.ts";
 import type { ColumnPair, ColumnWriter } from "../state/records.ts";

@@ -1,5 +1,5 @@
 import type { NodeView } from "../metrics/node-gauges.ts";
-import { countResizes } from "../resources/resize-states.ts";
+import { countResizes } from "../allocation/resize-states.ts";
 import { isFinished } from "../state/worker-phases.ts";
 import type { NodeContext, ObservedTarget } from "./deps.ts";
 import type { PodPipeline } from "./pods.ts";

@@ -11,7 +11,7 @@ import { amountsOf } from "../pod/pod-resources.ts";
 import { placeholderStatus } from "../pod/placeholder.ts";
 import { generateStatus } from "../status/generate/generate-status.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
-import { resizeConditions } from "../resources/resize-states.ts";
+import { resizeConditions } from "../allocation/resize-states.ts";
 import type { DesiredPod } from "../roles.ts";
 import { isTargetFeature } from "../seams/provider.ts";
 import { createDriverVolumeStats } from "../stats/driver-volume-stats.ts";

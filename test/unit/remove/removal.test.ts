@@ -3,7 +3,7 @@ import { test } from "node:test";
 import * as cri from "../../../src/gen/cri.ts";
 import { recordOwnFile, writeOwnershipRecord } from "../../../src/host/ownership-record.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { type RemovalDeps, removeFrom } from "../../../src/process/remove.ts";
+import { type RemovalDeps, removeFrom } from "../../../src/commands/remove.ts";
 import type { Sharing } from "../../../src/seams/provider.ts";
 import type { OwnedResource } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";

@@ -8,7 +8,7 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Node, NodeCondition, Pod, PodStatus } from "../../../src/objects.ts";
 import { type ProcessReport, processReport } from "../../../src/process/process-report.ts";
-import { runStatus, statusLines } from "../../../src/process/status.ts";
+import { runStatus, statusLines } from "../../../src/commands/status.ts";
 import { createStatusSocket } from "../../../src/process/status-socket.ts";
 import { type NodeIntrospection, createReportedNode } from "../../../src/report/reported-node.ts";
 import { createNotes } from "../../../src/report/notes.ts";

@@ -2,8 +2,8 @@ import { systemClock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { NodeReport, PodReport } from "../report/node-report.ts";
-import type { ProcessReport } from "./process-report.ts";
-import { requestStatus } from "./status-socket.ts";
+import type { ProcessReport } from "../process/process-report.ts";
+import { requestStatus } from "../process/status-socket.ts";
 import { type Terminal, printJson } from "./terminal.ts";
 
 export interface StatusOptions {

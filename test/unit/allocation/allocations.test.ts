@@ -6,7 +6,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import type { Resources } from "../../../src/objects.ts";
 import { resourcesAnnotation } from "../../../src/pod/labels.ts";
 import { resourcesAnnotationValue } from "../../../src/pod/pod-resources.ts";
-import { createAllocations } from "../../../src/resources/allocations.ts";
+import { createAllocations } from "../../../src/allocation/allocations.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { CgroupDriver, RuntimeConfigResponse } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger, silentLog } from "../../../src/lib/log.ts";
-import { createCgroupLayout } from "../../../src/resources/cgroup-layout.ts";
+import { createCgroupLayout } from "../../../src/cgroups/cgroup-layout.ts";
 import type { RuntimeConfig } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 

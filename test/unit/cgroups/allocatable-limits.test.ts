@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { pageSizes, allPodsLimits, reservedLimits } from "../../../src/resources/allocatable-limits.ts";
+import { pageSizes, allPodsLimits, reservedLimits } from "../../../src/cgroups/allocatable-limits.ts";
 
 const Gi = 2 ** 30;
 const capacity = { cpus: 4, memoryBytes: 8 * Gi, maxPid: 4096, hugepages: { "hugepages-2Mi": Gi, "hugepages-1Gi": 0 } };

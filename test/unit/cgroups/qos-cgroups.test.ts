@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { CgroupLimits } from "../../../src/host/cgroups.ts";
-import { createQosCgroups } from "../../../src/resources/qos-cgroups.ts";
+import { createQosCgroups } from "../../../src/cgroups/qos-cgroups.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import type { ResourceList } from "../../../src/pod/resources.ts";

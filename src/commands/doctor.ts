@@ -18,8 +18,8 @@ import type { Pod } from "../objects.ts";
 import { type ProviderFactory, type Target, hasOwnNetwork } from "../seams/provider.ts";
 import { graftletVersion } from "../version.ts";
 import { examineLocalMachine } from "./doctor-local.ts";
-import { openTarget } from "./open-target.ts";
-import { refuseOtherAgent } from "./other-agent.ts";
+import { openTarget } from "../process/open-target.ts";
+import { refuseOtherAgent } from "../process/other-agent.ts";
 import { type Terminal, printJson } from "./terminal.ts";
 
 export interface DoctorOptions {

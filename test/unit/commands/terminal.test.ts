@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { processTerminal, printJson } from "../../../src/process/terminal.ts";
+import { processTerminal, printJson } from "../../../src/commands/terminal.ts";
 
 /** What commands write on standard output. */
 function written(t: TestContext): () => string {

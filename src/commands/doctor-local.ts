@@ -8,7 +8,7 @@ import { listenersAt } from "../doctor/listeners.ts";
 import { type Port, examinePorts } from "../doctor/ports.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ignoreCode } from "../lib/errors.ts";
-import { requestStatus } from "./status-socket.ts";
+import { requestStatus } from "../process/status-socket.ts";
 
 export interface LocalMachineExamination {
   readonly node: NodeConfig;
