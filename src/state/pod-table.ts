@@ -6,7 +6,13 @@ import type { ResizeState } from "../resizes.ts";
 import type { DesiredPod, ApiPod } from "../roles.ts";
 import { type Column, type ColumnPair, type ColumnWriter, createRecords } from "./records.ts";
 
-/** Phase of a pod's worker: it keeps the pod running, then stops its containers, then releases the pod's resources. */
+/** Phase of a pod's worker; it only moves forward:
+ *  - `syncing`: each pass makes the runtime's pod match the spec and reports the status. Passes follow updates, wakes and the
+ *    sync period. A deletion, the end of all containers, an eviction or a preemption leads to `terminating`.
+ *  - `terminating`: containers and sandbox are stopped within the grace period, which may be shortened. The pass is repeated until
+ *    nothing of the pod is alive.
+ *  - `terminated`: volumes are unmounted, resources released, the cgroup and directories removed. The pass is repeated until it succeeds.
+ *  - `finished`: there are no more passes. A changed object gets the final status again, and may be deleted. */
 export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
 
 /** State of a pod worker that other actors may read. */
