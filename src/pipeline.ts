@@ -225,12 +225,15 @@ export interface HostAddresses {
   hostIPs(): readonly string[];
 }
 
+/** Mounted volumes of a pod, by their names in the pod. */
+export type MountedVolumes = ReadonlyMap<string, MountedVolume>;
+
 /** Mounts and unmounts the volumes of pods. */
 export interface VolumeMounter {
-  /** Resolves when all volumes of the pod are mounted and up to date. @throws with the kubelet's FailedMount text. */
-  mount(pod: AllocatedPod, signal: AbortSignal): Promise<void>;
-  /** By volume name; empty before `mount` resolved. */
-  mounted(uid: string): ReadonlyMap<string, MountedVolume>;
+  /** Mounts all volumes of the pod and brings them up to date. @throws with the kubelet's FailedMount text. */
+  mount(pod: AllocatedPod, signal: AbortSignal): Promise<MountedVolumes>;
+  /** The volumes of a pod that are mounted at present; empty before `mount` resolved. */
+  mounted(uid: string): MountedVolumes;
   /** Unmounts all volumes and removes graftlet's directories; the pod object is not needed. Idempotent. */
   unmount(uid: string, signal: AbortSignal): Promise<void>;
 }
@@ -285,9 +288,9 @@ export type OnSandboxReady = (seen: RuntimePod | undefined) => Promise<void>;
 
 /** A planned sync of a pod's sandbox and containers. */
 export interface PlannedSync {
-  /** Executes the plan; the pod's volumes are mounted already. The signal interrupts waits and pulls, never a call that creates or
+  /** Executes the plan with the volumes that the pass has mounted. The signal interrupts waits and pulls, never a call that creates or
    *  starts something. Rejects only when the signal aborts. */
-  perform(onSandboxReady: OnSandboxReady, signal: AbortSignal): Promise<SyncOutcome>;
+  perform(mounted: MountedVolumes, onSandboxReady: OnSandboxReady, signal: AbortSignal): Promise<SyncOutcome>;
 }
 
 /** Starts and stops a pod's sandbox and containers. */

@@ -34,9 +34,9 @@ export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
       const { sandboxConfig } = await prefetch(deps, pod, sandbox, signal);
       throwIfAborted(signal);
       return {
-        perform(onSandboxReady, until) {
+        perform(mounted, onSandboxReady, until) {
           const prefetched = prefetch(deps, pod, containers, until);
-          return runSteps(deps, steps, { pod, observed, sandboxConfig, prefetched, onSandboxReady }, until);
+          return runSteps(deps, steps, { pod, observed, sandboxConfig, prefetched, mounted, onSandboxReady }, until);
         },
       };
     },

@@ -19,7 +19,7 @@ import type {
   HostAddresses,
   ObjectCache,
   ServiceLister,
-  VolumeMounter,
+  MountedVolumes,
   SubPathMounts,
 } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
@@ -86,7 +86,7 @@ export interface PrepareDeps {
   readonly objects: ObjectCache;
   readonly services: ServiceLister;
   readonly addresses: HostAddresses;
-  readonly volumes: Pick<VolumeMounter, "mounted"> & SubPathMounts;
+  readonly volumes: SubPathMounts;
   readonly managers: readonly Pick<ResourceManager, "prepareContainer">[];
   /** Features of the pod's runtime handler; undefined if the runtime does not report them. */
   readonly handlerFeatures: (pod: Pod, signal: AbortSignal) => Promise<RuntimeHandlerFeatures | undefined>;
@@ -206,7 +206,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
       seccompRoot,
       seccompDefault,
       moreMaskedPaths: target.thermalPaths,
-      volumeGroups: volumeGroups(deps, pod),
+      volumeGroups: volumeGroups(run.mounted),
       ...(targetId !== undefined && { targetId }),
     }),
   });
@@ -228,15 +228,15 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     environment,
     mounts: [...mounted, ...files.mounts],
     additions,
-    volumeDevices: volumeDevices(deps.volumes.mounted(pod.metadata.uid), container),
+    volumeDevices: volumeDevices(run.mounted, container),
     linux,
     ownerLabels,
   });
 }
 
 /** Groups that own the files of a pod's volumes. */
-function volumeGroups({ volumes }: PrepareDeps, { metadata }: Pod): readonly bigint[] {
-  return [...volumes.mounted(metadata.uid).values()].flatMap(({ persistent }) => persistent?.group ?? []);
+function volumeGroups(mounted: MountedVolumes): readonly bigint[] {
+  return [...mounted.values()].flatMap(({ persistent }) => persistent?.group ?? []);
 }
 
 interface MountContext {
@@ -246,7 +246,7 @@ interface MountContext {
 
 async function mountsOf(
   deps: PrepareDeps,
-  { pod, container, image: { volumes: images } }: ContainerRun,
+  { pod, container, mounted, image: { volumes: images } }: ContainerRun,
   { environment, selinux }: MountContext,
   signal: AbortSignal,
 ): Promise<readonly Mount[]> {
@@ -255,7 +255,6 @@ async function mountsOf(
   const ofImages = requested.filter(({ volume }) => images.has(volume));
   const bound = await deps.volumes.bindSubPaths(pod, container.name, ofVolumes, signal);
   const subPaths = new Map([...bound, ...ofImages.map(({ index, subPath }) => [index, subPath] as const)]);
-  const mounted = deps.volumes.mounted(pod.metadata.uid);
   const recursiveReadOnly = await supportsRecursiveReadOnly(deps, pod, container, signal);
   return volumeMounts({ pod, container, mounted, images, subPaths, recursiveReadOnly, selinux });
 }
@@ -285,11 +284,8 @@ function instanceName(clock: Clock): string {
     .padStart(8, "0");
 }
 
-async function environmentOf(
-  deps: PrepareDeps,
-  { pod, container, sandbox }: ContainerRun,
-  signal: AbortSignal,
-): Promise<Map<string, string>> {
+async function environmentOf(deps: PrepareDeps, run: ContainerRun, signal: AbortSignal): Promise<Map<string, string>> {
+  const { pod, container, sandbox } = run;
   const { kubernetesService } = deps.settings.network ?? {};
   const known = servicesFor(deps.services, pod);
   const services = kubernetesService ? withKubernetesService(known, kubernetesService) : known;
@@ -302,7 +298,7 @@ async function environmentOf(
     container,
     configMaps,
     secrets,
-    files: await environmentFilesOf(deps, pod, container, signal),
+    files: await environmentFilesOf(deps, run, signal),
     services,
     podIPs: ownIPs,
     hostIPs,
@@ -315,12 +311,10 @@ const maxEnvFileBytes = 1024 * 1024;
 
 /** Reads environment files; a container may have written them, or replaced them by links. */
 async function environmentFilesOf(
-  { fs, volumes, log }: PrepareDeps,
-  pod: Pod,
-  container: Container,
+  { fs, log }: PrepareDeps,
+  { pod, container, mounted }: ContainerRun,
   signal: AbortSignal,
 ) {
-  const mounted = volumes.mounted(pod.metadata.uid);
   const files = new Map<string, EnvFile | Error>();
   let maxBytes = maxEnvFileBytes;
   const parse = (bytes: Buffer): EnvFile => {

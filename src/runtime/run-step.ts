@@ -1,7 +1,7 @@
 import { ContainerState, type ContainerStatus, type PodSandboxConfig } from "../gen/cri.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
-import type { RuntimeIds, RuntimePod, OnSandboxReady } from "../pipeline.ts";
+import type { MountedVolumes, RuntimeIds, RuntimePod, OnSandboxReady } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import type { AllocatedPod } from "../roles.ts";
@@ -10,7 +10,7 @@ import { killContainer, killPod } from "./kill.ts";
 import type { PrefetchedFacts } from "./prefetch.ts";
 import { type ResizeDeps, resizePod } from "./actuate-resources.ts";
 import { type SandboxDeps, runSandbox } from "./run-sandbox.ts";
-import type { ReadySandbox } from "./start-container.ts";
+import type { ContainerStart, ReadySandbox } from "./start-container.ts";
 import type { Starter, StarterDeps } from "./starter.ts";
 import type { Step, StepKind } from "./step.ts";
 
@@ -29,6 +29,7 @@ export interface StepContext {
   /** Facts fetched for the containers. */
   readonly prefetched: Promise<PrefetchedFacts>;
   readonly onSandboxReady: OnSandboxReady;
+  readonly mounted: MountedVolumes;
   /** The sandbox for the containers to start, once it is ready. */
   readonly sandbox: ReadySandbox | undefined;
 }
@@ -111,12 +112,12 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     return { sandbox: { id, config, ips } };
   },
 
-  async startContainer(deps, { container, sort }, { pod, observed, prefetched, sandbox }, signal) {
+  async startContainer(deps, { container, sort }, { pod, observed, prefetched, sandbox, mounted }, signal) {
     if (!sandbox) throw new Error(`no sandbox for container ${container.name}`);
     const { images, loggedContainers } = await prefetched;
     const presentImage = images.get(container.name);
     const hasNoLogs = loggedContainers?.has(container.name) === false;
-    const start = { pod, container, observed, sandbox, presentImage, hasNoLogs };
+    const start: ContainerStart = { pod, container, observed, sandbox, mounted, presentImage, hasNoLogs };
     const { started, error } = await deps.start(start, sort, signal);
     return {
       ...(started && { made: { containers: [started.id] }, rest: started.linked }),

@@ -9,7 +9,7 @@ import {
 import { abortError, hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { StartMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { RuntimePod, StableFiles } from "../pipeline.ts";
+import type { MountedVolumes, RuntimePod, StableFiles } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
@@ -31,6 +31,7 @@ export interface ContainerStart {
   readonly container: Container;
   readonly observed: RuntimePod;
   readonly sandbox: ReadySandbox;
+  readonly mounted: MountedVolumes;
   /** The container's image on the target, if already known. */
   readonly presentImage?: Image | undefined;
   /** True if the container is known to have no logs yet. */

@@ -47,7 +47,7 @@ export interface PassDeps extends RejectionDeps, PlaceholderDeps {
   readonly needsInspection: ColumnWriter<true>;
   readonly inspector: PodInspector;
   readonly runtime: PodRuntime;
-  readonly volumes: VolumeMounter;
+  readonly volumes: Pick<VolumeMounter, "mount" | "unmount">;
   readonly objects: ObjectRegistry;
   readonly prober: Prober;
   readonly fieldChecker: FieldChecker;
@@ -192,7 +192,7 @@ async function syncOnce(
   const holdMs = await reportHold(deps, pod, signal);
   if (holdMs !== undefined) return { terminal: false, requeueAfterMs: holdMs * deps.clock.jitter(1, 1.5) };
   deps.objects.register(pod);
-  const [, , plan] = await runConcurrently(
+  const [, mounted, plan] = await runConcurrently(
     [
       (stop) => deps.hostResources.prepare(resizes.actuatedPod(pod, observed), isEmpty(observed), stop),
       (stop) => deps.volumes.mount(pod, stop),
@@ -206,7 +206,7 @@ async function syncOnce(
     if (seen) deps.inspector.recordObservation(seen);
     report(desired, correct(seen ?? (await deps.inspector.inspect(uid, signal))), false);
   };
-  const outcome = await plan.perform(showSandbox, signal);
+  const outcome = await plan.perform(mounted, showSandbox, signal);
   if (outcome.untouched) {
     needsInspection.delete(uid);
     return {

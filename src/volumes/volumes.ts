@@ -6,7 +6,7 @@ import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
-import type { MountedVolume, StableFiles, VolumeMounter, SubPathMounts } from "../pipeline.ts";
+import type { MountedVolumes, StableFiles, VolumeMounter, SubPathMounts } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
@@ -63,7 +63,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
   const refresher = createRefresher(deps, pods, setUp);
 
   const directories = createDirectoryIndex(deps);
-  const mounted = (uid: string): ReadonlyMap<string, MountedVolume> => pods.get(uid)?.mounted ?? new Map();
+  const mounted = (uid: string): MountedVolumes => pods.get(uid)?.mounted ?? new Map();
 
   const stateOf = async (pod: Pod, signal: AbortSignal): Promise<PodVolumes> => {
     const { uid } = pod.metadata;
@@ -81,6 +81,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       await waitForVolumes(state, signal);
       refresher.schedule(state);
       expander.check(state);
+      return state.mounted;
     },
     mounted,
     async withStableFiles(uid, work) {

@@ -96,13 +96,14 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
   const pass = async (pod: TestPod, signal = never) => {
     const seen = await see();
     const planned = await podRuntime.plan(pod, seen, signal);
-    const { made: _made, rest, ...outcome } = await planned.perform(show, signal);
+    const { made: _made, rest, ...outcome } = await planned.perform(new Map(), show, signal);
     await rest;
     return outcome;
   };
   const show = async (shown: RuntimePod | undefined) => void ready.push(shown?.sandboxes.length ?? "look");
   /** The same pass for a pod that the runtime does not have. */
-  const first = async (pod: TestPod) => (await podRuntime.plan(pod, observe([], []), never)).perform(show, never);
+  const first = async (pod: TestPod) =>
+    (await podRuntime.plan(pod, observe([], []), never)).perform(new Map(), show, never);
   const states = async () =>
     (await see()).containers
       .map(({ labels, state, metadata }) => `${labels[containerNameLabel]}/${metadata?.attempt} ${state}`)

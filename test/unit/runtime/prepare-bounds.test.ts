@@ -42,10 +42,7 @@ describe("size limits of a container configuration", () => {
     const large = `${`#${"x".repeat(60_000)}\n`.repeat(10)}A='written'`;
     await Promise.all(["one", "two"].map((name) => writeFile(join(root, name), large)));
     const { configure } = preparerIn(root, {
-      volumes: {
-        mounted: () => new Map([["work", { hostPath: root, readOnly: false }]]),
-        bindSubPaths: async () => new Map<number, string>(),
-      },
+      mounted: new Map([["work", { hostPath: root, readOnly: false }]]),
     });
     const from = (...paths: string[]) =>
       paths.map((path) => ({ name: path, valueFrom: { fileKeyRef: { key: "A", path, volumeName: "work" } } }));

@@ -18,7 +18,7 @@ import { podOf, preparerIn } from "./preparer.ts";
 let root = "";
 before(async () => void (root = await mkdtemp(join(tmpdir(), "graftlet-prepare-"))));
 after(() => rm(root, { recursive: true }));
-const setUp = (more?: Partial<PrepareDeps>, settings?: Partial<PrepareDeps["settings"]>) =>
+const setUp = (more?: Parameters<typeof preparerIn>[1], settings?: Partial<PrepareDeps["settings"]>) =>
   preparerIn(root, more, settings);
 
 describe("a container's configuration", () => {
@@ -35,11 +35,7 @@ describe("a container's configuration", () => {
     await writeFile(join(work, "env"), "A='written'");
     await writeFile(join(root, "machine"), "A='secret'");
     await symlink("../machine", join(work, "link"));
-    const volumes = {
-      mounted: () => new Map([["work", { hostPath: work, readOnly: false }]]),
-      bindSubPaths: async () => new Map<number, string>(),
-    };
-    const { configure } = setUp({ volumes });
+    const { configure } = setUp({ mounted: new Map([["work", { hostPath: work, readOnly: false }]]) });
     const from = (path: string, volumeName = "work") =>
       configure(...podOf({ env: [{ name: "V", valueFrom: { fileKeyRef: { key: "A", path, volumeName } } }] }));
     const { envs } = await from("env");

@@ -160,7 +160,7 @@ describe("a container's logs", () => {
       config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs/default_p_uid-1") }),
       ips: [],
     };
-    const start = { pod, container, observed: observe([], []), sandbox };
+    const start = { pod, container, observed: observe([], []), sandbox, mounted: new Map<string, never>() };
     await preparer.linkLog(start, config, "abc");
     const link = join(root, "links/p_default_c-abc.log");
     await assert.rejects(readlink(link), { code: "ENOENT" });

@@ -4,7 +4,7 @@ import { PodSandboxConfig } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
-import type { MountedVolume } from "../../../src/pipeline.ts";
+import type { MountedVolumes } from "../../../src/pipeline.ts";
 import type { VolumeImages } from "../../../src/runtime/images/puller.ts";
 import { type PrepareDeps, createPreparer } from "../../../src/runtime/prepare.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -13,19 +13,20 @@ import { fakeRuntime } from "../../fakes/runtime.ts";
 
 export const { signal } = new AbortController();
 
+const twoVolumes: MountedVolumes = new Map([
+  ["data", { hostPath: "/vol/data", readOnly: false }],
+  ["config", { hostPath: "/vol/config", readOnly: true }],
+]);
+
 /** A preparer with a directory as target, one ConfigMap, one Service and two volumes. */
 export function preparerIn(
   root: string,
-  more: Partial<PrepareDeps> = {},
+  { mounted = twoVolumes, ...more }: Partial<PrepareDeps> & { readonly mounted?: MountedVolumes } = {},
   settings: Partial<PrepareDeps["settings"]> = {},
 ) {
   const clock = fakeClock();
   const runtime = fakeRuntime({ clock });
   const events: string[] = [];
-  const mounted = new Map<string, MountedVolume>([
-    ["data", { hostPath: "/vol/data", readOnly: false }],
-    ["config", { hostPath: "/vol/config", readOnly: true }],
-  ]);
   const deps: PrepareDeps = {
     settings: {
       nodeName: "node",
@@ -62,7 +63,6 @@ export function preparerIn(
     },
     addresses: { hostIPs: () => ["192.0.2.1"] },
     volumes: {
-      mounted: () => mounted,
       bindSubPaths: async (_pod, name, parts) =>
         new Map(parts.map(({ index, volume, subPath }) => [index, `/parts/${name}/${index}/${volume}:${subPath}`])),
     },
@@ -97,7 +97,7 @@ export function preparerIn(
       config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs", "default_p_uid-1") }),
       ips,
     };
-    const start = { pod, container, observed, sandbox };
+    const start = { pod, container, observed, sandbox, mounted };
     return preparer.configure(start, { imageRef: "sha256:abc", volumes }, 2, signal);
   };
   return { preparer, configure, events };

@@ -66,6 +66,7 @@ function rig(
     container: over.container ?? c,
     observed: observe([aSandbox()], history),
     sandbox: { id: "box", config: PodSandboxConfig.fromPartial({}), ips: [] },
+    mounted: new Map<string, never>(),
   };
   const go = async (signal = never) => {
     const started = await startContainer(deps, start, signal);

@@ -39,7 +39,7 @@ export function rig(over: Partial<PassDeps> = {}) {
       plan: async () => {
         calls.push("plan");
         return {
-          async perform(show) {
+          async perform(_mounted, show) {
             if (world.sandbox !== undefined) await show(world.sandbox === "new" ? world.seen : undefined);
             calls.push("perform");
             return world.outcome;
@@ -48,7 +48,13 @@ export function rig(over: Partial<PassDeps> = {}) {
       },
       kill: async (_observed, pod, grace) => void calls.push(`kill ${pod?.metadata.uid} ${grace}`),
     },
-    volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
+    volumes: {
+      async mount(pod) {
+        said("mount")(pod);
+        return new Map();
+      },
+      unmount: asked("unmount"),
+    },
     objects: { register: said("register"), unregister: said("unregister") },
     prober: { add: said("probe"), stopLivenessAndStartup: said("spare"), remove: said("stop probing") },
     fieldChecker: { unsupportedFields: async () => [] },

@@ -44,7 +44,6 @@ test("fails a pod that is rejected during a pass, and counts the rejection", asy
   const volumes = {
     mount: () => Promise.reject(new PodRejectedError(rejection)),
     unmount: async () => undefined,
-    mounted: () => new Map(),
   };
   const { calls, events, passes } = rig({ volumes });
   const eviction = { ...rejection, message: "Pod was rejected: no room" };
@@ -128,7 +127,7 @@ test("creates nothing before field support is known; an aborted pass does not wa
 test("reports volumes that cannot be unmounted by an event, unless the target is unreachable, and retries", async () => {
   const failing = (code: ErrorCode) => async () => Promise.reject(new CodedError(code, "/v/f: not permitted"));
   const terminated = async (code: ErrorCode) => {
-    const volumes = { mount: async () => undefined, mounted: () => new Map<string, never>(), unmount: failing(code) };
+    const volumes = { mount: async () => new Map<string, never>(), unmount: failing(code) };
     const { passes, events, calls } = rig({ volumes });
     await assert.rejects(passes.terminated(aPod().metadata.uid, aPod(), never), { code });
     assert.ok(!calls.some((call) => call.startsWith("terminated")));
@@ -283,9 +282,8 @@ test("releases a terminated pod's volumes, objects, directories and cgroup befor
   ]);
   const failing = rig({
     volumes: {
-      mount: async () => undefined,
+      mount: async () => new Map(),
       unmount: async () => Promise.reject(new Error("busy")),
-      mounted: () => new Map(),
     },
   });
   await assert.rejects(failing.passes.terminated("uid-1", aPod(), never), /busy/);
