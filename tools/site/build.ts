@@ -16,7 +16,7 @@ const index = "terms.md";
 const notInIndex = new Set([index, "CHANGELOG.md", "CONTRIBUTING.md", "docs/architecture.md"]);
 
 /** The pages of the navigation, in its order: those of the README's tables under their headings, and what needs no row there. */
-const [, tables = ""] = readFileSync("README.md", "utf8").split(/^## (?:Documentation|Work on it)$/m);
+const [, tables = ""] = readFileSync("README.md", "utf8").split(/^## (?:Documentation|Contributing)$/m);
 const inTables = tables
   .split(/^### /m)
   .slice(1)
@@ -28,7 +28,7 @@ const groups = [
   { name: "Overview", pages: ["README.md", index] },
   ...inTables,
   { name: "Guides", pages: readdirSync("docs/guides").map((name) => `docs/guides/${name}`) },
-  { name: "Work on it", pages: ["charts/graftlet/README.md", "docs/architecture.md", "CONTRIBUTING.md"] },
+  { name: "Contributing", pages: ["charts/graftlet/README.md", "docs/architecture.md", "CONTRIBUTING.md"] },
 ];
 const named: Readonly<Record<string, string>> = {
   [index]: "Index of all pages",

@@ -58,7 +58,7 @@ describe("make site", () => {
     );
     assert.equal(
       of("<code>--page-port</code>"),
-      '<code>--page-port</code> <a href="index.html#look-at-it">What graftlet is</a>',
+      '<code>--page-port</code> <a href="index.html#dashboard">What graftlet is</a>',
       "a flag",
     );
     assert.match(
