@@ -189,7 +189,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
       const { status } = await docker.runtime.podSandboxStatus(sandboxId, patience());
       assert.deepEqual(dialled[0], { host: status?.network?.ip, port: 9001 });
       assert.equal(said.length, 1);
-      assert.match(String(said[0]), /127\.0\.0\.1 do not answer/);
+      assert.match(String(said[0]), /127\.0\.0\.1 are unreachable/);
     });
 
     test("reaches the host's loopback for a pod on the host network", async () => {

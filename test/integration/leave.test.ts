@@ -215,7 +215,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
       );
     {
       await using killed = leave(...flags);
-      await killed.says("none of its Pods is left");
+      await killed.says("all of its Pods have terminated");
       await killed.says("in use by another graftlet");
       await killed.kill();
     }

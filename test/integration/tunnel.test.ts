@@ -114,7 +114,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
       "--field-selector=reason=ServicesNotForwarded",
       "--output=jsonpath={.items[*].message}",
     ];
-    const event = async () => /by default\/both: its port 81 is UDP/.test(await cluster.mustKubectl(told));
+    const event = async () => /through default\/both: its port 81 is UDP/.test(await cluster.mustKubectl(told));
     await cluster.waitFor("the event that datagrams are not carried", event, 10_000);
     await cluster.mustKubectl(["label", "pod", "far", "part-"]);
     await cluster.waitFor("one to be left", async () => (await slicesOf("both")).length === 0, 10_000);
