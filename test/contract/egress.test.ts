@@ -274,7 +274,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     try {
       await using _node = run({ ports: () => [port] });
       await waitFor("the echo", () => heard.length > 0, 10_000);
-      assert.deepEqual(heard, [{ type: "data", connection: 1n, data: Buffer.from("hello") }]);
+      assert.deepEqual(heard, [{ kind: "data", connection: 1n, data: Buffer.from("hello") }]);
     } finally {
       server.close();
     }
