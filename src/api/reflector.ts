@@ -60,7 +60,7 @@ const refusals: readonly ErrorCode[] = [
 /** Timeout of a page of a list, doubled with each failure: a lost response is requested again. */
 const firstPageTimeoutMs = 15_000;
 const maxPageTimeoutMs = 60_000;
-/** Seconds after which the server ends a watch: drawn from this to twice this. */
+/** Minimum timeout of a watch, seconds; the actual one is chosen at random between this and twice this. */
 const watchSeconds = 300;
 /** Time after which a watch that the server did not end is abandoned, milliseconds. */
 const watchGraceMs = 30_000;

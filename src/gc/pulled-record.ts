@@ -5,7 +5,7 @@ import type { Logger } from "../lib/log.ts";
 import { entriesOf, recordIn } from "../lib/record.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** Record in the root directory of the images that the node pulled from a shared runtime. Names are fully qualified. */
+/** Images that this node pulled into a runtime that it shares with others, recorded in its root directory. Names are fully qualified. */
 export interface PulledNames {
   /** Image ID by pulled name. */
   readonly pulled: ReadonlyMap<string, string>;

@@ -1,10 +1,10 @@
 import type { Duplex } from "node:stream";
 import { finished } from "node:stream/promises";
 
-/** Joins two byte streams in both directions, with the backpressure of pipes, so that memory holds at most both streams' own windows. The
- *  end of one direction is passed on as a half-close while the other continues. A side that fails after its end, for example because it
- *  has closed and is written to, has sent everything: that data still arrives. Both streams are destroyed when it settles, successfully
- *  or not; the caller gives up both. @returns when both directions have ended and everything is written. @throws the first stream's
+/** Pipes two byte streams into each other. Backpressure applies, so that no more is buffered than the streams' own windows. The end of one
+ *  direction becomes a half-close; the other direction continues. If a stream fails after its readable side has ended (for example on a
+ *  write after the peer closed), everything that it sent is still delivered. Takes ownership of both streams and destroys them when the
+ *  promise settles. @returns when both directions have ended and everything is written. @throws the first stream's
  *  error, or AbortError when `signal` aborts. */
 export async function splice(a: Duplex, b: Duplex, signal: AbortSignal): Promise<void> {
   const ends = Promise.all([untilEnded(a, b, signal), untilEnded(b, a, signal)]);

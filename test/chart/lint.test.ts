@@ -6,7 +6,7 @@ import { must } from "../harness/processes.ts";
 
 describe("helm lint", { timeout: 300_000 }, () => {
   for (const { name, path } of [...caseFiles(), ...valueFiles()])
-    test(`has nothing to say of the chart with ${name}`, async () => {
+    test(`reports nothing for the chart with ${name}`, async () => {
       const lint = [await findHelm(), "lint", "--strict", chart, "--values", path];
       assert.match(await must(lint), /0 chart\(s\) failed/);
     });

@@ -20,7 +20,7 @@ const wrong: Readonly<Record<string, readonly (string | number)[]>> = {
   PrometheusRule: ["spec", "groups", 0, "rules", 0, "alerts"],
 };
 
-describe("the chart's objects, held to the schemas of the API server and the Prometheus operator", {
+describe("the chart's objects match the schemas of the API server and the Prometheus operator", {
   timeout: 600_000,
 }, () => {
   const say = (line: string) => console.error(line);
@@ -36,7 +36,7 @@ describe("the chart's objects, held to the schemas of the API server and the Pro
   });
 
   for (const { name } of [...caseFiles(), ...valueFiles()])
-    test(`${name}: each is right`, async () => {
+    test(`${name}: all objects are valid`, async () => {
       const text = texts.get(name) ?? "";
       const verdicts = await verdictsOn(text, say);
       const bad = verdicts.filter(({ status }) => status !== "statusValid");
@@ -47,7 +47,7 @@ describe("the chart's objects, held to the schemas of the API server and the Pro
       assert.equal(verdicts.length, objectsIn(text).length);
     });
 
-  test("a field that there is not is found in each kind, and so is one of the object itself or its metadata", async () => {
+  test("detects an unknown field in each kind, in the object itself and in its metadata", async () => {
     const kinds = new Map(all().map((object) => [object.kind, object]));
     const spoilt = [...kinds].flatMap(([kind, object]) =>
       [["wrong"], ["metadata", "wrong"], ...(wrong[kind] ? [wrong[kind]] : [])].map((path) => withField(object, path)),
@@ -65,7 +65,7 @@ describe("the chart's objects, held to the schemas of the API server and the Pro
     );
   });
 
-  test("a value of another type is found, and a kind that nobody knows", async () => {
+  test("detects a value of the wrong type, and an unknown kind", async () => {
     const [deployment] = all().filter(({ kind }) => kind === "Deployment");
     assert.ok(deployment);
     const typo = { ...deployment, kind: "Deploymnt" };

@@ -9,7 +9,7 @@ import type { Session } from "../connection/sessions.ts";
 export interface ShellResult {
   readonly stdout: Buffer;
   readonly stderr: Buffer;
-  /** Outcome words of the script: its exit status by default. */
+  /** Words that the script printed as its outcome; by default only its exit status. */
   readonly words: readonly string[];
 }
 

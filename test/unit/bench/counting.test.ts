@@ -21,7 +21,7 @@ const deed = (
   ...more,
 });
 
-test("an agent's writes of pods: not what it reads, not what others write, not what is still under way", () => {
+test("counts an agent's writes of pods, without reads, others' writes and unfinished ones", () => {
   const deeds = [
     deed("patch", "pods", "start-1-0", { subresource: "status" }),
     deed("delete", "pods", "start-1-0"),
@@ -38,7 +38,7 @@ test("an agent's writes of pods: not what it reads, not what others write, not w
   assert.deepEqual(writesIn(deeds, "system:node:bench", "start-1"), { pods: 2, events: 2, tokens: 1 });
 });
 
-test("CRI calls are read from containerd's own counters", () => {
+test("reads CRI calls from containerd's own counters", () => {
   const line = (method: string, count: number, service = "runtime.v1.RuntimeService") =>
     `grpc_server_started_total{grpc_method="${method}",grpc_service="${service}",grpc_type="unary"} ${count}`;
   const before = criCallsIn([line("Status", 3), line("Version", 3)].join("\n"));
@@ -58,7 +58,7 @@ test("CRI calls are read from containerd's own counters", () => {
   ]);
 });
 
-test("what a run is asked for", () => {
+test("parses the options of a run", () => {
   assert.deepEqual(readOptions({ ONLY: "burst,start" }), {
     kind: "cri",
     scenarios: ["start", "burst"],
@@ -79,14 +79,14 @@ test("what a run is asked for", () => {
   assert.throws(() => readOptions({ NODES: "3", PROVIDER: "ssh" }), /leave out PROVIDER/);
 });
 
-test("processor time of a process grows as it works", () => {
+test("measures the CPU time of a busy process", () => {
   const before = cpuSeconds(process.pid);
   const began = performance.now();
   while (cpuSeconds(process.pid) < before + 0.05) assert.ok(performance.now() - began < 20_000, "it did not grow");
   assert.ok(cpuSeconds(process.pid) - before <= (performance.now() - began) / 1000 + 0.05);
 });
 
-test("probes: of the pods that count, and wrong where they say something else than is so", () => {
+test("counts probe results of the selected pods, and wrong ones by expectation", () => {
   const line = (pod: string, container: string, result: string, value: number) =>
     `prober_probe_total{pod="${pod}",container="${container}",probe_type="Liveness",result="${result}"} ${value}`;
   const text = [

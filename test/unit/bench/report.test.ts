@@ -6,7 +6,7 @@ import { atLeastTimes, atMost, atMostBeyond, atMostTimes } from "../../bench/rea
 import { type Figure, reportOf, textOf } from "../../bench/report.ts";
 import { median, percentile, shortNumber } from "../../bench/statistics.ts";
 
-test("percentiles lie between the values beside them", () => {
+test("interpolates percentiles between neighbouring values", () => {
   const values = Array.from({ length: 101 }, (_, index) => 100 - index);
   assert.deepEqual([percentile(values, 0), percentile(values, 50), percentile(values, 99)], [0, 50, 99]);
   assert.equal(median([4, 1, 3, 2]), 2.5);
@@ -15,7 +15,7 @@ test("percentiles lie between the values beside them", () => {
   assert.throws(() => median([]), /nothing was measured/);
 });
 
-test("numbers have the digits that count", () => {
+test("formats numbers with significant digits", () => {
   assert.deepEqual([1234.5, 123.4, 12.34, 1.234, 0.1234, -12.34, 0].map(shortNumber), [
     "1235",
     "123",
@@ -35,7 +35,7 @@ const start: Figure = {
   reach: [atMostTimes(0.5, "graftlet", "kubelet")],
 };
 
-test("a row shows everybody's middle and 99th percentile, and what came of it in all rounds and in each", () => {
+test("shows median and 99th percentile of each agent, and the result of all rounds and of each", () => {
   const ledger = createLedger();
   ledger.note("start", "kubelet", 1, 900, 1000, 1100);
   ledger.note("start", "kubelet", 2, 900, 1000, 1100);
@@ -48,7 +48,7 @@ test("a row shows everybody's middle and 99th percentile, and what came of it in
   assert.deepEqual(missed, []);
 });
 
-test("a figure that falls short is named, one of two reaches has a row of its own", () => {
+test("names a missed figure, with a row for each of two goals", () => {
   const ledger = createLedger();
   ledger.note("burst", "kubelet", 1, 10);
   ledger.note("burst", "graftlet", 1, 9);
@@ -70,7 +70,7 @@ test("a figure that falls short is named, one of two reaches has a row of its ow
   assert.match(textOf(report), /Not reached:\n\n- burst: 0\.90 ×, to reach ≤ 0\.80 × kubelet\n$/);
 });
 
-test("what a figure is held against may lack: it is not reached then", () => {
+test("counts a figure as missed if its reference is missing", () => {
   const ledger = createLedger();
   ledger.note("start", "graftlet", 1, 1);
   const { rows, missed } = reportOf(ledger, [start], ["kubelet", "graftlet"]);
@@ -78,7 +78,7 @@ test("what a figure is held against may lack: it is not reached then", () => {
   assert.equal(missed.length, 1);
 });
 
-test("each way to judge", () => {
+test("judges by each kind of comparison", () => {
   const measured = (who: string) => ({ graftlet: 530, local: 500 })[who];
   const beyond = atMostBeyond({ text: "local", of: (of) => of("local") }, 20, "graftlet", "ms");
   assert.deepEqual([beyond.text, beyond.of(measured)], ["≤ 20.0 ms beyond local", 30]);
@@ -93,7 +93,7 @@ test("each way to judge", () => {
   assert.deepEqual([plain.text, plain.of(measured), plain.isReached(5)], ["≤ 5.00 MiB", 530, true]);
 });
 
-test("the table is as Markdown is formatted: columns as wide as what is in them", () => {
+test("formats the table as Markdown, with columns as wide as their content", () => {
   const ledger = createLedger();
   ledger.note("start", "graftlet", 1, 1);
   assert.equal(
@@ -109,7 +109,7 @@ test("the table is as Markdown is formatted: columns as wide as what is in them"
   );
 });
 
-test("a run replaces its own part of the page and nothing else", () => {
+test("replaces only the run's own part of the page", () => {
   const page = "# Speed\n\n<!-- bench cri -->\n\nold\n\n<!-- end of bench cri -->\n\nafter\n";
   assert.equal(
     withPart(page, "bench cri", "new\n"),

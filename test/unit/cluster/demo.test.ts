@@ -12,7 +12,7 @@ import { programsIn, testKit } from "../../cluster/tools/kits.ts";
 const cluster = join(import.meta.dirname, "..", "..", "cluster");
 const plain = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"];
 
-test("a demo builds what it shows: the real kubelet where it runs a node, helm and graftlet's image where helm does", () => {
+test("builds what a demo needs: the kubelet where it runs a node, helm and graftlet's image where helm runs", () => {
   const own = needsOf({ helm: false, agent: "graftlet" });
   deepEqual([own.kit.programs, own.helm, own.ownImage, preparations(own)], [plain, false, false, 3]);
   const beside = needsOf({ helm: false, agent: "kubelet" });
@@ -21,7 +21,7 @@ test("a demo builds what it shows: the real kubelet where it runs a node, helm a
   deepEqual([helm.kit.programs, helm.helm, helm.ownImage, preparations(helm)], [[...plain, "kubelet"], true, true, 5]);
 });
 
-test("every image that the demo's pods name is among those it makes", () => {
+test("builds every image that the demo's pods use", () => {
   const { images } = needsOf({ helm: false, agent: "graftlet" }).kit;
   const served = images.flatMap(({ name, tags }) => tags.map((tag) => `${name.replace(/^library\//, "")}:${tag}`));
   const named = readFileSync(join(cluster, "demo", "demo.yaml"), "utf8").matchAll(/^ *(?:- )?image: (\S+)$/gm);
@@ -33,7 +33,7 @@ test("every image that the demo's pods name is among those it makes", () => {
   );
 });
 
-test("every program in an image of a kit is built with it, by a module that has it", () => {
+test("builds every program in a kit's images from a module that contains it", () => {
   for (const { name, module } of catalog.flatMap(programsIn))
     ok(
       readFileSync(join(cluster, "tools", module, "go.mod"), "utf8").match(
@@ -51,7 +51,7 @@ test("every program in an image of a kit is built with it, by a module that has 
   );
 });
 
-test("steps are counted and timed", () => {
+test("counts and times steps", () => {
   const lines: string[] = [];
   let now = 0;
   const steps = createSteps(

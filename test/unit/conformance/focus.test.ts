@@ -9,7 +9,7 @@ import { parseList } from "../../conformance/list.ts";
 const matched = (expressions: readonly string[], description: string, name: string): boolean =>
   expressions.some((each) => new RegExp(each).test(`${description} ${name}`));
 
-test("a focus matches the named tests alone, whatever signs are in their names", () => {
+test("a focus matches the named tests only, whatever characters their names contain", () => {
   const names = ["[sig-a] x (y) a*b? {c} 1.5$ ^|\\", "[sig-a] x"];
   const focus = focusOn("Suite (1)", names);
   for (const name of names) assert.ok(matched(focus, "Suite (1)", name), name);
@@ -18,7 +18,7 @@ test("a focus matches the named tests alone, whatever signs are in their names",
   assert.ok(!matched(focus, "A Suite (1)", "[sig-a] x"));
 });
 
-test("of the committed list every test is matched, by arguments that the kernel takes", () => {
+test("matches every test of the committed list, with arguments short enough for the kernel", () => {
   const list = parseList(readFileSync(join(import.meta.dirname, "../../conformance/tests.txt"), "utf8"), "tests.txt");
   const names = list.filter(({ suite }) => suite === "e2e").map(({ name }) => name);
   const focus = focusOn("Kubernetes e2e suite", names);
@@ -27,7 +27,7 @@ test("of the committed list every test is matched, by arguments that the kernel 
   assert.ok(focus.every((each) => Buffer.byteLength(`--focus=${each}`) < 128 * 1024));
 });
 
-test("a long list is several arguments, each complete", () => {
+test("splits a long list into several complete arguments", () => {
   const names = Array.from({ length: 2000 }, (_, index) => `[sig-node] a test with a name of its own, ${index}`);
   const focus = focusOn("Suite", names);
   assert.ok(focus.length > 1);

@@ -18,7 +18,7 @@ const scripted = async (folder: string, script: string): Promise<GinkgoRun & { r
   return { ...run, ginkgo, folder, start, ended, said };
 };
 
-test("ginkgo runs the named tests once, and leaves its report where it is looked for", () => {
+test("runs the named tests once, and writes the report to the expected place", () => {
   const argv = ginkgoArgv({ ...run, ginkgo: "/bin/ginkgo", folder: "/folder" });
   assert.equal(argv[0], "/bin/ginkgo");
   assert.deepEqual(argv.slice(argv.indexOf("e2e.test")), ["e2e.test", "--", "--num-nodes=1"]);
@@ -27,7 +27,7 @@ test("ginkgo runs the named tests once, and leaves its report where it is looked
     assert.ok(argv.includes(flag), flag);
 });
 
-test("tests that fail are what a run came to; what ginkgo printed is kept", async () => {
+test("reports failing tests as the result, and keeps ginkgo's output", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-ginkgo-"));
   const report = [
     {
@@ -57,7 +57,7 @@ test("tests that fail are what a run came to; what ginkgo printed is kept", asyn
   assert.match(output, new RegExp(`^in ${folder.path}$`, "m"));
 });
 
-test("ginkgo that ends without a report is an error with its last words", async () => {
+test("fails with ginkgo's last output if it exits without a report", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-ginkgo-"));
   const given = await scripted(folder.path, "echo 'flag provided but not defined' >&2; exit 2");
   await assert.rejects(
@@ -66,7 +66,7 @@ test("ginkgo that ends without a report is an error with its last words", async 
   );
 });
 
-test("a run in which no test ends for too long is interrupted with all its processes, and its report counts", async () => {
+test("interrupts a run in which no test ends for too long, with all its processes, and uses its report", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-ginkgo-"));
   const spec = { ContainerHierarchyTexts: ["[sig-node]"], LeafNodeType: "It", LeafNodeText: "A", RunTime: 3e9 };
   await writeFile(

@@ -8,7 +8,7 @@ const listed: readonly ListedTest[] = [
   { suite: "e2e_node", name: "[sig-node] A" },
 ];
 
-test("a limit is the cause of the tests that it names, in their suite alone", () => {
+test("attributes failures to a limit for the tests that it names, in their suite only", () => {
   const text = 'docker:\n  - cause: no such thing\n    tests: ["e2e [sig-node] A"]\n';
   const limits = parseLimits(text, "limits", listed);
   assert.deepEqual(limits.cri, []);
@@ -18,20 +18,20 @@ test("a limit is the cause of the tests that it names, in their suite alone", ()
   );
 });
 
-test("a limit of a network is met with that one alone", () => {
+test("applies a limit of a network to that network only", () => {
   const text = 'ssh:\n  - cause: no route\n    network: tunneled\n    tests: ["e2e [sig-node] A"]\n';
   const limits = parseLimits(text, "limits", listed);
   assert.deepEqual(limitsWith("ssh", "tunneled", limits), limits.ssh);
   assert.deepEqual(limitsWith("ssh", "routed", limits), []);
 });
 
-test("a guest, which is reached over SSH, meets the limits of that", () => {
+test("applies the limits of SSH to a guest", () => {
   const text = 'docker: []\nssh:\n  - cause: far\n    tests: ["e2e [sig-node] A"]\n';
   const limits = parseLimits(text, "limits", listed);
   assert.deepEqual(limitsWith("ssh-docker-guest", "routed", limits), limits.ssh);
 });
 
-test("a fault of the file is named with its place", () => {
+test("reports an error in the file with its position", () => {
   for (const [text, why] of [
     ["podman: []", /limits has limits of "podman": it is one of cri, docker, ssh/],
     ["ssh: never", /ssh of limits is no list/],

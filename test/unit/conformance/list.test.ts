@@ -8,14 +8,14 @@ import { areaOf, matching, parseList, suiteNames, whole } from "../../conformanc
 const folder = join(import.meta.dirname, "..", "..", "conformance");
 const committed = (name: string): string => readFileSync(join(folder, name), "utf8");
 
-test("a list is read line by line; comments and empty lines are none of it", () => {
+test("reads a list line by line, without comments and empty lines", () => {
   assert.deepEqual(parseList("# of 1.36\n\ne2e\t[sig-node] A  b [Conformance]\ne2e_node\t[sig-node] A  b\n", "list"), [
     { suite: "e2e", name: "[sig-node] A b [Conformance]" },
     { suite: "e2e_node", name: "[sig-node] A b" },
   ]);
 });
 
-test("a line that is no test is named with its number", () => {
+test("reports a line that is not a test, with its number", () => {
   for (const [line, why] of [
     ["e2e [sig-node] A", /line 2 of list is not one of e2e, e2e_node, a tab and a test's name: "e2e \[sig-node\] A"/],
     ["e2e\t", /line 2 of list is not one of/],
@@ -25,7 +25,7 @@ test("a line that is no test is named with its number", () => {
     assert.throws(() => parseList(`e2e\tfirst\n${line}`, "list"), why);
 });
 
-test("a focus is a piece of the suite and the name, or a regular expression, and has to fit something", () => {
+test("a focus is a part of suite and name or a regular expression, and must match something", () => {
   const tests = parseList("e2e\t[sig-node] A\ne2e_node\t[sig-node] A\ne2e\t[sig-apps] B (b)", "list");
   const names = (focus?: string) => matching(tests, focus).map(whole);
   assert.equal(names().length, 3);
@@ -36,12 +36,12 @@ test("a focus is a piece of the suite and the name, or a regular expression, and
   assert.throws(() => names("(sig-node"), /FOCUS is "\(sig-node": .* and it is no regular expression/);
 });
 
-test("a test's area is the group that its name begins with", () => {
+test("takes a test's area from the group at the start of its name", () => {
   assert.equal(areaOf({ suite: "e2e", name: "[sig-node] [NodeConformance] A" }), "sig-node");
   assert.equal(areaOf({ suite: "e2e", name: "A [sig-node]" }), "others");
 });
 
-test("the committed part is of the committed list, and has tests of both suites and of every area", () => {
+test("the committed part is a subset of the committed list, with both suites and every area", () => {
   const list = parseList(committed("tests.txt"), "tests.txt");
   const part = parseList(committed("part.txt"), "part.txt");
   const known = new Set(list.map(whole));
@@ -57,7 +57,7 @@ test("the committed part is of the committed list, and has tests of both suites 
   );
 });
 
-test("the committed limits are of listed tests", () => {
+test("the committed limits name listed tests", () => {
   const list = parseList(committed("tests.txt"), "tests.txt");
   assert.deepEqual(Object.keys(parseLimits(committed("limits.yaml"), "limits.yaml", list)), ["cri", "docker", "ssh"]);
 });

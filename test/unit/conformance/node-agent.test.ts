@@ -15,7 +15,7 @@ const ofSuite = {
   systemCgroups: "/system",
 };
 
-test("graftlet takes the command line and the configuration with which e2e_node starts a kubelet", () => {
+test("accepts the command line and configuration with which e2e_node starts a kubelet", () => {
   const config = { ...baseConfiguration({ podCIDR: "10.244.0.0/24" }), ...ofSuite };
   const given =
     "--runtime-cgroups=/docker-daemon --root-dir /var/lib/kubelet --v 4 --config-dir /suite/kubelet.conf.d " +

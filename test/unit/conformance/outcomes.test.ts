@@ -15,7 +15,7 @@ const spec = (texts: readonly string[], state: string, message?: string, type = 
 const report = (specs: readonly object[], reasons: readonly string[] | null = null): string =>
   JSON.stringify([{ SpecReports: specs, SpecialSuiteFailureReasons: reasons }]);
 
-test("a test is known by all its texts; those that were not asked for are left out", () => {
+test("identifies a test by all of its texts, and omits tests that were not selected", () => {
   const { tests, trouble } = outcomesOf(
     report([
       spec(["[sig-a] A", "", "when b", "does c"], "passed"),
@@ -35,7 +35,7 @@ test("a test is known by all its texts; those that were not asked for are left o
   assert.deepEqual(trouble, []);
 });
 
-test("of two tests with a name the one that failed counts, whichever came first", () => {
+test("counts the failure of two tests with the same name, in either order", () => {
   const [passed, failed] = [spec(["A"], "passed"), spec(["A"], "failed", "no")];
   for (const specs of [
     [passed, failed],
@@ -44,7 +44,7 @@ test("of two tests with a name the one that failed counts, whichever came first"
     assert.equal(outcomesOf(report(specs)).tests.get("A")?.state, "failed");
 });
 
-test("what ended a suite is told, and not counted as a test", () => {
+test("reports what ended a suite, without counting it as a test", () => {
   const { tests, trouble } = outcomesOf(
     report([spec([""], "failed", "the node is not ready", "SynchronizedBeforeSuite")], ["Interrupted by User"]),
   );
@@ -52,7 +52,7 @@ test("what ended a suite is told, and not counted as a test", () => {
   assert.deepEqual(trouble, ["Interrupted by User", "SynchronizedBeforeSuite: the node is not ready"]);
 });
 
-test("only a listed test that passed has passed; one that the suite skipped or does not have has not", () => {
+test("counts only listed tests that passed, not skipped or missing ones", () => {
   const tests = ["A", "B", "C", "D"].map((name) => ({ suite: "e2e" as const, name }));
   const e2e = outcomesOf(
     report([
@@ -75,7 +75,7 @@ test("only a listed test that passed has passed; one that the suite skipped or d
   assert.equal(verdicts[2]?.says, "why");
 });
 
-test("a test of a suite that did not run says why that did not", () => {
+test("reports why a test's suite did not run", () => {
   const outcome = { tests: new Map(), trouble: ["kubelet ended at its start:\nand more"] };
   const [verdict] = verdictsOn([{ suite: "e2e_node", name: "A" }], new Map([["e2e_node", outcome]]));
   assert.deepEqual([verdict?.passed, verdict?.state, verdict?.says], [false, "not run", "kubelet ended at its start:"]);

@@ -18,7 +18,7 @@ const verdicts = [
 ];
 const made = { date: "2026-11-21", minutes: 61, madeOn: "2 processors" };
 
-test("a table counts passed of run by area and suite", () => {
+test("counts passed tests of those run, by area and suite", () => {
   assert.equal(
     tableOf(verdicts),
     [
@@ -31,7 +31,7 @@ test("a table counts passed of run by area and suite", () => {
   );
 });
 
-test("the part names what failed, with its cause where it is known", () => {
+test("names failures with their cause, if known", () => {
   const limits = [{ cause: "no such network", tests: ["e2e [sig-node] B"] }];
   const text = partOf({ verdicts, limits, ...made });
   assert.match(text, /^\*\*3 of 4\*\* passed on 2026-11-21, in 61 minutes on 2 processors\.\n\n\| area/);
@@ -43,13 +43,13 @@ test("the part names what failed, with its cause where it is known", () => {
   assert.doesNotMatch(partOf({ verdicts: verdicts.slice(0, 1), limits, ...made }), /Not passed/);
 });
 
-test("a test's name stays on one line where it fits", () => {
+test("keeps a test's name on one line if it fits", () => {
   const name = `[sig-node] ${"a pod should run ".repeat(10).trim()}`;
   const text = partOf({ verdicts: [verdict("e2e_node", name, "timed out")], limits: [], ...made });
   assert.ok(text.includes(`\`${name}\`:`), text);
 });
 
-test("the part's lines are short, whatever a test's name and message, and break where no Markdown block begins", () => {
+test("breaks long names and messages into short lines, never where a Markdown block would begin", () => {
   const name = `[sig-node] ${"A container - with # hooks ".repeat(16).trim()}`;
   const text = partOf({ verdicts: [verdict("e2e", name, "timed out ".repeat(24).trim())], limits: [], ...made });
   const lines = text.split("\n");
@@ -69,7 +69,7 @@ test("the part's lines are short, whatever a test's name and message, and break 
   );
 });
 
-test("a name is shown as it is, backticks and all", () => {
+test("shows names literally, including backticks", () => {
   assert.equal(
     failureLine(verdict("e2e", "[sig-a] if `b` is", ""), []),
     "- e2e `` [sig-a] if `b` is ``: failed; the cause is not known yet",

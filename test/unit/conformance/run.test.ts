@@ -4,7 +4,7 @@ import { readOptions } from "../../conformance/options.ts";
 import { runsSuite } from "../../conformance/suites.ts";
 import { createEnds, createProgress } from "../../conformance/progress.ts";
 
-test("unless told otherwise a run is the whole list on graftlet with the cri provider", () => {
+test("by default runs the whole list on graftlet with the cri provider", () => {
   const whole = {
     provider: "cri",
     agent: "graftlet",
@@ -20,7 +20,7 @@ test("unless told otherwise a run is the whole list on graftlet with the cri pro
   assert.deepEqual(readOptions({ PROVIDER: "ssh" }), { ...whole, provider: "ssh" });
 });
 
-test("a run of less than the list, or of the kubelet, is not what the docs are about", () => {
+test("updates the documents only for a full run of graftlet", () => {
   assert.equal(readOptions({ FOCUS: "sig-node" }).focus, "sig-node");
   const inGuest = { PROVIDER: "guest", AGENT: "graftlet" };
   const tunneled = { PROVIDER: "ssh", NETWORK: "tunneled" };
@@ -35,7 +35,7 @@ test("a run of less than the list, or of the kubelet, is not what the docs are a
     assert.equal(readOptions(env).whole, false, JSON.stringify(env));
 });
 
-test("in a guest that is the whole node either agent runs the node's own suite, and a kubelet the other one, too", () => {
+test("runs the node suite for either agent in a guest that is the node, and the other suite for a kubelet, too", () => {
   const suitesOf = (agent: string) => {
     const options = readOptions({ PROVIDER: "guest", AGENT: agent });
     return [runsSuite("e2e_node", options), runsSuite("e2e", options)];
@@ -45,7 +45,7 @@ test("in a guest that is the whole node either agent runs the node's own suite, 
   assert.equal(runsSuite("e2e_node", readOptions({ PROVIDER: "ssh-guest" })), false);
 });
 
-test("a wrong variable is refused by name", () => {
+test("rejects an invalid variable by name", () => {
   for (const [env, why] of [
     [
       { PROVIDER: "podman" },
@@ -62,7 +62,7 @@ test("a wrong variable is refused by name", () => {
     assert.throws(() => readOptions(env), why);
 });
 
-test("each test that ends is told with its name, and how many have", () => {
+test("reports each finished test by name, with the count so far", () => {
   const said: string[] = [];
   const line = createEnds(createProgress(2, (text) => said.push(text)));
   for (const text of [
@@ -82,7 +82,7 @@ test("each test that ends is told with its name, and how many have", () => {
   ]);
 });
 
-test("one test at a time, ginkgo tells the name before the test runs", () => {
+test("in serial runs reports the name before the test runs", () => {
   const ends: unknown[] = [];
   const line = createEnds((end) => ends.push(end));
   const separator = "------------------------------";

@@ -36,7 +36,7 @@ const failed: Outcome = { state: "failed", seconds: 4, says: "\n  no pod\nof tha
 const skipped: Outcome = { state: "skipped", seconds: 0, says: "needs swap" };
 const e2e = (name: string): ListedTest => ({ suite: "e2e", name });
 
-test("two attempts that agree decide, a third one where they do not", () => {
+test("decides by two equal attempts, else by a third", () => {
   for (const [attempts, judgement, open] of [
     [[], "not run", true],
     [[passed], "passed once", true],
@@ -53,7 +53,7 @@ test("two attempts that agree decide, a third one where they do not", () => {
   }
 });
 
-test("records are read back as attempts; the later line of a run counts, and a line cut short does not", async () => {
+test("reads records as attempts: the later line of a run counts, and a truncated line is ignored", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-records-"));
   const file = join(folder.path, "records.jsonl");
   assert.deepEqual(readRecords(file), []);
@@ -73,13 +73,13 @@ test("records are read back as attempts; the later line of a run counts, and a l
   );
 });
 
-test("a test that was interrupted counts only when it is the one that hung", () => {
+test("counts an interrupted test only if it is the one that hung", () => {
   assert.equal(counts({ state: "interrupted", seconds: 5 }, 60_000), false);
   assert.equal(counts({ state: "interrupted", seconds: 61 }, 60_000), true);
   assert.equal(counts(failed, 60_000), true);
 });
 
-test("ginkgo's title of a test is found among the names that run", () => {
+test("finds ginkgo's title of a test among the names in the run", () => {
   const names = ["[sig-node] Pods should run", "[sig-node] Pods should run [Slow]", "[sig-node] Pods"];
   assert.equal(nameOf("[sig-node] Pods [It] should run [sig-node, NodeConformance]", names), names[0]);
   assert.equal(nameOf("[sig-node] Pods [BeforeEach] should run [Slow] [sig-node, Slow]", names), names[1]);
@@ -87,7 +87,7 @@ test("ginkgo's title of a test is found among the names that run", () => {
   assert.equal(nameOf("[SynchronizedBeforeSuite]", names), undefined);
 });
 
-test("shards hold one suite and one kind; plain tests come first, serial ones run one at a time, and those of a proxy apart", () => {
+test("shards by suite and kind: plain tests first, serial ones one at a time, proxy tests apart", () => {
   const tests = [
     e2e("[sig-node] A [Slow]"),
     e2e("[sig-node] B [Serial]"),
@@ -112,7 +112,7 @@ test("shards hold one suite and one kind; plain tests come first, serial ones ru
   assert.deepEqual(new Set(shards.flatMap(({ tests: members }) => members)), new Set(tests));
 });
 
-test("a candidate's list follows from the kubelet's attempts; one that was not run stays where it is", () => {
+test("derives a candidate's list from the kubelet's attempts, and keeps one that was not run", () => {
   const candidates = ["A", "B", "C", "D", "E", "F", "G"].map((letter) => e2e(`[sig-node] ${letter}`));
   const attempts = new Map([
     ["e2e [sig-node] A", [passed, passed]],
@@ -140,7 +140,7 @@ test("a candidate's list follows from the kubelet's attempts; one that was not r
   );
 });
 
-test("another machine goes on from the committed lists: the attempts that they speak of lead to the same lists", () => {
+test("derives the same lists on another machine from the attempts in the committed lists", () => {
   const committed = readEntries();
   const attempts = attemptsOf(committed.flatMap(attemptsIn));
   const ran = committed.filter(({ note }) => !note.startsWith("not run: "));
@@ -150,7 +150,7 @@ test("another machine goes on from the committed lists: the attempts that they s
     assert.ok(listText(list, entries) === listText(list, committed), `${list}.txt changes`);
 });
 
-test("in a guest the kubelet is run with the node's own tests that need what a guest has or ask what it is, or were not run here", () => {
+test("in a guest runs the kubelet with the node tests that need a guest's features or were not run here", () => {
   const node = (name: string): ListedTest => ({ suite: "e2e_node", name });
   const names = ["Swap", "A", "B", "C", "PodPidsLimit [Serial] D", "Kubelet Cgroup Manager E", "F"];
   const [nfs, lost, kept] = ["NFS", "G", "H"].map(e2e);
@@ -187,7 +187,7 @@ test("in a guest the kubelet is run with the node's own tests that need what a g
   assert.deepEqual(guestEntries(candidates, new Map(), made), made, "what another machine has found out stays");
 });
 
-test("of graftlet's attempts the last one is the result, and a file of results is read back", () => {
+test("uses graftlet's last attempt as the result, and reads a file of results back", () => {
   const listed = ["A", "B", "C"].map(e2e);
   const earlier = [{ ...e2e("B"), state: "passed", says: "" }];
   const results = resultsOf(new Map([["e2e A", [passed, failed]]]), earlier, listed);
@@ -195,7 +195,7 @@ test("of graftlet's attempts the last one is the result, and a file of results i
   assert.deepEqual(parseResults(resultsText("cri", results), "results"), results);
 });
 
-test("the table counts what was not run apart from what failed", () => {
+test("counts tests that were not run separately from failures", () => {
   const candidates = ["DRA] A", "DRA] B", "DRA] C", "DRA] D"].map((name) => e2e(`[sig-node] [${name}`));
   const entries = parseEntries(
     "here",
@@ -231,7 +231,7 @@ test("the table counts what was not run apart from what failed", () => {
   );
 });
 
-test("a candidate that was run in a guest alone needs another machine, and is none that has not been run", () => {
+test("marks a candidate that ran only in a guest as needing another machine", () => {
   const candidates = parseList("e2e_node\t[sig-node] [DRA] A\ne2e_node\t[sig-node] [DRA] B\n", "candidates");
   const guestEntries = parseGuestEntries("e2e_node\t[sig-node] [DRA] A\tDRA\tpassed 1 of 1\n");
   const text = scoreText({ candidates, listed: [], entries: [], guestEntries, results: () => [] });
@@ -250,7 +250,7 @@ test("a candidate that was run in a guest alone needs another machine, and is no
   assert.match(all, /^1 need another machine, 0 it skips or fails for another reason\.$/m);
 });
 
-test("an entry of the withheld tests without a reason is named", () => {
+test("rejects a withheld test without a reason", () => {
   assert.throws(
     () => parseWithheld("- test: A", "withheld"),
     /^Error: entry 1 of withheld is not a test and a reason$/,
@@ -260,7 +260,7 @@ test("an entry of the withheld tests without a reason is named", () => {
   assert.equal(reasonAgainst([entry], e2e("A")), undefined);
 });
 
-test("what is committed agrees: lists and results name candidates, each in one list, with its capability", () => {
+test("the committed lists and results name candidates, each in one list, with its capability", () => {
   const key = ({ suite, name }: ListedTest) => `${suite} ${name}`;
   const candidates = new Set(readCandidates().map(key));
   const entries = readEntries();

@@ -260,7 +260,7 @@ for (const { kind, promised, absent } of cells) {
 }
 
 describe("the table", () => {
-  test("has each promise to each kind, or says why there is none", () => {
+  test("has an entry for each promise and kind, or a reason why there is none", () => {
     assert.equal(cells.length, kinds.length * Object.keys(checks).length);
     for (const { absent } of cells) assert.ok(absent === undefined || absent.length > 10);
   });

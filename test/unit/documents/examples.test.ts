@@ -75,8 +75,8 @@ const readers: Readonly<Record<string, (text: string) => void>> = {
   "part of a DaemonSet": () => undefined,
 };
 
-describe("each example in YAML", () => {
-  test("says what it is for, in its first line or as its kind", () => {
+describe("YAML examples", () => {
+  test("state their purpose in the first line or by their kind", () => {
     assert.ok(examples.length > 20);
     const astray = examples.filter((example) => !(yamlIsFor(example) in readers));
     assert.deepEqual(
@@ -86,7 +86,7 @@ describe("each example in YAML", () => {
   });
 
   for (const example of examples)
-    test(`is read as graftlet reads it: ${example.place}`, () => {
+    test(`are accepted by graftlet: ${example.place}`, () => {
       assert.deepEqual(
         parseAllDocuments(example.text).flatMap(({ errors }) => errors),
         [],

@@ -17,7 +17,7 @@ function medians(figure: string): readonly [string, string] {
   return [kubelet, graftlet];
 }
 
-test("the README's figures are those of the pages that runs write", () => {
+test("the README's figures match the generated pages", () => {
   const [tests, all] = passed("cri");
   assert.deepEqual(rowOf("README.md", "own tests passed").slice(1), [`${tests} of ${all}`, all]);
   const [slower, faster] = medians("create → Running");
@@ -26,7 +26,7 @@ test("the README's figures are those of the pages that runs write", () => {
   assert.deepEqual(rowOf("README.md", "resident memory with 110 pods").slice(1), [`${less} MiB`, `${more} MiB`]);
 });
 
-test("the README's figures of other providers are those of docs/conformance.md", () => {
+test("the README's figures of other providers match docs/conformance.md", () => {
   const readme = textOf("README.md");
   assert.ok(readme.includes(`[${passed("ssh")[0]}](docs/conformance.md#containerd-over-ssh)`));
   assert.ok(readme.includes(`[${passed("docker")[0]}](docs/conformance.md#docker-engine)`));

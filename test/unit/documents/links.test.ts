@@ -29,7 +29,7 @@ function linksOf(page: string): readonly string[] {
   return [...inline, ...named, ...html].map(([, link = ""]) => link);
 }
 
-test("links of the documents lead to files that are there, and to headings in them", () => {
+test("links in the documents lead to existing files and headings", () => {
   const astray = pages.flatMap((page) =>
     linksOf(page).flatMap((link) => {
       const [path = "", anchor] = link.split("#");
@@ -41,7 +41,7 @@ test("links of the documents lead to files that are there, and to headings in th
   assert.deepEqual(astray, []);
 });
 
-test("a page of the documents is reached from the README, at most by one other page", () => {
+test("every page is reached from the README by at most one other page", () => {
   const reached = new Set(["README.md"]);
   for (let round = 0; round < 2; round++)
     for (const page of [...reached].filter((path) => path.endsWith(".md")))
@@ -52,7 +52,7 @@ test("a page of the documents is reached from the README, at most by one other p
   );
 });
 
-test("each page installs a release into the namespace in which it has the Secret made", () => {
+test("each page installs releases into the namespace of their Secret", () => {
   for (const page of pages)
     for (const command of commandsOf(page).filter((line) => /create secret generic|helm install/.test(line)))
       assert.match(command, / (-n|--namespace) graftlet /, page);

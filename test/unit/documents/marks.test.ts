@@ -16,7 +16,7 @@ function missingIn(block: Block): readonly string[] {
   return [...words].filter((word) => !hasWord(text, word)).map((word) => `${block.place}: ${word}`);
 }
 
-test("commands stand in blocks of the language console, each with a prompt", () => {
+test("commands are in console blocks, with a prompt", () => {
   assert.ok(commands.length > 60);
   const astray = blocks.filter(({ language, text }) =>
     language === "console" ? !text.startsWith("$ ") : /^(bash|sh|shell|zsh)$/.test(language) || text.startsWith("$ "),
@@ -27,7 +27,7 @@ test("commands stand in blocks of the language console, each with a prompt", () 
   );
 });
 
-test("each block of commands says which test runs it, or that none does, and why", () => {
+test("each block of commands names the test that runs it, or why none does", () => {
   const unmarked = commands.filter(({ mark }) => !/^_(Run by test\/|Not run[ :])[^]*\._$/.test(mark));
   assert.deepEqual(
     unmarked.map(({ place }) => place),
@@ -35,20 +35,20 @@ test("each block of commands says which test runs it, or that none does, and why
   );
 });
 
-test("the tests that a mark names are there", () => {
+test("the tests that a mark names exist", () => {
   const gone = commands.flatMap(({ mark, place }) =>
     testsIn(mark).flatMap((path) => (existsSync(join(root, path)) ? [] : [`${place}: ${path}`])),
   );
   assert.deepEqual(gone, []);
 });
 
-test("a test that runs a block, as its mark says, has its programs, verbs, flags and values", () => {
+test("a test that runs a block has its programs, verbs, flags and values", () => {
   const run = commands.filter(({ mark }) => mark.startsWith("_Run by ") && !isRunAsItStands(mark));
   assert.ok(run.length > 20);
   assert.deepEqual(run.flatMap(missingIn), []);
 });
 
-test("what counts of a command", () => {
+test("extracts programs, verbs and flags from a command", () => {
   const command =
     "kubectl -n graftlet create secret generic edge-1-ssh --from-file known_hosts && helm install edge charts/graftlet \\";
   assert.deepEqual(significantWords(command), ["kubectl", "create", "secret", "--from-file", "helm", "install"]);

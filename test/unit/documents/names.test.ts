@@ -20,7 +20,7 @@ function named(pattern: RegExp): readonly { readonly page: string; readonly name
   return found;
 }
 
-test("each target of make that a document names is there", () => {
+test("make targets in the documents exist", () => {
   const targets = new Set(
     [...textOf("Makefile").matchAll(/^([a-z][\w -]*):(?!=)/gm)].flatMap(([, names = ""]) => names.split(" ")),
   );
@@ -30,7 +30,7 @@ test("each target of make that a document names is there", () => {
   );
 });
 
-test("each flag that a document gives graftlet is one", () => {
+test("flags of graftlet in the documents exist", () => {
   const flags = new Set(completionScript("bash").match(/--[a-z][\w-]*/g));
   const commands = pages.flatMap((page) =>
     codeOf(page)
@@ -61,7 +61,7 @@ function isValue(name: string): boolean {
   return isGroup(known) || starts.some((start) => values.has(start) && !isGroup(start));
 }
 
-test("each value that a document sets by helm is one of the chart's", () => {
+test("values that the documents set with helm exist in the chart", () => {
   const set = named(/(?<=--set(?:-string|-file|-json)?[= ])'?([\w[\].\\/-]+)=/g);
   // The nodes of docs/command-line.md are those of a GraftletConfiguration.
   const mentioned = named(/^(nodes\[\]\.[\w.[\]]+)/g).filter(({ page }) => page !== "docs/command-line.md");
@@ -71,7 +71,7 @@ test("each value that a document sets by helm is one of the chart's", () => {
   );
 });
 
-test("each values file of a document has values of the chart alone", () => {
+test("values files in the documents have only values of the chart", () => {
   const namesIn = (value: unknown, at: string): readonly string[] => {
     if (at !== "" && values.has(at) && !isGroup(at)) return [at];
     if (Array.isArray(value)) return value.flatMap((item) => namesIn(item, `${at}[]`));

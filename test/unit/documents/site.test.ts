@@ -20,7 +20,7 @@ describe("make site", () => {
   });
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  test("each document is a page, with its title and a way to all others and to their index", () => {
+  test("renders each document as a page with its title, links to all others and the index", () => {
     const documents = pages.filter((page) => /^(docs|charts)\/|^[A-Z]+\.md$/.test(page));
     const files = documents.map((page) => page.replace(/README\.md$/, "index.md").replace(/\.md$/, ".html"));
     assert.deepEqual(
@@ -36,7 +36,7 @@ describe("make site", () => {
     }
   });
 
-  test("links and pictures lead to what is there", () => {
+  test("links and pictures lead to existing files", () => {
     const astray = written.flatMap((path) =>
       [...html(path).matchAll(/ (?:href|src)="(?!https?:|mailto:)([^"]+)"/g)].flatMap(([, link = ""]) => {
         const [file = "", anchor] = link.split("#");
@@ -48,7 +48,7 @@ describe("make site", () => {
     assert.deepEqual(astray, []);
   });
 
-  test("the index has headings, flags, fields and reasons, each once, with where they stand", () => {
+  test("indexes headings, flags, fields and reasons once, with their pages", () => {
     const items = [...html("terms.html").matchAll(/<li>(.*?)<\/li>/g)].map(([, item = ""]) => item);
     const of = (start: string) => items.filter((item) => item.startsWith(start)).join("\n");
     assert.equal(
@@ -69,7 +69,7 @@ describe("make site", () => {
     assert.ok(items.length > 500);
   });
 
-  test("nothing is fetched from elsewhere, and there is no script", () => {
+  test("loads nothing from elsewhere, and has no scripts", () => {
     for (const path of written)
       assert.doesNotMatch(html(path), /<script|<iframe|<link[^>]+href="https?:|src="https?:|@import|url\(/, path);
   });

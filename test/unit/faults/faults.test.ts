@@ -10,7 +10,7 @@ import { fileOf, mistaken, nameOf, runOf, verdictOf } from "../../faults/plan.ts
 const project = join(import.meta.dirname, "..", "..", "..");
 const read = (path: string): string => readFileSync(join(project, path), "utf8");
 
-test("every fault is a change of one place in one file, told in a sentence, and has a name of its own", () => {
+test("every fault changes one place in one file, has a description and a unique name", () => {
   for (const fault of faults) {
     notEqual(mistaken(fault, read(fileOf(fault, project))), read(fileOf(fault, project)), fault.name);
     match(fault.breaks, /^\S.*\.$/s, fault.name);
@@ -20,14 +20,14 @@ test("every fault is a change of one place in one file, told in a sentence, and 
   equal(new Set(faults.map(({ name }) => name)).size, faults.length);
 });
 
-test("nine of them at least only a real cluster shows, and every provider has some of those", () => {
+test("at least nine faults are found only on a real cluster, some of them with each provider", () => {
   const onCluster = faults.filter(({ foundBy }) => foundBy.every(({ part }) => part === "integration"));
   ok(onCluster.length >= 9, String(onCluster.length));
   const providers = onCluster.flatMap(({ foundBy }) => foundBy.map(({ provider }) => provider));
   deepEqual(new Set(providers), new Set([undefined, "docker", "ssh"]));
 });
 
-test("the tests that find them are there, and continuous integration runs them", () => {
+test("the tests that find them exist, and continuous integration runs them", () => {
   for (const { name, foundBy } of faults)
     for (const one of foundBy) {
       ok(existsSync(join(project, one.file)), `${name}: ${one.file}`);
@@ -63,7 +63,7 @@ const fault: Fault = {
   foundBy: [],
 };
 
-test("a fault whose file or text is not there, or not once, is refused", () => {
+test("rejects a fault whose file or text is missing or not unique", () => {
   equal(fileOf(fault, project), "package.json");
   throws(() => fileOf({ ...fault, file: "none" }, project), /fault sum: none matches no file/);
   throws(() => fileOf({ ...fault, file: "*.json" }, project), /fault sum: \*\.json matches .*, /);
@@ -72,7 +72,7 @@ test("a fault whose file or text is not there, or not once, is refused", () => {
   throws(() => mistaken(fault, "a + b + a + b"), /stands 2 times/);
 });
 
-test("a fault is found by a test that fails, in its set-up too, and not where none ran", () => {
+test("a failing test finds a fault, also in its set-up, but not if no test ran", () => {
   const passed = { title: "adds", passed: true, inSetUp: false, message: "" };
   const failed = { title: "adds (2)", passed: false, inSetUp: false, message: "1 !== 3" };
   deepEqual(verdictOf([passed, failed]), { found: true, because: '"adds (2)": 1 !== 3' });
@@ -81,7 +81,7 @@ test("a fault is found by a test that fails, in its set-up too, and not where no
   deepEqual(verdictOf([]), { found: false, because: "no test ran to its end" });
 });
 
-test("a test is run by its title, taken word for word, with its provider", () => {
+test("runs a test by its exact title, with its provider", () => {
   const { args, env } = runOf({ part: "integration", provider: "ssh", file: "a.test.ts", title: "a (b)" }, "/out");
   const pattern = args.find((arg) => arg.startsWith("--test-name-pattern="))?.split("=")[1] ?? "";
   deepEqual([new RegExp(pattern).test("a (b), c"), new RegExp(pattern).test("a b")], [true, false]);

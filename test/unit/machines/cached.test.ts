@@ -31,7 +31,7 @@ function product(recipe: string, word = "whole") {
 }
 const word = (folder: string): string => readFileSync(join(folder, "word"), "utf8");
 
-test("a product is made once for each recipe, by one of those that ask at the same time", async () => {
+test("builds an artifact once per recipe for concurrent callers", async () => {
   const [one, other] = [product("one"), product("other")];
   const [first, second] = await Promise.all([one.ask(), one.ask()]);
   assert.equal(first, second);
@@ -40,7 +40,7 @@ test("a product is made once for each recipe, by one of those that ask at the sa
   assert.equal(word(first), "whole");
 });
 
-test("what was cut off half way is not taken for whole: the next who asks makes it anew", async () => {
+test("rebuilds an artifact whose build was interrupted", async () => {
   const machines = join(home, "graftlet", "machines");
   const before = readdirSync(machines).filter((name) => name.startsWith("disk-"));
   await assert.rejects(product("cut", "half").ask(), /the power went/);

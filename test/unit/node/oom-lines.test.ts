@@ -11,7 +11,7 @@ const invoked = "4,1000,5000,-;stress invoked oom-killer: gfp_mask=0xcc0(GFP_KER
 const header = "6,1001,5001,-;CPU: 1 PID: 7 Comm: stress Not tainted 6.1.0";
 const killed = "3,1003,5003,-;Out of memory: Killed process 4711 (stress ng) total-vm:1kB, anon-rss:1kB, UID:0";
 
-test("reports a kill of the whole machine if no cgroup limit is logged", () => {
+test("reports a system-wide OOM kill if no cgroup limit is logged", () => {
   const global =
     "6,1002,5002,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/user.slice,task=stress ng,pid=4711,uid=0";
   assert.deepEqual(kills(invoked, header, global, killed), [{ cgroup: "/", process: "stress ng", pid: 4711 }]);

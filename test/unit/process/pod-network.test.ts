@@ -98,7 +98,7 @@ test("keeps a node isolated whose record cannot be read", async () => {
   assert.deepEqual(await t.start(), { isolated: true });
 });
 
-test("leaves the decision open if the start ends before it", async () => {
+test("records no network decision if the start is aborted before it", async () => {
   const t = setUp();
   await using claim = await claimTarget(
     { target: { host: t.host, sharing: "shared", network: auto }, clock: t.clock, log: silent },

@@ -7,7 +7,7 @@ import { ownLayers } from "../../../tools/release/image.ts";
 
 const date = 1_795_572_282;
 
-test("an archive has its files in order, root's, of one date, and the same bytes each time", async () => {
+test("writes files in order, as root, with one date and identical bytes each time", async () => {
   const files = [fileEntry("a/b", "two", 0o755, date), fileEntry("a/c", "", 0o644, date)];
   const tar = await tarOf(files);
   assert.deepEqual(await tarOf(files), tar);
@@ -26,7 +26,7 @@ test("an archive has its files in order, root's, of one date, and the same bytes
   assert.deepEqual(await gzipped(tar), await gzipped(tar));
 });
 
-test("an image's layer built at two times is one layer, with the commit's date", async () => {
+test("builds the same image layer at different times, with the commit's date", async () => {
   const layer = (built: number) =>
     tarOf([
       { header: { name: "usr", type: "directory", mode: 0o755, mtime: new Date(built * 1000) }, data: Buffer.alloc(0) },
@@ -54,7 +54,7 @@ test("an image's layer built at two times is one layer, with the commit's date",
   ]);
 });
 
-test("what a Dockerfile adds to its base is told from the base by its last stage", () => {
+test("tells a Dockerfile's additions from its base by the last stage", () => {
   assert.equal(ownLayers("FROM a AS b\nRUN c\nRUN d\n\nFROM e\nCOPY f /\n  COPY\nUSER 1\nRUN g\n"), 2);
   assert.equal(ownLayers(readFileSync(join(import.meta.dirname, "..", "..", "..", "Dockerfile"), "utf8")), 3);
 });

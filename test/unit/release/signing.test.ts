@@ -13,7 +13,7 @@ import { provenanceOf } from "../../../tools/release/statements.ts";
 
 const digest = `sha256:${"a".repeat(64)}`;
 
-test("a signature is of one digest, by one key", () => {
+test("a signature covers one digest, by one key", () => {
   const key = newKey();
   const payload = signingPayload("ghcr.io/graftlet/graftlet", digest);
   const signature = signatureOf(payload, key);
@@ -23,7 +23,7 @@ test("a signature is of one digest, by one key", () => {
   assert.equal(attachedTag(digest, "sig"), `sha256-${"a".repeat(64)}.sig`);
 });
 
-test("a statement comes out of its envelope for the right key alone, and only as it went in", () => {
+test("opens an attestation with the right key only, and unmodified", () => {
   const key = newKey();
   const source = { version: "0.1.0", revision: "c".repeat(40), date: 0, notes: "" };
   const statement = provenanceOf([{ name: "a", sha256: "a".repeat(64) }], source, "https://localhost/test");
@@ -35,7 +35,7 @@ test("a statement comes out of its envelope for the right key alone, and only as
   assert.throws(() => statementIn({ ...envelope, payloadType: "text/plain" }, key.publicPem), /is not signed/);
 });
 
-test("provenance names the commit, the things and who built them", () => {
+test("provenance names the commit, the artifacts and the builder", () => {
   const source = { version: "0.1.0", revision: "c".repeat(40), date: 0, notes: "" };
   const { subject, predicateType, predicate } = provenanceOf(
     [{ name: "a.tar.gz", sha256: "b".repeat(64) }],

@@ -24,7 +24,7 @@ const changelog = `# Changelog
 - First.
 `;
 
-test("a version is the one that all places have; else both that differ are named", () => {
+test("reports two places whose versions differ", () => {
   assert.equal(agreedVersion({ "package.json": "0.1.0", "Chart.yaml": "0.1.0" }), "0.1.0");
   assert.throws(() => agreedVersion({ "package.json": "0.2.0", "Chart.yaml": "0.1.0" }), {
     message: "package.json has version 0.2.0, and Chart.yaml has 0.1.0: write the same version into both",
@@ -33,12 +33,12 @@ test("a version is the one that all places have; else both that differ are named
   assert.throws(() => agreedVersion({ "package.json": undefined }), /package\.json has no version/);
 });
 
-test("notes are the version's section of the changelog, and no other's", () => {
+test("takes the notes from the version's own section of the changelog", () => {
   assert.equal(notesOf(changelog, "0.2.0", false), "### Added\n\n- New.\n");
   assert.equal(notesOf(changelog, "0.1.0", false), "- First.\n");
 });
 
-test("a version without a section has no release; a dry run takes what is unreleased", () => {
+test("rejects a release without a section; a dry run uses the unreleased one", () => {
   const refusal =
     /^Error: CHANGELOG\.md says nothing of version 0\.3\.0, which package\.json has: write its section, "## \[0\.3\.0\] - YYYY-MM-DD"$/;
   assert.throws(() => notesOf(changelog, "0.3.0", false), refusal);
@@ -46,7 +46,7 @@ test("a version without a section has no release; a dry run takes what is unrele
   assert.throws(() => notesOf("# Changelog\n\n## [Unreleased]\n", "0.3.0", true), refusal);
 });
 
-test("this checkout agrees with itself, and has a commit with a date", async () => {
+test("this checkout has one version, and a commit with a date", async () => {
   const { version, revision, date, notes } = await readSource({ draft: true });
   assert.match(version, /^\d+\.\d+\.\d+$/);
   assert.match(revision, /^[0-9a-f]{40}$/);
@@ -54,7 +54,7 @@ test("this checkout agrees with itself, and has a commit with a date", async () 
   assert.match(notes, /^(### |- )/);
 });
 
-test("what is no release is refused in one sentence, before anything is built", () => {
+test("rejects what is not a release in one sentence, before building", () => {
   const main = join(import.meta.dirname, "..", "..", "..", "tools", "release", "main.ts");
   const refusal = (step: string) => {
     const env = { ...process.env, TAG: "v0.0.0" };

@@ -35,7 +35,7 @@ const commandsOf = (name: string) => jobsOf(name).flatMap(({ steps }) => steps.f
 describe("the workflows", () => {
   const names = globSync("*.yml", { cwd: join(root, ".github", "workflows") });
 
-  test("each step is an action of a major version, a target of the Makefile, .ci/run, or brings Debian packages", () => {
+  test("each step is an action of a major version, a make target, .ci/run, or installs Debian packages", () => {
     const targets = new Set(
       [...textOf("Makefile").matchAll(/^([a-z][a-z -]*):/gm)].flatMap(([, all = ""]) => all.split(" ")),
     );
@@ -56,7 +56,7 @@ describe("the workflows", () => {
     }
   });
 
-  test("each job ends in time, with the rights that it needs and no others", () => {
+  test("each job has a timeout and least permissions", () => {
     for (const name of names)
       for (const job of jobsOf(name)) {
         assert.ok((job["timeout-minutes"] ?? Infinity) <= 180, name);
@@ -73,7 +73,7 @@ describe("the workflows", () => {
     });
   });
 
-  test("a release runs job after job, and no checkout leaves its token to the programs of the next step", () => {
+  test("a release runs its jobs in order, and no checkout leaves its token to the next step", () => {
     const jobs = Object.entries(workflowOf("release.yml").jobs);
     assert.deepEqual(
       jobs.map(([name, { needs }]) => `${name} after ${needs}`),
@@ -86,7 +86,7 @@ describe("the workflows", () => {
     for (const step of checkouts) assert.equal(step.with?.["persist-credentials"], false);
   });
 
-  test("continuous integration runs all; a tag makes a release, tested before, signed before it is shown", () => {
+  test("continuous integration runs everything; a tag makes a release, tested first, and signed before publication", () => {
     assert.deepEqual(commandsOf("ci.yml"), [".ci/run"]);
     assert.deepEqual(workflowOf("release.yml").on, { push: { tags: ["v*"] } });
     assert.deepEqual(commandsOf("release.yml"), [

@@ -11,7 +11,7 @@ const additions = (more: Partial<ContainerAdditions>): ContainerAdditions => ({
   ...more,
 });
 
-test("joins what several managers add; the first one's variable and annotation count", () => {
+test("joins the additions of several managers; the first variable and annotation of a name counts", () => {
   const joined = joinAdditions([
     undefined,
     additions({ environment: new Map([["A", "1"]]), annotations: { a: "1" }, cdiDevices: ["v/c=0"] }),
@@ -31,6 +31,6 @@ test("joins what several managers add; the first one's variable and annotation c
   assert.equal(joined?.mounts.length, 1);
 });
 
-test("adds nothing to a container of which no manager knows", () => {
+test("adds nothing to a container without additions", () => {
   assert.equal(joinAdditions([undefined, undefined]), undefined);
 });

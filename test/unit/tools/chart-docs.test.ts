@@ -7,11 +7,11 @@ import { tableOf, valuesIn, withValues } from "../../../tools/chart-docs.ts";
 const chart = join(import.meta.dirname, "..", "..", "..", "charts", "graftlet");
 const read = (file: string) => readFileSync(join(chart, file), "utf8");
 
-test("the README of the chart has the values as values.yaml says them (make chart-docs)", () => {
+test("the chart's README has the values of values.yaml (make chart-docs)", () => {
   assert.equal(withValues(read("README.md"), read("values.yaml")), read("README.md"));
 });
 
-test("values of groups, their defaults, and the comment of each", () => {
+test("lists values of groups, their defaults and comments", () => {
   const text = `# A word on the file.
 # -- First, in
 # two lines
@@ -46,7 +46,7 @@ long: [aaaaaaaaaaaaaaaa, aaaaaaaaaaaaaaaaaaaa, aaaaaaaaaaaaaaaaaaaaaaa, aaaaaa]
   );
 });
 
-test("what stands around the table stays; a README without a place for it is refused", () => {
+test("keeps the text around the table, and rejects a README without a place for it", () => {
   const around = (table: string) => `before\n<!-- values.yaml, by make chart-docs -->${table}<!-- end -->\nafter\n`;
   const table = `\n\n${tableOf(valuesIn("a: 1\n"))}\n\n`;
   assert.equal(withValues(around("\nstale\n"), "a: 1\n"), around(table));

@@ -111,7 +111,7 @@ for (const [name, path, source, faults] of cases) {
   test(name, () => assert.deepEqual(faultsOf(path, source), faults));
 }
 
-test("a circle is found, straight or by way of others, by types alone too", () => {
+test("finds import cycles, including indirect and type-only ones", () => {
   const sources = new Map([
     ["src/a.ts", 'import { b } from "./b/b.ts";'],
     ["src/b/b.ts", 'import type { C } from "../c.ts";'],

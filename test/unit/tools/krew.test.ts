@@ -15,7 +15,7 @@ const chart = parse(readFileSync(join(root, "charts", "graftlet", "Chart.yaml"),
 const tarball = (architecture: string) => `graftlet-${version}-linux-${architecture}`;
 const sums = `${"a".repeat(64)}  ${tarball("amd64")}.tar.gz\n${"b".repeat(64)} *${tarball("arm64")}.tar.gz\n`;
 
-test("krew's manifest says what package.json and the chart say, of each architecture", () => {
+test("krew's manifest matches package.json and the chart, for each architecture", () => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-krew-"));
   try {
     const file = join(folder, "SHA256SUMS");
@@ -48,7 +48,7 @@ test("krew's manifest says what package.json and the chart say, of each architec
   }
 });
 
-test("a release without the checksum of a tarball has no manifest", () => {
+test("rejects a release without the checksum of a tarball", () => {
   const [first = ""] = sums.split("\n");
   assert.throws(() => krewManifest(ownPackage(), first), /there is no SHA-256 of .*-linux-arm64\.tar\.gz/);
 });

@@ -13,12 +13,12 @@ const asked: Asked = { only: "", provider: "", part: "test" };
 const further = integrationJobs({ ...asked, part: "more" });
 const run = new Set([...contractJobs(), ...integrationJobs(asked), ...further].map(({ name }) => name));
 
-test("the matrix has every integration file, and no other", () => {
+test("has exactly the files of test/integration", () => {
   assert.deepEqual(Object.keys(integration).toSorted(), named("integration").toSorted());
   for (const name of Object.keys(slowContracts)) assert.ok(named("contract").includes(name), name);
 });
 
-test("a file is run with providers that it fits, and says why those", () => {
+test("runs each file with providers that fit, with a reason", () => {
   for (const [name, { on, more = [], fits = usual, why }] of Object.entries(integration)) {
     const both = [...on, ...more];
     for (const provider of both) assert.ok(fits.includes(provider), `${name} with ${provider}`);
@@ -27,7 +27,7 @@ test("a file is run with providers that it fits, and says why those", () => {
   }
 });
 
-test("make test and make test-more have the matrix and all contracts; ONLY, PROVIDER and ALL ask for all that fits", () => {
+test("make test and make test-more run the matrix and all contracts; ONLY, PROVIDER and ALL select what fits", () => {
   const rows = Object.values(integration).reduce((sum, { on, more = [] }) => sum + on.length + more.length, 0);
   assert.equal(run.size, named("contract").length + rows);
   const [first] = further;
@@ -47,7 +47,7 @@ test("make test and make test-more have the matrix and all contracts; ONLY, PROV
   assert.deepEqual(newer?.env, { GRAFTLET_TEST_PROVIDER: "cri", GRAFTLET_TEST_CONTAINERD: "2.4" });
 });
 
-test("files that share a lab are one job with each provider, and start it by its name", () => {
+test("files that share a lab are one job per provider, and start it by its name", () => {
   const jobs = integrationJobs(asked);
   const shared = sharing(jobs);
   assert.deepEqual(shared.flatMap(({ files }) => files).toSorted(), jobs.flatMap(({ files }) => files).toSorted());

@@ -19,11 +19,11 @@ const bundle = {
   },
 };
 
-test("packages are those of which something is in the bundle", () => {
+test("lists the packages with code in the bundle", () => {
   assert.deepEqual(packageFolders(bundle), ["node_modules/@scope/one", "node_modules/two/node_modules/three"]);
 });
 
-test("a notice names the package and carries its licence; none at all is an error", async (t) => {
+test("has each package's name, version and licence, and rejects a package without a licence", async (t) => {
   const root = mkdtempSync(join(tmpdir(), "notices-"));
   t.after(() => rmSync(root, { recursive: true }));
   const put = (folder: string, files: Readonly<Record<string, string>>): void => {

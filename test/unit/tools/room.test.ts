@@ -5,7 +5,7 @@ import { createGauge, hasRoom } from "../../../tools/room.ts";
 
 const [much, little] = [8 * 2 ** 30, 2 ** 30];
 
-test("a file for each processor may always run, more where processors idle and memory is left", () => {
+test("always runs one file per processor, and more while processors are idle and memory is left", () => {
   assert.ok(hasRoom(1, { idle: 0, memory: little }, 2));
   assert.ok(!hasRoom(2, { idle: 0.05, memory: much }, 2));
   assert.ok(!hasRoom(2, { idle: 0.5, memory: little }, 2));
@@ -14,7 +14,7 @@ test("a file for each processor may always run, more where processors idle and m
   assert.ok(!hasRoom(4, { idle: 1, memory: much }, 2));
 });
 
-test("a file with a machine's memory to itself waits for that, unless it is alone", () => {
+test("a file with the memory of a machine waits for it, unless it is alone", () => {
   const machine = 2.5 * 2 ** 30;
   assert.ok(hasRoom(1, { idle: 0, memory: much }, 2, machine));
   assert.ok(!hasRoom(1, { idle: 1, memory: 2 * little }, 2, machine));
@@ -22,7 +22,7 @@ test("a file with a machine's memory to itself waits for that, unless it is alon
   assert.ok(hasRoom(0, { idle: 0, memory: little }, 2, machine));
 });
 
-test("the gauge tells the part of the time that was idle, and memory", async () => {
+test("measures the idle share of the time, and memory", async () => {
   const spare = createGauge();
   await sleep(100);
   const { idle, memory } = spare();

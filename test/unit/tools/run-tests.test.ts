@@ -42,20 +42,20 @@ function runAll(...fates: readonly Fate[]): { readonly status: number | null; re
 
 const again = /^==> once more, by themselves: (.*)$/m;
 
-test("what passes is run once", () => {
+test("runs a passing file once", () => {
   const { status, said } = runAll("passes", "passes");
   assert.equal(status, 0);
   assert.doesNotMatch(said, again);
 });
 
-test("a file that fails once is run again alone, and named", () => {
+test("repeats a file that fails once, alone, and reports it", () => {
   const { status, said } = runAll("passes", "fails once");
   assert.equal(status, 0);
   assert.equal(again.exec(said)?.[1], "1.test.mjs");
   assert.match(said, /^==> failed once and passed the second time, look into it: 1\.test\.mjs$/m);
 });
 
-test("a file that fails twice, or breaks off, fails the run", () => {
+test("fails if a file fails twice or crashes", () => {
   for (const fate of ["fails", "breaks off"] as const) {
     const { status, said } = runAll("passes", fate);
     assert.equal(status, 1, fate);
@@ -65,7 +65,7 @@ test("a file that fails twice, or breaks off, fails the run", () => {
   }
 });
 
-test("so many that fail do not by chance, and each says why at the end", () => {
+test("does not repeat many failures, and reports the reason of each", () => {
   const { status, said } = runAll("fails once", "fails once", "fails once", "fails once");
   assert.equal(status, 1);
   assert.doesNotMatch(said, again);
@@ -73,7 +73,7 @@ test("so many that fail do not by chance, and each says why at the end", () => {
   assert.deepEqual(said.trimEnd().split("\n").slice(-6, -2).toSorted(), reasons);
 });
 
-test("a run that is ended ends what runs", async () => {
+test("ends its children when it is ended", async () => {
   const folder = mkdtempSync(join(tmpdir(), "run-tests-test-"));
   try {
     const file = join(folder, "long.test.mjs");

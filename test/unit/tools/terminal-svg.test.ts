@@ -4,7 +4,7 @@ import { terminalSvg } from "../../../tools/terminal-svg.ts";
 
 const look = { columns: 12, rows: 2, title: "a & b", longestPause: 1000, toRead: 0 };
 
-test("a session's lines scroll as they were printed, long pauses cut", () => {
+test("scrolls a session's lines as they were printed, with long pauses shortened", () => {
   const svg = terminalSvg(
     [
       { at: 0, text: "$ one" },
@@ -25,14 +25,14 @@ test("a session's lines scroll as they were printed, long pauses cut", () => {
   );
 });
 
-test("what a command printed can be read before the next one", () => {
+test("shows a command's output long enough to be read", () => {
   const session = ["$ one", "a", "b", "$ two"].map((text) => ({ at: 0, text }));
   const svg = terminalSvg(session, { ...look, toRead: 200 });
   assert.match(svg, /animation:s 4\.6s/);
   assert.match(svg, /@keyframes s\{0\.00%\{transform:translateY\(-18px\)\}13\.04%\{transform:translateY\(-36px\)\}\}/);
 });
 
-test("those who want less motion see the end", () => {
+test("shows the end at once to users who prefer reduced motion", () => {
   const svg = terminalSvg(
     [
       { at: 0, text: "a" },
@@ -45,6 +45,6 @@ test("those who want less motion see the end", () => {
   assert.match(svg, /prefers-reduced-motion:reduce\)\{\.s\{animation:none\}/);
 });
 
-test("a session without a line is not drawn", () => {
+test("rejects a session without output", () => {
   assert.throws(() => terminalSvg([], look), /no line/);
 });
