@@ -5,7 +5,7 @@ import { localPauseImage } from "../../providers/docker/config.ts";
 import { dockerRuntime } from "../../providers/docker/runtime.ts";
 import { AuthConfig, ContainerState, ImageSpec, NamespaceMode, PullImageRequest } from "../../src/gen/cri.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createLogger } from "../../src/lib/log.ts";
+import { silentLog } from "../../src/lib/log.ts";
 import type { PullProgress, Runtime, RuntimeEvent } from "../../src/seams/runtime.ts";
 import { addresses, privateRegistryHost } from "../harness/namespaces.ts";
 import { privateUser } from "../harness/registry.ts";
@@ -45,7 +45,7 @@ function nodeOf(name: string, given: Readonly<Record<string, string>> = {}): Run
     containerLogs: { maxSizeBytes: 10 << 20, maxFiles: 5 },
     host: rig().host,
     clock: systemClock(),
-    log: createLogger(0, { write: () => {} }),
+    log: silentLog(),
     requestTimeoutMs: 60_000,
   });
   return {

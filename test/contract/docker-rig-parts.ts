@@ -5,7 +5,7 @@ import { createContainerFactCache } from "../../providers/docker/container-facts
 import type { DockerParts } from "../../providers/docker/parts.ts";
 import { dockerRuntime } from "../../providers/docker/runtime.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createLogger } from "../../src/lib/log.ts";
+import { silentLog } from "../../src/lib/log.ts";
 import type { StreamEndpoint, Runtime } from "../../src/seams/runtime.ts";
 import type { ConnectPort, RunCommand, StreamServer } from "../../src/streams/stream-server.ts";
 import { addresses } from "../harness/namespaces.ts";
@@ -30,7 +30,7 @@ export function dockerOn(
     containerLogs,
     host: rig.host,
     clock: systemClock(),
-    log: createLogger(0, { write: () => {} }),
+    log: silentLog(),
   };
   const runtime: Runtime = dockerRuntime({ ...given, requestTimeoutMs });
   const docker = createDockerClient({ ...given, socket: given.config.socket, requestTimeoutMs });

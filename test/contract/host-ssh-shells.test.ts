@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createLogger } from "../../src/lib/log.ts";
+import { silentLog } from "../../src/lib/log.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { allOf } from "./waiting.ts";
 import { argvOf } from "../harness/argv.ts";
 
-const log = createLogger(0, { write: () => undefined });
+const log = silentLog();
 
 describe("login shells over SSH", () => {
   const { rig, hostOf, isUp } = sshBench("shells");

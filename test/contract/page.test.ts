@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createLogger } from "../../src/lib/log.ts";
+import { silentLog } from "../../src/lib/log.ts";
 import { createPage } from "../../src/page/server.ts";
 import { fakeEvents, fakeNodeWork, fakeReports } from "../fakes/page.ts";
 import { look, podRows, textOf } from "../harness/browser.ts";
@@ -17,7 +17,7 @@ async function served(nodes: number, pods: number) {
     node.onRunning(works[index]);
     fakeEvents(node, node.name);
   }
-  const log = createLogger(0, { write: () => undefined });
+  const log = silentLog();
   const page = createPage({ address: "127.0.0.1", port: 0, reports, version: "1", clock, log });
   const stop = new AbortController();
   const ended = page.run(stop.signal);

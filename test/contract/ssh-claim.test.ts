@@ -5,7 +5,7 @@ import type { SshHost } from "../../providers/ssh/host.ts";
 import { createTargetLink } from "../../providers/ssh/provider.ts";
 import { type ClaimDeps, claimTarget } from "../../src/process/claim.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createLogger } from "../../src/lib/log.ts";
+import { silentLog } from "../../src/lib/log.ts";
 import type { Sharing } from "../../src/seams/provider.ts";
 import { start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -24,7 +24,7 @@ describe("the lock of a target over SSH", () => {
       {
         target: { host, sharing, runtimeSocket, link: createTargetLink(host.link) },
         clock: systemClock(),
-        log: createLogger(0, { write: () => undefined }),
+        log: silentLog(),
         ...(pulse && { pulse }),
       },
       { nodeName: name, rootDir: `${dir}/${name}`, kubelet: { podLogsDir: `${dir}/logs` } },

@@ -1,7 +1,7 @@
 import { sshProvider } from "../../providers/ssh/provider.ts";
 import { createReverseListeners } from "../../providers/ssh/reverse/listeners.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createLogger } from "../../src/lib/log.ts";
+import { silentLog } from "../../src/lib/log.ts";
 import type { Target } from "../../src/seams/provider.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
@@ -30,7 +30,7 @@ export async function sshTargetOn(
       containerLogs: { maxSizeBytes: 10 << 20, maxFiles: 5 },
       nodeName,
       clock: systemClock(),
-      log: createLogger(0, { write: () => undefined }),
+      log: silentLog(),
     }),
   );
   const whole = undo.move();

@@ -1,12 +1,12 @@
 import { sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
-import { createLogger } from "../../src/lib/log.ts";
+import { silentLog } from "../../src/lib/log.ts";
 import { awkwardThere } from "./awkward.ts";
 import type { HostUnderTest } from "./host.ts";
 import { type SshdRig, type SshdRigOptions, startSshdRig } from "./sshd-rig.ts";
 
 /** Only what is wrong: a link that goes down on purpose is not. */
-const log = createLogger(0, { write: () => undefined });
+const log = silentLog();
 
 function hostOf(rig: SshdRig, fields?: Readonly<Record<string, unknown>>) {
   return sshHost({ config: rig.config(fields), clock: systemClock(), log });

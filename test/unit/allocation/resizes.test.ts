@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus, Resources } from "../../../src/objects.ts";
 import type { Rejection } from "../../../src/pipeline.ts";
 import type { ResizeTrigger } from "../../../src/resizes.ts";
@@ -48,7 +48,7 @@ function rig() {
     ends: undefined as string | undefined,
     swaps: false,
   };
-  const common = { clock, log: createLogger(0, { write: () => undefined }) };
+  const common = { clock, log: silentLog() };
   const runs = new Map<string, ReturnType<typeof observe>>();
   const cache = { get: (uid: string) => runs.get(uid) };
   const entries = aColumn<Allocation>();
@@ -238,7 +238,7 @@ test("checkpoints the allocation before a resize is deferred", async () => {
     cache: { get: () => undefined },
     entries: aColumn<Allocation>(),
     clock: fakeClock(),
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
   });
   await again.records.ready?.(never);
   const wish = asking("p", "800m");

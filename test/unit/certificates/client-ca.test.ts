@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { clientCAFromCluster, clientCAFromFile } from "../../../src/certificates/client-ca.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { createLogger, silentLog } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
@@ -50,7 +50,7 @@ test("cluster CA: retries after a timeout", async () => {
     () => Promise.resolve(undefined),
     () => Promise.resolve(pem("one")),
   ];
-  const log = createLogger(0, { write: () => {} });
+  const log = silentLog();
   const ca = clientCAFromCluster(async (signal) => answers.shift()?.(signal), { clock, log });
   const stop = new AbortController();
   const done = ca.run(stop.signal);
@@ -62,7 +62,7 @@ test("cluster CA: retries after a timeout", async () => {
 
 test("an unusable configured file stops startup with its field", async () => {
   const dir = await mkdtemp(join(tmpdir(), "graftlet-ca-"));
-  const deps = { clock: fakeClock(), log: createLogger(0, { write: () => {} }) };
+  const deps = { clock: fakeClock(), log: silentLog() };
   const path = join(dir, "ca.crt");
   try {
     await assert.rejects(clientCAFromFile(path, deps), {

@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { type ServingCertificateOptions, createServingCertificate } from "../../../src/certificates/serving.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 
-const log = createLogger(0, { write: () => {} });
+const log = silentLog();
 const dayMs = 24 * 3600 * 1000;
 
 interface Place extends AsyncDisposable {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerStats } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { createNodeCgroups } from "../../../src/cgroups/node-cgroups.ts";
 import { createPodHostResources } from "../../../src/cgroups/pod-host-resources.ts";
 import { createQosCgroups } from "../../../src/cgroups/qos-cgroups.ts";
@@ -14,7 +14,7 @@ import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../../../src/roles.ts";
 
 const never = new AbortController().signal;
-const log = createLogger(0, { write: () => undefined });
+const log = silentLog();
 const cgroupfs = { driver: "cgroupfs", root: "/lab", perQos: true } as const;
 
 function rig(

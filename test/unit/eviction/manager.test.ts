@@ -5,7 +5,7 @@ import { createEviction } from "../../../src/eviction/manager.ts";
 import { createLocalLimits } from "../../../src/eviction/local-limits.ts";
 import { ContainerState, ContainerStats } from "../../../src/gen/cri.ts";
 import { createDiskMeter } from "../../../src/host/disk-meter.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import type { Rejection } from "../../../src/pipeline.ts";
 import { allContainers } from "../../../src/pod/containers.ts";
@@ -63,7 +63,7 @@ async function node(
   const events = eventLines();
   const target = fakeTargetGate();
   const stop = new AbortController();
-  const log = createLogger(0, { write: () => {} });
+  const log = silentLog();
   const phaseOf = (uid: string): WorkerPhase => {
     const isEvicted = evicted.some((one) => one.uid === uid);
     if (isEvicted && world.lingers) return world.lingers;

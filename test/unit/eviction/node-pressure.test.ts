@@ -4,7 +4,7 @@ import { createEvict } from "../../../src/eviction/evict.ts";
 import { createNodePressure, type NodePressureDeps } from "../../../src/eviction/node-pressure.ts";
 import type { NodeSignal } from "../../../src/eviction/signals.ts";
 import type { DiskLayout } from "../../../src/eviction/thresholds.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { NodePressure, Rejection } from "../../../src/pipeline.ts";
 import { createValue } from "../../../src/state/values.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -31,7 +31,7 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
   const ended: (Partial<Rejection> & { uid: string; graceSeconds: number | undefined })[] = [];
   const events = eventLines();
   const cell = createValue<NodePressure>();
-  const log = createLogger(0, { write: () => {} });
+  const log = silentLog();
   const look = createNodePressure({
     settings: {
       evictionHard: { "memory.available": "100", "nodefs.available": "100", "pid.available": "100" },

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { noTracer } from "../../../src/lib/tracer.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
@@ -138,7 +138,7 @@ function start(pod: Pod) {
     stop = new AbortController();
     const metrics = createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock });
     const store = () => filePairStore(config.certDir, "unused");
-    const log = createLogger(0, { write: () => undefined });
+    const log = silentLog();
     const { client } = api;
     return runOnTarget(
       {

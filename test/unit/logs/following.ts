@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { LogHost } from "../../../src/logs/log-file.ts";
 import { createLogReader } from "../../../src/logs/reader.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { type Disk, collector, plain } from "./disk.ts";
 
-const log = createLogger(0, { write: () => {} });
+const log = silentLog();
 /** Timeout for operations on real files on a busy machine, milliseconds. */
 const patienceMs = 20_000;
 export const line = (text: string) => `2026-01-01T00:00:01Z stdout F ${text}\n`;

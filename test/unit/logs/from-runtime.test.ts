@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { Writable } from "node:stream";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { LogOptions } from "../../../src/pipeline.ts";
 import type { LogHost } from "../../../src/logs/log-file.ts";
 import { createLogReader } from "../../../src/logs/reader.ts";
@@ -12,7 +12,7 @@ import type { LogLine, Runtime, RuntimeLogOptions } from "../../../src/seams/run
 import { fakeClock } from "../../fakes/clock.ts";
 import { type Disk, collector, disk, plain } from "./disk.ts";
 
-const log = createLogger(0, { write: () => {} });
+const log = silentLog();
 const never = new AbortController().signal;
 
 const lines: readonly LogLine[] = [

@@ -4,13 +4,13 @@ import { mkdir, open, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Writable } from "node:stream";
 import { test } from "node:test";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { LogOptions } from "../../../src/pipeline.ts";
 import { createLogReader } from "../../../src/logs/reader.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type Disk, collector, disk, plain } from "./disk.ts";
 
-const log = createLogger(0, { write: () => {} });
+const log = silentLog();
 const never = new AbortController().signal;
 
 function readerOn({ root, host }: Disk) {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { createLogger, silentLog } from "../../../src/lib/log.ts";
 import { createTargetRights } from "../../../src/node/target-rights.ts";
 import type { MissingPrivileges } from "../../../src/seams/provider.ts";
 
@@ -14,7 +14,7 @@ function rig(answer: () => MissingPrivileges) {
 }
 
 test("reports no missing privileges for a local target", async () => {
-  const rights = createTargetRights({}, { log: createLogger(0, { write: () => undefined }) });
+  const rights = createTargetRights({}, { log: silentLog() });
   assert.equal(await rights.read(never), "whole");
   assert.equal(rights.lacks("fileOwner"), undefined);
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ApiClient } from "../../../src/api/client.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { createFailureReporter } from "../../../src/node/unreachable.ts";
 import type { Node, NodeCondition } from "../../../src/objects.ts";
 import type { LinkTrouble } from "../../../src/seams/provider.ts";
@@ -23,7 +23,7 @@ async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): P
     identity: { nodeName: "n", labels: {}, annotations: {}, taints: [], providerID: "" },
     registerNode: true,
     clock: fakeClock(),
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
   });
   await reporter.report(trouble, new AbortController().signal);
   return written.map(({ status, reason, message }) => `${status} ${reason} ${message}`).join();

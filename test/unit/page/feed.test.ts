@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { createFeed } from "../../../src/page/feed.ts";
 import type { Message } from "../../../src/page/messages.ts";
 import { noteOf } from "../../../src/report/notes.ts";
@@ -12,7 +12,7 @@ function world(names: readonly string[]) {
   const reports = fakeReports(names, clock);
   const works = new Map(names.map((name) => [name, fakeNodeWork({ name, pods: 2 }, clock.now)]));
   for (const [name, work] of works) reports.node(name)?.onRunning(work);
-  const feed = createFeed({ reports, version: "1", clock, log: createLogger(0, { write: () => undefined }) });
+  const feed = createFeed({ reports, version: "1", clock, log: silentLog() });
   const stop = new AbortController();
   const ended = feed.run(stop.signal);
   const listen = (maySee: (node: string) => boolean = () => true) => {

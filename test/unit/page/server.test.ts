@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { createPage } from "../../../src/page/server.ts";
 import type { ReadGate } from "../../../src/report/reported-node.ts";
 import { fakeNodeWork, fakeReports } from "../../fakes/page.ts";
@@ -25,7 +25,7 @@ async function served(open: boolean, gates: Gates) {
     reports.node(name)?.onRunning(work);
     return work;
   });
-  const log = createLogger(0, { write: () => undefined });
+  const log = silentLog();
   const page = createPage({ address: "127.0.0.1", port: 0, reports, version: "1", clock, log }, open);
   const stop = new AbortController();
   const ended = page.run(stop.signal);

@@ -7,7 +7,7 @@ import {
   PodSandboxConfig,
   RunPodSandboxRequest,
 } from "../../../src/gen/cri.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { type PlegDeps, createPleg } from "../../../src/pleg/pleg.ts";
 import { containerNameLabel, podNameLabel, podNamespaceLabel, podUidLabel } from "../../../src/pod/labels.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -28,7 +28,7 @@ function rig(
   const wakes: string[] = [];
   const { podCache } = createPodTable(clock);
   const column = podCache.writer;
-  const log = createLogger(0, { write: () => undefined });
+  const log = silentLog();
   const pleg = createPleg({
     runtime,
     clock,

@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { onAbort } from "../../../src/lib/service-group.ts";
 import { createLastResort } from "../../../src/process/last-resort.ts";
 
@@ -16,7 +16,7 @@ const say = (line: string) => void process.stdout.write(`${line}\n`);
 const clock = systemClock();
 /** Timers of minutes are over in a moment. */
 const hasty = { ...clock, after: (ms: number, fn: () => void) => clock.after(ms / 600, fn) };
-const log = createLogger(0, { write: () => undefined });
+const log = silentLog();
 const lastResort = createLastResort({ clock: hasty, log, exit: () => process.exit(1) });
 const stop = new AbortController();
 

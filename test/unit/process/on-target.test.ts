@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { PodSandboxState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { noTracer } from "../../../src/lib/tracer.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
@@ -119,7 +119,7 @@ function start({ local = false } = {}) {
     ...(!local && { link }),
     [Symbol.asyncDispose]: async () => undefined,
   } as const;
-  const log = createLogger(0, { write: () => undefined });
+  const log = silentLog();
   const stop = new AbortController();
   const readiness = createReadiness([nodeName], clock);
   const run = () =>

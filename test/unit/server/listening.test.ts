@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { guardResponses } from "../../../src/lib/guard-responses.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { createLogger, silentLog } from "../../../src/lib/log.ts";
 import { serve } from "../../../src/server/listen.ts";
 import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { createHealthzServer } from "../../../src/server/healthz.ts";
@@ -14,7 +14,7 @@ import { tlsOptions } from "../../../src/server/tls.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { ask, settable, start } from "./harness.ts";
 
-const quiet = createLogger(0, { write: () => {} });
+const quiet = silentLog();
 
 test("describes a port in use or an invalid address in one sentence with field, value and remedy", async () => {
   await using server = await start();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { claimMetrics } from "../../../src/stats/claim-usage.ts";
 import type { DiskUse } from "../../../src/stats/disk-stats.ts";
 import { createVolumeHealth } from "../../../src/stats/volume-health.ts";
@@ -42,7 +42,7 @@ function rig() {
     driverVolumeStats: async (path: string) => uses[path],
     cache: { get: () => seen, list: () => [seen] },
     clock,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
   };
   return { clock, events, deps };
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { noTracer } from "../../../src/lib/tracer.ts";
 import type { SourceName } from "../../../src/pipeline.ts";
 import type { Passes } from "../../../src/sync/pod-worker.ts";
@@ -13,7 +13,7 @@ import { unmeasured } from "../../fakes/measures.ts";
 import { createPodTable } from "../../../src/state/pod-table.ts";
 import { createSignals } from "../../../src/state/signals.ts";
 
-const log = createLogger(0, { write: () => undefined });
+const log = silentLog();
 const named = (uid: string): TestPod => aPod({}, { uid, name: uid });
 
 /** Real workers over passes that write down what they do. */

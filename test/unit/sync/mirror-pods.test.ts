@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Node } from "../../../src/objects.ts";
 import type { PodOperation } from "../../../src/pipeline.ts";
 import { createMirrorPods } from "../../../src/sync/mirror-pods.ts";
@@ -49,7 +49,7 @@ function rig(t: TestContext) {
     node: { node: () => world.node },
     sourcesSeen: () => world.seen,
     clock,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
   });
   const stop = new AbortController();
   const done = service.run(stop.signal);

@@ -1,4 +1,4 @@
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { SyncOutcome } from "../../../src/pipeline.ts";
 import { type PassDeps, createPasses } from "../../../src/sync/passes.ts";
@@ -75,7 +75,7 @@ export function rig(over: Partial<PassDeps> = {}) {
     networkError: () => undefined,
     syncMs: 60_000,
     clock,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     ...over,
   };
   return { clock, events, calls, world, passes: createPasses(deps) };

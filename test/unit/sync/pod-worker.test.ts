@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { type Tracer, noTracer } from "../../../src/lib/tracer.ts";
 import type { WorkerMeasures } from "../../../src/measures.ts";
 
@@ -44,7 +44,7 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence, tracer: Tracer =
     tracer,
     ...(target && { waitForTarget: target.present }),
     clock: fakeClock(),
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     requeueAfter: (_uid, ms) => void later.push(ms),
     stop: stop.signal,
   });
@@ -62,7 +62,7 @@ function several(over: Partial<Passes> = {}) {
   const { passes, calls, measures, stop } = rig(over);
   const { worker } = createPodTable(fakeClock());
   const signals = createSignals();
-  const log = createLogger(0, { write: () => undefined });
+  const log = silentLog();
   const common = { passes, measures, tracer: noTracer, clock: fakeClock(), log, stop: stop.signal };
   const workers = createPodWorkers({ ...common, worker: worker.writer, signals });
   return { workers, worker: worker.reader, signals, calls };
@@ -288,7 +288,7 @@ describe("a pod worker", () => {
       measures,
       tracer: noTracer,
       clock,
-      log: createLogger(0, { write: () => undefined }),
+      log: silentLog(),
       stop: stop.signal,
     });
     const uids = ["throws", ...Array.from({ length: 30 }, (_, index) => `p${index}`)];

@@ -1,5 +1,5 @@
 import { type TestContext } from "node:test";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { Rejection, SourceName } from "../../../src/pipeline.ts";
 import type { ResizeDecider } from "../../../src/resizes.ts";
@@ -65,7 +65,7 @@ export function rig(
     events,
     resizes: { ...noResizes, ...resizes },
     isPlaceholder: ({ status }) => isPlaceholder(status),
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     nowText: () => "2026-01-01T00:00:00Z",
     admission: {
       admit: async (pod, others) => (

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { createSubPathMounts } from "../../../src/volumes/subpath-mounts.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -63,7 +63,7 @@ test("subPath mounts of a claim are in a directory named after its PersistentVol
   });
   const persistent = { name: "pv", plugin: "kubernetes.io/csi", isDevice: false };
   const mounted = new Map([["v", { hostPath: "/there", readOnly: false, persistent }]]);
-  const log = createLogger(0, { write: () => {} });
+  const log = silentLog();
   await assert.rejects(
     createSubPathMounts({ host, rootDir, log }, () => mounted).bindSubPaths(podWith([]), "c", [part(2, "a")], never),
   );

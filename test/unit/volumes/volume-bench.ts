@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret, Volume } from "../../../src/objects.ts";
 import type { Token, TokenRequest } from "../../../src/api/tokens.ts";
 import { createVolumes } from "../../../src/volumes/volumes.ts";
@@ -118,7 +118,7 @@ export function volumeBench() {
           deviceUnmapped: (plugin, _ms, failed) =>
             void tornDown.push(`unmap_device ${plugin} ${failed ? "failed" : "gone"}`),
         },
-        log: createLogger(0, { write: () => {} }),
+        log: silentLog(),
         events: {
           event: (about, type, reason, message) => void events.push(`${about.kind} ${type} ${reason}: ${message}`),
         },

@@ -3,7 +3,7 @@ import { createDockerClient } from "../../../../providers/docker/client/client.t
 import { createResponseCache } from "../../../../providers/docker/client/response-cache.ts";
 import { createContainerFactCache } from "../../../../providers/docker/container-facts.ts";
 import type { DockerParts } from "../../../../providers/docker/parts.ts";
-import { createLogger } from "../../../../src/lib/log.ts";
+import { silentLog } from "../../../../src/lib/log.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../../fakes/host.ts";
 
@@ -58,7 +58,7 @@ export async function fakeEngine(answer: (call: EngineCall) => EngineAnswer): Pr
       containerLogs: { maxSizeBytes: 10 * 1024 * 1024, maxFiles: 5 },
       host,
       clock,
-      log: createLogger(0, { write: () => undefined }),
+      log: silentLog(),
       facts: createContainerFactCache(),
       cache: createResponseCache(),
     },

@@ -4,7 +4,7 @@ import type { Connection } from "../../../../../providers/ssh/connection/connect
 import type { Link } from "../../../../../providers/ssh/connection/link.ts";
 import { createSessions } from "../../../../../providers/ssh/connection/sessions.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
-import { createLogger } from "../../../../../src/lib/log.ts";
+import { silentLog } from "../../../../../src/lib/log.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
 /** A connection whose peer has hung up: ssh2 fails each call, and may report the loss of the connection later. */
@@ -28,7 +28,7 @@ function hungUp() {
     connection: async () => connection,
     connections: () => [connection],
   } as unknown as Link;
-  const sessions = createSessions({ link, clock, log: createLogger(0, { write: () => undefined }) });
+  const sessions = createSessions({ link, clock, log: silentLog() });
   return { clock, lost, opening: sessions.open({ start: { exec: "exec /bin/sh" } }) };
 }
 

@@ -9,11 +9,11 @@ import {
   connectionLimit,
   createLink,
 } from "../../../../../providers/ssh/connection/link.ts";
-import { createLogger } from "../../../../../src/lib/log.ts";
+import { silentLog } from "../../../../../src/lib/log.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
 const config = readSshConfig({ host: "h", user: "u", agentSocket: "/a", knownHostsFile: "/k" });
-const log = createLogger(0, { write: () => undefined });
+const log = silentLog();
 const down = (reason: LinkError["reason"] = "LinkDown") => new LinkError(reason, "unavailable", "it is away.");
 
 /** A target whose connections are opened and broken by the test. */

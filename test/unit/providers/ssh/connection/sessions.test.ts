@@ -5,10 +5,10 @@ import type { Connection } from "../../../../../providers/ssh/connection/connect
 import type { Link } from "../../../../../providers/ssh/connection/link.ts";
 import { createSessions } from "../../../../../providers/ssh/connection/sessions.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
-import { createLogger } from "../../../../../src/lib/log.ts";
+import { silentLog } from "../../../../../src/lib/log.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
-const log = createLogger(0, { write: () => undefined });
+const log = silentLog();
 
 interface FakeOptions {
   /** Milliseconds until the target detects the end of a session. */

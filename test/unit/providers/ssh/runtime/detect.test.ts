@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type Protocol, detectRuntime, wellKnownSockets } from "../../../../../providers/ssh/runtime/detect.ts";
 import { RunPodSandboxRequest } from "../../../../../src/gen/cri.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
-import { createLogger } from "../../../../../src/lib/log.ts";
+import { silentLog } from "../../../../../src/lib/log.ts";
 import type { Address } from "../../../../../src/seams/host.ts";
 import type { Runtime } from "../../../../../src/seams/runtime.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
@@ -47,7 +47,7 @@ async function target({ engine = true, alive = false, reached = () => Promise.re
         host: { ...host, dial },
         createRuntime,
         checkReachable: reached,
-        log: createLogger(0, { write: () => undefined }),
+        log: silentLog(),
       },
       wanted,
       never,
