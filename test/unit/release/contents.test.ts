@@ -108,5 +108,5 @@ test("a released chart references its image by digest, and keeps its comments", 
   const { image: before, ...same } = parse(textOf("charts/graftlet/values.yaml")) as { image: Record<string, string> };
   assert.deepEqual(image, { ...before, registry: "ghcr.io", repository: "graftlet/graftlet", digest });
   assert.deepEqual(others, same);
-  assert.match(text, /# -- sha256:…, overrides the tag\n/);
+  assert.match(text, /# -- Image digest, sha256:…; overrides the tag\n/);
 });
