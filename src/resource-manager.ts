@@ -18,28 +18,28 @@ export interface ContainerAdditions {
   readonly cdiDevices: readonly string[];
 }
 
-/** Manages one kind of resource of the node for its pods, from their admission to their end: devices of plugins, for example. A node has a list
- *  of them, which kubelet/resource-managers.ts makes. */
+/** Manages one kind of resource of the node, such as devices of plugins, for its pods from admission to termination. Each node has a list of
+ *  managers, created in kubelet/resource-managers.ts. */
 export interface ResourceManager {
-  /** As in log lines. */
+  /** Name for log lines. */
   readonly name: string;
-  /** Allocates what a pod asks for, at its admission. A pod keeps what it has: after a restart it is admitted again.
+  /** Allocates what a pod requests, at its admission. After a restart the pod is admitted again and keeps its allocation.
    *  @param others the other pods that the node has admitted and that have not ended.
    *  @returns why the pod cannot be admitted. @throws unavailable; the signal's reason. */
   allocate(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
-  /** Amounts of the manager's resources that count when the pod's requests are compared with what the node has, by resource name. They are
-   *  asked for once the pod has its allocation. */
+  /** Amounts of the manager's resources, by resource name, with which the pod's requests are compared. Called after the pod's
+   *  allocation. */
   allocatable(pod: Pod): Readonly<Record<string, string>>;
   /** Prepares what a container was allocated; called before the container is created, each time.
-   *  @returns undefined for a container that has nothing of this manager. @throws in the kubelet's words when it cannot be prepared. */
+   *  @returns undefined for a container without allocations of this manager. @throws with the kubelet's message if it cannot be prepared. */
   prepareContainer(pod: Pod, container: Container, signal: AbortSignal): Promise<ContainerAdditions | undefined>;
-  /** Frees what a pod has. Its containers have stopped, and none will start. Safe to repeat. */
+  /** Releases a pod's allocation. Its containers have stopped, and none will start. Idempotent. */
   release(uid: string): void;
-  /** What the manager does besides, for as long as the node runs. */
+  /** Background work of the manager, for as long as the node runs. */
   readonly services: readonly Service[];
 }
 
-/** Has each manager prepare a container, one after the other. @returns their additions, joined. @throws as the managers do. */
+/** Has each manager prepare a container, one after the other. @returns their additions, merged. @throws as the managers do. */
 export async function prepareContainer(
   managers: readonly Pick<ResourceManager, "prepareContainer">[],
   pod: Pod,

@@ -7,7 +7,7 @@ import type { NodeContext } from "./deps.ts";
 import { monitoredPods } from "./monitored-pods.ts";
 import { deviceSettings } from "./settings.ts";
 
-/** Devices whose plugin changes its mind all the time make the Node talk no more often than this, milliseconds. */
+/** Minimum interval between Node updates caused by device plugins, milliseconds. */
 const deviceUpdateIntervalMs = 1_000;
 
 /** The resource managers of a node. */
@@ -17,7 +17,7 @@ export interface NodeResources {
   readonly managers: readonly ResourceManager[];
 }
 
-/** Makes the node's resource managers. A new manager is a folder, an entry in kubelet/wiring.ts, a line here, and its files below. */
+/** Creates the node's resource managers. To add one: its folder, an entry in kubelet/wiring.ts, a line here, and its files below. */
 export function createResourceManagers({ config, target, metrics, clock, log, hand }: NodeContext): NodeResources {
   const { signals, desired, podCache, status, sourcesSynced } = hand("devices");
   const devices = createDeviceManager({
