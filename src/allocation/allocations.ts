@@ -13,14 +13,13 @@ import {
 } from "../pod/pod-resources.ts";
 import type { ActuatedResources } from "../resizes.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
-import type { ColumnWriter } from "../state/records.ts";
+import type { PrivateColumn } from "../state/records.ts";
 import { type RecordStore, type RecordStoreDeps, createRecordStore } from "./record-store.ts";
 import type { LoadedRecords, ResourceRecord } from "./resource-records.ts";
 
 export interface AllocationsDeps extends RecordStoreDeps {
   readonly cache: Pick<PodCache, "get">;
-  /** Private column of the allocations. */
-  readonly entries: ColumnWriter<Allocation>;
+  readonly privateColumn: PrivateColumn;
 }
 
 /** Allocated resources of pods, which may differ from their specs, and actuated resources. */
@@ -114,7 +113,7 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
 
 /** Allocations by pod, and their records on the target. */
 function createEntries(deps: AllocationsDeps) {
-  const { entries } = deps;
+  const entries = deps.privateColumn<Allocation>();
   const records = createRecordStore(deps, () => recordsOf(entries.entries()));
   const entryOf = (pod: DesiredPod | AllocatedPod): Allocation => {
     const { uid } = pod.metadata;

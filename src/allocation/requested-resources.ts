@@ -3,10 +3,11 @@ import type { Resources } from "../objects.ts";
 import { type PodResources, type ResizableResource, resourcesOf, samePodResources } from "../pod/pod-resources.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import type { DesiredPod } from "../roles.ts";
-import type { ColumnWriter } from "../state/records.ts";
+import type { PrivateColumn } from "../state/records.ts";
 
-/** Tracks and counts changes of requested resources. @param last private column of each pod's last requested resources. */
-export function createRequestTracker(last: ColumnWriter<PodResources>, measures: Pick<ResizeMeasures, "requested">) {
+/** Tracks and counts changes of requested resources. */
+export function createRequestTracker(privateColumn: PrivateColumn, measures: Pick<ResizeMeasures, "requested">) {
+  const last = privateColumn<PodResources>();
   return {
     /** Records the pod's requested resources. @returns true if they have changed, or are recorded for the first time. */
     record({ metadata: { uid }, spec }: DesiredPod): boolean {

@@ -10,10 +10,10 @@ import { isEnding } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
 import { changesSwapLimit } from "../pod/swap.ts";
-import { type PodResources, amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/pod-resources.ts";
+import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/pod-resources.ts";
 import type { PendingResize, ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
-import type { ColumnWriter } from "../state/records.ts";
+import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
 import type { SourceMilestone } from "../state/values.ts";
 import type { Allocations } from "./allocations.ts";
@@ -36,9 +36,7 @@ export interface ResizesDeps {
   readonly signals: Sends<"retryPendingResizes">;
   /** Column written by the resize manager. */
   readonly resize: ColumnWriter<ResizeState>;
-  /** Private columns: pods with undecided or deferred resizes, and last requested resources. */
-  readonly pendingResizes: ColumnWriter<true>;
-  readonly requestedResources: ColumnWriter<PodResources>;
+  readonly privateColumn: PrivateColumn;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -48,8 +46,10 @@ export interface ResizesDeps {
  *  (kubelet, allocation/allocation_manager.go)
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
-  const { allocations, pods, pendingResizes, measures, log } = deps;
-  const requests = createRequestTracker(deps.requestedResources, measures);
+  const { allocations, pods, privateColumn, measures, log } = deps;
+  /** Pods with a resize that has not been decided, or that is deferred. */
+  const pendingResizes = privateColumn<true>();
+  const requests = createRequestTracker(privateColumn, measures);
   const states = createResizeStates(deps.resize, deps.clock);
 
   const retryPending = async (active: () => readonly DesiredPod[], trigger: ResizeTrigger, signal: AbortSignal) => {

@@ -30,15 +30,14 @@ export function createAllocationStages(
   cluster: Cluster,
   observed: ObservedTarget,
 ): AllocationStages {
-  const { config, target, metrics, clock, log, hand } = context;
+  const { config, target, metrics, clock, log, hand, privateColumn } = context;
   const { events } = cluster;
   const admission = createNodeAdmission(context, cluster, observed);
-  const { podCache, allocations: allocation } = hand("allocations");
   const allocations = createAllocations({
     fs: target.host.fs,
     rootDir: config.rootDir,
-    cache: podCache,
-    entries: allocation,
+    cache: hand("allocations").podCache,
+    privateColumn,
     clock,
     log,
   });
@@ -50,7 +49,18 @@ export function createAllocationStages(
     const { cgroupV2, swapController } = await facts(signal);
     return cgroupV2 && swapController;
   };
-  const resizes = createResizes({ ...columns, pods, allocations, admission, usesSwap, events, measures, clock, log });
+  const resizes = createResizes({
+    ...columns,
+    privateColumn,
+    pods,
+    allocations,
+    admission,
+    usesSwap,
+    events,
+    measures,
+    clock,
+    log,
+  });
   return { admission, allocations, resizes, facts };
 }
 

@@ -33,6 +33,7 @@ import type { OpenNodeCgroups } from "../cgroups/node-cgroups.ts";
 import type { Enforcement, ReservedCgroups } from "../cgroups/reserved-cgroups.ts";
 import type { Pleg } from "../pleg/pleg.ts";
 import type { Target } from "../seams/provider.ts";
+import type { PrivateColumn } from "../state/records.ts";
 import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import type { HandOut } from "./wiring.ts";
 
@@ -88,6 +89,8 @@ export interface KubeletDeps {
 export interface NodeContext extends KubeletDeps {
   /** Returns the state and signals that kubelet/wiring.ts names for an actor. */
   readonly hand: HandOut;
+  /** Creates state of one actor about pods. */
+  readonly privateColumn: PrivateColumn;
   /** Calls back when the work on a pod has ended and its values are freed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
   /** Aborts when the node should stop. */

@@ -26,11 +26,11 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   const { target, metrics, tracer, report, clock } = deps;
   const restart = new AbortController();
   const signal = AbortSignal.any([stop, restart.signal]);
-  const { state, onEnd } = createNodeState(clock, sourceNames(deps));
+  const { state, privateColumn, onEnd } = createNodeState(clock, sourceNames(deps));
   const calls = tracer.isOn ? tracedRuntime(target.runtime, tracer) : target.runtime;
   const runtime = measuredRuntime(calls, metrics.measures.runtime, clock);
   const hand = handOut(state, createSignals());
-  const context: NodeContext = { ...deps, target: { ...target, runtime }, hand, onEnd, signal };
+  const context: NodeContext = { ...deps, target: { ...target, runtime }, hand, privateColumn, onEnd, signal };
 
   const cluster = observeCluster(context);
   const observed = await observeTarget(context, cluster, () => restart.abort());

@@ -1,12 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
 import type { ReachableState } from "../node/conditions.ts";
 import type { NodePressure, SourceName } from "../pipeline.ts";
-import type { PodResources } from "../pod/pod-resources.ts";
-import type { Allocation } from "../allocation/allocations.ts";
 import { createValue, createSourceMilestone } from "../state/values.ts";
 import { createPodTable } from "../state/pod-table.ts";
-import type { ColumnPair, ColumnWriter } from "../state/records.ts";
-import type { PendingStatus } from "../status/delivery.ts";
 
 /** Creates the state of a node: passive, created before its actors. Each part has a reader and a writer; kubelet/wiring.ts says which
  *  actor gets which. @param sources pod sources of the node. */
@@ -14,16 +10,6 @@ export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
   const { privateColumn, onEnd, ...columns } = createPodTable(clock);
   const state = {
     ...columns,
-    /** Allocated and actuated resources of a pod. */
-    allocations: pairOf(privateColumn<Allocation>()),
-    /** Pods with a resize that has not been decided, or that is deferred. */
-    pendingResizes: pairOf(privateColumn<true>()),
-    /** Last requested resources of a pod. */
-    requestedResources: pairOf(privateColumn<PodResources>()),
-    /** Status waiting to be written to the API server. */
-    pendingStatus: pairOf(privateColumn<PendingStatus>()),
-    /** Pods that a pass has changed without observing the outcome. */
-    needsInspection: pairOf(privateColumn<true>()),
     /** Sources that have reported. */
     sourcesReady: createSourceMilestone(sources),
     /** Sources whose first report has been processed. */
@@ -37,11 +23,7 @@ export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
     /** Attachable volumes in use, as in Node.status.volumesInUse; undefined until volumes of an earlier process have been recovered. */
     volumesInUse: createValue<readonly string[]>(),
   };
-  return { state, onEnd };
+  return { state, privateColumn, onEnd };
 }
 
 export type NodeState = ReturnType<typeof createNodeState>["state"];
-
-function pairOf<T>(writer: ColumnWriter<T>): ColumnPair<T> {
-  return { reader: writer, writer };
-}

@@ -90,14 +90,12 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
 
 /** Creates the components that pod workers use. */
 function createPodStages(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodStages {
-  const { target, client, metrics, clock, log, hand, onEnd } = context;
+  const { target, client, metrics, clock, log, hand, privateColumn, onEnd } = context;
   const { measures } = metrics;
   const api = createPodApi(client);
-  const { apiPods, pendingStatus, ...reported } = hand("statusManager");
   const statuses = createStatusManager({
-    ...reported,
-    apiPods,
-    pendingStatus,
+    ...hand("statusManager"),
+    privateColumn,
     onEnd,
     api,
     measures: measures.statuses,
@@ -105,12 +103,11 @@ function createPodStages(context: NodeContext, cluster: Cluster, observed: Obser
     log,
   });
   const allocating = createAllocationStages(context, cluster, observed);
-  const { desired, podCache, apiPods: apiCopies, ...columns } = hand("probes");
+  const { desired, podCache, ...columns } = hand("probes");
   const probes = createProbes({
     ...target,
     ...columns,
     pods: desired,
-    apiPods: apiCopies,
     cache: podCache,
     onEnd,
     targetClock: observed.targetClock,
@@ -165,13 +162,13 @@ function createWorkers(
   observed: ObservedTarget,
   { stages, stop }: { readonly stages: PodStages; readonly stop: AbortSignal },
 ): PodWorkers {
-  const { config, target, client, metrics, tracer, clock, log, hand } = context;
+  const { config, target, client, metrics, tracer, clock, log, hand, privateColumn } = context;
   const { waitForTarget, rights, pleg, health, managers } = observed;
-  const { podCache, needsInspection, worker, signals } = hand("podWorkers");
+  const { podCache, worker, signals } = hand("podWorkers");
   const passes = createPasses({
     ...stages,
     cache: podCache,
-    needsInspection,
+    privateColumn,
     inspector: pleg,
     runtime: stages.podRuntime,
     objects: cluster.objects,

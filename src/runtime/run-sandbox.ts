@@ -1,5 +1,6 @@
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
+import type { StartMeasures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, PodServiceTunnel, RuntimeClasses } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
@@ -16,6 +17,7 @@ export interface SandboxDeps {
   readonly events: EventSink;
   /** The service tunnel, opened for a new sandbox's addresses; absent without one. */
   readonly tunnel?: PodServiceTunnel;
+  readonly measures: StartMeasures;
   readonly uninterrupted: AbortSignal;
 }
 
@@ -46,48 +48,27 @@ export async function runSandbox(
   prepared: PodSandboxConfig | undefined,
   signal: AbortSignal,
 ): Promise<NewSandbox> {
-  const { runtime, events, uninterrupted } = deps;
-  const sandbox = await makeSandbox(deps, pod, prepared ?? attempt, signal);
+  const { runtime, runtimeClasses, events, tunnel, measures, uninterrupted } = deps;
+  let [reason, failed] = ["FailedCreatePodSandBox", "Failed to create pod sandbox"];
+  measures.podStarting();
   try {
-    const { status } = await runtime.podSandboxStatus(sandbox.id, uninterrupted);
-    if (status?.state !== PodSandboxState.SANDBOX_READY) throw new Error("pod sandbox ended right after its start");
-    const ips = readySandboxIPs(status);
-    if (!pod.spec.hostNetwork) await deps.tunnel?.openFor(pod.metadata.uid, ips, signal);
-    return { ...sandbox, ips, status };
-  } catch (error) {
-    if (!signal.aborted)
-      events.event(
-        podReference(pod),
-        "Warning",
-        "FailedPodSandBoxStatus",
-        `Unable to get pod sandbox status: ${runtimeErrorText(error)}`,
-      );
-    throw error;
-  }
-}
-
-async function makeSandbox(
-  deps: SandboxDeps,
-  pod: Pod,
-  prepared: PodSandboxConfig | number,
-  signal: AbortSignal,
-): Promise<{ id: string; config: PodSandboxConfig }> {
-  try {
-    const config = typeof prepared === "number" ? await prepareSandbox(deps, pod, prepared, signal) : prepared;
+    const config = prepared ?? (await prepareSandbox(deps, pod, attempt, signal));
     const { runtimeClassName } = pod.spec;
     // The empty name selects the runtime's default handler.
-    const runtimeHandler = runtimeClassName ? await deps.runtimeClasses.handler(runtimeClassName, signal) : "";
+    const runtimeHandler = runtimeClassName ? await runtimeClasses.handler(runtimeClassName, signal) : "";
     const request = RunPodSandboxRequest.fromPartial({ config, runtimeHandler });
-    const { podSandboxId } = await deps.runtime.runPodSandbox(request, deps.uninterrupted);
-    return { id: podSandboxId, config };
+    const { podSandboxId: id } = await runtime.runPodSandbox(request, uninterrupted);
+    [reason, failed] = ["FailedPodSandBoxStatus", "Unable to get pod sandbox status"];
+    const { status } = await runtime.podSandboxStatus(id, uninterrupted);
+    if (status?.state !== PodSandboxState.SANDBOX_READY) throw new Error("pod sandbox ended right after its start");
+    const ips = readySandboxIPs(status);
+    if (!pod.spec.hostNetwork) await tunnel?.openFor(pod.metadata.uid, ips, signal);
+    return { id, config, ips, status };
   } catch (error) {
-    if (!signal.aborted)
-      deps.events.event(
-        podReference(pod),
-        "Warning",
-        "FailedCreatePodSandBox",
-        `Failed to create pod sandbox: ${runtimeErrorText(error)}`,
-      );
+    if (!signal.aborted) {
+      events.event(podReference(pod), "Warning", reason, `${failed}: ${runtimeErrorText(error)}`);
+      measures.podFailed();
+    }
     throw error;
   }
 }

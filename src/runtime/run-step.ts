@@ -1,6 +1,5 @@
 import { ContainerState, type ContainerStatus, type PodSandboxConfig } from "../gen/cri.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
-import type { Pod } from "../objects.ts";
 import type { MountedVolumes, RuntimeIds, RuntimePod, OnSandboxReady } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
@@ -96,7 +95,7 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
   },
 
   async runSandbox(deps, { attempt }, { pod, observed, sandboxConfig, onSandboxReady }, signal) {
-    const { status, ...sandbox } = await makeSandbox(deps, pod, { attempt, prepared: sandboxConfig }, signal);
+    const { status, ...sandbox } = await runSandbox(deps, pod, attempt, sandboxConfig, signal);
     const isNew = observed.sandboxes.length + observed.containers.length === 0;
     await onSandboxReady(isNew ? { ...observed, ips: sandbox.ips, sandboxes: [status] } : undefined).catch(
       (err: unknown) => {
@@ -134,21 +133,6 @@ export function runStep<Kind extends StepKind>(
   signal: AbortSignal,
 ): Promise<StepResult> {
   return executors[step.kind](deps, step, pass, signal);
-}
-
-async function makeSandbox(
-  deps: PerformDeps,
-  pod: Pod,
-  { attempt, prepared }: { readonly attempt: number; readonly prepared: PodSandboxConfig | undefined },
-  signal: AbortSignal,
-) {
-  deps.measures.podStarting();
-  try {
-    return await runSandbox(deps, pod, attempt, prepared, signal);
-  } catch (error) {
-    if (!signal.aborted) deps.measures.podFailed();
-    throw error;
-  }
 }
 
 async function removeFromRuntime({ runtime, uninterrupted }: PerformDeps, { id }: ContainerStatus): Promise<void> {

@@ -4,7 +4,7 @@ import type { Eviction, PodStore, RuntimePod, StartFailure } from "../pipeline.t
 import { fullName } from "../pod/reference.ts";
 import type { ResizeState } from "../resizes.ts";
 import type { DesiredPod, ApiPod } from "../roles.ts";
-import { type Column, type ColumnPair, type ColumnWriter, createRecords } from "./records.ts";
+import { type Column, type ColumnPair, type ColumnWriter, type PrivateColumn, createRecords } from "./records.ts";
 
 /** Phase of a pod's worker; it only moves forward:
  *  - `syncing`: each pass makes the runtime's pod match the spec and reports the status. Passes follow updates, wakes and the
@@ -60,8 +60,7 @@ export interface PodTable {
   readonly starts: ColumnPair<ContainerStarts>;
   /** Progress of the pod's resize. Written by the resize manager. */
   readonly resize: ColumnPair<ResizeState>;
-  /** Creates a column that only one actor reads and writes. */
-  privateColumn<T>(): ColumnWriter<T>;
+  readonly privateColumn: PrivateColumn;
   /** Calls back when the work on a pod has ended and its record is freed, except for the pod object. */
   onEnd(listener: (uid: string) => void): void;
 }

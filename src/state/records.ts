@@ -18,6 +18,9 @@ export interface ColumnWriter<T> extends Column<T> {
   delete(uid: string): void;
 }
 
+/** Creates a column that only its creator reads and writes: values of existing records, freed when the work on the pod has ended. */
+export type PrivateColumn = <T>() => ColumnWriter<T>;
+
 /** A column's reader and writer, handed out separately. */
 export interface ColumnPair<T> {
   readonly reader: Column<T>;

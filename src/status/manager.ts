@@ -4,7 +4,7 @@ import type { Service } from "../lib/service-group.ts";
 import type { PodStatus } from "../objects.ts";
 import type { StatusSink } from "../pipeline.ts";
 import type { DesiredPod } from "../roles.ts";
-import type { ColumnWriter } from "../state/records.ts";
+import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { createDelivery, type PendingStatus } from "./delivery.ts";
 import { normalizeStatus } from "./normalize.ts";
@@ -22,8 +22,7 @@ export interface StatusManager extends StatusSink, Service {
 export interface StatusManagerDeps extends WriterDeps {
   /** State column written by the status manager. */
   readonly status: ColumnWriter<PodStatus>;
-  /** State column private to the status manager. */
-  readonly pendingStatus: ColumnWriter<PendingStatus>;
+  readonly privateColumn: PrivateColumn;
   /** Calls back when a pod's record is removed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
 }
@@ -36,7 +35,8 @@ export interface StatusManagerDeps extends WriterDeps {
  *  4. a pod's object is deleted only if it is marked for deletion, finished, and shows its final phase.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function createStatusManager(deps: StatusManagerDeps): StatusManager {
-  const { clock, log, measures, pendingStatus, status: column } = deps;
+  const { clock, log, measures, status: column } = deps;
+  const pendingStatus = deps.privateColumn<PendingStatus>();
   const delivery = createDelivery({
     ...deps,
     pendingStatus: (uid) => pendingStatus.get(uid),

@@ -1,17 +1,19 @@
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf } from "../lib/errors.ts";
+import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { runConcurrently } from "../lib/run-concurrently.ts";
 import type { PodStatus } from "../objects.ts";
 import type {
   EventSink,
+  EventType,
   Eviction,
   ObjectRegistry,
   PodCache,
   PodInspector,
   PodRuntime,
   Prober,
+  Rejection,
   RuntimeIds,
   RuntimePod,
   FieldChecker,
@@ -21,16 +23,15 @@ import type {
 } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
 import { evictedStatus } from "../pod/evicted.ts";
+import { PodRejectedError } from "../pod/rejected.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import { reportedTerminations, resetFailedStarts } from "../pod/failed-starts.ts";
 import type { Resizes } from "../resizes.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { DesiredPod, AllocatedPod } from "../roles.ts";
-import type { ColumnWriter } from "../state/records.ts";
-import { withinDeadline } from "./deadline.ts";
+import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
 import { type PlaceholderDeps, syncPlaceholder } from "./placeholder-pass.ts";
-import { type RejectionDeps, handleRejection } from "./rejection.ts";
 import type { PassResult, Passes } from "./pod-worker.ts";
 
 /** Data directories and cgroup of a pod on the target. */
@@ -41,10 +42,9 @@ export interface PodHostResources {
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
 
-export interface PassDeps extends RejectionDeps, PlaceholderDeps {
+export interface PassDeps extends PlaceholderDeps {
   readonly cache: PodCache;
-  /** Pods that a pass has changed without observing the outcome: the cache may be stale. Private column. */
-  readonly needsInspection: ColumnWriter<true>;
+  readonly privateColumn: PrivateColumn;
   readonly inspector: PodInspector;
   readonly runtime: PodRuntime;
   readonly volumes: Pick<VolumeMounter, "mount" | "unmount">;
@@ -58,6 +58,8 @@ export interface PassDeps extends RejectionDeps, PlaceholderDeps {
   readonly resizes: Resizes;
   /** Generates a pod's status from an observation. */
   readonly statusOf: (pod: DesiredPod, observed: RuntimePod, ending: boolean) => PodStatus;
+  /** Called with the reason for each pod that is rejected during a sync pass. */
+  readonly onRejected: (reason: string) => void;
   /** Why pods cannot get a network, or undefined. */
   readonly networkError: () => string | undefined;
   /** KubeletConfiguration.syncFrequency, milliseconds: an unchanged pod is synced again after 1 to 1.5 times this. */
@@ -65,6 +67,11 @@ export interface PassDeps extends RejectionDeps, PlaceholderDeps {
   readonly clock: Clock;
   readonly log: Logger;
 }
+
+const deadlineExceeded: Rejection = {
+  reason: "DeadlineExceeded",
+  message: "Pod was active on the node longer than the specified deadline",
+};
 
 /** A pod in back-off is synced again after this long at the latest, milliseconds. */
 const maxWaitMs = 60_000;
@@ -87,7 +94,13 @@ interface PodObserver {
   report(pod: DesiredPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus;
 }
 
-function createPodObserver(deps: PassDeps): PodObserver {
+/** What the passes share. */
+interface PassContext extends PassDeps, PodObserver {
+  /** Pods that a pass has changed without observing the outcome: the cache may be stale. */
+  readonly needsInspection: ColumnWriter<true>;
+}
+
+function createPodObserver(deps: PassDeps & Pick<PassContext, "needsInspection">): PodObserver {
   const inspect: PodObserver["inspect"] = async (uid, pod, signal, made) => {
     try {
       const observed = await deps.inspector.inspect(uid, signal, made);
@@ -112,23 +125,35 @@ function createPodObserver(deps: PassDeps): PodObserver {
 
 /** Creates the passes of a pod worker: one function per phase, each idempotent. */
 export function createPasses(deps: PassDeps): Passes {
-  const observer = createPodObserver(deps);
-  const { inspect, report } = observer;
+  const needsInspection = deps.privateColumn<true>();
+  const { inspect, report } = createPodObserver({ ...deps, needsInspection });
+  const context: PassContext = { ...deps, needsInspection, inspect, report };
   return {
+    // The pod fails if the node cannot run it, or if it exceeds its activeDeadlineSeconds: then the pass is aborted.
+    // See https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#detailed-behavior
     async sync(pod, signal) {
-      const observed = () => deps.cache.get(pod.metadata.uid) ?? emptyPod(pod);
-      const fail = (why: Eviction) => void report(pod, observed(), false, why);
-      const run = (within: AbortSignal) => syncOnce(deps, observer, pod, within);
-      return handleRejection(
-        deps,
-        pod,
-        { run: (stop) => withinDeadline(deps, pod, { run, fail }, stop), fail },
-        signal,
-      );
+      const msLeft = () => msUntilDeadline(deps, pod);
+      const exceeded = () => failPod(context, pod, "Normal", deadlineExceeded);
+      if (msLeft() <= 0) return exceeded();
+      const expired = new AbortController();
+      const expire = () => expired.abort(new CodedError("deadline_exceeded", deadlineExceeded.message));
+      const timer = Number.isFinite(msLeft()) ? deps.clock.after(msLeft(), expire) : undefined;
+      try {
+        const result = await syncOnce(context, pod, AbortSignal.any([signal, expired.signal]));
+        return { ...result, requeueAfterMs: Math.min(result.requeueAfterMs, Math.max(0, msLeft())) };
+      } catch (error) {
+        if (!signal.aborted && msLeft() <= 0) return exceeded();
+        if (!(error instanceof PodRejectedError)) throw error;
+        const { rejection } = error;
+        deps.onRejected(rejection.reason);
+        return failPod(context, pod, "Warning", rejection, `Pod was rejected: ${rejection.message}`);
+      } finally {
+        timer?.cancel();
+      }
     },
 
     async terminating(uid, pod, { graceSeconds, eviction }, signal) {
-      deps.needsInspection.set(uid, true);
+      needsInspection.set(uid, true);
       deps.prober.stopLivenessAndStartup(uid);
       const observed = await inspect(uid, pod, signal);
       if (pod) report(pod, observed, false, eviction);
@@ -152,6 +177,29 @@ export function createPasses(deps: PassDeps): Passes {
   };
 }
 
+/** Milliseconds until the pod exceeds its activeDeadlineSeconds, counted from its start time, even if another agent started it; Infinity
+ *  without a deadline. A pod that has not started has its full time. */
+function msUntilDeadline({ status, clock }: PassDeps, { metadata, spec, status: shown }: DesiredPod): number {
+  if (spec.activeDeadlineSeconds === undefined) return Number.POSITIVE_INFINITY;
+  const { startTime } = status.get(metadata.uid) ?? shown ?? {};
+  const startedAt = Date.parse(startTime ?? "") || clock.now();
+  return startedAt + spec.activeDeadlineSeconds * 1000 - clock.now();
+}
+
+/** Fails a pod during a sync pass. @param shown message of the pod's status. */
+function failPod(
+  { cache, events, report }: PassContext,
+  pod: DesiredPod,
+  type: EventType,
+  { reason, message }: Rejection,
+  shown = message,
+): PassResult {
+  events.event(podReference(pod), type, reason, message);
+  const eviction = { reason, message: shown };
+  report(pod, cache.get(pod.metadata.uid) ?? emptyPod(pod), false, eviction);
+  return { terminal: true, requeueAfterMs: 0, eviction };
+}
+
 /** Unmounts a pod's volumes. A failure is reported by an event; the worker retries. */
 async function unmountVolumes(
   { volumes, events }: PassDeps,
@@ -171,13 +219,8 @@ async function unmountVolumes(
 }
 
 /** Reconciles the runtime's pod with the spec, as far as one pass can. */
-async function syncOnce(
-  deps: PassDeps,
-  { inspect, report }: PodObserver,
-  desired: DesiredPod,
-  signal: AbortSignal,
-): Promise<PassResult> {
-  const { resizes, needsInspection } = deps;
+async function syncOnce(deps: PassContext, desired: DesiredPod, signal: AbortSignal): Promise<PassResult> {
+  const { resizes, needsInspection, inspect, report } = deps;
   const pod = resizes.allocatedPod(desired);
   const { uid } = pod.metadata;
   const mustInspect = needsInspection.get(uid) || deps.inspector.needsInspection(uid);

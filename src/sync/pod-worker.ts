@@ -10,7 +10,6 @@ import type { Eviction, WaitForTarget, WakeCause } from "../pipeline.ts";
 import { isEnding } from "../pod/phase.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { Ending, WorkerPhase, WorkerView } from "../state/pod-table.ts";
-import { inSpan } from "./pass-span.ts";
 
 /** Outcome of one sync pass. */
 export interface PassResult {
@@ -57,6 +56,8 @@ export interface PodWorker {
   /** Begins termination, or shortens its grace period, which never grows.
    *  @param eviction set if the node ends the pod; ignored once termination has begun. */
   terminate(graceSeconds: number | undefined, eviction?: Eviction): void;
+  /** True if the last pass failed, or a pass is running. */
+  isFailing(): boolean;
   idle(): Promise<void>;
 }
 
@@ -66,16 +67,26 @@ interface TerminationCause {
   readonly eviction?: Eviction | undefined;
 }
 
+/** The kubelet's span names. */
+const spanNames: Readonly<Record<SyncKind, string>> = {
+  create: "syncPod",
+  update: "syncPod",
+  sync: "syncPod",
+  kill: "syncTerminatingPod",
+  terminated: "syncTerminatedPod",
+};
+
 /** A failed pass is retried after 1 to 1.5 times this, milliseconds. */
 const retryDelayMs = 10_000;
 
 export function createPodWorker(deps: PodWorkerDeps): PodWorker {
-  const { uid, passes, waitForTarget, clock, log, requeueAfter, measures, stop } = deps;
+  const { uid, passes, waitForTarget, tracer, clock, log, requeueAfter, measures, stop } = deps;
   let phase: WorkerPhase = "syncing";
   let pod: DesiredPod | undefined;
   let grace: number | undefined;
   let end: TerminationCause = { kind: "kill" };
   let pass = new AbortController();
+  let failing = false;
   const publish = () => deps.publish({ phase, pod, ...(isEvictedOrPreempted(end.eviction) && { evicted: true }) });
   const enterPhase = (next: WorkerPhase, how = end) => {
     [phase, end] = [next, how];
@@ -91,8 +102,12 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     try {
       lost = waitForTarget && (await waitForTarget(signal));
       const passSignal = lost ? AbortSignal.any([signal, lost]) : signal;
-      const what = { kind: classify(phase, pod, cause), endedBy: () => end.kind, pod };
-      await measured(deps, what, (span) => runPass(passSignal, what.kind, span));
+      const kind = classify(phase, pod, cause);
+      await timed(
+        clock,
+        () => inSpan(tracer, kind, pod, (span) => runPass(passSignal, kind, span)),
+        (ms, failed) => measures.synced(labelOf(kind, end.kind, failed), ms),
+      );
     } catch (error) {
       if (signal.aborted) return;
       // The pod's state is unknown: the pass is repeated once the target is reachable again.
@@ -104,6 +119,8 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   const mailbox = new LatestSlot<WakeCause>(step, (error) => log.error({ err: error, uid }, "pod worker failed"));
 
   const runPass = async (signal: AbortSignal, kind: SyncKind, span?: Span) => {
+    failing = true;
+    let failure: unknown;
     if (phase === "terminating") {
       await passes.terminating(uid, pod, { graceSeconds: grace, eviction: end.eviction }, signal);
       enterPhase("terminated");
@@ -113,10 +130,12 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
       enterPhase("finished");
     } else if (pod) {
       const { terminal, requeueAfterMs, error, eviction } = await passes.sync(pod, signal);
+      failure = error;
       if (error !== undefined) span?.fail(error);
       if (terminal) terminate(undefined, { kind: kind, eviction });
       else if (phase === "syncing") requeueAfter(uid, requeueAfterMs);
     }
+    failing = failure !== undefined;
   };
 
   const terminate = (graceSeconds: number | undefined, now: TerminationCause) => {
@@ -139,6 +158,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     },
     wake: (cause) => void (phase !== "finished" && mailbox.put(cause)),
     terminate: (graceSeconds, eviction) => terminate(graceSeconds, { kind: "kill", eviction }),
+    isFailing: () => failing,
     idle: () => mailbox.idle(),
   };
 }
@@ -148,26 +168,32 @@ function isEvictedOrPreempted(eviction: Eviction | undefined): boolean {
   return eviction !== undefined && ["Evicted", "Preempting"].includes(eviction.reason);
 }
 
-interface PassInfo {
-  readonly kind: SyncKind;
-  readonly endedBy: () => SyncKind;
-  readonly pod: DesiredPod | undefined;
-}
-
-/** Runs a pass as a span and measures its duration. As in the kubelet, terminating passes are labelled with the cause of the termination, and
- *  a successful last pass is labelled `terminated`. */
-async function measured(
-  deps: PodWorkerDeps,
-  { kind, endedBy, pod }: PassInfo,
+/** Runs a sync pass as the root span of a trace, with the kubelet's attributes. A pod that only the runtime knows gets no span.
+ *  @throws the error of the pass.
+ *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-traces/#kubelet-traces */
+function inSpan(
+  tracer: Tracer,
+  kind: SyncKind,
+  pod: DesiredPod | undefined,
   work: (span?: Span) => Promise<void>,
 ): Promise<void> {
-  const { clock, measures } = deps;
-  const byCause = (failed: boolean) => kind === "kill" || (kind === "terminated" && failed);
-  await timed(
-    clock,
-    () => inSpan(deps.tracer, kind, pod, work),
-    (ms, failed) => measures.synced(byCause(failed) ? endedBy() : kind, ms),
-  );
+  if (!pod || !tracer.isOn) return work();
+  const { uid, name, namespace } = pod.metadata;
+  const spanName = spanNames[kind];
+  const attributes = {
+    "k8s.pod.uid": uid,
+    "k8s.pod": fullName(pod),
+    "k8s.pod.name": name,
+    "k8s.namespace.name": namespace,
+    ...(spanName === "syncPod" && { "k8s.pod.update_type": kind }),
+  };
+  return tracer.span(spanName, { attributes, parent: "none" }, work);
+}
+
+/** Label of a pass in metrics: as in the kubelet, terminating passes have the cause of the termination, and only a successful last pass is
+ *  labelled `terminated`. */
+function labelOf(kind: SyncKind, endedBy: SyncKind, failed: boolean): SyncKind {
+  return kind === "kill" || (kind === "terminated" && failed) ? endedBy : kind;
 }
 
 /** Creates a function that classifies the next pass for metrics. */

@@ -44,8 +44,6 @@ export interface PodWorkers {
 export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
   const { clock, stop, worker: column, signals } = deps;
   const workers = new Map<string, PodWorker>();
-  const failing = new Set<string>();
-  const passes = trackFailures(deps.passes, failing);
   const retrySemaphore = createSemaphore(maxParallelRetries);
   const queue = createWorkQueue(clock, (uid) => workers.get(uid)?.wake("resync"));
   stop.addEventListener("abort", () => queue.stop(), { once: true });
@@ -60,21 +58,22 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
       if (view.phase === "finished" && before !== "finished") signals.mirrorsChanged.send();
     };
     const requeueAfter = (key: string, ms: number) => void (stop.aborted || queue.add(key, ms));
-    const created: PodWorker = createPodWorker({ ...deps, passes, uid, publish, requeueAfter });
+    const created: PodWorker = createPodWorker({ ...deps, uid, publish, requeueAfter });
     workers.set(uid, created);
     column.set(uid, { phase: "syncing", pod: undefined });
     return created;
   };
+  const isFailing = (uid: string) => workers.get(uid)?.isFailing() ?? false;
   const retry = async (uid: string) => {
-    if (stop.aborted || !failing.has(uid)) return;
+    if (stop.aborted || !isFailing(uid)) return;
     workers.get(uid)?.wake("resync");
     await workers.get(uid)?.idle();
     // A runtime may respond before it can serve every request.
-    if (failing.has(uid) && !stop.aborted) queue.add(uid, secondRetryDelayMs);
+    if (isFailing(uid) && !stop.aborted) queue.add(uid, secondRetryDelayMs);
   };
   signals.wake.subscribe((uid, cause) => workers.get(uid)?.wake(cause));
   signals.retry.subscribe(() => {
-    for (const uid of failing) void retrySemaphore(() => retry(uid));
+    for (const uid of workers.keys()) if (isFailing(uid)) void retrySemaphore(() => retry(uid));
   });
   signals.end.subscribe((uid, { graceSeconds, eviction }) => workers.get(uid)?.terminate(graceSeconds, eviction));
   return {
@@ -82,26 +81,9 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
     terminate: (uid, graceSeconds) => workerFor(uid).terminate(graceSeconds),
     forget(uid) {
       queue.drop(uid);
-      failing.delete(uid);
       workers.delete(uid);
       column.delete(uid);
     },
     idle: async () => void (await Promise.all([...workers.values()].map((worker) => worker.idle()))),
-  };
-}
-
-/** Wraps the passes. @param failing collects the UIDs of pods whose last pass failed or is still running. */
-function trackFailures(passes: Passes, failing: Set<string>): Passes {
-  const track = async <T extends { readonly error?: unknown } | void>(uid: string, pass: Promise<T>): Promise<T> => {
-    failing.add(uid);
-    const outcome = await pass;
-    if (outcome?.error === undefined) failing.delete(uid);
-    return outcome;
-  };
-  return {
-    ...passes,
-    sync: (pod, signal) => track(pod.metadata.uid, passes.sync(pod, signal)),
-    terminating: (uid, ...more) => track(uid, passes.terminating(uid, ...more)),
-    terminated: (uid, ...more) => track(uid, passes.terminated(uid, ...more)),
   };
 }

@@ -75,13 +75,13 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "deadline-from-now",
-    file: "src/sync/deadline.ts",
-    text: "status.get(pod.metadata.uid) ?? pod.status ?? {}",
-    becomes: "status.get(pod.metadata.uid) ?? {}",
+    file: "src/sync/passes.ts",
+    text: "status.get(metadata.uid) ?? shown ?? {}",
+    becomes: "status.get(metadata.uid) ?? {}",
     breaks: "After a restart of graftlet a pod's activeDeadlineSeconds begin anew.",
     assertion:
       '"counts the deadline from the start time of the pod, or from now if it has not started": Expected values to be strictly deep-equal',
-    foundBy: [unit("sync/deadline")],
+    foundBy: [unit("sync/passes-deadline")],
   },
   {
     name: "grace-period",

@@ -43,7 +43,7 @@ function target() {
       fs: host.fs,
       rootDir: "/root",
       cache: { get: () => seen },
-      entries: aColumn(),
+      privateColumn: aColumn,
       clock,
       log: createLogger(0, { write: (line: string) => void lines.push(line) }),
     });

@@ -13,7 +13,6 @@ import { fakeHost } from "../../fakes/host.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { aColumn } from "../../fakes/state.ts";
 import { countResizes, resizeConditions } from "../../../src/allocation/resize-states.ts";
-import type { Allocation } from "../../../src/allocation/allocations.ts";
 import type { ResizeState } from "../../../src/resizes.ts";
 
 const never = new AbortController().signal;
@@ -51,8 +50,7 @@ function rig() {
   const common = { clock, log: silentLog() };
   const runs = new Map<string, ReturnType<typeof observe>>();
   const cache = { get: (uid: string) => runs.get(uid) };
-  const entries = aColumn<Allocation>();
-  const allocations = createAllocations({ ...common, fs: host.fs, rootDir: "/root", cache, entries });
+  const allocations = createAllocations({ ...common, fs: host.fs, rootDir: "/root", cache, privateColumn: aColumn });
   const resize = aColumn<ResizeState>();
   const resizes = createResizes({
     ...common,
@@ -77,8 +75,7 @@ function rig() {
     sourcesReady: { all: () => world.sourcesSpoke },
     signals: { retryPendingResizes: { send: () => void world.freed++ } },
     resize,
-    pendingResizes: aColumn(),
-    requestedResources: aColumn(),
+    privateColumn: aColumn,
   });
   /** Takes pods in that run. */
   const run = (...pods: readonly TestPod[]) => {
@@ -236,7 +233,7 @@ test("checkpoints the allocation before a resize is deferred", async () => {
     fs: host.fs,
     rootDir: "/root",
     cache: { get: () => undefined },
-    entries: aColumn<Allocation>(),
+    privateColumn: aColumn,
     clock: fakeClock(),
     log: silentLog(),
   });

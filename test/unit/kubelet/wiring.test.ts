@@ -31,7 +31,7 @@ test("each signal has a sender and a subscriber", () => {
 test("gives an actor only the state and signals that the wiring lists for it", () => {
   const hand = handOut(state, createSignals());
   const handed = hand("statusManager");
-  assert.deepEqual(Object.keys(handed).sort(), ["apiPods", "pendingStatus", "signals", "status", "worker"]);
+  assert.deepEqual(Object.keys(handed).sort(), ["apiPods", "signals", "status", "worker"]);
   assert.equal("set" in handed.apiPods, false);
   assert.equal("set" in handed.status, true);
   assert.deepEqual(Object.keys(hand("pleg").signals), ["wake", "retry"]);

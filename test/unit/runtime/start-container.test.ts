@@ -280,6 +280,7 @@ test("a terminating pod does not wait for a postStart hook", async () => {
 function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
   const host = fakeHost({ clock: fakeClock() });
   const events = eventLines();
+  const measured: string[] = [];
   const status = aSandbox({ id: "box", network: { ip: "10.0.0.2", additionalIps: [{ ip: "fd00::2" }] } });
   const deps: SandboxDeps = {
     runtime: {
@@ -291,14 +292,26 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
     configureSandbox: async () => PodSandboxConfig.fromPartial({ logDirectory: "/logs/pod" }),
     runtimeClasses: { handler: () => assert.fail("the pod has no class") },
     events,
+    measures: {
+      ...unmeasured.starts,
+      podStarting: () => void measured.push("starting"),
+      podFailed: () => void measured.push("failed"),
+    },
     uninterrupted: never,
   };
-  return { host, events, status, run: (prepared?: PodSandboxConfig) => runSandbox(deps, aPod(), 0, prepared, never) };
+  return {
+    host,
+    events,
+    status,
+    measured,
+    run: (prepared?: PodSandboxConfig) => runSandbox(deps, aPod(), 0, prepared, never),
+  };
 }
 
 test("creates the log directory and the sandbox, and reads its addresses, primary first", async () => {
-  const { host, run } = sandboxRig();
+  const { host, measured, run } = sandboxRig();
   assert.deepEqual((await run()).ips, ["10.0.0.2", "fd00::2"]);
+  assert.deepEqual(measured, ["starting"]);
   assert.equal((await host.fs.stat("/logs/pod")).mode, 0o755);
 });
 
@@ -311,5 +324,6 @@ test("a sandbox that fails or exits at once is reported by the kubelet's events"
   const short = sandboxRig();
   short.status.state = PodSandboxState.SANDBOX_NOTREADY;
   await assert.rejects(short.run(), /ended right after its start/);
+  for (const { measured } of [refused, short]) assert.deepEqual(measured, ["starting", "failed"]);
   assert.match(short.events.lines.join(), /^Warning FailedPodSandBoxStatus Unable to get pod sandbox status: /);
 });

@@ -242,7 +242,7 @@ test("does not resend a patch that the API server ignores", async () => {
   };
   const manager = createStatusManager({
     status: aColumn(),
-    pendingStatus: aColumn(),
+    privateColumn: aColumn,
     onEnd: () => undefined,
     log: quiet,
     measures: unmeasured.statuses,
@@ -296,7 +296,7 @@ test("writes many pods concurrently, up to a limit", async () => {
   const api: PodApi = { get: () => Promise.reject(new Error("not asked")), remove: async () => undefined, patchStatus };
   const manager = createStatusManager({
     status: aColumn(),
-    pendingStatus: aColumn(),
+    privateColumn: aColumn,
     onEnd: () => undefined,
     log: quiet,
     measures: unmeasured.statuses,

@@ -55,7 +55,7 @@ export function world(start: Partial<TestPod> = {}, mayRun = { now: false }, sta
   status.onChange((uid) => void changes.push(uid));
   const manager = createStatusManager({
     status,
-    pendingStatus: aColumn(),
+    privateColumn: aColumn,
     onEnd: () => undefined,
     measures: unmeasured.statuses,
     api,

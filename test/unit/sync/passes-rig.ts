@@ -29,7 +29,7 @@ export function rig(over: Partial<PassDeps> = {}) {
   };
   const deps: PassDeps = {
     cache: { get: () => world.seen, list: () => [world.seen] },
-    needsInspection: aColumn(),
+    privateColumn: aColumn,
     inspector: {
       inspect: async () => (calls.push("inspect"), world.seen),
       needsInspection: () => world.unseen,

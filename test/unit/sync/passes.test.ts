@@ -188,7 +188,7 @@ test("runs another pass at once if a container ended during the pass: its event 
   ];
   const { passes } = rig({
     cache: { get: () => views[0], list: () => [] },
-    needsInspection: aColumn(),
+    privateColumn: aColumn,
     inspector: {
       inspect: async () => views[1] ?? assert.fail(),
       needsInspection: () => false,

@@ -1,40 +1,39 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { rfc3339 } from "../../../src/lib/rfc3339.ts";
 import type { PodStatus } from "../../../src/objects.ts";
-import type { Rejection } from "../../../src/pipeline.ts";
-import { withinDeadline } from "../../../src/sync/deadline.ts";
+import type { PassDeps } from "../../../src/sync/passes.ts";
 import type { PassResult } from "../../../src/sync/pod-worker.ts";
-import { fakeClock } from "../../fakes/clock.ts";
-import { eventLines } from "../../fakes/events.ts";
 import { aPod } from "../../fakes/pods.ts";
+import { never, rig as passesRig } from "./passes-rig.ts";
 
-const never = new AbortController().signal;
 const why = { reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline" };
 const told = `Normal ${why.reason} ${why.message}`;
 const over: PassResult = { terminal: true, requeueAfterMs: 0, eviction: why };
 
-function rig(make?: (signal: AbortSignal) => Promise<PassResult>) {
-  const clock = fakeClock();
-  const events = eventLines();
-  const failed: Rejection[] = [];
-  let held: PodStatus | undefined = { startTime: rfc3339(clock.now()) };
-  let passes = 0;
+/** A pod that has just started. @param mount what its passes wait for. */
+function rig(mount: PassDeps["volumes"]["mount"] = async () => new Map()) {
+  let kept: PodStatus | undefined;
+  const reported: PodStatus[] = [];
+  const { clock, events, calls, passes } = passesRig({
+    volumes: { mount, unmount: async () => undefined },
+    status: {
+      get: () => kept,
+      set: (_pod, status) => void reported.push(status),
+      terminated: () => undefined,
+      reconcile: () => undefined,
+    },
+  });
+  kept = { startTime: rfc3339(clock.now()) };
   const go = (activeDeadlineSeconds?: number, signal = never, status?: PodStatus) =>
-    withinDeadline(
-      { clock, events, status: { get: () => held } },
+    passes.sync(
       { ...aPod(activeDeadlineSeconds === undefined ? {} : { activeDeadlineSeconds }), ...(status && { status }) },
-      {
-        run: async (given) => {
-          passes++;
-          return make ? make(given) : { terminal: false, requeueAfterMs: 60_000 };
-        },
-        fail: (reason) => void failed.push(reason),
-      },
       signal,
     );
-  return { clock, events, failed, go, passes: () => passes, forget: () => void (held = undefined) };
+  const failures = () => reported.filter(({ phase }) => phase === "Failed");
+  const passed = () => calls.filter((call) => call === "perform").length;
+  return { clock, events, calls, go, failures, passed, forget: () => void (kept = undefined) };
 }
 
 test("schedules the next pass no later than the pod's active deadline", async () => {
@@ -47,40 +46,42 @@ test("schedules the next pass no later than the pod's active deadline", async ()
 });
 
 test("fails a pod past its deadline without another pass, and emits the event", async () => {
-  const { clock, events, failed, go, passes } = rig();
+  const { clock, events, calls, go, failures } = rig();
   await clock.advance(90_000);
   assert.deepEqual(await go(90), over);
-  assert.deepEqual([failed, events.lines, passes()], [[why], [told], 0]);
+  assert.deepEqual([failures(), events.lines, calls], [[{ phase: "Failed", ...why }], [told], []]);
 });
 
 test("aborts a pass that exceeds the deadline", async () => {
-  const { clock, failed, go } = rig(async (signal) => {
+  const { clock, events, go, failures } = rig(async (_pod, signal) => {
     await clock.sleep(600_000, signal);
-    return { terminal: false, requeueAfterMs: 0 };
+    return new Map();
   });
   const going = go(90);
   await clock.advance(90_000);
-  assert.deepEqual([await going, failed], [over, [why]]);
+  assert.deepEqual([await going, failures(), events.lines], [over, [{ phase: "Failed", ...why }], [told]]);
 });
 
 test("does not report an exceeded deadline if the pass fails or is aborted", async () => {
   const bad = rig(async () => Promise.reject(new Error("bad")));
   await assert.rejects(bad.go(90), /bad/);
   const stop = new AbortController();
-  const cut = rig(async (signal) => {
-    stop.abort(new CodedError("cancelled", "the pod is being terminated"));
-    throwIfAborted(signal);
-    return { terminal: false, requeueAfterMs: 0 };
+  const cut = rig(async (_pod, signal) => {
+    await cut.clock.sleep(600_000, signal);
+    return new Map();
   });
-  await assert.rejects(cut.go(90, stop.signal), { code: "cancelled" });
-  assert.deepEqual([bad.failed, cut.failed], [[], []]);
+  const going = assert.rejects(cut.go(90, stop.signal), { code: "cancelled" });
+  await cut.clock.advance(1_000);
+  stop.abort(new CodedError("cancelled", "the pod is being terminated"));
+  await going;
+  assert.deepEqual([bad.failures(), cut.failures(), cut.clock.pending], [[], [], 0]);
 });
 
 test("counts the deadline from the start time of the pod, or from now if it has not started", async () => {
-  const { clock, go, forget, passes } = rig();
+  const { clock, go, forget, passed } = rig();
   const status = { startTime: rfc3339(clock.now()) };
   forget();
   await clock.advance(200_000);
   assert.equal((await go(90)).requeueAfterMs, 60_000);
-  assert.deepEqual([await go(90, never, status), passes()], [over, 1]);
+  assert.deepEqual([await go(90, never, status), passed()], [over, 1]);
 });
