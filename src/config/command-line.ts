@@ -1,9 +1,9 @@
 import { isRecord } from "../lib/record.ts";
 import { readArguments, flagsOf } from "./arguments.ts";
-import { completionScript, shells } from "./completion.ts";
 import { withCredentialProviders } from "./credential-providers.ts";
 import { defaultsOf, unsupportedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
+import { flagValues } from "./flag-values.ts";
 import {
   type Endpoint,
   nodeWarnings,
@@ -12,7 +12,15 @@ import {
   readNodes,
   type Warning,
 } from "./graftlet-configuration.ts";
-import { doctorHelpText, helpText, leaveHelpText, removeHelpText, statusHelpText, versionText } from "./help.ts";
+import {
+  doctorHelpText,
+  helpText,
+  leaveHelpText,
+  removeHelpText,
+  statusHelpText,
+  textFor,
+  versionText,
+} from "./help.ts";
 import {
   applyFlags,
   checkConfiguration,
@@ -38,6 +46,7 @@ import { isSubdomain } from "./names.ts";
 import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
 import { topologyKeys } from "./node-metadata.ts";
+import type { TextMap } from "./value-types.ts";
 
 /** Result of parsing a command line. */
 export type ParseResult =
@@ -47,6 +56,8 @@ export type ParseResult =
       readonly kind: "run";
       readonly nodes: readonly NodeConfig[];
       readonly logging: Logging;
+      /** The values of all flags, by flag. */
+      readonly flags: TextMap;
       readonly warnings: readonly Warning[];
       /** Clauses about default kubelet features that are not supported yet: the actual behaviour of each. */
       readonly defaults: readonly string[];
@@ -100,6 +111,8 @@ export type ParseResult =
       readonly manifest: Readonly<Record<string, unknown>> | undefined;
     };
 
+type Run = Extract<ParseResult, { kind: "run" }>;
+
 /** Endpoints of a graftlet process, in addition to those of its nodes; undefined ones are disabled. */
 export interface ServedByProcess {
   readonly health: Endpoint | undefined;
@@ -109,27 +122,6 @@ export interface ServedByProcess {
 }
 
 type Flags = ReadonlyMap<string, unknown>;
-
-/** Help texts of graftlet itself and of its commands. */
-const helps: Readonly<Record<string, () => string>> = {
-  "": helpText,
-  leave: leaveHelpText,
-  remove: removeHelpText,
-  doctor: doctorHelpText,
-  status: statusHelpText,
-};
-
-/** Text of `graftlet help` and `graftlet completion`. */
-function textFor(command: "help" | "completion", word: string | undefined): string {
-  if (command === "help") {
-    const text = helps[word ?? ""];
-    if (text) return text();
-    throw refuse("help", word, `use one of ${Object.keys(helps).filter(Boolean).join(", ")}, or none`);
-  }
-  const shell = shells.find((each) => each === word);
-  if (shell) return completionScript(shell);
-  throw refuse("completion", word, `use one of ${shells.join(", ")}`);
-}
 
 /** Flags that apply to all nodes of --nodes; every other flag describes one node. */
 const sharedFlags = new Set([
@@ -215,11 +207,13 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   if (argv[0] === "doctor") return parseDoctor(argv.slice(1), io);
   if (argv[0] === "status") return parseStatus(argv.slice(1), io);
   if (argv[0] === "help" || argv[0] === "completion") return { kind: "help", text: textFor(argv[0], argv[1]) };
-  const read = readArguments(argv, flagsOf(optionFields, kubeletFields));
+  const known = flagsOf(optionFields, kubeletFields);
+  const read = readArguments(argv, known);
   if (read.kind === "help") return { kind: "help", text: helpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };
   const options = optionsFrom(read.values);
-  if (options.nodes !== undefined) return severalNodes(io, options.nodes, options, read.values);
+  const flags = flagValues(known, read.values);
+  if (options.nodes !== undefined) return { ...severalNodes(io, options.nodes, options, read.values), flags };
   const described = oneNode(io, options, read.values);
   const alone = !options.kubeconfig && hasStaticPods(described) && !options.bootstrapKubeconfig && !inPod(io);
   const kubeconfig = alone
@@ -228,6 +222,7 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   const node = { ...described, kubeconfig };
   return {
     kind: "run",
+    flags,
     nodes: withCredentialProviders(io, options, [node]),
     logging: node.kubelet.logging,
     defaults: configurationDefaults([node.kubelet]),
@@ -333,7 +328,7 @@ function optionsFrom(flags: Flags): Options {
   return options;
 }
 
-function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags): ParseResult {
+function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags): Omit<Run, "flags"> {
   const single = [...flags.keys()].find((flag) => !sharedFlags.has(flag));
   if (single !== undefined) {
     throw refuse(

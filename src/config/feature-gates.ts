@@ -12,6 +12,8 @@ const implemented = new Set([
   "CustomCPUCFSQuotaPeriod",
   "RotateKubeletServerCertificate",
   "PodLogsQuerySplitStreams",
+  "ComponentFlagz",
+  "ComponentStatusz",
   "ResourceHealthStatus",
   "CSIVolumeHealth",
   "MemoryQoS",

@@ -1,3 +1,5 @@
+import { completionScript, shells } from "./completion.ts";
+import { refuse } from "./refusal.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 
 /** Output of --version. Like a kubelet's, it begins with the Kubernetes version, which scripts parse. */
@@ -185,4 +187,25 @@ wrote to the machine through hostPath stay, and so do images.
 
 Exit code 0 means that all of these nodes have left.
 `;
+}
+
+/** Help texts of graftlet itself and of its commands. */
+const helps: Readonly<Record<string, () => string>> = {
+  "": helpText,
+  leave: leaveHelpText,
+  remove: removeHelpText,
+  doctor: doctorHelpText,
+  status: statusHelpText,
+};
+
+/** Text of `graftlet help` and `graftlet completion`. */
+export function textFor(command: "help" | "completion", word: string | undefined): string {
+  if (command === "help") {
+    const text = helps[word ?? ""];
+    if (text) return text();
+    throw refuse("help", word, `use one of ${Object.keys(helps).filter(Boolean).join(", ")}, or none`);
+  }
+  const shell = shells.find((each) => each === word);
+  if (shell) return completionScript(shell);
+  throw refuse("completion", word, `use one of ${shells.join(", ")}`);
 }

@@ -3,7 +3,7 @@ import type { FileVerbosity } from "../lib/verbosity.ts";
 import type { Taint } from "../objects.ts";
 import { isLabelValue, isQualifiedName } from "./names.ts";
 import { parseInteger, quantitySign } from "./go-values.ts";
-import { int32, int64, mapOf, textMap, type TextMap, uint32, type ValueType } from "./value-types.ts";
+import { int32, int64, mapOf, printPairs, textMap, type TextMap, uint32, type ValueType } from "./value-types.ts";
 
 /** The record, if it has only these keys. */
 function recordWith(wire: unknown, ...keys: readonly string[]): Record<string, unknown> | undefined {
@@ -43,6 +43,7 @@ export const taints: ValueType<readonly Taint[]> = {
   parse: (text) =>
     text === "" ? [] : allOf(text.split(","), (one) => (typeof one === "string" ? parseTaint(one) : undefined)),
   encode: (value) => value,
+  print: (value) => value.map(({ key, value: given = "", effect }) => `${key}=${given}:${effect}`).join(","),
 };
 
 export interface MemoryReservation {
@@ -81,6 +82,11 @@ export const memoryReservations: ValueType<readonly MemoryReservation[]> = {
     return added && [...before, ...added];
   },
   encode: (value) => value,
+  print: (value) =>
+    value
+      .map(({ numaNode, limits }) => `${numaNode}:${printPairs(limits, "=")}`)
+      .sort()
+      .join(","),
 };
 
 export interface PriorityGrace {
@@ -123,6 +129,7 @@ export const fileVerbosities: ValueType<readonly FileVerbosity[]> = {
       },
     ),
   encode: (value) => value,
+  print: (value) => value.map(({ filePattern, verbosity }) => `${filePattern}=${verbosity}`).join(","),
 };
 
 /** Fields with a shape of their own, decoded separately. */

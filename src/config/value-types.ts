@@ -15,6 +15,8 @@ export interface ValueType<T> {
   /** @param before the value of earlier uses of the same flag. */
   parse(text: string, before: T | undefined): T | undefined;
   encode(value: T): unknown;
+  /** The value as a flag's, if that differs from its encoding. */
+  print?(value: T): string;
 }
 
 export const bool: ValueType<boolean> = {
@@ -142,6 +144,7 @@ export function textMap(options: {
       return map;
     },
     encode: (value) => value,
+    print: (value) => printPairs(value, options.sign),
   };
 }
 
@@ -177,7 +180,20 @@ export const headers: ValueType<Readonly<Record<string, readonly string[]>>> = {
     return map;
   },
   encode: (value) => value,
+  print: (value) =>
+    Object.entries(value)
+      .flatMap(([name, values]) => values.map((one) => `${name}:${one}`))
+      .sort()
+      .join(","),
 };
+
+/** The sorted pairs of a map, as flags write them. */
+export function printPairs(map: TextMap, sign: string): string {
+  return Object.entries(map)
+    .map(([key, value]) => `${key}${sign}${value}`)
+    .sort()
+    .join(",");
+}
 
 /** Decodes each value of a record; undefined if it is not a record or a value is invalid. */
 export function mapOf<V>(wire: unknown, read: (value: unknown) => V | undefined): Record<string, V> | undefined {

@@ -73,6 +73,8 @@ export interface KubeletDeps {
   readonly strangers: UnauthenticatedConnections;
   /** Limits of service tunnel connections of this process. */
   readonly places: TunnelLimits;
+  /** The values of all flags of the command line, by flag. */
+  readonly flags: Readonly<Record<string, string>>;
   /** Log level of this process. */
   readonly verbosity: Verbosity;
   readonly metrics: NodeMetrics;

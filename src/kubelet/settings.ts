@@ -205,5 +205,7 @@ export function serverConfig({ kubelet, nodeName, rootDir }: NodeConfig): Server
     enableDebugFlagsHandler: kubelet.enableDebugFlagsHandler,
     rootDir,
     splitLogStreams: gateEnabled(kubelet.featureGates, "PodLogsQuerySplitStreams"),
+    flagz: gateEnabled(kubelet.featureGates, "ComponentFlagz"),
+    statusz: gateEnabled(kubelet.featureGates, "ComponentStatusz"),
   };
 }

@@ -40,6 +40,8 @@ export interface NodeRun {
   readonly strangers: UnauthenticatedConnections;
   /** Limits of service tunnel connections, shared by all nodes of the process. */
   readonly places: TunnelLimits;
+  /** The values of all flags of the command line, by flag. */
+  readonly flags: Readonly<Record<string, string>>;
   /** Log level of the process. */
   readonly verbosity: Verbosity;
   /** Records how the node uses a runtime on graftlet's own machine; undefined: it no longer does. */

@@ -33,6 +33,8 @@ export interface RunNodesOptions {
   /** Path of the socket for `graftlet status`; undefined for none. */
   readonly statusSocket: string | undefined;
   readonly logging: Logging;
+  /** The values of all flags of the command line, by flag. */
+  readonly flags: Readonly<Record<string, string>>;
   readonly warnings: readonly Warning[];
   /** Descriptions of what happens instead of kubelet defaults that graftlet does not support. */
   readonly defaults: readonly string[];
@@ -68,12 +70,13 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const managed = notifyServiceManager({ ...options, readiness, liveness, clock, log });
   using _informational = limitInformationalAnswers();
   using lastResort = createLastResort({ clock, log, exit: () => process.exit(1) });
-  const { several, providers, env } = options;
+  const { several, providers, env, flags } = options;
   const common = {
     several,
     lastResort,
     providers,
     env,
+    flags,
     liveness,
     instance,
     uses,

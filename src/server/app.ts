@@ -14,11 +14,13 @@ import { configz } from "./routes/configz.ts";
 import { type HealthCheck, healthCheck, healthz, ping } from "./routes/health.ts";
 import { checkpoint } from "./routes/checkpoint.ts";
 import { debugFlags } from "./routes/debug-flags.ts";
+import { flagz } from "./routes/flagz.ts";
 import { containerLogs } from "./routes/logs.ts";
 import { metrics, sliMetrics } from "./routes/metrics.ts";
 import { pods, runningPods } from "./routes/pods.ts";
 import { run } from "./routes/run.ts";
 import { statsSummary } from "./routes/stats.ts";
+import { statusz } from "./routes/statusz.ts";
 import { attach, exec, portForward } from "./routes/streams.ts";
 import { systemLogs } from "./routes/system-logs.ts";
 
@@ -53,6 +55,7 @@ export function createApp(deps: AppDeps): Express {
   const handlers = createHandlers(deps);
   for (const route of routes) {
     if (route.debugging && !deps.config.enableDebuggingHandlers) continue;
+    if (route.gate && !deps.config[route.gate]) continue;
     app.all(route.path, (request, response) =>
       tracedServe(deps, route, handlers[route.handler], { request, response, signal: signalOf(response) }),
     );
@@ -137,6 +140,8 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     checkpoint: checkpoint(deps),
     containerLogs: containerLogs(deps),
     debugFlags: debugFlags(deps),
+    flagz: flagz(deps),
+    statusz: statusz(deps),
     run: run(deps),
     exec: exec(deps, join),
     attach: attach(deps, join),

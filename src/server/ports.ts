@@ -69,6 +69,9 @@ export interface ServerConfig {
   readonly rootDir: string;
   /** Feature gate PodLogsQuerySplitStreams. */
   readonly splitLogStreams: boolean;
+  /** Feature gates ComponentFlagz and ComponentStatusz. */
+  readonly flagz: boolean;
+  readonly statusz: boolean;
 }
 
 /** Resource usage of the node, its pods and their containers. */
@@ -120,6 +123,8 @@ export interface KubeletServerDeps {
   readonly tracer: Tracer;
   /** The effective KubeletConfiguration, with kind and apiVersion, for /configz. */
   readonly configz: () => object;
+  /** The values of all flags of the command line, by flag. */
+  readonly flags: Readonly<Record<string, string>>;
   readonly clock: Clock;
   /** The target's clock, which stamps log lines. */
   readonly targetClock: Pick<TargetClock, "now">;

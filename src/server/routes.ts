@@ -54,6 +54,8 @@ export type HandlerName =
   | "checkpoint"
   | "containerLogs"
   | "debugFlags"
+  | "flagz"
+  | "statusz"
   | "run"
   | "exec"
   | "attach"
@@ -66,6 +68,8 @@ export interface Route {
   readonly handler: HandlerName;
   /** Served only with enableDebuggingHandlers. */
   readonly debugging: boolean;
+  /** Served only with this gate. */
+  readonly gate?: "flagz" | "statusz";
 }
 
 const container = "/:namespace/:pod/:container";
@@ -88,6 +92,8 @@ export const routes: readonly Route[] = [
   { path: "/stats/summary", handler: "statsSummary", methods: ["get", "post"], debugging: false },
   { path: "/runningpods", handler: "runningPods", ...debugRead },
   { path: "/configz", handler: "configz", ...debugRead },
+  { path: "/flagz", handler: "flagz", methods: "any", debugging: true, gate: "flagz" },
+  { path: "/statusz", handler: "statusz", methods: "any", debugging: true, gate: "statusz" },
   { path: "/logs{/*path}", handler: "systemLogs", ...debugRead },
   { path: `/checkpoint${container}`, handler: "checkpoint", methods: ["post"], debugging: true },
   { path: `/containerLogs${container}`, handler: "containerLogs", ...debugRead },

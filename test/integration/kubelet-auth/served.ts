@@ -40,6 +40,21 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       );
     });
 
+    test("serve the flags and the status of the process, also through the API server", async () => {
+      const { cluster } = lab();
+      const byKubectl = (path: string) =>
+        cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy${path}`]);
+      assert.match(await byKubectl("/flagz"), /^\nkubelet flagz\nWarning: .*\n(?:.*\n)*config[:= ]+\/.+\n/);
+      const accept = (kind: string) => ({ headers: [`Accept: application/json;as=${kind};g=config.k8s.io;v=v1beta1`] });
+      const flagz = await callers().ask("/flagz", { ...callers().account("configz"), ...accept("Flagz") });
+      const { flags } = JSON.parse(flagz.body) as { flags: Record<string, string> };
+      assert.deepEqual([flags["hostname-override"], flags["max-pods"]], [cluster.nodeName, "110"]);
+      assert.match(await byKubectl("/statusz"), /\nUp[:= ]+0 hr \d\d min \d\d sec\n/);
+      const statusz = await callers().ask("/statusz", { ...callers().account("statusz"), ...accept("Statusz") });
+      const { paths } = JSON.parse(statusz.body) as { paths: string[] };
+      assert.deepEqual(paths, ["/configz", "/debug", "/flagz", "/healthz", "/metrics"]);
+    });
+
     test("refuse in the kubelet's words", async () => {
       const { status } = await callers().ask("/no/such/path", callers().admin);
       assert.equal(status, 404);

@@ -154,6 +154,7 @@ function start(pod: Pod) {
         strangers: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         places: createTunnelLimits(),
         verbosity: createVerbosity(0),
+        flags: {},
         tracer: noTracer,
         metrics,
         readOwnFile: () => Promise.reject(new Error("no files of its own")),

@@ -137,6 +137,7 @@ function start({ local = false } = {}) {
         strangers: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         places: createTunnelLimits(),
         verbosity: createVerbosity(0),
+        flags: {},
         tracer: noTracer,
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),
         readOwnFile: () => Promise.reject(new Error("no files of its own")),

@@ -63,6 +63,8 @@ export const config: ServerConfig = {
   enableDebugFlagsHandler: true,
   rootDir: "/var/lib/kubelet",
   splitLogStreams: false,
+  flagz: true,
+  statusz: true,
 };
 
 export interface World {
@@ -123,6 +125,7 @@ export async function start({
     logs: { read: unused("logs") },
     syncLoop: () => undefined,
     configz: () => ({}),
+    flags: {},
     files: fakeHost({ clock: systemClock() }).fs,
     podLogsDir: "/var/log/pods",
     stats: { summary: unused("the summary"), resource: unused("its metrics"), cadvisor: unused("cAdvisor's metrics") },

@@ -1,0 +1,69 @@
+import type { Request, Response } from "express";
+import { kubeletVersion } from "../../version.ts";
+import type { KubeletServerDeps } from "../ports.ts";
+import { heading, separators, zpage } from "../zpages.ts";
+
+const binaryVersion = kubeletVersion.replace(/^v/, "");
+const emulationVersion = binaryVersion.split(".").slice(0, 2).join(".");
+/** In the place of a kubelet's Go version. */
+const engineVersion = `node ${process.version}`;
+
+/** /statusz: since when the process runs, its versions, and the paths for debugging. */
+export function statusz(
+  deps: Pick<KubeletServerDeps, "config" | "clock">,
+): (request: Request, response: Response) => void {
+  const { clock } = deps;
+  const uptimeSeconds = () => Math.floor(process.uptime());
+  const startedAt = () => new Date(Math.round(clock.now() / 1000 - process.uptime()) * 1000);
+  const paths = pathsOf(deps);
+  return zpage({
+    name: "statusz",
+    kind: "Statusz",
+    text() {
+      const separator = separators[Math.floor(clock.jitter(0, separators.length))] ?? separators[0];
+      const line = (name: string, value: string) => `${name}${separator} ${value}\n`;
+      return (
+        `${heading("statusz")}\n` +
+        line("Started", unixDate(startedAt())) +
+        line("Up", hoursAndMinutes(uptimeSeconds())) +
+        line("Go version", engineVersion) +
+        line("Binary version", binaryVersion) +
+        line("Emulation version", emulationVersion) +
+        line("Paths", paths.join(" "))
+      );
+    },
+    fields: () => ({
+      startTime: startedAt()
+        .toISOString()
+        .replace(/\.\d+Z$/, "Z"),
+      uptimeSeconds: uptimeSeconds(),
+      goVersion: engineVersion,
+      binaryVersion,
+      emulationVersion,
+      paths,
+    }),
+  });
+}
+
+/** The areas that a kubelet lists: those that do not belong to a web service of its server. A disabled endpoint never does. */
+function pathsOf({ config }: Pick<KubeletServerDeps, "config">): readonly string[] {
+  return [
+    "/configz",
+    "/debug",
+    ...(config.flagz ? ["/flagz"] : []),
+    "/healthz",
+    ...(config.enableSystemLogHandler ? [] : ["/logs"]),
+    "/metrics",
+  ];
+}
+
+/** Such as `Mon Jan  2 15:04:05 UTC 2006`. @see https://pkg.go.dev/time#UnixDate */
+function unixDate(at: Date): string {
+  const [weekday = "", day = "", month = "", year = "", time = ""] = at.toUTCString().replace(",", "").split(" ");
+  return `${weekday} ${month} ${String(Number(day)).padStart(2)} ${time} UTC ${year}`;
+}
+
+function hoursAndMinutes(seconds: number): string {
+  const two = (amount: number) => String(amount).padStart(2, "0");
+  return `${Math.floor(seconds / 3600)} hr ${two(Math.floor(seconds / 60) % 60)} min ${two(seconds % 60)} sec`;
+}
