@@ -3,8 +3,13 @@ use strict; use Socket; use POSIX qw(:errno_h); use Fcntl;
 # Maximum number of concurrent connections, equal to graftlet's limit per node; and descriptors reserved for the command and the
 # interpreter's own files, in addition to those of UDP ports.
 use constant { MAX_CONNECTIONS => 2304, SPARE_DESCRIPTORS => 64 };
+# New connections per second, and as a burst. Further ones wait, and the pods take turns, as in relay.py.
+use constant { RATE => 1800, BURST => 900 };
 my ($link, @check) = @ARGV; $SIG{PIPE} = "IGNORE"; $SIG{CHLD} = "DEFAULT";
 my (%pods, %ports, %ends, %sockets, %held); my $typed = ""; my ($reading, $writing) = ("", ""); my ($total, $told) = (0, 0);
+# The clock that nobody sets; perl-base has no Time::HiRes.
+my $ticks = POSIX::sysconf(&POSIX::_SC_CLK_TCK); sub seconds { my ($since_boot) = POSIX::times(); return $since_boot / $ticks }
+my (%waiting, @turns); my ($allowance, $counted) = (BURST, seconds());
 my $limit = POSIX::sysconf(&POSIX::_SC_OPEN_MAX) // 1024;
 sub room { my $most = int(($limit - SPARE_DESCRIPTORS - keys %ports) / 2); return ($most > MAX_CONNECTIONS ? MAX_CONNECTIONS : $most) - $total }
 sub hold { my ($pod, $change) = @_; $total += $change; $held{$pod} += $change; delete $held{$pod} if !$held{$pod} }
@@ -66,9 +71,15 @@ sub serve {
   if ($e->{ended} && $p->{ended} && $e->{shut} && $p->{shut}) { close_both($e); return }
   turn($e); turn($p);
 }
-sub accept_one {
-  my $from = accept(my $client, $_[0]);
-  if (!$from) { select(undef, undef, undef, 0.02) if $! == EMFILE || $! == ENFILE; return }
+sub accept_some {
+  for (1 .. 64) {
+    my $from = accept(my $client, $_[0]);
+    if (!$from) { select(undef, undef, undef, 0.02) if $! == EMFILE || $! == ENFILE; return }
+    enqueue($client, $from);
+  }
+}
+sub enqueue {
+  my ($client, $from) = @_;
   my ($port, $address) = sockaddr_in($from); $address = inet_ntoa($address);
   my $meant = getsockopt($client, 0, 80) or return close $client;
   $meant = substr($meant, 0, 16);
@@ -77,16 +88,33 @@ sub accept_one {
   return close $client if !$pods{$address} || ($to eq $own && $to_port == $own_port);
   if (($held{$address} // 0) >= room()) { full($address); abort($client); return close $client }
   setsockopt($client, 6, 1, 1); setsockopt($client, SOL_SOCKET, SO_KEEPALIVE, 1); setsockopt($client, 6, 4, 60);
+  hold($address, 1);
+  push @turns, $address if !$waiting{$address};
+  push @{ $waiting{$address} }, [$client, $port, $to, $to_port];
+}
+sub admit {
+  my $now = seconds(); $allowance += ($now - $counted) * RATE; $counted = $now;
+  $allowance = BURST if $allowance > BURST;
+  while (@turns && $allowance >= 1) {
+    $allowance--;
+    my $address = shift @turns; my $queue = $waiting{$address}; my $next = shift @$queue;
+    forward($address, @$next) or do { hold($address, -1); close $next->[0] };
+    if (@$queue) { push @turns, $address } else { delete $waiting{$address} }
+  }
+}
+sub forward {
+  my ($address, $client, $port, $to, $to_port) = @_;
+  return 0 if !$pods{$address};
   my $inner;
-  socket($inner, AF_UNIX, SOCK_STREAM, 0) && setsockopt($inner, SOL_SOCKET, SO_SNDTIMEO, pack("l!l!", 2, 0)) && connect($inner, sockaddr_un($link)) or return close $client;
+  socket($inner, AF_UNIX, SOCK_STREAM, 0) && setsockopt($inner, SOL_SOCKET, SO_SNDTIMEO, pack("l!l!", 2, 0)) && connect($inner, sockaddr_un($link)) or return 0;
   syswrite($inner, "$address $port " . inet_ntoa($to) . " $to_port
-") or return close $client;
+") or return 0;
   nonblocking($client); nonblocking($inner);
   my $a = { s => $client, fd => fileno $client, out => "", pod => $address, greeted => 1 };
   my $b = { s => $inner, fd => fileno $inner, out => "" };
   $a->{peer} = $b; $b->{peer} = $a; $ends{$a->{fd}} = $a; $ends{$b->{fd}} = $b;
-  hold($address, 1);
   turn($a); turn($b);
+  return 1;
 }
 sub datagram {
   my ($to, $s) = @_;
@@ -124,12 +152,13 @@ sub typing {
 //) { command($1) if $1 ne "" }
 }
 my ($server, $port) = bound(SOCK_STREAM); listen($server, 1024);
-$sockets{fileno $server} = sub { accept_one($server) }; $sockets{0} = \&typing;
+$sockets{fileno $server} = sub { accept_some($server) }; $sockets{0} = \&typing;
 vec($reading, $_, 1) = 1 for keys %sockets;
 say_line("ready $port");
 my ($standing, $due) = (0, time + 5);
 while (1) {
-  my $left = $due - time;
+  my $left = $due - time; my $pause = 10 / RATE;
+  $left = $pause if @turns && $left > $pause;
   my ($r, $w) = ($reading, $writing);
   my $n = select($r, $w, undef, $left > 0 ? $left : 0);
   if ($n > 0) {
@@ -140,6 +169,7 @@ while (1) {
       for my $fd ($first .. $first + 7) { my $e = $ends{$fd} or next; my ($can_r, $can_w) = (vec($r, $fd, 1), vec($w, $fd, 1)); serve($e, $can_r, $can_w) if $can_r || $can_w }
     }
   }
+  admit();
   next if time < $due;
   $due = time + 5;
   my $pid = fork();

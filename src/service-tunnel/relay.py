@@ -1,5 +1,5 @@
 # Joins pods to the link; src/service-tunnel/relay-program.ts has the protocol.
-import errno, os, selectors, socket, struct, subprocess, sys, time
+import collections, errno, os, selectors, socket, struct, subprocess, sys, time
 try:
     import resource
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -10,6 +10,10 @@ except (ImportError, OSError, ValueError): pass
 MAX_CONNECTIONS, SPARE_DESCRIPTORS = 2304, 64
 limit = os.sysconf("SC_OPEN_MAX")
 if limit < 0: limit = 1024
+# New connections per second, and as a burst. Further ones wait, which keeps the machine below the rate at which graftlet reads more slowly
+# from it. The pods take turns, so that a pod's many connections do not delay those of others.
+RATE, BURST = 1800, 900
+waiting, allowance, counted = collections.OrderedDict(), BURST, time.monotonic()
 def room(): return min(MAX_CONNECTIONS, (limit - SPARE_DESCRIPTORS - len(ports)) // 2) - total
 link, check = sys.argv[1], sys.argv[2:]
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -87,10 +91,14 @@ def reset(one):
         if end.s.family == socket.AF_INET and end.s.fileno() >= 0: abort(end.s)
     close(one)
 def accept(_):
-    try: client, (address, port) = server.accept()
-    except OSError as e:
-        if e.errno in (errno.EMFILE, errno.ENFILE): time.sleep(0.02)
-        return
+    # Several at once: the queue of a pod that opens many must not keep others out.
+    for _ in range(64):
+        try: client, (address, port) = server.accept()
+        except OSError as e:
+            if e.errno in (errno.EMFILE, errno.ENFILE): time.sleep(0.02)
+            return
+        enqueue(client, address, port)
+def enqueue(client, address, port):
     try:
         _, to_port, to = struct.unpack("!HH4s8x", client.getsockopt(socket.SOL_IP, 80, 16))
         to = socket.inet_ntoa(to)
@@ -99,14 +107,29 @@ def accept(_):
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+    except OSError: return client.close()
+    hold(address, 1)
+    waiting.setdefault(address, collections.deque()).append((client, port, to, to_port))
+def admit():
+    global allowance, counted
+    now = time.monotonic()
+    allowance = min(BURST, allowance + (now - counted) * RATE)
+    counted = now
+    while waiting and allowance >= 1:
+        allowance -= 1
+        address, queue = waiting.popitem(last=False)
+        forward(address, *queue.popleft())
+        if queue: waiting[address] = queue
+def forward(address, client, port, to, to_port):
+    try:
+        if address not in pods: raise OSError("no longer a pod")
         inner = socket.socket(socket.AF_UNIX)
         inner.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 2, 0))
         inner.connect(link)
         inner.sendall(("%s %d %s %d\n" % (address, port, to, to_port)).encode())
-    except OSError: return client.close()
+    except OSError: hold(address, -1); return client.close()
     a, b = End(client), End(inner)
     a.peer, b.peer, b.greeted, a.pod = b, a, False, address
-    hold(address, 1)
     a.turn(); b.turn()
 def datagram(to, s):
     def on(_):
@@ -147,7 +170,9 @@ choose.register(0, READ, typing)
 say("ready %d" % server.getsockname()[1])
 standing, due = False, time.monotonic() + 5
 while True:
-    for key, mask in choose.select(max(0, due - time.monotonic())): key.data(mask)
+    # The delay lets about ten connections gather.
+    for key, mask in choose.select(max(0, min(due - time.monotonic(), 10 / RATE if waiting else 5))): key.data(mask)
+    admit()
     if time.monotonic() < due: continue
     due = time.monotonic() + 5
     try: stands = subprocess.run(check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30).returncode == 0

@@ -71,6 +71,17 @@ for _ in range(1500):
     except OSError: pass
 print("%d of 1500" % len(held), flush=True); time.sleep(120)`;
 
+/** Connects 5,000 times per second for so many seconds, waits for no answer, and prints how many connections it has begun. */
+const flood = (seconds: number) => `
+import socket, struct, time
+began, count, held = time.monotonic(), 0, []
+while (passed := time.monotonic() - began) < ${seconds}:
+    while count < passed * 5000:
+        s = socket.socket(); s.setblocking(False); s.connect_ex(("${cluster}", 80)); held.append(s); count += 1
+        if len(held) > 800: held.pop(0).close()
+    time.sleep(0.001)
+print(count)`;
+
 for (const { interpreter } of relayPrograms("", [])) {
   describe(`the relay on the target, run by ${interpreter}`, { timeout: 240_000 }, () => {
     const stop = new AbortController();
@@ -272,6 +283,25 @@ s.send(b"asked"); print(s.recv(65536).decode())`;
         await once(idle, "exit");
       }
       assert.match(await python("-2", talk(cluster, 10)), /^10 /, "closed connections make room");
+    });
+
+    test("opens at most 1,800 connections per second when a pod begins 5,000, and serves other pods meanwhile", async (t) => {
+      const before = opened.length;
+      const began = performance.now();
+      const flooding = python("-2", flood(5));
+      let slowest = 0;
+      for (let asked = 0; asked < 5; asked += 1) {
+        const start = performance.now();
+        assert.match(await python("-5", talk(cluster, 10).replace("80), 5)", "80), 20)")), /^10 /);
+        slowest = Math.max(slowest, performance.now() - start);
+      }
+      const begun = Number(await flooding);
+      const seconds = (performance.now() - began) / 1000;
+      const count = opened.length - before;
+      t.diagnostic(
+        `${count} of ${begun} in ${seconds.toFixed(1)} s; another pod was served within ${slowest.toFixed(0)} ms`,
+      );
+      assert.ok(count <= 1_800 * seconds + 900, `${count} in ${seconds} s`);
     });
 
     test("returns answers from the address that the datagram was sent to", async () => {

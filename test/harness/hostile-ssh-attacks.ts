@@ -93,6 +93,14 @@ export const sshAttacks: Readonly<Record<string, SshAttack>> = {
       );
     },
   },
+  "unexpected channels": {
+    begin(connection) {
+      let id = 1000;
+      flood(connection._sock, () =>
+        connection._protocol.openssh_forwardedStreamLocal(id++, 2 ** 21, 2 ** 15, { socketPath: "/nobody" }),
+      );
+    },
+  },
   "few channels": {
     begin(connection, _sessions, forwards) {
       for (let id = 1000; id < 4000; id += 1)

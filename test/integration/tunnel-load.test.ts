@@ -158,6 +158,30 @@ describe("network: tunneled under load", { timeout: 900_000 }, () => {
     });
   }
 
+  test("a pod that connects and closes as fast as it can leaves the link up, and its other connections open", async (t) => {
+    const { cluster } = lab;
+    const address = await addressOf(cluster, "web");
+    const losses = () => metric("graftlet_link_losses_total");
+    const before = await losses();
+    const script = `
+      exec 9<>/dev/tcp/${address}/80
+      for lane in 1 2 3 4 5 6 7 8; do
+        ( SECONDS=0; count=0
+          while [ $SECONDS -lt 10 ]; do exec 3<>/dev/tcp/${address}/80 && count=$((count + 1)); exec 3>&-; done 2>/dev/null
+          echo $count ) &
+      done
+      wait
+      printf 'GET /hostname HTTP/1.0\\r\\n\\r\\n' >&9
+      while read -r -t 60 line <&9 || [ -n "$line" ]; do last=$line; line=; done
+      echo $last`;
+    const lines = (await lab.said("far", script)).split("\n");
+    const answer = lines.pop();
+    const opened = lines.reduce((sum, line) => sum + Number(line), 0);
+    t.diagnostic(`${(opened / 10).toFixed(0)} a second`);
+    assert.equal(answer, "web");
+    assert.equal(await losses(), before);
+  });
+
   test("five hundred idle Services cost neither traffic nor CPU", async (t) => {
     const { cluster, edge } = lab;
     const before = await rest();

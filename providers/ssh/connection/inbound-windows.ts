@@ -12,6 +12,9 @@ const initialDivisor = 8;
 /** Unread data is passed on in pieces of this size, so that a reader can pause in between. */
 const pieceBytes = 64 * 1024;
 const standardError = 1;
+/** ssh2 keeps channels as properties of an object named by their IDs. With small IDs V8 converts that object between an array and a hash
+ *  table: next to 2,000 open channels, each further one takes half a millisecond. From 2^29 on it is always a hash table. */
+const firstChannelId = 2 ** 30;
 
 /** Flow control of the channels of one connection. */
 export interface InboundWindows {
@@ -26,6 +29,7 @@ export interface InboundWindows {
 export function enforceWindows(peer: SshPeer, exceeded: LimitErrorFactory): InboundWindows {
   const flows = new ConnectionFlows(peer, exceeded);
   const { protocol, channels } = peer;
+  channels._cur = firstChannelId;
   const { _handlers: handlers } = protocol;
   for (const name of channelOpeners) {
     const open = protocol[name].bind(protocol);

@@ -16,19 +16,23 @@ const message = {
   windowAdjust: 93,
   channelData: 94,
   channelExtendedData: 95,
+  channelEof: 96,
+  channelClose: 97,
 } as const;
 
 /** Limit of messages before the login is complete: an answer for each key that is tried, and banners. */
 const messagesBeforeLogin = 100;
-/** Control messages (requests, answers, ends of channels), per second and as a burst. Each costs up to 50 µs. */
+/** Control messages (requests, answers), per second and as a burst. Each costs up to 50 µs. */
 const [controlRate, controlBurst] = [5_000, 10_000];
 /** Key exchanges started by the peer, per second and as a burst. OpenSSH starts one after each GiB, or as set by RekeyLimit. */
 const [exchangeRate, exchangeBurst] = [2, 20];
-/** Channels opened by the peer, per second and as a burst. Beyond that, reading from the peer is paused, since pods may be the cause: at full
- *  speed they open about 1,400 per second. */
+/** Channels opened by the peer, and ends of channels (EOF, close), per second and as a burst. Beyond that, reading from the peer is paused:
+ *  pods cause both by connecting to sockets that graftlet listens on, and an honest sshd passes on as many as they like. */
 const [openRate, openBurst] = [2_000, 2_000];
-/** Time for which the peer may keep exceeding that rate before the connection is closed, milliseconds. */
-const maxOverdrawnMs = 2_000;
+const [endRate, endBurst] = [5_000, 10_000];
+/** Channels that no socket of graftlet's accounts for, per second and as a burst. Beyond that, the connection is closed. An honest sshd opens
+ *  only those that were on their way when graftlet closed a socket, and is limited by its open files (1,024 by default). */
+const [unexpectedRate, unexpectedBurst] = [100, 5_000];
 /** Short data messages and window adjustments, per second and as a burst; beyond that, reading is paused. OpenSSH adjusts a window every
  *  96 KiB. */
 const [shortRate, shortBurst] = [20_000, 20_000];
@@ -54,6 +58,7 @@ export function limitMessages(
   const mayControl = createTokenBucket(clock, controlRate, controlBurst);
   const mayExchange = createTokenBucket(clock, exchangeRate, exchangeBurst);
   const channelOpens = createOverdraftBucket(clock, openRate, openBurst);
+  const channelEnds = createOverdraftBucket(clock, endRate, endBurst);
   const shortMessages = createOverdraftBucket(clock, shortRate, shortBurst);
   let beforeLogin = 0;
   const { pauseReading } = createReadPauses(peer, clock);
@@ -63,15 +68,11 @@ export function limitMessages(
     if (protocol._authenticated && isLoginMessage(type))
       throw exceeded("requested another login after completing the login");
     if (isData(type) && length > dataHeaderBytes)
-      return length < shortBytes ? pauseReading(shortMessages.take()) : undefined;
-    if (type === message.windowAdjust) return pauseReading(shortMessages.take());
+      return length < shortBytes ? pauseReading(shortMessages()) : undefined;
+    if (type === message.windowAdjust) return pauseReading(shortMessages());
     if (socket.writableLength > maxUnsentBytes) pauseReading(pauseMs);
-    if (type === message.channelOpen) {
-      pauseReading(channelOpens.take());
-      if (channelOpens.overdrawnMs() > maxOverdrawnMs)
-        throw exceeded(`opened more than ${openRate} channels per second for ${maxOverdrawnMs / 1000} seconds`);
-      return;
-    }
+    if (type === message.channelOpen) return pauseReading(channelOpens());
+    if (type === message.channelEof || type === message.channelClose) return pauseReading(channelEnds());
     // ssh2 does not pass the first one to this function.
     if (type === message.kexInit && !protocol._authenticated)
       throw exceeded("requested a second key exchange before completing the login");
@@ -87,32 +88,38 @@ export function limitMessages(
     // ssh2 would ask the server to prove each key; graftlet takes host keys only from its configuration.
     return isHostKeys(payload) ? undefined : handle(payload);
   };
+  limitUnexpectedChannels(peer, clock, exceeded);
   clipTexts(peer);
 }
 
-/** A token bucket that can be overdrawn. */
-interface OverdraftBucket {
-  /** Takes a token. @returns milliseconds until the bucket is no longer overdrawn. */
-  take(): number;
-  /** Returns for how many milliseconds the bucket has been overdrawn, short recoveries included. */
-  overdrawnMs(): number;
+/** Reasons for which ssh2 and `enforceWindows` refuse a channel that nothing of graftlet's accounts for. @see RFC 4254 §5.1 */
+const [prohibited, unknownType] = [1, 3];
+
+/** Limits the channels that are refused because graftlet expects none of them. A listener that is full refuses for other reasons. */
+function limitUnexpectedChannels(
+  { protocol }: SshPeer,
+  clock: Pick<Clock, "monotonic">,
+  exceeded: LimitErrorFactory,
+): void {
+  const mayOpen = createTokenBucket(clock, unexpectedRate, unexpectedBurst);
+  const refuse = protocol.channelOpenFail.bind(protocol);
+  protocol.channelOpenFail = (peersId, reason, text) => {
+    if ((reason === prohibited || reason === unknownType) && !mayOpen())
+      throw exceeded(`opened more than ${unexpectedBurst} channels that graftlet does not expect`);
+    refuse(peersId, reason, text);
+  };
 }
 
-function createOverdraftBucket(clock: Pick<Clock, "monotonic">, perSecond: number, burst: number): OverdraftBucket {
+/** A token bucket that can be overdrawn.
+ *  @returns a function that takes a token and returns for how many milliseconds the bucket is overdrawn. */
+function createOverdraftBucket(clock: Pick<Clock, "monotonic">, perSecond: number, burst: number): () => number {
   let tokens = burst;
   let filledAt = clock.monotonic();
-  let since: number | undefined;
-  return {
-    take() {
-      const now = clock.monotonic();
-      tokens = Math.min(burst, tokens + ((now - filledAt) / 1000) * perSecond) - 1;
-      filledAt = now;
-      if (tokens > burst / 10) since = undefined;
-      if (tokens >= 0) return 0;
-      since ??= now;
-      return (-tokens / perSecond) * 1000;
-    },
-    overdrawnMs: () => (since === undefined ? 0 : clock.monotonic() - since),
+  return () => {
+    const now = clock.monotonic();
+    tokens = Math.min(burst, tokens + ((now - filledAt) / 1000) * perSecond) - 1;
+    filledAt = now;
+    return Math.max(0, (-tokens / perSecond) * 1000);
   };
 }
 

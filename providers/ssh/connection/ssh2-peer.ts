@@ -11,8 +11,8 @@ export interface SshPeer {
 }
 
 export interface PeerChannels {
-  /** ID of the newest channel. */
-  readonly _cur: number;
+  /** ID of the newest channel; the next one gets the next number. */
+  _cur: number;
   /** @returns true for a channel that the peer is opening and that has been neither accepted nor refused. */
   get(id: number): PeerChannel | ((...args: never[]) => void) | true | undefined;
   remove(id: number): void;
@@ -44,7 +44,7 @@ export interface PeerProtocol {
   /** True once the login is complete. */
   readonly _authenticated: boolean;
   channelWindowAdjust(peersId: number, bytes: number): void;
-  channelOpenFail(peersId: number, reason: number, text: string): void;
+  channelOpenFail: (peersId: number, reason: number, text: string) => void;
   channelOpenConfirm: (peersId: number, id: number, window: number, longestPacket: number) => void;
   session: ChannelOpener;
   directTcpip: ChannelOpener;

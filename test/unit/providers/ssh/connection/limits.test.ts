@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import ssh2, { type Connection as ServerConnection } from "ssh2";
+import ssh2, { type ClientChannel, type Connection as ServerConnection, type ServerChannel } from "ssh2";
 import { readSshConfig } from "../../../../../providers/ssh/config.ts";
 import { channelStream } from "../../../../../providers/ssh/connection/channel-stream.ts";
 import { openConnection, fromCallback } from "../../../../../providers/ssh/connection/connection.ts";
 import { fingerprintOf } from "../../../../../providers/ssh/connection/fingerprint.ts";
+import { type PeerChannels, peerOf } from "../../../../../providers/ssh/connection/ssh2-peer.ts";
 import { systemClock } from "../../../../../src/lib/clock.ts";
 import { listen } from "../../../../harness/ports.ts";
 import { sshKey } from "../../../../harness/ssh-keys.ts";
@@ -54,6 +56,67 @@ test("refuses a channel that no handler accepts", { timeout: 10_000 }, async (t)
     ),
     /Channel open failure/,
   );
+});
+
+/** Opens channels from the server's side, as fast as they are answered. @returns the seconds that this takes. */
+async function openFromServer(there: ServerConnection, socketPath: string, count: number): Promise<number> {
+  const began = performance.now();
+  let left = count;
+  const lane = async () => {
+    while (left-- > 0) {
+      const channel = await fromCallback<ServerChannel>((done) =>
+        there.openssh_forwardOutStreamLocal(socketPath, done),
+      );
+      channel.end();
+      channel.resume();
+      await once(channel, "close");
+    }
+  };
+  await Promise.all(Array.from({ length: 500 }, lane));
+  return (performance.now() - began) / 1000;
+}
+
+test("a target whose pods open more channels than are read per second is delayed, and keeps its link", {
+  timeout: 60_000,
+}, async (t) => {
+  const { connection, there } = await connected(t);
+  const path = "/run/service.sock";
+  connection.client.on("unix connection", (_info, accept) => {
+    const stream = channelStream(accept() as ClientChannel, connection);
+    stream.on("error", () => undefined);
+    stream.resume();
+    stream.end();
+  });
+  await new Promise<void>((resolve, reject) => {
+    connection.client.openssh_forwardInStreamLocal(path, (error) => (error ? reject(error) : resolve()));
+  });
+  const seconds = await openFromServer(there, path, 14_000);
+  assert.equal(connection.lost.aborted, false, String(connection.lost.reason));
+  // 2,000 at once and 2,000 per second.
+  assert.ok(seconds > 5.5, `${seconds} s`);
+});
+
+test("refusing a channel stays cheap beside two thousand open ones", { timeout: 60_000 }, async (t) => {
+  const { connection } = await connected(t);
+  const { channels } = peerOf(connection.client) as unknown as { readonly channels: PeerChannels & { add(): number } };
+  for (let open = 0; open < 2_048; open += 1) channels.add();
+  const began = process.cpuUsage();
+  for (let refused = 0; refused < 20_000; refused += 1) channels.remove(channels.add());
+  const { user, system } = process.cpuUsage(began);
+  assert.ok(user + system < 2_000_000, `${(user + system) / 1000} ms`);
+});
+
+test("a target that opens many channels which graftlet does not expect loses its link", {
+  timeout: 60_000,
+}, async (t) => {
+  const { connection, there } = await connected(t);
+  const flood = async () => {
+    while (!connection.lost.aborted)
+      await new Promise((resolve) => there.openssh_forwardOutStreamLocal("/nobody", resolve));
+  };
+  void Array.from({ length: 100 }, flood);
+  await new Promise((resolve) => connection.onLost(() => resolve(undefined)));
+  assert.match(String(connection.lost.reason), /opened more than 5000 channels that graftlet does not expect/);
 });
 
 test("counts channels until they have been read to the end", { timeout: 10_000 }, async (t) => {
