@@ -1,6 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Measures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, Eviction, Rejection } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
@@ -11,11 +10,17 @@ import { untilStopped } from "../state/worker-phases.ts";
 import type { InsufficientResource } from "./fit.ts";
 import { type AdmissionRequirement, requirementOf, victimsFor } from "./victims.ts";
 
+/** Preemptions. */
+export interface PreemptionMeasures {
+  /** A pod was preempted by a critical pod. @param resource first insufficient resource. */
+  preempted(resource: string): void;
+}
+
 export interface PreemptionDeps {
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly signals: Sends<"end">;
   readonly events: EventSink;
-  readonly measures: Pick<Measures, "preempted">;
+  readonly measures: PreemptionMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }

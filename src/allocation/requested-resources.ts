@@ -1,12 +1,21 @@
-import type { ResizeMeasures } from "../measures.ts";
 import type { Resources } from "../objects.ts";
 import { type PodResources, type ResizableResource, resourcesOf, samePodResources } from "../pod/pod-resources.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { PrivateColumn } from "../state/records.ts";
 
+/** Requests for resizes. */
+export interface ResizeRequestMeasures {
+  /** A resize of one container was requested. */
+  requested(
+    resource: "cpu" | "memory",
+    requirement: "requests" | "limits",
+    operation: "add" | "remove" | "increase" | "decrease",
+  ): void;
+}
+
 /** Tracks and counts changes of requested resources. */
-export function createRequestTracker(privateColumn: PrivateColumn, measures: Pick<ResizeMeasures, "requested">) {
+export function createRequestTracker(privateColumn: PrivateColumn, measures: ResizeRequestMeasures) {
   const last = privateColumn<PodResources>();
   return {
     /** Records the pod's requested resources. @returns true if they have changed, or are recorded for the first time. */
@@ -21,7 +30,7 @@ export function createRequestTracker(privateColumn: PrivateColumn, measures: Pic
 }
 
 /** Counts changes of CPU and memory requests and limits, for each container. */
-function countChanges(before: PodResources, after: PodResources, measures: Pick<ResizeMeasures, "requested">): void {
+function countChanges(before: PodResources, after: PodResources, measures: ResizeRequestMeasures): void {
   for (const [name, now] of Object.entries(after.containers)) {
     const then: Resources = before.containers[name] ?? {};
     for (const resource of ["memory", "cpu"] as const)

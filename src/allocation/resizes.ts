@@ -1,7 +1,6 @@
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import type { ResizeMeasures } from "../measures.ts";
 import type { Container, PodCondition } from "../objects.ts";
 import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
 import { isResizeCondition } from "../pod/conditions.ts";
@@ -17,10 +16,18 @@ import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
 import type { SourceMilestone } from "../state/values.ts";
 import type { Allocations } from "./allocations.ts";
-import { createRequestTracker } from "./requested-resources.ts";
+import { type ResizeRequestMeasures, createRequestTracker } from "./requested-resources.ts";
 import { resizeText } from "./resize-text.ts";
 import { type ResizeStates, createResizeStates } from "./resize-states.ts";
 import { sortResizes } from "./resize-order.ts";
+
+/** In-place resizes of pods. */
+export interface ResizeMeasures extends ResizeRequestMeasures {
+  /** A resize is infeasible. */
+  infeasible(detail: "swap_limitation"): void;
+  /** A deferred resize was accepted. */
+  accepted(trigger: ResizeTrigger): void;
+}
 
 export interface ResizesDeps {
   readonly allocations: Allocations;
@@ -29,7 +36,7 @@ export interface ResizesDeps {
   readonly events: EventSink;
   /** True if containers may use the target's swap, with a limit. */
   usesSwap(signal: AbortSignal): Promise<boolean>;
-  readonly measures: Pick<ResizeMeasures, "requested" | "accepted" | "infeasible">;
+  readonly measures: ResizeMeasures;
   /** Sources that have reported: before all have, the resources held by pods are not known. */
   readonly sourcesReady: Pick<SourceMilestone, "all">;
   /** `retryPendingResizes` is sent when pods hold fewer resources: a pending resize may fit. */

@@ -4,7 +4,6 @@ import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
-import type { RequestMeasures } from "../measures.ts";
 import { ApiError, apiError, watchError } from "./api-error.ts";
 import { createCredentials, type CredentialSource } from "./credentials.ts";
 import { createHealth, type HealthReader, type HealthWriter } from "./health.ts";
@@ -15,6 +14,12 @@ import { beginRequest } from "./request-span.ts";
 import { createRequests, type RawResponse, type RawRequest, type Requests, unreachable } from "./requests.ts";
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
 import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
+
+/** Requests to the API server. */
+export interface RequestMeasures {
+  /** @param code HTTP status, or `<error>` without a response. */
+  answered(code: string, method: string, host: string, ms: number): void;
+}
 
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 

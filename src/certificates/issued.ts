@@ -3,11 +3,18 @@ import { isIP } from "node:net";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import { type Service, untilAborted } from "../lib/service-group.ts";
-import type { CertificateMeasures } from "../measures.ts";
 import { type ApprovalDeps, type SignerName, requestCertificate } from "./approval.ts";
 import { type PairStore, isValid, parsePair } from "./pair-store.ts";
 import type { KeyPair } from "./self-signed.ts";
 import { type Subject, newKey } from "./signing-request.ts";
+
+/** A certificate issued by the cluster. */
+export interface CertificateMeasures {
+  /** It was not issued; the request will be repeated. */
+  failed(): void;
+  /** @param ageMs age of the replaced certificate. */
+  replaced(ageMs: number): void;
+}
 
 export interface IssuedOptions extends ApprovalDeps {
   /** Name in logs. */

@@ -6,11 +6,22 @@ import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 import { timed } from "../lib/timed.ts";
-import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Host } from "../seams/host.ts";
 import { openCgroupsOf } from "./cgroup-driver.ts";
 import { type FormerCgroups, findFormerCgroups } from "./previous-driver-cgroups.ts";
+
+/** Operations on cgroups. */
+export type CgroupOperation = "create" | "update" | "destroy";
+
+/** Cgroups of the node. */
+export interface CgroupMeasures {
+  changed(operation: CgroupOperation, ms: number): void;
+  /** Memory reservations for Guaranteed and Burstable pods, bytes. */
+  memoryReserved(guaranteed: number, burstable: number): void;
+  /** The runtime does not support the RuntimeConfig call. */
+  runtimeOutdated(): void;
+}
 
 export interface NodeCgroupsDeps {
   readonly host: Host;

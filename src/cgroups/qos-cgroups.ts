@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { CgroupLimits } from "../host/cgroups.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
-import type { CgroupMeasures } from "../measures.ts";
 import type { PodCache, PodStore } from "../pipeline.ts";
 import { qosCgroup } from "../pod/cgroup-path.ts";
 import type { MemoryQos } from "../pod/memory-qos.ts";
@@ -12,7 +11,7 @@ import type { DesiredPod, AllocatedPod } from "../roles.ts";
 import { isActive } from "../state/active.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
-import type { NodeCgroups } from "./node-cgroups.ts";
+import type { NodeCgroups, CgroupMeasures } from "./node-cgroups.ts";
 
 interface OpenedCgroups extends Pick<NodeCgroups, "layout"> {
   readonly cgroups: Pick<NodeCgroups["cgroups"], "ensure">;

@@ -9,7 +9,12 @@ import {
 import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
 import { type GrpcMethod, grpcStatusOf } from "../lib/grpc.ts";
-import type { DriverMeasures } from "../measures.ts";
+
+/** Calls to CSI drivers. */
+export interface DriverMeasures {
+  /** A CSI driver was called. @param method gRPC path. @param code Go's name of the status. */
+  called(driver: string, method: string, code: string, ms: number): void;
+}
 
 /** Timeout of a call, milliseconds: the kubelet's. */
 const callTimeoutMs = 120_000;

@@ -1,7 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { timed } from "../lib/timed.ts";
-import type { DeviceMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
@@ -10,6 +9,14 @@ import { type Allocation, type Allocations, devicesOf, type AllocationKey } from
 import { chooseDevices } from "./choose.ts";
 import type { Inventory } from "./inventory.ts";
 import type { DevicePlugin } from "./plugin.ts";
+
+/** Device plugins. */
+export interface DeviceMeasures {
+  /** A plugin requests its registration over the registration socket. */
+  registering(resource: string): void;
+  /** An allocation by a plugin has ended, successfully or not. */
+  allocated(resource: string, ms: number): void;
+}
 
 export interface AllocateDeps {
   readonly inventory: Inventory;

@@ -13,13 +13,20 @@ import {
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
-import type { PodResourcesMeasures, PodResourcesMethod } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
 import type { Allocations } from "./allocations.ts";
 import type { Inventory } from "./inventory.ts";
 import { allocatableDevices, listPodResources, podResourcesOf } from "./pod-resources.ts";
+
+/** Calls of the pod-resources API. */
+export interface PodResourcesMeasures {
+  requested(version: string, method: PodResourcesMethod): void;
+  failed(version: string, method: PodResourcesMethod): void;
+}
+
+export type PodResourcesMethod = "list" | "get" | "get_allocatable";
 
 /** Pods of the node, for the PodResources API. */
 export interface PodsProvider {

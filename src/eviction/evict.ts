@@ -1,5 +1,5 @@
+import type { StorageSignal } from "./storage-limits.ts";
 import type { Logger } from "../lib/log.ts";
-import type { EvictionMeasures, EvictionSignal } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
@@ -7,6 +7,16 @@ import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
 import { isStopped } from "../state/worker-phases.ts";
+
+/** Why a pod was evicted, as in metrics: its own limit, or an eviction signal such as `memory.available`. */
+export type EvictionSignal = StorageSignal | `${string}.${"available" | "inodesFree"}`;
+
+/** Evicted pods. */
+export interface EvictionMeasures {
+  evicted(signal: EvictionSignal): void;
+  /** Age of the observations that led to an eviction. */
+  observationAge(signal: EvictionSignal, ms: number): void;
+}
 
 export interface EvictDeps {
   readonly worker: Pick<Column<WorkerView>, "get">;

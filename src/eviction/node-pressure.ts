@@ -1,7 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { EvictionMeasures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, NodePressure, Reclaim } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
@@ -9,7 +8,7 @@ import { fullName, nodeReference } from "../pod/reference.ts";
 import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
 import { createDecider } from "./decision.ts";
-import type { Evict, EvictedPod } from "./evict.ts";
+import type { Evict, EvictedPod, EvictionMeasures } from "./evict.ts";
 import { evictionNotice } from "./message.ts";
 import type { NodeObservation } from "./observer.ts";
 import { rankPods } from "./ranking.ts";

@@ -1,8 +1,10 @@
-import type { StorageSignal } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
 import { canonicalBytes, quantityValue } from "../pod/quantity.ts";
 import { podLimits } from "../pod/resources.ts";
+
+/** Exceeded local storage limit, as in metrics: of an emptyDir, of the whole pod, of a container. */
+export type StorageSignal = "emptydirfs.limit" | "ephemeralpodfs.limit" | "ephemeralcontainerfs.limit";
 
 /** A limit of disk usage. */
 interface Limit {

@@ -8,7 +8,6 @@ import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Tracer } from "../lib/tracer.ts";
-import type { ImageRemoval, ImageRemovalMeasures } from "../measures.ts";
 import type { EventSink, PodCache, WaitForTarget, Reclaim } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { nodeReference } from "../pod/reference.ts";
@@ -17,6 +16,14 @@ import type { Containers, Images } from "../seams/runtime.ts";
 import { type ImageAges, type UnusedImage, createImageAges, imagesInUse } from "./image-ages.ts";
 import { amountToFree, freeSpaceFailed } from "./image-space.ts";
 import type { PulledImages } from "./pulled-images.ts";
+
+/** Why an image was removed: it had not been used for too long, or its space was needed. */
+export type ImageRemoval = "age" | "space";
+
+/** Removed images. */
+export interface ImageRemovalMeasures {
+  removed(why: ImageRemoval): void;
+}
 
 /** Image garbage collection policy. Ages are milliseconds. */
 export interface ImageLimits {

@@ -1,4 +1,4 @@
-import type { Measures } from "../measures.ts";
+import type { Measures } from "../metrics/node-metrics.ts";
 import type { Admission, PodCache, PodUpdate } from "../pipeline.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";

@@ -1,8 +1,9 @@
-import type { Measures } from "../measures.ts";
+import type { DeviceMeasures } from "../devices/allocate.ts";
+import type { PodResourcesMeasures } from "../devices/pod-resources-server.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
 /** Device plugins. */
-export function deviceMetrics(metrics: Metrics): Measures["devices"] {
+export function deviceMetrics(metrics: Metrics): DeviceMeasures {
   const labels = ["resource_name"] as const;
   const registrations = metrics.counter(
     "kubelet_device_plugin_registration_total",
@@ -21,7 +22,7 @@ export function deviceMetrics(metrics: Metrics): Measures["devices"] {
 }
 
 /** Calls of the pod-resources API. */
-export function podResourcesMetrics(metrics: Metrics): Measures["podResources"] {
+export function podResourcesMetrics(metrics: Metrics): PodResourcesMeasures {
   const name = "kubelet_pod_resources_endpoint";
   const counter = (what: string, help: string) => metrics.counter(`${name}_${what}`, help, ["server_api_version"]);
   const all = counter("requests_total", "Requests to the pod resources API, by version.");

@@ -1,4 +1,4 @@
-import type { HealthMeasures } from "../measures.ts";
+import type { HealthMeasures } from "../server/ports.ts";
 import type { Metrics } from "./registry.ts";
 
 /** Results of health checks; each has a series from its first result.

@@ -1,9 +1,14 @@
 import type { ImplementedGate } from "../config/feature-gates.ts";
-import type { Measures } from "../measures.ts";
+import type { CertificateMeasures } from "../certificates/issued.ts";
+import type { CgroupMeasures } from "../cgroups/node-cgroups.ts";
+import type { EvictionMeasures } from "../eviction/evict.ts";
+import type { ImageRemovalMeasures } from "../gc/image-collection.ts";
+import type { ShutdownMeasures } from "../shutdown/shutdown-record.ts";
+import type { HousekeepingMeasures } from "../sync/housekeeping.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
 /** Start and end of the machine's last graceful shutdown of pods. */
-export function shutdownMetrics(metrics: Metrics): Measures["shutdowns"] {
+export function shutdownMetrics(metrics: Metrics): ShutdownMeasures {
   const at = { start: 0, end: 0 };
   for (const moment of ["start", "end"] as const)
     metrics.gauge(
@@ -15,19 +20,17 @@ export function shutdownMetrics(metrics: Metrics): Measures["shutdowns"] {
 }
 
 /** Pods whose leftovers the last housekeeping cleaned up. */
-function sweepMetrics(metrics: Metrics): Measures["cleanedUp"] {
+export function housekeepingMetrics(metrics: Metrics): HousekeepingMeasures {
   const last = { pods: 0, failed: 0 };
   const gauge = (name: string, help: string, value: () => number) =>
     metrics.gauge(`kubelet_${name}`, help, { values: () => [[{}, value()]] });
   gauge("orphan_pod_cleaned_volumes", "Pods cleared away in the last round of housekeeping.", () => last.pods);
   gauge("orphan_pod_cleaned_volumes_errors", "Pods of which something stayed in that round.", () => last.failed);
-  return (pods, failed) => void Object.assign(last, { pods, failed });
+  return { cleanedUp: (pods, failed) => void Object.assign(last, { pods, failed }) };
 }
 
-/** Evicted pods, removed images, cgroup operations, and cleanup of orphaned pods. */
-export function upkeepMetrics(
-  metrics: Metrics,
-): Pick<Measures, "evictions" | "imageRemovals" | "cgroups" | "cleanedUp"> {
+/** Evicted pods. */
+export function evictionMetrics(metrics: Metrics): EvictionMeasures {
   const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [
     "eviction_signal",
   ]);
@@ -36,9 +39,22 @@ export function upkeepMetrics(
     "Age of the readings on which an eviction was decided, by eviction signal, seconds.",
     { labels: ["eviction_signal"], buckets: defaultBuckets },
   );
+  return {
+    evicted: (signal) => evictions.add({ eviction_signal: signal }),
+    observationAge: (signal, ms) => ages.addMs({ eviction_signal: signal }, ms),
+  };
+}
+
+/** Removed images. */
+export function imageRemovalMetrics(metrics: Metrics): ImageRemovalMeasures {
   const images = metrics.counter("kubelet_image_garbage_collected_total", "Images removed by this node, by reason.", [
     "reason",
   ]);
+  return { removed: (reason) => images.add({ reason }) };
+}
+
+/** Operations on cgroups. */
+export function cgroupMetrics(metrics: Metrics): CgroupMeasures {
   const cgroups = metrics.histogram(
     "kubelet_cgroup_manager_duration_seconds",
     "Duration of cgroup operations, seconds.",
@@ -48,23 +64,15 @@ export function upkeepMetrics(
     },
   );
   return {
-    evictions: {
-      evicted: (signal) => evictions.add({ eviction_signal: signal }),
-      observationAge: (signal, ms) => ages.addMs({ eviction_signal: signal }, ms),
-    },
-    imageRemovals: { removed: (reason) => images.add({ reason }) },
-    cleanedUp: sweepMetrics(metrics),
-    cgroups: {
-      changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms),
-      memoryReserved: keptMemory(metrics),
-      runtimeOutdated: outdatedRuntime(metrics),
-    },
+    changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms),
+    memoryReserved: keptMemory(metrics),
+    runtimeOutdated: outdatedRuntime(metrics),
   };
 }
 
 /** A gauge that exists once the runtime is found to be outdated, with the Kubernetes version that drops its support.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
-function outdatedRuntime(metrics: Metrics): Measures["cgroups"]["runtimeOutdated"] {
+function outdatedRuntime(metrics: Metrics): CgroupMeasures["runtimeOutdated"] {
   let isKnown = false;
   return () => {
     if (isKnown) return;
@@ -81,7 +89,7 @@ function outdatedRuntime(metrics: Metrics): Measures["cgroups"]["runtimeOutdated
 }
 
 /** Gauges that exist once they have a value: only with feature gate MemoryQoS. */
-function keptMemory(metrics: Metrics): Measures["cgroups"]["memoryReserved"] {
+function keptMemory(metrics: Metrics): CgroupMeasures["memoryReserved"] {
   let bytes: { readonly min: number; readonly low: number } | undefined;
   return (min, low) => {
     const isNew = bytes === undefined;
@@ -106,7 +114,7 @@ const month = 30 * day;
 const year = 12 * month;
 
 /** Certificates issued by the cluster. A kubelet does not report the age of client certificates. */
-export function certificateMetrics(metrics: Metrics): Measures["certificates"] {
+export function certificateMetrics(metrics: Metrics): Readonly<Record<"client" | "server", CertificateMeasures>> {
   const client = metrics.counter(
     "kubelet_certificate_manager_client_expiration_renew_errors",
     "Failures to obtain the node's client certificate.",

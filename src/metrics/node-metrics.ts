@@ -1,19 +1,34 @@
 import type { ImplementedGate } from "../config/feature-gates.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { Measures } from "../measures.ts";
+import type { ProbeMeasures } from "../probes/probes.ts";
+import type { HealthMeasures } from "../server/ports.ts";
 import { healthMetrics } from "./health.ts";
 import { nodeStartMetrics } from "./node-start.ts";
 import { createPodStartup } from "./pod-startup.ts";
-import { startMetrics, statusMetrics, workerMetrics } from "./pods.ts";
+import { podMetrics, startMetrics, statusMetrics } from "./pods.ts";
 import { probeMetrics } from "./probes.ts";
 import { processMetrics, processStart } from "./process.ts";
 import { type Metrics, createMetrics } from "./registry.ts";
 import { resizeMetrics } from "./resizes.ts";
 import { requestMetrics, servingMetrics } from "./traffic.ts";
-import { certificateMetrics, gateMetrics, shutdownMetrics, upkeepMetrics } from "./maintenance.ts";
+import {
+  certificateMetrics,
+  cgroupMetrics,
+  evictionMetrics,
+  gateMetrics,
+  housekeepingMetrics,
+  imageRemovalMetrics,
+  shutdownMetrics,
+} from "./maintenance.ts";
 import { type NodeView, viewMetrics } from "./node-gauges.ts";
 import { deviceMetrics, podResourcesMetrics } from "./devices.ts";
 import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
+
+/** Recording functions of the stages, by set. A call costs a counter's increment; it never waits. */
+export type Measures = ReturnType<typeof createMeasures> & {
+  readonly probes: ProbeMeasures;
+  readonly health: HealthMeasures;
+};
 
 /** All metrics of one node. */
 export interface NodeMetrics {
@@ -47,30 +62,13 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
   const metrics = createMetrics();
   const ofProbes = createMetrics();
   const ofHealth = createMetrics();
-  const startup = createPodStartup(clock);
   let view: NodeView | undefined;
   nameMetrics(metrics, deps);
   gateMetrics(metrics, deps.gates);
   viewMetrics(metrics, () => view, clock);
   const health = healthMetrics(ofHealth);
-  const measures: Measures = {
-    ...workerMetrics(metrics, startup),
-    starts: startMetrics(metrics),
-    statuses: statusMetrics(metrics, startup),
-    runtime: runtimeMetrics(metrics),
-    pleg: plegMetrics(metrics, clock),
-    pulls: pullMetrics(metrics, startup),
-    devices: deviceMetrics(metrics),
-    podResources: podResourcesMetrics(metrics),
-    volumes: volumeMetrics(metrics),
-    drivers: driverMetrics(metrics),
-    ...upkeepMetrics(metrics),
-    shutdowns: shutdownMetrics(metrics),
-    resizes: resizeMetrics(metrics, () => view),
-    certificates: certificateMetrics(metrics),
-    requests: requestMetrics(metrics),
-    serving: servingMetrics(metrics),
-    nodeStart: nodeStartMetrics(metrics, clock),
+  const measures = {
+    ...createMeasures(metrics, () => view, clock),
     probes: probeMetrics(ofProbes),
     health,
   };
@@ -83,6 +81,34 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
     probes: ofProbes.text,
     slis: ofHealth.text,
     resetSlis: health.reset,
+  };
+}
+
+/** Creates the metrics that stages record, one set for each: its interface is beside the code that calls it.
+ *  @param view undefined until the node runs. */
+function createMeasures(metrics: Metrics, view: () => NodeView | undefined, clock: Clock) {
+  const startup = createPodStartup(clock);
+  return {
+    ...podMetrics(metrics, startup),
+    starts: startMetrics(metrics),
+    statuses: statusMetrics(metrics, startup),
+    runtime: runtimeMetrics(metrics),
+    pleg: plegMetrics(metrics, clock),
+    pulls: pullMetrics(metrics, startup),
+    devices: deviceMetrics(metrics),
+    podResources: podResourcesMetrics(metrics),
+    volumes: volumeMetrics(metrics),
+    drivers: driverMetrics(metrics),
+    evictions: evictionMetrics(metrics),
+    imageRemovals: imageRemovalMetrics(metrics),
+    cgroups: cgroupMetrics(metrics),
+    ...housekeepingMetrics(metrics),
+    shutdowns: shutdownMetrics(metrics),
+    resizes: resizeMetrics(metrics, view),
+    certificates: certificateMetrics(metrics),
+    requests: requestMetrics(metrics),
+    serving: servingMetrics(metrics),
+    nodeStart: nodeStartMetrics(metrics, clock),
   };
 }
 

@@ -1,12 +1,12 @@
 import type { Clock } from "../lib/clock.ts";
-import type { Measures } from "../measures.ts";
+import type { NodeStartMeasures } from "../node/registration.ts";
 import type { Metrics } from "./registry.ts";
 
-type Moment = keyof Measures["nodeStart"];
+type Moment = keyof NodeStartMeasures;
 
 /** Durations of a new node's start, by phase; all 0 for a node that already existed.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3203-node-startup-latency */
-export function nodeStartMetrics(metrics: Metrics, clock: Clock): Measures["nodeStart"] {
+export function nodeStartMetrics(metrics: Metrics, clock: Clock): NodeStartMeasures {
   const begunAt = clock.now();
   const first = new Map<Moment, number>();
   const seconds = (from: number | undefined, to: number | undefined) =>

@@ -1,10 +1,16 @@
 import type { Clock } from "../lib/clock.ts";
-import type { Measures } from "../measures.ts";
+import type { DriverMeasures } from "../csi/client.ts";
+import type { RuntimeMeasures } from "./runtime-calls.ts";
+import type { PlegMeasures } from "../pleg/inspector.ts";
+import type { PluginMeasures } from "../runtime/images/credential-plugin.ts";
+import type { PullCheckMeasures } from "../runtime/images/pull-manager.ts";
+import type { PullMeasures } from "../runtime/images/puller.ts";
+import type { VolumeMeasures } from "../volumes/measures.ts";
 import type { PodStartup } from "./pod-startup.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
 /** Calls to the runtime. */
-export function runtimeMetrics(metrics: Metrics): Measures["runtime"] {
+export function runtimeMetrics(metrics: Metrics): RuntimeMeasures {
   const labels = ["operation_type"] as const;
   const calls = metrics.counter("kubelet_runtime_operations_total", "Calls to the container runtime.", labels);
   const errors = metrics.counter(
@@ -46,7 +52,7 @@ function exponential(first: number, factor: number, count: number): number[] {
 }
 
 /** The pod lifecycle event generator. */
-export function plegMetrics(metrics: Metrics, clock: Clock): Measures["pleg"] {
+export function plegMetrics(metrics: Metrics, clock: Clock): PlegMeasures {
   const relists = metrics.histogram("kubelet_pleg_relist_duration_seconds", "Duration of relists, seconds.", {
     buckets: defaultBuckets,
   });
@@ -107,7 +113,7 @@ const imageSizes: readonly (readonly [number, string])[] = [
 ];
 
 /** Image pulls. */
-export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pulls"] {
+export function pullMetrics(metrics: Metrics, startup: PodStartup): PullMeasures & PullCheckMeasures & PluginMeasures {
   const pulls = metrics.histogram(
     "kubelet_image_pull_duration_seconds",
     "Duration of successful image pulls, including the time in the queue, by image size, seconds.",
@@ -166,7 +172,7 @@ function sizeLabel(bytes: number): string {
 const storageBuckets = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 
 /** Calls to CSI drivers. */
-export function driverMetrics(metrics: Metrics): Measures["drivers"] {
+export function driverMetrics(metrics: Metrics): DriverMeasures {
   const calls = metrics.histogram(
     "csi_operations_seconds",
     "Duration of calls to storage drivers, by method and gRPC status, seconds.",
@@ -179,7 +185,7 @@ export function driverMetrics(metrics: Metrics): Measures["drivers"] {
 }
 
 /** Mounts and unmounts of volumes. */
-export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
+export function volumeMetrics(metrics: Metrics): VolumeMeasures {
   const operations = metrics.histogram(
     "storage_operation_duration_seconds",
     "Duration of mounting or expanding a volume, and of unmounting all volumes of its pod, by plugin, seconds.",

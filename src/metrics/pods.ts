@@ -1,7 +1,11 @@
-import type { ContainerStatus, PodStatus } from "../objects.ts";
+import type { PreemptionMeasures } from "../admission/preemption.ts";
+import type { ContainerStatus, Pod, PodStatus } from "../objects.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isPlaceholder } from "../pod/placeholder.ts";
-import type { ContainerKind, Measures } from "../measures.ts";
+import type { StartMeasures } from "../runtime/start-container.ts";
+import type { ContainerKind } from "../runtime/step.ts";
+import type { StatusMeasures } from "../status/writer.ts";
+import type { WorkerMeasures } from "../sync/pod-worker.ts";
 import type { PodStartup } from "./pod-startup.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
@@ -9,11 +13,21 @@ const startBuckets = [
   0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
 ];
 
+/** Pods on their way between stages. */
+export interface PodMeasures extends PreemptionMeasures {
+  readonly workers: WorkerMeasures;
+  /** A source has reported pods for the first time. */
+  seen(pods: readonly Pod[]): void;
+  /** A pod is gone and its data can be dropped. */
+  forget(uid: string): void;
+  /** A pod was not admitted. */
+  rejected(reason: string): void;
+  /** An orphaned pod was found in the runtime. */
+  orphanFound(): void;
+}
+
 /** Pods from their first update to their workers' passes, rejected pods, and orphaned pods. */
-export function workerMetrics(
-  metrics: Metrics,
-  startup: PodStartup,
-): Pick<Measures, "workers" | "seen" | "forget" | "rejected" | "preempted" | "orphanFound"> {
+export function podMetrics(metrics: Metrics, startup: PodStartup): PodMeasures {
   const passes = metrics.histogram("kubelet_pod_worker_duration_seconds", "Duration of one sync of a pod, seconds.", {
     buckets: defaultBuckets,
     labels: ["operation_type"],
@@ -94,7 +108,7 @@ function rejectionLabel(reason: string): string {
 }
 
 /** Starts of sandboxes and containers. */
-export function startMetrics(metrics: Metrics): Measures["starts"] {
+export function startMetrics(metrics: Metrics): StartMeasures {
   const pods = metrics.counter("kubelet_started_pods_total", "Attempted sandbox creations.");
   const podErrors = metrics.counter("kubelet_started_pods_errors_total", "Failed sandbox creations.");
   const containers = metrics.counter("kubelet_started_containers_total", "Attempted container starts.", [
@@ -123,7 +137,7 @@ export function startMetrics(metrics: Metrics): Measures["starts"] {
 }
 
 /** Metrics from pod statuses: terminated containers, and start durations as seen by the API server. */
-export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["statuses"] {
+export function statusMetrics(metrics: Metrics, startup: PodStartup): StatusMeasures {
   const ended = metrics.counter("kubelet_terminated_containers_total", "Terminated containers.", [
     "container_type",
     "exit_code",

@@ -1,4 +1,4 @@
-import type { Measures } from "../measures.ts";
+import type { ProbeMeasures } from "../probes/probes.ts";
 import type { Pod } from "../objects.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
@@ -6,7 +6,7 @@ const results = { Success: "successful", Failure: "failed" } as const;
 const kinds = { liveness: "Liveness", readiness: "Readiness", startup: "Startup" } as const;
 
 /** Results of probes, each a series that exists while its pod is probed. */
-export function probeMetrics(metrics: Metrics): Measures["probes"] {
+export function probeMetrics(metrics: Metrics): ProbeMeasures {
   const ofDuration = ["probe_type", "container", "pod", "namespace"] as const;
   const total = metrics.counter("prober_probe_total", "Probes of a container, by result.", [
     ...ofDuration,

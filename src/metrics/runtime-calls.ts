@@ -1,8 +1,14 @@
 import type { Clock } from "../lib/clock.ts";
 import { timed } from "../lib/timed.ts";
-import type { RuntimeMeasures } from "../measures.ts";
 import { type RuntimeCall, wrapCalls } from "../seams/runtime-calls.ts";
 import type { Runtime } from "../seams/runtime.ts";
+
+/** Calls to the runtime, by the kubelet's operation types: `run_podsandbox`, `list_containers`. */
+export interface RuntimeMeasures {
+  called(operation: string, ms: number, failed: boolean): void;
+  /** @param handler of the RuntimeClass; empty for the runtime's default. */
+  sandboxRun(handler: string, ms: number, failed: boolean): void;
+}
 
 /** Counted calls, with the kubelet's names for them. */
 const operations = {

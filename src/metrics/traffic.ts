@@ -1,8 +1,9 @@
-import type { Measures } from "../measures.ts";
+import type { RequestMeasures } from "../api/client.ts";
+import type { ServingMeasures } from "../server/ports.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
 /** The node's requests to the API server. */
-export function requestMetrics(metrics: Metrics): Measures["requests"] {
+export function requestMetrics(metrics: Metrics): RequestMeasures {
   const answers = metrics.counter(
     "rest_client_requests_total",
     "Requests to the API server, by status code; <error> without a response.",
@@ -47,7 +48,7 @@ const areas = new Set([
 const longRunning = new Set(["attach", "debug", "exec"]);
 
 /** Requests to the kubelet API. */
-export function servingMetrics(metrics: Metrics): Measures["serving"] {
+export function servingMetrics(metrics: Metrics): ServingMeasures {
   const labels = ["method", "path", "server_type", "long_running"] as const;
   const requests = metrics.counter("kubelet_http_requests_total", "Requests to the kubelet API.", labels);
   const durations = metrics.histogram(

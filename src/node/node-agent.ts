@@ -4,7 +4,6 @@ import { codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { NodeStartMeasures } from "../measures.ts";
 import type { Node } from "../objects.ts";
 import type { EventSink, HostAddresses, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
@@ -17,7 +16,7 @@ import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
 import { type NodeIdentity, newNode, systemLabels } from "./node-object.ts";
 import { createReconcile } from "./reconcile.ts";
-import { type RegistrationDeps, register } from "./registration.ts";
+import { type RegistrationDeps, register, type NodeStartMeasures } from "./registration.ts";
 import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
 import { checkTargetRequirements, checkCgroupControllers, checkTargetAddress } from "./target-requirements.ts";
 

@@ -3,11 +3,22 @@ import type { HostFacts } from "../host/facts.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { NodeStartMeasures } from "../measures.ts";
 import type { Node, NodeStatus } from "../objects.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import { type NodeIdentity, attachAnnotation, defaultLabels, newNode } from "./node-object.ts";
+
+/** Start of a node that registers for the first time, from its machine's boot to its first Ready. Repeated calls are ignored. */
+export interface NodeStartMeasures {
+  /** @param at milliseconds since the epoch. */
+  booted(at: number): void;
+  /** The Node is about to be created. */
+  registering(): void;
+  /** The Node was created and did not exist before. */
+  registered(): void;
+  /** The API server shows the Node as Ready. */
+  ready(): void;
+}
 
 export interface RegistrationDeps {
   readonly client: ApiClient;

@@ -3,7 +3,6 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { LatestSlot } from "../lib/latest-slot.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
-import type { PlegMeasures } from "../measures.ts";
 import type { PodCache, PodInspector, RuntimeIds, RuntimePod } from "../pipeline.ts";
 import type { ColumnWriter } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
@@ -17,6 +16,18 @@ import {
   podFingerprint,
 } from "./observe.ts";
 import { cacheNewest } from "./pod-cache.ts";
+
+/** Relists, inspections and the event stream. */
+export interface PlegMeasures {
+  /** @param sinceLastMs since the start of the last successful relist; undefined before the first. */
+  relistStarted(sinceLastMs: number | undefined): void;
+  relisted(ms: number): void;
+  inspected(ms: number): void;
+  /** The event stream of the runtime was established. */
+  eventStreamOpened(): void;
+  /** The event stream failed or broke. */
+  eventStreamFailed(): void;
+}
 
 export interface InspectorDeps extends ObserveDeps {
   readonly log: Logger;

@@ -1,9 +1,9 @@
+import type { Pod } from "../objects.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
-import type { ProbeMeasures } from "../measures.ts";
-import type { EventSink, PodCache, PodStore, ProbeResults, Prober, StatusReader } from "../pipeline.ts";
+import type { EventSink, PodCache, PodStore, ProbeResults, Prober, StatusReader, ProbeKind } from "../pipeline.ts";
 import type { AllocatedPod, ApiPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
@@ -15,6 +15,13 @@ import { type ProbeAttempt, type ProbeAttemptDeps, attemptProbe } from "./attemp
 import { createTargetReachability } from "./target-reachability.ts";
 import { type PodProbes, type ContainerProbe, createVerdicts, probeKey, probesOf } from "./verdicts.ts";
 import { type ProbeWorker, startProbeWorker } from "./worker.ts";
+
+/** Probes of containers. */
+export interface ProbeMeasures {
+  probed(pod: Pod, container: string, kind: ProbeKind, result: "Success" | "Failure", ms: number): void;
+  /** The pod's probes have ended. */
+  forget(pod: Pod): void;
+}
 
 export interface ProbesDeps {
   readonly host: Pick<Host, "dial" | "fs">;

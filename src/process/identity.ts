@@ -13,7 +13,7 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
-import type { Measures } from "../measures.ts";
+import type { Measures } from "../metrics/node-metrics.ts";
 import { graftletVersion } from "../version.ts";
 
 export interface IdentityDeps {

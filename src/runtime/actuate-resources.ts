@@ -3,7 +3,6 @@ import type { CgroupLimits } from "../host/cgroups.ts";
 import { CodedError, codeOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { AllocatedPod } from "../roles.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
@@ -11,6 +10,12 @@ import { type ResizableResource, amountsOf, combineResources, sameAmounts } from
 import type { ActuatedResources } from "../resizes.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
+
+/** Actuations of resizes. */
+export interface ActuationMeasures {
+  /** The actuation of allocated resources has ended, successfully or not. */
+  actuated(ms: number, success: boolean): void;
+}
 
 /** Limits and memory usage of a pod's cgroups. */
 export interface CgroupReading {
@@ -46,7 +51,7 @@ export interface ResizeDeps {
   ) => Promise<LinuxContainerResources>;
   /** Signal for calls that must not be interrupted. */
   readonly uninterrupted: AbortSignal;
-  readonly resizes: Pick<ResizeMeasures, "actuated">;
+  readonly resizes: ActuationMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -1,5 +1,4 @@
 import { ContainerState, type ContainerStatus, type PodSandboxStatus } from "../gen/cri.ts";
-import type { ContainerKind } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { restartsAll } from "../pod/restart.ts";
@@ -9,7 +8,7 @@ import { planInit } from "./plan-init.ts";
 import { planMain } from "./plan-main.ts";
 import { resizesPodLevel } from "./plan-resize.ts";
 import type { ContainerFacts } from "./planned-kill.ts";
-import type { Step } from "./step.ts";
+import type { Step, ContainerKind } from "./step.ts";
 
 /** Defaults: no probe results and no resizes. */
 const noFacts: ContainerFacts = {

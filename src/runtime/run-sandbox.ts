@@ -1,13 +1,12 @@
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
-import type { StartMeasures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, PodServiceTunnel, RuntimeClasses } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Sandboxes } from "../seams/runtime.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
-import type { ReadySandbox } from "./start-container.ts";
+import type { ReadySandbox, StartMeasures } from "./start-container.ts";
 
 export interface SandboxDeps {
   readonly runtime: Pick<Sandboxes, "runPodSandbox" | "podSandboxStatus">;

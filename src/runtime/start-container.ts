@@ -1,3 +1,4 @@
+import type { ContainerKind } from "./step.ts";
 import {
   type ContainerConfig,
   ContainerState,
@@ -7,7 +8,6 @@ import {
   type PodSandboxConfig,
 } from "../gen/cri.ts";
 import { abortError, hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
-import type { StartMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { MountedVolumes, RuntimePod, StableFiles } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
@@ -17,6 +17,18 @@ import { type Containers, RuntimeError } from "../seams/runtime.ts";
 import type { EnsuredImage, VolumeImages } from "./images/puller.ts";
 import { type KillDeps, killContainer } from "./kill.ts";
 import { StartError } from "./start-error.ts";
+
+/** Starts of sandboxes and containers. */
+export interface StartMeasures {
+  /** A pod's sandbox is about to be created. */
+  podStarting(): void;
+  podFailed(): void;
+  containerStarting(sort: ContainerKind): void;
+  /** @param reason of the container's Waiting state. */
+  containerFailed(sort: ContainerKind, reason: string): void;
+  /** A container was to be created that mounts this many images at this many paths. */
+  imageVolumes(images: number, places: number, outcome: "mounted" | "failed"): void;
+}
 
 /** The sandbox in which a container starts. */
 export interface ReadySandbox {

@@ -1,5 +1,5 @@
 import { abortError } from "../lib/errors.ts";
-import type { ContainerKind, StartMeasures } from "../measures.ts";
+import type { ContainerKind } from "./step.ts";
 import type { StartFailure } from "../pipeline.ts";
 import type { ContainerStarts } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
@@ -10,6 +10,7 @@ import {
   type StartedContainer,
   runPostStart,
   startContainer,
+  type StartMeasures,
 } from "./start-container.ts";
 import { StartError } from "./start-error.ts";
 

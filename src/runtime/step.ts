@@ -1,8 +1,10 @@
 import type { ContainerStatus } from "../gen/cri.ts";
-import type { ContainerKind } from "../measures.ts";
 import type { Container } from "../objects.ts";
 import type { ContainerResize } from "./plan-resize.ts";
 import type { PlannedKill } from "./planned-kill.ts";
+
+/** Container type, as in metrics. */
+export type ContainerKind = "container" | "init_container" | "ephemeral_container";
 
 /** Arguments of each kind of step. */
 interface Steps {

@@ -4,7 +4,7 @@ import express, { type NextFunction, type Request, type Response } from "express
 import type { Clock } from "../lib/clock.ts";
 import { guardResponses } from "../lib/guard-responses.ts";
 import type { Logger } from "../lib/log.ts";
-import type { HealthMeasures } from "../measures.ts";
+import type { HealthMeasures } from "./ports.ts";
 import type { Sharing } from "../seams/provider.ts";
 import { sendText } from "./responses.ts";
 import { requestTimes, serve } from "./listen.ts";

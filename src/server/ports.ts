@@ -5,11 +5,21 @@ import type { Logger } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
-import type { HealthMeasures, ServingMeasures } from "../measures.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Runtime, Streams } from "../seams/runtime.ts";
 import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
+
+/** Requests to the kubelet API. */
+export interface ServingMeasures {
+  /** @param area first segment of the path. @returns a function to call when the request has ended. */
+  began(method: string, area: string): (ms: number) => void;
+}
+
+/** Health checks made by the aggregate health endpoints. */
+export interface HealthMeasures {
+  checked(name: string, isHealthy: boolean): void;
+}
 
 /** Identity of a caller. */
 export interface User {

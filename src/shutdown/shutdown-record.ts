@@ -1,8 +1,13 @@
 import { replaceFile } from "../host/replace-file.ts";
 import type { Logger } from "../lib/log.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
-import type { ShutdownMeasures } from "../measures.ts";
 import type { HostFs } from "../seams/host.ts";
+
+/** Shutdowns of the machine. Times are milliseconds since the epoch, 0 for none. */
+export interface ShutdownMeasures {
+  began(at: number): void;
+  ended(at: number): void;
+}
 
 export interface ShutdownRecordDeps {
   readonly fs: Pick<HostFs, "apply" | "readFile">;

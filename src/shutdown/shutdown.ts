@@ -2,7 +2,6 @@ import { shutdownRecordFile } from "../host/shutdown-file.ts";
 import { type Logind, connectLogind } from "../host/systemd/logind.ts";
 import { CodedError, abortError } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { ShutdownMeasures } from "../measures.ts";
 import type { EventSink, PodCache, PodStore, WaitForTarget } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
@@ -13,7 +12,7 @@ import { type ShutdownInhibitorDeps, createShutdownInhibitor } from "./shutdown-
 import { type EndPodsDeps, endPods } from "./end-pods.ts";
 import { type GracePeriod, totalGracePeriodMs } from "./groups.ts";
 import { raiseInhibitDelay } from "./inhibit-delay.ts";
-import { createShutdownRecord } from "./shutdown-record.ts";
+import { createShutdownRecord, type ShutdownMeasures } from "./shutdown-record.ts";
 
 export interface ShutdownDeps extends EndPodsDeps, ShutdownInhibitorDeps {
   readonly periods: readonly GracePeriod[];

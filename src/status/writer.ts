@@ -2,8 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
-import type { StatusMeasures } from "../measures.ts";
-import type { PodStatus } from "../objects.ts";
+import type { PodStatus, Pod } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { type ApiPod, apiPod } from "../roles.ts";
@@ -12,6 +11,14 @@ import type { Column } from "../state/records.ts";
 import { mergeStatus } from "./merge.ts";
 import { statusPatch } from "./patch.ts";
 import type { PodApi } from "./pod-api.ts";
+
+/** Statuses of pods. */
+export interface StatusMeasures {
+  /** The pod has a new status on the node. */
+  changed(pod: Pod, before: PodStatus | undefined, after: PodStatus): void;
+  /** The API server accepted it. @param ms since it differed from the API server's. */
+  written(pod: Pod, ms: number): void;
+}
 
 /** A pod status to be written to the API server. */
 export interface StatusUpdate {

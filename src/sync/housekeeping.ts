@@ -2,7 +2,6 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Measures } from "../measures.ts";
 import type { PodCache, PodStore, WaitForTarget, RuntimePod } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
 import type { DesiredPod } from "../roles.ts";
@@ -10,6 +9,12 @@ import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import type { SourceMilestone } from "../state/values.ts";
 import type { PodWorkers } from "./pod-workers.ts";
+
+/** Rounds of housekeeping. */
+export interface HousekeepingMeasures {
+  /** Housekeeping cleaned up leftovers of this many pods. @param failed number of them that failed. */
+  cleanedUp(pods: number, failed: number): void;
+}
 
 export interface HousekeepingDeps {
   readonly pods: PodStore;
@@ -32,7 +37,7 @@ export interface HousekeepingDeps {
   readonly cleanUpPod: (uid: string, keepsContainers: boolean, signal: AbortSignal) => Promise<void>;
   /** Drops allocation records of pods that are not among these. */
   readonly pruneRecords: (known: ReadonlySet<string>) => void;
-  readonly measures: Pick<Measures, "cleanedUp">;
+  readonly measures: HousekeepingMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -1,3 +1,4 @@
+import type { Pod } from "../objects.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -5,11 +6,21 @@ import { LatestSlot } from "../lib/latest-slot.ts";
 import { timed } from "../lib/timed.ts";
 import type { Span, Tracer } from "../lib/tracer.ts";
 import { fullName } from "../pod/reference.ts";
-import type { SyncKind, WorkerMeasures } from "../measures.ts";
 import type { Eviction, WaitForTarget, WakeCause } from "../pipeline.ts";
 import { isEnding } from "../pod/phase.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { Ending, WorkerPhase, WorkerView } from "../state/pod-table.ts";
+
+/** What triggered a pod worker's sync; `terminated` for the last one of a pod. */
+export type SyncKind = "create" | "update" | "sync" | "kill" | "terminated";
+
+/** Syncs of pods. */
+export interface WorkerMeasures {
+  /** Before the first sync of a pod. */
+  started(pod: Pod): void;
+  /** A sync has ended, successfully or not. */
+  synced(kind: SyncKind, ms: number): void;
+}
 
 /** Outcome of one sync pass. */
 export interface PassResult {

@@ -3,13 +3,12 @@ import type { Logger } from "../lib/log.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
-import type { WorkerMeasures } from "../measures.ts";
 import type { WaitForTarget } from "../pipeline.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
 import type { Subscribes, Sends } from "../state/signals.ts";
-import { type Passes, type PodWorker, createPodWorker } from "./pod-worker.ts";
+import { type Passes, type PodWorker, createPodWorker, type WorkerMeasures } from "./pod-worker.ts";
 
 export interface PodWorkersDeps {
   readonly passes: Passes;

@@ -2,9 +2,14 @@ import { type ExecFileException, execFile } from "node:child_process";
 import type { Clock } from "../../lib/clock.ts";
 import { parseDuration } from "../../lib/go-duration.ts";
 import { entriesOf, recordIn, recordOf } from "../../lib/record.ts";
-import type { PullMeasures } from "../../measures.ts";
 import type { CredentialProvider } from "../../objects.ts";
 import type { Logins } from "./docker-config.ts";
+
+/** Credential provider plugins. */
+export interface PluginMeasures {
+  /** A credential provider plugin was run. */
+  pluginRan(plugin: string, ms: number, failed: boolean): void;
+}
 
 /** A credential provider plugin as a program to run. */
 export type PluginProgram = Pick<CredentialProvider, "name" | "path" | "args" | "env" | "apiVersion">;
@@ -33,7 +38,7 @@ const maxOutputBytes = 2 ** 20;
 const maxStderrLength = 1_000;
 
 export interface PluginRunnerDeps {
-  readonly measures: Pick<PullMeasures, "pluginRan">;
+  readonly measures: PluginMeasures;
   readonly clock: Clock;
   /** Kills running plugins. */
   readonly stop: AbortSignal;

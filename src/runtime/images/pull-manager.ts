@@ -1,6 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
-import type { PullCheck, PullMeasures } from "../../measures.ts";
 import { bareName } from "../../pod/image-name.ts";
 import type { Images } from "../../seams/runtime.ts";
 import type { CredentialSource } from "./keyring.ts";
@@ -9,11 +8,19 @@ import { toPullCredentials, sourceKey } from "./pull-credentials.ts";
 import type { PullAccount, PullRecords, PullSecret } from "./pull-records.ts";
 import type { NeedsVerification } from "./verification-policy.ts";
 
+/** How it was decided whether a pod may use an image that is present on the node. */
+export type PullCheck = "credentialPolicyAllowed" | "credentialRecordFound" | "mustAuthenticate" | "error";
+
+/** Checks of access to present images. */
+export interface PullCheckMeasures {
+  checked(result: PullCheck): void;
+}
+
 export interface PullManagerDeps {
   readonly runtime: Pick<Images, "listImages">;
   readonly records: PullRecords;
   readonly needsVerification: NeedsVerification;
-  readonly measures: Pick<PullMeasures, "checked">;
+  readonly measures: PullCheckMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -4,7 +4,6 @@ import type { Clock } from "../../lib/clock.ts";
 import { abortError, messageOf } from "../../lib/errors.ts";
 import { goDuration } from "../../lib/go-duration.ts";
 import { createTokenBucket } from "../../lib/token-bucket.ts";
-import type { PullMeasures } from "../../measures.ts";
 import type { Container, ObjectReference, Pod } from "../../objects.ts";
 import { defaultPullPolicy, withDefaultTag } from "../../pod/image-name.ts";
 import { imageVolumes } from "../../pod/image-volumes.ts";
@@ -18,6 +17,15 @@ import { type PodCredentials, type PodCredentialsDeps, podCredentials } from "./
 import { joinedErrorText, pullFailure } from "./pull-error.ts";
 import type { PullManager } from "./pull-manager.ts";
 import { type PullGate, createPullGate } from "./pull-gate.ts";
+
+/** Image pulls. */
+export interface PullMeasures {
+  /** @returns a function to call when the pull has succeeded. @param bytes of the image. */
+  pulling(uid: string): (ms: number, bytes: bigint) => void;
+  /** An image was requested. @param present undefined if presence was not checked. @param pulled true if it had to be pulled;
+   *  undefined if that was not decided. */
+  ensured(policy: string, present: boolean | undefined, pulled: boolean | undefined): void;
+}
 
 export interface ImagePullerDeps extends PodCredentialsDeps {
   readonly images: Pick<Images, "imageStatus" | "pullImage">;

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import type { HealthMeasures } from "../../measures.ts";
+import type { HealthMeasures } from "../ports.ts";
 import { sendText } from "../responses.ts";
 import { queryOf } from "../path.ts";
 

@@ -1,7 +1,7 @@
 import type { StorageDrivers } from "../../plugin-ports.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
-import type { VolumeMeasures } from "../../measures.ts";
+import type { VolumeMeasures } from "../measures.ts";
 import type { Host } from "../../seams/host.ts";
 import type { StagedVolumeLister } from "./staged-volume-lister.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import type { ServingMeasures } from "../../../src/measures.ts";
+import type { ServingMeasures } from "../../../src/server/ports.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { backend, spdy, upgrade } from "./backend.ts";

@@ -3,9 +3,8 @@ import { describe, it } from "node:test";
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { type Tracer, noTracer } from "../../../src/lib/tracer.ts";
-import type { WorkerMeasures } from "../../../src/measures.ts";
 
-import { type Passes, type PassResult, createPodWorker } from "../../../src/sync/pod-worker.ts";
+import { type Passes, type PassResult, createPodWorker, type WorkerMeasures } from "../../../src/sync/pod-worker.ts";
 import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type TestPod, aPod } from "../../fakes/pods.ts";

@@ -27,6 +27,12 @@ const cases: readonly [name: string, path: string, source: string, faults: reado
     ],
   ],
   [
+    "metrics may import the types that stages measure with, not their values",
+    "src/metrics/a.ts",
+    'import type { M } from "../sync/x.ts";\nimport type { N } from "../server/y.ts";\nimport { z } from "../sync/z.ts";',
+    ["src/metrics/a.ts:3: metrics must not import sync; hand in a port of src/pipeline.ts instead"],
+  ],
+  [
     "imports do not point up",
     "src/lib/a.ts",
     'import { x } from "../pod/x.ts";',
