@@ -6,8 +6,9 @@ import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
 const newline = 0x0a;
 
-/** Budget charge for the processing of a line, bytes. */
+/** Budget charges for the processing of a line, and of a piece of the stream, bytes. */
 const lineOverheadBytes = 32 * 1024;
+const chunkOverheadBytes = 4 * 1024;
 
 export interface JsonLinesOptions {
   /** Charged with the memory of the values. */
@@ -28,6 +29,7 @@ export async function* jsonLines(
       throw new CodedError("resource_exhausted", `the Docker Engine sent a line of more than ${maxLineBytes} bytes`);
   };
   for await (const chunk of source) {
+    budget?.spend(chunkOverheadBytes);
     let from = 0;
     for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, from)) {
       add(chunk.subarray(from, end));

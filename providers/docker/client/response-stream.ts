@@ -28,6 +28,8 @@ const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [2
 const maxErrorBodyBytes = 64 * 1024;
 /** Limit of one response. Lists of 2,000 containers with 4 KiB of labels each are within it. */
 const maxResponseBytes = 8 * 1024 * 1024;
+/** Limit of the pieces in which a response arrives: the Docker Engine sends at least 2 KiB at once, and each piece costs time. */
+const maxResponseChunks = 20_000;
 
 /** Sends a request and reads the whole response.
  *  @param budget charged with the memory of the response.
@@ -40,7 +42,7 @@ export async function requestJson(engine: Dockerode, request: StreamRequest, bud
   const what = `${request.method ?? "GET"} ${request.path}`;
   throw new CodedError(
     "resource_exhausted",
-    `the Docker Engine's response to ${what} exceeds ${maxResponseBytes} bytes`,
+    `the Docker Engine's response to ${what} exceeds ${maxResponseBytes} bytes or ${maxResponseChunks} pieces`,
   );
 }
 
@@ -85,16 +87,17 @@ async function errorFromResponse(response: IncomingMessage): Promise<Error> {
   });
 }
 
-/** A response's body up to a limit. */
+/** A response's body up to a limit of bytes, and of pieces. */
 async function readBody(
   response: IncomingMessage,
   limit: number,
 ): Promise<{ readonly bytes: Buffer; readonly whole: boolean }> {
   const buffer = new BoundedBuffer(limit);
-  let whole = true;
+  let [whole, chunks] = [true, 0];
   // Chunks are processed on arrival: thousands of one byte each would otherwise be queued.
   response.on("data", (chunk: Buffer) => {
-    whole &&= buffer.add(chunk);
+    chunks += 1;
+    whole &&= chunks <= maxResponseChunks && buffer.add(chunk);
     if (!whole) response.destroy();
   });
   try {

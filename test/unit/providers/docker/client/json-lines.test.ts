@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { jsonLines } from "../../../../../providers/docker/client/json-lines.ts";
+import { createTargetBudget } from "../../../../../src/lib/target-budget.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
 
 async function* chunks(...parts: readonly (string | Buffer)[]): AsyncGenerator<Buffer> {
   for (const part of parts) yield Buffer.from(part);
@@ -30,6 +32,15 @@ for (const line of ["<html>", "null", "12", "[]"])
 test("rejects a line with too many values", async () => {
   const line = `{"a":[${"0,".repeat(1_500_000)}0]}\n`;
   await assert.rejects(Array.fromAsync(jsonLines(chunks(line))), { code: "resource_exhausted" });
+});
+
+test("charges the budget for a stream without lines, piece by piece", async () => {
+  const budget = createTargetBudget({ clock: fakeClock() });
+  async function* blanks() {
+    for (;;) yield Buffer.from(" ");
+  }
+  await assert.rejects(Array.fromAsync(jsonLines(blanks(), { budget })), { code: "resource_exhausted" });
+  assert.ok(budget.exceeded());
 });
 
 test("backpressure: reads the source only as fast as the values are consumed", async () => {
