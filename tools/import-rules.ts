@@ -82,7 +82,7 @@ const measured = [...stages, "server"];
 const fenced: Readonly<Record<string, readonly string[]>> = {
   "@kubernetes/client-node": ["api"],
   express: ["server"],
-  "@grpc/grpc-js": ["providers", "devices", "tracing"],
+  "@grpc/grpc-js": ["devices", "tracing"],
   dockerode: ["providers"],
   ssh2: ["providers"],
   ws: ["streams", "remotedialer", "api"],

@@ -12,16 +12,14 @@ import { criStreams } from "./streams.ts";
 import { runtimeConfig } from "./reported-config.ts";
 
 export interface CriRuntimeOptions {
-  /** Absolute paths of sockets on this machine. */
+  /** Absolute paths of sockets on the target. */
   readonly runtimeSocket: string;
   readonly imageSocket: string;
   /** Deadline of an ordinary call, milliseconds (KubeletConfiguration.runtimeRequestTimeout). */
   readonly requestTimeoutMs: number;
-  /** Time that a call waits for a failed connection, milliseconds; default 0. */
-  readonly reconnectTimeoutMs?: number;
   /** Headers for the next call. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
-  /** Dials the runtime's streaming URLs from the machine that the runtime runs on. */
+  /** Dials the sockets and the runtime's streaming URLs on the target. */
   readonly host: Pick<Host, "dial" | "forUsers" | "budget">;
   readonly clock: Clock;
   readonly log: Logger;
@@ -32,20 +30,12 @@ export function criRuntime({
   runtimeSocket,
   imageSocket,
   requestTimeoutMs,
-  reconnectTimeoutMs = 0,
   callHeaders,
   host,
   clock,
   log,
 }: CriRuntimeOptions): Runtime {
-  const { budget } = host;
-  const common = {
-    requestTimeoutMs,
-    reconnectTimeoutMs,
-    ...(callHeaders && { callHeaders }),
-    ...(budget && { budget }),
-    clock,
-  };
+  const common = { host, requestTimeoutMs, ...(callHeaders && { callHeaders }), clock };
   const runtime = createGrpcChannel({ path: runtimeSocket, ...common });
   const images = createGrpcChannel({ path: imageSocket, ...common });
   return {

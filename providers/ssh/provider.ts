@@ -15,7 +15,6 @@ import { type CriConfig, readCriConfig } from "../cri/config.ts";
 import { criRuntime } from "../cri/runtime.ts";
 import { type DockerConfig, readDockerConfig } from "../docker/config.ts";
 import { dockerRuntime } from "../docker/runtime.ts";
-import { openBridge } from "./runtime/bridge.ts";
 import { type SshConfig, readSshConfig } from "./config.ts";
 import { type DetectedRuntime, type Protocol, detectRuntime } from "./runtime/detect.ts";
 import { type SshHost, sshHost } from "./host.ts";
@@ -38,11 +37,11 @@ async function openSsh(options: ProviderOptions, listeners: ReverseListeners): P
   const { clock, log } = options;
   const reverse = config.reverse && listeners.join(config.reverse, options);
   const host = sshHost({ config, clock, log, ...(reverse && { reverse }) });
-  const { requestTimeoutMs } = options;
-  const make = (socket: string, protocol: Protocol): Promise<Runtime> =>
-    protocol === "docker"
-      ? Promise.resolve(dockerRuntime({ ...options, config: { ...docker, socket }, host }))
-      : bridgedCri({ ...options, host, requestTimeoutMs }, socket, cri);
+  const make = (socket: string, protocol: Protocol): Runtime => {
+    if (protocol === "docker") return dockerRuntime({ ...options, config: { ...docker, socket }, host });
+    const imageSocket = cri.imageSocket === cri.runtimeSocket ? socket : cri.imageSocket;
+    return criRuntime({ ...options, runtimeSocket: socket, imageSocket, host });
+  };
   const { runtime, find } = createDetectedRuntime(options, host, make, config);
   return {
     host,
@@ -126,7 +125,7 @@ const detectTimeoutMs = 30_000;
 function createDetectedRuntime(
   { nodeName, clock, log }: ProviderOptions,
   host: SshHost,
-  createRuntime: (socket: string, protocol: Protocol) => Promise<Runtime>,
+  createRuntime: (socket: string, protocol: Protocol) => Runtime,
   { runtime: configured }: SshConfig,
 ): { readonly runtime: Runtime; readonly find: (signal: AbortSignal) => Promise<DetectedRuntime> } {
   let found: DetectedRuntime | undefined;
@@ -151,31 +150,4 @@ function createDetectedRuntime(
     },
   };
   return { runtime, find };
-}
-
-/** Time that calls wait for gRPC to reconnect through the bridge after an interruption, milliseconds. */
-const bridgeReconnectTimeoutMs = 400;
-
-/** Creates a CRI runtime over a bridged socket, since gRPC connects to local sockets only. */
-async function bridgedCri(
-  options: Pick<ProviderOptions, "requestTimeoutMs" | "callHeaders" | "clock" | "log"> & { readonly host: SshHost },
-  socket: string,
-  { runtimeSocket, imageSocket }: CriConfig,
-): Promise<Runtime> {
-  const runtimeBridge = await openBridge(options.host, socket);
-  const imageBridge = imageSocket === runtimeSocket ? undefined : await openBridge(options.host, imageSocket);
-  const runtime = criRuntime({
-    ...options,
-    runtimeSocket: runtimeBridge.path,
-    imageSocket: (imageBridge ?? runtimeBridge).path,
-    reconnectTimeoutMs: bridgeReconnectTimeoutMs,
-  });
-  return {
-    ...runtime,
-    async [Symbol.asyncDispose]() {
-      await runtime[Symbol.asyncDispose]();
-      await runtimeBridge[Symbol.asyncDispose]();
-      await imageBridge?.[Symbol.asyncDispose]();
-    },
-  };
 }

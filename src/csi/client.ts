@@ -8,7 +8,8 @@ import {
 } from "../gen/csi.ts";
 import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
-import { type GrpcMethod, grpcStatusOf } from "../lib/grpc.ts";
+import type { GrpcMethod } from "../lib/grpc.ts";
+import { grpcStatusOf } from "../lib/grpc-status.ts";
 
 /** Calls to CSI drivers. */
 export interface DriverMeasures {

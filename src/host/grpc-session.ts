@@ -4,10 +4,12 @@ import type { DecodeLimits } from "../lib/bounded-decode.ts";
 import { Socket } from "node:net";
 import { chargeStream } from "../lib/target-budget.ts";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, abortError, hasCode, messageOf } from "../lib/errors.ts";
-import { GrpcError, type GrpcMethod, unaryCall } from "../lib/grpc.ts";
-import type { Host } from "../seams/host.ts";
-import { unixDialFailure } from "./dial-text.ts";
+import { CodedError, abortError, hasCode } from "../lib/errors.ts";
+import { type GrpcMethod, unaryCall } from "../lib/grpc.ts";
+import { GrpcError } from "../lib/grpc-status.ts";
+import { joinHostPort } from "../lib/http-get.ts";
+import type { Address, Host } from "../seams/host.ts";
+import { brokenConnection, unixDialFailure } from "./dial-text.ts";
 
 export interface GrpcDeps {
   readonly host: Pick<Host, "dial" | "budget">;
@@ -17,18 +19,23 @@ export interface GrpcDeps {
 const dialRetryDelayMs = 250;
 
 /** Failure of a connection whose peer does not send a gRPC server's preface. */
-class HandshakeError extends CodedError {
+export class HandshakeError extends CodedError {
   constructor(why: string, cause?: unknown) {
     super("unavailable", `error reading server preface: ${why}`, { cause });
     this.name = "HandshakeError";
   }
 }
 
-/** Opens a gRPC connection to a Unix socket of the target, and waits for the server's settings. The caller destroys it.
- *  @param path of the socket. @throws as `Host.dial` does; the signal's reason. */
-export async function openGrpc({ host }: Pick<GrpcDeps, "host">, path: string, signal: AbortSignal) {
-  const connection = await host.dial({ unix: path }, signal);
-  const session = connect("http://localhost", { createConnection: () => connection });
+/** Opens a gRPC connection from the target, and waits for the server's settings. The caller destroys it.
+ *  @param to the server, and its name for the `:authority` header. @throws HandshakeError; as `Host.dial` does; the signal's reason. */
+export async function openGrpc(
+  { host }: Pick<GrpcDeps, "host">,
+  to: Address,
+  signal: AbortSignal,
+): Promise<ClientHttp2Session> {
+  const connection = await host.dial(to, signal);
+  const authority = "unix" in to ? "localhost" : joinHostPort(to.host, to.port);
+  const session = connect(`http://${authority}`, { createConnection: () => connection });
   // HTTP/2 reads a local socket natively, without passing data through JavaScript.
   if (!(connection instanceof Socket)) chargeStream(connection, host.budget);
   // A session error fails its calls, which report it.
@@ -47,11 +54,23 @@ export async function openGrpc({ host }: Pick<GrpcDeps, "host">, path: string, s
   } catch (error) {
     session.destroy();
     connection.destroy();
-    if (signal.aborted || error instanceof HandshakeError) throw error;
-    throw new HandshakeError(messageOf(error), error);
+    if (signal.aborted) throw abortError(signal);
+    throw error instanceof HandshakeError ? error : new HandshakeError(brokenConnection(error), error);
   } finally {
     settled.abort();
   }
+}
+
+/** The error of a call whose connection could not be opened, in Go's words. @param path of the server's socket. */
+export function connectionError(error: unknown, path: string): GrpcError {
+  const isOpen = error instanceof HandshakeError;
+  const what = isOpen ? error.message : `transport: Error while dialing: ${unixDialFailure(error, path)}`;
+  return new GrpcError({ code: "Unavailable", message: `connection error: desc = "${what}"` }, error);
+}
+
+/** The error of a call whose deadline passed, in Go's words. */
+export function deadlineError(cause: unknown): GrpcError {
+  return new GrpcError({ code: "DeadlineExceeded", message: "context deadline exceeded" }, cause);
 }
 
 /** Opens a connection to a server that may not be listening yet; retries until the signal aborts. @throws as `openGrpc` does. */
@@ -62,7 +81,7 @@ export async function openGrpcWithRetry(
 ): Promise<ClientHttp2Session> {
   for (;;) {
     try {
-      return await openGrpc({ host }, path, signal);
+      return await openGrpc({ host }, { unix: path }, signal);
     } catch (error) {
       if (signal.aborted || !hasCode(error, "unavailable")) throw error;
       await clock.sleep(dialRetryDelayMs, signal);
@@ -91,7 +110,7 @@ export async function unaryCallToSocket<Request, Response>(
   const within = clock.within(limitMs, signal);
   let session: ClientHttp2Session | undefined;
   try {
-    session = await openGrpc({ host }, path, within);
+    session = await openGrpc({ host }, { unix: path }, within);
     return await unaryCall(session, method, request, {
       userAgent,
       signal: within,
@@ -101,14 +120,8 @@ export async function unaryCallToSocket<Request, Response>(
     });
   } catch (error) {
     if (signal.aborted) throw abortError(signal);
-    if (within.aborted) throw new GrpcError({ code: "DeadlineExceeded", message: "context deadline exceeded" }, error);
-    if (session) throw error;
-    const what =
-      error instanceof HandshakeError
-        ? error.message
-        : `transport: Error while dialing: ${unixDialFailure(error, path)}`;
-    const why = `connection error: desc = "${what}"`;
-    throw new GrpcError({ code: "Unavailable", message: why }, error);
+    if (within.aborted) throw deadlineError(error);
+    throw session ? error : connectionError(error, path);
   } finally {
     session?.destroy();
   }

@@ -2,27 +2,19 @@ import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "no
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { type DecodeLimits, decodeBounded, pluginLimits } from "./bounded-decode.ts";
 import { boundedErrorText } from "./bounded-text.ts";
-import { CodedError, type ErrorCode, abortError, codeOf, hasCode, messageOf } from "./errors.ts";
+import { CodedError, abortError, messageOf } from "./errors.ts";
 import { BoundedBuffer } from "./bounded-buffer.ts";
+import { type CallFailure, GrpcError, statusName } from "./grpc-status.ts";
 import type { TargetBudget } from "./target-budget.ts";
 
-// gRPC calls over an existing connection: the usual library dials itself, and only from this machine.
-
-/** Status of a finished call. @see https://grpc.io/docs/guides/status-codes/ */
-export type CallEnd = { readonly is: "ok" } | CallFailure;
-
-export interface CallFailure {
-  readonly is: "failed";
-  /** gRPC's code, as Go names it. */
-  readonly code: string;
-  readonly message: string;
-}
+// gRPC calls over any connection, such as one from `Host.dial`: the usual library dials itself, and only from this machine.
 
 export interface CallRequest {
   /** `/package.Service/Method`. */
   readonly path: string;
   readonly message: Uint8Array;
   readonly userAgent: string;
+  readonly headers?: Readonly<Record<string, string>>;
   /** Timeout sent to the server, milliseconds. */
   readonly timeoutMs?: number;
   /** Limits of each response; default: `pluginLimits`. */
@@ -33,8 +25,8 @@ export interface CallRequest {
 export interface Call {
   /** The server's messages as they arrive. @throws when the connection breaks, or the signal aborts, before the end. */
   readonly messages: AsyncIterable<Buffer>;
-  /** The final status, after the last message. */
-  end(): CallEnd;
+  /** The failure that the final status reports, after the last message; undefined for OK. */
+  failure(): CallFailure | undefined;
 }
 
 /** A method of a service, as in ts-proto's service definitions. */
@@ -44,48 +36,12 @@ export interface GrpcMethod<Request, Response> {
   readonly responseDeserialize: (value: BinaryReader | Buffer) => Response;
 }
 
-/** Go's names of the gRPC status codes with our error codes, indexed by number. */
-const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
-  ["OK", "unknown"],
-  ["Canceled", "cancelled"],
-  ["Unknown", "unknown"],
-  ["InvalidArgument", "invalid_argument"],
-  ["DeadlineExceeded", "deadline_exceeded"],
-  ["NotFound", "not_found"],
-  ["AlreadyExists", "already_exists"],
-  ["PermissionDenied", "permission_denied"],
-  ["ResourceExhausted", "resource_exhausted"],
-  ["FailedPrecondition", "failed_precondition"],
-  ["Aborted", "conflict"],
-  ["OutOfRange", "invalid_argument"],
-  ["Unimplemented", "unimplemented"],
-  ["Internal", "internal"],
-  ["Unavailable", "unavailable"],
-  ["DataLoss", "unknown"],
-  ["Unauthenticated", "unauthenticated"],
-];
-
-/** Failure of a call, in Go's format. */
-export class GrpcError extends CodedError {
-  /** gRPC's code, as Go names it. */
-  readonly status: string;
-  constructor({ code, message }: Pick<CallFailure, "code" | "message">, cause?: unknown) {
-    super(codeNamed(code), `rpc error: code = ${code} desc = ${message}`, { cause });
-    this.name = "GrpcError";
-    this.status = code;
-  }
-}
-
-/** Status of a failed call as Go names it; `unknown-non-grpc` for other errors. */
-export function grpcStatusOf(error: unknown): string {
-  return error instanceof GrpcError ? error.status : "unknown-non-grpc";
-}
-
 /** Calls over HTTP/2. @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
 export function startCall(session: ClientHttp2Session, request: CallRequest, signal: AbortSignal): Call {
-  const { path, message, userAgent, timeoutMs, limits = pluginLimits } = request;
+  const { path, message, userAgent, headers: more, timeoutMs, limits = pluginLimits } = request;
   const stream = session.request(
     {
+      ...more,
       ":method": "POST",
       ":path": path,
       te: "trailers",
@@ -102,14 +58,12 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   stream.on("response", (received) => (headers = received));
   stream.on("trailers", (received) => (trailers = received));
   stream.end(frame(message));
-  return {
-    messages: unframed(stream as AsyncIterable<Buffer>, limits),
-    // A trailers-only response has its status in the headers.
-    end: () => endOf(headers, { ...headers, ...trailers }),
-  };
+  // A trailers-only response has its status in the headers.
+  const failure = () => failureOf(headers, { ...headers, ...trailers });
+  return { messages: unframed(stream as AsyncIterable<Buffer>, limits, failure), failure };
 }
 
-export interface CallOptions extends Pick<CallRequest, "userAgent" | "timeoutMs" | "limits"> {
+export interface CallOptions extends Pick<CallRequest, "userAgent" | "headers" | "timeoutMs" | "limits"> {
   readonly signal: AbortSignal;
   /** Charged with the decoded responses. */
   readonly budget: TargetBudget | undefined;
@@ -135,59 +89,78 @@ export async function unaryCall<Request, Response>(
 /** A server-streaming call. @throws as `unaryCall` does. */
 export async function* serverStreamingCall<Request, Response>(
   session: ClientHttp2Session,
-  method: GrpcMethod<Request, Response>,
+  { path, requestSerialize, responseDeserialize }: GrpcMethod<Request, Response>,
   request: Request,
-  { userAgent, signal, timeoutMs, budget, limits = pluginLimits }: CallOptions,
+  { signal, budget, ...options }: CallOptions,
 ): AsyncGenerator<Response> {
-  if (session.destroyed || session.closed) throw broken("the connection is closed");
-  const { path, requestSerialize, responseDeserialize } = method;
-  const message = requestSerialize(request);
-  const limit = timeoutMs === undefined ? {} : { timeoutMs };
-  const call = startCall(session, { path, message, userAgent, limits, ...limit }, signal);
+  const { limits = pluginLimits } = options;
+  if (session.destroyed || session.closed) throw new UnprocessedError("the connection is closed");
+  const call = startCall(session, { ...options, path, message: requestSerialize(request) }, signal);
   try {
-    for await (const message of call.messages) yield decodeBounded(responseDeserialize, message, limits, budget);
+    for await (const message of call.messages)
+      yield decodeBounded((reader) => decode(responseDeserialize, reader), message, limits, budget);
   } catch (error) {
-    if (signal.aborted) throw abortError(signal);
-    if (error instanceof GrpcError) throw error;
-    throw hasCode(error, "resource_exhausted") ? error : broken(messageOf(error), error);
+    throw signal.aborted ? abortError(signal) : callError(error, session);
   }
-  const end = call.end();
-  if (end.is === "failed") throw new GrpcError(end);
+  const failure = call.failure();
+  if (failure) throw new GrpcError(failure);
+}
+
+/** Failure of a call that the server has not processed: it is safe to repeat. */
+export class UnprocessedError extends GrpcError {
+  constructor(message: string, cause?: unknown) {
+    super({ code: "Unavailable", message }, cause);
+    this.name = "UnprocessedError";
+  }
+}
+
+/** @throws CodedError */
+function decode<Response>(deserialize: (reader: BinaryReader) => Response, reader: BinaryReader): Response {
+  try {
+    return deserialize(reader);
+  } catch (error) {
+    if (error instanceof CodedError) throw error;
+    const message = `grpc: failed to unmarshal the received message: ${messageOf(error)}`;
+    throw new GrpcError({ code: "Internal", message }, error);
+  }
+}
+
+/** Statuses for HTTP/2's errors of one stream. @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#errors */
+const resetStatuses: Readonly<Record<string, string>> = {
+  ENHANCE_YOUR_CALM: "ResourceExhausted",
+  INADEQUATE_SECURITY: "PermissionDenied",
+};
+
+/** The error of a call whose messages could not be read to their end. */
+function callError(error: unknown, session: ClientHttp2Session): CodedError {
+  if (error instanceof CodedError) return error;
+  const reset = /^Stream closed with error code NGHTTP2_(\w+)$/.exec(messageOf(error))?.[1];
+  if (reset === undefined || session.destroyed)
+    return new GrpcError({ code: "Unavailable", message: messageOf(error) }, error);
+  const message = `stream terminated by RST_STREAM with error code: ${reset}`;
+  if (reset === "REFUSED_STREAM") return new UnprocessedError(message, error);
+  return new GrpcError({ code: resetStatuses[reset] ?? "Internal", message }, error);
 }
 
 function miscounted(why: string): GrpcError {
   return new GrpcError({ code: "Internal", message: `cardinality violation: ${why}` });
 }
 
-function broken(why: string, cause?: unknown): GrpcError {
-  return new GrpcError({ code: "Unavailable", message: why }, cause);
-}
-
-function codeNamed(name: string): ErrorCode {
-  return codes.find(([known]) => known === name)?.[1] ?? "unknown";
-}
-
-/** The gRPC code of any coded error, as Go names it. */
-export function goCode(error: unknown): string {
-  const code = codeOf(error);
-  return codes.slice(1).find(([, known]) => known === code)?.[0] ?? "Unknown";
-}
-
-function endOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallEnd {
+function failureOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallFailure | undefined {
   const status = all["grpc-status"];
-  if (status === "0") return { is: "ok" };
+  if (status === "0") return undefined;
   if (status === undefined) return withoutStatus(headers);
-  const code = codes[Number(status)]?.[0] ?? `Code(${String(status)})`;
-  return { is: "failed", code, message: boundedErrorText(decoded(String(all["grpc-message"] ?? ""))) };
+  const message = boundedErrorText(decoded(String(all["grpc-message"] ?? "")));
+  return { code: statusName(Number(status)), message };
 }
 
 /** Failure of a server that speaks HTTP/2 but not gRPC, or that closed the connection before sending a status. */
 function withoutStatus(headers: IncomingHttpHeaders): CallFailure {
   const http = headers[constants.HTTP2_HEADER_STATUS];
   if (http === undefined || Number(http) === 200)
-    return { is: "failed", code: "Unavailable", message: "error reading from server: EOF" };
+    return { code: "Unavailable", message: "error reading from server: EOF" };
   const message = `unexpected HTTP status code received from server: ${Number(http)}`;
-  return { is: "failed", code: Number(http) === 404 ? "Unimplemented" : "Unknown", message };
+  return { code: Number(http) === 404 ? "Unimplemented" : "Unknown", message };
 }
 
 /** gRPC's message prefix: the compressed flag (0), then the length. */
@@ -200,8 +173,13 @@ function frame(message: Uint8Array): Buffer {
 }
 
 /** Splits a stream of frames into messages. Each is assembled once, however small the chunks are.
+ *  @param failure of the call, if the server has sent one by the end of the stream.
  *  @throws CodedError resource_exhausted for an oversized message, before its bytes are read. */
-async function* unframed(stream: AsyncIterable<Buffer>, { maxMessageBytes }: DecodeLimits): AsyncGenerator<Buffer> {
+async function* unframed(
+  stream: AsyncIterable<Buffer>,
+  { maxMessageBytes }: DecodeLimits,
+  failure: Call["failure"],
+): AsyncGenerator<Buffer> {
   const kept = new BoundedBuffer(maxMessageBytes);
   let wanted = prefixBytes;
   let inPrefix = true;
@@ -216,7 +194,7 @@ async function* unframed(stream: AsyncIterable<Buffer>, { maxMessageBytes }: Dec
       if (!inPrefix) yield whole;
     }
   }
-  if (!inPrefix || kept.length > 0) throw new GrpcError({ code: "Internal", message: "unexpected EOF" });
+  if (!inPrefix || kept.length > 0) throw new GrpcError(failure() ?? { code: "Internal", message: "unexpected EOF" });
 }
 
 function messageLength(prefix: Buffer, maxMessageBytes: number): number {

@@ -1,10 +1,10 @@
-import { once } from "node:events";
-import { connect } from "node:http2";
-import type { Duplex } from "node:stream";
+import type { ClientHttp2Session } from "node:http2";
 import { messageOf } from "../lib/errors.ts";
+import { GrpcError } from "../lib/grpc-status.ts";
 import type { Host } from "../seams/host.ts";
-import { brokenConnection, dialFailure } from "../host/dial-text.ts";
-import { type HealthAnswer, checkHealth } from "./health-check.ts";
+import { dialFailure } from "../host/dial-text.ts";
+import { HandshakeError, openGrpc } from "../host/grpc-session.ts";
+import { checkHealth } from "./health-check.ts";
 import { type ProbeOutcome, goDuration } from "./outcome.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 
@@ -22,56 +22,40 @@ export interface GrpcProbe {
  *  https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#define-a-grpc-liveness-probe */
 export async function probeGrpc(dialer: Pick<Host, "dial">, probe: GrpcProbe): Promise<ProbeOutcome> {
   const { host, port, timeoutSeconds, signal } = probe;
-  const address = `"${joinHostPort(host, port)}"`;
-  const within = goDuration(timeoutSeconds);
-  const tooLate = `timeout: failed to connect service ${address} within ${within}: context deadline exceeded`;
-  let connection: Duplex;
+  let session: ClientHttp2Session | undefined;
   try {
-    connection = await dialer.dial({ host, port }, signal);
+    session = await openGrpc({ host: dialer }, { host, port }, signal);
+    return outcomeOf(await checkHealth(session, probe.service, timeoutSeconds * 1000, signal));
   } catch (error) {
-    return failure(
-      signal.aborted
-        ? tooLate
-        : `error: failed to connect service at ${address}: connection error: desc = "transport: Error while dialing: ${dialFailure(error, host, port)}"`,
-    );
-  }
-  const session = connect(`http://${joinHostPort(host, port)}`, { createConnection: () => connection });
-  session.on("error", () => {});
-  connection.on("error", () => {});
-  try {
-    try {
-      // The connection is established once the server has sent its SETTINGS.
-      await once(session, "remoteSettings", { signal });
-    } catch (error) {
-      return failure(
-        signal.aborted ? tooLate : `error: failed to connect service at ${address}: ${brokenConnection(error)}`,
-      );
-    }
-    return outcomeOf(await checkHealth(session, probe.service, timeoutSeconds * 1000, signal), within);
-  } catch (error) {
-    return failure(
-      signal.aborted
-        ? `timeout: health rpc did not complete within ${within}`
-        : `error: health rpc probe failed: ${messageOf(error)}`,
-    );
+    return failure(session ? callFailure(error, probe) : connectFailure(error, probe));
   } finally {
-    session.destroy();
-    connection.destroy();
+    session?.destroy();
   }
 }
 
-function outcomeOf(answer: HealthAnswer, within: string): ProbeOutcome {
-  if (answer.is === "answered") {
-    if (answer.status === "SERVING") return { kind: "success", output: "service healthy" };
-    return failure(`service unhealthy (responded with "${answer.status}")`);
-  }
-  const { code, message } = answer;
-  if (code === "Unimplemented")
-    return failure(
-      `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${message}`,
-    );
-  if (code === "DeadlineExceeded") return failure(`timeout: health rpc did not complete within ${within}`);
-  return failure(`error: health rpc probe failed: rpc error: code = ${code} desc = ${message}`);
+function outcomeOf(status: string): ProbeOutcome {
+  if (status === "SERVING") return { kind: "success", output: "service healthy" };
+  return failure(`service unhealthy (responded with "${status}")`);
+}
+
+function connectFailure(error: unknown, { host, port, timeoutSeconds, signal }: GrpcProbe): string {
+  const address = `"${joinHostPort(host, port)}"`;
+  if (signal.aborted)
+    return `timeout: failed to connect service ${address} within ${goDuration(timeoutSeconds)}: context deadline exceeded`;
+  const why =
+    error instanceof HandshakeError
+      ? error.message
+      : `transport: Error while dialing: ${dialFailure(error, host, port)}`;
+  return `error: failed to connect service at ${address}: connection error: desc = "${why}"`;
+}
+
+function callFailure(error: unknown, { timeoutSeconds, signal }: GrpcProbe): string {
+  const status = error instanceof GrpcError ? error.status : undefined;
+  if (signal.aborted || status === "DeadlineExceeded")
+    return `timeout: health rpc did not complete within ${goDuration(timeoutSeconds)}`;
+  if (error instanceof GrpcError && status === "Unimplemented")
+    return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${error.description}`;
+  return `error: health rpc probe failed: ${messageOf(error)}`;
 }
 
 function failure(output: string): ProbeOutcome {

@@ -1,46 +1,33 @@
 import type { ClientHttp2Session } from "node:http2";
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 import { smallLimits } from "../lib/bounded-decode.ts";
-import { CodedError } from "../lib/errors.ts";
-import { type CallFailure, startCall } from "../lib/grpc.ts";
+import { type GrpcMethod, unaryCall } from "../lib/grpc.ts";
 import { userAgent } from "../pod/http-action.ts";
-
-/** Result of a health check: the service's status, or the call's failure. */
-export type HealthAnswer = { readonly is: "answered"; readonly status: string } | CallFailure;
 
 const servingStatuses = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 
-/** One `grpc.health.v1.Health/Check` call. @param timeoutMs sent to the server as the deadline.
- *  @throws if the connection breaks, or `signal` aborts, before the response.
+/** `Check` of `grpc.health.v1.Health`: the name of a service, and its status.
  *  @see https://github.com/grpc/grpc/blob/master/doc/health-checking.md */
-export async function checkHealth(
+const check: GrpcMethod<string, string> = {
+  path: "/grpc.health.v1.Health/Check",
+  requestSerialize: (service) => Buffer.from(new BinaryWriter().uint32(10).string(service).finish()),
+  responseDeserialize: servingStatus,
+};
+
+/** Asks a server for the status of one of its services. @param timeoutMs sent to the server as the deadline.
+ *  @throws as `unaryCall` does. */
+export function checkHealth(
   session: ClientHttp2Session,
   service: string,
   timeoutMs: number,
   signal: AbortSignal,
-): Promise<HealthAnswer> {
-  const call = startCall(
-    session,
-    {
-      path: "/grpc.health.v1.Health/Check",
-      message: new BinaryWriter().uint32(10).string(service).finish(),
-      userAgent: userAgent("probe"),
-      timeoutMs,
-      limits: smallLimits,
-    },
-    signal,
-  );
-  let answer: Buffer | undefined;
-  for await (const message of call.messages) {
-    if (answer) throw new CodedError("internal", "the server sent more than one answer");
-    answer = message;
-  }
-  const end = call.end();
-  return end.is === "failed" ? end : { is: "answered", status: servingStatus(answer ?? Buffer.alloc(0)) };
+): Promise<string> {
+  const options = { userAgent: userAgent("probe"), timeoutMs, limits: smallLimits, budget: undefined, signal };
+  return unaryCall(session, check, service, options);
 }
 
-function servingStatus(message: Buffer): string {
-  const reader = new BinaryReader(message);
+function servingStatus(message: BinaryReader | Buffer): string {
+  const reader = message instanceof BinaryReader ? message : new BinaryReader(message);
   let status = 0;
   while (reader.pos < reader.len) {
     const tag = reader.uint32();

@@ -1,4 +1,4 @@
-import { goCode } from "../lib/grpc.ts";
+import { goCode } from "../lib/grpc-status.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import { type RuntimeCall, wrapCalls } from "../seams/runtime-calls.ts";
 import type { Runtime } from "../seams/runtime.ts";

@@ -1,6 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { criRuntime } from "../../providers/cri/runtime.ts";
+import { localHost } from "../../providers/local/host.ts";
 import {
   CreateContainerRequest,
   type PodSandboxConfig,
@@ -23,12 +24,13 @@ export interface BareLoop extends AsyncDisposable {
 
 /** Speaks to the cluster's containerd; no agent may run beside it, for one would take its pods away. */
 export async function openBareLoop({ layout, runtimeSocket }: Cluster): Promise<BareLoop> {
+  const clock = systemClock();
   const runtime = criRuntime({
     runtimeSocket,
     imageSocket: runtimeSocket,
     requestTimeoutMs: 120_000,
-    host: { dial: () => Promise.reject(new Error("the bare loop has no streams")) },
-    clock: systemClock(),
+    host: localHost({ clock }),
+    clock,
     log: createLogger(0),
   });
   const { signal } = new AbortController();

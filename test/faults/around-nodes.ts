@@ -35,8 +35,8 @@ export const aroundNodes: readonly Fault[] = [
   {
     name: "trace-of-calls",
     file: "providers/cri/client.ts",
-    text: "grpcMetadata(callHeaders?.())",
-    becomes: "grpcMetadata()",
+    text: "callHeaders && { headers: callHeaders() }",
+    becomes: "{ headers: {} }",
     breaks: "The spans of containerd begin traces of their own, and are not found by the pod that they are for.",
     assertion: '"sends trace headers with each call": Expected values to be strictly deep-equal',
     foundBy: [unit("providers/cri/client", "sends trace headers with each call")],

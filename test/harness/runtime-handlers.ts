@@ -1,4 +1,5 @@
 import { criRuntime } from "../../providers/cri/runtime.ts";
+import { localHost } from "../../providers/local/host.ts";
 import { PodSandboxFilter } from "../../src/gen/cri.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
@@ -54,9 +55,9 @@ export async function sandboxHandler(cluster: Cluster, pod: Pod): Promise<string
 }
 
 function criOf({ runtimeSocket }: Cluster): Runtime {
-  const host = { dial: () => Promise.reject(new Error("no streams are asked for")) };
+  const clock = systemClock();
   const sockets = { runtimeSocket, imageSocket: runtimeSocket };
-  return criRuntime({ ...sockets, requestTimeoutMs: 30_000, host, clock: systemClock(), log: createLogger(0) });
+  return criRuntime({ ...sockets, requestTimeoutMs: 30_000, host: localHost({ clock }), clock, log: createLogger(0) });
 }
 
 function isDocker({ provider }: Cluster): boolean {

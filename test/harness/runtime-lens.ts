@@ -1,5 +1,6 @@
 import Dockerode from "dockerode";
 import { criRuntime } from "../../providers/cri/runtime.ts";
+import { localHost } from "../../providers/local/host.ts";
 import { ContainerState, type ContainerStatus, PodSandboxState } from "../../src/gen/cri.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { hasCode } from "../../src/lib/errors.ts";
@@ -49,13 +50,13 @@ export const runtimeLenses: Readonly<Record<ProviderName, (cluster: Cluster) => 
 };
 
 function criLens({ runtimeSocket }: Cluster): RuntimeLens {
-  const noStreams = { dial: () => Promise.reject(new Error("the runtime's streams are not looked at")) };
+  const clock = systemClock();
   const runtime: Runtime = criRuntime({
     runtimeSocket,
     imageSocket: runtimeSocket,
     requestTimeoutMs: 10_000,
-    host: noStreams,
-    clock: systemClock(),
+    host: localHost({ clock }),
+    clock,
     log: createLogger(0),
   });
   const isGone = (error: unknown) => hasCode(error, "not_found");

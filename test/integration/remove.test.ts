@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { criRuntime } from "../../providers/cri/runtime.ts";
+import { localHost } from "../../providers/local/host.ts";
 import { PodSandboxConfig } from "../../src/gen/cri.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
@@ -204,12 +205,13 @@ async function startStranger(cluster: Cluster): Promise<void> {
     ]);
     return;
   }
+  const clock = systemClock();
   await using runtime = criRuntime({
     runtimeSocket: cluster.runtimeSocket,
     imageSocket: cluster.runtimeSocket,
     requestTimeoutMs: 60_000,
-    host: { dial: () => Promise.reject(new Error("no streams here")) },
-    clock: systemClock(),
+    host: localHost({ clock }),
+    clock,
     log: createLogger(0),
   });
   const uid = "99999999-9999-4999-8999-999999999999";

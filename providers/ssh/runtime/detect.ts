@@ -22,7 +22,7 @@ export interface DetectDeps {
   readonly nodeName: string;
   readonly host: Pick<Host, "fs" | "dial">;
   /** Creates the runtime for a socket; it connects on first use. */
-  readonly createRuntime: (socket: string, protocol: Protocol) => Promise<Runtime>;
+  readonly createRuntime: (socket: string, protocol: Protocol) => Runtime;
   /** Resolves if the target is reachable. @throws CodedError unavailable if not. */
   readonly checkReachable: (signal: AbortSignal) => Promise<unknown>;
   readonly log: Logger;
@@ -95,7 +95,7 @@ async function probeSocket(
     const { kind } = await host.fs.stat(socket, signal);
     if (kind !== "socket") return { socket, why: "is not a socket" };
     // A killed runtime leaves its socket file behind.
-    runtime = await createRuntime(socket, await protocolOf(host, socket, signal));
+    runtime = createRuntime(socket, await protocolOf(host, socket, signal));
     const { runtimeName, runtimeVersion } = await runtime.version(signal);
     return { runtime, socket, version: `${runtimeName} ${runtimeVersion}` };
   } catch (error) {

@@ -10,7 +10,7 @@ import { localHost } from "../../../providers/local/host.ts";
 import { createDriverClient } from "../../../src/csi/client.ts";
 import { NodeUnpublishVolumeResponse } from "../../../src/gen/csi.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
-import { grpcStatusOf } from "../../../src/lib/grpc.ts";
+import { grpcStatusOf } from "../../../src/lib/grpc-status.ts";
 import { startTestDriver } from "../../harness/csi-driver.ts";
 
 // Misbehaving drivers: every call ends with a status, and a later call is not affected.

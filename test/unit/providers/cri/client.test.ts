@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 import { type Metadata, status } from "@grpc/grpc-js";
 import { createGrpcChannel } from "../../../../providers/cri/client.ts";
+import { localHost } from "../../../../providers/local/host.ts";
 import {
   ExecSyncRequest,
   ExecSyncResponse,
@@ -33,8 +34,8 @@ const serveVersion = (rig: SocketRig) =>
     ),
   );
 
-test("with a reconnect timeout the first call after a break succeeds, however long the break was", async () => {
-  await using rig = socketRig(5000, 400);
+test("the first call after a break succeeds, however long the break was", async () => {
+  await using rig = socketRig();
   for (let tries = 0; tries < 5; tries += 1)
     await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
   await serveVersion(rig);
@@ -57,7 +58,9 @@ test("sends trace headers with each call", async () => {
   );
   const traces = ["one", "two"];
   const callHeaders = () => ({ traceparent: traces.shift() ?? "none" });
-  const channel = createGrpcChannel({ path: rig.path, requestTimeoutMs: 5000, callHeaders, clock: systemClock() });
+  const clock = systemClock();
+  const host = localHost({ clock });
+  const channel = createGrpcChannel({ host, path: rig.path, requestTimeoutMs: 5000, callHeaders, clock });
   await channel.call(version, request, never());
   await channel.call(version, request, never());
   channel.close();

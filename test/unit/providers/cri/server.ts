@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { type GrpcChannel, createGrpcChannel } from "../../../../providers/cri/client.ts";
+import { localHost } from "../../../../providers/local/host.ts";
 import { systemClock } from "../../../../src/lib/clock.ts";
 
 /** A temporary socket path, a channel to it, and servers started on it on demand. */
@@ -13,10 +14,11 @@ export interface SocketRig extends AsyncDisposable {
   serve(register: (server: Server) => void): Promise<() => void>;
 }
 
-export function socketRig(requestTimeoutMs = 5000, reconnectTimeoutMs = 0): SocketRig {
+export function socketRig(requestTimeoutMs = 5000): SocketRig {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-cri-"));
   const path = join(folder, "runtime.sock");
-  const channel = createGrpcChannel({ path, requestTimeoutMs, reconnectTimeoutMs, clock: systemClock() });
+  const clock = systemClock();
+  const channel = createGrpcChannel({ host: localHost({ clock }), path, requestTimeoutMs, clock });
   const servers: Server[] = [];
   return {
     path,

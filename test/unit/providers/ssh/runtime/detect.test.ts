@@ -34,7 +34,7 @@ async function target({ engine = true, alive = false, reached = () => Promise.re
   const made: [string, Protocol][] = [];
   const runtimes = new Map([containerd, docker].map((socket) => [socket, fakeRuntime({ clock })]));
   const disposed: string[] = [];
-  const createRuntime = async (socket: string, protocol: Protocol): Promise<Runtime> => {
+  const createRuntime = (socket: string, protocol: Protocol): Runtime => {
     made.push([socket, protocol]);
     const runtime = runtimes.get(socket);
     assert.ok(runtime);
