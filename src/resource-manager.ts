@@ -16,7 +16,18 @@ export interface ContainerAdditions {
   readonly annotations: Readonly<Record<string, string>>;
   /** Full names, such as `vendor.com/gpu=0`. */
   readonly cdiDevices: readonly string[];
+  /** CPUs that the container may use, in cpuset format; undefined: all. */
+  readonly cpus?: string;
 }
+
+/** Additions that change nothing. */
+export const noAdditions: ContainerAdditions = {
+  environment: new Map(),
+  mounts: [],
+  devices: [],
+  annotations: {},
+  cdiDevices: [],
+};
 
 /** Manages one kind of resource of the node, such as devices of plugins, for its pods from admission to termination. Each node has a list of
  *  managers, created in kubelet/resource-managers.ts. */
@@ -51,16 +62,18 @@ export async function prepareContainer(
   return joinAdditions(additions);
 }
 
-/** Joins the additions of several managers; where two name the same variable or annotation, the first counts.
+/** Joins the additions of several managers; where two name the same variable or annotation, or CPUs, the first counts.
  *  @returns undefined without any. */
 export function joinAdditions(additions: readonly (ContainerAdditions | undefined)[]): ContainerAdditions | undefined {
   const all = additions.filter((one) => one !== undefined);
   if (all.length < 2) return all[0];
+  const cpus = all.find((one) => one.cpus !== undefined)?.cpus;
   return {
     environment: new Map(all.toReversed().flatMap(({ environment }) => [...environment])),
     mounts: all.flatMap(({ mounts }) => mounts),
     devices: all.flatMap(({ devices }) => devices),
     annotations: Object.fromEntries(all.toReversed().flatMap(({ annotations }) => Object.entries(annotations))),
     cdiDevices: [...new Set(all.flatMap(({ cdiDevices }) => cdiDevices))],
+    ...(cpus !== undefined && { cpus }),
   };
 }

@@ -98,6 +98,11 @@ export const integration: Readonly<Record<string, Runs>> = {
     lab: "containers",
     seconds: 55,
   },
+  "cpu-manager": {
+    on: [...here, "ssh"],
+    why: "CRI and the Docker Engine set a container's CPUs in other ways; the topology is read on the target",
+    seconds: 60,
+  },
   "csi-crash": {
     on: [],
     more: cri,

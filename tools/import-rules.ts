@@ -34,6 +34,7 @@ const stages = [
   "allocation",
   "cgroups",
   "devices",
+  "cpus",
   "plugins",
   "csi",
   "eviction",

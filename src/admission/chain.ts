@@ -110,7 +110,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
   };
 }
 
-/** Has each manager allocate what the pod requests, until one rejects it. Allocations of a rejected pod are released at its end. */
+/** Has each manager allocate what the pod requests, until one rejects it. The sync loop has them release the allocations of a rejected pod. */
 async function allocate(
   managers: AdmissionDeps["managers"],
   pod: AllocatedPod,

@@ -28,7 +28,7 @@ import {
   texts,
 } from "./value-types.ts";
 
-const sharedCpus = "containers share all CPUs";
+const notAligned = "resources are not aligned to NUMA nodes";
 const nothingReserved = "no CPU or memory is reserved on any NUMA node";
 const ownCgroups = "graftlet stays in the cgroup it was started in";
 const noIptables = "no iptables chains are created";
@@ -95,27 +95,23 @@ export const kubeletFields = {
   cgroupRoot: field(text, "", { flag: "cgroup-root" }),
   cgroupsPerQOS: pointer(bool, true, { flag: "cgroups-per-qos" }),
   cgroupDriver: field(oneOf("cgroupfs", "systemd"), "cgroupfs", { flag: "cgroup-driver" }),
-  cpuManagerPolicy: field(oneOf("none", "static"), "none", { flag: "cpu-manager-policy", instead: sharedCpus }),
+  cpuManagerPolicy: field(oneOf("none", "static"), "none", { flag: "cpu-manager-policy" }),
   singleProcessOOMKill: optional(bool),
-  cpuManagerPolicyOptions: field(
-    textMap({ sign: "=", split: false }),
-    {},
-    { flag: "cpu-manager-policy-options", instead: sharedCpus },
-  ),
-  cpuManagerReconcilePeriod: field(duration, 10_000, { flag: "cpu-manager-reconcile-period", instead: sharedCpus }),
+  cpuManagerPolicyOptions: field(textMap({ sign: "=", split: false }), {}, { flag: "cpu-manager-policy-options" }),
+  cpuManagerReconcilePeriod: field(duration, 10_000, { flag: "cpu-manager-reconcile-period" }),
   memoryManagerPolicy: field(oneOf("None", "Static"), "None", {
     flag: "memory-manager-policy",
     instead: nothingReserved,
   }),
   topologyManagerPolicy: field(oneOf("none", "best-effort", "restricted", "single-numa-node"), "none", {
     flag: "topology-manager-policy",
-    instead: sharedCpus,
+    instead: notAligned,
   }),
   topologyManagerScope: field(oneOf("container", "pod"), "container", {
     flag: "topology-manager-scope",
-    instead: sharedCpus,
+    instead: notAligned,
   }),
-  topologyManagerPolicyOptions: field(pairs, {}, { flag: "topology-manager-policy-options", instead: sharedCpus }),
+  topologyManagerPolicyOptions: field(pairs, {}, { flag: "topology-manager-policy-options", instead: notAligned }),
   qosReserved: field(pairs, {}, { flag: "qos-reserved", instead: "requests are not reserved by QoS class" }),
   runtimeRequestTimeout: field(duration, 120_000, { flag: "runtime-request-timeout" }),
   hairpinMode: field(oneOf("promiscuous-bridge", "hairpin-veth", "none"), "promiscuous-bridge", {

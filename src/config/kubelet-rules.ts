@@ -1,3 +1,4 @@
+import { cpuManager } from "./cpu-manager-rules.ts";
 import { gateEnabled } from "./feature-gates.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
@@ -240,6 +241,7 @@ const rules: readonly Rule[] = [
   nodeLogs,
   logFormat,
   softEviction,
+  cpuManager,
 ];
 
 /** @throws CodedError invalid_argument: one sentence about the first settings that contradict each other. */

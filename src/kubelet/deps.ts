@@ -8,6 +8,7 @@ import type { TokenSource } from "../api/tokens.ts";
 import type { Approve } from "../certificates/approver.ts";
 import type { PairStore } from "../certificates/pair-store.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import type { CpuManager } from "../cpus/manager.ts";
 import type { DeviceManager } from "../devices/manager.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { Claims, StorageDrivers } from "../plugin-ports.ts";
@@ -138,6 +139,8 @@ export interface ObservedTarget {
   readonly pleg: Pleg;
   readonly health: RuntimeHealth;
   readonly devices: DeviceManager;
+  /** Set if containers can get exclusive CPUs. */
+  readonly cpus?: CpuManager;
   /** In the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
   readonly drivers: StorageDrivers;

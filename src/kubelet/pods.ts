@@ -221,6 +221,7 @@ function createPodIntake(
     workers,
     admission: countRejections(stages.admission, measures),
     isPlaceholder: stages.placeholders.isPlaceholder,
+    managers: observed.managers,
     resizes: stages.resizes,
     status: stages.statuses,
     events,

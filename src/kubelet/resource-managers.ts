@@ -1,11 +1,15 @@
+import { gateEnabled } from "../config/feature-gates.ts";
+import { type CpuManager, createCpuManager } from "../cpus/manager.ts";
+import { openPolicy } from "../cpus/open.ts";
 import { createDeviceManager, type DeviceManager } from "../devices/manager.ts";
 import { pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/plugin-paths.ts";
 import { throttle } from "../lib/throttle.ts";
 import { isAlive } from "../pod/sandbox.ts";
+import type { ResourceSettings } from "../pod/resources.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { NodeContext } from "./deps.ts";
 import { monitoredPods } from "./monitored-pods.ts";
-import { deviceSettings } from "./settings.ts";
+import { cpuSettings, deviceSettings } from "./settings.ts";
 
 /** Minimum interval between Node updates caused by device plugins, milliseconds. */
 const deviceUpdateIntervalMs = 1_000;
@@ -13,12 +17,17 @@ const deviceUpdateIntervalMs = 1_000;
 /** The resource managers of a node. */
 export interface NodeResources {
   readonly devices: DeviceManager;
+  /** Set with the static CPU manager policy. */
+  readonly cpus?: CpuManager;
   /** All of them, in the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
 }
 
-/** Creates the node's resource managers. To add one: its folder, an entry in kubelet/wiring.ts, a line here, and its files below. */
-export function createResourceManagers({ config, target, metrics, clock, log, hand }: NodeContext): NodeResources {
+/** Creates the node's resource managers. To add one: its folder, an entry in kubelet/wiring.ts, a line here, and its files below.
+ *  @throws TargetError if the target does not fit the configuration; unavailable. */
+export async function createResourceManagers(context: NodeContext): Promise<NodeResources> {
+  const { config, target, metrics, clock, log, hand } = context;
+  const cpus = await createNodeCpuManager(context);
   const { signals, desired, podCache, status, sourcesSynced } = hand("devices");
   const devices = createDeviceManager({
     ...deviceSettings(config),
@@ -35,7 +44,37 @@ export function createResourceManagers({ config, target, metrics, clock, log, ha
     clock,
     log,
   });
-  return { devices, managers: [devices] };
+  return { devices, ...(cpus && { cpus }), managers: [devices, ...(cpus ? [cpus] : [])] };
+}
+
+/** @returns undefined with the policy none. */
+async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | undefined> {
+  const { config, target, clock, log, hand, signal } = context;
+  const settings = cpuSettings(config);
+  const opened = await openPolicy(settings, target.host, log, signal);
+  if (!opened) return undefined;
+  const { desired, podCache, worker, sourcesSynced } = hand("cpus");
+  return createCpuManager({
+    ...opened,
+    fs: target.host.fs,
+    rootDir: config.rootDir,
+    runtime: target.runtime,
+    cache: podCache,
+    reconcileMs: config.kubelet.cpuManagerReconcilePeriod,
+    sourcesSeen: sourcesSynced.all,
+    isKnown: (uid) => desired.get(uid) !== undefined || worker.get(uid) !== undefined,
+    clock,
+    log,
+  });
+}
+
+/** Settings of CPU time limits with exclusive CPUs: containers that have them are not limited. */
+export function exclusiveCpuSettings(
+  { config: { kubelet } }: Pick<NodeContext, "config">,
+  cpus: CpuManager | undefined,
+): Pick<ResourceSettings, "hasExclusiveCpus"> {
+  const applies = cpus && gateEnabled(kubelet.featureGates, "DisableCPUQuotaWithExclusiveCPUs");
+  return applies ? { hasExclusiveCpus: cpus.hasExclusiveCpus } : {};
 }
 
 /** Files of resource managers, relative to a node's root directory: `graftlet remove` removes them. */

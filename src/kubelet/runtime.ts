@@ -12,6 +12,7 @@ import { type CgroupStages, createCgroupStages } from "./cgroups.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import { type ImageRecords, pullDeps, createImageRecords } from "./images.ts";
 import type { Placeholders } from "./placeholders.ts";
+import { exclusiveCpuSettings } from "./resource-managers.ts";
 import { podSettings } from "./settings.ts";
 import { createNodeVolumes } from "./volumes.ts";
 
@@ -49,6 +50,7 @@ export function createRuntimeStages(
   const { network } = target;
   const settings = {
     ...podSettings(config, observed.ownerLabels),
+    ...exclusiveCpuSettings(context, observed.cpus),
     ...(network && { network }),
   };
   const preparer = createPreparer({

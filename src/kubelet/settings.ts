@@ -1,4 +1,6 @@
 import { gateEnabled } from "../config/feature-gates.ts";
+import { parseBool } from "../config/go-values.ts";
+import type { CpuManagerSettings } from "../cpus/open.ts";
 import type { DeviceManagerDeps } from "../devices/manager.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { ImageLimits } from "../gc/image-collection.ts";
@@ -7,7 +9,7 @@ import type { NodeSettings } from "../node/node-agent.ts";
 import type { VerificationSettings } from "../runtime/images/verification-policy.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
-import { quantityValue } from "../pod/quantity.ts";
+import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import type { ContainerMemoryQos } from "../pod/resources.ts";
 import type { ContainerLogLimits, Target } from "../seams/provider.ts";
 import { cpusOf } from "../lib/cpu-set.ts";
@@ -64,6 +66,27 @@ function reservations({ kubeReserved, systemReserved, reservedSystemCPUs }: Node
   if (reservedSystemCPUs === "") return { kubeReserved, systemReserved };
   const { cpu: _, ...rest } = kubeReserved;
   return { kubeReserved: rest, systemReserved: { ...systemReserved, cpu: String(cpusOf(reservedSystemCPUs).size) } };
+}
+
+/** Settings of the CPU manager. */
+export function cpuSettings({ kubelet, rootDir }: Pick<NodeConfig, "kubelet" | "rootDir">): CpuManagerSettings {
+  const { cpuManagerPolicy: policy, cpuManagerPolicyOptions, reservedSystemCPUs } = kubelet;
+  const { kubeReserved, systemReserved } = reservations(kubelet);
+  const isOn = (option: string) => parseBool(cpuManagerPolicyOptions[option] ?? "false") === true;
+  return {
+    rootDir,
+    policy,
+    options: {
+      fullCores: isOn("full-pcpus-only"),
+      distributeAcrossNuma: isOn("distribute-cpus-across-numa"),
+      spreadAcrossCores: isOn("distribute-cpus-across-cores"),
+      alignBySocket: isOn("align-by-socket"),
+      strictReservation: isOn("strict-cpu-reservation"),
+      alignCaches: isOn("prefer-align-cpus-by-uncorecache"),
+    },
+    reserved: cpusOf(reservedSystemCPUs),
+    reservedMilli: quantityMilli(kubeReserved["cpu"] ?? "0") + quantityMilli(systemReserved["cpu"] ?? "0"),
+  };
 }
 
 /** Time for which the sync loop may be inactive before it counts as unhealthy, milliseconds, as in a kubelet. */

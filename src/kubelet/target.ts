@@ -40,8 +40,7 @@ export async function observeTarget(
   const logs = createLogs(context);
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
-  await rights.read(signal);
-  const { devices, managers } = createResourceManagers(context);
+  const [{ devices, cpus, managers }] = await Promise.all([createResourceManagers(context), rights.read(signal)]);
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const storage = createStorage(context, cluster, { DevicePlugin: devices.handler });
@@ -72,6 +71,7 @@ export async function observeTarget(
     pleg,
     health,
     devices,
+    ...(cpus && { cpus }),
     managers,
     drivers: storage.drivers,
     agent,

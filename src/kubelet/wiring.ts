@@ -25,6 +25,7 @@ export const wiring = {
   targetLink: { sends: ["nodeChanged"] },
   runtimeHealth: { sends: ["nodeChanged"] },
   devices: { reads: ["desired", "podCache", "status", "sourcesSynced"], sends: ["nodeChanged", "wake"] },
+  cpus: { reads: ["desired", "podCache", "worker", "sourcesSynced"] },
   clusterWay: { reads: ["podCache"], sends: ["nodeChanged"] },
   servicePublisher: { reads: ["apiPods", "podCache"] },
   storageDrivers: { sends: ["nodeChanged"] },

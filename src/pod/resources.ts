@@ -16,6 +16,8 @@ export interface ResourceSettings {
   readonly cpuCfsQuota: boolean;
   /** KubeletConfiguration.cpuCFSQuotaPeriod, microseconds. */
   readonly cpuCfsPeriodUs: number;
+  /** True if a container has exclusive CPUs, or any container of the pod: their CPU time is not limited. Undefined if none can have. */
+  readonly hasExclusiveCpus?: ((uid: string, container?: string) => boolean) | undefined;
 }
 
 /** Resource facts about the target. */
@@ -34,7 +36,12 @@ export interface CpuMemoryQuantities {
   readonly cpuRequest: string | undefined;
   readonly cpuLimit: string | undefined;
   readonly memoryLimit: string | undefined;
+  /** True for exclusive CPUs, whose time is not limited. */
+  readonly exclusive?: boolean | undefined;
 }
+
+/** The quota that limits nothing. */
+const unlimitedQuota = -1n;
 
 /** CPU shares without a request: the kernel's minimum. */
 export const minShares = 2;
@@ -62,7 +69,10 @@ export function cpuAndMemory(
   return LinuxContainerResources.fromPartial({
     cpuShares: BigInt(milliCpuToShares(request)),
     memoryLimitInBytes: BigInt(quantityValue(amounts.memoryLimit ?? "0")),
-    ...(cpuCfsQuota && { cpuQuota: BigInt(milliCpuToQuota(limit, cpuCfsPeriodUs)), cpuPeriod: BigInt(cpuCfsPeriodUs) }),
+    ...(cpuCfsQuota && {
+      cpuQuota: amounts.exclusive ? unlimitedQuota : BigInt(milliCpuToQuota(limit, cpuCfsPeriodUs)),
+      cpuPeriod: BigInt(cpuCfsPeriodUs),
+    }),
   });
 }
 
@@ -93,7 +103,9 @@ export function containerResources(input: ContainerResourcesInput): LinuxContain
   const whole = Object.entries(pod.spec.resources?.limits ?? {}).filter(([name]) => isPodLevelResource(name));
   const effective = effectiveResources(container.resources, pod.spec.resources).limits;
   const limits: ResourceList = { ...Object.fromEntries(whole), ...own, ...effective };
-  const base = cpuAndMemory({ cpuRequest: requests.cpu, cpuLimit: limits.cpu, memoryLimit: limits.memory }, input);
+  const exclusive = input.hasExclusiveCpus?.(pod.metadata.uid, container.name);
+  const amounts = { cpuRequest: requests.cpu, cpuLimit: limits.cpu, memoryLimit: limits.memory, exclusive };
+  const base = cpuAndMemory(amounts, input);
   const unified: Record<string, string> = {};
   if (target.cgroupV2 && !input.singleProcessOomKill) unified["memory.oom.group"] = "1";
   if (target.cgroupV2 && target.swapController)

@@ -198,7 +198,10 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const seccompRoot = posix.join(settings.rootDirectory, "seccomp");
   const { seccompDefault, ownerLabels } = settings;
   const linux = LinuxContainerConfig.fromPartial({
-    resources: containerResources({ ...settings, pod, container, target }),
+    resources: {
+      ...containerResources({ ...settings, pod, container, target }),
+      ...(additions?.cpus !== undefined && { cpusetCpus: additions.cpus }),
+    },
     securityContext: containerSecurity({
       pod,
       container,

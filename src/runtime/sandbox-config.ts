@@ -78,7 +78,8 @@ function securityContext(pod: Pod): LinuxSandboxSecurityContext {
 function sandboxResources(pod: Pod, settings: ResourceSettings): LinuxContainerResources {
   const limits = podLimits(pod, { overhead: false });
   const cpuRequest = podRequests(pod, { overhead: false }).cpu;
-  return cpuAndMemory({ cpuRequest, cpuLimit: limits.cpu, memoryLimit: limits.memory }, settings);
+  const exclusive = settings.hasExclusiveCpus?.(pod.metadata.uid);
+  return cpuAndMemory({ cpuRequest, cpuLimit: limits.cpu, memoryLimit: limits.memory, exclusive }, settings);
 }
 
 /** Resources of the sandbox itself, with limits equal to requests. */

@@ -30,6 +30,7 @@ export const troubleReasons = [
   "SwapEnabled",
   "CgroupV1",
   "CgroupSubsystemMissing",
+  "CPUManager",
   "NodeAllocatable",
   "NodeNotStarted",
 ] as const;

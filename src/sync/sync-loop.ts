@@ -6,6 +6,7 @@ import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { isEnding } from "../pod/phase.ts";
 import { fullName, podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
+import type { ResourceManager } from "../resource-manager.ts";
 import type { ResizeDecider, ResizeTrigger } from "../resizes.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
@@ -28,6 +29,8 @@ export interface SyncLoopDeps {
   readonly admission: Admission;
   /** True for a pod that is shown as a placeholder: it uses no resources. */
   readonly isPlaceholder: (pod: DesiredPod) => boolean;
+  /** Their allocations to a rejected pod are released. */
+  readonly managers: readonly Pick<ResourceManager, "release">[];
   readonly resizes: ResizeDecider;
   readonly status: StatusSink & { reconcile(pod: DesiredPod, afterMs?: number): void };
   readonly cache: PodCache;
@@ -241,7 +244,7 @@ function admitted({ worker, pods, cache, isPlaceholder }: SyncLoopDeps): readonl
 
 /** Rejects a pod: it is Failed and gets no worker, unless it runs already (it was admitted before a restart): then it is terminated. */
 function reject(
-  { log, events, status, cache, workers, nowText }: SyncLoopDeps,
+  { log, events, status, cache, workers, managers, nowText }: SyncLoopDeps,
   pod: DesiredPod,
   { reason, message }: Rejection,
 ): void {
@@ -258,7 +261,9 @@ function reject(
     qosClass: qos,
     startTime: nowText(),
   });
-  if (!runs) status.terminated(pod);
+  if (runs) return;
+  for (const manager of managers) manager.release(pod.metadata.uid);
+  status.terminated(pod);
 }
 
 function byCreation(a: DesiredPod, b: DesiredPod): number {

@@ -65,6 +65,7 @@ export function rig(
     events,
     resizes: { ...noResizes, ...resizes },
     isPlaceholder: ({ status }) => isPlaceholder(status),
+    managers: [{ release: (uid) => void calls.push(`release ${uid}`) }],
     log: silentLog(),
     nowText: () => "2026-01-01T00:00:00Z",
     admission: {

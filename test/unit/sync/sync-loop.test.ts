@@ -88,7 +88,7 @@ test("reports a rejected pod as Failed with the reason, without a worker, and al
     message: "Node didn't have enough resource: cpu",
   }));
   await push("ADD", named("p"));
-  assert.deepEqual(calls.slice(1), ["terminated p"]);
+  assert.deepEqual(calls.slice(1), ["release p", "terminated p"]);
   assert.deepEqual(statuses, [
     {
       phase: "Failed",

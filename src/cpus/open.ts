@@ -1,0 +1,65 @@
+import type { CpuSet } from "../lib/cpu-set.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Host } from "../seams/host.ts";
+import { TargetError } from "../seams/provider.ts";
+import { checkPolicy, restoredAssignments } from "./check-state.ts";
+import { readState } from "./state-file.ts";
+import { type Assignments, type StaticPolicy, type StaticPolicyOptions, createStaticPolicy } from "./static-policy.ts";
+import { readTopology } from "./topology.ts";
+
+/** Settings of the CPU manager. */
+export interface CpuManagerSettings {
+  readonly rootDir: string;
+  /** KubeletConfiguration.cpuManagerPolicy */
+  readonly policy: "none" | "static";
+  readonly options: StaticPolicyOptions;
+  /** reservedSystemCPUs; empty if CPUs are reserved by amount. */
+  readonly reserved: CpuSet;
+  /** CPU time in kubeReserved and systemReserved, millicores. */
+  readonly reservedMilli: number;
+}
+
+/** The static policy on a target, with the assignments from before a restart. */
+export interface OpenedPolicy {
+  readonly policy: StaticPolicy;
+  readonly assigned: Assignments;
+}
+
+/** Reads what the CPU manager needs from the target.
+ *  @returns undefined for policy none. @throws TargetError in the kubelet's words if the policy cannot be used on the target, or its state
+ *  there is of another policy; unavailable. */
+export async function openPolicy(
+  settings: CpuManagerSettings,
+  host: Pick<Host, "fs" | "run" | "budget">,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<OpenedPolicy | undefined> {
+  const { rootDir } = settings;
+  if (settings.policy === "none") {
+    const saved = await readState(host.fs, rootDir, log, signal);
+    if (saved) orRefuse(() => checkPolicy(saved, "none"));
+    return undefined;
+  }
+  const [saved, topology] = await Promise.all([
+    readState(host.fs, rootDir, log, signal),
+    readTopology(host, signal).catch((error: unknown) => {
+      if (error instanceof CodedError && error.code === "failed_precondition") throw refusal(error);
+      throw error;
+    }),
+  ]);
+  const policy = orRefuse(() => createStaticPolicy({ ...settings, topology }));
+  return { policy, assigned: saved ? orRefuse(() => restoredAssignments(policy, saved)) : new Map() };
+}
+
+function orRefuse<T>(check: () => T): T {
+  try {
+    return check();
+  } catch (error) {
+    throw refusal(error);
+  }
+}
+
+function refusal(error: unknown): TargetError {
+  return new TargetError("CPUManager", "failed_precondition", messageOf(error), { cause: error });
+}

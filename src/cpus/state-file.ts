@@ -1,0 +1,122 @@
+import { ownDirectory } from "../host/ownership-record.ts";
+import { replaceFile } from "../host/replace-file.ts";
+import { type CpuSet, formatCpus, parseCpuList } from "../lib/cpu-set.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { entriesOf, recordIn } from "../lib/record.ts";
+import type { HostFs } from "../seams/host.ts";
+import type { Assignments } from "./static-policy.ts";
+
+/** The CPU manager's state, as written before a restart. */
+export interface CpuState {
+  readonly policy: string;
+  /** CPUs of containers without exclusive CPUs; empty before the first start with the static policy. */
+  readonly shared: CpuSet;
+  readonly assigned: Assignments;
+}
+
+/** A state, and the file that it was read from. */
+export interface SavedState extends CpuState {
+  readonly file: string;
+}
+
+const version = 1;
+const maxBytes = 4 * 2 ** 20;
+
+function stateFile(rootDir: string): string {
+  return `${ownDirectory(rootDir)}/cpus.json`;
+}
+
+/** Reads the state in a root directory: graftlet's own, or else that of a kubelet that had the directory before. A corrupt file of
+ *  graftlet is renamed, and a corrupt one of a kubelet ignored: CPUs are then assigned anew.
+ *  @returns undefined without a state. @throws if the target cannot be read. */
+export async function readState(
+  fs: Pick<HostFs, "readFile" | "apply">,
+  rootDir: string,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<SavedState | undefined> {
+  const file = stateFile(rootDir);
+  const text = await readText(fs, file, signal);
+  if (text !== undefined) {
+    const own = parseState(text);
+    if (own) return { file, ...own };
+    log.warn({ file }, "cannot parse the state of the CPU manager; renaming it");
+    await fs.apply([{ kind: "rename", from: file, to: `${file}.torn` }], signal);
+  }
+  return readKubeletState(fs, rootDir, log, signal);
+}
+
+async function readKubeletState(
+  fs: Pick<HostFs, "readFile">,
+  rootDir: string,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<SavedState | undefined> {
+  const file = `${rootDir}/cpu_manager_state`;
+  const text = await readText(fs, file, signal);
+  if (text === undefined) return undefined;
+  const state = parseKubeletState(text);
+  if (!state) log.warn({ file }, "cannot parse a kubelet's state of its CPU manager; ignoring it");
+  return state && { file, ...state };
+}
+
+/** Atomically replaces the state. */
+export async function writeState(
+  fs: Pick<HostFs, "apply">,
+  rootDir: string,
+  { policy, shared, assigned }: CpuState,
+  signal: AbortSignal,
+): Promise<void> {
+  const pods = Object.fromEntries(
+    [...assigned].map(([uid, containers]) => [
+      uid,
+      Object.fromEntries([...containers].map(([name, cpus]) => [name, formatCpus(cpus)])),
+    ]),
+  );
+  const data = `${JSON.stringify({ version, policy, shared: formatCpus(shared), pods })}\n`;
+  await fs.apply(replaceFile(stateFile(rootDir), data, 0o600), signal);
+}
+
+async function readText(fs: Pick<HostFs, "readFile">, path: string, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    return (await fs.readFile(path, { maxBytes, signal })).toString("utf8");
+  } catch (error) {
+    if (hasCode(error, "not_found")) return undefined;
+    if (hasCode(error, "failed_precondition", "resource_exhausted", "permission_denied")) return "";
+    throw error;
+  }
+}
+
+/** Parses graftlet's own file. @returns undefined for a corrupt one. */
+export function parseState(text: string): CpuState | undefined {
+  const file = recordIn(text);
+  return file?.["version"] === version ? stateOf(file["policy"], file["shared"], file["pods"]) : undefined;
+}
+
+/** Parses a kubelet's cpu_manager_state: fields `policyName`, `defaultCpuSet` and `entries`.
+ *  (kubelet, cm/cpumanager/state/checkpoint.go) @returns undefined for a corrupt one. */
+export function parseKubeletState(text: string): CpuState | undefined {
+  const file = recordIn(text);
+  return file && stateOf(file["policyName"], file["defaultCpuSet"], file["entries"]);
+}
+
+function stateOf(policy: unknown, sharedText: unknown, pods: unknown): CpuState | undefined {
+  const shared = cpusIn(sharedText);
+  if (typeof policy !== "string" || !shared) return undefined;
+  const assigned = new Map<string, ReadonlyMap<string, CpuSet>>();
+  for (const [uid, entries] of entriesOf(pods)) {
+    const containers = new Map<string, CpuSet>();
+    for (const [name, list] of entriesOf(entries)) {
+      const cpus = cpusIn(list);
+      if (!cpus) return undefined;
+      containers.set(name, cpus);
+    }
+    assigned.set(uid, containers);
+  }
+  return { policy, shared, assigned };
+}
+
+function cpusIn(list: unknown): CpuSet | undefined {
+  return typeof list === "string" ? parseCpuList(list) : undefined;
+}

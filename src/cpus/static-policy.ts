@@ -1,0 +1,147 @@
+import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
+import type { Container, Pod } from "../objects.ts";
+import { isSidecar } from "../pod/containers.ts";
+import { qosClass } from "../pod/qos.ts";
+import { quantityMilli, quantityValue } from "../pod/quantity.ts";
+import { isPodLevelResource } from "../pod/resources.ts";
+import { distributeCpus } from "./distribute-cpus.ts";
+import { takeCpus } from "./take-cpus.ts";
+import { type CpuTopology, cpusPer } from "./topology.ts";
+
+/** Options of the static policy, by the names of cpuManagerPolicyOptions.
+ *  @see https://kubernetes.io/docs/reference/node/node-kubelet-config/cpu-policies/ */
+export interface StaticPolicyOptions {
+  /** full-pcpus-only: containers never share a physical core. */
+  readonly fullCores: boolean;
+  /** distribute-cpus-across-numa */
+  readonly distributeAcrossNuma: boolean;
+  /** distribute-cpus-across-cores */
+  readonly spreadAcrossCores: boolean;
+  /** align-by-socket: matters to the hints of a topology manager only. */
+  readonly alignBySocket: boolean;
+  /** strict-cpu-reservation: no pod uses reserved CPUs. */
+  readonly strictReservation: boolean;
+  /** prefer-align-cpus-by-uncorecache */
+  readonly alignCaches: boolean;
+}
+
+/** The static policy on a target. */
+export interface StaticPolicy {
+  readonly topology: CpuTopology;
+  readonly options: StaticPolicyOptions;
+  /** CPUs that no container gets exclusively. */
+  readonly reserved: CpuSet;
+}
+
+/** Exclusive CPUs by pod UID and container name. */
+export type Assignments = ReadonlyMap<string, ReadonlyMap<string, CpuSet>>;
+
+/** A pod that cannot get whole physical cores. */
+export class SmtAlignmentError extends Error {}
+
+/** @param reserved reservedSystemCPUs; empty: as many CPUs as are reserved by amount, from the first cores.
+ *  @param reservedMilli reserved CPU time, millicores. @throws Error in the kubelet's words. */
+export function createStaticPolicy({
+  topology,
+  options,
+  reserved,
+  reservedMilli,
+}: Pick<StaticPolicy, "topology" | "options" | "reserved"> & { readonly reservedMilli: number }): StaticPolicy {
+  if (!reserved.isSubsetOf(topology.ids)) {
+    const online = formatCpus(topology.ids);
+    throw new Error(`reserved-cpus: ${formatCpus(reserved)} is not a subset of online-cpus: ${online}`);
+  }
+  if (options.alignBySocket && topology.count.socket > topology.count.numaNode)
+    throw new Error(
+      "Align by socket is not compatible with hardware where number of sockets are more than number of NUMA",
+    );
+  if (reserved.size > 0) return { topology, options, reserved };
+  const count = Math.ceil(reservedMilli / 1000);
+  if (count > topology.cpus.length)
+    throw new Error(
+      `[cpumanager] unable to reserve the required amount of CPUs (size of ${formatCpus(new Set())} did not equal ${count})`,
+    );
+  return { topology, options, reserved: take({ topology, options }, topology.ids, count) };
+}
+
+/** CPUs of containers without exclusive CPUs. */
+export function sharedPool({ topology, options, reserved }: StaticPolicy, assigned: Assignments): CpuSet {
+  const shared = new Set(topology.ids);
+  for (const cpu of options.strictReservation ? reserved : []) shared.delete(cpu);
+  for (const cpu of assignedCpus(assigned)) shared.delete(cpu);
+  return shared;
+}
+
+/** All exclusive CPUs. */
+export function assignedCpus(assigned: Assignments): CpuSet {
+  return new Set([...assigned.values()].flatMap((containers) => [...containers.values()].flatMap((cpus) => [...cpus])));
+}
+
+/** Number of exclusive CPUs of a container: a Guaranteed pod's container that requests whole CPUs has them. Pods with pod-level resources
+ *  have none without feature gate PodLevelResourceManagers, which is not implemented. */
+export function exclusiveCpuCount({ spec }: Pod, { resources }: Container): number {
+  const { requests = {}, limits = {} } = spec.resources ?? {};
+  if (Object.keys({ ...requests, ...limits }).some(isPodLevelResource) || qosClass(spec) !== "Guaranteed") return 0;
+  const request = resources?.requests?.cpu ?? resources?.limits?.cpu ?? "0";
+  return quantityMilli(request) % 1000 === 0 ? quantityValue(request) : 0;
+}
+
+/** Assigns exclusive CPUs to a pod's containers. CPUs of an init container are reused by the containers after it; those of a sidecar are
+ *  not. A container keeps the CPUs that it has.
+ *  @returns the CPUs of each container that has exclusive ones. @throws SmtAlignmentError; Error in the kubelet's words: then nothing is
+ *  assigned. */
+export function assignPod(policy: StaticPolicy, assigned: Assignments, pod: Pod): ReadonlyMap<string, CpuSet> {
+  const { initContainers = [], containers } = pod.spec;
+  const own = new Map(assigned.get(pod.metadata.uid));
+  let reusable: CpuSet = new Set();
+  for (const container of [...initContainers, ...containers]) {
+    const count = exclusiveCpuCount(pod, container);
+    if (count === 0) continue;
+    checkAlignment(policy, count);
+    let cpus = own.get(container.name);
+    if (!cpus) {
+      const all = new Map(assigned).set(pod.metadata.uid, own);
+      checkFreeCores(policy, all, count);
+      const available = sharedPool(policy, all).difference(policy.reserved).union(reusable);
+      cpus = take(policy, available, count);
+      own.set(container.name, cpus);
+    }
+    const endsEarly = initContainers.includes(container) && !isSidecar(container);
+    reusable = endsEarly ? reusable.union(cpus) : reusable.difference(cpus);
+  }
+  return own;
+}
+
+function take(
+  { topology, options }: Pick<StaticPolicy, "topology" | "options">,
+  available: CpuSet,
+  count: number,
+): CpuSet {
+  if (!options.distributeAcrossNuma) return takeCpus(topology, available, count, options);
+  return distributeCpus(topology, available, count, {
+    ...options,
+    groupSize: options.fullCores ? cpusPer(topology, "core") : 1,
+  });
+}
+
+/** With full-pcpus-only a request has to be whole cores. */
+function checkAlignment({ topology, options }: StaticPolicy, count: number): void {
+  const threads = cpusPer(topology, "core");
+  if (options.fullCores && count % threads !== 0)
+    throw new SmtAlignmentError(`SMT Alignment Error: requested ${count} cpus not multiple cpus per core = ${threads}`);
+}
+
+/** With full-pcpus-only a core with a reserved CPU is not available. */
+function checkFreeCores(policy: StaticPolicy, assigned: Assignments, count: number): void {
+  const { topology, options, reserved } = policy;
+  if (!options.fullCores) return;
+  const cores = new Set(topology.cpus.filter(({ id }) => reserved.has(id)).map(({ core }) => core));
+  const shared = sharedPool(policy, assigned);
+  const available = topology.cpus.filter(({ id, core }) => shared.has(id) && !cores.has(core)).length;
+  if (count > available) {
+    const threads = cpusPer(topology, "core");
+    throw new SmtAlignmentError(
+      `SMT Alignment Error: not enough free physical CPUs: available physical CPUs = ${available}, requested CPUs = ${count}, CPUs per core = ${threads}`,
+    );
+  }
+}

@@ -1,0 +1,133 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { after, before, describe, test } from "node:test";
+import type { Pod } from "../../src/objects.ts";
+import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { cgroupValue } from "../harness/pod-machine.ts";
+import { type ContainerDraft, type SpecDraft, containerId, firstProcess, shell } from "../harness/pods.ts";
+import { clear } from "../harness/pressure.ts";
+import { waitFor } from "../harness/wait.ts";
+
+/** CPU 0 stays with the system; the others can be exclusive. */
+const config = { cpuManagerPolicy: "static", reservedSystemCPUs: "0", cpuManagerReconcilePeriod: "1s" };
+const last = availableParallelism() - 1;
+const exclusive = last === 1 ? "1" : `1-${last}`;
+const all = `0-${last}`;
+
+describe("CPU manager", { timeout: 600_000 }, () => {
+  let lab: Lab;
+  let restarted: Agent | undefined;
+
+  /** CPUs that a container's first process may use, as the kernel tells. */
+  const cpusOf = (pod: Pod, name = "main"): string =>
+    /^Cpus_allowed_list:\s*(\S+)$/m.exec(
+      readFileSync(`/proc/${firstProcess(lab.cluster, pod, name)}/status`, "utf8"),
+    )?.[1] ?? "";
+  const quotaOf = (pod: Pod, levelsUp = 0) =>
+    cgroupValue(lab.cluster, firstProcess(lab.cluster, pod), ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(" ")[0];
+  const untilCpus = async (name: string, cpus: string) => {
+    const pod = await lab.pods.ready(name);
+    await waitFor(`${name} to have CPUs ${cpus}`, () => cpusOf(pod) === cpus, { timeoutMs: 20_000, everyMs: 100 });
+  };
+  /** A container of a Guaranteed pod that asks for that many CPUs. */
+  const asking = (cpu: number, more: ContainerDraft = {}): ContainerDraft => {
+    const amounts = { cpu: String(cpu), memory: "32Mi" };
+    return { ...shell("exec sleep infinity"), resources: { requests: amounts, limits: amounts }, ...more };
+  };
+  const pinned = (more: SpecDraft = {}): SpecDraft => ({ containers: [asking(last)], ...more });
+  const restart = async () => {
+    await (restarted ?? lab.agent).kill("SIGKILL");
+    restarted = await startGraftlet(lab.cluster, { config });
+  };
+
+  before(async () => {
+    lab = await startLab("cpu-manager", { config });
+  });
+  after(async () => {
+    await restarted?.[Symbol.asyncDispose]();
+    await lab?.[Symbol.asyncDispose]();
+  });
+
+  test("gives a Guaranteed pod's whole CPUs to it alone, and takes them from pods that run already", async () => {
+    const { pods } = lab;
+    await pods.create("shared", { containers: [shell("exec sleep infinity")] });
+    assert.equal(cpusOf(await pods.ready("shared")), all);
+    await pods.create("pinned", pinned());
+    const pod = await pods.ready("pinned");
+    assert.equal(cpusOf(pod), exclusive);
+    await untilCpus("shared", "0");
+    assert.deepEqual(
+      [quotaOf(pod), quotaOf(pod, 1)].filter((quota) => quota !== "-1" && quota !== "max"),
+      [],
+      "CPU time is not limited",
+    );
+  });
+
+  test("starts later pods on the shared CPUs", async () => {
+    const { pods } = lab;
+    await pods.create("late", { containers: [shell("exec sleep infinity")] });
+    assert.equal(cpusOf(await pods.ready("late")), "0");
+  });
+
+  test("rejects a pod bound beyond the CPUs that are left", async () => {
+    const { pods, cluster } = lab;
+    await pods.create("greedy", pinned({ nodeName: cluster.nodeName }));
+    const { status } = await pods.until("greedy", "to be rejected", (pod) => pod.status?.phase === "Failed");
+    assert.equal(status?.reason, "UnexpectedAdmissionError");
+    assert.match(
+      status?.message ?? "",
+      new RegExp(
+        `Allocate failed due to not enough cpus available to satisfy request: requested=${last}, available=0, which is unexpected`,
+      ),
+    );
+  });
+
+  test("keeps all CPUs as they are across a restart", async () => {
+    const { pods } = lab;
+    const before = containerId(await pods.ready("pinned"));
+    await restart();
+    const pod = await pods.ready("pinned");
+    assert.equal(containerId(pod), before);
+    assert.equal(cpusOf(pod), exclusive);
+    await untilCpus("shared", "0");
+    await untilCpus("late", "0");
+  });
+
+  test("returns the CPUs of a pod that ends to the others", async () => {
+    const { pods } = lab;
+    await clear(pods, ["pinned", "greedy"]);
+    await untilCpus("shared", all);
+    await untilCpus("late", all);
+  });
+
+  test("keeps the CPUs of a pod that was admitted and has not started, across a kill", async () => {
+    const { pods, cluster } = lab;
+    await pods.create("waiting", {
+      containers: [asking(last, { image: "registry.invalid/none:1", imagePullPolicy: "Never" })],
+    });
+    await pods.event("waiting", "ErrImageNeverPull");
+    await untilCpus("shared", "0");
+    await restart();
+    await pods.create("rival", pinned({ nodeName: cluster.nodeName }));
+    await pods.until("rival", "to be rejected", (pod) => pod.status?.phase === "Failed");
+    await untilCpus("shared", "0");
+    const { image = "" } = (await pods.ready("shared")).spec.containers[0] ?? {};
+    await pods.patch("waiting", { spec: { containers: [{ name: "main", image }] } });
+    assert.equal(cpusOf(await pods.ready("waiting")), exclusive);
+    await clear(pods, ["waiting", "rival"]);
+    await untilCpus("shared", all);
+  });
+
+  test("an init container hands its CPUs on to the containers after it", async () => {
+    const { pods } = lab;
+    await pods.create("staged", {
+      initContainers: [asking(last, { name: "first", ...shell("grep Cpus_allowed_list /proc/self/status") })],
+      containers: [asking(last)],
+    });
+    assert.equal(cpusOf(await pods.ready("staged")), exclusive);
+    assert.match(await pods.log("staged", "container=first"), new RegExp(`:\\s*${exclusive}\\n`));
+    await clear(pods, ["staged"]);
+  });
+});

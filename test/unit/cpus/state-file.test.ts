@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { checkPolicy, restoredAssignments } from "../../../src/cpus/check-state.ts";
+import { parseKubeletState, parseState, readState, writeState } from "../../../src/cpus/state-file.ts";
+import { createStaticPolicy } from "../../../src/cpus/static-policy.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { silentLog } from "../../../src/lib/log.ts";
+import type { FileChange } from "../../../src/seams/host.ts";
+
+import { cpus, machine, noOptions } from "./machines.ts";
+
+const never = new AbortController().signal;
+
+/** Files in memory. */
+function filesOf(files: Record<string, string>) {
+  return {
+    async readFile(path: string) {
+      const text = files[path];
+      if (text === undefined) throw new CodedError("not_found", path);
+      return Buffer.from(text);
+    },
+    async apply(changes: readonly FileChange[]) {
+      for (const change of changes) {
+        if (change.kind === "write") files[change.path] = String(change.data);
+        else if (change.kind === "rename") {
+          files[change.to] = files[change.from] ?? "";
+          delete files[change.from];
+        }
+      }
+    },
+  };
+}
+
+const state = {
+  policy: "static",
+  shared: cpus(0, 3),
+  assigned: new Map([["uid", new Map([["main", cpus(1, 2)]])]]),
+};
+const kubelets = '{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1-2"}},"checksum":2830386497}';
+
+test("reads what it has written", async () => {
+  const fs = filesOf({});
+  await writeState(fs, "/root", state, never);
+  assert.deepEqual(await readState(fs, "/root", silentLog(), never), { file: "/root/graftlet/cpus.json", ...state });
+});
+
+test("takes over a kubelet's state, unless there is one of graftlet's own", async () => {
+  const files: Record<string, string> = { "/root/cpu_manager_state": kubelets };
+  const fs = filesOf(files);
+  const read = () => readState(fs, "/root", silentLog(), never);
+  assert.deepEqual(await read(), { file: "/root/cpu_manager_state", ...state });
+  await writeState(fs, "/root", { ...state, assigned: new Map() }, never);
+  assert.deepEqual((await read())?.assigned, new Map());
+});
+
+test("a corrupt file is renamed, and counts as missing", async () => {
+  const files: Record<string, string> = { "/root/graftlet/cpus.json": '{"version":1,"policy":"static"' };
+  assert.equal(await readState(filesOf(files), "/root", silentLog(), never), undefined);
+  assert.deepEqual(Object.keys(files), ["/root/graftlet/cpus.json.torn"]);
+});
+
+test("rejects states that make no sense", () => {
+  for (const text of ["", "[]", "{}", '{"version":2,"policy":"static","shared":"0"}'])
+    assert.equal(parseState(text), undefined);
+  assert.equal(parseState('{"version":1,"policy":"static","shared":"0-","pods":{}}'), undefined);
+  assert.equal(parseState('{"version":1,"policy":"static","shared":"0","pods":{"u":{"c":1}}}'), undefined);
+  assert.equal(parseKubeletState('{"policyName":"none"}'), undefined);
+});
+
+const file = "/root/cpu_manager_state";
+const policy = (reserved: readonly number[], cores = 4, strictReservation = false) =>
+  createStaticPolicy({
+    topology: machine({ cores }),
+    options: { ...noOptions, strictReservation },
+    reserved: cpus(...reserved),
+    reservedMilli: 0,
+  });
+
+test("refuses a state of another policy with the kubelet's message", () => {
+  assert.throws(
+    () => checkPolicy({ file, ...state }, "none"),
+    /^Error: could not restore state from checkpoint: configured policy "none" differs from state checkpoint policy "static", please drain this node and delete the CPU manager checkpoint file "\/root\/cpu_manager_state" before restarting Kubelet$/,
+  );
+});
+
+test("refuses a state that does not fit the target's CPUs, with the kubelet's messages", () => {
+  const refused = (of: ReturnType<typeof policy>, more: Partial<typeof state> = {}): string => {
+    try {
+      restoredAssignments(of, { file, ...state, ...more });
+    } catch (error) {
+      return (error as Error).message.replace(/: please drain.*$/, "");
+    }
+    return "accepted";
+  };
+  assert.equal(refused(policy([1])), 'not all reserved cpus: "1" are present in defaultCpuSet: "0,3"');
+  assert.equal(
+    refused(policy([0], 4, true)),
+    'some of strictly reserved cpus: "0" are present in defaultCpuSet: "0,3"',
+  );
+  assert.equal(
+    refused(policy([0]), { shared: cpus(0, 2, 3) }),
+    'pod: uid, container: main cpuset: "1-2" overlaps with default cpuset "0,2-3"',
+  );
+  assert.equal(refused(policy([0], 2)), 'current set of available CPUs "0-1" doesn\'t match with CPUs in state "0-3"');
+  assert.equal(refused(policy([0]), { shared: cpus() }), "default cpuset cannot be empty");
+  assert.deepEqual(restoredAssignments(policy([0]), { file, ...state }), state.assigned);
+});
