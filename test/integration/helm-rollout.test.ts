@@ -20,6 +20,22 @@ interface Use {
   readonly error?: string;
 }
 
+/** When a roll-out began, when `kubectl rollout status` returned, and until when requests were counted. */
+interface Settled {
+  readonly began: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Longest time within a span in which no request succeeded, milliseconds. */
+function longestGap(uses: readonly Use[], from: number, to: number): number {
+  const good = uses.flatMap(({ error, endedAt }) =>
+    error === undefined && endedAt > from && endedAt < to ? endedAt : [],
+  );
+  const times = [from, ...good.toSorted((a, b) => a - b), to];
+  return Math.max(...times.slice(1).map((time, index) => time - (times[index] ?? time)));
+}
+
 // What `kubectl rollout status` promises: that the API server reaches the kubelet API of the nodes again.
 describe("kubectl while graftlet is rolled out", { timeout: 3_600_000 }, () => {
   let lab: HelmLab;
@@ -58,8 +74,9 @@ describe("kubectl while graftlet is rolled out", { timeout: 3_600_000 }, () => {
 
   test(`no request fails after ${rollouts} roll-outs, under the load of ${load} processes`, async (t) => {
     const uses: Use[] = [];
+    const pending = new Set<Promise<void>>();
     const stop = new AbortController();
-    const once = async (verb: string, ask: () => Promise<unknown>) => {
+    const use = async (verb: string, ask: () => Promise<unknown>) => {
       const beganAt = performance.now();
       const error = await ask().then(
         () => undefined,
@@ -67,44 +84,55 @@ describe("kubectl while graftlet is rolled out", { timeout: 3_600_000 }, () => {
       );
       uses.push({ verb, beganAt, endedAt: performance.now(), ...(error !== undefined && { error }) });
     };
+    const once = (verb: string, ask: () => Promise<unknown>): Promise<void> => {
+      const used = use(verb, ask);
+      pending.add(used);
+      return used.finally(() => pending.delete(used));
+    };
     const using = Object.entries(verbs).map(async ([verb, ask]) => {
       while (!stop.signal.aborted) await once(verb, ask);
     });
     const busy = Array.from({ length: load }, () => spawn("sh", ["-c", "while :; do :; done"], { stdio: "ignore" }));
     const deployment = `deployment/${release.name}-graftlet`;
-    const settled: { readonly from: number; readonly to: number }[] = [];
+    const settled: Settled[] = [];
     try {
       for (let round = 0; round < rollouts; round++) {
+        const began = performance.now();
         await lab.cluster.mustKubectl([inNamespace, "rollout", "restart", deployment]);
         const status = [inNamespace, "rollout", "status", deployment, "--timeout=180s"];
         await lab.cluster.mustKubectl(status, { timeoutMs: 200_000 });
         const from = performance.now();
         await Promise.all(["exec", "logs"].map((verb) => once(verb, verbs[verb] ?? assert.fail())));
         await lab.cluster.waitFor("ten seconds", () => performance.now() - from > 10_000);
-        settled.push({ from, to: performance.now() });
+        settled.push({ began, from, to: performance.now() });
+        // The next roll-out must not end requests that count for this one.
+        await Promise.all(pending);
       }
     } finally {
       for (const each of busy) each.kill("SIGKILL");
       stop.abort();
       await Promise.all(using);
     }
-    for (const verb of Object.keys(verbs)) {
-      const own = uses.filter((use) => use.verb === verb).toSorted((a, b) => a.endedAt - b.endedAt);
-      const good = own.filter(({ error }) => error === undefined);
-      const gaps = good.slice(1).map(({ endedAt }, index) => endedAt - (good[index]?.endedAt ?? endedAt));
-      const longest = Math.round(Math.max(0, ...gaps));
-      t.diagnostic(`${verb}: ${own.length} requests, ${own.length - good.length} failed; longest gap ${longest} ms`);
+    for (const [index, { began, from, to }] of settled.entries()) {
+      const gaps = Object.keys(verbs).map((verb) => {
+        const seconds =
+          longestGap(
+            uses.filter((each) => each.verb === verb),
+            began,
+            to,
+          ) / 1000;
+        return `${verb} ${seconds.toFixed(1)} s`;
+      });
+      t.diagnostic(`roll-out ${index + 1}: ${((from - began) / 1000).toFixed(0)} s; longest gap: ${gaps.join(", ")}`);
     }
-    const late = uses.filter(
-      ({ error, beganAt, endedAt }) =>
-        error !== undefined && settled.some(({ from, to }) => beganAt >= from && endedAt <= to),
+    const counted = uses.filter(({ beganAt }) => settled.some(({ from, to }) => beganAt >= from && beganAt <= to));
+    const late = counted.filter(({ error }) => error !== undefined);
+    t.diagnostic(
+      `${uses.length} requests, of which ${counted.length} after a roll-out; ${late.length} of those failed`,
     );
     assert.deepEqual(
       late.map(({ verb, error }) => `${verb}: ${error}`),
       [],
-    );
-    const counted = uses.filter(({ beganAt, endedAt }) =>
-      settled.some(({ from, to }) => beganAt >= from && endedAt <= to),
     );
     assert.ok(counted.length >= 2 * rollouts, `${counted.length} requests after the roll-outs`);
   });
