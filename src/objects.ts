@@ -59,32 +59,3 @@ export type CertificateSigningRequest = Omit<Wire<k8s.V1CertificateSigningReques
   metadata: ClusterMeta;
 };
 export type CoreEvent = Wire<k8s.CoreV1Event>;
-
-/** A program that tells credentials of registries, as a CredentialProviderConfig has it.
- *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
-export interface CredentialProvider {
-  readonly name: string;
-  /** Its file, on the machine that graftlet runs on. */
-  readonly path: string;
-  readonly args: readonly string[];
-  readonly env: readonly { readonly name: string; readonly value: string }[];
-  /** Version of the requests and answers. */
-  readonly apiVersion: string;
-  /** Locations of the images that it is asked about, such as `*.dkr.ecr.*.amazonaws.com`. */
-  readonly matchImages: readonly string[];
-  /** Milliseconds for which an answer holds that does not say so itself. */
-  readonly defaultCacheMs: number;
-  /** Present where it is asked in the name of the pod's service account. */
-  readonly token?: TokenAttributes;
-}
-
-export interface TokenAttributes {
-  readonly audience: string;
-  /** Whose answers are kept together: those for one token, or for one service account. */
-  readonly cacheType: "ServiceAccount" | "Token";
-  /** Pods without a service account do not have it asked. */
-  readonly requireServiceAccount: boolean;
-  /** Annotations of the service account that the program is told; without one of the first it is not asked. */
-  readonly requiredAnnotations: readonly string[];
-  readonly optionalAnnotations: readonly string[];
-}

@@ -1,11 +1,12 @@
 import type { Writable } from "node:stream";
 import type * as cri from "./gen/cri.ts";
-import type { ConfigMap, Container, Node, ObjectReference, Pod, PodStatus, Secret, Service } from "./objects.ts";
+import type * as csi from "./gen/csi.ts";
+import type { CSIDriver, ConfigMap, Node, ObjectReference, PodStatus, Secret, VolumeAttachment } from "./objects.ts";
 import type { DesiredPod, AllocatedPod } from "./roles.ts";
 
-// Values that stages exchange, and ports (interfaces of one to three methods) through which stages call each other.
-// Stages import this file and never each other; kubelet/kubelet.ts passes each stage its dependencies. Ports for resizes
-// are in resizes.ts; state that several actors share is in state/.
+// Values that stages exchange, and ports (interfaces of one to three methods) that three or more of them use. A port with one consumer is in
+// that stage's ports.ts. Stages never import each other's code; src/kubelet passes each stage its dependencies. State that several
+// actors share is in state/.
 
 // ---- values -------------------------------------------------------------------------------------------------------------
 
@@ -95,26 +96,6 @@ export interface RuntimeIds {
   readonly containers: readonly string[];
 }
 
-/** Outcome of one sync pass over a pod's sandbox and containers. */
-export interface SyncOutcome {
-  /** First error; all containers that could be started have been. */
-  readonly error?: Error;
-  /** Milliseconds since the epoch: the earliest end of a crash-loop back-off, if nothing else is pending. */
-  readonly retryAt?: number;
-  /** Another pass should run at once. */
-  readonly again?: true;
-  /** Nothing was changed in the runtime. */
-  readonly untouched?: true;
-  /** Sandboxes and containers that were created. */
-  readonly made?: RuntimeIds;
-  /** IDs of containers that the runtime refused to start. */
-  readonly refused?: readonly string[];
-  /** Why resources of running containers could not be changed; part of `error`. */
-  readonly resizeError?: string;
-  /** Resolves when the work after container starts is done, for which no status waits. */
-  readonly rest?: Promise<void>;
-}
-
 /** Options of a log request to the kubelet API. */
 export interface LogOptions {
   readonly follow: boolean;
@@ -158,23 +139,9 @@ export interface PodInspector {
  *  @throws the signal's abort reason. */
 export type WaitForTarget = (signal: AbortSignal) => Promise<AbortSignal>;
 
-/** Service tunnel from pods into the cluster: opened for a new sandbox's IPs, closed before the pod's sandboxes stop. Neither call fails. */
-export interface PodServiceTunnel {
-  openFor(uid: string, ips: readonly string[], signal: AbortSignal): Promise<void>;
-  closeFor(uid: string, signal: AbortSignal): Promise<void>;
-}
-
 export interface StatusReader {
   /** Latest status of the pod; undefined before the first. */
   get(uid: string): PodStatus | undefined;
-}
-
-export interface StatusSink extends StatusReader {
-  /** Sets the latest status of a pod. It is written to the API server if it differs from the status there.
-   *  @param ended no container of the pod runs, or will run, any more. */
-  set(pod: DesiredPod, status: PodStatus, ended?: boolean): void;
-  /** Marks a pod as terminated: its containers are gone and its volumes unmounted, so the status is final and the object may be deleted. */
-  terminated(pod: DesiredPod): void;
 }
 
 export type EventType = "Normal" | "Warning";
@@ -197,32 +164,9 @@ export interface ObjectCache {
   configMap(namespace: string, name: string, signal: AbortSignal): Promise<ConfigMap>;
 }
 
-/** Registers pods whose Secrets and ConfigMaps the object cache should watch. */
-export interface ObjectRegistry {
-  register(pod: Pod): void;
-  unregister(uid: string): void;
-}
-
-export interface ServiceLister {
-  /** Services with a cluster IP; undefined until they have been listed once. */
-  list(): readonly Service[] | undefined;
-}
-
-/** RuntimeClasses, by which pods choose one of the runtime's handlers. */
-export interface RuntimeClasses {
-  /** The handler of the RuntimeClass of that name.
-   *  @throws Error with the kubelet's text if there is none of that name, or RuntimeClasses are not known yet. */
-  handler(name: string, signal: AbortSignal): Promise<string>;
-}
-
 export interface NodeSource {
   /** This node's object, as last read from the API server. */
   node(): Node | undefined;
-}
-
-/** The target's IPs, primary first: a pod's hostIPs. */
-export interface HostAddresses {
-  hostIPs(): readonly string[];
 }
 
 /** Mounted volumes of a pod, by their names in the pod. */
@@ -238,74 +182,10 @@ export interface VolumeMounter {
   unmount(uid: string, signal: AbortSignal): Promise<void>;
 }
 
-/** Protects container starts from concurrent updates of the pod's volumes. */
-export interface StableFiles {
-  /** Runs work while no file of the pod's configMap, secret, projected and downwardAPI volumes is replaced: the runtime may
-   *  mount them by path. Updates wait until the work is done. */
-  withStableFiles<T>(uid: string, work: () => Promise<T>): Promise<T>;
-}
-
-/** subPath mounts. */
-export interface SubPathMounts {
-  /** Bind-mounts subPaths of a pod's mounted volumes where a runtime can mount them safely, regardless of links that a container creates.
-   *  Missing directories are created. Idempotent: a restarted container sees the current files.
-   *  @returns absolute paths on the target, by index. @throws with the kubelet's text, without the contents of links on the target. */
-  bindSubPaths(
-    pod: Pod,
-    containerName: string,
-    parts: readonly SubPathMount[],
-    signal: AbortSignal,
-  ): Promise<ReadonlyMap<number, string>>;
-}
-
 export type ProbeVerdict = "Success" | "Failure" | "Unknown";
 
 /** The probes of a container. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#types-of-probe */
 export type ProbeKind = "liveness" | "readiness" | "startup";
-
-export interface ProbeResults {
-  /** Latest result of the container's readiness probe; undefined without one. */
-  readiness(uid: string, containerName: string, containerId: string): ProbeVerdict | undefined;
-  /** True once the container has passed its startup probe; undefined without one. */
-  started(uid: string, containerName: string, containerId: string): boolean | undefined;
-  /** The failed probe for which the container is to be killed. */
-  failedProbe(uid: string, containerName: string, containerId: string): FatalProbeKind | undefined;
-}
-
-export type FatalProbeKind = Exclude<ProbeKind, "readiness">;
-
-/** Starts and stops probing a pod's containers. */
-export interface Prober {
-  add(pod: AllocatedPod): void;
-  /** Stops liveness and startup probes of a terminating pod. */
-  stopLivenessAndStartup(uid: string): void;
-  remove(uid: string): void;
-}
-
-/** Called when a new sandbox has its IPs, to report the pod's status before containers and possibly long pulls follow.
- *  @param seen the pod with its sandbox, if it has nothing else. */
-export type OnSandboxReady = (seen: RuntimePod | undefined) => Promise<void>;
-
-/** A planned sync of a pod's sandbox and containers. */
-export interface PlannedSync {
-  /** Executes the plan with the volumes that the pass has mounted. The signal interrupts waits and pulls, never a call that creates or
-   *  starts something. Rejects only when the signal aborts. */
-  perform(mounted: MountedVolumes, onSandboxReady: OnSandboxReady, signal: AbortSignal): Promise<SyncOutcome>;
-}
-
-/** Starts and stops a pod's sandbox and containers. */
-export interface PodRuntime {
-  /** Computes the actions that reconcile the runtime's pod with the spec, and starts reading what its sandbox needs from the target. Rejects
-   *  only when the signal aborts. */
-  plan(pod: AllocatedPod, observed: RuntimePod, signal: AbortSignal): Promise<PlannedSync>;
-  /** Stops all containers, then the sandboxes. `pod` is undefined for a pod that only the runtime knows. */
-  kill(
-    observed: RuntimePod,
-    pod: Pod | undefined,
-    graceSeconds: number | undefined,
-    signal: AbortSignal,
-  ): Promise<void>;
-}
 
 /** Writes a container's log to `out`, respecting its backpressure, until the end or (follow) until the container is gone. */
 export interface LogReader {
@@ -339,29 +219,29 @@ export interface Admission {
   admit(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
 }
 
-/** Frees space on the target by removing what no pod needs. */
-export interface Reclaim {
-  /** Removes dead containers beyond the limits, and all containers and sandboxes of terminated pods, deleted or not.
-   *  @throws if the runtime cannot be queried. */
-  deleteUnusedContainers(signal: AbortSignal): Promise<void>;
-  /** Removes all unused images that may be removed, regardless of disk usage. @returns bytes freed.
-   *  @throws if the runtime cannot be queried, or could not remove some of them. */
-  deleteUnusedImages(signal: AbortSignal): Promise<number>;
+/** The node service of a CSI driver. Every call throws CodedError, whose message is the failure in Go's format. A call is
+ *  interrupted only by its timeout: the driver would continue, and its progress would be unknown.
+ *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#node-service-rpc */
+export interface StorageDriver {
+  capabilities(): Promise<ReadonlySet<csi.NodeServiceCapability_RPC_Type>>;
+  stage(request: csi.NodeStageVolumeRequest): Promise<void>;
+  unstage(request: csi.NodeUnstageVolumeRequest): Promise<void>;
+  publish(request: csi.NodePublishVolumeRequest): Promise<void>;
+  unpublish(request: csi.NodeUnpublishVolumeRequest): Promise<void>;
+  /** Requires EXPAND_VOLUME. */
+  expand(request: csi.NodeExpandVolumeRequest): Promise<void>;
+  /** Requires GET_VOLUME_STATS. */
+  stats(request: csi.NodeGetVolumeStatsRequest): Promise<csi.NodeGetVolumeStatsResponse>;
 }
 
-/** Checks pods for fields that this node does not support; such a pod is held, with an event that names them. */
-export interface FieldChecker {
-  /** Paths such as `spec.containers[0].lifecycle.preStop`, each with the reason; empty if all fields are supported. */
-  unsupportedFields(
-    pod: Pod,
-    signal: AbortSignal,
-  ): Promise<readonly { readonly field: string; readonly why: string }[]>;
-}
-
-/** The list of the spec that a container is in. */
-export type ContainerKind = "containers" | "initContainers" | "ephemeralContainers";
-
-export interface NamedContainer {
-  readonly kind: ContainerKind;
-  readonly container: Container;
+/** CSI drivers registered on the target, and the cluster's objects about them. */
+export interface StorageDrivers {
+  /** @throws not_found, in the kubelet's words, for an unregistered driver. */
+  driver(name: string): StorageDriver;
+  /** The CSIDriver object of a driver; undefined if there is none. */
+  csiDriver(name: string, signal: AbortSignal): Promise<CSIDriver | undefined>;
+  /** Reads the driver's volume limit again, and updates the CSINode. @throws CodedError in the kubelet's words. */
+  refreshLimit(name: string, signal: AbortSignal): Promise<void>;
+  /** A VolumeAttachment by name. @throws not_found in the API server's words. */
+  volumeAttachment(name: string, signal: AbortSignal): Promise<VolumeAttachment>;
 }

@@ -1,21 +1,9 @@
 import { posix } from "node:path";
 
 /** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
- *  main ▷ commands ▷ process ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
+ *  main ▷ commands ▷ process ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other's code. */
 
-const ground = [
-  "pipeline",
-  "resizes",
-  "resource-manager",
-  "roles",
-  "usage",
-  "plugin-ports",
-  "objects",
-  "seams",
-  "lib",
-  "gen",
-  "version",
-];
+const ground = ["pipeline", "resource-manager", "roles", "objects", "seams", "lib", "gen", "version"];
 const stage = ["pod", "host", "api", "state", ...ground];
 const stages = [
   "sources",
@@ -54,11 +42,8 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   objects: [],
   seams: ["lib", "gen"],
   pipeline: ["objects", "roles", "seams", "lib", "gen"],
-  resizes: ["pipeline", "objects", "roles", "gen"],
   "resource-manager": ["pipeline", "objects", "roles", "lib"],
   roles: ["objects"],
-  usage: [],
-  "plugin-ports": ["objects", "gen"],
   state: ["pod", ...ground],
   config: ["objects", "lib", "version"],
   pod: ground,
@@ -78,6 +63,8 @@ const parts: Readonly<Record<string, readonly string[]>> = {
 
 /** Parts whose metrics metrics/ implements: it may import their types. */
 const measured = [...stages, "server"];
+/** Parts that implement ports of stages: they may import the types of a stage's ports.ts. */
+const implementers = [...stages, "api", "host"];
 
 /** Packages that only these parts may import as values; types are free. */
 const fenced: Readonly<Record<string, readonly string[]>> = {
@@ -155,13 +142,19 @@ function importFault(path: string, part: string, found: Import): string | undefi
   if (other === part || part === "main") return undefined;
   const allowed = parts[part];
   if (!allowed) return `src/${part} is not in the table of tools/import-rules.ts; add it with what it may import`;
-  if (found.typeOnly && (other === "config" || (part === "metrics" && measured.includes(other)))) return undefined;
+  if (found.typeOnly && mayImportTypes(part, other, target)) return undefined;
   return allowed.includes(other) ? undefined : `${part} must not import ${other}${hint(part, other)}`;
+}
+
+function mayImportTypes(part: string, other: string, target: string): boolean {
+  if (other === "config") return true;
+  if (part === "metrics") return measured.includes(other);
+  return implementers.includes(part) && stages.includes(other) && target === `src/${other}/ports.ts`;
 }
 
 function hint(part: string, other: string): string {
   if (other === "providers") return "; only src/main.ts knows the providers";
-  return stages.includes(part) && parts[other] ? "; hand in a port of src/pipeline.ts instead" : "";
+  return stages.includes(part) && parts[other] ? `; declare a port in src/${part} instead` : "";
 }
 
 function packageFault(part: string, found: Import): string | undefined {

@@ -1,4 +1,4 @@
-import type { FieldChecker } from "../pipeline.ts";
+import type { FieldChecker } from "../sync/ports.ts";
 import { checkFields } from "./field-decisions.ts";
 import { claimedResources } from "./extended-resources.ts";
 import { type FeatureCheck, type FeatureSettings, unsupportedFeatures } from "./unsupported-features.ts";

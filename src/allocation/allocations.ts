@@ -1,3 +1,4 @@
+import type { ActuatedResources } from "../runtime/ports.ts";
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Pod, Resources } from "../objects.ts";
 import type { PodCache } from "../pipeline.ts";
@@ -11,7 +12,6 @@ import {
   resourcesOf,
   withResources,
 } from "../pod/pod-resources.ts";
-import type { ActuatedResources } from "../resizes.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
 import type { PrivateColumn } from "../state/records.ts";
 import { type RecordStore, type RecordStoreDeps, createRecordStore } from "./record-store.ts";

@@ -1,7 +1,13 @@
+import type { ResizeState } from "../state/pod-table.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { PodCondition } from "../objects.ts";
-import type { PendingResize, ResizeCounts, ResizeState } from "../resizes.ts";
 import type { ColumnWriter } from "../state/records.ts";
+
+/** A resize that has not been allocated, and the reason. */
+export type PendingResize = NonNullable<ResizeState["pending"]>;
+
+/** Numbers of resizes by progress. */
+export type ResizeCounts = Readonly<Record<"deferred" | "infeasible" | "inProgress", number>>;
 
 /** Progress of pods' resizes.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */

@@ -1,3 +1,5 @@
+import type { ResizeState } from "../state/pod-table.ts";
+import type { ResizeDecider, Resizes } from "../sync/ports.ts";
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
@@ -10,15 +12,14 @@ import { podReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
 import { changesSwapLimit } from "../pod/swap.ts";
 import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/pod-resources.ts";
-import type { PendingResize, ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
 import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
-import type { Sends } from "../state/signals.ts";
+import type { Sends, ResizeTrigger } from "../state/signals.ts";
 import type { SourceMilestone } from "../state/values.ts";
 import type { Allocations } from "./allocations.ts";
 import { type ResizeRequestMeasures, createRequestTracker } from "./requested-resources.ts";
 import { resizeText } from "./resize-text.ts";
-import { type ResizeStates, createResizeStates } from "./resize-states.ts";
+import { type ResizeStates, createResizeStates, type PendingResize } from "./resize-states.ts";
 import { sortResizes } from "./resize-order.ts";
 
 /** In-place resizes of pods. */

@@ -1,4 +1,4 @@
-import type { Claims } from "../plugin-ports.ts";
+import type { Claims } from "../volumes/ports.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
 

@@ -1,5 +1,5 @@
+import type { StorageDriver } from "../pipeline.ts";
 import { createDriverClient } from "../csi/client.ts";
-import type { StorageDriver } from "../plugin-ports.ts";
 import { pluginRegistryOf } from "../host/plugin-paths.ts";
 import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";

@@ -1,4 +1,5 @@
-import type { RegisteringPlugin, StorageDriver } from "../plugin-ports.ts";
+import type { StorageDriver } from "../pipeline.ts";
+import type { RegisteringPlugin } from "../plugins/ports.ts";
 import {
   NodeGetCapabilitiesRequest,
   NodeGetInfoRequest,

@@ -1,5 +1,6 @@
+import type { StorageDrivers } from "../pipeline.ts";
+import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import type { ApiClient } from "../api/client.ts";
-import type { PluginHandler, RegisteringPlugin, StorageDrivers } from "../plugin-ports.ts";
 import type { Service } from "../lib/service-group.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";

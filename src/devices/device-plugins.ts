@@ -1,5 +1,5 @@
+import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import type { Device, RegisterRequest } from "../gen/device-plugin.ts";
-import type { PluginHandler, RegisteringPlugin } from "../plugin-ports.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";

@@ -1,4 +1,4 @@
-import type { PluginHandler } from "../plugin-ports.ts";
+import type { PluginHandler } from "../plugins/ports.ts";
 import { pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";

@@ -1,8 +1,8 @@
+import type { PodUsage } from "./ports.ts";
 import type { Pod } from "../objects.ts";
 import { canonicalBytes, quantityNumber } from "../pod/quantity.ts";
 import { type Observations, signals, type StarvedResource } from "./signals.ts";
 import { availableText, thresholdText, type Threshold } from "./thresholds.ts";
-import type { PodUsage } from "../usage.ts";
 
 /** The kubelet's message and annotations for an eviction. */
 export interface EvictionNotice {

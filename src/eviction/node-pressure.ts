@@ -1,8 +1,9 @@
+import type { Reclaim, PodUsages } from "./ports.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, NodePressure, Reclaim } from "../pipeline.ts";
+import type { EventSink, NodePressure } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
 import { fullName, nodeReference } from "../pod/reference.ts";
 import type { ValuePair } from "../state/values.ts";
@@ -21,7 +22,6 @@ import {
   parseThresholds,
   withContainerThresholds,
 } from "./thresholds.ts";
-import type { PodUsages } from "../usage.ts";
 
 export interface NodePressureDeps {
   readonly settings: EvictionSettings & {

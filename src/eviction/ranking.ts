@@ -1,9 +1,9 @@
+import type { DiskUsage, PodUsage } from "./ports.ts";
 import type { Pod } from "../objects.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import { requestForPreemption } from "../pod/resources.ts";
 import { type NodeSignal, signals } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
-import type { DiskUsage, PodUsage } from "../usage.ts";
 
 /** A candidate for eviction, with its usage if known. */
 export interface EvictionCandidate {

@@ -1,3 +1,4 @@
+import type { Reclaim } from "../eviction/ports.ts";
 import {
   type Container,
   ContainerFilter,
@@ -15,7 +16,7 @@ import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
-import type { EventSink, PodCache, PodInspector, PodStore, WaitForTarget, Reclaim } from "../pipeline.ts";
+import type { EventSink, PodCache, PodInspector, PodStore, WaitForTarget } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { podTerminationGraceAnnotation } from "../pod/labels.ts";
 import { nodeReference } from "../pod/reference.ts";

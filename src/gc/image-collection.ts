@@ -1,3 +1,4 @@
+import type { Reclaim } from "../eviction/ports.ts";
 import { type Image, ImageSpec } from "../gen/cri.ts";
 import { aggregateText } from "../lib/aggregate.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -8,7 +9,7 @@ import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Tracer } from "../lib/tracer.ts";
-import type { EventSink, PodCache, WaitForTarget, Reclaim } from "../pipeline.ts";
+import type { EventSink, PodCache, WaitForTarget } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";

@@ -1,10 +1,10 @@
+import type { ResizeDecider, Resizes } from "../sync/ports.ts";
 import { createAdmission } from "../admission/chain.ts";
 import { createPreemption } from "../admission/preemption.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { Admission } from "../pipeline.ts";
-import type { ResizeDecider, Resizes } from "../resizes.ts";
 import { type Allocations, createAllocations } from "../allocation/allocations.ts";
 import { createResizes } from "../allocation/resizes.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";

@@ -1,3 +1,4 @@
+import type { Reclaim, PodUsages } from "../eviction/ports.ts";
 import { parseDuration } from "../lib/go-duration.ts";
 import { createEvict } from "../eviction/evict.ts";
 import { createEviction } from "../eviction/manager.ts";
@@ -8,13 +9,11 @@ import { createNodePressure, type NodePressureDeps } from "../eviction/node-pres
 import { createObserver } from "../eviction/observer.ts";
 import type { DiskMeter } from "../host/disk-meter.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Reclaim } from "../pipeline.ts";
 import { isTerminal } from "../pod/phase.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { AllocationStages } from "./allocation.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import type { Placeholders } from "./placeholders.ts";
-import type { PodUsages } from "../usage.ts";
 
 interface EvictionParts extends Pick<AllocationStages, "allocations"> {
   readonly volumes: Volumes;

@@ -1,7 +1,7 @@
+import type { Reclaim } from "../eviction/ports.ts";
 import { type ContainerCollection, createContainerCollection } from "../gc/container-collection.ts";
 import { createImageCollection } from "../gc/image-collection.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Reclaim } from "../pipeline.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import type { ImageRecords } from "./images.ts";
 import { imageLimits, logLinksDirectory } from "./settings.ts";

@@ -1,3 +1,4 @@
+import type { PodUsages } from "../eviction/ports.ts";
 import { createFieldChecker } from "../admission/field-checker.ts";
 import { deletePod } from "../api/pod-deletion.ts";
 import { gateEnabled } from "../config/feature-gates.ts";
@@ -35,7 +36,6 @@ import { type RuntimeStages, createRuntimeStages } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
 import { volumesService } from "./volumes.ts";
 import { createMaintenance } from "./maintenance.ts";
-import type { PodUsages } from "../usage.ts";
 
 /** Time for running calls to the runtime to finish when the node stops, milliseconds. */
 const drainTimeoutMs = 20_000;

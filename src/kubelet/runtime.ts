@@ -1,4 +1,4 @@
-import type { PodRuntime } from "../pipeline.ts";
+import type { PodRuntime } from "../sync/ports.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
 import type { Probes } from "../probes/probes.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";

@@ -1,11 +1,11 @@
 import { X509Certificate } from "node:crypto";
+import type { ResizeCounts } from "../allocation/resize-states.ts";
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Pod } from "../objects.ts";
 import type { MountedVolume, PodCache, PodStore } from "../pipeline.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
-import type { ResizeCounts } from "../resizes.ts";
 import type { Metrics } from "./registry.ts";
 
 /** The node's state at the time of a scrape. */

@@ -1,3 +1,4 @@
+import type { HostAddresses } from "../runtime/ports.ts";
 import type { ApiClient } from "../api/client.ts";
 import { type HostFacts, readBootTime, readFacts } from "../host/facts.ts";
 import { codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
@@ -5,7 +6,7 @@ import type { Logger } from "../lib/log.ts";
 import { createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
-import type { EventSink, HostAddresses, NodeSource } from "../pipeline.ts";
+import type { EventSink, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { unmountedControllers } from "../host/cgroups.ts";
 import type { Host } from "../seams/host.ts";

@@ -1,4 +1,4 @@
-import type { RegisteringPlugin } from "../plugin-ports.ts";
+import type { RegisteringPlugin } from "./ports.ts";
 import { InfoRequest, RegistrationService } from "../gen/plugin-registration.ts";
 import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";

@@ -1,5 +1,5 @@
 import type { ClientHttp2Session } from "node:http2";
-import type { PluginHandler, RegisteringPlugin } from "../plugin-ports.ts";
+import type { PluginHandler, RegisteringPlugin } from "./ports.ts";
 import { InfoRequest, RegistrationService, RegistrationStatus } from "../gen/plugin-registration.ts";
 import { type GrpcDeps, openGrpcWithRetry } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";

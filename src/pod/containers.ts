@@ -1,6 +1,13 @@
 import type { Container, Pod } from "../objects.ts";
-import type { NamedContainer } from "../pipeline.ts";
 import { configMirrorAnnotation, configSourceAnnotation } from "./labels.ts";
+
+/** The list of the spec that a container is in. */
+export type ContainerKind = "containers" | "initContainers" | "ephemeralContainers";
+
+export interface NamedContainer {
+  readonly kind: ContainerKind;
+  readonly container: Container;
+}
 
 /** Priority of the class system-cluster-critical, the lower of the two critical classes. */
 const systemCriticalPriority = 2_000_000_000;

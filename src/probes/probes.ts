@@ -1,9 +1,10 @@
+import type { Prober } from "../sync/ports.ts";
 import type { Pod } from "../objects.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
-import type { EventSink, PodCache, PodStore, ProbeResults, Prober, StatusReader, ProbeKind } from "../pipeline.ts";
+import type { EventSink, PodCache, PodStore, StatusReader, ProbeKind } from "../pipeline.ts";
 import type { AllocatedPod, ApiPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
@@ -13,7 +14,14 @@ import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
 import { type ProbeAttempt, type ProbeAttemptDeps, attemptProbe } from "./attempt.ts";
 import { createTargetReachability } from "./target-reachability.ts";
-import { type PodProbes, type ContainerProbe, createVerdicts, probeKey, probesOf } from "./verdicts.ts";
+import {
+  type PodProbes,
+  type ContainerProbe,
+  type ContainerProbeResults,
+  createVerdicts,
+  probeKey,
+  probesOf,
+} from "./verdicts.ts";
 import { type ProbeWorker, startProbeWorker } from "./worker.ts";
 
 /** Probes of containers. */
@@ -47,7 +55,7 @@ export interface ProbesDeps {
   readonly agentStartedAt: number;
 }
 
-export interface Probes extends Prober, ProbeResults, Service {}
+export interface Probes extends Prober, ContainerProbeResults, Service {}
 
 /** The probes of all pods of a node, one worker per container and probe. A changed verdict wakes the pod. Containers that were ready or
  *  started before the agent's start stay so until their first verdict. `run` stops all workers when it ends. A probe that could not

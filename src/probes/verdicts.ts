@@ -1,7 +1,8 @@
+import type { ProbeResults } from "../runtime/ports.ts";
 import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Container, ContainerStatus, Pod, PodStatus, Probe } from "../objects.ts";
-import type { PodCache, PodStore, ProbeKind, ProbeResults, ProbeVerdict, StatusReader } from "../pipeline.ts";
+import type { PodCache, PodStore, ProbeKind, ProbeVerdict, StatusReader } from "../pipeline.ts";
 import type { ApiPod } from "../roles.ts";
 import type { Column } from "../state/records.ts";
 import { allContainers, isSidecar, isStaticPod } from "../pod/containers.ts";
@@ -22,6 +23,12 @@ export interface PodProbes {
   readonly livenessAndStartupStop: AbortController;
   /** By probe key. */
   readonly workers: Map<string, ProbeWorker>;
+}
+
+/** Results of containers' probes. */
+export interface ContainerProbeResults extends ProbeResults {
+  /** Latest result of the container's readiness probe; undefined without one. */
+  readiness(uid: string, containerName: string, containerId: string): ProbeVerdict | undefined;
 }
 
 export function probeKey(kind: ProbeKind, containerName: string): string {
@@ -79,7 +86,7 @@ export function createVerdicts(deps: VerdictDeps, podProbes: ReadonlyMap<string,
     if (newestStatus(uid, name)?.id === id) poke(uid, name, ({ verdictOn }) => verdictOn(id) === undefined);
     return workerOf(uid, kind, name)?.verdictOn(id) ?? initialVerdict(kind, uid, name, id);
   };
-  const results: ProbeResults = {
+  const results: ContainerProbeResults = {
     readiness: (uid, name, containerId) =>
       isProbed(uid, "readiness", name) ? verdict(uid, "readiness", name, bareId(containerId)) : undefined,
     started(uid, name, containerId) {

@@ -1,3 +1,4 @@
+import type { ActuatedResources } from "./ports.ts";
 import { type LinuxContainerResources, UpdateContainerResourcesRequest } from "../gen/cri.ts";
 import type { CgroupLimits } from "../host/cgroups.ts";
 import { CodedError, codeOf } from "../lib/errors.ts";
@@ -7,7 +8,6 @@ import type { Container, Pod } from "../objects.ts";
 import type { AllocatedPod } from "../roles.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { type ResizableResource, amountsOf, combineResources, sameAmounts } from "../pod/pod-resources.ts";
-import type { ActuatedResources } from "../resizes.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
 

@@ -1,10 +1,11 @@
+import type { PodServiceTunnel } from "./ports.ts";
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import { goQuote } from "../lib/go-quote.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, PodServiceTunnel, RuntimePod } from "../pipeline.ts";
+import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { containerReference, podReference } from "../pod/reference.ts";

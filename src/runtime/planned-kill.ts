@@ -1,6 +1,6 @@
+import type { FatalProbeKind } from "./ports.ts";
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Container, Pod, Resources } from "../objects.ts";
-import type { FatalProbeKind } from "../pipeline.ts";
 import { containerHash } from "../pod/hash.ts";
 import { containerHashAnnotation } from "../pod/labels.ts";
 

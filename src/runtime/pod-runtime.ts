@@ -1,7 +1,7 @@
+import type { ProbeResults, ActuatedResources } from "./ports.ts";
+import type { PodRuntime, SyncOutcome } from "../sync/ports.ts";
 import { abortError, throwIfAborted } from "../lib/errors.ts";
-import type { PodRuntime, ProbeResults, SyncOutcome } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
-import type { ActuatedResources } from "../resizes.ts";
 import type { AllocatedPod } from "../roles.ts";
 import { terminatePod } from "./kill.ts";
 import { type PrefetchDeps, prefetch, prefetchesOf } from "./prefetch.ts";
@@ -15,7 +15,7 @@ import type { Step } from "./step.ts";
 
 export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "inForce">, PrefetchDeps {
   readonly inForce: ActuatedResources;
-  readonly probes: Pick<ProbeResults, "failedProbe" | "started">;
+  readonly probes: ProbeResults;
   /** The pod's status has the AllContainersRestarting condition. */
   readonly isRestartingAll: (uid: string) => boolean;
 }

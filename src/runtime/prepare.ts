@@ -1,5 +1,6 @@
 import { isIPv4 } from "node:net";
 import { posix } from "node:path";
+import type { HostAddresses, ServiceLister, SubPathMounts } from "./ports.ts";
 import {
   type ContainerConfig,
   ImageSpec,
@@ -14,14 +15,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
-import type {
-  EventSink,
-  HostAddresses,
-  ObjectCache,
-  ServiceLister,
-  MountedVolumes,
-  SubPathMounts,
-} from "../pipeline.ts";
+import type { EventSink, ObjectCache, MountedVolumes } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { parseResolvConf, podDns, clusterDnsService } from "../pod/dns.ts";

@@ -1,7 +1,8 @@
+import type { PodServiceTunnel, RuntimeClasses } from "./ports.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, PodServiceTunnel, RuntimeClasses } from "../pipeline.ts";
+import type { EventSink } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Sandboxes } from "../seams/runtime.ts";

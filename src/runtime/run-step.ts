@@ -1,6 +1,7 @@
+import type { OnSandboxReady } from "../sync/ports.ts";
 import { ContainerState, type ContainerStatus, type PodSandboxConfig } from "../gen/cri.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
-import type { MountedVolumes, RuntimeIds, RuntimePod, OnSandboxReady } from "../pipeline.ts";
+import type { MountedVolumes, RuntimeIds, RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import type { AllocatedPod } from "../roles.ts";

@@ -1,3 +1,4 @@
+import type { StableFiles } from "./ports.ts";
 import type { ContainerKind } from "./step.ts";
 import {
   type ContainerConfig,
@@ -9,7 +10,7 @@ import {
 } from "../gen/cri.ts";
 import { abortError, hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { MountedVolumes, RuntimePod, StableFiles } from "../pipeline.ts";
+import type { MountedVolumes, RuntimePod } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";

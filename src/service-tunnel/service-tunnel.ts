@@ -1,3 +1,4 @@
+import type { PodServiceTunnel } from "../runtime/ports.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
@@ -8,7 +9,7 @@ import { runPeriodically } from "../lib/periodic.ts";
 import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
 import { createFairShares } from "../lib/fair-shares.ts";
 import type { EndpointSlice } from "../objects.ts";
-import type { PodServiceTunnel, WaitForTarget, RuntimePod } from "../pipeline.ts";
+import type { WaitForTarget, RuntimePod } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/records.ts";
 import { createConnectionForwarder } from "./connections.ts";

@@ -2,9 +2,26 @@ import type { Clock } from "../lib/clock.ts";
 import type { PodStatus } from "../objects.ts";
 import type { Eviction, PodStore, RuntimePod, StartFailure } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
-import type { ResizeState } from "../resizes.ts";
 import type { DesiredPod, ApiPod } from "../roles.ts";
 import { type Column, type ColumnPair, type ColumnWriter, type PrivateColumn, createRecords } from "./records.ts";
+
+/** Progress of a pod's resize, as shown by its conditions. */
+export interface ResizeState {
+  /** The requested resources do not fit yet, or cannot be changed in place at all. */
+  readonly pending?: {
+    readonly reason: "Deferred" | "Infeasible";
+    readonly message: string;
+    readonly generation: number;
+    /** Milliseconds since the epoch. */
+    readonly since: number;
+  };
+  /** The allocation is being actuated. */
+  readonly inProgress?: {
+    readonly error?: string;
+    /** Generation of the spec that requested it. */
+    readonly generation: number;
+  };
+}
 
 /** Phase of a pod's worker; it only moves forward:
  *  - `syncing`: each pass makes the runtime's pod match the spec and reports the status. Passes follow updates, wakes and the

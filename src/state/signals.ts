@@ -1,6 +1,14 @@
 import type { WakeCause } from "../pipeline.ts";
-import type { ResizeTrigger } from "../resizes.ts";
 import type { Ending } from "./pod-table.ts";
+
+/** Reason for retrying pending resizes. */
+export type ResizeTrigger =
+  | "pod_updated"
+  | "pod_resized"
+  | "pods_added"
+  | "pods_removed"
+  | "pod_terminated"
+  | "periodic_retry";
 
 /** A named notification from one actor to another. It has no payload beyond its arguments: subscribers read the columns. Sending
  *  it twice, or without a subscriber, is harmless. */

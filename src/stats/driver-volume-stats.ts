@@ -1,4 +1,3 @@
-import type { StorageDrivers } from "../plugin-ports.ts";
 import {
   NodeGetVolumeStatsRequest,
   NodeServiceCapability_RPC_Type as Capability,
@@ -8,7 +7,7 @@ import {
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { PersistentVolumeFacts } from "../pipeline.ts";
+import type { PersistentVolumeFacts, StorageDrivers } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import { type DiskUse, totalUse } from "./disk-stats.ts";
 import { command, commandWithoutDashes } from "../seams/command.ts";

@@ -1,3 +1,4 @@
+import type { PodUsages } from "../eviction/ports.ts";
 import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -17,7 +18,6 @@ import type { Sample } from "./sample.ts";
 import { createSampler, type SamplerDeps } from "./sampler.ts";
 import { summary } from "./summary.ts";
 import { createVolumeHealth } from "./volume-health.ts";
-import type { PodUsages } from "../usage.ts";
 
 export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
   readonly host: DiskDeps["host"];

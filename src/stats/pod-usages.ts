@@ -1,6 +1,6 @@
+import type { ContainerUsage, DiskUsage, PodUsage, PodUsages } from "../eviction/ports.ts";
 import type { DiskStats, DiskUse, MeasuredPod, PodDisk } from "./disk-stats.ts";
 import { type PodSample, processesOf, type Sample } from "./sample.ts";
-import type { ContainerUsage, DiskUsage, PodUsage, PodUsages } from "../usage.ts";
 
 export interface PodUsagesDeps {
   /** A sample of cgroups, a few seconds old at most. */

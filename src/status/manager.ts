@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
+import type { StatusSink } from "../sync/ports.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodStatus } from "../objects.ts";
-import type { StatusSink } from "../pipeline.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
 import { isStaticPod } from "../pod/containers.ts";

@@ -1,3 +1,4 @@
+import type { ObjectRegistry, PodRuntime, Prober, FieldChecker, StatusSink, SyncOutcome, Resizes } from "./ports.ts";
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
@@ -8,17 +9,11 @@ import type {
   EventSink,
   EventType,
   Eviction,
-  ObjectRegistry,
   PodCache,
   PodInspector,
-  PodRuntime,
-  Prober,
   Rejection,
   RuntimeIds,
   RuntimePod,
-  FieldChecker,
-  StatusSink,
-  SyncOutcome,
   VolumeMounter,
 } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
@@ -27,7 +22,6 @@ import { PodRejectedError } from "../pod/rejected.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import { reportedTerminations, resetFailedStarts } from "../pod/failed-starts.ts";
-import type { Resizes } from "../resizes.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { DesiredPod, AllocatedPod } from "../roles.ts";
 import type { ColumnWriter, PrivateColumn } from "../state/records.ts";

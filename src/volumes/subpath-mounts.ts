@@ -1,7 +1,8 @@
 import { posix } from "node:path";
+import type { SubPathMounts } from "../runtime/ports.ts";
 import { SubPathError, bindSubPaths } from "../host/bind-subpath.ts";
 import { CodedError } from "../lib/errors.ts";
-import type { MountedVolume, SubPathMount, SubPathMounts } from "../pipeline.ts";
+import type { MountedVolume, SubPathMount } from "../pipeline.ts";
 import type { VolumeDeps } from "./plugins/plugin.ts";
 import { podDirectory } from "./paths.ts";
 

@@ -1,3 +1,4 @@
+import type { StableFiles, SubPathMounts } from "../runtime/ports.ts";
 import { createMountLister } from "../host/mounts.ts";
 import type { Clock, Timer } from "../lib/clock.ts";
 import { createBackoff } from "../lib/backoff.ts";
@@ -6,7 +7,7 @@ import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
-import type { MountedVolumes, StableFiles, VolumeMounter, SubPathMounts } from "../pipeline.ts";
+import type { MountedVolumes, VolumeMounter } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";

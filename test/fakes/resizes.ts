@@ -1,5 +1,6 @@
+import type { ActuatedResources } from "../../src/runtime/ports.ts";
+import type { ResizeDecider, Resizes } from "../../src/sync/ports.ts";
 import { effectiveResources } from "../../src/pod/pod-resources.ts";
-import type { ResizeDecider, Resizes, ActuatedResources } from "../../src/resizes.ts";
 import { allocatedPod } from "../../src/roles.ts";
 import type { PodCgroups } from "../../src/runtime/actuate-resources.ts";
 

@@ -1,4 +1,4 @@
-import type { StorageDriver, StorageDrivers } from "../../src/plugin-ports.ts";
+import type { StorageDriver, StorageDrivers } from "../../src/pipeline.ts";
 import {
   type NodePublishVolumeRequest,
   type NodeStageVolumeRequest,

@@ -1,8 +1,8 @@
 import { type ExecFileException, execFile } from "node:child_process";
+import type { CredentialProvider } from "../../config/credential-providers.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { parseDuration } from "../../lib/go-duration.ts";
 import { entriesOf, recordIn, recordOf } from "../../lib/record.ts";
-import type { CredentialProvider } from "../../objects.ts";
 import type { Logins } from "./docker-config.ts";
 
 /** Credential provider plugins. */

@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
+import type { CredentialProvider } from "../../config/credential-providers.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { abortError } from "../../lib/errors.ts";
 import type { Logger } from "../../lib/log.ts";
 import { untilAborted } from "../../lib/service-group.ts";
 import { createSingleFlight } from "../../lib/single-flight.ts";
-import type { CredentialProvider, Pod } from "../../objects.ts";
+import type { Pod } from "../../objects.ts";
 import type { ServiceAccounts } from "../../api/service-accounts.ts";
 import type { TokenSource } from "../../api/tokens.ts";
 import type { PluginResponse, RunPlugin } from "./credential-plugin.ts";

@@ -2,9 +2,9 @@ import { type ContainerStatus as RuntimeStatus, ContainerState as RuntimeState }
 import { toMilliseconds } from "../../lib/nanoseconds.ts";
 import { rfc3339 } from "../../lib/rfc3339.ts";
 import type { Container, ContainerState, ContainerStatus, Pod, PodStatus } from "../../objects.ts";
-import type { ContainerKind, ProbeVerdict, RuntimePod, StartFailure } from "../../pipeline.ts";
+import type { ProbeVerdict, RuntimePod, StartFailure } from "../../pipeline.ts";
 import { actualResources } from "./container-resources.ts";
-import { isSidecar } from "../../pod/containers.ts";
+import { isSidecar, type ContainerKind } from "../../pod/containers.ts";
 import { containerRestartCountAnnotation } from "../../pod/labels.ts";
 import { newestRun, runsOf } from "../../pod/runs.ts";
 import type { ResizableAmounts } from "../../pod/pod-resources.ts";

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import type { StorageDriver } from "../../plugin-ports.ts";
+import type { StorageDriver } from "../../pipeline.ts";
 import {
   type NodePublishVolumeRequest,
   NodeServiceCapability_RPC_Type as Capability,

@@ -1,6 +1,6 @@
+import type { Claims } from "../ports.ts";
 import { messageOf } from "../../lib/errors.ts";
 import type { PersistentVolume, PersistentVolumeClaim, Pod, Volume } from "../../objects.ts";
-import type { Claims } from "../../plugin-ports.ts";
 import { claimNameOf } from "../../pod/claim-name.ts";
 import { UnprocessedVolumeError } from "../failure.ts";
 import { namesIn } from "../paths.ts";

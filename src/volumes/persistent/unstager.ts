@@ -1,4 +1,4 @@
-import type { StorageDrivers } from "../../plugin-ports.ts";
+import type { StorageDrivers } from "../../pipeline.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../measures.ts";

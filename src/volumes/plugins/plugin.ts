@@ -1,11 +1,18 @@
+import type { Claims } from "../ports.ts";
 import type { TokenSource } from "../../api/tokens.ts";
-import type { Claims, StorageDrivers } from "../../plugin-ports.ts";
 import type { MountLister } from "../../host/mounts.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
-import type { EventSink, MountedVolume, NodeSource, ObjectCache, WaitForTarget } from "../../pipeline.ts";
+import type {
+  EventSink,
+  MountedVolume,
+  NodeSource,
+  ObjectCache,
+  WaitForTarget,
+  StorageDrivers,
+} from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
 import type { ExpansionStates } from "../persistent/expansion-states.ts";
 import type { Staging } from "../persistent/staging.ts";

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { ResizeState } from "../../../src/state/pod-table.ts";
+import type { ResizeTrigger } from "../../../src/state/signals.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus, Resources } from "../../../src/objects.ts";
 import type { Rejection } from "../../../src/pipeline.ts";
-import type { ResizeTrigger } from "../../../src/resizes.ts";
 import { createAllocations } from "../../../src/allocation/allocations.ts";
 import { createResizes } from "../../../src/allocation/resizes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -13,7 +14,6 @@ import { fakeHost } from "../../fakes/host.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { aColumn } from "../../fakes/state.ts";
 import { countResizes, resizeConditions } from "../../../src/allocation/resize-states.ts";
-import type { ResizeState } from "../../../src/resizes.ts";
 
 const never = new AbortController().signal;
 const amounts = (cpu: string): Resources => ({ limits: { cpu: "1" }, requests: { cpu } });

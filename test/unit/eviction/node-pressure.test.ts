@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { PodUsage } from "../../../src/eviction/ports.ts";
 import { createEvict } from "../../../src/eviction/evict.ts";
 import { createNodePressure, type NodePressureDeps } from "../../../src/eviction/node-pressure.ts";
 import type { NodeSignal } from "../../../src/eviction/signals.ts";
@@ -10,7 +11,6 @@ import { createValue } from "../../../src/state/values.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aPod, type TestPod } from "../../fakes/pods.ts";
-import type { PodUsage } from "../../../src/usage.ts";
 
 const never = new AbortController().signal;
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { PodUsage } from "../../../src/eviction/ports.ts";
 import { type EvictionCandidate, rankPods } from "../../../src/eviction/ranking.ts";
 import type { NodeSignal } from "../../../src/eviction/signals.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
-import type { PodUsage } from "../../../src/usage.ts";
 
 const oneDisk = { dedicatedImageFs: false, splitContainerFs: false };
 const requesting = (requests: Readonly<Record<string, string>>): Partial<PodSpec> => ({

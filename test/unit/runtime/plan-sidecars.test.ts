@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { FatalProbeKind } from "../../../src/runtime/ports.ts";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
-import type { FatalProbeKind } from "../../../src/pipeline.ts";
 import { planPod } from "../../../src/runtime/plan.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { stepLines } from "./step-lines.ts";

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import type { CredentialProvider } from "../../../src/config/credential-providers.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { CredentialProvider, Pod } from "../../../src/objects.ts";
+import type { Pod } from "../../../src/objects.ts";
 import type { TokenRequest } from "../../../src/api/tokens.ts";
 import type { PluginResponse, PluginRequest } from "../../../src/runtime/images/credential-plugin.ts";
 import { createPluginKeyring } from "../../../src/runtime/images/plugin-keyring.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { ActuatedResources } from "../../../src/runtime/ports.ts";
 import type { Resources } from "../../../src/objects.ts";
-import type { ActuatedResources } from "../../../src/resizes.ts";
 import { allInForce } from "../../fakes/resizes.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { exited, rig, running } from "./pod-rig.ts";

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { SyncOutcome } from "../../../src/sync/ports.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { PodStatus } from "../../../src/objects.ts";
-import type { RuntimePod, SyncOutcome } from "../../../src/pipeline.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
 import { PodRejectedError } from "../../../src/pod/rejected.ts";
 import { type TestPod, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { noResizes } from "../../fakes/resizes.ts";

@@ -1,8 +1,8 @@
 import { type TestContext } from "node:test";
+import type { ResizeDecider } from "../../../src/sync/ports.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { Rejection, SourceName } from "../../../src/pipeline.ts";
-import type { ResizeDecider } from "../../../src/resizes.ts";
 import { isPlaceholder } from "../../../src/pod/placeholder.ts";
 import { createPodManager } from "../../../src/sync/pod-manager.ts";
 import type { WorkerPhase } from "../../../src/state/pod-table.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { StorageDriver } from "../../../src/plugin-ports.ts";
+import type { StorageDriver } from "../../../src/pipeline.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { type Bench, never, podWith, volumeBench } from "./volume-bench.ts";
 

@@ -1,4 +1,14 @@
-// Usage of pods, as measured by statistics and ranked by eviction.
+// Ports of other stages that eviction needs, and the usage that they measure.
+
+/** Frees space on the target by removing what no pod needs. */
+export interface Reclaim {
+  /** Removes dead containers beyond the limits, and all containers and sandboxes of terminated pods, deleted or not.
+   *  @throws if the runtime cannot be queried. */
+  deleteUnusedContainers(signal: AbortSignal): Promise<void>;
+  /** Removes all unused images that may be removed, regardless of disk usage. @returns bytes freed.
+   *  @throws if the runtime cannot be queried, or could not remove some of them. */
+  deleteUnusedImages(signal: AbortSignal): Promise<number>;
+}
 
 /** Disk usage of a pod, or of one part of it. */
 export interface DiskUsage {
