@@ -41,12 +41,12 @@ export const cpus = (...ids: readonly number[]): CpuSet => new Set(ids);
 /** A container that requests as much as it may use. */
 export function asking(name: string, cpu: string, more: Partial<Container> = {}): Container {
   const amounts = { cpu, memory: "1Gi" };
-  return { name, image: "i", resources: { requests: amounts, limits: amounts }, ...more } as Container;
+  return { name, image: "i", resources: { requests: amounts, limits: amounts }, ...more };
 }
 
 export function podOf(uid: string, containers: readonly Container[], more: Partial<Pod["spec"]> = {}): Pod {
   return {
     metadata: { uid, name: uid, namespace: "default" },
     spec: { containers: [...containers], ...more },
-  } as Pod;
+  };
 }

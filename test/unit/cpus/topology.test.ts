@@ -53,10 +53,11 @@ test("tells L3 caches of a part of a NUMA node from one of all of it", () => {
   });
   const cores = { "node/node0/cpulist": "0-3", ...cpu(0, 0, 5), ...cpu(1, 1, 5), ...cpu(2, 2, 5), ...cpu(3, 3, 5) };
   const split = [cache(0, 8, "0-1"), cache(1, 8, "0-1"), cache(2, 9, "2-3"), cache(3, 9, "2-3")];
-  const caches = (files: object) => parseTopology(linesOf({ ...cores, ...files })).cpus.map((each) => each.cache);
-  assert.deepEqual(caches(Object.assign({}, ...split)), [8, 8, 9, 9]);
+  const caches = (files: Readonly<Record<string, string | number>>) =>
+    parseTopology(linesOf({ ...cores, ...files })).cpus.map((each) => each.cache);
+  assert.deepEqual(caches(Object.fromEntries(split.flatMap((each) => Object.entries(each)))), [8, 8, 9, 9]);
   const one = [0, 1, 2, 3].map((id) => cache(id, 8, "0-3"));
-  assert.deepEqual(caches(Object.assign({}, ...one)), [5, 5, 5, 5]);
+  assert.deepEqual(caches(Object.fromEntries(one.flatMap((each) => Object.entries(each)))), [5, 5, 5, 5]);
 });
 
 test("ignores text that is no description of a CPU", () => {
