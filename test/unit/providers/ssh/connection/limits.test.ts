@@ -90,10 +90,10 @@ test("a target whose pods open more channels than are read per second is delayed
   await new Promise<void>((resolve, reject) => {
     connection.client.openssh_forwardInStreamLocal(path, (error) => (error ? reject(error) : resolve()));
   });
-  const seconds = await openFromServer(there, path, 14_000);
+  const seconds = await openFromServer(there, path, 6_000);
   assert.equal(connection.lost.aborted, false, String(connection.lost.reason));
   // 2,000 at once and 2,000 per second.
-  assert.ok(seconds > 5.5, `${seconds} s`);
+  assert.ok(seconds > 1.9, `${seconds} s`);
 });
 
 test("refusing a channel stays cheap beside two thousand open ones", { timeout: 60_000 }, async (t) => {
@@ -103,7 +103,7 @@ test("refusing a channel stays cheap beside two thousand open ones", { timeout: 
   const began = process.cpuUsage();
   for (let refused = 0; refused < 20_000; refused += 1) channels.remove(channels.add());
   const { user, system } = process.cpuUsage(began);
-  assert.ok(user + system < 2_000_000, `${(user + system) / 1000} ms`);
+  assert.ok(user + system < 1_000_000, `${(user + system) / 1000} ms`);
 });
 
 test("a target that opens many channels which graftlet does not expect loses its link", {
