@@ -1,4 +1,3 @@
-import type { ActuatedResources } from "../runtime/ports.ts";
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Pod, Resources } from "../objects.ts";
 import type { PodCache } from "../pipeline.ts";
@@ -13,6 +12,7 @@ import {
   withResources,
 } from "../pod/pod-resources.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
+import type { ActuatedResources } from "../runtime/ports.ts";
 import type { PrivateColumn } from "../state/records.ts";
 import { type RecordStore, type RecordStoreDeps, createRecordStore } from "./record-store.ts";
 import type { LoadedRecords, ResourceRecord } from "./resource-records.ts";

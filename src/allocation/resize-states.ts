@@ -1,6 +1,6 @@
-import type { ResizeState } from "../state/pod-table.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { PodCondition } from "../objects.ts";
+import type { ResizeState } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
 
 /** A resize that has not been allocated, and the reason. */

@@ -1,4 +1,3 @@
-import type { ResizeState } from "../state/pod-table.ts";
 import type { ResizeDecider, Resizes } from "../sync/ports.ts";
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -13,6 +12,7 @@ import { newestRun } from "../pod/runs.ts";
 import { changesSwapLimit } from "../pod/swap.ts";
 import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/pod-resources.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
+import type { ResizeState } from "../state/pod-table.ts";
 import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
 import type { Sends, ResizeTrigger } from "../state/signals.ts";
 import type { SourceMilestone } from "../state/values.ts";

@@ -1,5 +1,5 @@
-import type { Claims } from "../volumes/ports.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../objects.ts";
+import type { Claims } from "../volumes/ports.ts";
 import type { ApiClient } from "./client.ts";
 
 /** Reads PersistentVolumeClaims and PersistentVolumes when a pod needs them, as the kubelet does: a node may only read those of its own

@@ -1,9 +1,9 @@
-import type { ServiceLister } from "../runtime/ports.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service as Running } from "../lib/service-group.ts";
 import type { EndpointSlice, Node, Service } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
+import type { ServiceLister } from "../runtime/ports.ts";
 import type { ApiClient } from "./client.ts";
 import { type ApiObject, createReflector, type ReflectorOptions } from "./reflector.ts";
 

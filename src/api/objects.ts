@@ -1,4 +1,3 @@
-import type { ObjectRegistry } from "../sync/ports.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -6,6 +5,7 @@ import { onAbort, type Service } from "../lib/service-group.ts";
 import type { ConfigMap, Pod, Secret } from "../objects.ts";
 import type { ObjectCache } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
+import type { ObjectRegistry } from "../sync/ports.ts";
 import type { ApiClient } from "./client.ts";
 import { type ObjectKind, type StoredObject, type WatchedObject, watchObject } from "./watched-object.ts";
 

@@ -1,6 +1,6 @@
-import type { RuntimeClasses } from "../runtime/ports.ts";
 import { onAbort, type Service } from "../lib/service-group.ts";
 import type { RuntimeClass } from "../objects.ts";
+import type { RuntimeClasses } from "../runtime/ports.ts";
 import type { ListerDeps } from "./listers.ts";
 import { createReflector } from "./reflector.ts";
 

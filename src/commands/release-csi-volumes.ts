@@ -1,4 +1,3 @@
-import type { StorageDriver } from "../pipeline.ts";
 import { createDriverClient } from "../csi/client.ts";
 import { pluginRegistryOf } from "../host/plugin-paths.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -6,6 +5,7 @@ import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
+import type { StorageDriver } from "../pipeline.ts";
 import { connectedPlugins } from "../plugins/connected-plugins.ts";
 import type { CsiVolumeReleaser } from "../remove/execute.ts";
 import type { Host } from "../seams/host.ts";

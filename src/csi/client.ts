@@ -1,4 +1,3 @@
-import type { StorageDriver } from "../pipeline.ts";
 import type { RegisteringPlugin } from "../plugins/ports.ts";
 import {
   NodeGetCapabilitiesRequest,
@@ -11,6 +10,7 @@ import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
 import type { GrpcMethod } from "../lib/grpc.ts";
 import { grpcStatusOf } from "../lib/grpc-status.ts";
+import type { StorageDriver } from "../pipeline.ts";
 
 /** Calls to CSI drivers. */
 export interface DriverMeasures {

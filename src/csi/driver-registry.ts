@@ -1,4 +1,3 @@
-import type { StorageDrivers } from "../pipeline.ts";
 import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import type { ApiClient } from "../api/client.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -6,6 +5,7 @@ import { CodedError, codeOf, messageOf, throwIfAborted, ignoreNotFound } from ".
 import type { Logger } from "../lib/log.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { CSIDriver, VolumeAttachment } from "../objects.ts";
+import type { StorageDrivers } from "../pipeline.ts";
 import { type DriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
 import { createLimitUpdates } from "./limit-updates.ts";
 import type { CsiNodes } from "./csi-node.ts";

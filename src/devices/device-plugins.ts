@@ -1,8 +1,8 @@
-import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import type { Device, RegisterRequest } from "../gen/device-plugin.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import type { Host } from "../seams/host.ts";
 import type { PluginDirectory } from "./directory.ts";

@@ -1,10 +1,10 @@
-import type { PluginHandler } from "../plugins/ports.ts";
 import { pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { ContainerStatus } from "../objects.ts";
+import type { PluginHandler } from "../plugins/ports.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { Sends } from "../state/signals.ts";
 import type { Host, HostFs } from "../seams/host.ts";

@@ -1,4 +1,3 @@
-import type { StorageSignal } from "./storage-limits.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
@@ -7,6 +6,7 @@ import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
 import { isStopped } from "../state/worker-phases.ts";
+import type { StorageSignal } from "./storage-limits.ts";
 
 /** Why a pod was evicted, as in metrics: its own limit, or an eviction signal such as `memory.available`. */
 export type EvictionSignal = StorageSignal | `${string}.${"available" | "inodesFree"}`;

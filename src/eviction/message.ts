@@ -1,6 +1,6 @@
-import type { PodUsage } from "./ports.ts";
 import type { Pod } from "../objects.ts";
 import { canonicalBytes, quantityNumber } from "../pod/quantity.ts";
+import type { PodUsage } from "./ports.ts";
 import { type Observations, signals, type StarvedResource } from "./signals.ts";
 import { availableText, thresholdText, type Threshold } from "./thresholds.ts";
 

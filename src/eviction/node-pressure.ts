@@ -1,4 +1,3 @@
-import type { Reclaim, PodUsages } from "./ports.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -12,6 +11,7 @@ import { createDecider } from "./decision.ts";
 import type { Evict, EvictedPod, EvictionMeasures } from "./evict.ts";
 import { evictionNotice } from "./message.ts";
 import type { NodeObservation } from "./observer.ts";
+import type { Reclaim, PodUsages } from "./ports.ts";
 import { rankPods } from "./ranking.ts";
 import { type NodeSignal, type Observations, signals as known } from "./signals.ts";
 import {

@@ -1,7 +1,7 @@
-import type { DiskUsage, PodUsage } from "./ports.ts";
 import type { Pod } from "../objects.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import { requestForPreemption } from "../pod/resources.ts";
+import type { DiskUsage, PodUsage } from "./ports.ts";
 import { type NodeSignal, signals } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
 

@@ -1,4 +1,3 @@
-import type { ResizeDecider, Resizes } from "../sync/ports.ts";
 import { createAdmission } from "../admission/chain.ts";
 import { createPreemption } from "../admission/preemption.ts";
 import { runPeriodically } from "../lib/periodic.ts";
@@ -8,6 +7,7 @@ import type { Admission } from "../pipeline.ts";
 import { type Allocations, createAllocations } from "../allocation/allocations.ts";
 import { createResizes } from "../allocation/resizes.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
+import type { ResizeDecider, Resizes } from "../sync/ports.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import { limitedSwap } from "./settings.ts";
 

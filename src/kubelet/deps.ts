@@ -1,4 +1,3 @@
-import type { Claims } from "../volumes/ports.ts";
 import type { RuntimeClasses } from "../runtime/ports.ts";
 import type { ApiClient } from "../api/client.ts";
 import type { AccessFile } from "../api/kubeconfig.ts";
@@ -37,6 +36,7 @@ import type { Pleg } from "../pleg/pleg.ts";
 import type { Target } from "../seams/provider.ts";
 import type { PrivateColumn } from "../state/records.ts";
 import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
+import type { Claims } from "../volumes/ports.ts";
 import type { HandOut } from "./wiring.ts";
 
 /** The locks that reserve the target for this node. */

@@ -1,4 +1,3 @@
-import type { Reclaim, PodUsages } from "../eviction/ports.ts";
 import { parseDuration } from "../lib/go-duration.ts";
 import { createEvict } from "../eviction/evict.ts";
 import { createEviction } from "../eviction/manager.ts";
@@ -7,6 +6,7 @@ import { memoryBounds } from "../eviction/memory-bounds.ts";
 import { createMemoryNotifier } from "../eviction/memory-notifier.ts";
 import { createNodePressure, type NodePressureDeps } from "../eviction/node-pressure.ts";
 import { createObserver } from "../eviction/observer.ts";
+import type { Reclaim, PodUsages } from "../eviction/ports.ts";
 import type { DiskMeter } from "../host/disk-meter.ts";
 import type { Service } from "../lib/service-group.ts";
 import { isTerminal } from "../pod/phase.ts";

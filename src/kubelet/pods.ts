@@ -1,4 +1,3 @@
-import type { PodUsages } from "../eviction/ports.ts";
 import { createFieldChecker } from "../admission/field-checker.ts";
 import { deletePod } from "../api/pod-deletion.ts";
 import { gateEnabled } from "../config/feature-gates.ts";
@@ -13,6 +12,7 @@ import { placeholderStatus } from "../pod/placeholder.ts";
 import { generateStatus } from "../status/generate/generate-status.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
 import { resizeConditions } from "../allocation/resize-states.ts";
+import type { PodUsages } from "../eviction/ports.ts";
 import type { DesiredPod } from "../roles.ts";
 import { isTargetFeature } from "../seams/provider.ts";
 import { createDriverVolumeStats } from "../stats/driver-volume-stats.ts";

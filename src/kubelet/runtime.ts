@@ -1,4 +1,3 @@
-import type { PodRuntime } from "../sync/ports.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
 import type { Probes } from "../probes/probes.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
@@ -6,6 +5,7 @@ import { createHooks } from "../runtime/hooks.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { createPreparer } from "../runtime/prepare.ts";
+import type { PodRuntime } from "../sync/ports.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { AllocationStages } from "./allocation.ts";
 import { type CgroupStages, createCgroupStages } from "./cgroups.ts";

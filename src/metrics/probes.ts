@@ -1,5 +1,5 @@
-import type { ProbeMeasures } from "../probes/probes.ts";
 import type { Pod } from "../objects.ts";
+import type { ProbeMeasures } from "../probes/probes.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
 const results = { Success: "successful", Failure: "failed" } as const;

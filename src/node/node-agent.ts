@@ -1,4 +1,3 @@
-import type { HostAddresses } from "../runtime/ports.ts";
 import type { ApiClient } from "../api/client.ts";
 import { type HostFacts, readBootTime, readFacts } from "../host/facts.ts";
 import { codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
@@ -9,6 +8,7 @@ import type { Node } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { unmountedControllers } from "../host/cgroups.ts";
+import type { HostAddresses } from "../runtime/ports.ts";
 import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
 import { chooseAddresses } from "./addresses.ts";

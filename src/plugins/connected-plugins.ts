@@ -1,10 +1,10 @@
-import type { RegisteringPlugin } from "./ports.ts";
 import { InfoRequest, RegistrationService } from "../gen/plugin-registration.ts";
 import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
 import { throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Host } from "../seams/host.ts";
+import type { RegisteringPlugin } from "./ports.ts";
 import { findSockets } from "./sockets.ts";
 
 const callTimeoutMs = 5_000;

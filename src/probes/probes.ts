@@ -1,4 +1,3 @@
-import type { Prober } from "../sync/ports.ts";
 import type { Pod } from "../objects.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -12,6 +11,7 @@ import type { Containers } from "../seams/runtime.ts";
 import type { ContainerStarts } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
+import type { Prober } from "../sync/ports.ts";
 import { type ProbeAttempt, type ProbeAttemptDeps, attemptProbe } from "./attempt.ts";
 import { createTargetReachability } from "./target-reachability.ts";
 import {

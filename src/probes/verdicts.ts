@@ -1,4 +1,3 @@
-import type { ProbeResults } from "../runtime/ports.ts";
 import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Container, ContainerStatus, Pod, PodStatus, Probe } from "../objects.ts";
@@ -7,6 +6,7 @@ import type { ApiPod } from "../roles.ts";
 import type { Column } from "../state/records.ts";
 import { allContainers, isSidecar, isStaticPod } from "../pod/containers.ts";
 import { newestRun } from "../pod/runs.ts";
+import type { ProbeResults } from "../runtime/ports.ts";
 import type { ProbeWorker } from "./worker.ts";
 
 /** Probes whose failure kills the container. */

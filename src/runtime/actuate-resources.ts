@@ -1,4 +1,3 @@
-import type { ActuatedResources } from "./ports.ts";
 import { type LinuxContainerResources, UpdateContainerResourcesRequest } from "../gen/cri.ts";
 import type { CgroupLimits } from "../host/cgroups.ts";
 import { CodedError, codeOf } from "../lib/errors.ts";
@@ -10,6 +9,7 @@ import { runtimeErrorText } from "../pod/error-text.ts";
 import { type ResizableResource, amountsOf, combineResources, sameAmounts } from "../pod/pod-resources.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
+import type { ActuatedResources } from "./ports.ts";
 
 /** Actuations of resizes. */
 export interface ActuationMeasures {

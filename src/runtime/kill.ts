@@ -1,4 +1,3 @@
-import type { PodServiceTunnel } from "./ports.ts";
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
@@ -12,6 +11,7 @@ import { containerReference, podReference } from "../pod/reference.ts";
 import { containerNameOf, isRunning } from "../pod/runs.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 import type { Hooks } from "./hooks.ts";
+import type { PodServiceTunnel } from "./ports.ts";
 import { type TerminationOrder, waitSeconds, terminationOrder } from "./termination-order.ts";
 
 export interface KillDeps {

@@ -1,8 +1,8 @@
-import type { FatalProbeKind } from "./ports.ts";
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Container, Pod, Resources } from "../objects.ts";
 import { containerHash } from "../pod/hash.ts";
 import { containerHashAnnotation } from "../pod/labels.ts";
+import type { FatalProbeKind } from "./ports.ts";
 
 export interface PlannedKill {
   readonly status: ContainerStatus;

@@ -1,4 +1,3 @@
-import type { ProbeResults, ActuatedResources } from "./ports.ts";
 import type { PodRuntime, SyncOutcome } from "../sync/ports.ts";
 import { abortError, throwIfAborted } from "../lib/errors.ts";
 import { isSidecar } from "../pod/containers.ts";
@@ -8,6 +7,7 @@ import { type PrefetchDeps, prefetch, prefetchesOf } from "./prefetch.ts";
 import { type StepResult, type StepContext, type PerformDeps, runStep } from "./run-step.ts";
 import { planPod } from "./plan.ts";
 import type { ContainerFacts } from "./planned-kill.ts";
+import type { ProbeResults, ActuatedResources } from "./ports.ts";
 import type { ReadySandbox } from "./start-container.ts";
 import { StartError } from "./start-error.ts";
 import { createStarter } from "./starter.ts";

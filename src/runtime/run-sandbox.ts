@@ -1,4 +1,3 @@
-import type { PodServiceTunnel, RuntimeClasses } from "./ports.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
@@ -7,6 +6,7 @@ import { podReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Sandboxes } from "../seams/runtime.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
+import type { PodServiceTunnel, RuntimeClasses } from "./ports.ts";
 import type { ReadySandbox, StartMeasures } from "./start-container.ts";
 
 export interface SandboxDeps {

@@ -1,4 +1,3 @@
-import type { OnSandboxReady } from "../sync/ports.ts";
 import { ContainerState, type ContainerStatus, type PodSandboxConfig } from "../gen/cri.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { MountedVolumes, RuntimeIds, RuntimePod } from "../pipeline.ts";
@@ -6,6 +5,7 @@ import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { Runtime } from "../seams/runtime.ts";
+import type { OnSandboxReady } from "../sync/ports.ts";
 import { killContainer, killPod } from "./kill.ts";
 import type { PrefetchedFacts } from "./prefetch.ts";
 import { type ResizeDeps, resizePod } from "./actuate-resources.ts";

@@ -1,4 +1,3 @@
-import type { StableFiles } from "./ports.ts";
 import type { ContainerKind } from "./step.ts";
 import {
   type ContainerConfig,
@@ -17,6 +16,7 @@ import { newestRun } from "../pod/runs.ts";
 import { type Containers, RuntimeError } from "../seams/runtime.ts";
 import type { EnsuredImage, VolumeImages } from "./images/puller.ts";
 import { type KillDeps, killContainer } from "./kill.ts";
+import type { StableFiles } from "./ports.ts";
 import { StartError } from "./start-error.ts";
 
 /** Starts of sandboxes and containers. */

@@ -1,4 +1,3 @@
-import type { PodServiceTunnel } from "../runtime/ports.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
@@ -31,6 +30,7 @@ import { createPodAddresses } from "./pod-addresses.ts";
 import { type Relay, startRelay } from "./relay.ts";
 import { applyRules, type Redirections, rulesCheck, rulesText, tunnelSocket } from "./rules.ts";
 import type { ServiceSource } from "../api/service-source.ts";
+import type { PodServiceTunnel } from "../runtime/ports.ts";
 
 /** Service tunnel: gives pods on an isolated target access to the cluster's Services, over the link. */
 export interface ServiceTunnel extends Service, PodServiceTunnel {

@@ -1,4 +1,3 @@
-import type { ObjectRegistry, PodRuntime, Prober, FieldChecker, StatusSink, SyncOutcome, Resizes } from "./ports.ts";
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
@@ -27,6 +26,7 @@ import type { DesiredPod, AllocatedPod } from "../roles.ts";
 import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
 import { type PlaceholderDeps, syncPlaceholder } from "./placeholder-pass.ts";
 import type { PassResult, Passes } from "./pod-worker.ts";
+import type { ObjectRegistry, PodRuntime, Prober, FieldChecker, StatusSink, SyncOutcome, Resizes } from "./ports.ts";
 
 /** Data directories and cgroup of a pod on the target. */
 export interface PodHostResources {

@@ -1,10 +1,10 @@
-import type { Pod } from "../objects.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { LatestSlot } from "../lib/latest-slot.ts";
 import { timed } from "../lib/timed.ts";
 import type { Span, Tracer } from "../lib/tracer.ts";
+import type { Pod } from "../objects.ts";
 import { fullName } from "../pod/reference.ts";
 import type { Eviction, WaitForTarget, WakeCause } from "../pipeline.ts";
 import { isEnding } from "../pod/phase.ts";

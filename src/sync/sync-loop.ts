@@ -1,4 +1,3 @@
-import type { StatusSink, ResizeDecider } from "./ports.ts";
 import { type SerialQueueHandler, createSerialQueue } from "../lib/serial-queue.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -16,6 +15,7 @@ import type { Subscribes, Sends, ResizeTrigger } from "../state/signals.ts";
 import type { SourceMilestonePair } from "../state/values.ts";
 import type { PodManager } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
+import type { StatusSink, ResizeDecider } from "./ports.ts";
 import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 
 /** Delay of a static pod's status report, to let a pass adopt the container statuses of its mirror pod first, milliseconds. */

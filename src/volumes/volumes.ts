@@ -1,4 +1,3 @@
-import type { StableFiles, SubPathMounts } from "../runtime/ports.ts";
 import { createMountLister } from "../host/mounts.ts";
 import type { Clock, Timer } from "../lib/clock.ts";
 import { createBackoff } from "../lib/backoff.ts";
@@ -11,6 +10,7 @@ import type { MountedVolumes, VolumeMounter } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
+import type { StableFiles, SubPathMounts } from "../runtime/ports.ts";
 import type { VolumeDeps } from "./plugins/plugin.ts";
 import { createVolumeExpander } from "./expander.ts";
 import { createSubPathMounts } from "./subpath-mounts.ts";

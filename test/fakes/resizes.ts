@@ -1,8 +1,8 @@
-import type { ActuatedResources } from "../../src/runtime/ports.ts";
 import type { ResizeDecider, Resizes } from "../../src/sync/ports.ts";
 import { effectiveResources } from "../../src/pod/pod-resources.ts";
 import { allocatedPod } from "../../src/roles.ts";
 import type { PodCgroups } from "../../src/runtime/actuate-resources.ts";
+import type { ActuatedResources } from "../../src/runtime/ports.ts";
 
 /** Nobody asks for other resources than a pod has. */
 export const noResizes: Resizes & ResizeDecider = {

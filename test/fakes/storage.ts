@@ -1,4 +1,3 @@
-import type { StorageDriver, StorageDrivers } from "../../src/pipeline.ts";
 import {
   type NodePublishVolumeRequest,
   type NodeStageVolumeRequest,
@@ -7,6 +6,7 @@ import {
 } from "../../src/gen/csi.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { CSIDriver, Node, VolumeAttachment } from "../../src/objects.ts";
+import type { StorageDriver, StorageDrivers } from "../../src/pipeline.ts";
 import type { FakeFiles } from "./host-fs.ts";
 
 export interface FakeStorage extends StorageDrivers {

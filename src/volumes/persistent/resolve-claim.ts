@@ -1,9 +1,9 @@
-import type { Claims } from "../ports.ts";
 import { messageOf } from "../../lib/errors.ts";
 import type { PersistentVolume, PersistentVolumeClaim, Pod, Volume } from "../../objects.ts";
 import { claimNameOf } from "../../pod/claim-name.ts";
 import { UnprocessedVolumeError } from "../failure.ts";
 import { namesIn } from "../paths.ts";
+import type { Claims } from "../ports.ts";
 
 /** The volume that a pod's claim is bound to. */
 export interface BoundVolume {

@@ -1,6 +1,6 @@
-import type { StorageDrivers } from "../../pipeline.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
+import type { StorageDrivers } from "../../pipeline.ts";
 import type { VolumeMeasures } from "../measures.ts";
 import type { Host } from "../../seams/host.ts";
 import type { StagedVolumeLister } from "./staged-volume-lister.ts";

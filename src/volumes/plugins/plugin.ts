@@ -1,4 +1,3 @@
-import type { Claims } from "../ports.ts";
 import type { TokenSource } from "../../api/tokens.ts";
 import type { MountLister } from "../../host/mounts.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -16,6 +15,7 @@ import type {
 import type { Host } from "../../seams/host.ts";
 import type { ExpansionStates } from "../persistent/expansion-states.ts";
 import type { Staging } from "../persistent/staging.ts";
+import type { Claims } from "../ports.ts";
 
 /** Dependencies of setting up volumes. */
 export interface VolumeDeps extends NodeSource {

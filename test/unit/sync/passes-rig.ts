@@ -1,7 +1,7 @@
-import type { SyncOutcome } from "../../../src/sync/ports.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import { type PassDeps, createPasses } from "../../../src/sync/passes.ts";
+import type { SyncOutcome } from "../../../src/sync/ports.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aContainer, observe } from "../../fakes/pods.ts";
