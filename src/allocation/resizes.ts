@@ -2,15 +2,17 @@ import type { ResizeDecider, Resizes } from "../sync/ports.ts";
 import { ContainerState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Container, PodCondition } from "../objects.ts";
+import type { Container, Pod, PodCondition, Resources } from "../objects.ts";
 import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
 import { isResizeCondition } from "../pod/conditions.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { isEnding } from "../pod/phase.ts";
+import { qosClass } from "../pod/qos.ts";
+import { quantityMilli } from "../pod/quantity.ts";
 import { podReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
 import { changesSwapLimit } from "../pod/swap.ts";
-import { amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/pod-resources.ts";
+import { amountsOf, effectiveResources, resourcesOf, sameAmounts, withResources } from "../pod/pod-resources.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
 import type { ResizeState } from "../state/pod-table.ts";
 import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
@@ -25,7 +27,7 @@ import { sortResizes } from "./resize-order.ts";
 /** In-place resizes of pods. */
 export interface ResizeMeasures extends ResizeRequestMeasures {
   /** A resize is infeasible. */
-  infeasible(detail: "swap_limitation"): void;
+  infeasible(detail: "swap_limitation" | "guaranteed_pod_cpu_manager_static_policy"): void;
   /** A deferred resize was accepted. */
   accepted(trigger: ResizeTrigger): void;
 }
@@ -37,6 +39,8 @@ export interface ResizesDeps {
   readonly events: EventSink;
   /** True if containers may use the target's swap, with a limit. */
   usesSwap(signal: AbortSignal): Promise<boolean>;
+  /** The CPU manager's policy is static: CPUs of Guaranteed pods cannot be resized. */
+  readonly hasStaticCpus: boolean;
   readonly measures: ResizeMeasures;
   /** Sources that have reported: before all have, the resources held by pods are not known. */
   readonly sourcesReady: Pick<SourceMilestone, "all">;
@@ -137,9 +141,10 @@ async function decideResize(
   // The pod may have been preempted for another pod's resize.
   if (!active.some(({ metadata }) => metadata.uid === uid)) return { decided: true, changed: false };
   if (allocations.matchesRequest(pod)) return { decided: true, changed: states.clearPending(uid) };
-  if (changesSwapLimit(pod, allocations.allocatedPod(pod)) && (await deps.usesSwap(signal))) {
-    deps.measures.infeasible("swap_limitation");
-    const why = { reason: "Infeasible", message: "In-place resize of containers with swap is not supported." } as const;
+  const obstacle = await infeasibility(deps, pod, signal);
+  if (obstacle) {
+    deps.measures.infeasible(obstacle.detail);
+    const why = { reason: "Infeasible", message: obstacle.message } as const;
     return { decided: true, changed: await markPending(deps, states, pod, why, why.reason) };
   }
   const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.effectivePod);
@@ -154,6 +159,34 @@ async function decideResize(
   states.markAllocated(uid, generation);
   emitEvent(deps, pod, "ResizeStarted", resizeText("Pod resize started", pod, generation));
   return { decided: true, changed: true, allocated: true };
+}
+
+/** Returns why a resize can never be done, if so. */
+async function infeasibility(
+  { allocations, usesSwap, hasStaticCpus }: ResizesDeps,
+  pod: DesiredPod,
+  signal: AbortSignal,
+): Promise<{ readonly detail: Parameters<ResizeMeasures["infeasible"]>[0]; readonly message: string } | undefined> {
+  const allocated = allocations.allocatedPod(pod);
+  if (changesSwapLimit(pod, allocated) && (await usesSwap(signal)))
+    return { detail: "swap_limitation", message: "In-place resize of containers with swap is not supported." };
+  if (hasStaticCpus && qosClass(pod.spec) === "Guaranteed" && changesCpuRequest(pod, allocated))
+    return {
+      detail: "guaranteed_pod_cpu_manager_static_policy",
+      message: 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
+    };
+  return undefined;
+}
+
+/** True if the CPU request of a container or sidecar changes. */
+function changesCpuRequest(pod: DesiredPod, allocated: AllocatedPod): boolean {
+  const before = resourcesOf(allocated.spec).containers;
+  const cpuOf = ({ requests, limits }: Resources = {}) => quantityMilli(requests?.["cpu"] ?? limits?.["cpu"] ?? "0");
+  return resizableContainers(pod).some(({ name, resources }) => cpuOf(resources) !== cpuOf(before[name]));
+}
+
+function resizableContainers({ spec: { containers, initContainers = [] } }: Pod): readonly Container[] {
+  return [...containers, ...initContainers.filter(isSidecar)];
 }
 
 /** Marks a resize as pending, and checkpoints the pod's allocation. @param refusal the reason in the event's text: the
@@ -196,7 +229,6 @@ function resizeConditionsOf({ status }: DesiredPod): readonly PodCondition[] {
 /** True while the actuated resources of a running container differ from the allocation; other containers get it when they start. */
 function inProgress(allocations: Allocations, pod: AllocatedPod, observed: RuntimePod): boolean {
   const { spec } = pod;
-  const resizable = [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)];
   const differs = (container: Container) => {
     const run = runningContainer(observed, container);
     if (!run) return false;
@@ -204,7 +236,9 @@ function inProgress(allocations: Allocations, pod: AllocatedPod, observed: Runti
     return !sameAmounts(wanted, amountsOf(allocations.containerResources(pod, run)));
   };
   const whole = allocations.podResources(pod);
-  return resizable.some(differs) || !sameAmounts(amountsOf(spec.resources ?? {}), amountsOf(whole ?? {}));
+  return (
+    resizableContainers(pod).some(differs) || !sameAmounts(amountsOf(spec.resources ?? {}), amountsOf(whole ?? {}))
+  );
 }
 
 function actuatedPodOf(allocations: Allocations, pod: AllocatedPod, observed: RuntimePod): AllocatedPod {

@@ -18,10 +18,9 @@ export function restoredAssignments(policy: StaticPolicy, saved: SavedState): As
   const { reserved, options } = policy;
   const invalid = (problem: string) =>
     new Error(`${problem}: please drain this node and delete the CPU manager checkpoint file "${file}"`);
-  if (shared.size === 0) {
-    if (assigned.size > 0) throw invalid("default cpuset cannot be empty");
-    return assigned;
-  }
+  if (shared.size === 0 && assigned.size === 0) return assigned;
+  // With strict-cpu-reservation all other CPUs can be exclusive.
+  if (shared.size === 0 && !options.strictReservation) throw invalid("default cpuset cannot be empty");
   const sharedText = formatCpus(shared);
   const both = reserved.intersection(shared);
   if (options.strictReservation && both.size > 0)

@@ -11,7 +11,15 @@ import type { AllocatedPod } from "../roles.ts";
 import type { HostFs } from "../seams/host.ts";
 import { type CpusetUpdaterDeps, createCpusetUpdater } from "./reconcile.ts";
 import { writeState } from "./state-file.ts";
-import { type Assignments, type StaticPolicy, SmtAlignmentError, assignPod, sharedPool } from "./static-policy.ts";
+import { sharesCache } from "./topology.ts";
+import {
+  type Assignments,
+  type StaticPolicy,
+  SmtAlignmentError,
+  assignPod,
+  assignedCpus,
+  sharedPool,
+} from "./static-policy.ts";
 
 export interface CpuManagerDeps extends Omit<CpusetUpdaterDeps, "cpusOf"> {
   readonly fs: Pick<HostFs, "apply">;
@@ -22,11 +30,24 @@ export interface CpuManagerDeps extends Omit<CpusetUpdaterDeps, "cpusOf"> {
   readonly assigned: Assignments;
   /** KubeletConfiguration.cpuManagerReconcilePeriod, milliseconds. */
   readonly reconcileMs: number;
+  readonly measures: CpuMeasures;
   /** True once every source has listed its pods. */
   readonly sourcesSeen: () => boolean;
   /** True while a source wants the pod or a worker handles it. */
   readonly isKnown: (uid: string) => boolean;
   readonly clock: Clock;
+}
+
+/** Records assignments of exclusive CPUs. */
+export interface CpuMeasures {
+  /** A container's exclusive CPUs are requested, at each admission of its pod. */
+  requested(): void;
+  /** They could not be assigned. @param wholeCores the policy only assigns whole cores. */
+  failed(wholeCores: boolean): void;
+  /** They are whole cores. */
+  wholeCores(): void;
+  /** New ones share an L3 cache. */
+  sharedCache(): void;
 }
 
 export interface CpuManager extends ResourceManager {
@@ -36,6 +57,13 @@ export interface CpuManager extends ResourceManager {
   hasExclusiveCpus(uid: string, container?: string): boolean;
   /** CPUs that containers can get exclusively. */
   allocatableCpus(): CpuSet;
+  /** Shared CPUs that can become exclusive, and exclusive CPUs by NUMA node. */
+  counts(): CpuCounts;
+}
+
+export interface CpuCounts {
+  readonly shared: number;
+  readonly exclusiveByNumaNode: ReadonlyMap<number, number>;
 }
 
 const writeTimeoutMs = 30_000;
@@ -49,7 +77,11 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
   const store = createStore(deps, assigned);
   const shared = () => sharedPool(policy, assigned);
   const exclusiveCpus = (uid: string, name: string): CpuSet => assigned.get(uid)?.get(name) ?? new Set();
-  const cpusOf = (uid: string, name: string) => assigned.get(uid)?.get(name) ?? shared();
+  const cpusOf = (uid: string, name: string) => {
+    const cpus = assigned.get(uid)?.get(name) ?? shared();
+    // With strict-cpu-reservation all CPUs that are not reserved can be exclusive.
+    return cpus.size > 0 ? cpus : policy.reserved;
+  };
   const updater = createCpusetUpdater({ ...deps, cpusOf });
   const changed = createTrigger();
   const saveLater = () => {
@@ -78,7 +110,7 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
       releaseUnknown();
       const { uid } = pod.metadata;
       const before = assigned.get(uid)?.size ?? 0;
-      const own = assignOrReject(policy, assigned, pod);
+      const own = assignOrReject(deps, assigned, pod);
       if ("reason" in own) return own;
       if (own.size === before) return undefined;
       assigned.set(uid, own);
@@ -93,7 +125,7 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
     async prepareContainer({ metadata: { uid } }: Pod, { name }) {
       const cpus = formatCpus(cpusOf(uid, name));
       updater.created(uid, name, cpus);
-      return cpus === "" ? undefined : { ...noAdditions, cpus };
+      return { ...noAdditions, cpus };
     },
     release(uid) {
       updater.forget(uid);
@@ -103,18 +135,36 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
     hasExclusiveCpus: (uid, container) =>
       container === undefined ? assigned.has(uid) : exclusiveCpus(uid, container).size > 0,
     allocatableCpus: () => policy.topology.ids.difference(policy.reserved),
+    counts() {
+      const exclusive = assignedCpus(assigned);
+      const nodes = Map.groupBy(policy.topology.cpus, ({ numaNode }) => numaNode);
+      return {
+        shared: shared().difference(policy.reserved).size,
+        exclusiveByNumaNode: new Map(
+          [...nodes].map(([node, cpus]) => [node, cpus.filter(({ id }) => exclusive.has(id)).length]),
+        ),
+      };
+    },
   };
 }
 
 /** Assigns CPUs to a pod. @returns them by container, or why the pod cannot be admitted. */
 function assignOrReject(
-  policy: StaticPolicy,
+  { policy, measures }: Pick<CpuManagerDeps, "policy" | "measures">,
   assigned: Assignments,
   pod: AllocatedPod,
 ): ReadonlyMap<string, CpuSet> | Rejection {
+  const { fullCores } = policy.options;
+  const before = assigned.get(pod.metadata.uid);
   try {
-    return assignPod(policy, assigned, pod);
+    const own = assignPod(policy, assigned, pod, measures.requested);
+    for (const [name, cpus] of own) {
+      if (fullCores) measures.wholeCores();
+      if (!before?.has(name) && sharesCache(policy.topology, cpus)) measures.sharedCache();
+    }
+    return own;
   } catch (error) {
+    measures.failed(fullCores);
     const message = messageOf(error);
     if (error instanceof SmtAlignmentError) return { reason: "SMTAlignmentError", message };
     return {

@@ -48,7 +48,7 @@ export function createCpusetUpdater({ runtime, cache, cpusOf, log }: CpusetUpdat
       for (const id of applied.keys()) if (!ids.has(id)) applied.delete(id);
       for (const { uid, id, name } of runs) {
         const cpus = formatCpus(cpusOf(uid, name));
-        if (cpus === "" || (applied.get(id) ?? created.get(uid)?.get(name)) === cpus) continue;
+        if ((applied.get(id) ?? created.get(uid)?.get(name)) === cpus) continue;
         try {
           const request = { containerId: id, linux: { cpusetCpus: cpus } };
           await runtime.updateContainerResources(UpdateContainerResourcesRequest.fromPartial(request), signal);

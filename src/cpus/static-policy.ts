@@ -89,14 +89,20 @@ export function exclusiveCpuCount({ spec }: Pod, { resources }: Container): numb
 /** Assigns exclusive CPUs to a pod's containers. CPUs of an init container are reused by the containers after it; those of a sidecar are
  *  not. A container keeps the CPUs that it has.
  *  @returns the CPUs of each container that has exclusive ones. @throws SmtAlignmentError; Error in the kubelet's words: then nothing is
- *  assigned. */
-export function assignPod(policy: StaticPolicy, assigned: Assignments, pod: Pod): ReadonlyMap<string, CpuSet> {
+ *  assigned. @param onRequest called for each container with exclusive CPUs. */
+export function assignPod(
+  policy: StaticPolicy,
+  assigned: Assignments,
+  pod: Pod,
+  onRequest: () => void = () => {},
+): ReadonlyMap<string, CpuSet> {
   const { initContainers = [], containers } = pod.spec;
   const own = new Map(assigned.get(pod.metadata.uid));
   let reusable: CpuSet = new Set();
   for (const container of [...initContainers, ...containers]) {
     const count = exclusiveCpuCount(pod, container);
     if (count === 0) continue;
+    onRequest();
     checkAlignment(policy, count);
     let cpus = own.get(container.name);
     if (!cpus) {

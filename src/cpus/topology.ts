@@ -41,6 +41,11 @@ export function cpusPer({ cpus, count }: CpuTopology, level: CpuLevel): number {
   return count[level] === 0 ? 0 : Math.trunc(cpus.length / count[level]);
 }
 
+/** True if all these CPUs share an L3 cache. */
+export function sharesCache({ cpus }: CpuTopology, ids: CpuSet): boolean {
+  return new Set(cpus.filter(({ id }) => ids.has(id)).map(({ cache }) => cache)).size <= 1;
+}
+
 const system = "/sys/devices/system";
 /** Maximum size of the kernel's files for 8,192 CPUs, bytes. */
 const maxBytes = 16 * 2 ** 20;

@@ -15,6 +15,7 @@ import { createPluginDirectory } from "./directory.ts";
 import { healthOf } from "./health.ts";
 import { type DeviceAmounts, createInventory } from "./inventory.ts";
 import { createDevicePlugins } from "./device-plugins.ts";
+import type { ExclusiveCpus } from "./pod-resources.ts";
 import { type PodResourcesMeasures, createPodResourcesServer, type PodsProvider } from "./pod-resources-server.ts";
 import { createCheckpointStore } from "./checkpoint-store.ts";
 import { createRegistrationServer } from "./registration.ts";
@@ -30,6 +31,8 @@ export interface DeviceManagerDeps extends Pick<AllocatorDeps, "sourcesSeen" | "
   readonly onChange: () => void;
   readonly signals: Sends<"wake">;
   readonly pods: PodsProvider;
+  /** Exclusive CPUs, for the PodResources API. */
+  readonly cpus?: ExclusiveCpus | undefined;
   readonly measures: { readonly devices: DeviceMeasures; readonly podResources: PodResourcesMeasures };
   readonly clock: Clock;
   readonly log: Logger;

@@ -16,9 +16,8 @@ import { createTokenBucket } from "../lib/token-bucket.ts";
 import type { Pod } from "../objects.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
-import type { Allocations } from "./allocations.ts";
 import type { Inventory } from "./inventory.ts";
-import { allocatableDevices, listPodResources, podResourcesOf } from "./pod-resources.ts";
+import { type OwnedResources, allocatableDevices, cpuIds, listPodResources, podResourcesOf } from "./pod-resources.ts";
 
 /** Calls of the pod-resources API. */
 export interface PodResourcesMeasures {
@@ -36,10 +35,9 @@ export interface PodsProvider {
   byName(namespace: string, name: string): Pod | undefined;
 }
 
-export interface PodResourcesDeps {
+export interface PodResourcesDeps extends OwnedResources {
   readonly pods: PodsProvider;
   readonly inventory: Inventory;
-  readonly allocations: Allocations;
   readonly measures: PodResourcesMeasures;
   readonly budget?: TargetBudget;
   readonly clock: Clock;
@@ -53,7 +51,7 @@ const burst = 10;
  *  @see
  *  https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
 export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServer {
-  const { pods, inventory, allocations, measures, budget, clock } = deps;
+  const { pods, inventory, measures, budget, clock } = deps;
   const mayAsk = createTokenBucket(clock, perSecond, burst);
   const answering =
     <Request, Response>(version: string, method: PodResourcesMethod, answer: (request: Request) => Response) =>
@@ -73,19 +71,22 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
   const get = ({ podName, podNamespace }: GetPodResourcesRequest): GetPodResourcesResponse => {
     const found = pods.byName(podNamespace, podName);
     if (!found) throw new Error(`pod ${podName} in namespace ${podNamespace} not found`);
-    return { podResources: podResourcesOf(found, allocations) };
+    return { podResources: podResourcesOf(found, deps) };
   };
   const addServices = (server: Server): void => {
     server.addService(boundedService(PodResourcesListerService, budget), {
-      list: answering("v1", "list", () => listPodResources(pods.active(), allocations)),
+      list: answering("v1", "list", () => listPodResources(pods.active(), deps)),
       get: answering("v1", "get", get),
       getAllocatableResources: answering("v1", "get_allocatable", () =>
-        AllocatableResourcesResponse.fromPartial({ devices: [...allocatableDevices(inventory)] }),
+        AllocatableResourcesResponse.fromPartial({
+          devices: [...allocatableDevices(inventory)],
+          cpuIds: cpuIds(deps.cpus?.allocatableCpus()),
+        }),
       ),
     });
     server.addService(boundedService(AlphaService, budget), {
       list: answering("v1alpha1", "list", () => ({
-        podResources: pods.all().map((pod) => toV1alpha1(pod, podResourcesOf(pod, allocations))),
+        podResources: pods.all().map((pod) => toV1alpha1(pod, podResourcesOf(pod, deps))),
       })),
     });
   };

@@ -9,19 +9,43 @@ import { isSidecar } from "../pod/containers.ts";
 import type { Allocations } from "./allocations.ts";
 import type { Inventory } from "./inventory.ts";
 
-/** Devices allocated to pods. CPUs and memory are omitted: without a static policy no container has exclusive ones.
- *  @see
- *  https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
-export function listPodResources(pods: readonly Pod[], allocations: Allocations): ListPodResourcesResponse {
-  return { podResources: pods.map((pod) => podResourcesOf(pod, allocations)) };
+/** Exclusive CPUs of containers. */
+export interface ExclusiveCpus {
+  /** CPUs of a container; empty if it has no exclusive ones. */
+  exclusiveCpus(uid: string, container: string): ReadonlySet<number>;
+  /** CPUs that containers can get exclusively. */
+  allocatableCpus(): ReadonlySet<number>;
 }
 
-/** Devices of one pod's sidecars and containers. */
-export function podResourcesOf({ metadata, spec }: Pod, allocations: Allocations): PodResources {
+/** Resources that containers have to themselves. */
+export interface OwnedResources {
+  readonly allocations: Allocations;
+  /** Undefined if no container can have exclusive CPUs. */
+  readonly cpus?: ExclusiveCpus | undefined;
+}
+
+/** Devices and exclusive CPUs of pods. Memory is omitted: no container has memory of its own.
+ *  @see
+ *  https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
+export function listPodResources(pods: readonly Pod[], owned: OwnedResources): ListPodResourcesResponse {
+  return { podResources: pods.map((pod) => podResourcesOf(pod, owned)) };
+}
+
+/** Devices and exclusive CPUs of one pod's sidecars and containers. */
+export function podResourcesOf({ metadata, spec }: Pod, { allocations, cpus }: OwnedResources): PodResources {
   const sidecars = (spec.initContainers ?? []).filter(isSidecar);
   const of = ({ name }: Container): ContainerResources =>
-    ContainerResources.fromPartial({ name, devices: [...devicesOfContainer(metadata.uid, name, allocations)] });
+    ContainerResources.fromPartial({
+      name,
+      devices: [...devicesOfContainer(metadata.uid, name, allocations)],
+      cpuIds: cpuIds(cpus?.exclusiveCpus(metadata.uid, name)),
+    });
   return { name: metadata.name, namespace: metadata.namespace, containers: [...sidecars, ...spec.containers].map(of) };
+}
+
+/** CPUs as the API lists them. */
+export function cpuIds(cpus: ReadonlySet<number> = new Set()): bigint[] {
+  return [...cpus].sort((a, b) => a - b).map(BigInt);
 }
 
 /** Healthy devices that can be allocated; a device of several NUMA nodes is listed under each. */

@@ -56,6 +56,7 @@ export function createAllocationStages(
     allocations,
     admission,
     usesSwap,
+    hasStaticCpus: observed.cpus !== undefined,
     events,
     measures,
     clock,

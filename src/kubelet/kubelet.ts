@@ -36,7 +36,7 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   const observed = await observeTarget(context, cluster, () => restart.abort());
   const pipeline = createPodPipeline(context, cluster, observed);
   const server = await createNodeServer(context, { cluster, observed, stats: pipeline.stats });
-  metrics.show(createNodeView(context, { agent: observed.agent, pipeline, server }));
+  metrics.show(createNodeView(context, { ...observed, pipeline, server }));
   report.onRunning(createNodeIntrospection(context, { cluster, observed, stats: pipeline.stats, server }));
 
   const stages = [

@@ -5,7 +5,7 @@ import type { NodeContext, ObservedTarget } from "./deps.ts";
 import type { PodPipeline } from "./pods.ts";
 import type { NodeServer } from "./server.ts";
 
-interface NodeViewParts extends Pick<ObservedTarget, "agent"> {
+interface NodeViewParts extends Pick<ObservedTarget, "agent" | "cpus"> {
   readonly pipeline: Pick<PodPipeline, "manager" | "volumes">;
   readonly server: Pick<NodeServer, "certificate">;
 }
@@ -13,7 +13,7 @@ interface NodeViewParts extends Pick<ObservedTarget, "agent"> {
 /** The node's state for gauges. */
 export function createNodeView(
   { target, clientCertificate, hand }: NodeContext,
-  { agent, pipeline, server }: NodeViewParts,
+  { agent, cpus, pipeline, server }: NodeViewParts,
 ): NodeView {
   const { desired, podCache, worker, resize, reachable } = hand("metrics");
   return {
@@ -24,6 +24,7 @@ export function createNodeView(
     mounted: pipeline.volumes.mounted,
     resizes: () =>
       countResizes(resize.entries().flatMap(([uid, state]) => (isFinished(worker.get(uid)?.phase) ? [] : [state]))),
+    cpus,
     cgroupVersion: agent.facts.cgroupVersion,
     servingCertificate: server.certificate,
     clientCertificate,

@@ -35,6 +35,7 @@ export async function createResourceManagers(context: NodeContext): Promise<Node
     onChange: throttle(() => signals.nodeChanged.send(), deviceUpdateIntervalMs, clock),
     signals,
     pods: monitoredPods(desired, status),
+    cpus,
     sourcesSeen: sourcesSynced.all,
     isAlive(uid) {
       const pod = podCache.get(uid);
@@ -49,7 +50,7 @@ export async function createResourceManagers(context: NodeContext): Promise<Node
 
 /** @returns undefined with the policy none. */
 async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | undefined> {
-  const { config, target, clock, log, hand, signal } = context;
+  const { config, target, metrics, clock, log, hand, signal } = context;
   const settings = cpuSettings(config);
   const opened = await openPolicy(settings, target.host, log, signal);
   if (!opened) return undefined;
@@ -60,6 +61,7 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
     rootDir: config.rootDir,
     runtime: target.runtime,
     cache: podCache,
+    measures: metrics.measures.cpus,
     reconcileMs: config.kubelet.cpuManagerReconcilePeriod,
     sourcesSeen: sourcesSynced.all,
     isKnown: (uid) => desired.get(uid) !== undefined || worker.get(uid) !== undefined,

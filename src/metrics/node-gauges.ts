@@ -1,4 +1,5 @@
 import { X509Certificate } from "node:crypto";
+import type { CpuCounts } from "../cpus/manager.ts";
 import type { ResizeCounts } from "../allocation/resize-states.ts";
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -21,6 +22,8 @@ export interface NodeView {
   /** A pod's ready volumes, by name. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
   resizes(): ResizeCounts;
+  /** Set if containers can get exclusive CPUs. */
+  readonly cpus?: { counts(): CpuCounts } | undefined;
   readonly cgroupVersion: number;
   /** PEM certificates: the kubelet API's and the node's client certificate. */
   servingCertificate(): string | undefined;

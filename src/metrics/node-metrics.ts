@@ -21,6 +21,7 @@ import {
   shutdownMetrics,
 } from "./maintenance.ts";
 import { type NodeView, viewMetrics } from "./node-gauges.ts";
+import { cpuMetrics } from "./cpus.ts";
 import { deviceMetrics, podResourcesMetrics } from "./devices.ts";
 import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
 
@@ -96,6 +97,7 @@ function createMeasures(metrics: Metrics, view: () => NodeView | undefined, cloc
     pleg: plegMetrics(metrics, clock),
     pulls: pullMetrics(metrics, startup),
     devices: deviceMetrics(metrics),
+    cpus: cpuMetrics(metrics, view),
     podResources: podResourcesMetrics(metrics),
     volumes: volumeMetrics(metrics),
     drivers: driverMetrics(metrics),

@@ -13,6 +13,8 @@ import { recordIn } from "../../src/lib/record.ts";
 import { parseCriLine, parseDockerLine, parserFor } from "../../src/logs/line.ts";
 import { createOomParser } from "../../src/node/oom-lines.ts";
 import { parseResolvConf } from "../../src/pod/dns.ts";
+import { parseKubeletState, parseState } from "../../src/cpus/state-file.ts";
+import { parseTopology } from "../../src/cpus/topology.ts";
 import { parseDockerConfig } from "../../src/runtime/images/docker-config.ts";
 import { parseStatus } from "../../src/streams/exit-status.ts";
 import type { Target } from "./target.ts";
@@ -88,6 +90,25 @@ export const textTargets: readonly Target[] = [
   text("Docker JSON", (json) => parseBoundedJson(Buffer.from(json)), event, JSON.stringify({ labels, more: [labels] })),
   text("Docker event", (json) => runtimeEvent(recordIn(json) ?? {}), event),
   text("checkpoint of devices", decodeCheckpoint, checkpoint),
+  text(
+    "CPU topology",
+    (table) => parseTopology(table.split("\n")),
+    lines(
+      "cpu/online:0-1",
+      "node/node0/cpulist:0-1",
+      "cpu/cpu0/topology/core_id:0",
+      "cpu/cpu0/topology/physical_package_id:0",
+      "cpu/cpu0/cache/index3/level:3",
+      "cpu/cpu0/cache/index3/id:0",
+      "cpu/cpu0/cache/index3/shared_cpu_list:0-1",
+    ),
+  ),
+  text(
+    "state of the CPU manager",
+    (json) => [parseState(json), parseKubeletState(json)],
+    '{"version":1,"policy":"static","shared":"0,4-7","pods":{"uid":{"main":"1-3"}}}',
+    '{"policyName":"static","defaultCpuSet":"0,4-7","entries":{"uid":{"main":"1-3"}},"checksum":1}',
+  ),
   text("registry logins", (json) => parseDockerConfig(json, "config.json"), '{"auths":{"a.example":{"auth":"YTpi"}}}'),
   text(
     "exit status",

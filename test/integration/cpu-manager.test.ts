@@ -84,6 +84,21 @@ describe("CPU manager", { timeout: 600_000 }, () => {
     );
   });
 
+  test("shows exclusive CPUs in metrics, and refuses to resize them", async () => {
+    const { pods, cluster } = lab;
+    const metrics = await pods.api.text(`/api/v1/nodes/${cluster.nodeName}/proxy/metrics`);
+    assert.match(metrics, new RegExp(`^kubelet_cpu_manager_exclusive_cpu_allocation_count ${last}$`, "m"));
+    assert.match(metrics, /^kubelet_cpu_manager_shared_pool_size_millicores 0$/m);
+    const amounts = { cpu: "500m", memory: "32Mi" };
+    const spec = { containers: [{ name: "main", resources: { requests: amounts, limits: amounts } }] };
+    await pods.api.patch<Pod>("/api/v1/namespaces/default/pods/pinned/resize", { spec });
+    const infeasible = /Resize is infeasible for Guaranteed Pods alongside CPU Manager policy \\"static\\"/;
+    await pods.event("pinned", "ResizeInfeasible", infeasible);
+    await pods.api.patch<Pod>("/api/v1/namespaces/default/pods/pinned/resize", {
+      spec: { containers: [{ name: "main", resources: asking(last).resources }] },
+    });
+  });
+
   test("keeps all CPUs as they are across a restart", async () => {
     const { pods } = lab;
     const before = containerId(await pods.ready("pinned"));
@@ -129,5 +144,12 @@ describe("CPU manager", { timeout: 600_000 }, () => {
     assert.equal(cpusOf(await pods.ready("staged")), exclusive);
     assert.match(await pods.log("staged", "container=first"), new RegExp(`:\\s*${exclusive}\\n`));
     await clear(pods, ["staged"]);
+  });
+
+  test("does not start with another policy than that of the saved state", async () => {
+    await restarted?.kill("SIGKILL");
+    await using other = await startGraftlet(lab.cluster, { untilReady: false });
+    const refused = /configured policy \\?"none\\?" differs from state checkpoint policy \\?"static\\?"/;
+    await waitFor("the policy to be refused", () => refused.test(other.log()), { explain: () => other.log() });
   });
 });

@@ -30,7 +30,7 @@ const cpuOf = (pod: Pod | undefined) => pod?.spec.containers[0]?.resources?.requ
 const milli = (pod: Pod) => Number.parseInt(cpuOf(pod), 10);
 
 /** A node with room for 1000m. */
-function rig() {
+function rig(hasStaticCpus = false) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   host.files.put("/root/graftlet/lock");
@@ -62,6 +62,7 @@ function rig() {
       infeasible: (detail) => void measured.push(detail),
     },
     usesSwap: async () => world.swaps,
+    hasStaticCpus,
     pods: { get: (uid) => store.get(uid), byName: () => undefined, list: () => [...store.values()] },
     admission: {
       async admit(pod, others) {
@@ -149,6 +150,19 @@ test("does not count or resize a pod that was preempted for another resize", asy
   await ask(asking("p", "300m"), asking("q", "600m"), ends);
   assert.deepEqual(weighed, ["p 300m beside 100m,500m", "q 600m beside 300m"]);
   assert.equal(cpuOf(resizes.allocatedPod(ends)), "500m");
+});
+
+test("marks a CPU resize of a Guaranteed pod as infeasible with the static CPU manager policy", async () => {
+  const { run, ask, states, measured } = rig(true);
+  const whole = (uid: string, cpu: string, memory: string) =>
+    asking(uid, "", { spec: { containers: [aContainer("c", { resources: { limits: { cpu, memory } } })] } });
+  run(whole("p", "200m", "64Mi"), whole("q", "200m", "64Mi"), asking("burstable", "200m"));
+  for (const pod of [whole("p", "300m", "64Mi"), whole("q", "200m", "128Mi"), asking("burstable", "250m")])
+    await ask(pod);
+  const why = 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"';
+  assert.deepEqual(states("p"), [`PodResizePending Infeasible ${why}`]);
+  assert.ok(measured.includes("guaranteed_pod_cpu_manager_static_policy"));
+  assert.deepEqual([states("q"), states("burstable")], [["PodResizeInProgress"], ["PodResizeInProgress"]]);
 });
 
 test("marks a memory resize of a container with swap as infeasible, without retries", async () => {

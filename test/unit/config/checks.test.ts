@@ -2,6 +2,31 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { kubeletFile, nodeOf, refusalOf } from "./files.ts";
 
+/** Options of the static CPU manager policy that are refused. */
+const staticRefusals: [options: string, sentence: RegExp][] = [
+  ['{full-cpus: "true"}', /unknown CPU Manager Policy option: "full-cpus"$/],
+  [
+    '{full-pcpus-only: "yes"}',
+    /bad value for option "full-pcpus-only": strconv\.ParseBool: parsing "yes": invalid syntax$/,
+  ],
+  [
+    '{align-by-socket: "true"}',
+    /CPU Manager Policy Alpha-level Options not enabled, but option "align-by-socket" provided$/,
+  ],
+  [
+    '{distribute-cpus-across-numa: "true", prefer-align-cpus-by-uncorecache: "true"}',
+    /static policy options prefer-align-cpus-by-uncorecache and distribute-cpus-across-numa can not be used at the same time$/,
+  ],
+  [
+    '{distribute-cpus-across-cores: "true", full-pcpus-only: "true"}\nfeatureGates: {CPUManagerPolicyAlphaOptions: true}',
+    /static policy options full-pcpus-only and distribute-cpus-across-cores can not be used at the same time$/,
+  ],
+  [
+    '{distribute-cpus-across-numa: "true"}\nfeatureGates: {CPUManagerPolicyBetaOptions: false}',
+    /CPU Manager Policy Beta-level Options not enabled, but option "distribute-cpus-across-numa" provided$/,
+  ],
+];
+
 const refusals: readonly [string, RegExp][] = [
   ["port: 70000", /^port \(--port\) is 70000: give a port from 1 to 65535$/],
   ["healthzPort: -1", /^healthzPort .* or 0 for none$/],
@@ -101,6 +126,16 @@ const refusals: readonly [string, RegExp][] = [
     "reservedSystemCPUs: 0-1\nkubeReservedCgroup: /k",
     /: can't use reservedSystemCPUs \(--reserved-cpus\) with systemReservedCgroup \(--system-reserved-cgroup\) or kubeReservedCgroup/,
   ],
+  [
+    "cpuManagerPolicy: static",
+    /the static policy requires systemreserved\.cpu \+ kubereserved\.cpu to be greater than zero$/,
+  ],
+  ['cpuManagerPolicy: static\nkubeReserved: {cpu: "0"}', /to be greater than zero$/],
+  ['cpuManagerPolicyOptions: {full-pcpus-only: "true"}', /None policy: received unsupported options/],
+  ...staticRefusals.map(([options, sentence]): [string, RegExp] => [
+    `cpuManagerPolicy: static\nreservedSystemCPUs: "0"\ncpuManagerPolicyOptions: ${options}`,
+    sentence,
+  ]),
   ["tlsCertFile: /c", /^tlsCertFile is "\/c": give tlsPrivateKeyFile too/],
   ["tlsCipherSuites: [AES]", /give names such as TLS_/],
   ["userNamespaces: {idsPerPod: 1000}", /give a multiple of 65536/],

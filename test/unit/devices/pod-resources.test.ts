@@ -3,7 +3,8 @@ import { existsSync, statSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type TestContext, test } from "node:test";
 import { credentials, type ServiceError, status } from "@grpc/grpc-js";
-import { allocatableDevices } from "../../../src/devices/pod-resources.ts";
+import { createAllocations } from "../../../src/devices/allocations.ts";
+import { allocatableDevices, podResourcesOf } from "../../../src/devices/pod-resources.ts";
 import { createInventory } from "../../../src/devices/inventory.ts";
 import { Device } from "../../../src/gen/device-plugin.ts";
 import {
@@ -101,6 +102,24 @@ test("lists healthy allocatable devices under each NUMA node, and no CPUs", asyn
   assert.deepEqual(
     allocatableDevices(inventory).map(({ deviceIds, topology }) => [deviceIds, topology?.nodes]),
     [0n, 1n].map((ID) => [["wide"], [{ ID }]]),
+  );
+});
+
+test("lists exclusive CPUs of containers in order", () => {
+  const cpus = {
+    exclusiveCpus: (uid: string, name: string) => new Set(uid === "uid-1" && name === "c" ? [3, 1] : []),
+    allocatableCpus: () => new Set([1, 2, 3]),
+  };
+  const { containers } = podResourcesOf(
+    { ...asking(0), spec: { containers: [aContainer("c"), aContainer("other")] } },
+    { allocations: createAllocations(), cpus },
+  );
+  assert.deepEqual(
+    containers.map(({ name, cpuIds }) => [name, cpuIds]),
+    [
+      ["c", [1n, 3n]],
+      ["other", []],
+    ],
   );
 });
 

@@ -162,6 +162,10 @@ test("counts evictions, cgroup operations, resizes, volume teardowns, certificat
   measures.cleanedUp(2, 1);
   measures.devices.registering("example.com/gpu");
   measures.devices.allocated("example.com/gpu", 250);
+  measures.cpus.requested();
+  measures.cpus.failed(true);
+  measures.cpus.wholeCores();
+  measures.cpus.sharedCache();
   for (const operation of ["map_volume", "unmap_volume", "unmap_device"]) {
     const labels = `migrated=false,operation_name=${operation},status=success,volume_plugin=kubernetes.io/local-volume`;
     assert.equal(await value(`storage_operation_duration_seconds_count{${labels}}`), 1, operation);
@@ -184,6 +188,13 @@ test("counts evictions, cgroup operations, resizes, volume teardowns, certificat
     kubelet_orphan_pod_cleaned_volumes_errors: 1,
     "kubelet_device_plugin_registration_total{resource_name=example.com/gpu}": 1,
     "kubelet_device_plugin_alloc_duration_seconds_bucket{le=0.25,resource_name=example.com/gpu}": 1,
+    kubelet_cpu_manager_pinning_requests_total: 1,
+    kubelet_cpu_manager_pinning_errors_total: 1,
+    kubelet_cpu_manager_shared_pool_size_millicores: 0,
+    kubelet_cpu_manager_exclusive_cpu_allocation_count: 0,
+    "kubelet_container_aligned_compute_resources_count{boundary=physical_cpu,scope=container}": 1,
+    "kubelet_container_aligned_compute_resources_count{boundary=uncore_cache,scope=container}": 1,
+    "kubelet_container_aligned_compute_resources_failure_count{boundary=physical_cpu,scope=container}": 1,
     kubelet_evented_pleg_connection_error_count: 1,
     "kubernetes_feature_enabled{name=KubeletCrashLoopBackOffMax,stage=BETA}": 0,
     "kubernetes_feature_enabled{name=RotateKubeletServerCertificate,stage=BETA}": 1,

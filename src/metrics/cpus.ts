@@ -1,0 +1,54 @@
+import type { CpuMeasures } from "../cpus/manager.ts";
+import type { NodeView } from "./node-gauges.ts";
+import type { Metrics } from "./registry.ts";
+
+const labels = ["scope", "boundary"] as const;
+
+/** Exclusive CPUs. @param view undefined until the node runs. */
+export function cpuMetrics(metrics: Metrics, view: () => NodeView | undefined): CpuMeasures {
+  const requests = metrics.counter(
+    "kubelet_cpu_manager_pinning_requests_total",
+    "Requests of containers for exclusive CPUs.",
+  );
+  const errors = metrics.counter(
+    "kubelet_cpu_manager_pinning_errors_total",
+    "Requests of containers for exclusive CPUs that failed.",
+  );
+  requests.add({}, 0);
+  errors.add({}, 0);
+  const counts = () => view()?.cpus?.counts();
+  metrics.gauge(
+    "kubelet_cpu_manager_shared_pool_size_millicores",
+    "Shared CPUs that can become exclusive, millicores.",
+    {
+      values: () => [[{}, 1000 * (counts()?.shared ?? 0)]],
+    },
+  );
+  metrics.gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", "Exclusive CPUs.", {
+    values: () => [[{}, [...(counts()?.exclusiveByNumaNode.values() ?? [])].reduce((sum, count) => sum + count, 0)]],
+  });
+  metrics.gauge("kubelet_cpu_manager_allocation_per_numa", "Exclusive CPUs by NUMA node.", {
+    labels: ["numa_node"],
+    values: () =>
+      [...(counts()?.exclusiveByNumaNode ?? [])].map(([node, count]) => [{ numa_node: String(node) }, count] as const),
+  });
+  const aligned = metrics.counter(
+    "kubelet_container_aligned_compute_resources_count",
+    "Containers whose exclusive CPUs are whole cores, or share an L3 cache.",
+    labels,
+  );
+  const unaligned = metrics.counter(
+    "kubelet_container_aligned_compute_resources_failure_count",
+    "Containers that could not get whole cores.",
+    labels,
+  );
+  return {
+    requested: () => requests.add({}),
+    failed(wholeCores) {
+      errors.add({});
+      if (wholeCores) unaligned.add({ scope: "container", boundary: "physical_cpu" });
+    },
+    wholeCores: () => aligned.add({ scope: "container", boundary: "physical_cpu" }),
+    sharedCache: () => aligned.add({ scope: "container", boundary: "uncore_cache" }),
+  };
+}
