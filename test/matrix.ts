@@ -241,6 +241,13 @@ export const integration: Readonly<Record<string, Runs>> = {
   "metrics-server": { on: [], more: cri, why: cluster, fits: bothContainerds, seconds: 75 },
   machines: { on: onSystemd, why: "is about the tests' own machines", fits: onSystemd, seconds: 15 },
   metrics: { on: cri, why: cluster, seconds: 40 },
+  "node-logs": {
+    on: ["cri", "ssh-systemd"],
+    more: ["ssh"],
+    why: "only a target with systemd has a journal; the commands run on the target, here or over SSH",
+    fits: all,
+    seconds: 40,
+  },
   "node-allocatable": {
     on: cri,
     more: ["docker", "ssh-systemd"],

@@ -204,7 +204,7 @@ export const kubeletFields = {
   kernelMemcgNotification: field(bool, false, { flag: "kernel-memcg-notification" }),
   logging: loggingFields,
   enableSystemLogHandler: pointer(bool, true),
-  enableSystemLogQuery: pointer(bool, false, { instead: "/logs serves files, and asks no service for its log" }),
+  enableSystemLogQuery: pointer(bool, false),
   shutdownGracePeriod: field(duration, 0),
   shutdownGracePeriodCriticalPods: field(duration, 0),
   shutdownGracePeriodByPodPriority: field(priorityGraces, []),

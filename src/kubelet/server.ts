@@ -80,6 +80,7 @@ export async function createNodeServer(
     statuses: status,
     runtime: target.runtime,
     files: target.host.fs,
+    spawn: (argv, signal) => (target.host.forUsers ?? target.host).spawn(argv, signal),
     podLogsDir: kubelet.podLogsDir,
     runtimePods: podCache,
     syncLoop: () => observed.pleg.stalled(syncLoopTimeout(config)),

@@ -225,6 +225,7 @@ export function serverConfig({ kubelet, nodeName, rootDir }: NodeConfig): Server
     tlsMinVersion: kubelet.tlsMinVersion,
     tlsCipherSuites: kubelet.tlsCipherSuites,
     enableSystemLogHandler: kubelet.enableSystemLogHandler,
+    enableSystemLogQuery: kubelet.enableSystemLogQuery,
     enableDebugFlagsHandler: kubelet.enableDebugFlagsHandler,
     rootDir,
     splitLogStreams: gateEnabled(kubelet.featureGates, "PodLogsQuerySplitStreams"),

@@ -6,7 +6,7 @@ import type { Reloading } from "../lib/reloading.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
-import type { HostFs } from "../seams/host.ts";
+import type { Host, HostFs } from "../seams/host.ts";
 import type { Runtime, Streams } from "../seams/runtime.ts";
 import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
@@ -74,6 +74,7 @@ export interface ServerConfig {
   readonly tlsMinVersion: string;
   readonly tlsCipherSuites: readonly string[];
   readonly enableSystemLogHandler: boolean;
+  readonly enableSystemLogQuery: boolean;
   readonly enableDebugFlagsHandler: boolean;
   /** The target's root directory. */
   readonly rootDir: string;
@@ -114,6 +115,8 @@ export interface KubeletServerDeps {
   readonly logs: LogReader;
   /** The target's. */
   readonly files: Pick<HostFs, "apply" | "realpath" | "lstat" | "list" | "open">;
+  /** Starts a command on the target for a user of the kubelet API. */
+  readonly spawn: Host["spawn"];
   /** KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
   /** Reason why the sync loop is unhealthy; undefined if healthy. */

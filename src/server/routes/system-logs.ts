@@ -2,16 +2,15 @@ import { posix } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Request, Response } from "express";
-import { CodedError, type ErrorCode, codeOf, messageOf, ignoreCode } from "../../lib/errors.ts";
-import type { HostFile, HostFs } from "../../seams/host.ts";
+import { CodedError, type ErrorCode, codeOf, messageOf } from "../../lib/errors.ts";
+import type { HostFs } from "../../seams/host.ts";
 import type { Exchange } from "../admit.ts";
 import { sendText } from "../responses.ts";
 import { requestedRange } from "../byte-range.ts";
+import { isLog, readBlocks, root } from "../log-files.ts";
 import { pathSegments } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
-
-const root = "/var/log";
-const blockBytes = 64 * 2 ** 10;
+import { type LogPath, logQuery } from "./log-query.ts";
 
 const statuses: { readonly [code in ErrorCode]?: number } = {
   not_found: 404,
@@ -20,26 +19,21 @@ const statuses: { readonly [code in ErrorCode]?: number } = {
   failed_precondition: 403,
 };
 
-/** /logs: the files of the target's /var/log, and directory listings. Links are followed only to log directories.
+/** /logs: the files of the target's /var/log, directory listings, and queries. Links are followed only to log directories.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/ */
 export function systemLogs(
   deps: KubeletServerDeps,
 ): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
-  const { config, files, log } = deps;
+  const { config, log } = deps;
+  const query = logQuery(deps);
   return async (request, response, signal) => {
     if (!config.enableSystemLogHandler) return sendText(response, 405, "logs endpoint is disabled.\n");
     const segments = pathSegments(request.originalUrl)?.slice(1) ?? [];
     try {
-      const path = await files.realpath(posix.join(root, ...segments), signal);
-      if (!(await isLog(deps, path, signal))) return sendText(response, 403, `the path leads out of ${root}\n`);
-      const { kind, modifiedAt } = await files.lstat(path, signal);
-      const name = segments.at(-1) ?? "logs";
-      const isDirectory = kind === "directory";
-      if (isDirectory !== request.path.endsWith("/"))
-        return response.redirect(301, isDirectory ? relative(`${name}/`) : `../${escapedPath(name)}`);
-      if (!isDirectory) return await sendFile(files, path, { request, response, signal });
-      if (isUnchanged(request, response, modifiedAt)) return;
-      sendList(response, await listInPlace(files, path, signal));
+      const asked = config.enableSystemLogQuery ? await query(segments, { request, response, signal }) : "none";
+      if (asked === "done") return;
+      const path = asked === "none" ? { segments, isDirectory: request.path.endsWith("/") } : asked;
+      await serveLog(deps, path, { request, response, signal });
     } catch (error) {
       if (signal.aborted || response.headersSent) return void response.destroy();
       const status = statuses[codeOf(error)] ?? 500;
@@ -49,21 +43,22 @@ export function systemLogs(
   };
 }
 
-/** True if a file is in a log directory: write access for links must not expose other files. */
-async function isLog(
-  { runtime, podLogsDir, files }: Pick<KubeletServerDeps, "runtime" | "podLogsDir" | "files">,
-  path: string,
-  signal: AbortSignal,
-): Promise<boolean> {
-  const named = [root, podLogsDir, ...((await runtime.logRoots?.(signal)) ?? [])];
-  // A root may be a link itself, for example to a larger disk.
-  const roots = await Promise.all(named.map((one) => realPathOf(files, one, signal)));
-  return roots.some((one) => path === one || path.startsWith(`${one}/`));
-}
-
-/** The path itself if nothing exists there, or nothing readable. */
-async function realPathOf(files: Pick<HostFs, "realpath">, path: string, signal: AbortSignal): Promise<string> {
-  return (await ignoreCode(files.realpath(path, signal), "not_found", "permission_denied")) ?? path;
+async function serveLog(
+  deps: KubeletServerDeps,
+  { segments, isDirectory: expected }: LogPath,
+  { request, response, signal }: Exchange,
+): Promise<void> {
+  const { files } = deps;
+  const path = await files.realpath(posix.join(root, ...segments), signal);
+  if (!(await isLog(deps, path, signal))) return sendText(response, 403, `the path leads out of ${root}\n`);
+  const { kind, modifiedAt } = await files.lstat(path, signal);
+  const name = segments.at(-1) ?? "logs";
+  const isDirectory = kind === "directory";
+  if (isDirectory !== expected)
+    return response.redirect(301, isDirectory ? relative(`${name}/`) : `../${escapedPath(name)}`);
+  if (!isDirectory) return await sendFile(files, path, { request, response, signal });
+  if (isUnchanged(request, response, modifiedAt)) return;
+  sendList(response, await listInPlace(files, path, signal));
 }
 
 /** Sends a file as Go's file server does: all of it, or the requested range. */
@@ -86,7 +81,7 @@ async function sendFile(
   if (asked.kind === "part") response.set("Content-Range", `bytes ${start}-${start + length - 1}/${size}`);
   response.status(asked.kind === "part" ? 206 : 200).set("Accept-Ranges", "bytes");
   response.type("text/plain").set("X-Content-Type-Options", "nosniff").set("Content-Length", String(length));
-  await pipeline(Readable.from(blocksOf(file, start, start + length, signal)), response, { signal });
+  await pipeline(Readable.from(readBlocks(file, start, start + length, signal)), response, { signal });
 }
 
 /** Sets Last-Modified. @returns true after a 304 response to a client whose copy is current. */
@@ -100,16 +95,6 @@ function isUnchanged(request: Request, response: Response, modifiedAt: number): 
 
 function httpDate(milliseconds: number): string {
   return new Date(milliseconds).toUTCString();
-}
-
-/** Reads up to the size at opening time: a growing file would have no end, and a truncated one must not look complete. */
-async function* blocksOf(file: HostFile, start: number, end: number, signal: AbortSignal): AsyncGenerator<Buffer> {
-  for (let at = start; at < end; ) {
-    const block = await file.read(at, Math.min(blockBytes, end - at), signal);
-    if (block.length === 0) throw new CodedError("conflict", "the file was truncated while it was read");
-    at += block.length;
-    yield block;
-  }
 }
 
 /** The entries of a directory, without following links on the path. @throws failed_precondition if a link appeared meanwhile. */

@@ -60,6 +60,7 @@ export const config: ServerConfig = {
   tlsMinVersion: "",
   tlsCipherSuites: [],
   enableSystemLogHandler: true,
+  enableSystemLogQuery: false,
   enableDebugFlagsHandler: true,
   rootDir: "/var/lib/kubelet",
   splitLogStreams: false,
@@ -85,6 +86,7 @@ export interface Running extends AsyncDisposable {
 export interface Answer {
   readonly status: number;
   readonly body: string;
+  readonly bytes: Buffer;
   readonly headers: IncomingHttpHeaders;
 }
 
@@ -128,6 +130,7 @@ export async function start({
     flags: {},
     files: fakeHost({ clock: systemClock() }).fs,
     podLogsDir: "/var/log/pods",
+    spawn: unused("a command"),
     stats: { summary: unused("the summary"), resource: unused("its metrics"), cadvisor: unused("cAdvisor's metrics") },
     metrics: {
       text: unused("metrics"),
@@ -171,15 +174,10 @@ export function ask(
   });
   sent.once("error", reject);
   sent.once("response", (response) => {
-    response.toArray().then(
-      (parts) =>
-        resolve({
-          status: response.statusCode ?? 0,
-          body: Buffer.concat(parts).toString(),
-          headers: response.headers,
-        }),
-      reject,
-    );
+    response.toArray().then((parts) => {
+      const bytes = Buffer.concat(parts);
+      resolve({ status: response.statusCode ?? 0, body: bytes.toString(), bytes, headers: response.headers });
+    }, reject);
   });
   sent.end(body);
   return promise;

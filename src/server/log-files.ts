@@ -1,0 +1,39 @@
+import { CodedError, ignoreCode } from "../lib/errors.ts";
+import type { HostFile, HostFs } from "../seams/host.ts";
+import type { KubeletServerDeps } from "./ports.ts";
+
+/** Where the target's logs are. */
+export const root = "/var/log";
+const blockBytes = 64 * 2 ** 10;
+
+/** True if a file is in a log directory: write access for links must not expose other files. */
+export async function isLog(
+  { runtime, podLogsDir, files }: Pick<KubeletServerDeps, "runtime" | "podLogsDir" | "files">,
+  path: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const named = [root, podLogsDir, ...((await runtime.logRoots?.(signal)) ?? [])];
+  // A root may be a link itself, for example to a larger disk.
+  const roots = await Promise.all(named.map((one) => realPathOf(files, one, signal)));
+  return roots.some((one) => path === one || path.startsWith(`${one}/`));
+}
+
+/** The path itself if nothing exists there, or nothing readable. */
+async function realPathOf(files: Pick<HostFs, "realpath">, path: string, signal: AbortSignal): Promise<string> {
+  return (await ignoreCode(files.realpath(path, signal), "not_found", "permission_denied")) ?? path;
+}
+
+/** Reads up to the size at opening time: a growing file would have no end, and a truncated one must not look complete. */
+export async function* readBlocks(
+  file: HostFile,
+  start: number,
+  end: number,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  for (let at = start; at < end; ) {
+    const block = await file.read(at, Math.min(blockBytes, end - at), signal);
+    if (block.length === 0) throw new CodedError("conflict", "the file was truncated while it was read");
+    at += block.length;
+    yield block;
+  }
+}
