@@ -35,14 +35,23 @@ const commandsOf = (name: string) => jobsOf(name).flatMap(({ steps }) => steps.f
 describe("the workflows", () => {
   const names = globSync("*.yml", { cwd: join(root, ".github", "workflows") });
 
-  test("each step is an action of a major version, a make target, .ci/run, or installs Debian packages", () => {
+  test("refers to each action by a commit with its release in a comment, and by the same one everywhere", () => {
+    const commits = new Map<string, string>();
+    for (const name of names)
+      for (const [, used = ""] of textOf(`.github/workflows/${name}`).matchAll(/uses: (.*)$/gm)) {
+        const [, action = "", commit = ""] = /^([\w-]+\/[\w-]+)@([0-9a-f]{40} # v\d+\.\d+\.\d+)$/.exec(used) ?? [];
+        assert.ok(action, `${name}: ${used}`);
+        assert.equal(commits.get(action) ?? commit, commit, `${name}: ${used}`);
+        commits.set(action, commit);
+      }
+    assert.ok(commits.has("actions/checkout"));
+  });
+
+  test("each step is an action, a make target, .ci/run, or installs Debian packages", () => {
     const targets = new Set(
       [...textOf("Makefile").matchAll(/^([a-z][a-z -]*):/gm)].flatMap(([, all = ""]) => all.split(" ")),
     );
     for (const name of names) {
-      for (const { steps } of jobsOf(name))
-        for (const { uses } of steps.filter((step) => step.uses !== undefined))
-          assert.match(uses ?? "", /^[\w-]+\/[\w-]+@v\d+$/);
       for (const command of commandsOf(name)) {
         const [program = "", ...words] = command.split(" ");
         if (command.startsWith("sudo apt-get ")) continue;
