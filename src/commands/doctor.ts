@@ -19,6 +19,8 @@ import { type ProviderFactory, type Target, hasOwnNetwork } from "../seams/provi
 import { graftletVersion } from "../version.ts";
 import { examineLocalMachine } from "./doctor-local.ts";
 import { openTarget } from "../process/open-target.ts";
+import { describeCpus, openPolicy } from "../cpus/open.ts";
+import { cpuSettings } from "../kubelet/settings.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
 import { type Terminal, printJson } from "./terminal.ts";
 
@@ -92,7 +94,12 @@ async function examineNodeTarget(
   const { nodeName, kubelet } = node;
   const rootDir = opened.rootDir ?? node.rootDir;
   const other = (until: AbortSignal) => refuseOtherAgent({ ...opened, clock }, until);
-  const of = { target: opened, nodeName, rootDir, kubelet, refuseOtherAgent: other, clock };
+  const exclusiveCpus =
+    kubelet.cpuManagerPolicy === "static"
+      ? async (until: AbortSignal) =>
+          describeCpus(await openPolicy({ ...cpuSettings(node), rootDir }, opened.host, silentLog(), until))
+      : undefined;
+  const of = { target: opened, nodeName, rootDir, kubelet, refuseOtherAgent: other, exclusiveCpus, clock };
   const findings = await examineTarget(of, signal);
   const isReached = findings.some(({ check, level }) => check === "link" && level === "ok");
   return { findings, networks: isReached ? await networksOf(opened, rootDir, signal) : undefined };

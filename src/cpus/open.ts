@@ -1,11 +1,17 @@
-import type { CpuSet } from "../lib/cpu-set.ts";
+import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
 import { checkPolicy, restoredAssignments } from "./check-state.ts";
 import { readState } from "./state-file.ts";
-import { type Assignments, type StaticPolicy, type StaticPolicyOptions, createStaticPolicy } from "./static-policy.ts";
+import {
+  type Assignments,
+  type StaticPolicy,
+  type StaticPolicyOptions,
+  assignedCpus,
+  createStaticPolicy,
+} from "./static-policy.ts";
 import { readTopology } from "./topology.ts";
 
 /** Settings of the CPU manager. */
@@ -26,12 +32,12 @@ export interface OpenedPolicy {
   readonly assigned: Assignments;
 }
 
-/** Reads what the CPU manager needs from the target.
+/** Reads what the CPU manager needs from the target, which it does not change.
  *  @returns undefined for policy none. @throws TargetError in the kubelet's words if the policy cannot be used on the target, or its state
  *  there is of another policy; unavailable. */
 export async function openPolicy(
   settings: CpuManagerSettings,
-  host: Pick<Host, "fs" | "run" | "budget">,
+  host: Pick<Host, "run" | "budget"> & { readonly fs: Pick<Host["fs"], "readFile"> },
   log: Logger,
   signal: AbortSignal,
 ): Promise<OpenedPolicy | undefined> {
@@ -50,6 +56,14 @@ export async function openPolicy(
   ]);
   const policy = orRefuse(() => createStaticPolicy({ ...settings, topology }));
   return { policy, assigned: saved ? orRefuse(() => restoredAssignments(policy, saved)) : new Map() };
+}
+
+/** Describes a target's CPUs in a sentence. @param opened undefined for policy none. */
+export function describeCpus(opened: OpenedPolicy | undefined): string {
+  if (!opened) return "containers share all CPUs";
+  const { policy, assigned } = opened;
+  const [all, reserved, exclusive] = [policy.topology.ids, policy.reserved, assignedCpus(assigned)].map(formatCpus);
+  return `CPUs ${all}, reserved ${reserved}, exclusive ${exclusive || "none"}`;
 }
 
 function orRefuse<T>(check: () => T): T {

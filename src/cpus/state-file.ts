@@ -27,37 +27,23 @@ function stateFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/cpus.json`;
 }
 
-/** Reads the state in a root directory: graftlet's own, or else that of a kubelet that had the directory before. A corrupt file of
- *  graftlet is renamed, and a corrupt one of a kubelet ignored: CPUs are then assigned anew.
+/** Reads the state in a root directory: graftlet's own, or else that of a kubelet that had the directory before. A corrupt file counts as no
+ *  state: CPUs are then assigned anew. Changes nothing.
  *  @returns undefined without a state. @throws if the target cannot be read. */
 export async function readState(
-  fs: Pick<HostFs, "readFile" | "apply">,
-  rootDir: string,
-  log: Logger,
-  signal: AbortSignal,
-): Promise<SavedState | undefined> {
-  const file = stateFile(rootDir);
-  const text = await readText(fs, file, signal);
-  if (text !== undefined) {
-    const own = parseState(text);
-    if (own) return { file, ...own };
-    log.warn({ file }, "cannot parse the state of the CPU manager; renaming it");
-    await fs.apply([{ kind: "rename", from: file, to: `${file}.torn` }], signal);
-  }
-  return readKubeletState(fs, rootDir, log, signal);
-}
-
-async function readKubeletState(
   fs: Pick<HostFs, "readFile">,
   rootDir: string,
   log: Logger,
   signal: AbortSignal,
 ): Promise<SavedState | undefined> {
-  const file = `${rootDir}/cpu_manager_state`;
-  const text = await readText(fs, file, signal);
+  const own = { file: stateFile(rootDir), parse: parseState };
+  const kubelets = { file: `${rootDir}/cpu_manager_state`, parse: parseKubeletState };
+  const [ownText, kubeletText] = await Promise.all([own, kubelets].map(({ file }) => readText(fs, file, signal)));
+  const { file, parse } = ownText === undefined ? kubelets : own;
+  const text = ownText ?? kubeletText;
   if (text === undefined) return undefined;
-  const state = parseKubeletState(text);
-  if (!state) log.warn({ file }, "cannot parse a kubelet's state of its CPU manager; ignoring it");
+  const state = parse(text);
+  if (!state) log.warn({ file }, "cannot parse the state of the CPU manager; assigning CPUs anew");
   return state && { file, ...state };
 }
 

@@ -26,6 +26,8 @@ export interface TargetExamination {
   };
   /** Checks for another agent on the target. @throws its error. */
   readonly refuseOtherAgent: (signal: AbortSignal) => Promise<void>;
+  /** Describes the CPUs that containers can get exclusively; undefined with CPU manager policy none. @throws its error. */
+  readonly exclusiveCpus?: ((signal: AbortSignal) => Promise<string>) | undefined;
   readonly clock: Clock;
 }
 
@@ -48,6 +50,7 @@ export async function examineTarget(of: TargetExamination, signal: AbortSignal):
     { name: "kernel", look: async (until) => kernel(of, await factsOf(until), until) },
     { name: "swap", look: async (until) => swap(of, await factsOf(until)) },
     { name: "cgroups", look: async (until) => cgroups(of, await factsOf(until), until) },
+    ...exclusiveCpuChecks(of),
     { name: "runtime", look: (until) => runtime(of, until) },
     { name: "disk", look: (until) => disk(of, until) },
     { name: "clock", look: (until) => clockOffset(of, until) },
@@ -110,6 +113,10 @@ async function kernel(
 function swap({ kubelet }: TargetExamination, facts: HostFacts): CheckResult {
   checkTargetRequirements({ ...kubelet, failCgroupV1: false }, facts);
   return ok(facts.swapBytes > 0 ? "on, and failSwapOn is false" : "off");
+}
+
+function exclusiveCpuChecks({ exclusiveCpus }: TargetExamination): readonly Check[] {
+  return exclusiveCpus ? [{ name: "CPU manager", look: async (until) => ok(await exclusiveCpus(until)) }] : [];
 }
 
 async function cgroups(

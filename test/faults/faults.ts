@@ -1,4 +1,5 @@
 import { aroundNodes } from "./around-nodes.ts";
+import { cpus } from "./cpus.ts";
 import { hostile } from "./hostile.ts";
 import { contract, type Fault, integration, unit } from "./fault.ts";
 import { pulls } from "./pulls.ts";
@@ -377,4 +378,5 @@ export const faults: readonly Fault[] = [
   ...aroundNodes,
   ...hostile,
   ...tunnel,
+  ...cpus,
 ];
