@@ -3,10 +3,12 @@ import { onceThenIdle } from "../lib/service-group.ts";
 import { createLogRotation } from "../logs/rotation.ts";
 import { createOomWatcher } from "../node/oom-watcher.ts";
 import { setOwnOomScore } from "../node/own-oom-score.ts";
+import { checkResolvConf } from "../node/resolv-conf-check.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import { rotationSettings } from "./settings.ts";
 
-/** Creates log rotation and the OOM watcher, and sets graftlet's own oom_score_adj if it runs on the target. */
+/** Creates log rotation and the OOM watcher, checks the target's resolver file once, and sets graftlet's own oom_score_adj if it runs on
+ *  the target. */
 export function createMaintenance(
   { config, target, clock, log, hand }: NodeContext,
   { events }: Cluster,
@@ -18,5 +20,8 @@ export function createMaintenance(
   const rotation = createLogRotation({ ...common, settings, cache: hand("logRotation").podCache });
   const oom = createOomWatcher({ ...common, nodeName, events });
   const score = onceThenIdle("oom-score", () => setOwnOomScore(kubelet.oomScoreAdj, log));
-  return [oom, ...(settings.maxSizeBytes < 0 ? [] : [rotation]), ...(target.link ? [] : [score])];
+  const { resolvConf, clusterDomain } = kubelet;
+  const check = { fs: target.host.fs, nodeName, resolvConf, clusterDomain, events };
+  const resolver = onceThenIdle("resolv-conf", (signal) => checkResolvConf(check, signal));
+  return [oom, resolver, ...(settings.maxSizeBytes < 0 ? [] : [rotation]), ...(target.link ? [] : [score])];
 }

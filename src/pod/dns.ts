@@ -39,9 +39,9 @@ export interface PodDns {
 }
 
 const maxServers = 3;
-const maxSearches = 32;
-const maxSearchChars = 2048;
-const maxDomainChars = 253;
+export const maxSearches = 32;
+export const maxSearchChars = 2048;
+export const maxDomainChars = 253;
 
 /** A pod's resolv.conf from its DNS policy and dnsConfig, truncated to the resolver's limits.
  *  @see https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy */
