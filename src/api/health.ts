@@ -1,5 +1,6 @@
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { createSignal } from "../lib/signal.ts";
 
 /** Reachability of the API server. `unknown` until the first request has ended. */
 export type ApiHealth =
@@ -21,19 +22,13 @@ export interface HealthWriter {
 /** Tracks the outcome of requests, and logs once when the server becomes unreachable and once when it responds again. */
 export function createHealth(log: Logger): { readonly reader: HealthReader; readonly writer: HealthWriter } {
   let state: ApiHealth = { kind: "unknown" };
-  const listeners = new Set<(state: ApiHealth) => void>();
+  const changed = createSignal<[state: ApiHealth]>();
   const setState = (next: ApiHealth) => {
     state = next;
-    for (const listener of listeners) listener(next);
+    changed.send(next);
   };
   return {
-    reader: {
-      state: () => state,
-      onChange(fn) {
-        listeners.add(fn);
-        return () => void listeners.delete(fn);
-      },
-    },
+    reader: { state: () => state, onChange: changed.subscribe },
     writer: {
       answered() {
         if (state.kind === "up") return;

@@ -6,6 +6,7 @@ import type { NodeSource } from "../pipeline.ts";
 import type { ServiceLister } from "../runtime/ports.ts";
 import type { ApiClient } from "./client.ts";
 import { type ApiObject, createReflector, type ReflectorOptions } from "./reflector.ts";
+import { createSignal } from "../lib/signal.ts";
 
 export interface ListerDeps {
   readonly client: ApiClient;
@@ -68,14 +69,9 @@ type ObjectSelection = Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector
 
 /** Watches some objects and notifies listeners of changes. */
 function watchObjects<T extends ApiObject>(deps: ListerDeps, which: ObjectSelection) {
-  const listeners = new Set<() => void>();
-  const tell = () => listeners.forEach((listener) => listener());
-  const reflector = createReflector<T>({ ...deps, ...which, handler: { replace: tell, changed: tell } });
-  const onChange = (listener: () => void) => {
-    listeners.add(listener);
-    return () => void listeners.delete(listener);
-  };
-  return { reflector, onChange };
+  const changed = createSignal();
+  const handler = { replace: () => changed.send(), changed: () => changed.send() };
+  return { reflector: createReflector<T>({ ...deps, ...which, handler }), onChange: changed.subscribe };
 }
 
 export interface NodeWatch extends NodeSource, Running {

@@ -1,10 +1,11 @@
 import type { ApiClient } from "../api/client.ts";
 import { createBackoff } from "../lib/backoff.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf } from "../lib/errors.ts";
+import { hasCode, messageOf, ignoreCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { CertificateSigningRequest } from "../objects.ts";
 import { requestedSubject, canonicalAddress } from "./requested.ts";
+import { retryUntilDone } from "../lib/retry.ts";
 
 /** A node, and the addresses of its kubelet API according to its release. */
 export interface OwnNode {
@@ -83,17 +84,13 @@ export function createApprover({ client, nodeName, addresses, clock, log }: Appr
   return async (request, signal) => {
     const { name } = request.metadata;
     const backoff = createBackoff({ clock, ...retryBackoff });
-    for (let told = ""; !signal.aborted; ) {
-      try {
-        return await attempt(request, signal);
-      } catch (error) {
-        if (signal.aborted || hasCode(error, "conflict", "not_found")) return;
-        const why = messageOf(error);
-        if (why !== told) log.warn({ request: name, why }, "cannot approve certificate request; retrying");
-        told = why;
-        await clock.sleep(backoff.next(name) * clock.jitter(1, 1.2), signal).catch(() => undefined);
-      }
-    }
+    const delayMs = () => backoff.next(name) * clock.jitter(1, 1.2);
+    const message = "cannot approve certificate request; retrying";
+    await retryUntilDone(
+      { message, fields: { request: name }, delayMs, clock, log },
+      () => ignoreCode(attempt(request, signal), "conflict", "not_found"),
+      signal,
+    );
   };
 }
 

@@ -7,6 +7,7 @@ import { type ApprovalDeps, type SignerName, requestCertificate } from "./approv
 import { type PairStore, isValid, parsePair } from "./pair-store.ts";
 import type { KeyPair } from "./self-signed.ts";
 import { type Subject, newKey } from "./signing-request.ts";
+import { createSignal } from "../lib/signal.ts";
 
 /** A certificate issued by the cluster. */
 export interface CertificateMeasures {
@@ -120,34 +121,28 @@ interface ValidityPeriod {
 
 /** The current certificate; undefined before the first is issued and after it has expired. */
 function createCurrentPair(clock: IssuedOptions["clock"]) {
-  const listeners = new Set<() => void>();
+  const changed = createSignal();
   let pair: KeyPair | undefined;
   let span: ValidityPeriod | undefined;
   let renewAt = 0;
-  const tell = () => {
-    for (const listener of listeners) listener();
-  };
   return {
     current: () => pair,
     /** Validity of the last certificate, which may have expired. */
     span: () => span,
     renewAt: () => renewAt,
-    onChange(listener: () => void) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
+    onChange: changed.subscribe,
     take(found: KeyPair) {
       const { validFromDate, validToDate } = new X509Certificate(found.certificate);
       span = { from: validFromDate.getTime(), until: validToDate.getTime() };
       renewAt = span.from + (span.until - span.from) * clock.jitter(0.7, 0.9);
       pair = found;
-      tell();
+      changed.send();
     },
     /** @returns true if the certificate has just expired. */
     dropExpired(): boolean {
       if (!pair || !span || clock.now() < span.until) return false;
       pair = undefined;
-      tell();
+      changed.send();
       return true;
     },
   };

@@ -12,6 +12,7 @@ import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
 import { type TargetCapacity, allPodsLimits } from "./allocatable-limits.ts";
 import { type Enforcement, type ReservedCgroups, refusePids } from "./reserved-cgroups.ts";
 import type { QosCgroups } from "./qos-cgroups.ts";
+import { createFailureLog, retryUntilDone } from "../lib/retry.ts";
 
 export interface NodeAllocatableDeps {
   readonly cgroups: OpenNodeCgroups;
@@ -39,7 +40,7 @@ const retryDelayMs = 2_000;
  *  @throws TargetError with the kubelet's text if a reserved cgroup does not exist, or cannot be limited.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
 export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
-  const { qosCgroups, pods, reserved, events, log } = deps;
+  const { qosCgroups, pods, reserved, events, clock, log } = deps;
   const node = nodeReference(deps.nodeName);
   let enforced = false;
   const limitPods = async ({ cgroups, layout, version }: NodeCgroups, signal: AbortSignal) => {
@@ -61,7 +62,7 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
     await qosCgroups.reapplyLimits(signal);
     await pods.reapplyLimits(signal);
   };
-  let logged = false;
+  const refusals = createFailureLog(log, "cannot limit all pods together: permission denied to create cgroups");
   const enforcementLoop = runPeriodically(
     { ...deps, name: "node-allocatable", intervalMs: intervalMs },
     async (signal) => {
@@ -71,41 +72,20 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
         await limitPods(opened, signal);
       } catch (error) {
         if (!hasCode(error, "permission_denied")) throw error;
-        if (!logged) log.warn({ err: error }, "cannot limit all pods together: permission denied to create cgroups");
-        logged = true;
+        refusals.failed(error);
       }
     },
   );
+  const isFinal = (error: unknown) => error instanceof TargetError;
+  const retries = { message: "cannot set cgroup limits; retrying", isFinal, clock, log };
   return {
     name: enforcementLoop.name,
     async run(signal) {
-      await retryUntilDone(deps, () => deps.cgroups(signal), retryDelayMs, signal);
-      await retryUntilDone(deps, () => reserved.limit(signal), intervalMs, signal);
+      await retryUntilDone({ ...retries, delayMs: () => retryDelayMs }, () => deps.cgroups(signal), signal);
+      await retryUntilDone({ ...retries, delayMs: () => intervalMs }, () => reserved.limit(signal), signal);
       await enforcementLoop.run(signal);
     },
   };
-}
-
-/** Retries work until it succeeds, or the node stops. @throws TargetError, which is not retried. */
-async function retryUntilDone(
-  { clock, log }: NodeAllocatableDeps,
-  work: () => Promise<unknown>,
-  pauseMs: number,
-  signal: AbortSignal,
-): Promise<void> {
-  let logged = false;
-  while (!signal.aborted) {
-    try {
-      await work();
-      return;
-    } catch (error) {
-      if (signal.aborted) return;
-      if (error instanceof TargetError) throw error;
-      if (!logged) log.warn({ err: error }, "cannot set cgroup limits; retrying");
-      logged = true;
-    }
-    await clock.sleep(pauseMs, signal).catch(() => undefined);
-  }
 }
 
 /** Limits of all pods together: the target's capacity, less the reservations if enforceNodeAllocatable includes `pods`. */

@@ -1,10 +1,11 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf } from "../lib/errors.ts";
+import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { onAbort, untilAborted } from "../lib/service-group.ts";
+import { onAbort, untilAborted, forwardedAbort } from "../lib/service-group.ts";
 import type { Host, HostListener } from "../seams/host.ts";
 import type { ConnectionServer } from "./connection-server.ts";
+import { retryUntilDone } from "../lib/retry.ts";
 
 /** A server on a socket of the target. */
 export interface SocketServer {
@@ -22,12 +23,15 @@ export interface SocketServer {
 /** Serves until the signal aborts. A failure is logged and retried: the node works without.
  *  @param ending called after the server is closed. */
 export async function serve(serving: SocketServer, signal: AbortSignal, ending?: () => Promise<void>): Promise<void> {
-  const { host, socket, server, prepare, clock } = serving;
+  const { host, socket, server, prepare, failureMessage, clock, log } = serving;
+  const delayMs = (error: unknown) =>
+    hasCode(error, "unavailable", "deadline_exceeded") ? retryDelayMs : refusedRetryDelayMs;
+  const retries = { message: `${failureMessage}; retrying`, fields: { socket }, delayMs, clock, log };
   let listener: HostListener | undefined;
   try {
-    for (const step of prepare) await retryUntilDone(serving, () => step(signal), signal);
+    for (const step of prepare) await retryUntilDone(retries, () => step(signal), signal);
     const listen = async () => void (listener = await openListener(host, socket, server.take, signal));
-    await retryUntilDone(serving, listen, signal);
+    await retryUntilDone(retries, listen, signal);
     await onAbort(signal);
   } finally {
     server.close();
@@ -44,14 +48,8 @@ async function openListener(
   onConnection: (connection: Duplex) => void,
   signal: AbortSignal,
 ): Promise<HostListener | undefined> {
-  const opening = new AbortController();
-  const giveUp = () => opening.abort();
-  signal.addEventListener("abort", giveUp, { once: true });
-  try {
-    return await host.listen?.({ unix: path }, onConnection, opening.signal);
-  } finally {
-    signal.removeEventListener("abort", giveUp);
-  }
+  using opening = forwardedAbort(signal);
+  return await host.listen?.({ unix: path }, onConnection, opening.signal);
 }
 
 async function closeListener(listener: HostListener): Promise<void> {
@@ -64,22 +62,3 @@ const closeTimeoutMs = 2_000;
 /** Retry delays, milliseconds: for an unreachable target, and for one that refuses. */
 const retryDelayMs = 5_000;
 const refusedRetryDelayMs = 60_000;
-
-async function retryUntilDone(
-  { socket, failureMessage, clock, log }: SocketServer,
-  step: () => Promise<unknown>,
-  signal: AbortSignal,
-): Promise<void> {
-  for (let lastError = ""; !signal.aborted; ) {
-    try {
-      return void (await step());
-    } catch (err) {
-      if (signal.aborted) return;
-      const why = messageOf(err);
-      if (why !== lastError) log.warn({ err, socket }, `${failureMessage}; retrying`);
-      lastError = why;
-      const ms = hasCode(err, "unavailable", "deadline_exceeded") ? retryDelayMs : refusedRetryDelayMs;
-      await clock.sleep(ms, signal).catch(() => undefined);
-    }
-  }
-}

@@ -1,5 +1,5 @@
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
-import { onAbort, untilAborted } from "../lib/service-group.ts";
+import { onAbort, untilAborted, forwardedAbort } from "../lib/service-group.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 import { type HolderHeartbeat, createHolderLease } from "./holder-heartbeat.ts";
 import type { Argv } from "../seams/command.ts";
@@ -51,7 +51,7 @@ export async function startLockHolder(
 ): Promise<LockHolder | HolderExit> {
   // The command's own timeout starts later, so this is on the safe side.
   const lease = heartbeat && createHolderLease(heartbeat);
-  using starting = abortedUntilDisposed(signal);
+  using starting = forwardedAbort(signal);
   const holder = await host.spawn(argv, starting.signal);
   // The end of the command is reported by `exited`.
   for (const stream of [holder.stdin, holder.stdout, holder.stderr]) stream.on("error", () => undefined);
@@ -86,15 +86,6 @@ export async function startLockHolder(
     },
     [Symbol.asyncDispose]: dispose,
   };
-}
-
-/** A signal that follows another one until it is disposed. A signal made by `AbortSignal.any` would follow it forever. */
-function abortedUntilDisposed(signal: AbortSignal): Disposable & { readonly signal: AbortSignal } {
-  const own = new AbortController();
-  const follow = () => own.abort(signal.reason);
-  if (signal.aborted) follow();
-  else signal.addEventListener("abort", follow, { once: true });
-  return { signal: own.signal, [Symbol.dispose]: () => signal.removeEventListener("abort", follow) };
 }
 
 /** Resolves once the holder has printed its first line. */

@@ -2,6 +2,7 @@ import type { Clock } from "./clock.ts";
 import type { Logger } from "./log.ts";
 import { runPeriodically } from "./periodic.ts";
 import type { Service } from "./service-group.ts";
+import { createSignal } from "./signal.ts";
 
 /** A value that may change at run time. */
 export interface Reloading<T> {
@@ -32,7 +33,7 @@ const initialRetryDelayMs = 1_000;
  *  it works again, and is retried earlier. */
 export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
   const { name, read, same, isMissing, intervalMs, changed, clock, log } = options;
-  const listeners = new Set<() => void>();
+  const reloaded = createSignal();
   let value = options.initial;
   let failing = false;
   let retryMs = initialRetryDelayMs;
@@ -43,7 +44,7 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
       if (same(next, value)) return;
       value = next;
       log.info({ name }, "reloaded");
-      for (const listener of listeners) listener();
+      reloaded.send();
     } catch (err) {
       if (!failing && !signal.aborted) log.warn({ name, err }, "cannot reload; keeping the last value");
       failing = true;
@@ -58,9 +59,6 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
   return {
     ...runPeriodically({ name, intervalMs: pauseMs, ...(changed && { changed }), clock, log }, reload),
     current: () => value,
-    onChange(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
+    onChange: reloaded.subscribe,
   };
 }

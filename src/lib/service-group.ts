@@ -74,3 +74,12 @@ export function untilAborted<T>(promise: Promise<T>, signal?: AbortSignal): Prom
   promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", aborted));
   return either;
 }
+
+/** A signal that follows another one until it is disposed. A signal made by `AbortSignal.any` would follow it forever. */
+export function forwardedAbort(signal: AbortSignal): Disposable & { readonly signal: AbortSignal } {
+  const own = new AbortController();
+  const follow = () => own.abort(signal.reason);
+  if (signal.aborted) follow();
+  else signal.addEventListener("abort", follow, { once: true });
+  return { signal: own.signal, [Symbol.dispose]: () => signal.removeEventListener("abort", follow) };
+}

@@ -1,6 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { abortError } from "./errors.ts";
 import { createSingleFlight } from "./single-flight.ts";
+import { untilAborted } from "./service-group.ts";
 
 /** A promise shared by concurrent callers: the work continues, up to its own timeout, when one of the callers aborts.
  *  @param timeoutMs milliseconds. */
@@ -11,20 +12,9 @@ export function createSharedPromise<T>(
   const once = createSingleFlight<T>();
   return (work, signal) => {
     if (signal.aborted) return Promise.reject(abortError(signal));
-    return orAborted(
+    return untilAborted(
       once("", () => work(clock.within(timeoutMs))),
       signal,
     );
   };
-}
-
-async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(abortError(signal));
-  signal.addEventListener("abort", abort, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
-  }
 }

@@ -1,12 +1,13 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf } from "../lib/errors.ts";
+import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 import { type ConfiguredMetadata, metadataPatch, taintsPatch } from "./configured-metadata.ts";
+import { createFailureLog } from "../lib/retry.ts";
 
 export interface ReconcileDeps {
   readonly client: Pick<ApiClient, "patch">;
@@ -42,19 +43,16 @@ export function createReconcile(deps: ReconcileDeps): Service {
 
 /** Creates a writer of patches to the Node that logs each reason of a failure once. */
 function createWriter({ nodeName, log }: ReconcileDeps, what: string, client: ReconcileDeps["client"]) {
-  let lastFailure = "";
+  const failures = createFailureLog(log, "cannot update the Node to match its configuration; retrying");
   return async (patch: object | undefined, signal: AbortSignal): Promise<void> => {
     if (!patch) return;
     try {
       await client.patch<Node>(`/api/v1/nodes/${nodeName}`, { type: "strategic", body: patch }, { signal });
-      lastFailure = "";
+      failures.succeeded();
       log.info({ what }, "updated the Node to match its configuration");
     } catch (error) {
       // The Node was changed meanwhile: the next check sees the new version.
-      if (signal.aborted || hasCode(error, "conflict", "not_found", "unavailable") || messageOf(error) === lastFailure)
-        return;
-      lastFailure = messageOf(error);
-      log.warn({ err: error, what }, "cannot update the Node to match its configuration; retrying");
+      if (!signal.aborted && !hasCode(error, "conflict", "not_found", "unavailable")) failures.failed(error, { what });
     }
   };
 }

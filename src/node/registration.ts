@@ -7,6 +7,7 @@ import type { Node, NodeStatus } from "../objects.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import { type NodeIdentity, attachAnnotation, defaultLabels, newNode } from "./node-object.ts";
+import { retryUntilDone } from "../lib/retry.ts";
 
 /** Start of a node that registers for the first time, from its machine's boot to its first Ready. Repeated calls are ignored. */
 export interface NodeStartMeasures {
@@ -62,17 +63,12 @@ export async function register(
 ): Promise<void> {
   const { measures, clock, log } = deps;
   measures.registering();
-  for (let failures = 0; !signal.aborted; failures++) {
-    try {
-      await registerOnce(deps, facts, status(), signal);
-      log.info({}, "node is registered");
-      return;
-    } catch (error) {
-      if (signal.aborted) return;
-      if (failures === 0) log.warn({ err: error }, "cannot register node; retrying");
-      await clock.sleep(Math.min(maxRetryDelayMs, retryDelayMs * 2 ** failures), signal).catch(() => undefined);
-    }
-  }
+  const delayMs = (_: unknown, failures: number) => Math.min(maxRetryDelayMs, retryDelayMs * 2 ** (failures - 1));
+  const attempt = async () => {
+    await registerOnce(deps, facts, status(), signal);
+    log.info({}, "node is registered");
+  };
+  await retryUntilDone({ message: "cannot register node; retrying", delayMs, clock, log }, attempt, signal);
 }
 
 async function registerOnce(

@@ -17,6 +17,7 @@ import { refuseOtherAgent, runtimeInUse } from "./other-agent.ts";
 import type { TargetClaim } from "../kubelet/deps.ts";
 import { logLinksDirectory } from "../kubelet/settings.ts";
 import { type Target, TargetError } from "../seams/provider.ts";
+import { createSignal } from "../lib/signal.ts";
 
 export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | "link" | "network">;
 
@@ -57,14 +58,14 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   const missing = record?.made ?? (await missingDirectories(host.fs, directories, signal));
   await makeLockFile(host, rootDir, signal);
   let held = await acquire(deps, rootDir, signal);
-  const listeners = new Set<() => void>();
-  /** Notifies listeners when these locks are lost, unless the claim has replaced them. */
+  const lost = createSignal();
+  /** Notifies subscribers when these locks are lost, unless the claim has replaced them. */
   const notifyOnLoss = (locks: HeldLocks) => {
     void locks.ended.then(() => {
       if (held !== locks || isReleased) return;
       // The link logs its own loss.
       if (!deps.target.link?.trouble()) deps.log.warn({ rootDir }, "lost the root directory lock");
-      for (const listener of listeners) listener();
+      lost.send();
     });
   };
   let isReleased = false;
@@ -93,10 +94,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
         throw new CodedError("unavailable", `the target cannot be used: ${why}`, { cause });
       });
     },
-    onLost(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
+    onLost: lost.subscribe,
     async renew(stop) {
       if (!held.hasEnded()) return held.prove(stop);
       held = await reacquire(deps, rootDir, stop);

@@ -28,6 +28,7 @@ import { openTracer } from "../tracing/tracer.ts";
 import { isStandalone } from "../kubelet/standalone.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "../seams/provider.ts";
+import { createFailureLog } from "../lib/retry.ts";
 
 export interface NodeRun {
   readonly config: NodeConfig;
@@ -65,7 +66,8 @@ const retryBackoff = { initialMs: 2_000, maxMs: 30_000 };
 export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolean> {
   const { config, several, clock, log } = run;
   const backoff = createBackoff({ clock, ...retryBackoff });
-  for (let logged = ""; ; ) {
+  const failures = createFailureLog(log, "node failed; retrying", "error");
+  while (true) {
     try {
       await run.lastResort.run(config.nodeName, (stop) => runOnce(run, stop), signal);
       log.info({}, "graftlet has stopped; its pods keep running");
@@ -76,9 +78,7 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
         process.stderr.write(`graftlet: node ${config.nodeName}: ${visibleText(errorText(error))}\n`);
         return false;
       }
-      const message = messageOf(error);
-      if (message !== logged) log.error({ err: error }, "node failed; retrying");
-      logged = message;
+      failures.failed(error);
     }
     const again = backoff.next(config.nodeName) * clock.jitter(0.8, 1.2);
     await clock.sleep(again, signal).catch(() => undefined);

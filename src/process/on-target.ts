@@ -14,6 +14,7 @@ import {
 import { nodeSettings } from "../kubelet/settings.ts";
 import { fencedTarget } from "../seams/fenced.ts";
 import { type LinkTrouble, TargetError } from "../seams/provider.ts";
+import { createFailureLog } from "../lib/retry.ts";
 
 /** Runs the node once its target is reachable and usable, until the target reboots. Errors of a remote
  *  target are reported in a condition of the Node, and retried.
@@ -24,7 +25,8 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
   const { host, link } = target;
   if (!link) return runClaimed(deps, signal);
   const reporter = createReporter(deps);
-  for (let logged = ""; ; ) {
+  const failures = createFailureLog(log, "node cannot start on its target; retrying");
+  while (true) {
     await waitUntilReachable({ host, link, reporter, clock }, signal);
     try {
       return await runClaimed(deps, signal);
@@ -35,9 +37,7 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
         return "again";
       }
       if (!(error instanceof TargetError) || signal.aborted) throw error;
-      if (error.message !== logged)
-        log.warn({ err: error, reason: error.reason }, "node cannot start on its target; retrying");
-      logged = error.message;
+      failures.failed(error, { reason: error.reason });
       await reportUnlessRunElsewhere(reporter, error, deps, signal);
       await waitForNextStart({ link, clock }, signal);
     }

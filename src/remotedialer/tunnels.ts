@@ -2,12 +2,13 @@ import { once } from "node:events";
 import { WebSocket } from "ws";
 import type { Credentials } from "../api/credentials.ts";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, messageOf } from "../lib/errors.ts";
+import { CodedError } from "../lib/errors.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 import type { Logger } from "../lib/log.ts";
 import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
 import type { EndpointSlice } from "../objects.ts";
 import { serveSession } from "./session.ts";
+import { createFailureLog } from "../lib/retry.ts";
 
 /** A distribution whose API servers dial kubelets through a tunnel that each node opens. */
 export type Distribution = "k3s" | "rke2";
@@ -51,15 +52,12 @@ export function createTunnels(deps: TunnelDeps): Tunnels {
   const open = new Map<string, AbortController>();
   const connected = new Set<string>();
   const maintain = async (url: string, address: string, signal: AbortSignal) => {
-    let lastFailure = "";
+    const failures = createFailureLog(log, "cannot open a tunnel to the API server; retrying");
     while (!signal.aborted) {
       try {
         await openTunnel(deps, url, () => void connected.add(address), signal);
       } catch (error) {
-        const why = messageOf(error);
-        if (why !== lastFailure && !signal.aborted)
-          log.warn({ server: address, err: error }, "cannot open a tunnel to the API server; retrying");
-        lastFailure = why;
+        if (!signal.aborted) failures.failed(error, { server: address });
       }
       connected.delete(address);
       await clock.sleep(reconnectDelayMs * clock.jitter(0.8, 1.2), signal).catch(() => undefined);

@@ -2,6 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { warningOf } from "../lib/log-warning.ts";
 import type { EventType } from "../pipeline.ts";
 import type { ReportedNode, EventObject } from "./reported-node.ts";
+import { createSignal } from "../lib/signal.ts";
 
 /** An event written by a node, or a warning or error of graftlet's log. A repeated one keeps its number and gets a new time. */
 export interface Note {
@@ -42,7 +43,7 @@ interface NotesWriter {
 const maxNotes = 200;
 
 export function createNotes(clock: Pick<Clock, "now">): Notes & NotesWriter {
-  const listeners = new Set<(note: Note) => void>();
+  const added = createSignal<[note: Note]>();
   const kept: Record<Note["source"], Note[]> = { event: [], log: [] };
   let last = 0;
   const keep = (note: NewNote) => {
@@ -52,14 +53,11 @@ export function createNotes(clock: Pick<Clock, "now">): Notes & NotesWriter {
     const noted = { ...note, id, times: times + 1, at: clock.now() };
     notes.push(noted);
     if (notes.length > maxNotes) notes.shift();
-    for (const listener of listeners) listener(noted);
+    added.send(noted);
   };
   return {
     all: () => [...kept.event, ...kept.log],
-    onNote(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
+    onNote: added.subscribe,
     line(text) {
       const note = noteOf(text);
       if (note) keep(note);

@@ -3,6 +3,7 @@ import type { Node, Pod } from "../objects.ts";
 import type { EventType } from "../pipeline.ts";
 import type { LinkTrouble } from "../seams/provider.ts";
 import type { Authenticator, Authorizer, ServerConfig } from "../server/ports.ts";
+import { createSignal } from "../lib/signal.ts";
 
 // Reports of a node to its process, shown by `graftlet status` and the dashboard.
 
@@ -67,20 +68,17 @@ export function createReportedNode(
 ): ReportedNode & NodeReporter {
   let link: NodeLink | undefined;
   let work: NodeIntrospection | undefined;
-  const listeners = new Set<() => void>();
+  const changed = createSignal();
   return {
     name,
     provider,
     link: () => link,
     introspection: () => work,
-    onRunningChange(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
+    onRunningChange: changed.subscribe,
     onTargetOpened: (now) => void (link = now),
     onRunning(now) {
       work = now;
-      for (const listener of listeners) listener();
+      changed.send();
     },
     ...(event && { event }),
   };

@@ -3,7 +3,7 @@ import { NamespaceMode } from "../gen/cri.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { Column } from "../state/records.ts";
-import { createSignal } from "../state/signals.ts";
+import { createSignal } from "../lib/signal.ts";
 
 /** Addresses of this node's pods: those in the pod cache, corrected by changes that are not observed yet. */
 export interface PodAddresses {

@@ -1,4 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
+import { createSignal } from "../lib/signal.ts";
 
 /** Read access to a column: one value per record, by UID. Values are immutable: a change replaces them. */
 export interface Column<T> {
@@ -61,13 +62,13 @@ interface StoredColumn {
 /** Creates an empty table. @param clock dates the end of a record, to reject observations from before it. */
 export function createRecords(clock: Pick<Clock, "monotonic">): Records {
   const columns: StoredColumn[] = [];
-  const subscribers = new Set<(uid: string) => void>();
+  const ended = createSignal<[uid: string]>();
   const endedAt = new Map<string, number>();
   const hasOwner = (uid: string) => columns.some(({ kind, has }) => kind === "owner" && has(uid));
   const exists = (uid: string) => columns.some(({ kind, has }) => kind !== "column" && has(uid));
   const free = (uid: string, which: (column: StoredColumn) => boolean) => {
     for (const column of columns) if (which(column)) column.free(uid);
-    for (const subscriber of subscribers) subscriber(uid);
+    ended.send(uid);
   };
   const endRecord = (uid: string) => {
     const now = clock.monotonic();
@@ -114,19 +115,19 @@ export function createRecords(clock: Pick<Clock, "monotonic">): Records {
         (uid, { observedAt }) => observedAt > (endedAt.get(uid) ?? Number.NEGATIVE_INFINITY),
       ),
     column: (of = "work") => add("column", of, () => false),
-    onEnd: (hear) => void subscribers.add(hear),
+    onEnd: ended.subscribe,
   };
 }
 
 /** A map that notifies subscribers of changes. */
 function createColumn<T>(): { readonly writer: ColumnWriter<T>; readonly free: (uid: string) => void } {
   const values = new Map<string, T>();
-  const subscribers = new Set<(uid: string) => void>();
+  const updated = createSignal<[uid: string]>();
   let listed: readonly T[] | undefined;
   let entered: readonly (readonly [string, T])[] | undefined;
   const changed = (uid: string) => {
     listed = entered = undefined;
-    for (const subscriber of subscribers) subscriber(uid);
+    updated.send(uid);
   };
   const remove = (uid: string) => {
     if (values.delete(uid)) changed(uid);
@@ -137,10 +138,7 @@ function createColumn<T>(): { readonly writer: ColumnWriter<T>; readonly free: (
       get: (uid) => values.get(uid),
       list: () => (listed ??= [...values.values()]),
       entries: () => (entered ??= [...values]),
-      onChange(hear) {
-        subscribers.add(hear);
-        return () => void subscribers.delete(hear);
-      },
+      onChange: updated.subscribe,
       set(uid, value) {
         values.set(uid, value);
         changed(uid);

@@ -1,4 +1,5 @@
 import type { WakeCause } from "../pipeline.ts";
+import { createSignal, type Signal } from "../lib/signal.ts";
 import type { Ending } from "./pod-table.ts";
 
 /** Reason for retrying pending resizes. */
@@ -10,15 +11,7 @@ export type ResizeTrigger =
   | "pod_terminated"
   | "periodic_retry";
 
-/** A named notification from one actor to another. It has no payload beyond its arguments: subscribers read the columns. Sending
- *  it twice, or without a subscriber, is harmless. */
-export interface Signal<A extends readonly unknown[]> {
-  send(...args: A): void;
-  /** @returns unsubscribes. */
-  subscribe(listener: (...args: A) => void): () => void;
-}
-
-/** Signals of a node, created before the actors that send them and subscribe to them. */
+/** Signals of a node, created before the actors that send them and subscribe to them: subscribers read the columns. */
 export interface NodeSignals {
   /** A pod's worker should sync its pod. */
   readonly wake: Signal<[uid: string, cause: WakeCause]>;
@@ -51,17 +44,5 @@ export function createSignals(): NodeSignals {
     nodeChanged: createSignal(),
     mirrorsChanged: createSignal(),
     retryPendingResizes: createSignal(),
-  };
-}
-
-/** Creates a signal without subscribers. */
-export function createSignal<A extends readonly unknown[]>(): Signal<A> {
-  const subscribers = new Set<(...args: A) => void>();
-  return {
-    send: (...args) => subscribers.forEach((subscriber) => subscriber(...args)),
-    subscribe(hear) {
-      subscribers.add(hear);
-      return () => void subscribers.delete(hear);
-    },
   };
 }

@@ -7,6 +7,7 @@ import type { ReverseTunnel } from "../reverse/tunnel.ts";
 import { type Connection, endpointName, openConnection, stoppedAnswering } from "./connection.ts";
 import { isLimitError } from "./limit-exceeded.ts";
 import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
+import { createSignal } from "../../../src/lib/signal.ts";
 
 /** Link to a target: a set of SSH connections that is re-established when it breaks. All waiting callers share one reconnect. */
 export interface Link extends AsyncDisposable {
@@ -82,7 +83,7 @@ class SshLink implements Link {
   readonly #log: Logger;
   readonly #open: NonNullable<LinkOptions["open"]>;
   readonly #check: LinkOptions["check"];
-  readonly #listeners = new Set<(state: LinkState) => void>();
+  readonly #changed = createSignal<[state: LinkState]>();
   readonly #live = new Set<Connection>();
   readonly #closing = new AbortController();
   readonly #createdAt: number;
@@ -110,8 +111,7 @@ class SshLink implements Link {
   }
 
   onChange(listener: (state: LinkState) => void): () => void {
-    this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+    return this.#changed.subscribe(listener);
   }
 
   roundTrips(): number {
@@ -165,7 +165,7 @@ class SshLink implements Link {
 
   #setState(next: InternalState): void {
     this.#state = next;
-    for (const listener of this.#listeners) listener(this.state());
+    this.#changed.send(this.state());
   }
 
   #connect(): Promise<Connection> {

@@ -3,6 +3,7 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import { LinkError } from "../connection/link-state.ts";
+import { createSignal } from "../../../src/lib/signal.ts";
 
 /** A reverse connection: an SSH connection that a machine has opened to graftlet. */
 export interface ReverseConnection {
@@ -58,7 +59,7 @@ function createHostKeyRecords() {
 export function createReverseConnections(name: string, clock: Clock): ReverseConnections {
   let live: readonly ReverseConnection[] = [];
   const hostKeys = createHostKeyRecords();
-  const listeners = new Set<() => void>();
+  const connected = createSignal();
   let lastLostAt: number | undefined;
   const openThroughAny = async (connections: readonly ReverseConnection[], signal: AbortSignal): Promise<Duplex> => {
     let why: unknown;
@@ -79,12 +80,8 @@ export function createReverseConnections(name: string, clock: Clock): ReverseCon
       { cause: why },
     );
   };
-  const onConnected = (listener: () => void) => {
-    listeners.add(listener);
-    return () => void listeners.delete(listener);
-  };
   return {
-    onConnected,
+    onConnected: connected.subscribe,
     add(connection) {
       live = [connection, ...live];
       if (live.length > maxConnections) {
@@ -92,7 +89,7 @@ export function createReverseConnections(name: string, clock: Clock): ReverseCon
         live = live.filter((each) => each !== evicted);
         evicted?.close();
       }
-      for (const listener of listeners) listener();
+      connected.send();
     },
     remove(connection) {
       if (live.includes(connection)) lastLostAt = clock.now();
@@ -100,7 +97,7 @@ export function createReverseConnections(name: string, clock: Clock): ReverseCon
     },
     async open(signal) {
       if (live.length === 0)
-        await nextConnection(onConnected, clock.within(reconnectTimeoutMs, signal)).catch(() => undefined);
+        await nextConnection(connected.subscribe, clock.within(reconnectTimeoutMs, signal)).catch(() => undefined);
       throwIfAborted(signal);
       if (live.length > 0) return openThroughAny(hostKeys.suspectsLast(live), signal);
       const since =

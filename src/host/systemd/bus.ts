@@ -1,6 +1,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import { connectMessageBus } from "./message-bus.ts";
 import type { BusStreams } from "./bus-connection.ts";
+import { createSignal } from "../../lib/signal.ts";
 
 /** A method call of one of systemd's objects. */
 export interface BusCall {
@@ -46,14 +47,11 @@ const resultWord = /^[a-z-]{1,32}$/;
  *  unavailable, deadline_exceeded. */
 export async function connectBus(wire: BusStreams, clock: Clock, signal: AbortSignal): Promise<SystemdBus> {
   const bus = await connectMessageBus(wire, clock, signal);
-  const listeners = new Set<(end: JobEnd) => void>();
+  const jobEnded = createSignal<[end: JobEnd]>();
   const systemd: SystemdBus = {
     call: ({ interfaceName = systemdManager.interface, ...what }, stop) =>
       bus.call({ ...systemdManager, interface: interfaceName, ...what }, stop),
-    onJobEnd(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
+    onJobEnd: jobEnded.subscribe,
     lost: bus.lost,
     close: bus.close,
   };
@@ -64,8 +62,7 @@ export async function connectBus(wire: BusStreams, clock: Clock, signal: AbortSi
       removed,
       ([, job, , result]) => {
         const end = { job: String(job), result: String(result) };
-        if (!jobPath.test(end.job) || !resultWord.test(end.result)) return;
-        for (const listener of listeners) listener(end);
+        if (jobPath.test(end.job) && resultWord.test(end.result)) jobEnded.send(end);
       },
       signal,
     );

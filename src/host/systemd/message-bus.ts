@@ -3,6 +3,7 @@ import { CodedError, type ErrorCode, throwIfAborted, ignoreCode } from "../../li
 import { untilAborted } from "../../lib/service-group.ts";
 import { type BusStreams, openBusConnection } from "./bus-connection.ts";
 import { type IncomingMessage, type Scalar, encodeCall, valuesOf } from "./wire-format.ts";
+import { createSignal } from "../../lib/signal.ts";
 
 /** An object on the bus, with the service that owns it. */
 export interface BusObject {
@@ -98,10 +99,10 @@ interface Session extends Pick<MessageBus, "lost" | "close"> {
 
 function createSession(wire: BusStreams, clock: Clock): Session {
   const pending = new Map<number, PendingCall>();
-  const listeners = new Set<(message: IncomingMessage) => void>();
+  const signals = createSignal<[message: IncomingMessage]>();
   const owners = new Map([[bus, bus]]);
   const connection = openBusConnection(wire, clock, (message) => {
-    if (message.type === "signal") return listeners.forEach((listener) => listener(message));
+    if (message.type === "signal") return signals.send(message);
     const call = message.replySerial === undefined ? undefined : pending.get(message.replySerial);
     // The bus itself replies for a missing service.
     if (call && (message.sender === bus || message.sender === owners.get(call.destination))) call.answered(message);
@@ -138,13 +139,13 @@ function createSession(wire: BusStreams, clock: Clock): Session {
       const isIt = from === of.interface && path === of.path && member === of.member;
       if (isIt && sender === owners.get(of.sender)) withValues(message, listener);
     };
-    listeners.add(ifIt);
+    const unsubscribe = signals.subscribe(ifIt);
     const parts = { type: "signal", sender: of.sender, path: of.path, interface: of.interface, member: of.member };
     const rule = Object.entries(parts).map(([key, value]) => `${key}='${value}'`);
     try {
       await ask({ ...broker, member: "AddMatch", signature: "s", body: [`${rule.join()}${more}`] }, stop);
     } catch (error) {
-      listeners.delete(ifIt);
+      unsubscribe();
       throw error;
     }
   };
