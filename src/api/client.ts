@@ -9,7 +9,7 @@ import { createCredentials, type CredentialSource } from "./credentials.ts";
 import { createHealth, type HealthReader, type HealthWriter } from "./health.ts";
 import { jsonLines, parseJson } from "./json-lines.ts";
 import type { AccessFile } from "./kubeconfig.ts";
-import { createRateLimit, type RateLimit } from "./rate-limit.ts";
+import { createRateLimit, type RateLimit } from "../lib/token-bucket.ts";
 import { beginRequest } from "./request-span.ts";
 import { createRequests, type RawResponse, type RawRequest, type Requests, unreachable } from "./requests.ts";
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";

@@ -3,6 +3,7 @@ import { rfc3339 } from "../lib/rfc3339.ts";
 import type { ObjectReference } from "../objects.ts";
 import type { EventType } from "../pipeline.ts";
 import { createBoundedMap } from "../lib/bounded-map.ts";
+import { createTokenBucket } from "../lib/token-bucket.ts";
 
 /** An event as a stage reports it. */
 export interface ReportedEvent {
@@ -88,15 +89,12 @@ function createAggregator(
 }
 
 function createSpamFilter(clock: Clock): (happening: ReportedEvent) => boolean {
-  const buckets = createBoundedMap<{ tokens: number; at: number }>(cacheEntries);
+  const buckets = createBoundedMap<() => boolean>(cacheEntries);
   return ({ about, type }) => {
     const key = [...identity(about), type].join("\n");
-    const now = clock.monotonic();
-    const bucket = buckets.get(key) ?? { tokens: spamBurst, at: now };
-    const tokens = Math.min(spamBurst, bucket.tokens + (now - bucket.at) / spamRefillMs);
-    const admitted = tokens >= 1;
-    buckets.set(key, { tokens: admitted ? tokens - 1 : tokens, at: now });
-    return admitted;
+    const takeToken = buckets.get(key) ?? createTokenBucket(clock, 1000 / spamRefillMs, spamBurst);
+    buckets.set(key, takeToken);
+    return takeToken();
   };
 }
 

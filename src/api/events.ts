@@ -7,7 +7,7 @@ import type { EventSink } from "../pipeline.ts";
 import { ApiError } from "./api-error.ts";
 import type { ApiClient } from "./client.ts";
 import { createEventCorrelator, type EventToWrite } from "./event-correlator.ts";
-import { createRateLimit } from "./rate-limit.ts";
+import { createRateLimit } from "../lib/token-bucket.ts";
 
 export interface EventRecorderDeps {
   readonly client: ApiClient;

@@ -1,23 +1,13 @@
 import type { Readable } from "node:stream";
-
-const newline = 0x0a;
+import { linesOf } from "../lib/line-reader.ts";
 
 /** Yields the values of newline-delimited JSON, as in a watch. A line is buffered until it is complete.
  *  @throws the stream's error; SyntaxError for a line that is not JSON. */
 export async function* jsonLines(body: Readable): AsyncGenerator<unknown, void, undefined> {
-  let partial: Buffer[] = [];
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    let start = 0;
-    for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, start)) {
-      const line = Buffer.concat([...partial, chunk.subarray(start, end)]).toString("utf8");
-      partial = [];
-      start = end + 1;
-      if (line.trim() !== "") yield parseJson(line);
-    }
-    if (start < chunk.length) partial.push(chunk.subarray(start));
+  for await (const line of linesOf(body)) {
+    const text = line.toString("utf8");
+    if (text.trim() !== "") yield parseJson(text);
   }
-  const rest = Buffer.concat(partial).toString("utf8");
-  if (rest.trim() !== "") yield parseJson(rest);
 }
 
 /** Parses a JSON text.

@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { Duplex } from "node:stream";
 import { type TLSSocket, connect } from "node:tls";
+import { addAbortListener } from "node:events";
 
 /** A failed handshake, with the text of Go's crypto/tls. */
 export class HandshakeError extends Error {
@@ -48,8 +49,7 @@ export async function overTls(
     ...(isIP(name) === 0 && { servername: host.replace(/\.+$/, "") }),
   });
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const onAbort = () => reject(signal.reason);
-  signal.addEventListener("abort", onAbort, { once: true });
+  using _ = addAbortListener(signal, () => reject(signal.reason));
   tls.once("secureConnect", resolve);
   tls.on("error", reject).once("close", () => reject(new Error("EOF")));
   try {
@@ -58,8 +58,6 @@ export async function overTls(
   } catch (error) {
     tls.destroy();
     throw handshakeError(heard, error);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
   }
 }
 

@@ -22,3 +22,27 @@ export function createLineReader(maxLineBytes: number, onLine: (line: string) =>
     add(chunk.subarray(from));
   };
 }
+
+/** Yields the lines of a stream, without their ends; an incomplete last line too. Applies backpressure.
+ *  @param maxLineBytes limit of a line. @param tooLong the error's text for a longer one.
+ *  @throws resource_exhausted for a longer line; the stream's error. */
+export async function* linesOf(
+  source: AsyncIterable<Uint8Array>,
+  maxLineBytes = Number.POSITIVE_INFINITY,
+  tooLong = `a line of more than ${maxLineBytes} bytes`,
+): AsyncGenerator<Buffer, void, undefined> {
+  const line = new BoundedBuffer(maxLineBytes);
+  const add = (part: Uint8Array) => {
+    if (!line.add(part)) throw new CodedError("resource_exhausted", tooLong);
+  };
+  for await (const chunk of source) {
+    let from = 0;
+    for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, from)) {
+      add(chunk.subarray(from, end));
+      from = end + 1;
+      yield line.take();
+    }
+    add(chunk.subarray(from));
+  }
+  if (line.length > 0) yield line.take();
+}

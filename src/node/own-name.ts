@@ -2,6 +2,7 @@ import { Resolver } from "node:dns/promises";
 import { readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { throwIfAborted } from "../lib/errors.ts";
+import { addAbortListener } from "node:events";
 
 /** Sources of the machine's host names. */
 export interface NameSources {
@@ -30,21 +31,14 @@ export async function nameResolves(name: string, signal: AbortSignal, sources = 
   const domains = await searchDomains(sources);
   throwIfAborted(signal);
   const resolver = sources.resolver();
-  const cancel = () => resolver.cancel();
-  signal.addEventListener("abort", cancel, { once: true });
-  try {
-    const names = [name, ...domains.map((domain) => `${name}.${domain}`)];
-    const answers = await Promise.allSettled(
-      names.flatMap((each) => [resolver.resolve4(each), resolver.resolve6(each)]),
-    );
-    throwIfAborted(signal);
-    if (answers.some((answer) => answer.status === "fulfilled" && answer.value.length > 0)) return true;
-    const failed = answers.find((answer) => answer.status === "rejected" && !isDenial(answer.reason));
-    if (failed?.status === "rejected") throw failed.reason;
-    return false;
-  } finally {
-    signal.removeEventListener("abort", cancel);
-  }
+  using _ = addAbortListener(signal, () => resolver.cancel());
+  const names = [name, ...domains.map((domain) => `${name}.${domain}`)];
+  const answers = await Promise.allSettled(names.flatMap((each) => [resolver.resolve4(each), resolver.resolve6(each)]));
+  throwIfAborted(signal);
+  if (answers.some((answer) => answer.status === "fulfilled" && answer.value.length > 0)) return true;
+  const failed = answers.find((answer) => answer.status === "rejected" && !isDenial(answer.reason));
+  if (failed?.status === "rejected") throw failed.reason;
+  return false;
 }
 
 function isDenial(error: unknown): boolean {

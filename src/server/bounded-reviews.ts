@@ -1,4 +1,4 @@
-import { createRateLimit } from "../api/rate-limit.ts";
+import { createRateLimit } from "../lib/token-bucket.ts";
 import type { TokenSigners } from "../api/token-signers.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type FairQueue, createFairQueue } from "../lib/fair-queue.ts";

@@ -4,6 +4,7 @@ import { CodedError, abortError, messageOf } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { StreamEndpoint } from "../seams/runtime.ts";
 import { withoutToken } from "./websocket-token.ts";
+import { addAbortListener } from "node:events";
 
 /** The endpoint's response to an upgrade request. `stream` begins with the first byte after the response's header. */
 export type HandshakeResult =
@@ -48,8 +49,7 @@ export async function handshake(
 ): Promise<HandshakeResult> {
   const connection = await endpoint.dial(signal);
   const answered = Promise.withResolvers<HandshakeResult>();
-  const onAbort = () => connection.destroy(abortError(signal));
-  signal.addEventListener("abort", onAbort, { once: true });
+  using _ = addAbortListener(signal, () => connection.destroy(abortError(signal)));
   try {
     if (signal.aborted) throw abortError(signal);
     const { method, headers } = asking;
@@ -72,8 +72,6 @@ export async function handshake(
     connection.destroy();
     if (cause instanceof CodedError) throw cause;
     throw new CodedError("unavailable", `error dialing backend: ${messageOf(cause)}`, { cause });
-  } finally {
-    signal.removeEventListener("abort", onAbort);
   }
 }
 

@@ -17,6 +17,7 @@ import {
   copyStreams,
 } from "./proxied-stream.ts";
 import { isTunnel, relayOverWebSocket, tunnelOverWebSocket } from "./web-sockets.ts";
+import { addAbortListener } from "node:events";
 
 /** Joins the client of a request to an endpoint; resolves when both have finished. */
 export type ProxyStream = (
@@ -61,11 +62,8 @@ async function forwardUpgrade(joining: ProxiedStream, { response: consent, strea
   const ends = { client: withEarlyReplies(socket, gate), backend: stream };
   if (!command) return copyStreams(joining, ends);
   const loss = statusBytes(internalError(connectionLost()), version === "v4.channel.k8s.io");
-  const stop = () => stream.destroy();
-  signal.addEventListener("abort", stop, { once: true });
-  if (signal.aborted) stop();
+  using _ = addAbortListener(signal, () => stream.destroy());
   await copyStreams(joining, ends, ({ client, backend }, enough) => spliceCommand(client, backend, loss, enough));
-  signal.removeEventListener("abort", stop);
 }
 
 /** The response's header, unchanged. */

@@ -4,6 +4,7 @@ import { CodedError, abortError, hasCode, messageOf } from "../lib/errors.ts";
 import { unusable } from "./manifest.ts";
 import { type Manifest, manifestPods } from "./manifest-pods.ts";
 import type { StaticPod } from "./static-pod.ts";
+import { untilAborted } from "../lib/service-group.ts";
 
 /** Parses manifests without blocking the process. */
 export interface ManifestReader extends AsyncDisposable {
@@ -63,15 +64,12 @@ function limitExceeded(most: string): CodedError {
 
 async function parseInThread(thread: Worker, manifest: Manifest, signal: AbortSignal): Promise<ParseResult> {
   const { promise, resolve, reject } = Promise.withResolvers<ParseResult>();
-  const onAbort = () => reject(abortError(signal));
   const onExit = (code: number) => reject(new CodedError("unknown", `the parser thread exited with code ${code}`));
-  signal.addEventListener("abort", onAbort);
   thread.on("message", resolve).on("error", reject).on("exit", onExit);
   try {
     thread.postMessage(manifest, []);
-    return await promise;
+    return await untilAborted(promise, signal);
   } finally {
-    signal.removeEventListener("abort", onAbort);
     thread.off("message", resolve).off("error", reject).off("exit", onExit);
   }
 }

@@ -5,6 +5,7 @@ import type { CommandStreams, RunCommand } from "./remote-command.ts";
 import { SpdyClient } from "./spdy/client.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
 import type { TerminalSize } from "./terminal-sizes.ts";
+import { addAbortListener } from "node:events";
 
 /** Version of the remote command protocol that a relay requests: every CRI runtime supports it. */
 export const relayProtocol = "v4.channel.k8s.io";
@@ -38,7 +39,7 @@ async function relay(
   const client = new SpdyClient(socket);
   const open = (type: string) => client.open(new Map([["streamtype", type]]));
   const close = () => client.close();
-  signal.addEventListener("abort", close, { once: true });
+  using _ = addAbortListener(signal, close);
   try {
     const status = readStatus(open("error"));
     if (stdin) stdin.pipe(open("stdin").resume());
@@ -48,7 +49,6 @@ async function relay(
     const [result] = await Promise.all([status, ...outputs]);
     return result;
   } finally {
-    signal.removeEventListener("abort", close);
     close();
   }
 }

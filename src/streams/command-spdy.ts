@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, abortError } from "../lib/errors.ts";
+import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { internalError, statusBytes } from "./exit-status.ts";
 import { streamCreationTimeoutMs } from "./timeouts.ts";
@@ -15,6 +15,7 @@ import { SpdyConnection } from "./spdy/connection.ts";
 import type { Headers } from "./spdy/header-block.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
 import { noSizes, terminalSizes } from "./terminal-sizes.ts";
+import { untilAborted } from "../lib/service-group.ts";
 
 /** Versions of the remote command protocol over SPDY, newest first.
  *  @see https://github.com/kubernetes/cri-streaming */
@@ -107,17 +108,13 @@ function commandStreams(request: CommandRequest, opened: ReadonlyMap<string, Spd
 
 async function waitForStreams(complete: Promise<void>, gone: AbortSignal, clock: Clock): Promise<void> {
   const failed = Promise.withResolvers<never>();
-  const onGone = () => failed.reject(abortError(gone));
   const timer = clock.after(streamCreationTimeoutMs, () =>
     failed.reject(new CodedError("deadline_exceeded", "timed out waiting for client to create streams")),
   );
-  gone.addEventListener("abort", onGone, { once: true });
   try {
-    if (gone.aborted) onGone();
-    await Promise.race([complete, failed.promise]);
+    await untilAborted(Promise.race([complete, failed.promise]), gone);
   } finally {
     timer.cancel();
-    gone.removeEventListener("abort", onGone);
   }
 }
 

@@ -1,10 +1,8 @@
 import { parseBoundedJson } from "../../../src/lib/bounded-text.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
-import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { isRecord } from "../../../src/lib/record.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
-
-const newline = 0x0a;
+import { linesOf } from "../../../src/lib/line-reader.ts";
 
 /** Budget charges for the processing of a line, and of a piece of the stream, bytes. */
 const lineOverheadBytes = 32 * 1024;
@@ -23,24 +21,16 @@ export async function* jsonLines(
   source: AsyncIterable<Uint8Array>,
   { budget, maxLineBytes = 4 * 1024 * 1024 }: JsonLinesOptions = {},
 ): AsyncGenerator<Record<string, unknown>> {
-  const pending = new BoundedBuffer(maxLineBytes);
-  const add = (part: Uint8Array) => {
-    if (!pending.add(part))
-      throw new CodedError("resource_exhausted", `the Docker Engine sent a line of more than ${maxLineBytes} bytes`);
-  };
+  const tooLong = `the Docker Engine sent a line of more than ${maxLineBytes} bytes`;
+  for await (const line of linesOf(charged(source, budget), maxLineBytes, tooLong))
+    if (!isBlank(line)) yield parsed(line, budget);
+}
+
+async function* charged(source: AsyncIterable<Uint8Array>, budget: TargetBudget | undefined) {
   for await (const chunk of source) {
     budget?.spend(chunkOverheadBytes);
-    let from = 0;
-    for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, from)) {
-      add(chunk.subarray(from, end));
-      const line = pending.take();
-      from = end + 1;
-      if (!isBlank(line)) yield parsed(line, budget);
-    }
-    add(chunk.subarray(from));
+    yield chunk;
   }
-  const last = pending.take();
-  if (!isBlank(last)) yield parsed(last, budget);
 }
 
 function isBlank(line: Buffer): boolean {

@@ -3,6 +3,7 @@ import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { Host, HostProcess } from "../../../src/seams/host.ts";
 import { ProcessConnection } from "./connection.ts";
 import type { Argv } from "../../../src/seams/command.ts";
+import { forwardedAbort } from "../../../src/lib/service-group.ts";
 
 const maxStderrBytes = 16 * 1024;
 
@@ -17,16 +18,9 @@ export async function startRelay(
   signal: AbortSignal,
 ): Promise<ProcessConnection> {
   // A connected relay outlives the signal: it may still have data to forward.
-  const waiting = new AbortController();
-  const onAbort = () => waiting.abort(signal.reason);
-  if (signal.aborted) onAbort();
-  else signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    const process = await host.spawn(argv, waiting.signal);
-    return await untilConnected(process, connectedMessage, clock, signal);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
+  using waiting = forwardedAbort(signal);
+  const process = await host.spawn(argv, waiting.signal);
+  return await untilConnected(process, connectedMessage, clock, signal);
 }
 
 async function untilConnected(

@@ -2,6 +2,7 @@ import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.
 import { connectionLostError } from "../connection/channel-stream.ts";
 import { type Session, discardChannel } from "../connection/sessions.ts";
 import { type Reply, packet, packetReader, sftp, stringAt } from "./sftp-packets.ts";
+import { addAbortListener } from "node:events";
 
 /** A request: its type, and its parts as in `packet`. */
 export type SftpRequest = readonly [type: number, ...parts: readonly (string | Buffer | number | bigint)[]];
@@ -57,13 +58,8 @@ export async function startSftp(session: Session, signal: AbortSignal): Promise<
   connection.lost.addEventListener("abort", onLost, { once: true });
 
   const withSignal = async <T>(work: Promise<T>, stop: AbortSignal): Promise<T> => {
-    const onAbort = () => end(abortError(stop));
-    stop.addEventListener("abort", onAbort, { once: true });
-    try {
-      return await work;
-    } finally {
-      stop.removeEventListener("abort", onAbort);
-    }
+    using _ = addAbortListener(stop, () => end(abortError(stop)));
+    return await work;
   };
   channel.write(packet(sftp.init, version));
   const { body } = await withSignal(hello.promise, signal);

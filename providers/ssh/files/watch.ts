@@ -2,11 +2,11 @@ import { type Readable, addAbortSignal } from "node:stream";
 import { boundedLines } from "../../../src/lib/bounded-text.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode } from "../../../src/lib/errors.ts";
-import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Host, HostFs, HostProcess } from "../../../src/seams/host.ts";
 import { quote } from "../shell/quote.ts";
 import { command, script } from "../../../src/seams/command.ts";
+import { linesOf } from "../../../src/lib/line-reader.ts";
 
 export interface WatcherOptions {
   readonly fs: Pick<HostFs, "stat" | "list">;
@@ -20,7 +20,6 @@ const pollIntervalMs = 1000;
 const setUpTimeoutMs = 60_000;
 /** Limit of a line of its output, bytes: a path has at most 4096. */
 const maxLineBytes = 64 * 1024;
-const newline = 0x0a;
 /** A shell's exit codes for a program that it cannot execute or find. */
 const [cannotExecute, notFound] = [126, 127];
 const events = ["modify", "attrib", "close_write", "create", "delete", "move", "delete_self", "move_self"];
@@ -70,7 +69,9 @@ async function* watchByInotify(
     // Covers changes made before the watches were set up.
     yield path;
     for (const { name } of await fs.list(path, signal).catch(() => [])) yield `${path}/${name}`;
-    yield* lines(child.stdout);
+    const tooLong = `inotifywait printed a line of more than ${maxLineBytes} bytes`;
+    for await (const line of linesOf(child.stdout, maxLineBytes, tooLong))
+      yield line.toString("utf8").replace(/(.)\/$/, "$1");
   }
   if (signal.aborted) return true;
   const code = await untilAborted(child.exited, signal);
@@ -96,27 +97,6 @@ async function established(stderr: Readable): Promise<boolean> {
 }
 
 const ready = "Watches established";
-
-/** @throws resource_exhausted for a line longer than any path. */
-async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  const line = new BoundedBuffer(maxLineBytes);
-  const add = (part: Buffer) => {
-    if (!line.add(part))
-      throw new CodedError("resource_exhausted", `inotifywait printed a line of more than ${maxLineBytes} bytes`);
-  };
-  for await (const chunk of stdout) {
-    let from = 0;
-    for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, from)) {
-      add(chunk.subarray(from, end));
-      from = end + 1;
-      yield line
-        .take()
-        .toString("utf8")
-        .replace(/(.)\/$/, "$1");
-    }
-    add(chunk.subarray(from));
-  }
-}
 
 /** Polls: compares snapshots, taken every second, of the path and, for a directory, of its entries. */
 async function* watchByPolling(options: WatcherOptions, path: string, signal: AbortSignal): AsyncGenerator<string> {

@@ -222,7 +222,7 @@ describe("the approver", () => {
     await done;
     assert.equal(tries, 4);
     assert.equal(told.length, 1);
-    assert.match(told[0] ?? "", /cannot approve certificate request; retrying .*not yet/);
+    assert.match(told[0] ?? "", /cannot approve certificate request; retrying .*"code":"permission_denied"/);
   });
 
   test("stops if the request was changed or deleted, or when the signal aborts", async () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createBoundedMap } from "../../../src/lib/bounded-map.ts";
-import { createRateLimit } from "../../../src/api/rate-limit.ts";
+import { createRateLimit } from "../../../src/lib/token-bucket.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 test("allows a burst, then a number of calls per second, in order", async () => {
