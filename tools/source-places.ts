@@ -4,7 +4,7 @@ import { basename } from "node:path";
 /** Where V8 sees a call that may write to the log: at the method's name, or, where that is worked out, at the bracket of the arguments. */
 const logCall = /(?<=\.)(?:trace|debug|info|warn|error)\b|(?<="(?:trace|debug|info|warn|error)"\])\(/g;
 
-/** The places in the source of calls in a built file that may write to the log, for src/lib/source-place.ts.
+/** The places in the source of calls in a built file that may write to the log, for src/lib/log.ts.
  *  @param built text of the file. @param map its source map, as JSON.
  *  @returns `line:column` of the built file, from 1, to `file.ts:line`; those of packages and of generated code are left out. */
 export function sourcePlaces(built: string, map: string): Record<string, string> {

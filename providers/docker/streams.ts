@@ -1,12 +1,16 @@
+import { addAbortSignal } from "node:stream";
 import type { AttachRequest, ExecRequest, PortForwardRequest } from "../../src/gen/cri.ts";
 import type { Streams } from "../../src/seams/runtime.ts";
-import type { StreamServer } from "../../src/streams/stream-server.ts";
-import { attach } from "./exec/attach.ts";
-import { createExec } from "./exec/process.ts";
-import { streamExec } from "./exec/stream.ts";
+import type { StreamServer, CommandStreams } from "../../src/streams/stream-server.ts";
+import { createExec, startExec } from "./exec/process.ts";
 import type { DockerParts } from "./parts.ts";
 import { createPortRelay } from "./port-forward/relay.ts";
 import { inspectRunning, inspectRunningSandbox } from "./container/running.ts";
+import { hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import { demultiplex } from "./exec/demultiplex.ts";
+import { detachKeys } from "./exec/detach-keys.ts";
+import { hijack } from "./client/hijack.ts";
+import { applyTerminalSizes } from "./exec/terminal-size.ts";
 
 /** exec, attach and port-forward. The Docker Engine does not support Kubernetes' streaming protocols: `server` serves them in this process.
  *  Requests fail before there is an endpoint: not_found, or failed_precondition if the container is not running. */
@@ -27,4 +31,94 @@ export function dockerStreams(parts: DockerParts, server: StreamServer): Streams
       return server.portForward(port, (wanted, gone) => connectTo(podSandboxId, wanted, gone));
     },
   };
+}
+
+/** Attaches a client to a container's main process until the process ends, the client's input ends, or the client disconnects. The end of
+ *  that input closes the process's stdin only with stdinOnce and without a terminal; otherwise it ends this client's output, as with
+ *  containerd.
+ *  @returns 0: the container's status has the process's exit code. */
+async function attach(
+  parts: DockerParts,
+  containerId: string,
+  streams: CommandStreams,
+  gone: AbortSignal,
+): Promise<number> {
+  const { docker } = parts;
+  const { Tty: tty } = (await inspectRunning(parts, containerId, gone)).Config;
+  const path = `/containers/${containerId}`;
+  const query = {
+    stream: "1",
+    stdin: streams.stdin ? "1" : "0",
+    stdout: streams.stdout ? "1" : "0",
+    stderr: streams.stderr ? "1" : "0",
+    detachKeys,
+  };
+  const connection = await docker.call(
+    (_engine, until, _apart, forUser) => hijack(forUser, { path: `${path}/attach`, query, signal: until }),
+    gone,
+  );
+  // The output reports its errors.
+  connection.on("error", () => undefined);
+  const over = new AbortController();
+  const sizes = applyTerminalSizes(parts, `${path}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
+  try {
+    throwIfAborted(gone);
+    addAbortSignal(gone, connection);
+    // The daemon itself ends the output at the end of an input that it must keep open.
+    streams.stdin?.pipe(connection);
+    await docker.call(() => demultiplex(connection, { ...streams, tty }, gone), gone, "none");
+    await checkResponsive(parts, containerId, gone);
+    return 0;
+  } finally {
+    over.abort();
+    streams.stdin?.unpipe(connection);
+    connection.destroy();
+    await sizes;
+  }
+}
+
+/** Checks that the daemon still responds: its own end looks like the container's. @throws CodedError unavailable. */
+async function checkResponsive(parts: DockerParts, containerId: string, signal: AbortSignal): Promise<void> {
+  try {
+    await inspectRunning(parts, containerId, signal);
+  } catch (error) {
+    if (!hasCode(error, "not_found", "failed_precondition")) throw error;
+  }
+}
+
+/** Connects a prepared command to a client's streams. When the client disappears, a command without a terminal
+ *  continues, as with the kubelet; one with a terminal gets SIGHUP.
+ *  @returns its exit code. */
+async function streamExec(
+  parts: DockerParts,
+  command: { readonly id: string; readonly tty: boolean },
+  streams: CommandStreams,
+  gone: AbortSignal,
+): Promise<number> {
+  const { tty } = command;
+  const running = await startExec(parts, { ...command, forUser: true }, gone);
+  const { connection } = running;
+  // The output reports its errors.
+  connection.on("error", () => undefined);
+  const over = new AbortController();
+  const sizes = applyTerminalSizes(
+    parts,
+    `/exec/${running.id}/resize`,
+    streams.sizes,
+    AbortSignal.any([gone, over.signal]),
+  );
+  try {
+    // With a terminal the daemon would end the output at the end of the input.
+    streams.stdin?.pipe(connection, { end: !tty });
+    await running.output(streams, gone);
+    return await running.ended(gone);
+  } catch (error) {
+    if (tty && gone.aborted) await running.kill("HUP");
+    throw error;
+  } finally {
+    over.abort();
+    streams.stdin?.unpipe(connection);
+    connection.destroy();
+    await sizes;
+  }
 }

@@ -1,13 +1,16 @@
-import { readFile } from "node:fs/promises";
+import * as fsp from "node:fs/promises";
+import { readFile, type FileHandle, constants, open } from "node:fs/promises";
+import { join } from "node:path";
+import { spawn } from "node:child_process";
 import type { Clock } from "../../src/lib/clock.ts";
 import { createTargetBudget } from "../../src/lib/target-budget.ts";
 import type { Host } from "../../src/seams/host.ts";
 import { dialLocal, listenLocal } from "./dial.ts";
 import { localFs } from "./fs.ts";
 import { nsenterFromPod } from "./in-pod.ts";
-import { lockLocal } from "./lock.ts";
 import { runLocal, spawnLocal } from "./run.ts";
-import { watchLocal } from "./watch.ts";
+import { codedError, hasErrno } from "./errors.ts";
+import { CodedError, abortError, messageOf } from "../../src/lib/errors.ts";
 
 export interface LocalHostDeps {
   readonly clock: Clock;
@@ -35,4 +38,75 @@ export function localHost({ clock, machinePid }: LocalHostDeps): Host {
     watch: watchLocal,
     async [Symbol.asyncDispose]() {},
   };
+}
+
+/** Watches a path on this machine. @see Host.watch */
+async function* watchLocal(path: string, signal: AbortSignal): AsyncGenerator<string> {
+  try {
+    for await (const { filename } of fsp.watch(path, { signal, persistent: false }))
+      yield filename ? join(path, filename) : path;
+  } catch (error) {
+    if (!signal.aborted) throw codedError(path, error);
+  }
+}
+
+/** Exit code of flock (util-linux and busybox) when another process holds the lock. */
+const lockedExitCode = 1;
+
+/** Locks a file or directory of this machine. The lock belongs to a file descriptor of this process, which the flock program inherits only for
+ *  the call: the lock is held while this process has the descriptor open, without a helper process.
+ *  @param onMachine wraps a command so that it runs on the machine. @see Host.lock
+ *  @see https://man7.org/linux/man-pages/man2/flock.2.html */
+async function lockLocal(
+  path: string,
+  onMachine: (argv: readonly string[]) => Promise<readonly string[]>,
+  { shared, signal }: { readonly shared: boolean; readonly signal: AbortSignal },
+): Promise<AsyncDisposable | undefined> {
+  const file = await openForLock(path);
+  try {
+    const argv = await onMachine(["flock", "-n", shared ? "-s" : "-x", String(descriptor)]);
+    const { code, said } = await runWith(file, argv, signal);
+    if (code === 0) return { [Symbol.asyncDispose]: () => file.close() };
+    if (code !== lockedExitCode) throw new CodedError("unknown", said || `flock ended with ${code}`);
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+  await file.close();
+  return undefined;
+}
+
+/** Opens a directory, or a file, which is created if it is missing. */
+async function openForLock(path: string): Promise<FileHandle> {
+  try {
+    // Locking a file on NFS requires that it is open for writing.
+    return await open(path, constants.O_RDWR | constants.O_CREAT, 0o600).catch((error: unknown) => {
+      if (!hasErrno(error, "EISDIR")) throw error;
+      return open(path, "r");
+    });
+  } catch (error) {
+    throw new CodedError("failed_precondition", messageOf(error), { cause: error });
+  }
+}
+
+/** Number of the file descriptor in the flock program. */
+const descriptor = 3;
+
+/** Runs a command that inherits the file. @returns its exit code, and the start of its standard error. */
+function runWith(
+  file: FileHandle,
+  [program = "", ...rest]: readonly string[],
+  signal: AbortSignal,
+): Promise<{ readonly code: number | null; readonly said: string }> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, rest, { stdio: ["ignore", "ignore", "pipe", file.fd], signal, killSignal: "SIGKILL" });
+    let said = "";
+    child.stderr
+      ?.on("data", (chunk: Buffer) => {
+        said = (said + chunk.toString()).slice(0, 200);
+      })
+      .on("error", () => undefined);
+    child.once("error", (error) => reject(signal.aborted ? abortError(signal) : codedError(program, error)));
+    child.once("close", (code) => resolve({ code, said: said.trim() }));
+  });
 }

@@ -1,18 +1,16 @@
 import type { Clock } from "../../src/lib/clock.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import { createTargetBudget } from "../../src/lib/target-budget.ts";
-import type { Host } from "../../src/seams/host.ts";
+import type { Host, HostClock } from "../../src/seams/host.ts";
 import type { SshConfig } from "./config.ts";
 import type { Connection } from "./connection/connection.ts";
 import { createDialer } from "./sockets/dial.ts";
 import { sshFs } from "./files/fs.ts";
-import { sshClock } from "./host-clock.ts";
 import { type Link, createLink } from "./connection/link.ts";
 import { LinkError } from "./connection/link-state.ts";
 import { createListeners } from "./sockets/listen.ts";
 import { watchLoginShell } from "./shell/login-watch.ts";
 import { type Privileges, createPrivileges, shellCommand } from "./shell/privileges.ts";
-import { podsConnection } from "./connection/pods-connection.ts";
 import { createProcessGroups } from "./process/groups.ts";
 import { runInOwnSession } from "./process/run-in-own-session.ts";
 import { createRunner } from "./process/run.ts";
@@ -22,6 +20,8 @@ import { createSftpSession } from "./files/sftp-session.ts";
 import { type ShellPool, createShellPool } from "./shell/shell-pool.ts";
 import { createSpawner } from "./process/spawn.ts";
 import { createWatcher } from "./files/watch.ts";
+import { hasCode, throwIfAborted, CodedError } from "../../src/lib/errors.ts";
+import { command } from "../../src/seams/command.ts";
 
 export interface SshHostOptions {
   readonly config: SshConfig;
@@ -103,4 +103,62 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
       await reverse?.[Symbol.asyncDispose]();
     },
   };
+}
+
+/** Delay before retrying to open another connection after the target has refused one, milliseconds. */
+const openRetryDelayMs = 60_000;
+
+/** Returns a separate SSH connection for pods' traffic, to avoid head-of-line blocking of the node's own traffic. Falls back to the first
+ *  connection while the target accepts no other.
+ *  @throws unavailable while the link is down. */
+export function podsConnection(
+  link: Pick<Link, "connection" | "connections" | "openAnother">,
+  clock: Pick<Clock, "monotonic">,
+): Link["connection"] {
+  let own: Connection | undefined;
+  let nextOpenAt = 0;
+  return async (signal) => {
+    const first = await link.connection(signal);
+    if (own && own !== first && !own.lost.aborted) return own;
+    own = link.connections().findLast((connection) => connection !== first);
+    if (own) return own;
+    if (clock.monotonic() < nextOpenAt) return first;
+    try {
+      own = await link.openAnother(signal);
+      return own;
+    } catch (error) {
+      throwIfAborted(signal);
+      if (first.lost.aborted || !hasCode(error, "failed_precondition", "unavailable")) throw error;
+      nextOpenAt = clock.monotonic() + openRetryDelayMs;
+      return first;
+    }
+  };
+}
+
+interface HostClockOptions {
+  readonly clock: Clock;
+  readonly run: Host["run"];
+  readonly readFile: Host["fs"]["readFile"];
+}
+
+/** Reads the target's clock with `date`; accurate to half a second if `date` prints whole seconds only. */
+export function sshClock({ clock, run, readFile }: HostClockOptions): HostClock {
+  return {
+    async offsetMs(signal) {
+      const before = clock.now();
+      const { stdout } = await run(command("date", [], ["+%s %N"]), { ...(signal && { signal }) });
+      // The target read its clock about half a round trip ago.
+      const here = (before + clock.now()) / 2;
+      return Math.round(targetTime(stdout) - here);
+    },
+    bootId: async (signal) =>
+      (await readFile("/proc/sys/kernel/random/boot_id", { ...(signal && { signal }) })).toString("latin1").trim(),
+  };
+}
+
+/** Parses the output of `date "+%s %N"` to milliseconds since the epoch; only some implementations (GNU's) print nanoseconds. */
+export function targetTime(printed: string): number {
+  const [, seconds, nanoseconds] = /^(\d+) (\d{1,9})?/.exec(printed) ?? [];
+  if (seconds === undefined) throw new CodedError("unknown", "the target's date printed no time");
+  return Number(seconds) * 1000 + (nanoseconds === undefined ? 500 : Number(nanoseconds) / 1e6);
 }

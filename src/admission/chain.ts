@@ -6,16 +6,19 @@ import { isCritical, isStaticPod } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { AllocatedPod } from "../roles.ts";
-import { appArmorEnforced } from "./app-armor.ts";
+import {
+  appArmorEnforced,
+  hostPortsFree,
+  nodeAffinityMatches,
+  nodeNameMatches,
+  osFieldMatches,
+  osLabelMatches,
+  rejectUnderPressure,
+  supplementalGroupsSupported,
+} from "./predicates.ts";
 import type { PodAdmitAttributes, PodAdmitHandler } from "./admit-attributes.ts";
 import { type InsufficientResource, outOfResource, insufficientResources } from "./fit.ts";
-import { hostPortsFree } from "./host-ports.ts";
-import { nodeAffinityMatches } from "./node-affinity.ts";
-import { nodeNameMatches } from "./node-name.ts";
-import { osFieldMatches, osLabelMatches } from "./os.ts";
 import type { Preempt } from "./preemption.ts";
-import { rejectUnderPressure } from "./pressure.ts";
-import { supplementalGroupsSupported } from "./supplemental-groups.ts";
 import { sysctlsAllowed } from "./sysctls.ts";
 import { noExecuteTolerated } from "./taints.ts";
 

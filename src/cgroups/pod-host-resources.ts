@@ -1,5 +1,5 @@
 import type { CgroupLimits } from "../host/cgroups.ts";
-import { hasCode, messageOf } from "../lib/errors.ts";
+import { hasCode, messageOf, ignoreCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
@@ -11,11 +11,12 @@ import type { ResourceSettings } from "../pod/resources.ts";
 import type { PodSwapTarget } from "../pod/swap.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { FileChange, Host } from "../seams/host.ts";
-import type { Runtime } from "../seams/runtime.ts";
-import { readPodCgroup } from "./pod-cgroup-reader.ts";
+import type { Runtime, Stats } from "../seams/runtime.ts";
 import type { OpenNodeCgroups } from "./node-cgroups.ts";
 import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
 import type { QosCgroups } from "./qos-cgroups.ts";
+import { readCgroups } from "../host/cgroup-readings.ts";
+import { type GroupUsage, groupUsage } from "../host/cgroup-usage.ts";
 
 export interface PodHostResourcesDeps {
   readonly host: Host;
@@ -104,4 +105,44 @@ export function createPodHostResources(deps: PodHostResourcesDeps) {
         (await open(signal)).setLimits(pod, limits, signal),
     },
   };
+}
+
+interface PodCgroupReaderDeps {
+  readonly host: Pick<Host, "run">;
+  readonly runtime: Pick<Stats, "containerStats">;
+  readonly version: 1 | 2;
+}
+
+/** Reads the limits of a pod's cgroup, and the memory usage of the pod and its containers, in one command; for a container whose cgroup is
+ *  elsewhere, the runtime is asked. @param path absolute path of the pod's cgroup. @param ids of running containers. */
+async function readPodCgroup(
+  { host, runtime, version }: PodCgroupReaderDeps,
+  path: string,
+  ids: readonly string[],
+  signal: AbortSignal,
+) {
+  const { groups } = await readCgroups(host, version, [{ path, containerIds: ids }], signal);
+  const usage = (name: string): GroupUsage => groupUsage(groups.get(name) ?? new Map(), version);
+  const used = new Map<string, number>();
+  for (const id of ids) {
+    const own = [...groups.keys()].find((name) => name.endsWith(`/${id}`) || name.endsWith(`-${id}.scope`));
+    const bytes =
+      (own === undefined ? undefined : usage(own).memory?.usage) ?? (await reportedUsage(runtime, id, signal));
+    if (bytes !== undefined) used.set(id, bytes);
+  }
+  const { memory, cpu } = usage(path);
+  const limits: CgroupLimits = {
+    ...(memory?.limit !== undefined && { memoryBytes: memory.limit }),
+    ...(memory?.swapLimit !== undefined && { swapBytes: memory.swapLimit }),
+    ...(cpu?.quotaUs !== undefined && { cpuQuotaUs: cpu.quotaUs }),
+    ...(cpu?.periodUs !== undefined && { cpuPeriodUs: cpu.periodUs }),
+    ...(cpu?.shares !== undefined && { cpuShares: cpu.shares }),
+  };
+  return { isThere: groups.has(path), limits, ...(memory && { memory: memory.usage }), containers: used };
+}
+
+async function reportedUsage(runtime: PodCgroupReaderDeps["runtime"], id: string, signal: AbortSignal) {
+  const stats = await ignoreCode(runtime.containerStats(id, signal), "not_found", "unimplemented");
+  const bytes = stats?.memory?.usageBytes ?? stats?.memory?.workingSetBytes;
+  return bytes && Number(bytes.value);
 }

@@ -1,5 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
-import { CodedError, messageOf, codeOf, ignoreNotFound } from "../lib/errors.ts";
+import { CodedError, messageOf, codeOf, ignoreNotFound, throwIfAborted } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
@@ -7,7 +7,7 @@ import type { CSIDriver, CSINode, Node } from "../objects.ts";
 import type { DriverFacts } from "./driver-facts.ts";
 import { checkTopology, withDriver, withoutDriver } from "./node-metadata.ts";
 import type { TopologyRule } from "./topology.ts";
-import { retryWithBackoff } from "./retry.ts";
+import { aggregated } from "../lib/aggregate.ts";
 
 /** The CSINode object of this node, and the drivers' entries on its Node. */
 export interface CsiNodes {
@@ -209,4 +209,33 @@ function isSame(known: Driver, wanted: Driver): boolean {
     known.allocatable?.count === wanted.allocatable?.count &&
     (known.topologyKeys ?? []).toSorted().join() === (wanted.topologyKeys ?? []).join()
   );
+}
+
+/** Attempts, and delays between them in milliseconds: the kubelet's. */
+const maxAttempts = 4;
+const initialDelayMs = 10;
+const factor = 5;
+const jitter = 1.1;
+
+/** Retries a piece of work up to four times within half a second.
+ *  @param what the work, for the message. @throws CodedError with all failures. */
+async function retryWithBackoff<T>(
+  clock: Clock,
+  what: string,
+  work: () => Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
+  const failures: unknown[] = [];
+  for (let ms = initialDelayMs; failures.length < maxAttempts; ms *= factor) {
+    if (failures.length > 0) await clock.sleep(ms * clock.jitter(1, jitter), signal);
+    try {
+      return await work();
+    } catch (error) {
+      throwIfAborted(signal);
+      failures.push(error);
+    }
+  }
+  const why = aggregated(failures);
+  const message = `${what}: timed out waiting for the condition; caused by: ${messageOf(why)}`;
+  throw new CodedError(codeOf(why), message, { cause: why });
 }

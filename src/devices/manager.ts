@@ -1,3 +1,4 @@
+import { type handleUnaryCall, status } from "@grpc/grpc-js";
 import { pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
@@ -9,17 +10,23 @@ import type { ResourceManager } from "../resource-manager.ts";
 import type { Sends } from "../state/signals.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { DeviceMeasures } from "./allocate.ts";
-import { createAllocations } from "./allocations.ts";
+import { createAllocations, type Allocations, devicesOf } from "./allocations.ts";
 import { type AllocatorDeps, createAllocator, createDevicePreparer } from "./allocator.ts";
 import { createPluginDirectory } from "./directory.ts";
-import { healthOf } from "./health.ts";
-import { type DeviceAmounts, createInventory } from "./inventory.ts";
+import { type DeviceAmounts, createInventory, type Inventory } from "./inventory.ts";
 import { createDevicePlugins } from "./device-plugins.ts";
-import type { ExclusiveCpus } from "./pod-resources.ts";
-import { type PodResourcesMeasures, createPodResourcesServer, type PodsProvider } from "./pod-resources-server.ts";
+import {
+  type ExclusiveCpus,
+  type PodResourcesMeasures,
+  createPodResourcesServer,
+  type PodsProvider,
+} from "./pod-resources-server.ts";
 import { createCheckpointStore } from "./checkpoint-store.ts";
-import { createRegistrationServer } from "./registration.ts";
 import { type SocketServer, serve } from "./socket-server.ts";
+import { Empty, type RegisterRequest, RegistrationService } from "../gen/device-plugin.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { TargetBudget } from "../lib/target-budget.ts";
+import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
 
 export interface DeviceManagerDeps extends Pick<AllocatorDeps, "sourcesSeen" | "isAlive"> {
   readonly host: Pick<Host, "fs" | "dial" | "listen" | "budget">;
@@ -147,4 +154,56 @@ function podResourcesSocket(
     prepare: [(signal) => fs.apply(changes, signal)],
     failureMessage: "cannot serve the PodResources API",
   };
+}
+
+type ResourceStatuses = NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
+
+/** Health of a container's devices, ordered by name; a device that its plugin no longer lists counts as healthy. Empty for a
+ *  container without devices. (kubelet, devicemanager/manager.go)
+ *  @see https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#device-health */
+function healthOf(
+  { inventory, allocations }: { readonly inventory: Inventory; readonly allocations: Allocations },
+  uid: string,
+  containerName: string,
+): ResourceStatuses {
+  const has = [...allocations.ofContainer(uid, containerName)];
+  return has
+    .toSorted(([a], [b]) => a.localeCompare(b))
+    .map(([name, allocation]) => ({
+      name,
+      resources: devicesOf(allocation)
+        .toSorted((a, b) => a.localeCompare(b))
+        .map((id) => {
+          const health = inventory.device(name, id)?.health ?? "Healthy";
+          return { resourceID: id, health: health === "Healthy" ? "Healthy" : "Unhealthy" };
+        }),
+    }));
+}
+
+interface RegistrationDeps {
+  /** Registers a plugin. @throws with the message for the plugin. */
+  readonly register: (request: RegisterRequest, signal: AbortSignal) => Promise<void>;
+  readonly budget?: TargetBudget;
+  readonly log: Logger;
+}
+
+/** Serves the Registration service.
+ *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#device-plugin-registration */
+export function createRegistrationServer({ register, budget, log }: RegistrationDeps): ConnectionServer {
+  const answer: handleUnaryCall<RegisterRequest, Empty> = (call, reply) => {
+    const given = new AbortController();
+    call.on("cancelled", () => given.abort());
+    const { resourceName: resource } = call.request;
+    register(call.request, given.signal).then(
+      () => reply(null, Empty.create()),
+      (error: unknown) => {
+        log.warn({ err: error, resource }, "cannot register device plugin");
+        reply({ code: status.UNKNOWN, details: messageOf(error) });
+      },
+    );
+  };
+  return createConnectionServer(
+    (server) => server.addService(boundedService(RegistrationService, budget), { register: answer }),
+    budget,
+  );
 }

@@ -3,8 +3,8 @@ import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, ignoreNotFound 
 import { goDuration } from "../lib/go-duration.ts";
 import { TargetError } from "../seams/provider.ts";
 import { type DeploymentName, stopDeployment } from "./deployment.ts";
-import { type LeaveClient, retryingClient } from "./retrying-client.ts";
 import { deletePods, forceDeletePods, type DeletePodsDeps } from "./pods.ts";
+import type { ApiClient } from "../api/client.ts";
 
 export interface LeaveDeps {
   /** A client that may cordon and delete the nodes, list and delete their pods, and scale the Deployment. */
@@ -132,4 +132,34 @@ function nodePath(nodeName: string): string {
 function reasonOf(error: unknown): string {
   const text = messageOf(error);
   return codeOf(error) === "permission_denied" ? `${text}; use an account with this permission` : text;
+}
+
+/** The API requests of `graftlet leave`; all may be repeated. */
+type LeaveClient = Pick<ApiClient, "get" | "list" | "patch" | "delete">;
+
+const requestRetryDelayMs = 2_000;
+/** Timeout of an outage, milliseconds: enough to restart an API server, or to switch to another one behind a load balancer. */
+const outageTimeoutMs = 60_000;
+
+/** Adds retries to a client: requests to an API server that does not answer are repeated for a minute.
+ *  @param say called once per outage. */
+function retryingClient(client: LeaveClient, clock: Clock, say: (line: string) => void): LeaveClient {
+  const until = async <T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> => {
+    const deadline = clock.monotonic() + outageTimeoutMs;
+    for (let isReported = false; ; isReported = true) {
+      try {
+        return await ask();
+      } catch (error) {
+        if (!hasCode(error, "unavailable") || clock.monotonic() >= deadline) throw error;
+        if (!isReported) say(`the API server does not answer; retrying: ${messageOf(error)}`);
+      }
+      await clock.sleep(requestRetryDelayMs, signal);
+    }
+  };
+  return {
+    get: (path, options) => until(() => client.get(path, options), options.signal),
+    list: (path, options) => until(() => client.list(path, options), options.signal),
+    patch: (path, patch, options) => until(() => client.patch(path, patch, options), options.signal),
+    delete: (path, body, options) => until(() => client.delete(path, body, options), options.signal),
+  };
 }

@@ -1,10 +1,11 @@
-import { hasCode, ignoreNotFound } from "../lib/errors.ts";
-import { watchChanges } from "./changes.ts";
+import { hasCode, ignoreNotFound, messageOf } from "../lib/errors.ts";
 import { createLineSplitter } from "./line-splitter.ts";
 import { type LogReading, readToEnd } from "./read-to-end.ts";
 import type { LogReaderDeps } from "./deps.ts";
-import { reopenLog } from "./reopen.ts";
-import { openPart, successor } from "./successor.ts";
+import { openPart, successor, rotatedPart } from "./successor.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { type LogHost, openLog } from "./log-file.ts";
 
 /** Interval of checks that the container still runs, milliseconds, as in the kubelet. */
 const livenessMs = 1000;
@@ -120,4 +121,111 @@ function createLiveness(
       throw error;
     }
   };
+}
+
+/** Polling interval of a directory without events, milliseconds, as in the kubelet. */
+const pollMs = 1000;
+
+/** Waits for changes in a directory. */
+interface Changes extends AsyncDisposable {
+  /** Resolves when something may have changed since the last call, or after a second. @throws the signal's reason if it
+   *  aborts. */
+  next(): Promise<void>;
+}
+
+/** Watches a directory of the target if the host supports watches, and polls every second in addition. */
+function watchChanges(
+  deps: { host: LogHost; clock: Clock; log: Logger },
+  directory: string,
+  signal: AbortSignal,
+): Changes {
+  const { clock, log } = deps;
+  const host = deps.host.forUsers ?? deps.host;
+  const stop = new AbortController();
+  const until = AbortSignal.any([signal, stop.signal]);
+  let changed = false;
+  let wake = () => {};
+  const watching = (async () => {
+    if (!host.watch) return;
+    for await (const _path of host.watch(directory, until)) {
+      changed = true;
+      wake();
+    }
+  })().catch((error: unknown) => {
+    if (!until.aborted)
+      log.debug({ directory, why: messageOf(error) }, "cannot watch log directory; polling every second");
+  });
+  return {
+    async next() {
+      if (!changed) {
+        const awake = new AbortController();
+        wake = () => awake.abort();
+        await clock.sleep(pollMs, AbortSignal.any([until, awake.signal])).catch(() => {});
+      }
+      until.throwIfAborted();
+      changed = false;
+    },
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await watching;
+    },
+  };
+}
+
+/** Interval of attempts to open the files of a lost target, milliseconds. */
+const retryMs = 1000;
+
+/** Reopens a log after the loss of its target, to continue at the same byte: in the same file, under its new name if it was
+ *  rotated meanwhile. If that file is gone, continues with the current file. @returns undefined if the log is gone. @throws
+ *  the signal's reason. */
+async function reopenLog(
+  deps: { readonly host: LogHost; readonly clock: Clock },
+  path: string,
+  reading: LogReading,
+  signal: AbortSignal,
+): Promise<LogReading | undefined> {
+  for (;;) {
+    await deps.clock.sleep(retryMs, signal);
+    try {
+      return await resume(deps.host, path, reading, signal);
+    } catch (error) {
+      if (hasCode(error, "not_found")) return undefined;
+      if (!hasCode(error, "unavailable")) throw error;
+    }
+  }
+}
+
+async function resume(
+  host: LogHost,
+  path: string,
+  reading: LogReading,
+  signal: AbortSignal,
+): Promise<LogReading | undefined> {
+  const isRotated = reading.rotatedAt !== undefined;
+  const again = isRotated ? await openRotated(host, path, reading, signal) : undefined;
+  if (again) return again;
+  const file = await openLog(host, path, signal);
+  try {
+    const { inode, size } = await file.stat(signal);
+    if (inode === reading.inode && size >= reading.position) return { ...reading, file };
+    const same = isRotated || inode === reading.inode ? undefined : await openRotated(host, path, reading, signal);
+    if (same) await file.close();
+    const { buffer, output } = reading;
+    return same ?? { buffer, output, file, inode, position: 0, splitter: createLineSplitter(() => {}) };
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** Opens the file under its rotated name: `0.log.20240501-123456`, Docker's `…-json.log.1`. @returns undefined if it is gone. */
+async function openRotated(
+  host: LogHost,
+  path: string,
+  reading: LogReading,
+  signal: AbortSignal,
+): Promise<LogReading | undefined> {
+  const part = await rotatedPart(host, path, reading, signal);
+  const file = part && (await openPart(host, part, signal));
+  return file && { ...reading, file, inode: part.inode };
 }

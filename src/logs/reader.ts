@@ -6,11 +6,10 @@ import type { HostFile } from "../seams/host.ts";
 import type { LogReaderDeps } from "./deps.ts";
 import { type LogRoots, openLog, resolveLog } from "./log-file.ts";
 import { followLog } from "./follow.ts";
-import { copyFromRuntime } from "./from-runtime.ts";
 import { createLineSplitter } from "./line-splitter.ts";
-import { createLogOutput } from "./output.ts";
+import { createLogOutput, type LogOutput } from "./output.ts";
 import { blockBuffer, readToEnd } from "./read-to-end.ts";
-import { tailStart } from "./tail.ts";
+import type { LogLine } from "../seams/runtime.ts";
 
 interface LogFile {
   /** Real path. */
@@ -67,4 +66,43 @@ export function createLogReader(deps: LogReaderDeps): LogReader {
 function rootsOf({ roots, runtime }: LogReaderDeps): LogRoots {
   let known: readonly string[] | undefined;
   return { pods: roots, runtime: async (signal) => (known ??= (await runtime.logRoots?.(signal)) ?? []) };
+}
+
+/** Copies a log from the runtime, until its end or until the output is complete. @returns false if the runtime has no such
+ *  container or does not support logs. @throws other errors of the runtime. */
+async function copyFromRuntime(
+  lines: AsyncIterable<LogLine>,
+  output: LogOutput,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    for await (const line of lines) {
+      const more = output.addParsed(line);
+      await output.flush(signal);
+      if (!more) return true;
+    }
+    return true;
+  } catch (error) {
+    if (hasCode(error, "not_found", "unimplemented")) return false;
+    throw error;
+  }
+}
+
+const blockBytes = 64 * 1024;
+const newline = 0x0a;
+
+/** Offset of the last `lines` lines of a file, in bytes, found by reading backwards block by block. A last line without a
+ *  newline is not counted, as in the kubelet, and is returned in addition. @param size number of bytes of the file to search. */
+async function tailStart(file: HostFile, size: number, lines: number, signal: AbortSignal): Promise<number> {
+  let wanted = lines;
+  for (let right = size; right > 0; ) {
+    const left = Math.max(0, right - blockBytes);
+    const block = await file.read(left, right - left, signal);
+    for (let at = block.lastIndexOf(newline); at >= 0; at = at === 0 ? -1 : block.lastIndexOf(newline, at - 1)) {
+      if (wanted === 0) return left + at + 1;
+      wanted--;
+    }
+    right = left;
+  }
+  return 0;
 }

@@ -1,6 +1,7 @@
+import { isIPv4, isIPv6 } from "node:net";
 import type { ApiClient } from "../api/client.ts";
 import { type HostFacts, readBootTime, readFacts } from "../host/facts.ts";
-import { codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { codeOf, messageOf, throwIfAborted, CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -11,7 +12,6 @@ import { unmountedControllers } from "../host/cgroups.ts";
 import type { HostAddresses } from "../runtime/ports.ts";
 import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
-import { chooseAddresses } from "./addresses.ts";
 import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity, overReserved } from "./capacity.ts";
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
@@ -198,4 +198,19 @@ function addressList(
   const shown = nodes.node()?.status?.addresses ?? [];
   const known = resolves ?? shown.some(({ type, address }) => type === named.type && address === named.address);
   return known ? [...internal, named] : internal;
+}
+
+/** A node's addresses, primary first, at most one per family.
+ *  @param wanted addresses of --node-ip: none, addresses, or 0.0.0.0 or :: to prefer a family.
+ *  @param found the target's own, best first.
+ *  @throws failed_precondition when there is none. */
+export function chooseAddresses(wanted: readonly string[], found: readonly string[]): readonly string[] {
+  const preferSix = wanted[0] !== undefined && /^[0:]+$/.test(wanted[0]) && isIPv6(wanted[0]);
+  if (wanted.length > 0 && !preferSix && wanted[0] !== "0.0.0.0") return wanted;
+  const four = found.find((address) => isIPv4(address));
+  const six = found.find((address) => isIPv6(address));
+  const first = preferSix ? (six ?? four) : (four ?? six);
+  if (first === undefined)
+    throw new CodedError("failed_precondition", "the target has only loopback addresses: set --node-ip");
+  return [first];
 }

@@ -15,7 +15,6 @@ import {
   observePod,
   podFingerprint,
 } from "./observe.ts";
-import { cacheNewest } from "./pod-cache.ts";
 
 /** Relists, inspections and the event stream. */
 export interface PlegMeasures {
@@ -238,4 +237,13 @@ function isAnyAlive(pod: RuntimePod | undefined, ids: ReadonlySet<string>): bool
     containers ||
     (pod?.sandboxes.some(({ id, state }) => ids.has(id) && state === PodSandboxState.SANDBOX_READY) ?? false)
   );
+}
+
+/** Caches an observation unless a newer one is cached. A pod with neither sandboxes nor containers is dropped; one whose
+ *  sandbox has lost its addresses keeps the previous ones. */
+function cacheNewest(podCache: ColumnWriter<RuntimePod>, pod: RuntimePod): void {
+  const known = podCache.get(pod.uid);
+  if (known && known.observedAt > pod.observedAt) return;
+  if (pod.sandboxes.length === 0 && pod.containers.length === 0) podCache.delete(pod.uid);
+  else podCache.set(pod.uid, pod.ips.length === 0 && known ? { ...pod, ips: known.ips } : pod);
 }

@@ -1,4 +1,4 @@
-import { messageOf } from "../lib/errors.ts";
+import { messageOf, hasCode } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
 import type { EventSink, ProbeKind } from "../pipeline.ts";
@@ -7,12 +7,14 @@ import { containerReference } from "../pod/reference.ts";
 import { resolvePort } from "../pod/resolve-port.ts";
 import type { Host } from "../seams/host.ts";
 import type { Containers } from "../seams/runtime.ts";
-import { probeExec } from "./exec.ts";
 import { probeGrpc } from "./grpc.ts";
-import { probeHttp } from "./http.ts";
-import type { ProbeOutcome } from "./outcome.ts";
+import { type ProbeOutcome, goDuration, maxOutputBytes } from "./outcome.ts";
 import type { TargetReachability } from "./target-reachability.ts";
-import { probeTcp } from "./tcp.ts";
+import { runtimeErrorText } from "../pod/error-text.ts";
+import { createArgumentSizes, expand } from "../pod/expand.ts";
+import { type HttpResult, BodyError, httpGet } from "../host/http-get.ts";
+import type { HttpRequest } from "../lib/http-get.ts";
+import { dialFailure } from "../host/dial-text.ts";
 
 /** Probe names in events. */
 const probeTitles = {
@@ -140,4 +142,87 @@ function probeNetwork(
 /** True if the probe needs the pod's address. */
 export function needsPodIP({ exec, httpGet, tcpSocket }: Probe): boolean {
   return !exec && !httpGet?.host && !tcpSocket?.host;
+}
+
+interface ExecTarget {
+  readonly container: Container;
+  /** CRI container ID. */
+  readonly containerId: string;
+  readonly timeoutSeconds: number;
+  readonly signal: AbortSignal;
+}
+
+/** Runs a command in the container: exit code 0 is a success; any other exit code, or a timeout, is a failure. `$(VAR)` is expanded from
+ *  literal values of the container's env.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#probe-check-methods */
+async function probeExec(
+  runtime: Pick<Containers, "execSync">,
+  command: readonly string[],
+  target: ExecTarget,
+): Promise<ProbeOutcome> {
+  const { container, containerId, timeoutSeconds, signal } = target;
+  let argv: readonly string[] = [];
+  try {
+    argv = expanded(command, container);
+    const { exitCode, stdout, stderr } = await runtime.execSync(containerId, argv, timeoutSeconds, signal);
+    const output = Buffer.concat([stdout, stderr]).subarray(0, maxOutputBytes).toString();
+    return { kind: exitCode === 0 ? "success" : "failure", output };
+  } catch (error) {
+    if (!hasCode(error, "deadline_exceeded"))
+      return { kind: "error", state: "unknown", error: new Error(runtimeErrorText(error), { cause: error }) };
+    return {
+      kind: "failure",
+      output: `command timed out: ${JSON.stringify(argv.join(" "))} timed out after ${goDuration(timeoutSeconds)}`,
+    };
+  }
+}
+
+function expanded(command: readonly string[], { env = [] }: Container): string[] {
+  const values = new Map(env.map(({ name, value }) => [name, value ?? ""]));
+  const sum = createArgumentSizes("the arguments of the probe command");
+  return command.map((text, index) => {
+    const what = `exec.command[${index}] of the probe`;
+    const word = expand(text, (name) => values.get(name), what);
+    sum.add(what, word);
+    return word;
+  });
+}
+
+/** Sends a GET from the target: status 200 to 399 is a success. A redirect to another host ends the probe with a warning.
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes */
+export async function probeHttp(
+  dialer: Pick<Host, "dial">,
+  first: HttpRequest,
+  signal: AbortSignal,
+): Promise<ProbeOutcome> {
+  try {
+    return outcomeOf(await httpGet(dialer, first, signal));
+  } catch (error) {
+    if (error instanceof BodyError) return { kind: "error", state: "failure", error };
+    return { kind: "failure", output: messageOf(error) };
+  }
+}
+
+function outcomeOf({ status, body }: HttpResult): ProbeOutcome {
+  if (status >= 200 && status < 300) return { kind: "success", output: body };
+  if (status >= 300 && status < 400)
+    return { kind: "warning", output: `Probe terminated redirects, Response body: ${body}` };
+  return { kind: "failure", output: `HTTP probe failed with statuscode: ${status}` };
+}
+
+/** Opens a connection from the target and closes it; a successful connect is a success. */
+export async function probeTcp(
+  dialer: Pick<Host, "dial">,
+  host: string,
+  port: number,
+  signal: AbortSignal,
+): Promise<ProbeOutcome> {
+  try {
+    const connection = await dialer.dial({ host, port }, signal);
+    connection.on("error", () => {});
+    connection.destroy();
+    return { kind: "success", output: "" };
+  } catch (error) {
+    return { kind: "failure", output: dialFailure(error, host, port) };
+  }
 }

@@ -7,9 +7,7 @@ import type { Container, Pod, Probe } from "../objects.ts";
 import type { ProbeKind, ProbeVerdict } from "../pipeline.ts";
 import { restartsAfter } from "../pod/restart.ts";
 import { type ProbeAttempt, needsPodIP } from "./attempt.ts";
-import { createPause } from "./pause.ts";
 import type { TargetReachability } from "./target-reachability.ts";
-import { type Streak, createStreak } from "./streak.ts";
 
 /** Runs one probe of one container, across its restarts. */
 export interface ProbeWorker {
@@ -158,4 +156,71 @@ function remainingDelayMs(
   const delaySeconds = initialDelaySeconds + (kind === "liveness" ? periodSeconds : 0);
   if (delaySeconds === 0 && kind === "readiness") return 0;
   return targetClock.toOurs(toMilliseconds(startedAt)) + delaySeconds * 1000 - clock.now();
+}
+
+/** An interruptible wait between two probes. */
+interface Pause {
+  /** Resolves after `ms` (never, if undefined), when poked, or when the signal aborts. */
+  wait(ms: number | undefined): Promise<void>;
+  /** Resolves after `ms` or when the signal aborts; pokes in between are ignored. */
+  waitUninterrupted(ms: number): Promise<void>;
+  /** Ends `until`; a poke before it is remembered. */
+  poke(): void;
+}
+
+/** All waits share one abort listener: a node may run fifty probes a second, and a listener each would cost more than the probe. */
+export function createPause(clock: Clock, signal: AbortSignal): Pause {
+  let poked = false;
+  /** The current wait. */
+  let current: { readonly end: () => void; readonly isInterruptible: boolean } | undefined;
+  signal.addEventListener("abort", () => current?.end(), { once: true });
+  const wait = async (ms: number | undefined, isInterruptible: boolean) => {
+    if (!signal.aborted && !(isInterruptible && poked)) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = ms === undefined ? undefined : clock.after(Math.max(0, ms), resolve);
+      current = { end: resolve, isInterruptible };
+      await promise;
+      timer?.cancel();
+    }
+    current = undefined;
+    poked = false;
+  };
+  return {
+    wait: (ms) => wait(ms, true),
+    waitUninterrupted: (ms) => wait(ms, false),
+    poke() {
+      poked = true;
+      if (current?.isInterruptible) current.end();
+    },
+  };
+}
+
+/** A probe's successThreshold and failureThreshold. */
+interface Thresholds {
+  readonly success: number;
+  readonly failure: number;
+}
+
+/** Counts consecutive equal results. */
+interface Streak {
+  /** Records a result. @returns true if its threshold has been reached. */
+  record(result: "Success" | "Failure"): boolean;
+  /** Starts counting again. */
+  reset(): void;
+}
+
+/** @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#configure-probes */
+function createStreak({ success, failure }: Thresholds): Streak {
+  let last: "Success" | "Failure" | undefined;
+  let run = 0;
+  return {
+    reset() {
+      last = undefined;
+    },
+    record(result) {
+      run = result === last ? run + 1 : 1;
+      last = result;
+      return run >= (result === "Success" ? success : failure);
+    },
+  };
 }

@@ -1,5 +1,4 @@
 import type { Clock } from "../lib/clock.ts";
-import { warningOf } from "../lib/log-warning.ts";
 import type { EventType } from "../pipeline.ts";
 import type { ReportedNode, EventObject } from "./reported-node.ts";
 import { createSignal } from "../lib/signal.ts";
@@ -83,4 +82,35 @@ export function noteOf(line: string): NewNote | undefined {
   if (!told) return undefined;
   const { level, node, pod: about, reason, message, cause } = told;
   return { source: "log", node, level, about, reason, text: [message, cause].filter(Boolean).join(": ") };
+}
+
+/** A warning or error line of the log. Missing fields are empty. */
+interface LogWarning {
+  readonly level: "warning" | "error";
+  readonly node: string;
+  readonly pod: string;
+  readonly reason: string;
+  readonly message: string;
+  readonly cause: string;
+}
+
+/** Where pino writes the level, and the levels from which a line is a warning or an error. */
+const levelOf = /^\{"level":(\d+),/;
+const [warning, error] = [40, 50];
+
+/** Parses a JSON log line. Pure. @returns undefined, without parsing, for a line that is neither a warning nor an error. */
+function warningOf(line: string): LogWarning | undefined {
+  const level = Number(levelOf.exec(line)?.[1] ?? 0);
+  if (level < warning) return undefined;
+  const { node, pod, reason, err, why, msg } = JSON.parse(line) as Readonly<Record<string, unknown>>;
+  const text = (value: unknown) => (typeof value === "string" ? value : "");
+  const cause = text(why) || (typeof err === "object" && err && "message" in err ? text(err.message) : text(err));
+  return {
+    level: level >= error ? "error" : "warning",
+    node: text(node),
+    pod: text(pod),
+    reason: text(reason),
+    message: text(msg),
+    cause,
+  };
 }

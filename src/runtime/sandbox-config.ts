@@ -1,3 +1,4 @@
+import { isIPv6 } from "node:net";
 import {
   type DNSConfig,
   type LinuxContainerResources,
@@ -6,10 +7,11 @@ import {
   PodSandboxConfig,
   SecurityProfile,
   SecurityProfile_ProfileType as ProfileType,
+  PortMapping,
+  Protocol,
 } from "../gen/cri.ts";
-import type { Pod } from "../objects.ts";
+import type { Pod, Container } from "../objects.ts";
 import { podNameLabel, podNamespaceLabel, podUidLabel } from "../pod/labels.ts";
-import { portMappings } from "../pod/ports.ts";
 import { type ResourceSettings, cpuAndMemory, podLimits, podRequests } from "../pod/resources.ts";
 import { sysctlName } from "../pod/sysctl.ts";
 import { groupsPolicy, hasPrivileged, namespaces, seLinux, supplementalGroups } from "../pod/security.ts";
@@ -87,4 +89,32 @@ function overheadOf({ spec }: Pod, settings: ResourceSettings): Partial<LinuxCon
   if (!spec.overhead) return {};
   const { cpu, memory } = spec.overhead;
   return cpuAndMemory({ cpuRequest: cpu ?? "0", cpuLimit: cpu, memoryLimit: memory }, settings);
+}
+
+type ContainerPort = NonNullable<Container["ports"]>[number];
+
+const protocols: Readonly<Record<string, Protocol>> = { TCP: Protocol.TCP, UDP: Protocol.UDP, SCTP: Protocol.SCTP };
+
+/** Port mappings of a pod's main containers for its sandbox; a host port of 0 publishes nothing. Of ports with equal names, or equal
+ *  numbers without a name, the first counts. (kubelet; init containers' ports are not passed) */
+export function portMappings(pod: Pod): PortMapping[] {
+  return pod.spec.containers.flatMap(({ ports = [] }) => {
+    const byName = new Map<string, ContainerPort>();
+    for (const port of ports) if (!byName.has(portKey(port))) byName.set(portKey(port), port);
+    return [...byName.values()].map(toMapping);
+  });
+}
+
+function toMapping({ protocol, containerPort, hostPort, hostIP }: ContainerPort): PortMapping {
+  return PortMapping.fromPartial({
+    protocol: protocols[protocol ?? "TCP"] ?? Protocol.TCP,
+    containerPort,
+    hostPort: hostPort ?? 0,
+    hostIp: hostIP ?? "",
+  });
+}
+
+function portKey({ name, protocol, containerPort, hostPort, hostIP = "" }: ContainerPort): string {
+  const family = hostIP === "" ? "any" : isIPv6(hostIP) ? "v6" : "v4";
+  return name || `${family}-${protocol ?? "TCP"}-${hostIP}:${containerPort}:${hostPort ?? 0}`;
 }

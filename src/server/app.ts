@@ -1,7 +1,7 @@
-import type { IncomingMessage } from "node:http";
 import express, { type Express, type NextFunction, type Request, type Response } from "express";
+import type { IncomingMessage } from "node:http";
 import { CodedError } from "../lib/errors.ts";
-import { sendText } from "./responses.ts";
+import { sendText, sendJson } from "./responses.ts";
 import { type Exchange, createAdmit } from "./admit.ts";
 import { createProxyStream } from "./proxy-stream.ts";
 import type { Upgrade } from "./proxied-stream.ts";
@@ -10,7 +10,6 @@ import { areaOf } from "./path.ts";
 import type { PeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
 import { type HandlerName, type Route, debuggingAreas, routes, templateOf } from "./routes.ts";
-import { configz } from "./routes/configz.ts";
 import { type HealthCheck, healthCheck, healthz, ping } from "./routes/health.ts";
 import { checkpoint } from "./routes/checkpoint.ts";
 import { debugFlags } from "./routes/debug-flags.ts";
@@ -147,4 +146,10 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     attach: attach(deps, join),
     portForward: portForward(deps, join),
   };
+}
+
+/** /configz: the effective configuration, whole, as the kubelet shows it.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/ */
+function configz(configuration: () => object): (request: Request, response: Response) => void {
+  return (_request, response) => sendJson(response, { kubeletconfig: configuration() });
 }

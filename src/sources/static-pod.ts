@@ -1,12 +1,13 @@
 import { createHash } from "node:crypto";
 import { isRecord } from "../lib/record.ts";
 import { sortedByKey } from "../lib/sorted.ts";
-import type { Pod, Toleration } from "../objects.ts";
+import type { Pod, Toleration, PodSpec } from "../objects.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
-import { refuseReferences } from "./api-references.ts";
 import { checkMeta, checkSpec, type StaticMeta } from "./pod-checks.ts";
 import { withDefaults } from "./pod-defaults.ts";
 import { type Fields, refused, textsByName, typedSpec } from "./pod-fields.ts";
+import { referencedObjects } from "../pod/object-references.ts";
+import { volumeSources } from "./volume-sources.ts";
 
 export interface Origin {
   readonly nodeName: string;
@@ -98,4 +99,38 @@ function withNoExecute(tolerations: readonly Toleration[]): Toleration[] {
   const all: Toleration = { operator: "Exists", effect: "NoExecute" };
   const isSame = ({ key, operator, effect }: Toleration) => !key && operator === "Exists" && effect === "NoExecute";
   return tolerations.some(isSame) ? [...tolerations] : [...tolerations, all];
+}
+
+/** Volume sources that depend only on the pod and its machine, and therefore need no API server. */
+const localVolumeSources: ReadonlySet<string> = new Set(
+  (
+    "awsElasticBlockStore azureDisk cephfs cinder downwardAPI emptyDir fc flexVolume flocker gcePersistentDisk gitRepo " +
+    "hostPath image iscsi nfs photonPersistentDisk portworxVolume projected quobyte rbd scaleIO storageos vsphereVolume"
+  ).split(" "),
+);
+
+/** Refuses a static pod that references objects of the API server: such a pod starts without one, and a node may only read objects that a
+ *  pod of the API server references. @throws CodedError invalid_argument
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
+function refuseReferences(spec: PodSpec): void {
+  if (spec.serviceAccountName || spec.serviceAccount) throw forbidden("spec.serviceAccountName", "service accounts");
+  const { secrets, configMaps } = referencedObjects({ metadata: { name: "", namespace: "", uid: "" }, spec });
+  if (secrets[0] !== undefined) throw forbidden(`secret ${JSON.stringify(secrets[0])}`, "secrets");
+  if (configMaps[0] !== undefined) throw forbidden(`config map ${JSON.stringify(configMaps[0])}`, "config maps");
+  if (spec.resourceClaims?.length) throw forbidden("spec.resourceClaims", "resource claims");
+  for (const [index, volume] of (spec.volumes ?? []).entries()) {
+    const at = `spec.volumes[${index}]`;
+    const needing = volumeSources(volume).find((kind) => !localVolumeSources.has(kind));
+    if (needing !== undefined) throw forbidden(`${at}.${needing}`, "objects");
+    const sources = (volume.projected?.sources ?? []).flatMap((one) => Object.keys(one));
+    const projecting = sources.find((kind) => kind !== "downwardAPI");
+    if (projecting !== undefined) throw forbidden(`${at}.projected.${projecting}`, "objects");
+  }
+}
+
+function forbidden(field: string, what: string): Error {
+  return refused(
+    field,
+    `a static pod may not use ${what} of the API server: use a file of the machine through hostPath`,
+  );
 }

@@ -1,23 +1,24 @@
-import type { PodUsages } from "../eviction/ports.ts";
+import type { PodUsages, ContainerUsage, DiskUsage, PodUsage } from "../eviction/ports.ts";
 import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { EventSink } from "../pipeline.ts";
+import type { EventSink, PodCache } from "../pipeline.ts";
 import { containerNameOf } from "../pod/runs.ts";
 import { qosCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
-import { claimMetrics } from "./claim-usage.ts";
+import { claimMetrics, type ClaimDeps, claimUsage } from "./claim-usage.ts";
 import { createDiskReader, type DiskDeps } from "./disk-reader.ts";
-import type { DiskStats } from "./disk-stats.ts";
-import { createPodUsages } from "./pod-usages.ts";
+import type { DiskStats, DiskUse, MeasuredPod, PodDisk } from "./disk-stats.ts";
 import { type Machine, readMachine } from "./machine.ts";
 import { createCachedValue } from "./cached-value.ts";
 import { resourceMetrics } from "./resource-metrics.ts";
 import { runningPods } from "./running-pods.ts";
-import type { Sample } from "./sample.ts";
+import { type Sample, type PodSample, processesOf } from "./sample.ts";
 import { createSampler, type SamplerDeps } from "./sampler.ts";
 import { summary } from "./summary.ts";
-import { createVolumeHealth } from "./volume-health.ts";
+import type { Clock } from "../lib/clock.ts";
+import { runPeriodically } from "../lib/periodic.ts";
+import { podReference } from "../pod/reference.ts";
 
 export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
   readonly host: DiskDeps["host"];
@@ -128,4 +129,90 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
       return cadvisorMetrics({ sample: now, disk: onDisk, machine });
     },
   };
+}
+
+interface PodUsagesDeps {
+  /** A sample of cgroups, a few seconds old at most. */
+  readonly sample: (signal: AbortSignal) => Promise<Sample>;
+  /** Measures the pods' files now. */
+  readonly readDisk: (pods: readonly MeasuredPod[], signal: AbortSignal) => Promise<DiskStats>;
+}
+
+/** Pods' usage, from the same measurements as /stats/summary. */
+function createPodUsages({ sample, readDisk }: PodUsagesDeps): PodUsages {
+  return {
+    async now(files, signal) {
+      const { pods } = await sample(signal);
+      const disk = files
+        ? await readDisk(
+            pods.map(({ uid, containers }) => ({ uid, running: containers.map(({ name }) => name) })),
+            signal,
+          )
+        : undefined;
+      return new Map(pods.map((pod) => [pod.uid, usageOf(pod, disk?.pods.get(pod.uid))]));
+    },
+  };
+}
+
+function usageOf(pod: PodSample, disk: PodDisk | undefined): PodUsage {
+  const { measured, containers } = pod;
+  const processes = processesOf(pod);
+  const memoryBytes = measured?.memory?.workingSet;
+  return {
+    ...(memoryBytes !== undefined && { memoryBytes }),
+    ...(processes !== undefined && { processes }),
+    containers: new Map(
+      containers.map((one) => [one.name, containerUsage(one.name, one.measured?.memory?.workingSet, disk)]),
+    ),
+    volumes: new Map(
+      (disk?.volumes ?? []).flatMap(({ name, use, ephemeral = false }) => {
+        const known = ephemeral ? fileUse(use) : undefined;
+        return known ? [[name, known] as const] : [];
+      }),
+    ),
+  };
+}
+
+function containerUsage(name: string, memoryBytes: number | undefined, disk: PodDisk | undefined): ContainerUsage {
+  const layer = fileUse(disk?.layers.get(name));
+  const logs = fileUse(disk?.logs.get(name));
+  return { ...(memoryBytes !== undefined && { memoryBytes }), ...(layer && { layer }), ...(logs && { logs }) };
+}
+
+function fileUse(use: DiskUse | undefined): DiskUsage | undefined {
+  if (use?.usedBytes === undefined) return undefined;
+  return { bytes: use.usedBytes, inodes: use.inodesUsed ?? 0 };
+}
+
+interface VolumeHealthDeps extends ClaimDeps {
+  readonly cache: PodCache;
+  readonly events: EventSink;
+  /** Interval between two checks, milliseconds. */
+  readonly intervalMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Emits an event for each claim of a running pod that its CSI driver reports as abnormal, at every check (feature gate
+ *  CSIVolumeHealth).
+ *  @see https://kubernetes.io/docs/concepts/storage/volume-health-monitoring/ */
+export function createVolumeHealth(deps: VolumeHealthDeps): Service {
+  const { cache, pods, events, intervalMs, clock, log } = deps;
+  return runPeriodically(
+    { name: "volume health", intervalMs, initialDelayMs: intervalMs, clock, log },
+    async (signal) => {
+      for (const { uid } of runningPods(cache)) {
+        const pod = pods.get(uid);
+        if (!pod) continue;
+        for (const { name, use } of await claimUsage(deps, pod, signal))
+          if (use.condition?.abnormal)
+            events.event(
+              podReference(pod),
+              "Warning",
+              "VolumeConditionAbnormal",
+              `Volume ${name}: ${use.condition.message}`,
+            );
+      }
+    },
+  );
 }

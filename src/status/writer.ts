@@ -2,15 +2,15 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
-import type { PodStatus, Pod } from "../objects.ts";
+import type { PodStatus, Pod, PodCondition } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { type ApiPod, apiPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
-import { mergeStatus } from "./merge.ts";
 import { statusPatch } from "./patch.ts";
 import type { PodApi } from "./pod-api.ts";
+import { disruptionCondition, isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 
 /** Statuses of pods. */
 export interface StatusMeasures {
@@ -147,4 +147,44 @@ function newer(watched: ApiPod, answered: ApiPod | undefined): ApiPod {
   if (!answered) return watched;
   const [a, b] = [watched.metadata.resourceVersion ?? "", answered.metadata.resourceVersion ?? ""];
   return a.length > b.length || (a.length === b.length && a > b) ? watched : answered;
+}
+
+/** Context of a status update. */
+interface MergeContext {
+  /** A container of the pod may still be running. */
+  readonly mayRun: boolean;
+  /** RFC 3339. */
+  readonly now: string;
+  /** The API object is a mirror pod. */
+  readonly isMirror?: boolean;
+}
+
+/** Merges this node's status with the conditions of other components. A final phase is held back while a container may run. A final
+ *  phase already shown is kept, except on a mirror pod, whose phase only the node decides. A disruption reason is reported once,
+ *  together with the end, and its transition time starts then.
+ *  @param shown the API server's current status.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase */
+export function mergeStatus(
+  shown: PodStatus,
+  own: PodStatus,
+  { mayRun, now, isMirror = false }: MergeContext,
+): PodStatus {
+  const foreign = (shown.conditions ?? []).filter(({ type }) => !isKubeletCondition(type));
+  const kubeletConditions = (own.conditions ?? []).filter(({ type }) => isKubeletCondition(type));
+  const ends = !isTerminal(shown.phase) && isTerminal(own.phase);
+  const keepsShownPhase = isTerminal(shown.phase) ? !isMirror && shown.phase !== own.phase : ends && mayRun;
+  const { phase, reason, message } = keepsShownPhase ? shown : own;
+  // Replaces a DisruptionTarget condition set by others.
+  const ownDisruption = ends && !mayRun ? (own.conditions ?? []).filter(isOwnDisruption) : [];
+  const others = ownDisruption.length > 0 ? foreign.filter(({ type }) => type !== disruptionCondition) : foreign;
+  const disruptions = ownDisruption.map((condition) => ({
+    ...condition,
+    lastTransitionTime: shownTransitionTime(condition, foreign) ?? now,
+  }));
+  return { ...own, phase, reason, message, conditions: [...others, ...disruptions, ...kubeletConditions] };
+}
+
+/** Transition time of an equal condition that is already shown; undefined if there is none. */
+function shownTransitionTime({ type, status }: PodCondition, shown: readonly PodCondition[]): string | undefined {
+  return shown.find((one) => one.type === type && one.status === status)?.lastTransitionTime;
 }

@@ -1,16 +1,16 @@
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from "node:http";
 import type { Duplex } from "node:stream";
+import { randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../lib/clock.ts";
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
 import { guardResponses } from "../lib/guard-responses.ts";
 import type { Logger } from "../lib/log.ts";
 import type { StreamEndpoint } from "../seams/runtime.ts";
 import { connectionPair } from "./connection-pair.ts";
-import { streamCreationTimeoutMs } from "./timeouts.ts";
+import { streamCreationTimeoutMs, tokenTimeoutMs } from "./timeouts.ts";
 import type { ConnectPort } from "./port-forward.ts";
 import type { CommandRequest, RunCommand } from "./remote-command.ts";
 import { type ServeUpgrade, refuseWithoutUpgrade, serveCommand, serveForward } from "./serving.ts";
-import { createTokens } from "./tokens.ts";
 import { type UpgradeRequest, type Refusal, plainText, refuse } from "./upgrade.ts";
 
 export type { ConnectPort } from "./port-forward.ts";
@@ -118,4 +118,38 @@ function createInProcessServer(handle: Handle): Server {
     handle(request, (refusal) => refuse(socket, refusal), { request, socket, head });
   });
   return http;
+}
+
+/** Values that can be fetched once, each by a secret token. */
+interface Tokens<T> {
+  /** @returns the token, url-safe. @throws CodedError resource_exhausted if 1000 values are unfetched. */
+  put(value: T): string;
+  /** The value, once and within a minute. */
+  take(token: string): T | undefined;
+}
+
+const maxTokens = 1000;
+
+/** The kubelet's streaming server's limits. */
+function createTokens<T>(clock: Clock): Tokens<T> {
+  // In order of age, because all have the same lifetime.
+  const waiting = new Map<string, { readonly value: T; readonly until: number }>();
+  return {
+    put(value) {
+      for (const [token, { until }] of waiting) {
+        if (until > clock.monotonic()) break;
+        waiting.delete(token);
+      }
+      if (waiting.size >= maxTokens)
+        throw new CodedError("resource_exhausted", "maximum number of in-flight requests exceeded");
+      const token = randomBytes(12).toString("base64url");
+      waiting.set(token, { value, until: clock.monotonic() + tokenTimeoutMs });
+      return token;
+    },
+    take(token) {
+      const entry = waiting.get(token);
+      waiting.delete(token);
+      return entry && entry.until > clock.monotonic() ? entry.value : undefined;
+    },
+  };
 }

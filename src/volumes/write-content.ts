@@ -1,10 +1,12 @@
+import { posix } from "node:path";
 import type { Pod } from "../objects.ts";
 import type { FileChange } from "../seams/host.ts";
 import { initialChanges, writeAtomically } from "./atomic-writer.ts";
 import { groupDirectoryChanges, fsGroupOf, groupReadable } from "./fs-group.ts";
 import type { SetUpDeps } from "./plugins/plugin.ts";
-import { nestedMountPoints } from "./nested.ts";
 import { type VolumeContent, checkSize, contentDigest } from "./content.ts";
+import { CodedError } from "../lib/errors.ts";
+import { allContainers } from "../pod/containers.ts";
 
 /** Where to write the files of a volume: a directory, which `prepare` creates. */
 export interface TargetDirectory {
@@ -48,4 +50,34 @@ export async function writeContent(
     await writeAtomically({ ...deps, group }, path, content, signal);
   }
   deps.contentDigests.set(path, digest);
+}
+
+/** Mount points of other volumes inside a volume, relative to it. They must exist beforehand: the runtime cannot create them in
+ *  a read-only volume.
+ *  @throws CodedError invalid_argument for a mount path outside the container's root. */
+export function nestedMountPoints(pod: Pod, volumeName: string): readonly string[] {
+  const nested = allContainers(pod).flatMap(({ container }) => {
+    const mounts = (container.volumeMounts ?? []).map(({ name, mountPath }) => ({
+      name,
+      path: cleanMountPath(mountPath),
+    }));
+    const all = mounts.map(({ path }) => path);
+    return mounts.filter(({ name }) => name === volumeName).flatMap(({ path }) => outermostBelow(path, all));
+  });
+  return [...new Set(nested)].sort();
+}
+
+/** The outermost of the paths below `root`, relative to `root`. */
+function outermostBelow(root: string, paths: readonly string[]): readonly string[] {
+  const prefix = root.endsWith("/") ? root : `${root}/`;
+  const inside = paths.filter((path) => path.startsWith(prefix) && path !== prefix);
+  const outermost = inside.filter((path) => !inside.some((other) => path.startsWith(`${other}/`)));
+  return outermost.map((path) => path.slice(prefix.length));
+}
+
+function cleanMountPath(path: string): string {
+  const clean = posix.normalize(path).replace(/(?<=.)\/$/, "");
+  if (clean === ".." || clean.startsWith("../"))
+    throw new CodedError("invalid_argument", `invalid container mount point ${clean}`);
+  return clean;
 }

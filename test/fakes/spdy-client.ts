@@ -1,6 +1,6 @@
 import { type Duplex } from "node:stream";
 import { constants, createDeflate, createInflate } from "node:zlib";
-import { dictionary } from "../../src/streams/spdy/dictionary.ts";
+import { dictionary } from "../../src/streams/spdy/header-block.ts";
 
 /** A frame as it came. */
 export interface RawFrame {

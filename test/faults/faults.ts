@@ -67,7 +67,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "host-port-protocol",
-    file: "src/admission/host-ports.ts",
+    file: "src/admission/predicates.ts",
     text: "return sameAddress && a.port === b.port && a.protocol === b.protocol;",
     becomes: "return sameAddress && a.port === b.port && a.protocol !== b.protocol;",
     breaks: "Two pods get one host port; a server of UDP and one of TCP cannot share a port's number.",
@@ -213,7 +213,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "device-variables",
-    file: "src/devices/container-devices.ts",
+    file: "src/devices/allocator.ts",
     text: "environment: new Map(pairs(({ envs }) => envs)),",
     becomes: "environment: new Map(pairs(({ annotations }) => annotations)),",
     breaks: "Containers do not get the variables that name their devices: NVIDIA's runtime gives them none.",
@@ -253,7 +253,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "exec-exit-code",
-    file: "providers/docker/exec/stream.ts",
+    file: "providers/docker/streams.ts",
     text: "return await running.ended(gone);",
     becomes: "return (await running.ended(gone)) === 0 ? 0 : 1;",
     breaks: "kubectl exec on a node with Docker ends with 1, whatever code the command failed with.",
@@ -272,7 +272,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "log-since",
-    file: "src/server/log-options.ts",
+    file: "src/server/routes/logs.ts",
     text: "now - sinceSeconds * 1000",
     becomes: "now - sinceSeconds",
     breaks: "kubectl logs --since=1h shows the last seconds.",

@@ -1,4 +1,4 @@
-import { knownKeys } from "../../providers/ssh/connection/known-hosts.ts";
+import { knownKeys } from "../../providers/ssh/connection/host-key.ts";
 import { parseEntries, parseStat } from "../../providers/ssh/files/file-info.ts";
 import { runtimeEvent } from "../../providers/docker/events.ts";
 import { groupUsage } from "../../src/host/cgroup-usage.ts";
@@ -10,8 +10,8 @@ import { parseNetDev } from "../../src/host/net-dev.ts";
 import { networksIn } from "../../src/host/networks.ts";
 import { parseBoundedJson } from "../../src/lib/bounded-text.ts";
 import { recordIn } from "../../src/lib/record.ts";
-import { parseCriLine, parseDockerLine, parserFor } from "../../src/logs/line.ts";
-import { createOomParser } from "../../src/node/oom-lines.ts";
+import { parseCriLine, parseDockerLine, parserFor } from "../../src/logs/output.ts";
+import { createOomParser } from "../../src/node/oom-watcher.ts";
 import { parseResolvConf } from "../../src/pod/dns.ts";
 import { parseKubeletState, parseState } from "../../src/cpus/state-file.ts";
 import { parseTopology } from "../../src/cpus/topology.ts";

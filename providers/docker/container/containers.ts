@@ -1,16 +1,26 @@
-import { ContainerState, type UpdateContainerResourcesRequest } from "../../../src/gen/cri.ts";
+import type { ContainerInfo } from "dockerode";
+import {
+  ContainerState,
+  type UpdateContainerResourcesRequest,
+  Container,
+  type ContainerFilter,
+  ImageSpec,
+} from "../../../src/gen/cri.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import type { Containers } from "../../../src/seams/runtime.ts";
 import type { DockerRequest } from "../client/client.ts";
-import { containerLifecycle } from "./state.ts";
-import { containerStatus } from "./status.ts";
+import { containerLifecycle, listedState } from "./state.ts";
+import { containerStatus, containerMetadata } from "./status.ts";
 import { createContainer } from "./create.ts";
 import { resourceSettings } from "./host-config.ts";
-import { listContainers } from "./list.ts";
-import { containerType } from "./names.ts";
-import { inspectOwn } from "./own.ts";
+import { containerType, imageLabel, sandboxIdLabel } from "./names.ts";
+import { inspectOwn, listOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 import { removeContainer } from "./remove.ts";
+import { createSemaphore } from "../../../src/lib/semaphore.ts";
+import { ifFound } from "../client/errors.ts";
+import { criLabels } from "./labels.ts";
+import { secondsToNanoseconds } from "../client/times.ts";
 
 /** Containers of this node over the Engine API. */
 export function dockerContainers(parts: DockerParts): Omit<Containers, "execSync"> {
@@ -78,4 +88,52 @@ async function updateResources(
 /** Makes a modifying call. @param beyondMs time in addition to the ordinary deadline. */
 function modify({ docker }: DockerParts, request: DockerRequest, signal: AbortSignal, beyondMs = 0): Promise<unknown> {
   return docker.request(request, signal, { beyondMs });
+}
+
+/** Maximum number of concurrent inspections. */
+const maxInspections = 8;
+
+/** Containers of this node. States agree with their statuses; creation times have the Engine API list's precision of a
+ *  second. */
+async function listContainers(
+  parts: DockerParts,
+  filter: ContainerFilter | undefined,
+  signal: AbortSignal,
+): Promise<readonly Container[]> {
+  const { id = "", podSandboxId = "", labelSelector = {}, state } = filter ?? {};
+  const labels = { ...labelSelector, ...(podSandboxId && { [sandboxIdLabel]: podSandboxId }) };
+  const found = await listOwn(parts, containerType, { labels, id }, signal);
+  const limited = createSemaphore(maxInspections);
+  const stateOf = async (info: ContainerInfo) =>
+    listedState(info.State) ?? (await limited(() => inspectedState(parts, info.Id, signal)));
+  const states = await Promise.all(found.map(stateOf));
+  return found.flatMap((info, index) => {
+    const seen = states[index];
+    return seen === undefined || (state && seen !== state.state) ? [] : [criContainer(info, seen)];
+  });
+}
+
+function criContainer(info: ContainerInfo, state: ContainerState): Container {
+  const labels = criLabels(info.Labels);
+  return Container.fromPartial({
+    id: info.Id,
+    podSandboxId: info.Labels[sandboxIdLabel] ?? "",
+    metadata: containerMetadata(info.Names[0] ?? "", labels),
+    image: ImageSpec.fromPartial({ image: info.Labels[imageLabel] ?? info.Image }),
+    imageRef: info.ImageID,
+    imageId: info.ImageID,
+    state,
+    createdAt: secondsToNanoseconds(info.Created),
+    ...labels,
+  });
+}
+
+/** Undefined for a container that has disappeared. */
+async function inspectedState(
+  parts: DockerParts,
+  id: string,
+  signal: AbortSignal,
+): Promise<ContainerState | undefined> {
+  const found = await ifFound(inspectOwn(parts, id, containerType, signal));
+  return found && containerLifecycle(found).state;
 }

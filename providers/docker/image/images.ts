@@ -1,13 +1,16 @@
 import type { ImageInfo } from "dockerode";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { Images } from "../../../src/seams/runtime.ts";
-import { createImageFs } from "./filesystem.ts";
 import { fullName, imageRefOf } from "./reference.ts";
 import { criImage, inspectImage } from "./inspect.ts";
 import type { DockerParts } from "../parts.ts";
 import { localPauseImage } from "../config.ts";
 import { pull } from "./pull.ts";
 import { removeImage } from "./remove.ts";
+import { FilesystemUsage, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
+import { compareVersions } from "../client/api-version.ts";
+import { engineInfo } from "../client/engine-info.ts";
+import { createSlowMeasurement } from "../client/slow-measurement.ts";
 
 /** All images of the daemon, including those of other users. */
 export function dockerImages(parts: DockerParts): Images {
@@ -31,5 +34,41 @@ export function dockerImages(parts: DockerParts): Images {
       return imageRefOf(pulled, name);
     },
     removeImage: ({ image }, signal) => removeImage(parts, image, signal),
+  };
+}
+
+interface DiskUsage {
+  /** Bytes of all layers; shared layers count once. */
+  readonly LayersSize?: number;
+}
+
+/** First API version that can report images alone; earlier daemons also walk containers and volumes. */
+const apiWithType = "1.42";
+
+/** Filesystem usage of images and containers, both below the daemon's data directory. The images' usage is omitted until
+ *  it has been read. */
+function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<ImageFsInfoResponse> {
+  const { docker, clock, log } = parts;
+  const usage = createSlowMeasurement({
+    what: "image disk usage",
+    read: async (signal) => {
+      const imagesAlone = compareVersions(await docker.apiVersion(signal), apiWithType) >= 0;
+      const query = imagesAlone ? { query: { type: "image" } } : {};
+      return docker.request<DiskUsage>({ path: "/system/df", ...query }, signal, "none");
+    },
+    clock,
+    log,
+  });
+  return async (signal) => {
+    const [{ DockerRootDir }, used] = await Promise.all([engineInfo(parts, signal), usage(signal)]);
+    const fsId = { mountpoint: DockerRootDir };
+    const bytes = used?.value.LayersSize;
+    const images = FilesystemUsage.fromPartial({
+      timestamp: BigInt(used?.at ?? clock.now()) * 1_000_000n,
+      fsId,
+      ...(bytes !== undefined && { usedBytes: { value: BigInt(bytes) } }),
+    });
+    const containers = FilesystemUsage.fromPartial({ timestamp: images.timestamp, fsId });
+    return ImageFsInfoResponse.fromPartial({ imageFilesystems: [images], containerFilesystems: [containers] });
   };
 }

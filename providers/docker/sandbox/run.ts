@@ -9,9 +9,9 @@ import type { PodNetwork } from "../network/pod-network.ts";
 import type { DockerParts } from "../parts.ts";
 import type { SandboxImage } from "../pause/image.ts";
 import { forceRemove } from "../container/remove.ts";
-import { requireRuntime } from "./runtime-handler.ts";
 import { namespacesOf, sandboxSecurity, sandboxSpec } from "./spec.ts";
 import { securityOptions } from "../container/security-options.ts";
+import type { EngineInfo } from "../client/engine-info.ts";
 
 export interface SandboxDeps {
   readonly parts: DockerParts;
@@ -100,4 +100,20 @@ async function removeFailed(parts: DockerParts, id: string): Promise<void> {
   } catch (error) {
     parts.log.warn({ err: error, sandbox: id }, "cannot remove a sandbox that failed to start; retrying later");
   }
+}
+
+/** Newer daemons accept a containerd shim by its full name, and do not list it. */
+const shimName = /^io\.containerd\./;
+
+/** Checks a runtime class's handler, the name of one of the daemon's runtimes.
+ *  @param handler empty for the daemon's default.
+ *  @throws CodedError invalid_argument, a sentence with the remedy, if the daemon does not have it.
+ *  @see https://docs.docker.com/engine/daemon/alternative-runtimes/ */
+function requireRuntime(handler: string, { Runtimes }: Pick<EngineInfo, "Runtimes">): void {
+  const known = Object.keys(Runtimes ?? {});
+  if (handler === "" || known.includes(handler) || shimName.test(handler)) return;
+  throw new CodedError(
+    "invalid_argument",
+    `the handler ${JSON.stringify(handler)} of the pod's runtime class is not a runtime of this Docker Engine, which has ${known.toSorted().join(", ")}: add it under "runtimes" in the daemon.json of the Engine and reload that, or name another handler in the class.`,
+  );
 }

@@ -114,7 +114,7 @@ function resources({ config, cgroupDriver, oomScoreAdj }: SandboxSpecInput): Hos
   };
 }
 
-/** Servers that Docker's own resolver forwards to, until resolv.conf is overwritten (resolv-conf.ts). */
+/** Servers that Docker's own resolver forwards to, until resolv.conf is overwritten (create.ts). */
 function resolver({ dnsConfig }: PodSandboxConfig): HostConfig {
   if (!dnsConfig) return {};
   const { servers, searches, options } = dnsConfig;

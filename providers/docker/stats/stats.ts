@@ -1,14 +1,32 @@
 import type { ContainerInfo } from "dockerode";
-import { ContainerAttributes, ContainerStats } from "../../../src/gen/cri.ts";
-import { CodedError } from "../../../src/lib/errors.ts";
+import {
+  ContainerAttributes,
+  ContainerStats,
+  CpuUsage,
+  LinuxPodSandboxStats,
+  MemoryUsage,
+  PodSandboxAttributes,
+  PodSandboxStats,
+  type UInt64Value,
+  FilesystemUsage,
+} from "../../../src/gen/cri.ts";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import type { Stats } from "../../../src/seams/runtime.ts";
 import { criLabels } from "../container/labels.ts";
-import { containerType, parseContainerName, sandboxIdLabel, sandboxType } from "../container/names.ts";
+import {
+  containerType,
+  parseContainerName,
+  sandboxIdLabel,
+  sandboxType,
+  parseSandboxName,
+} from "../container/names.ts";
 import { listOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
-import { type MeasuredContainer, podStats } from "./pod.ts";
-import { type Sampler, createSampler } from "./sampler.ts";
-import { type WritableLayer, createWritableLayers } from "./writable-layers.ts";
+import { type Usage, type StatsSample, parseUsage } from "./sample.ts";
+import { createSemaphore } from "../../../src/lib/semaphore.ts";
+import { engineInfo } from "../client/engine-info.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
+import { createSlowMeasurement } from "../client/slow-measurement.ts";
 
 interface StatsFilter {
   readonly id?: string;
@@ -82,4 +100,124 @@ async function measure(container: ContainerInfo, sample: Sampler, layer: Writabl
     writableLayer: layer(container.Id),
   });
   return { stats, usage };
+}
+
+/** A container's usage in CRI's form, and the fields that CRI's container stats lack. */
+export interface MeasuredContainer {
+  readonly stats: ContainerStats;
+  readonly usage: Usage | undefined;
+}
+
+/** A pod's usage: the sum of its sandbox and running containers, and the sandbox's network. Docker does not measure
+ *  pods, so usage of ended containers is missing. */
+export function podStats(
+  sandbox: ContainerInfo,
+  sandboxUsage: Usage | undefined,
+  containers: readonly MeasuredContainer[],
+): PodSandboxStats {
+  const metadata = sandbox.Names.map(parseSandboxName).find((name) => name !== undefined);
+  const usages = [sandboxUsage, ...containers.map(({ usage }) => usage)].filter((usage) => usage !== undefined);
+  return PodSandboxStats.fromPartial({
+    attributes: PodSandboxAttributes.fromPartial({ id: sandbox.Id, metadata, ...criLabels(sandbox.Labels) }),
+    linux: LinuxPodSandboxStats.fromPartial({
+      ...(usages.length > 0 && sumUsage(usages)),
+      network: sandboxUsage?.network,
+      containers: containers.map(({ stats }) => stats),
+    }),
+  });
+}
+
+function sumUsage(usages: readonly Usage[]): Pick<LinuxPodSandboxStats, "cpu" | "memory" | "process"> {
+  const timestamp = usages.map(({ cpu }) => cpu.timestamp).reduce((a, b) => (a > b ? a : b));
+  const total = (read: (usage: Usage) => UInt64Value | undefined) => ({
+    value: usages.reduce((sum, usage) => sum + (read(usage)?.value ?? 0n), 0n),
+  });
+  return LinuxPodSandboxStats.fromPartial({
+    cpu: CpuUsage.fromPartial({ timestamp, usageCoreNanoSeconds: total(({ cpu }) => cpu.usageCoreNanoSeconds) }),
+    memory: MemoryUsage.fromPartial({
+      timestamp,
+      usageBytes: total(({ memory }) => memory.usageBytes),
+      workingSetBytes: total(({ memory }) => memory.workingSetBytes),
+      rssBytes: total(({ memory }) => memory.rssBytes),
+      pageFaults: total(({ memory }) => memory.pageFaults),
+      majorPageFaults: total(({ memory }) => memory.majorPageFaults),
+    }),
+    process: { timestamp, processCount: { value: usages.reduce((sum, { processes }) => sum + processes, 0n) } },
+  });
+}
+
+/** Samples a container or sandbox; undefined when it is not running. */
+type Sampler = (container: Pick<ContainerInfo, "Id" | "State">) => Promise<Usage | undefined>;
+
+/** Limit of concurrent samples. The daemon measures all requested containers once a second and each request waits for
+ *  that, so many at once cost no more than few, and finish sooner. */
+const maxConcurrentSamples = 64;
+
+async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSignal): Promise<Sampler> {
+  const { MemTotal } = await engineInfo(parts, signal);
+  const limited = createSemaphore(maxConcurrentSamples);
+  return async ({ Id, State }) => {
+    if (State !== "running" && State !== "paused") return undefined;
+    const sample = await limited(() => takeSample(parts, Id, signal));
+    return sample && parseUsage(sample, MemTotal);
+  };
+}
+
+async function takeSample(
+  { docker }: Pick<DockerParts, "docker">,
+  id: string,
+  signal: AbortSignal,
+): Promise<StatsSample | undefined> {
+  // Without one-shot the daemon waits for a second sample.
+  const query = { stream: false, "one-shot": true };
+  try {
+    return await docker.request<StatsSample>({ path: `/containers/${id}/stats`, query }, signal);
+  } catch (error) {
+    if (hasCode(error, "not_found", "conflict")) return undefined;
+    throw error;
+  }
+}
+
+/** Usage of a container's writable layer; undefined while unknown. */
+type WritableLayer = (containerId: string) => FilesystemUsage | undefined;
+
+/** Writable layer usage of this node's containers, in one request: the daemon walks every layer for it. */
+function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Promise<WritableLayer> {
+  const { clock, log } = parts;
+  const read = (signal: AbortSignal) => readLayers(parts, signal);
+  const layers = createSlowMeasurement({ what: "container sizes", read, clock, log });
+  return async (signal) => {
+    const reading = await layers(signal);
+    return (id) => {
+      const bytes = reading?.value.sizes.get(id);
+      if (!reading || bytes === undefined) return undefined;
+      return FilesystemUsage.fromPartial({
+        timestamp: BigInt(reading.at) * 1_000_000n,
+        fsId: { mountpoint: reading.value.mountpoint },
+        usedBytes: { value: BigInt(bytes) },
+      });
+    };
+  };
+}
+
+interface Layers {
+  readonly mountpoint: string;
+  /** Bytes, by container id. */
+  readonly sizes: ReadonlyMap<string, number>;
+}
+
+async function readLayers(parts: DockerParts, signal: AbortSignal): Promise<Layers> {
+  const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
+  const query = { all: true, size: true, filters };
+  const { DockerRootDir } = await engineInfo(parts, signal);
+  const containers = await parts.docker.request<(ContainerInfo & { readonly SizeRw?: number })[]>(
+    {
+      path: "/containers/json",
+      query,
+    },
+    signal,
+    "none",
+  );
+  // The daemon omits a size of 0.
+  return { mountpoint: DockerRootDir, sizes: new Map(containers.map(({ Id, SizeRw = 0 }) => [Id, SizeRw])) };
 }

@@ -1,11 +1,12 @@
+import ssh2, { type ParsedKey } from "ssh2";
+import { readFile } from "node:fs/promises";
 import type { Clock } from "../../../src/lib/clock.ts";
-import { messageOf } from "../../../src/lib/errors.ts";
+import { messageOf, CodedError, codeOfErrno } from "../../../src/lib/errors.ts";
 import { joinHostPort } from "../../../src/lib/http-get.ts";
 import type { Logger } from "../../../src/lib/log.ts";
-import { hasErrno } from "../../local/errors.ts";
+import { hasErrno, errnoOf } from "../../local/errors.ts";
 import { readSecret } from "../connection/credentials.ts";
 import { LinkError } from "../connection/link-state.ts";
-import { type PublicKeys, readAuthorizedKeys } from "./authorized-keys.ts";
 import type { ReverseTunnelConfig } from "./config.ts";
 import { type ReverseConnections, createReverseConnections } from "./connections.ts";
 import type { ReverseTunnel } from "./tunnel.ts";
@@ -160,4 +161,33 @@ function listenError(why: string, cause?: unknown): LinkError {
 
 function throwListenError(error: unknown): never {
   throw listenError(messageOf(error), error);
+}
+
+/** Public keys, by their base64 in SSH's wire format. */
+type PublicKeys = ReadonlyMap<string, ParsedKey>;
+
+/** Reads the public keys of a file in the format of sshd's authorized_keys. Options before a key are not supported, and refused.
+ *  @throws CodedError, a sentence with the file, the line and the remedy.
+ *  @see https://man.openbsd.org/sshd.8#AUTHORIZED_KEYS_FILE_FORMAT */
+async function readAuthorizedKeys(path: string): Promise<PublicKeys> {
+  const text = await readFile(path, "utf8").catch((cause: unknown) => {
+    throw new CodedError(
+      codeOfErrno(errnoOf(cause)),
+      `providerConfig.reverse.authorizedKeysFile cannot be read: ${messageOf(cause)}.`,
+      { cause },
+    );
+  });
+  const keys = new Map<string, ParsedKey>();
+  for (const [index, line] of text.split("\n").entries()) {
+    const entry = line.trim();
+    if (entry === "" || entry.startsWith("#")) continue;
+    const key = ssh2.utils.parseKey(entry);
+    if (key instanceof Error || key.isPrivateKey())
+      throw new CodedError(
+        "invalid_argument",
+        `providerConfig.reverse.authorizedKeysFile: ${path}:${index + 1}: expected a bare public key (as in the .pub file), without options.`,
+      );
+    keys.set(key.getPublicSSH().toString("base64"), key);
+  }
+  return keys;
 }

@@ -8,7 +8,9 @@ import { orderPodIPs } from "../../pod/fields.ts";
 import { isTerminal, type Phase, podPhase } from "../../pod/phase.ts";
 import { qosClass } from "../../pod/qos.ts";
 import { containerNameOf, isInNewestSandbox } from "../../pod/runs.ts";
-import { podLevelResources } from "./pod-level-resources.ts";
+import { minCpuLimitMilli, minCpuRequestMilli } from "./container-resources.ts";
+import { quantityMilli } from "../../pod/quantity.ts";
+import { isPodLimited, podLimits, podRequests, type ResourceList } from "../../pod/resources.ts";
 
 export interface StatusInput extends ContainerStatusInput {
   /** The target's addresses, primary first. */
@@ -96,4 +98,54 @@ function podNetworkIPs({ observed, previous }: StatusInput, hosts: readonly stri
 
 function shownIPs(previous: PodStatus | undefined): readonly string[] {
   return previous?.podIPs?.flatMap(({ ip }) => (ip ? [ip] : [])) ?? [];
+}
+
+/** Pod-level resources of a status: allocated, and actual. A pod without pod-level resources has the sums of its containers.
+ *  @param inForce actual CPU and memory while the pod runs, as far as they may differ from the allocation; undefined for a pod that does
+ *  not run.
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-pod-resources/ */
+function podLevelResources(
+  pod: Pod,
+  inForce: Resources | undefined,
+): Pick<PodStatus, "resources" | "allocatedResources"> {
+  const [requests, limits] = [podRequests(pod, { overhead: true }), podLimits(pod, { overhead: true })];
+  const shown = inForce ? shownWhileRunning(pod, inForce, { requests, limits }) : { requests, limits };
+  return {
+    resources: {
+      ...(isNonEmpty(shown.requests) && { requests: shown.requests }),
+      ...(isNonEmpty(shown.limits) && { limits: shown.limits }),
+    },
+    ...(isNonEmpty(requests) && { allocatedResources: requests }),
+  };
+}
+
+type PodLevelAmounts = Readonly<Record<"requests" | "limits", ResourceList>>;
+
+/** The pod-level amounts of the spec, completed by those of its cgroup. */
+function shownWhileRunning(pod: Pod, inForce: Resources, total: PodLevelAmounts): PodLevelAmounts {
+  const own = pod.spec.resources;
+  const isReported = (amount: string | undefined, least: number) =>
+    amount !== undefined && quantityMilli(amount) > least;
+  const { cpu, memory } = total.requests;
+  const requests = {
+    ...(isReported(cpu, minCpuRequestMilli) && { cpu }),
+    ...(memory !== undefined && { memory }),
+    ...own?.requests,
+    ...inForce.requests,
+  };
+  const limits = {
+    ...(isPodLimited(pod, "cpu") && isReported(total.limits["cpu"], minCpuLimitMilli) && { cpu: total.limits["cpu"] }),
+    ...(isPodLimited(pod, "memory") && { memory: total.limits["memory"] }),
+    ...own?.limits,
+    ...inForce.limits,
+  };
+  return { requests: present(requests), limits: present(limits) };
+}
+
+function present(amounts: Readonly<Record<string, string | undefined>>): ResourceList {
+  return Object.fromEntries(Object.entries(amounts).flatMap(([name, amount]) => (amount ? [[name, amount]] : [])));
+}
+
+function isNonEmpty(amounts: ResourceList): boolean {
+  return Object.keys(amounts).length > 0;
 }

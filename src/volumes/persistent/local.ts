@@ -1,6 +1,6 @@
 import { isMountPoint } from "../../host/mounts.ts";
 import { localDevicesOf, localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
-import { CodedError, ignoreNotFound } from "../../lib/errors.ts";
+import { CodedError, ignoreNotFound, codeOf, messageOf } from "../../lib/errors.ts";
 import type { PersistentVolume } from "../../objects.ts";
 import { podReference, volumeReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
@@ -8,12 +8,12 @@ import { fsGroupOf } from "../fs-group.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink, podSubdirectory, volumeDirectory } from "../paths.ts";
 import { bindMount } from "./bind-mount.ts";
-import { DeviceMountError, mountDevice } from "./block-device.ts";
+import { DeviceMountError, mountDevice, diskFormatOf, fsToolTimeoutMs } from "./block-device.ts";
 import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
 import { applyFSGroup } from "./apply-fs-group.ts";
-import { resizeFileSystem } from "./resize-fs.ts";
 import { localUnstager, localPluginName as pluginName } from "./local-unstager.ts";
 import { podMountsOf } from "./local-staging.ts";
+import { type Argv, command } from "../../seams/command.ts";
 
 const privateMode = 0o750;
 
@@ -114,4 +114,48 @@ async function warnGroupMismatch(
   if (gid === group) return;
   const message = `The requested fsGroup is ${group}, but the volume ${volume.metadata.name} has GID ${gid}. The volume may not be shareable.`;
   events.event(podReference(pod), "Warning", "AlreadyMountedVolume", message);
+}
+
+/** A device, and where its file system is mounted. */
+interface MountedDevice {
+  readonly device: string;
+  readonly at: string;
+}
+
+/** Commands that grow a mounted file system to the size of its device. */
+const resizeCommands: Readonly<Record<string, (mounted: MountedDevice) => Argv>> = {
+  ext3: ({ device }) => command("resize2fs", [], [device]),
+  ext4: ({ device }) => command("resize2fs", [], [device]),
+  xfs: ({ at }) => command("xfs_growfs", ["-d"], [at]),
+  btrfs: ({ at }) => command(["btrfs", "filesystem", "resize"], [], ["max", at]),
+};
+
+/** Grows a mounted file system to the size of its device; does nothing if it already has that size.
+ *  @throws CodedError in the kubelet's words. */
+async function resizeFileSystem({ host }: Pick<SetUpDeps, "host">, mounted: MountedDevice): Promise<void> {
+  const { device, at } = mounted;
+  const format = await diskFormatOf({ host }, device).catch((error: unknown) => {
+    const message = `ResizeFS.Resize - error checking format for device ${device}: ${messageOf(error)}`;
+    throw new CodedError(codeOf(error), message, { cause: error });
+  });
+  if (format === "") return;
+  const resizeCommand = Object.hasOwn(resizeCommands, format) ? resizeCommands[format] : undefined;
+  if (!resizeCommand)
+    throw new CodedError(
+      "unimplemented",
+      `ResizeFS.Resize - resize of format ${format} is not supported for device ${device} mounted at ${at}`,
+    );
+  const argv = resizeCommand(mounted);
+  const subject = argv.includes(device) ? device : at;
+  const fail = (why: string, output: string, cause?: unknown) =>
+    new CodedError(
+      cause === undefined ? "failed_precondition" : codeOf(cause),
+      `resize of device ${subject} failed: ${why}. ${argv[0]} output: ${output}`,
+      { cause },
+    );
+  // Never interrupted: a half-done resize is worse than a late one.
+  const { code, stdout, stderr } = await host.run(argv, { timeoutMs: fsToolTimeoutMs }).catch((error: unknown) => {
+    throw fail(messageOf(error), "", error);
+  });
+  if (code !== 0) throw fail(`exit status ${code}`, `${stdout}${stderr}`);
 }

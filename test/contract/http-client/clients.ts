@@ -1,5 +1,5 @@
 import { createInterface } from "node:readline";
-import { probeHttp } from "../../../src/probes/http.ts";
+import { probeHttp } from "../../../src/probes/attempt.ts";
 import { createHooks } from "../../../src/runtime/hooks.ts";
 import { type HttpGet, httpActionRequest } from "../../../src/pod/http-action.ts";
 import { messageOf } from "../../../src/lib/errors.ts";

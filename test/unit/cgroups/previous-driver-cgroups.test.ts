@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
-import { findFormerCgroups } from "../../../src/cgroups/previous-driver-cgroups.ts";
+import { findFormerCgroups } from "../../../src/cgroups/node-cgroups.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 

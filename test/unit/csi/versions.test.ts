@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { highestVersion, isLess, versionText } from "../../../src/csi/versions.ts";
+import { highestVersion, isLess, versionText } from "../../../src/csi/driver-registry.ts";
 
 test("selects the highest v1 version", () => {
   for (const [versions, highest] of [

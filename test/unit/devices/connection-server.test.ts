@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:http2";
 import { test } from "node:test";
-import { createRegistrationServer } from "../../../src/devices/registration.ts";
+import { createRegistrationServer } from "../../../src/devices/manager.ts";
 import { createTargetBudget } from "../../../src/lib/target-budget.ts";
 import { connectionPair } from "../../../src/streams/connection-pair.ts";
 import { fakeClock } from "../../fakes/clock.ts";

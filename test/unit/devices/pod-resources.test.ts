@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { type TestContext, test } from "node:test";
 import { credentials, type ServiceError, status } from "@grpc/grpc-js";
 import { createAllocations } from "../../../src/devices/allocations.ts";
-import { allocatableDevices, podResourcesOf } from "../../../src/devices/pod-resources.ts";
+import { allocatableDevices, podResourcesOf } from "../../../src/devices/pod-resources-server.ts";
 import { createInventory } from "../../../src/devices/inventory.ts";
 import { Device } from "../../../src/gen/device-plugin.ts";
 import {

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { parse, parseAllDocuments, stringify } from "yaml";
 import { checkConfiguration, readConfiguration } from "../../../src/config/kubelet-configuration.ts";
 import { isRecord } from "../../../src/lib/record.ts";
-import { manifestPods } from "../../../src/sources/manifest-pods.ts";
+import { manifestPods } from "../../../src/sources/manifest-reader.ts";
 import { readSshConfig } from "../../../providers/ssh/config.ts";
 import { filesIo, kubeletFile, run } from "../config/files.ts";
 import { blocksOf, pages, yamlIsFor } from "./pages.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createOomParser } from "../../../src/node/oom-lines.ts";
+import { createOomParser } from "../../../src/node/oom-watcher.ts";
 
 /** Kills in the lines. */
 function kills(...lines: readonly string[]) {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { apiError } from "../../../src/api/api-error.ts";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { chooseAddresses } from "../../../src/node/addresses.ts";
+import { chooseAddresses } from "../../../src/node/node-agent.ts";
 import { newNode, nodeImages } from "../../../src/node/node-object.ts";
 import { register } from "../../../src/node/registration.ts";
 import type { Node } from "../../../src/objects.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatRuntimeVersion } from "../../../src/node/runtime-version.ts";
+import { formatRuntimeVersion } from "../../../src/node/target-status.ts";
 
 const shown: Readonly<Record<string, string>> = {
   "2.1.4": "2.1.4",

@@ -5,7 +5,7 @@ import { cgroupBelow, podCgroup, qosCgroup } from "../../../src/pod/cgroup-path.
 import { kernelHostname, podHostname } from "../../../src/pod/hostname.ts";
 import { hostNetworkHostsFile, podHostsFile } from "../../../src/pod/hosts-file.ts";
 import { containerLogLink, containerLogPath, podLogDirectory } from "../../../src/pod/log-paths.ts";
-import { portMappings } from "../../../src/pod/ports.ts";
+import { portMappings } from "../../../src/runtime/sandbox-config.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 describe("a pod's hostname", () => {

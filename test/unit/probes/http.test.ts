@@ -7,7 +7,7 @@ import { createServer as createTls } from "node:tls";
 import { messageOf } from "../../../src/lib/errors.ts";
 import { requestUri, urlText } from "../../../src/lib/go-url.ts";
 import { type HttpGet, httpActionRequest } from "../../../src/pod/http-action.ts";
-import { probeHttp } from "../../../src/probes/http.ts";
+import { probeHttp } from "../../../src/probes/attempt.ts";
 import { selfSigned } from "../../fakes/certificate.ts";
 import { freePort, listen } from "../../harness/ports.ts";
 import { loopbackHost } from "./loopback.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
-import { createPause } from "../../../src/probes/pause.ts";
+import { createPause } from "../../../src/probes/worker.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 test("a wait ends by timeout, poke or signal; an earlier poke counts, one during a firm wait does not", async () => {

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { type TestContext, test } from "node:test";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import { probeGrpc } from "../../../src/probes/grpc.ts";
-import { probeTcp } from "../../../src/probes/tcp.ts";
+import { probeTcp } from "../../../src/probes/attempt.ts";
 import { freePort, listen } from "../../harness/ports.ts";
 import { loopbackHost } from "./loopback.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { overlapText } from "../../../src/service-tunnel/overlap.ts";
+import { overlapText } from "../../../src/service-tunnel/tunnel-limitations.ts";
 
 const head = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT";
 /** A default route, the machine's network 10.244.0.0/16, and the pod network 10.88.0.0/24. */

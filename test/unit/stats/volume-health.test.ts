@@ -4,7 +4,7 @@ import { ContainerState } from "../../../src/gen/cri.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { claimMetrics } from "../../../src/stats/claim-usage.ts";
 import type { DiskUse } from "../../../src/stats/disk-stats.ts";
-import { createVolumeHealth } from "../../../src/stats/volume-health.ts";
+import { createVolumeHealth } from "../../../src/stats/node-stats.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";

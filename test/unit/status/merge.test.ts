@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ContainerStatus, PodCondition, PodStatus } from "../../../src/objects.ts";
-import { mergeStatus } from "../../../src/status/merge.ts";
-import { normalizeStatus } from "../../../src/status/normalize.ts";
+import { mergeStatus } from "../../../src/status/writer.ts";
+import { normalizeStatus, terminatedStatus } from "../../../src/status/manager.ts";
 import { statusPatch } from "../../../src/status/patch.ts";
-import { terminatedStatus } from "../../../src/status/terminate.ts";
 import { withPreviousTimes, illegalTransition } from "../../../src/status/transition.ts";
 import { evictedStatus } from "../../../src/pod/evicted.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";

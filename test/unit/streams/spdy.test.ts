@@ -3,9 +3,13 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { test } from "node:test";
 import { constants, deflateSync } from "node:zlib";
-import { dictionary, dictionaryId } from "../../../src/streams/spdy/dictionary.ts";
+import {
+  dictionary,
+  dictionaryId,
+  createHeaderReader,
+  createHeaderWriter,
+} from "../../../src/streams/spdy/header-block.ts";
 import { type Frame, FrameReader } from "../../../src/streams/spdy/frames.ts";
-import { createHeaderReader, createHeaderWriter } from "../../../src/streams/spdy/header-block.ts";
 import type { RunCommand } from "../../../src/streams/stream-server.ts";
 import { type SpdyClient, controlFrame, dataFrame, headerCompressor, words } from "../../fakes/spdy-client.ts";
 import { dialSpdy, startServer, until } from "./clients.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nestedMountPoints } from "../../../src/volumes/nested.ts";
+import { nestedMountPoints } from "../../../src/volumes/write-content.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const nestedIn = (...mounts: readonly (readonly [name: string, mountPath: string])[]) =>

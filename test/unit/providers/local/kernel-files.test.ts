@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { localFs } from "../../../../providers/local/fs.ts";
-import { isKernelFile, readKernelFile } from "../../../../providers/local/kernel-files.ts";
+import { localFs, isKernelFile, readKernelFile } from "../../../../providers/local/fs.ts";
 
 test("reads kernel pseudo-files completely, in one or several chunks", async () => {
   const meminfo = String(await localFs().readFile("/proc/meminfo"));

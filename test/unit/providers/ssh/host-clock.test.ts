@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sshClock, targetTime } from "../../../../providers/ssh/host-clock.ts";
+import { sshClock, targetTime } from "../../../../providers/ssh/host.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
 
 test("parses the output of date with and without nanoseconds", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ensureResolvConf } from "../../../../../providers/docker/container/resolv-conf.ts";
+import { ensureResolvConf } from "../../../../../providers/docker/container/create.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
 import { createLogger } from "../../../../../src/lib/log.ts";
 import type { FileChange, Host } from "../../../../../src/seams/host.ts";

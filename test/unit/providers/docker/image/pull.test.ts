@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { pull } from "../../../../../providers/docker/image/pull.ts";
-import { registryAuth } from "../../../../../providers/docker/image/registry-auth.ts";
+import { pull, registryAuth } from "../../../../../providers/docker/image/pull.ts";
 import { AuthConfig } from "../../../../../src/gen/cri.ts";
 import type { PullProgress } from "../../../../../src/seams/runtime.ts";
 import { type RawCall, rawEngine } from "../raw-engine.ts";

@@ -5,7 +5,7 @@ import {
   createFramedParser,
   createTerminalParser,
 } from "../../../../../providers/docker/logs/entries.ts";
-import { createRepeatFilter } from "../../../../../providers/docker/logs/repeat-filter.ts";
+import { createRepeatFilter } from "../../../../../providers/docker/logs/logs.ts";
 import type { LogLine } from "../../../../../src/seams/runtime.ts";
 import { cut, frame } from "../framing.ts";
 

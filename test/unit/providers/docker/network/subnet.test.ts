@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ipv4SubnetIn, ipv4Subnet } from "../../../../../providers/docker/network/subnet.ts";
+import { ipv4SubnetIn, ipv4Subnet } from "../../../../../providers/docker/network/pod-network.ts";
 
 test("normalizes a subnet to its first address", () => {
   assert.equal(ipv4Subnet("10.88.0.7/24"), "10.88.0.0/24");

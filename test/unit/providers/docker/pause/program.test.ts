@@ -5,9 +5,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { assemble, jump, label } from "../../../../../providers/docker/pause/assembler.ts";
-import { pauseProgram } from "../../../../../providers/docker/pause/program.ts";
-import { tarOfProgram } from "../../../../../providers/docker/pause/tar.ts";
+import { assemble, jump, label, pauseProgram } from "../../../../../providers/docker/pause/program.ts";
+import { tarOfProgram } from "../../../../../providers/docker/pause/image.ts";
 
 /** Output of GNU as for the same instructions; each architecture checks both programs. */
 const codes = {

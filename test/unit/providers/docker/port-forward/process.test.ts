@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { ProcessConnection } from "../../../../../providers/docker/port-forward/connection.ts";
-import { startRelay } from "../../../../../providers/docker/port-forward/process.ts";
+import { startRelay } from "../../../../../providers/docker/port-forward/relay.ts";
 import type { HostProcess } from "../../../../../src/seams/host.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 import { argvOf } from "../../../../harness/argv.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sandboxMetadata } from "../../../../../providers/docker/sandbox/status.ts";
+import { sandboxMetadata } from "../../../../../providers/docker/sandbox/sandboxes.ts";
 
 const name = "/k8s_POD_web_default_uid-1_3";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ContainerInfo } from "dockerode";
-import { type MeasuredContainer, podStats } from "../../../../../providers/docker/stats/pod.ts";
+import { type MeasuredContainer, podStats } from "../../../../../providers/docker/stats/stats.ts";
 import { type StatsSample, type Usage, parseUsage } from "../../../../../providers/docker/stats/sample.ts";
 import { ContainerStats } from "../../../../../src/gen/cri.ts";
 

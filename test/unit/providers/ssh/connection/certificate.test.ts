@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatDate, parseCertificate, validity } from "../../../../../providers/ssh/connection/certificate.ts";
-import { isSignatureOf } from "../../../../../providers/ssh/connection/signature.ts";
+import { isSignatureOf } from "../../../../../providers/ssh/connection/host-certificate.ts";
 import { wireString } from "../../../../../providers/ssh/connection/wire-reader.ts";
 import { certificateOf, forever, sshKey } from "../../../../harness/ssh-keys.ts";
 

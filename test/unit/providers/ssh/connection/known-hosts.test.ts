@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
-import { knownKeys } from "../../../../../providers/ssh/connection/known-hosts.ts";
+import { knownKeys } from "../../../../../providers/ssh/connection/host-key.ts";
 
 const types = (file: string, host: string, port = 22) => knownKeys(file, host, port).map(({ key }) => key);
 

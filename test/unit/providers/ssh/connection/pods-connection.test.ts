@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Connection } from "../../../../../providers/ssh/connection/connection.ts";
-import { podsConnection } from "../../../../../providers/ssh/connection/pods-connection.ts";
+import { podsConnection } from "../../../../../providers/ssh/host.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 

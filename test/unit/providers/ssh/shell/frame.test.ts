@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Frame } from "../../../../../providers/ssh/shell/frame.ts";
+import { Frame } from "../../../../../providers/ssh/shell/shell.ts";
 
 const marker = "0123456789abcdef0123456789abcdef0123";
 const said = (data: string, words: string) => Buffer.from(`${data}${marker} ${words}\n`);
