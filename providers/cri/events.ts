@@ -12,9 +12,8 @@ import {
   TaskEvent,
 } from "../../src/gen/containerd-events.ts";
 import { decodeBounded, runtimeLimits } from "../../src/lib/bounded-decode.ts";
-import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
-import type { Logger } from "../../src/lib/log.ts";
+import type { ClockAndLog } from "../../src/lib/log.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
 import type { GrpcChannel } from "./client.ts";
 
@@ -24,10 +23,8 @@ interface RuntimeEventSource {
   events(signal: AbortSignal): AsyncGenerator<RuntimeEvent | undefined>;
 }
 
-export interface CriEventsOptions {
+export interface CriEventsOptions extends ClockAndLog {
   readonly runtime: GrpcChannel;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Events from the runtime's best source: CRI's own (containerd 2), otherwise containerd's event service. A missing source is tried once

@@ -1,6 +1,5 @@
 import { RuntimeServiceService as runtimeService, VersionRequest } from "../../src/gen/cri.ts";
-import type { Clock } from "../../src/lib/clock.ts";
-import type { Logger } from "../../src/lib/log.ts";
+import type { ClockAndLog } from "../../src/lib/log.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { createGrpcChannel } from "./client.ts";
@@ -11,7 +10,7 @@ import { criStats } from "./stats.ts";
 import { criStreams } from "./streams.ts";
 import { runtimeConfig } from "./reported-config.ts";
 
-export interface CriRuntimeOptions {
+export interface CriRuntimeOptions extends ClockAndLog {
   /** Absolute paths of sockets on the target. */
   readonly runtimeSocket: string;
   readonly imageSocket: string;
@@ -21,8 +20,6 @@ export interface CriRuntimeOptions {
   readonly callHeaders?: () => Readonly<Record<string, string>>;
   /** Dials the sockets and the runtime's streaming URLs on the target. */
   readonly host: Pick<Host, "dial" | "forUsers" | "budget">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** The Runtime seam over a CRI v1 socket. Connects on first use; disposing closes the connections. */

@@ -1,5 +1,4 @@
-import type { Clock } from "../../src/lib/clock.ts";
-import type { Logger } from "../../src/lib/log.ts";
+import type { ClockAndLog } from "../../src/lib/log.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { ContainerLogLimits } from "../../src/seams/provider.ts";
 import type { DockerClient } from "./client/client.ts";
@@ -8,15 +7,13 @@ import type { ResponseCache } from "./client/response-cache.ts";
 import type { ContainerFactCache } from "./container-facts.ts";
 
 /** Shared dependencies of this provider's operations. */
-export interface DockerParts {
+export interface DockerParts extends ClockAndLog {
   readonly docker: DockerClient;
   readonly config: DockerConfig;
   readonly nodeName: string;
   readonly containerLogs: ContainerLogLimits;
   /** The machine that the daemon runs on. */
   readonly host: Host;
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly facts: ContainerFactCache;
   readonly cache: ResponseCache;
 }

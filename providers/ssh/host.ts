@@ -1,5 +1,5 @@
 import type { Clock } from "../../src/lib/clock.ts";
-import type { Logger } from "../../src/lib/log.ts";
+import type { ClockAndLog } from "../../src/lib/log.ts";
 import { createTargetBudget } from "../../src/lib/target-budget.ts";
 import type { Host, HostClock } from "../../src/seams/host.ts";
 import type { SshConfig } from "./config.ts";
@@ -23,10 +23,8 @@ import { createWatcher } from "./files/watch.ts";
 import { hasCode, throwIfAborted, CodedError } from "../../src/lib/errors.ts";
 import { command } from "../../src/seams/command.ts";
 
-export interface SshHostOptions {
+export interface SshHostOptions extends ClockAndLog {
   readonly config: SshConfig;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** The reverse tunnel, if the first machine connects to graftlet. */
   readonly reverse?: ReverseTunnel;
 }

@@ -1,5 +1,4 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, Eviction, Rejection } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
@@ -16,13 +15,11 @@ export interface PreemptionMeasures {
   preempted(resource: string): void;
 }
 
-export interface PreemptionDeps {
+export interface PreemptionDeps extends ClockAndLog {
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly signals: Sends<"end">;
   readonly events: EventSink;
   readonly measures: PreemptionMeasures;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Preempts pods in favour of a critical one. @returns the rejection if that is impossible. @throws the signal's reason. */

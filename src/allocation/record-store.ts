@@ -1,15 +1,12 @@
-import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { HostFs } from "../seams/host.ts";
 import { type LoadedRecords, type ResourceRecord, readRecords, writeRecords } from "./resource-records.ts";
 
-export interface RecordStoreDeps {
+export interface RecordStoreDeps extends ClockAndLog {
   readonly fs: Pick<HostFs, "readFile" | "apply">;
   readonly rootDir: string;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface RecordStore extends Service {

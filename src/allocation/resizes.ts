@@ -1,7 +1,6 @@
 import type { ResizeDecider, Resizes } from "../sync/ports.ts";
 import { ContainerState } from "../gen/cri.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Container, Pod, PodCondition, Resources } from "../objects.ts";
 import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
 import { isResizeCondition } from "../pod/conditions.ts";
@@ -32,7 +31,7 @@ export interface ResizeMeasures extends ResizeRequestMeasures {
   accepted(trigger: ResizeTrigger): void;
 }
 
-export interface ResizesDeps {
+export interface ResizesDeps extends ClockAndLog {
   readonly allocations: Allocations;
   readonly pods: PodStore;
   readonly admission: Admission;
@@ -49,8 +48,6 @@ export interface ResizesDeps {
   /** Column written by the resize manager. */
   readonly resize: ColumnWriter<ResizeState>;
   readonly privateColumn: PrivateColumn;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Creates the resize manager, which works like the kubelet's: a request is admitted against the allocations of other pods; if it fits, it

@@ -1,7 +1,6 @@
 import type { Readable } from "node:stream";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import { ApiError, apiError, watchError } from "./api-error.ts";
@@ -64,11 +63,9 @@ export interface ApiClient {
   readonly health: HealthReader;
 }
 
-export interface ApiClientDeps {
+export interface ApiClientDeps extends ClockAndLog {
   /** Address of the API server, and credentials. */
   readonly access: AccessFile;
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly userAgent: string;
   /** KubeletConfiguration.kubeAPIQPS and kubeAPIBurst. */
   readonly qps: number;

@@ -1,6 +1,5 @@
-import type { Clock } from "../lib/clock.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { CoreEvent } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
@@ -9,10 +8,8 @@ import type { ApiClient } from "./client.ts";
 import { createEventCorrelator, type EventToWrite } from "./event-correlator.ts";
 import { createRateLimit } from "../lib/token-bucket.ts";
 
-export interface EventRecorderDeps {
+export interface EventRecorderDeps extends ClockAndLog {
   readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Reporting component, such as "kubelet". */
   readonly component: string;
   /** The node's name. */

@@ -1,5 +1,4 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Service as Running } from "../lib/service-group.ts";
 import type { EndpointSlice, Node, Service } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
@@ -8,10 +7,8 @@ import type { ApiClient } from "./client.ts";
 import { type ApiObject, createReflector, type ReflectorOptions } from "./reflector.ts";
 import { createSignal } from "../lib/signal.ts";
 
-export interface ListerDeps {
+export interface ListerDeps extends ClockAndLog {
   readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface ServiceWatch extends ServiceLister, Running {

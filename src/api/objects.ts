@@ -1,6 +1,5 @@
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { onAbort, type Service } from "../lib/service-group.ts";
 import type { ConfigMap, Pod, Secret } from "../objects.ts";
 import type { ObjectCache } from "../pipeline.ts";
@@ -11,10 +10,8 @@ import { type ObjectKind, type StoredObject, type WatchedObject, watchObject } f
 
 type ChangeListener = (kind: ObjectKind, namespace: string, name: string) => void;
 
-export interface ObjectCachesDeps {
+export interface ObjectCachesDeps extends ClockAndLog {
   readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface ObjectCaches extends ObjectCache, ObjectRegistry, Service {

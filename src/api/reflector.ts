@@ -1,6 +1,5 @@
-import type { Clock } from "../lib/clock.ts";
 import { abortError, CodedError, type ErrorCode, codeOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { type Service, untilAborted } from "../lib/service-group.ts";
 import type { ObjectMeta } from "../objects.ts";
 import { ApiError, isExpired } from "./api-error.ts";
@@ -18,10 +17,8 @@ export interface ReflectorHandler<T> {
   changed(object: T, type: "added" | "modified" | "deleted"): void;
 }
 
-export interface ReflectorOptions<T> {
+export interface ReflectorOptions<T> extends ClockAndLog {
   readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Path of the collection to list and watch, such as `/api/v1/pods`. */
   readonly path: string;
   readonly fieldSelector?: string;

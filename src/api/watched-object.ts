@@ -1,5 +1,4 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { ConfigMap, Secret } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
 import { createReflector, type Reflector } from "./reflector.ts";
@@ -18,10 +17,8 @@ export interface WatchedObject {
   stop(): Promise<void>;
 }
 
-export interface WatchedObjectDeps {
+export interface WatchedObjectDeps extends ClockAndLog {
   readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Path of the collection. */
   readonly path: string;
   readonly namespace: string;

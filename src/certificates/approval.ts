@@ -1,8 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
 import { createReflector } from "../api/reflector.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { LatestSlot } from "../lib/latest-slot.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { CertificateSigningRequest } from "../objects.ts";
@@ -11,11 +10,9 @@ import { type Subject, requestName, signingRequest } from "./signing-request.ts"
 
 export type SignerName = "kubernetes.io/kube-apiserver-client-kubelet" | "kubernetes.io/kubelet-serving";
 
-export interface ApprovalDeps {
+export interface ApprovalDeps extends ClockAndLog {
   /** API for creating and reading certificate signing requests. */
   readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Approves valid requests; absent if graftlet does not approve. */
   readonly approve?: Approve;
 }

@@ -1,8 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
 import { createBackoff } from "../lib/backoff.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf, ignoreCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { CertificateSigningRequest } from "../objects.ts";
 import { requestedSubject, canonicalAddress } from "./requested.ts";
 import { retryUntilDone } from "../lib/retry.ts";
@@ -17,15 +16,13 @@ export interface OwnNode {
  *  Never rejects. */
 export type Approve = (request: CertificateSigningRequest, signal: AbortSignal) => Promise<void>;
 
-export interface ApproverDeps {
+export interface ApproverDeps extends ClockAndLog {
   /** API with permission to update certificatesigningrequests/approval for the signer kubernetes.io/kubelet-serving: a Pod's service
    *  account. */
   readonly client: ApiClient;
   readonly nodeName: string;
   /** The node's current addresses. */
   readonly addresses: (signal: AbortSignal) => Promise<readonly string[]>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 const signer = "kubernetes.io/kubelet-serving";

@@ -1,9 +1,8 @@
 import { X509Certificate, createPrivateKey } from "node:crypto";
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { createFileWatcher } from "../lib/file-watcher.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -11,7 +10,7 @@ import { writeFileAtomically } from "../lib/write-file-atomically.ts";
 import { isValid } from "./pair-store.ts";
 import { type KeyPair, makeSelfSigned } from "./self-signed.ts";
 
-export interface ServingCertificateOptions {
+export interface ServingCertificateOptions extends ClockAndLog {
   /** KubeletConfiguration.tlsCertFile and tlsPrivateKeyFile; both or none. */
   readonly certFile?: string;
   readonly keyFile?: string;
@@ -20,8 +19,6 @@ export interface ServingCertificateOptions {
   readonly nodeName: string;
   /** IP addresses and host names of the kubelet API. */
   readonly addresses: readonly string[];
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Polling interval for files whose changes the kernel does not report, milliseconds. */

@@ -1,12 +1,11 @@
 import { CgroupDriver as CriDriver } from "../gen/cri.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 import type { CgroupDriver, CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
-export interface LayoutDeps {
+export interface LayoutDeps extends ClockAndLog {
   readonly runtime: Pick<Runtime, "runtimeConfig">;
   /** cgroupDriver, cgroupRoot and cgroupsPerQOS of the KubeletConfiguration. */
   readonly kubelet: {
@@ -16,8 +15,6 @@ export interface LayoutDeps {
   };
   /** Called if the runtime does not implement RuntimeConfig: later kubelets will not support it. */
   onOutdatedRuntime?(): void;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Timeout for asking the runtime for its cgroup driver, milliseconds. */

@@ -1,7 +1,6 @@
 import type { HostFacts } from "../host/facts.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, WaitForTarget } from "../pipeline.ts";
@@ -14,7 +13,7 @@ import { type Enforcement, type ReservedCgroups, refusePids } from "./reserved-c
 import type { QosCgroups } from "./qos-cgroups.ts";
 import { createFailureLog, retryUntilDone } from "../lib/retry.ts";
 
-export interface NodeAllocatableDeps {
+export interface NodeAllocatableDeps extends ClockAndLog {
   readonly cgroups: OpenNodeCgroups;
   readonly qosCgroups: Pick<QosCgroups, "reapplyLimits">;
   /** Cgroups of pods. */
@@ -25,8 +24,6 @@ export interface NodeAllocatableDeps {
   readonly nodeName: string;
   readonly events: EventSink;
   readonly waitForTarget?: WaitForTarget;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** The kubelet's period, milliseconds. */

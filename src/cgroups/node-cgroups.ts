@@ -2,9 +2,8 @@ import { posix } from "node:path";
 import type { Cgroups } from "../host/cgroups.ts";
 import { cgroupVersion } from "../host/exists.ts";
 import { mayMount } from "../host/mounts.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 import { timed } from "../lib/timed.ts";
 import { type CgroupLayout, podCgroup, kubepodsCgroup, qosCgroup } from "../pod/cgroup-path.ts";
@@ -24,13 +23,11 @@ export interface CgroupMeasures {
   runtimeOutdated(): void;
 }
 
-export interface NodeCgroupsDeps {
+export interface NodeCgroupsDeps extends ClockAndLog {
   readonly host: Host;
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
   readonly rootDir: string;
   readonly measures: CgroupMeasures;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** The target's cgroups, and the layout of pod cgroups. */
@@ -85,13 +82,11 @@ function measured(cgroups: Cgroups, { host, measures, clock }: NodeCgroupsDeps):
   };
 }
 
-interface FormerCgroupsDeps {
+interface FormerCgroupsDeps extends ClockAndLog {
   readonly host: Host;
   readonly rootDir: string;
   readonly layout: CgroupLayout;
   readonly version: 1 | 2;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Cgroups of pods that were created by a different cgroup driver. */

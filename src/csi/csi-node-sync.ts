@@ -1,12 +1,11 @@
-import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { onAbort, type Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { CsiNodes } from "./csi-node.ts";
 import type { CsiDriverRegistry } from "./driver-registry.ts";
 
-export interface CsiNodeSyncDeps {
+export interface CsiNodeSyncDeps extends ClockAndLog {
   readonly csiNodes: CsiNodes;
   readonly drivers: Pick<CsiDriverRegistry, "facts">;
   readonly nodes: {
@@ -15,8 +14,6 @@ export interface CsiNodeSyncDeps {
   };
   /** Called when `problem` changes. */
   readonly onChange: () => void;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Creates the node's CSINode; the node is not Ready before. */

@@ -1,5 +1,4 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { timed } from "../lib/timed.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
@@ -18,14 +17,12 @@ export interface DeviceMeasures {
   allocated(resource: string, ms: number): void;
 }
 
-export interface AllocateDeps {
+export interface AllocateDeps extends ClockAndLog {
   readonly inventory: Inventory;
   readonly allocations: Allocations;
   /** Saves the allocations. */
   readonly save: () => Promise<void>;
   readonly measures: Pick<DeviceMeasures, "allocated">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** True for a pod that an earlier process admitted and that is alive in the runtime, until all sources have listed their pods.

@@ -1,7 +1,6 @@
 import type { Device, RegisterRequest } from "../gen/device-plugin.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import type { Host } from "../seams/host.ts";
@@ -9,7 +8,7 @@ import type { PluginDirectory } from "./directory.ts";
 import type { Inventory } from "./inventory.ts";
 import { type DevicePlugin, connectPlugin } from "./plugin.ts";
 
-export interface DevicePluginsDeps {
+export interface DevicePluginsDeps extends ClockAndLog {
   readonly host: Pick<Host, "dial" | "budget">;
   readonly directory: Pick<PluginDirectory, "pluginSocket">;
   readonly inventory: Inventory;
@@ -18,8 +17,6 @@ export interface DevicePluginsDeps {
   /** Called with a plugin's device list. @param changed IDs of devices that are new or whose health changed. */
   readonly onListed: (resource: string, changed: readonly string[]) => void;
   readonly onGone: () => void;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface DevicePlugins {

@@ -1,7 +1,6 @@
 import { type handleUnaryCall, status } from "@grpc/grpc-js";
 import { pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger, ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { ContainerStatus } from "../objects.ts";
@@ -28,7 +27,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
 
-export interface DeviceManagerDeps extends Pick<AllocatorDeps, "sourcesSeen" | "isAlive"> {
+export interface DeviceManagerDeps extends Pick<AllocatorDeps, "sourcesSeen" | "isAlive">, ClockAndLog {
   readonly host: Pick<Host, "fs" | "dial" | "listen" | "budget">;
   /** The kubelet's root directory on the target. */
   readonly rootDir: string;
@@ -41,8 +40,6 @@ export interface DeviceManagerDeps extends Pick<AllocatorDeps, "sourcesSeen" | "
   /** Exclusive CPUs, for the PodResources API. */
   readonly cpus?: ExclusiveCpus | undefined;
   readonly measures: { readonly devices: DeviceMeasures; readonly podResources: PodResourcesMeasures };
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface DeviceManager extends ResourceManager {

@@ -1,14 +1,13 @@
 import type { Duplex } from "node:stream";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { onAbort, untilAborted, forwardedAbort } from "../lib/service-group.ts";
 import type { Host, HostListener } from "../seams/host.ts";
 import type { ConnectionServer } from "./connection-server.ts";
 import { retryUntilDone } from "../lib/retry.ts";
 
 /** A server on a socket of the target. */
-export interface SocketServer {
+export interface SocketServer extends ClockAndLog {
   readonly host: Pick<Host, "listen">;
   readonly socket: string;
   readonly server: ConnectionServer;
@@ -16,8 +15,6 @@ export interface SocketServer {
   readonly prepare: readonly ((signal: AbortSignal) => Promise<unknown>)[];
   /** Describes what does not work without the server, for the log. */
   readonly failureMessage: string;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Serves until the signal aborts. A failure is logged and retried: the node works without.

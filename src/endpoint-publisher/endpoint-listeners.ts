@@ -1,14 +1,14 @@
 import { once } from "node:events";
 import { type AddressInfo, type Server, type Socket, createServer } from "node:net";
-import type { Clock, Timer } from "../lib/clock.ts";
+import type { Timer } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
 import { type FairShares, createFairShares } from "../lib/fair-shares.ts";
 import { endWhenIdle, joinStreams, keepAlive } from "../lib/join-streams.ts";
 
-export interface EndpointListenersDeps {
+export interface EndpointListenersDeps extends ClockAndLog {
   /** Opens a connection from the target. */
   readonly dial: Host["dial"];
   /** The pod's address on the target; undefined while it has none. */
@@ -21,8 +21,6 @@ export interface EndpointListenersDeps {
   /** Maximum number of concurrent connections of this node, 4,096 by default. A single port gets half of them, and so does a single peer
    *  address, which gets half of a port's. */
   readonly maxConnections?: number;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** A pod's port that is published to the cluster. */

@@ -1,9 +1,8 @@
 import { isIPv4 } from "node:net";
 import type { OwnSlices } from "../api/endpoint-slices.ts";
-import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { throttle } from "../lib/throttle.ts";
 import { onAbort, type Service } from "../lib/service-group.ts";
 import type { FairShares } from "../lib/fair-shares.ts";
@@ -27,7 +26,7 @@ import {
 } from "./slices.ts";
 import { unsupportedServicesText } from "./unsupported-services.ts";
 
-export interface PublisherDeps {
+export interface PublisherDeps extends ClockAndLog {
   readonly host: Pick<Host, "dial" | "forPods">;
   readonly nodeName: string;
   /** Limits of the process, for all of its nodes. */
@@ -48,8 +47,6 @@ export interface PublisherDeps {
   readonly report: ReportLimitation;
   readonly shown: Column<ApiPod>;
   readonly seen: Column<RuntimePod>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Minimum interval between reactions to changes, milliseconds. */

@@ -1,5 +1,4 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
@@ -12,7 +11,7 @@ import type { EvictedPod } from "./evict.ts";
 import type { EnforceLocalLimits } from "./local-limits.ts";
 import type { NodePressureRound } from "./node-pressure.ts";
 
-export interface EvictionDeps {
+export interface EvictionDeps extends ClockAndLog {
   /** Observes the node's resources and updates its pressure conditions. */
   readonly observeNode: (signal: AbortSignal) => Promise<NodePressureRound>;
   /** Absent if local storage limits are not enforced. */
@@ -26,8 +25,6 @@ export interface EvictionDeps {
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly events: EventSink;
   readonly waitForTarget?: WaitForTarget;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** The kubelet's monitoring period, and its timeout for cleaning up evicted pods, which is also the timeout for pod sources,

@@ -1,8 +1,7 @@
 import { EventEmitter, once } from "node:events";
 import { readLines } from "../host/command-lines.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { programText } from "../lib/program-text.ts";
 import { throttle } from "../lib/throttle.ts";
 import { runPeriodically } from "../lib/periodic.ts";
@@ -12,11 +11,9 @@ import type { Host, HostProcess } from "../seams/host.ts";
 import type { MemoryBound } from "./memory-bounds.ts";
 import { interpreted } from "../seams/command.ts";
 
-export interface MemoryNotifierDeps {
+export interface MemoryNotifierDeps extends ClockAndLog {
   readonly host: Pick<Host, "spawn">;
   readonly waitForTarget?: WaitForTarget;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface MemoryNotifier extends Service {

@@ -1,6 +1,5 @@
-import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, NodePressure } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
@@ -23,7 +22,7 @@ import {
   withContainerThresholds,
 } from "./thresholds.ts";
 
-export interface NodePressureDeps {
+export interface NodePressureDeps extends ClockAndLog {
   readonly settings: EvictionSettings & {
     /** KubeletConfiguration.evictionPressureTransitionPeriod, milliseconds. */
     readonly transitionMs: number;
@@ -43,8 +42,6 @@ export interface NodePressureDeps {
   readonly signals: Sends<"nodeChanged">;
   readonly events: EventSink;
   readonly measures: Pick<EvictionMeasures, "observationAge">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** One observation of the node's resources. */

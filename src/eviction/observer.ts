@@ -1,8 +1,7 @@
 import { fileSystemDevice } from "../host/disk-usage.ts";
 import { type GroupMemory, type HostUsage, readGroupMemory, readUsage } from "../host/usage.ts";
-import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { type CgroupLayout, kubepodsCgroup } from "../pod/cgroup-path.ts";
 import type { FileSystemInfo, Host } from "../seams/host.ts";
@@ -11,7 +10,7 @@ import type { MemoryReading } from "./memory-bounds.ts";
 import type { NodeSignal, Observation, Observations } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
 
-export interface ObserverDeps {
+export interface ObserverDeps extends ClockAndLog {
   readonly host: Pick<Host, "fs" | "run">;
   readonly images: Pick<Images, "imageFsInfo">;
   /** The target's root directory. */
@@ -19,8 +18,6 @@ export interface ObserverDeps {
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
   readonly cgroupVersion: 1 | 2;
   readonly maxPid: number;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** An observation of the node's resources. */

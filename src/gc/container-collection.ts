@@ -9,9 +9,8 @@ import {
 } from "../gen/cri.ts";
 import { removeLogs } from "../host/container-logs.ts";
 import type { TargetClock } from "../host/target-clock.ts";
-import type { Clock } from "../lib/clock.ts";
 import { throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
@@ -27,7 +26,7 @@ import type { Column } from "../state/records.ts";
 import { type ContainerLimits, deadContainers, deadSandboxes } from "./dead-containers.ts";
 import { podLogsToRemove, removeDanglingLinks } from "./dead-logs.ts";
 
-export interface ContainerCollectionDeps {
+export interface ContainerCollectionDeps extends ClockAndLog {
   readonly runtime: Pick<Containers, "listContainers" | "containerStatus" | "stopContainer" | "removeContainer"> &
     Pick<Sandboxes, "listPodSandbox" | "stopPodSandbox" | "removePodSandbox">;
   readonly fs: HostFs;
@@ -48,9 +47,7 @@ export interface ContainerCollectionDeps {
   readonly nodeName: string;
   readonly events: EventSink;
   readonly targetClock: Pick<TargetClock, "now">;
-  readonly clock: Clock;
   readonly tracer: Tracer;
-  readonly log: Logger;
 }
 
 export interface ContainerCollection extends Service, Pick<Reclaim, "deleteUnusedContainers"> {

@@ -1,10 +1,9 @@
 import type { Reclaim } from "../eviction/ports.ts";
 import { type Image, ImageSpec } from "../gen/cri.ts";
 import { aggregateText } from "../lib/aggregate.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
@@ -36,7 +35,7 @@ export interface ImageLimits {
   readonly maxAgeMs: number;
 }
 
-export interface ImageCollectionDeps {
+export interface ImageCollectionDeps extends ClockAndLog {
   readonly runtime: Pick<Images, "listImages" | "removeImage" | "imageFsInfo"> &
     Pick<Containers, "listContainers" | "containerStatus">;
   readonly fs: Pick<HostFs, "freeSpace">;
@@ -52,8 +51,6 @@ export interface ImageCollectionDeps {
   readonly events: EventSink;
   readonly measures: ImageRemovalMeasures;
   readonly tracer: Tracer;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export type ImageCollection = Service & Pick<Reclaim, "deleteUnusedImages">;

@@ -1,8 +1,7 @@
 import type { Image, PullImageRequest } from "../gen/cri.ts";
-import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { throwIfAborted, hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger, ClockAndLog } from "../lib/log.ts";
 import { canonicalName, parseImageName } from "../pod/image-name.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Images } from "../seams/runtime.ts";
@@ -10,12 +9,10 @@ import { ownDirectory } from "../host/ownership-record.ts";
 import { replaceFile } from "../host/replace-file.ts";
 import { entriesOf, recordIn } from "../lib/record.ts";
 
-export interface PulledImagesDeps {
+export interface PulledImagesDeps extends ClockAndLog {
   readonly runtime: Pick<Images, "listImages" | "imageStatus" | "pullImage">;
   readonly fs: Pick<HostFs, "readFile" | "apply">;
   readonly rootDir: string;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** On a shared runtime, the image names that this node pulled. They are recorded in the node's root directory and survive restarts. */

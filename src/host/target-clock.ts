@@ -1,6 +1,5 @@
-import type { Clock } from "../lib/clock.ts";
 import { codeOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
@@ -15,11 +14,9 @@ export interface TargetClock {
   toOurs(targetTime: number): number;
 }
 
-export interface TargetClockDeps {
+export interface TargetClockDeps extends ClockAndLog {
   readonly host: Pick<Host, "clock">;
   readonly link?: TargetLink;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Interval between reads of the target's clock, milliseconds: clocks drift slowly, but may be set. */

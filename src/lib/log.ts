@@ -15,6 +15,12 @@ export interface Logger {
   child(fields: object): Logger;
 }
 
+/** What most components need. */
+export interface ClockAndLog {
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
 /** Field names whose values are redacted at any depth. */
 const secretFields = [
   "token",

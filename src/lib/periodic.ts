@@ -1,9 +1,8 @@
-import type { Clock } from "./clock.ts";
-import type { Logger } from "./log.ts";
+import type { ClockAndLog } from "./log.ts";
 import { pause } from "./pause.ts";
 import type { Service } from "./service-group.ts";
 
-export interface PeriodicOptions {
+export interface PeriodicOptions extends ClockAndLog {
   readonly name: string;
   /** Delay between two runs, milliseconds; may depend on how long the last run took. */
   readonly intervalMs: number | ((tookMs: number) => number);
@@ -13,8 +12,6 @@ export interface PeriodicOptions {
   readonly changed?: (signal: AbortSignal) => Promise<void>;
   /** Awaited before each run; resolves to a signal that aborts when the connection to the target is lost. */
   readonly waitForTarget?: (signal: AbortSignal) => Promise<AbortSignal>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** A service that runs a function periodically until it ends, like wait.Until. A failed run is logged, and the next one

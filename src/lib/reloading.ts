@@ -1,5 +1,4 @@
-import type { Clock } from "./clock.ts";
-import type { Logger } from "./log.ts";
+import type { ClockAndLog } from "./log.ts";
 import { runPeriodically } from "./periodic.ts";
 import type { Service } from "./service-group.ts";
 import { createSignal } from "./signal.ts";
@@ -11,7 +10,7 @@ export interface Reloading<T> {
   onChange(listener: () => void): () => void;
 }
 
-export interface ReloadingOptions<T> {
+export interface ReloadingOptions<T> extends ClockAndLog {
   readonly name: string;
   readonly initial: T;
   /** Reads the current value; on rejection the old one is kept. */
@@ -22,8 +21,6 @@ export interface ReloadingOptions<T> {
   readonly intervalMs: number;
   /** Triggers a read before the interval has passed; see `runPeriodically`. */
   readonly changed?: (signal: AbortSignal) => Promise<void>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Delay before a failed source is read again, milliseconds: doubled up to the normal interval. */

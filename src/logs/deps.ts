@@ -1,12 +1,9 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import type { LogHost } from "./log-file.ts";
 
-export interface LogReaderDeps {
+export interface LogReaderDeps extends ClockAndLog {
   readonly host: LogHost;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Directories of log files on the target (KubeletConfiguration.podLogsDir). */
   readonly roots: readonly string[];
   /** Names the runtime's own log directories, and returns the lines of a log whose file is not accessible. */

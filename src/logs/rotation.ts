@@ -1,9 +1,8 @@
 import { posix } from "node:path";
 import { ContainerState } from "../gen/cri.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodCache, WaitForTarget } from "../pipeline.ts";
@@ -24,12 +23,10 @@ export interface RotationSettings {
   readonly podLogsDir: string;
 }
 
-export interface RotationDeps extends Pick<RotateDeps, "host" | "runtime"> {
+export interface RotationDeps extends Pick<RotateDeps, "host" | "runtime">, ClockAndLog {
   readonly settings: RotationSettings;
   readonly cache: Pick<PodCache, "list">;
   readonly waitForTarget?: WaitForTarget;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Path of a container's log in the pod log directory: `POD/CONTAINER/N.log`. */

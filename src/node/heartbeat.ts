@@ -1,7 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { NodeStartMeasures } from "./registration.ts";
 import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
@@ -22,7 +21,7 @@ export interface DesiredStatus {
   readonly certain?: boolean;
 }
 
-export interface HeartbeatDeps {
+export interface HeartbeatDeps extends ClockAndLog {
   readonly client: ApiClient;
   readonly nodes: NodeSource;
   readonly nodeName: string;
@@ -37,8 +36,6 @@ export interface HeartbeatDeps {
   readonly reportMs: number;
   readonly measures: Pick<NodeStartMeasures, "ready">;
   readonly events: EventSink;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface Heartbeat extends Service {

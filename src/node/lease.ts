@@ -1,20 +1,17 @@
 import type { ApiClient } from "../api/client.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode, ignoreNotFound } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Lease } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 
-export interface LeaseDeps {
+export interface LeaseDeps extends ClockAndLog {
   readonly client: ApiClient;
   readonly nodes: NodeSource;
   readonly nodeName: string;
   /** KubeletConfiguration.nodeLeaseDurationSeconds; renewed every quarter of it. */
   readonly durationSeconds: number;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";

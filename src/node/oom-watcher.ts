@@ -1,7 +1,6 @@
 import { readLines } from "../host/command-lines.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, WaitForTarget } from "../pipeline.ts";
@@ -9,13 +8,11 @@ import { nodeReference } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
 import { script } from "../seams/command.ts";
 
-export interface OomWatcherDeps {
+export interface OomWatcherDeps extends ClockAndLog {
   readonly host: Pick<Host, "spawn">;
   readonly nodeName: string;
   readonly events: EventSink;
   readonly waitForTarget?: WaitForTarget;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 const listening = "listening";

@@ -1,16 +1,13 @@
 import { UpdateRuntimeConfigRequest } from "../gen/cri.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
-export interface PodCidrDeps {
+export interface PodCidrDeps extends ClockAndLog {
   readonly nodes: { onChange(listener: (node: Node | undefined) => void): () => void; node(): Node | undefined };
   readonly runtime: Pick<Runtime, "updateRuntimeConfig">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Retry delay, milliseconds. */

@@ -1,14 +1,13 @@
 import { ApiError } from "../api/api-error.ts";
 import type { ApiClient } from "../api/client.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
 import type { ReachableState } from "./conditions.ts";
 
-export interface ReachabilityDeps {
+export interface ReachabilityDeps extends ClockAndLog {
   /** A client that may get nodes/proxy of this node: a Pod's service account. */
   readonly client: Pick<ApiClient, "text">;
   readonly nodeName: string;
@@ -19,8 +18,6 @@ export interface ReachabilityDeps {
   /** Writer of the self-test's result. */
   readonly reachable: ValuePair<ReachableState>["writer"];
   readonly signals: Sends<"nodeChanged">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** The condition's type. */

@@ -1,6 +1,5 @@
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, throwIfAborted } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { WaitForTarget } from "../pipeline.ts";
@@ -8,7 +7,7 @@ import type { Host } from "../seams/host.ts";
 import type { Fence } from "../seams/fenced.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
-export interface RebootWatchDeps {
+export interface RebootWatchDeps extends ClockAndLog {
   readonly host: Pick<Host, "clock">;
   readonly link: TargetLink;
   /** The locks that reserve the target for this node. */
@@ -22,8 +21,6 @@ export interface RebootWatchDeps {
   readonly unfit: (signal: AbortSignal) => Promise<string | undefined>;
   /** Called once, when the state known of the target is outdated. */
   readonly onReboot: () => void;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface RebootWatch extends Service {

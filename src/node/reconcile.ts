@@ -1,7 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
@@ -9,7 +8,7 @@ import type { NodeSource } from "../pipeline.ts";
 import { type ConfiguredMetadata, metadataPatch, taintsPatch } from "./configured-metadata.ts";
 import { createFailureLog } from "../lib/retry.ts";
 
-export interface ReconcileDeps {
+export interface ReconcileDeps extends ClockAndLog {
   readonly client: Pick<ApiClient, "patch">;
   /** Client that writes taints: the NodeRestriction admission plugin forbids a node to change its own after registration. */
   readonly tainter: Pick<ApiClient, "patch">;
@@ -18,8 +17,6 @@ export interface ReconcileDeps {
   readonly configured: ConfiguredMetadata;
   /** Interval between checks of the Node, milliseconds. */
   readonly everyMs: number;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Interval between checks until the Node is known, milliseconds. */

@@ -1,8 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
 import type { HostFacts } from "../host/facts.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Node, NodeStatus } from "../objects.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityNumber } from "../pod/quantity.ts";
@@ -21,14 +20,12 @@ export interface NodeStartMeasures {
   ready(): void;
 }
 
-export interface RegistrationDeps {
+export interface RegistrationDeps extends ClockAndLog {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
   /** Returns true if the devices in the Node's status belonged to another target. */
   readonly startsAnew: (signal: AbortSignal) => Promise<boolean>;
   readonly measures: Pick<NodeStartMeasures, "registering" | "registered">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 const retryDelayMs = 100;

@@ -1,7 +1,6 @@
 import type { RuntimeFeatures, RuntimeHandler, StatusResponse, VersionResponse } from "../gen/cri.ts";
-import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Runtime } from "../seams/runtime.ts";
@@ -35,10 +34,8 @@ export interface RuntimeHealth extends Service {
   features(): RuntimeFeatures | undefined;
 }
 
-export interface RuntimeHealthDeps {
+export interface RuntimeHealthDeps extends ClockAndLog {
   readonly runtime: Pick<Runtime, "status" | "version" | "lastAliveAt">;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Called when the result changed. */
   readonly onChange: () => void;
 }

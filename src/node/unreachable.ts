@@ -1,7 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { codeOf, hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Node, NodeCondition } from "../objects.ts";
@@ -10,12 +10,10 @@ import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import { unreachableConditions, readyCondition, shuttingDown, withTimes } from "./conditions.ts";
 import { type NodeIdentity, nodeOf } from "./node-object.ts";
 
-export interface FailureReporterDeps {
+export interface FailureReporterDeps extends ClockAndLog {
   readonly client: ApiClient;
   readonly identity: NodeIdentity;
   readonly registerNode: boolean;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Reports why a node cannot start. */

@@ -1,5 +1,4 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { type Service, onAbort, runGroup } from "../lib/service-group.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
@@ -23,11 +22,9 @@ export interface Feed extends Service {
   subscribe(listener: FeedSubscriber): () => void;
 }
 
-export interface FeedDeps {
+export interface FeedDeps extends ClockAndLog {
   readonly reports: Reports;
   readonly version: string;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Polling interval and timeout per node, milliseconds. Usage comes from the kubelet API's samples, which are taken every ten seconds at

@@ -2,10 +2,9 @@ import { type IncomingMessage, type RequestListener, createServer } from "node:h
 import { createServer as createTlsServer } from "node:https";
 import type { Server } from "node:net";
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { guardResponses } from "../lib/guard-responses.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { requestTimes } from "../server/listen.ts";
 import { createPeerCertificates } from "../server/peer-certificates.ts";
 import { tlsCredentials, tlsHandshakeMs } from "../server/server.ts";
@@ -26,10 +25,8 @@ export interface PageListener {
   readonly end: () => void;
 }
 
-export interface ListenerDeps {
+export interface ListenerDeps extends ClockAndLog {
   readonly reports: Pick<Reports, "nodes">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Plain HTTP for loopback: any caller sees all nodes. */

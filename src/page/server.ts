@@ -1,7 +1,6 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { serve } from "../server/listen.ts";
 import type { KubeletServer } from "../server/server.ts";
@@ -16,15 +15,13 @@ import { type PageFile, type PageFiles, pageFiles, plain } from "./files.ts";
 import { type AuthorizeViewer, tlsListener, plainListener } from "./listener.ts";
 import { serveFeed } from "./stream.ts";
 
-export interface PageDeps {
+export interface PageDeps extends ClockAndLog {
   /** GraftletConfiguration.pageAddress and pagePort. */
   readonly address: string;
   readonly port: number;
   readonly reports: Reports;
   /** graftlet's version. */
   readonly version: string;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Connection limits: for unauthenticated callers, and for authenticated ones. */

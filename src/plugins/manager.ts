@@ -1,7 +1,6 @@
 import { createBackoff } from "../lib/backoff.ts";
-import type { Clock } from "../lib/clock.ts";
 import { messageOf, ignoreNotFound } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger, ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
@@ -9,13 +8,11 @@ import type { Host, HostFs } from "../seams/host.ts";
 import { type PluginHandlers, type RegisteredPlugin, registerPlugin } from "./registration.ts";
 import { type FoundSockets, findSockets } from "./sockets.ts";
 
-export interface PluginManagerDeps {
+export interface PluginManagerDeps extends ClockAndLog {
   readonly host: Pick<Host, "fs" | "dial" | "watch" | "budget">;
   /** Directory of the sockets on the target. */
   readonly directory: string;
   readonly handlers: PluginHandlers;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Reconcile interval while something is pending, milliseconds: the kubelet's. */

@@ -1,7 +1,6 @@
 import type { Pod } from "../objects.ts";
 import type { TargetClock } from "../host/target-clock.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { EventSink, PodCache, PodStore, StatusReader, ProbeKind } from "../pipeline.ts";
 import type { AllocatedPod, ApiPod } from "../roles.ts";
@@ -31,14 +30,12 @@ export interface ProbeMeasures {
   forget(pod: Pod): void;
 }
 
-export interface ProbesDeps {
+export interface ProbesDeps extends ClockAndLog {
   readonly host: Pick<Host, "dial" | "fs">;
   /** The connection to a remote target. */
   readonly link?: TargetLink;
   readonly runtime: Pick<Containers, "execSync">;
-  readonly clock: Clock;
   readonly targetClock: Pick<TargetClock, "toOurs">;
-  readonly log: Logger;
   readonly events: EventSink;
   readonly cache: PodCache;
   readonly pods: PodStore;

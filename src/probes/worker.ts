@@ -1,7 +1,7 @@
 import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
 import type { ProbeKind, ProbeVerdict } from "../pipeline.ts";
@@ -19,10 +19,8 @@ export interface ProbeWorker {
   readonly done: Promise<void>;
 }
 
-export interface ProbeWorkerDeps {
+export interface ProbeWorkerDeps extends ClockAndLog {
   readonly kind: ProbeKind;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Milliseconds since the epoch. */
   readonly agentStartedAt: number;
   readonly targetClock: Pick<TargetClock, "toOurs">;

@@ -10,9 +10,8 @@ import {
 import { type HolderHeartbeat, remoteHeartbeat } from "../host/holder-heartbeat.ts";
 import { pluginDirectoryOf, pluginRegistryOf } from "../host/plugin-paths.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockHeldError } from "../host/lock.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { refuseOtherAgent, runtimeInUse } from "./other-agent.ts";
 import type { TargetClaim } from "../kubelet/deps.ts";
 import { logLinksDirectory } from "../kubelet/settings.ts";
@@ -21,12 +20,10 @@ import { createSignal } from "../lib/signal.ts";
 
 export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | "link" | "network">;
 
-export interface ClaimDeps {
+export interface ClaimDeps extends ClockAndLog {
   readonly target: ClaimedTarget;
   /** ID of this process, to recognize its own health endpoint. */
   readonly instance?: string;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Settings of the heartbeat to the process that holds the locks on a remote target; `remotePulse` by default. */
   readonly pulse?: Omit<HolderHeartbeat, "clock">;
 }

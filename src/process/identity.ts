@@ -8,19 +8,16 @@ import { type PairStore, currentFile, filePairStore, parsePair } from "../certif
 import { backedBySecret, secretPairStore } from "../certificates/secret-store.ts";
 import type { KeyPair } from "../certificates/self-signed.ts";
 import type { NodeConfig } from "../config/node-config.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Measures } from "../metrics/node-metrics.ts";
 import { graftletVersion } from "../version.ts";
 
-export interface IdentityDeps {
+export interface IdentityDeps extends ClockAndLog {
   readonly config: NodeConfig;
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly measures: Pick<Measures, "requests" | "certificates">;
   /** Absent when requests to the API server are not traced. */
   readonly tracer?: Tracer;

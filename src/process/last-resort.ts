@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import { visibleLine } from "../lib/visible-text.ts";
 
@@ -13,9 +13,7 @@ export interface LastResort extends Disposable {
   run<T>(node: string, work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T>;
 }
 
-export interface LastResortDeps {
-  readonly clock: Clock;
-  readonly log: Logger;
+export interface LastResortDeps extends ClockAndLog {
   /** Ends the process with a non-zero exit code. */
   readonly exit: () => void;
 }

@@ -8,9 +8,8 @@ import { filePairStore } from "../certificates/pair-store.ts";
 import { type Account, type Identity, clientFor, obtainIdentity, ownCertificate } from "./identity.ts";
 import { kubeletEndpoint } from "./kubelet-address.ts";
 import { createBackoff } from "../lib/backoff.ts";
-import type { Clock } from "../lib/clock.ts";
 import { codeOf, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { createNodeMetrics } from "../metrics/node-metrics.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import type { Liveness } from "../node/liveness.ts";
@@ -30,7 +29,7 @@ import { graftletVersion, kubeletVersion } from "../version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "../seams/provider.ts";
 import { createFailureLog } from "../lib/retry.ts";
 
-export interface NodeRun {
+export interface NodeRun extends ClockAndLog {
   readonly config: NodeConfig;
   /** True if the process runs several nodes. */
   readonly several: boolean;
@@ -53,8 +52,6 @@ export interface NodeRun {
   readonly liveness: Liveness;
   /** Receives the node's state. */
   readonly report: NodeReporter;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Retry delays of a failed node, milliseconds; short enough to keep its Node's Lease alive. */

@@ -1,18 +1,15 @@
 import type { NodeConfig } from "../config/node-config.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { containerLogLimits } from "../kubelet/settings.ts";
 import type { ProviderFactory, Target } from "../seams/provider.ts";
 
-export interface OpenTargetDeps {
+export interface OpenTargetDeps extends ClockAndLog {
   readonly config: NodeConfig;
   /** By the values of `--provider`. */
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   /** Headers for the next call to a CRI runtime. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Opens a node's target. @throws CodedError invalid_argument, one sentence, for an unknown provider; errors of

@@ -1,21 +1,18 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-export interface ServiceManagerDeps {
+export interface ServiceManagerDeps extends ClockAndLog {
   readonly env: Environment;
   readonly readiness: Pick<Readiness, "unready">;
   readonly liveness: Pick<Liveness, "trouble">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Watchdog timeouts must be longer than this, milliseconds. */

@@ -1,10 +1,9 @@
 import { once } from "node:events";
 import { WebSocket } from "ws";
 import type { Credentials } from "../api/credentials.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { joinHostPort } from "../lib/http-get.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
 import type { EndpointSlice } from "../objects.ts";
 import { serveSession } from "./session.ts";
@@ -13,7 +12,7 @@ import { createFailureLog } from "../lib/retry.ts";
 /** A distribution whose API servers dial kubelets through a tunnel that each node opens. */
 export type Distribution = "k3s" | "rke2";
 
-export interface TunnelDeps {
+export interface TunnelDeps extends ClockAndLog {
   /** The cluster's distribution; undefined if it uses no tunnels. Resolves once it is known. */
   readonly distribution: (signal: AbortSignal) => Promise<Distribution | undefined>;
   /** The node's credentials: the server identifies the tunnel by the node's name in them. */
@@ -30,8 +29,6 @@ export interface TunnelDeps {
   readonly advertisedPort: number;
   /** Address at which the kubelet API actually listens. */
   readonly kubelet: { readonly host: string; readonly port: number };
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface Tunnels extends Service {

@@ -1,8 +1,7 @@
 import { type LinuxContainerResources, UpdateContainerResourcesRequest } from "../gen/cri.ts";
 import type { CgroupLimits } from "../host/cgroups.ts";
 import { CodedError, codeOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
-import type { Clock } from "../lib/clock.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { AllocatedPod } from "../roles.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
@@ -39,7 +38,7 @@ export interface PodCgroups {
   set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
 }
 
-export interface ResizeDeps {
+export interface ResizeDeps extends ClockAndLog {
   readonly runtime: Pick<Containers, "updateContainerResources">;
   readonly groups: PodCgroups;
   readonly inForce: Pick<ActuatedResources, "setContainerResources" | "setPodResources" | "podResources">;
@@ -52,8 +51,6 @@ export interface ResizeDeps {
   /** Signal for calls that must not be interrupted. */
   readonly uninterrupted: AbortSignal;
   readonly resizes: ActuationMeasures;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** A running pod with its allocation, and the container resizes to actuate. */

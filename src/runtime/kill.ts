@@ -2,7 +2,7 @@ import type { ContainerStatus } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import { goQuote } from "../lib/go-quote.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, RuntimePod } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
@@ -13,12 +13,10 @@ import type { Containers, Sandboxes } from "../seams/runtime.ts";
 import type { Hooks } from "./hooks.ts";
 import type { PodServiceTunnel } from "./ports.ts";
 
-export interface KillDeps {
+export interface KillDeps extends ClockAndLog {
   readonly runtime: Pick<Containers, "stopContainer"> & Pick<Sandboxes, "stopPodSandbox">;
   readonly hooks: Hooks;
   readonly events: EventSink;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** The service tunnel; closed for the pod before its sandboxes stop. */
   readonly tunnel?: PodServiceTunnel;
 }

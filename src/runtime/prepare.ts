@@ -13,7 +13,7 @@ import {
 import { readWithin } from "../host/read-within.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
 import type { EventSink, ObjectCache, MountedVolumes } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
@@ -73,7 +73,7 @@ export interface PodSettings extends ResourceSettings {
   readonly network?: TargetNetwork;
 }
 
-export interface PrepareDeps {
+export interface PrepareDeps extends ClockAndLog {
   readonly settings: PodSettings;
   readonly fs: Host["fs"];
   readonly images: Pick<Images, "imageStatus">;
@@ -90,8 +90,6 @@ export interface PrepareDeps {
   /** The node's allocatable, as quantities by resource name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
   readonly events: EventSink;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** The default cluster domain. */

@@ -1,6 +1,5 @@
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, type ErrorCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Host } from "./host.ts";
 import type { Runtime } from "./runtime.ts";
 
@@ -125,7 +124,7 @@ export interface ContainerLogLimits {
   readonly maxFiles: number;
 }
 
-export interface ProviderOptions {
+export interface ProviderOptions extends ClockAndLog {
   /** The node's `providerConfig`, not yet validated: the provider validates its own fields. */
   readonly config: unknown;
   /** KubeletConfiguration.containerRuntimeEndpoint and imageServiceEndpoint; the provider's own fields take precedence. */
@@ -138,8 +137,6 @@ export interface ProviderOptions {
   readonly nodeName: string;
   /** Headers with the trace context for the next call to a CRI runtime; absent when tracing is disabled. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Opens a node's target without waiting until it is reachable: calls to a missing runtime fail with `unavailable`.

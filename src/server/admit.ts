@@ -1,7 +1,6 @@
 import type { NextFunction, Request, Response } from "express";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import { sendText } from "./responses.ts";
 import { type AuthenticationDeps, authenticate } from "./authentication.ts";
@@ -10,13 +9,11 @@ import { pathSegments } from "./path.ts";
 import type { Authorizer, ServerConfig } from "./ports.ts";
 import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
-export interface AdmitDeps extends Omit<AuthenticationDeps, "anonymous"> {
+export interface AdmitDeps extends Omit<AuthenticationDeps, "anonymous">, ClockAndLog {
   readonly config: Pick<ServerConfig, "anonymous">;
   readonly authorizer: Authorizer;
   /** Called with the connections of authorized clients. */
   readonly strangers: Pick<UnauthenticatedConnections, "authenticated">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface Exchange {

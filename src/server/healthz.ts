@@ -1,9 +1,8 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express, { type NextFunction, type Request, type Response } from "express";
-import type { Clock } from "../lib/clock.ts";
 import { guardResponses } from "../lib/guard-responses.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { HealthMeasures } from "./ports.ts";
 import type { Sharing } from "../seams/provider.ts";
 import { sendText } from "./responses.ts";
@@ -12,7 +11,7 @@ import { healthCheck, healthz, ping } from "./routes/health.ts";
 import type { KubeletServer } from "./server.ts";
 import { createUnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
-export interface HealthzServerDeps {
+export interface HealthzServerDeps extends ClockAndLog {
   /** KubeletConfiguration.healthzBindAddress and healthzPort. */
   readonly address: string;
   readonly port: number;
@@ -25,8 +24,6 @@ export interface HealthzServerDeps {
   readonly readiness: { unready(): string | undefined };
   /** Counts results of /healthz; absent if the endpoint serves several nodes. */
   readonly measures?: HealthMeasures;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Callers are not authenticated here. */

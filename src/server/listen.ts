@@ -1,7 +1,6 @@
 import { type AddressInfo, type Server, type Socket, createServer } from "node:net";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { onAbort } from "../lib/service-group.ts";
 import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
@@ -19,12 +18,10 @@ export const requestTimes = { headersTimeout: 10_000, requestTimeout: 60_000, co
 /** Time for which current requests may continue once the server stops, milliseconds. */
 const shutdownGraceMs = 1000;
 
-export interface ServeOptions {
+export interface ServeOptions extends ClockAndLog {
   readonly server: Server;
   readonly at: ListenAddress;
   readonly strangers: UnauthenticatedConnections;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Called with the address once it listens. */
   readonly onListening: (at: AddressInfo) => void;
 }

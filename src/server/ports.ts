@@ -1,7 +1,6 @@
 import type * as cri from "../gen/cri.ts";
 import type { TargetClock } from "../host/target-clock.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
@@ -94,7 +93,7 @@ export interface ServedStats {
   cadvisor(signal: AbortSignal): Promise<string>;
 }
 
-export interface KubeletServerDeps {
+export interface KubeletServerDeps extends ClockAndLog {
   readonly config: ServerConfig;
   readonly certificate: Reloading<{ readonly certificate: string; readonly key: string } | undefined>;
   /** PEM certificates that sign clients' certificates; if empty, no client certificate is accepted. */
@@ -138,8 +137,6 @@ export interface KubeletServerDeps {
   readonly configz: () => object;
   /** The values of all flags of the command line, by flag. */
   readonly flags: Readonly<Record<string, string>>;
-  readonly clock: Clock;
   /** The target's clock, which stamps log lines. */
   readonly targetClock: Pick<TargetClock, "now">;
-  readonly log: Logger;
 }

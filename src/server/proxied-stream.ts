@@ -2,9 +2,8 @@ import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Response } from "express";
-import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { StreamEndpoint } from "../seams/runtime.ts";
 import type { CommandRequest } from "../streams/remote-command.ts";
 import type { StreamGate } from "../streams/spdy/stream-gate.ts";
@@ -29,14 +28,12 @@ export interface Upgrade {
 }
 
 /** A client that is being joined to an endpoint. */
-export interface ProxiedStream extends StreamTarget {
+export interface ProxiedStream extends StreamTarget, ClockAndLog {
   readonly request: IncomingMessage;
   readonly response: Response;
   readonly upgrade: Upgrade;
   /** Aborts when the client disconnects before the response, and when the server stops. */
   readonly signal: AbortSignal;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export type Upgraded = Extract<HandshakeResult, { kind: "upgraded" }>;

@@ -1,7 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Response } from "express";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { connectionLost, internalError, statusBytes } from "../streams/exit-status.ts";
 import { withEarlyReplies } from "../streams/spdy/early-replies.ts";
 import { spliceCommand } from "../streams/splice-command.ts";
@@ -27,11 +26,9 @@ export type ProxyStream = (
   signal: AbortSignal,
 ) => Promise<void>;
 
-export interface ProxyStreamDeps {
+export interface ProxyStreamDeps extends ClockAndLog {
   /** The upgrade of a request; undefined for an ordinary request. */
   readonly upgradeOf: (request: IncomingMessage) => Upgrade | undefined;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Forwards the client's upgrade request to the endpoint, returns the response, and joins the streams. If a WebSocket client meets an

@@ -1,8 +1,7 @@
 import { coalesce } from "../lib/coalesce.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { throttle } from "../lib/throttle.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
@@ -38,7 +37,7 @@ export interface ServiceTunnel extends Service, PodServiceTunnel {
   unavailableReason(): string | undefined;
 }
 
-export interface ServiceTunnelDeps {
+export interface ServiceTunnelDeps extends ClockAndLog {
   readonly host: Pick<Host, "run" | "spawn" | "listen" | "fs" | "forPods">;
   readonly rootDir: string;
   readonly seen: Column<RuntimePod>;
@@ -57,8 +56,6 @@ export interface ServiceTunnelDeps {
   readonly onAvailabilityChange: () => void;
   /** Reports a limitation of the running tunnel as an event on the node. */
   readonly report: ReportLimitation;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Minimum interval between reactions to changes of Services, milliseconds. */

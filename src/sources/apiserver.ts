@@ -1,14 +1,11 @@
 import type { ApiClient } from "../api/client.ts";
 import { createReflector, type Reflector } from "../api/reflector.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
 
-export interface ApiServerSourceDeps {
+export interface ApiServerSourceDeps extends ClockAndLog {
   readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly nodeName: string;
   /** Receives the complete set of pods bound to the node at each change. */
   readonly set: (pods: readonly Pod[]) => void;

@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import { request } from "undici";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import { urlWithoutSecrets } from "../lib/url-text.ts";
@@ -12,7 +11,7 @@ import { maxManifestBytes, unusable } from "./manifest.ts";
 import { openManifestReader } from "./manifest-reader.ts";
 import type { Adopt } from "./manifest-set.ts";
 
-export interface HttpSourceDeps {
+export interface HttpSourceDeps extends ClockAndLog {
   /** KubeletConfiguration.staticPodURL. */
   readonly url: string;
   /** KubeletConfiguration.staticPodURLHeader: may contain credentials, and is never shown. */
@@ -24,8 +23,6 @@ export interface HttpSourceDeps {
   readonly set: (pods: readonly Pod[]) => void;
   readonly adopt: Adopt;
   readonly complaints: ManifestErrors;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** The kubelet's value. */

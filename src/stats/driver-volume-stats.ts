@@ -4,21 +4,18 @@ import {
   type NodeGetVolumeStatsResponse,
   VolumeUsage_Unit as Unit,
 } from "../gen/csi.ts";
-import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { PersistentVolumeFacts, StorageDrivers } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import { type DiskUse, totalUse } from "./disk-stats.ts";
 import { command, commandWithoutDashes } from "../seams/command.ts";
 
-export interface DriverVolumeStatsDeps {
+export interface DriverVolumeStatsDeps extends ClockAndLog {
   readonly host: Pick<Host, "run">;
   readonly drivers: Pick<StorageDrivers, "driver">;
   /** True to also query the health of volumes (feature gate CSIVolumeHealth). */
   readonly queryHealth: boolean;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** A volume whose usage cannot be read with statfs: only its CSI driver knows it, its server may be gone, or it is a block

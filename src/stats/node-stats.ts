@@ -1,6 +1,6 @@
 import type { PodUsages, ContainerUsage, DiskUsage, PodUsage } from "../eviction/ports.ts";
 import type { HostFacts } from "../host/facts.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger, ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, PodCache } from "../pipeline.ts";
 import { containerNameOf } from "../pod/runs.ts";
@@ -16,7 +16,6 @@ import { runningPods } from "./running-pods.ts";
 import { type Sample, type PodSample, processesOf } from "./sample.ts";
 import { createSampler, type SamplerDeps } from "./sampler.ts";
 import { summary } from "./summary.ts";
-import type { Clock } from "../lib/clock.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { podReference } from "../pod/reference.ts";
 
@@ -184,13 +183,11 @@ function fileUse(use: DiskUse | undefined): DiskUsage | undefined {
   return { bytes: use.usedBytes, inodes: use.inodesUsed ?? 0 };
 }
 
-interface VolumeHealthDeps extends ClaimDeps {
+interface VolumeHealthDeps extends ClaimDeps, ClockAndLog {
   readonly cache: PodCache;
   readonly events: EventSink;
   /** Interval between two checks, milliseconds. */
   readonly intervalMs: number;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Emits an event for each claim of a running pod that its CSI driver reports as abnormal, at every check (feature gate

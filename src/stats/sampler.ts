@@ -1,8 +1,7 @@
 import { type CgroupReadings, readCgroups, type CgroupRequest } from "../host/cgroup-readings.ts";
 import type { TargetClock } from "../host/target-clock.ts";
-import type { Clock } from "../lib/clock.ts";
 import { throwIfAborted } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { PodCache } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup, qosCgroup } from "../pod/cgroup-path.ts";
 import type { QosClass } from "../pod/qos.ts";
@@ -13,15 +12,13 @@ import { type RunningPod, runningPods } from "./running-pods.ts";
 import { type RuntimeUsage, readRuntimeUsage } from "./runtime-usage.ts";
 import type { Sample } from "./sample.ts";
 
-export interface SamplerDeps {
+export interface SamplerDeps extends ClockAndLog {
   readonly host: Pick<Host, "run">;
   readonly runtime: Stats;
   readonly cache: PodCache;
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
   readonly cgroupVersion: 1 | 2;
-  readonly clock: Clock;
   readonly targetClock: Pick<TargetClock, "toOurs">;
-  readonly log: Logger;
 }
 
 const qosClasses: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];

@@ -1,6 +1,5 @@
-import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { PodStatus, Pod, PodCondition } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
@@ -32,13 +31,11 @@ export interface StatusUpdate {
   readonly changedAt: number;
 }
 
-export interface WriterDeps {
+export interface WriterDeps extends ClockAndLog {
   readonly api: PodApi;
   /** The API server's copies of the pods; for a static pod, its mirror pod. */
   readonly apiPods: Pick<Column<ApiPod>, "get">;
   readonly worker: Pick<Column<WorkerView>, "get">;
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly measures: StatusMeasures;
 }
 

@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { internalError, statusBytes } from "./exit-status.ts";
 import { streamCreationTimeoutMs } from "./timeouts.ts";
 import {
@@ -27,11 +27,6 @@ export const commandProtocols = [
 ] as const;
 export type CommandProtocol = (typeof commandProtocols)[number];
 
-export interface CommandDeps {
-  readonly clock: Clock;
-  readonly log: Logger;
-}
-
 /** Streams that a client may open, with their purposes. */
 const streamTypes = ["error", "stdin", "stdout", "stderr", "resize"];
 
@@ -41,7 +36,7 @@ export async function serveCommandOverSpdy(
   { socket, protocol }: { readonly socket: Duplex; readonly protocol: CommandProtocol },
   request: CommandRequest,
   run: RunCommand,
-  { clock, log }: CommandDeps,
+  { clock, log }: ClockAndLog,
 ): Promise<void> {
   const opened = new Map<string, SpdyStream>();
   const accepted = new Set<string>();

@@ -1,5 +1,5 @@
 import type { WebSocket } from "ws";
-import type { CommandDeps } from "./command-spdy.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { statusBytes } from "./exit-status.ts";
 import { type CommandRequest, type RunCommand, runForClient, endOutput } from "./remote-command.ts";
 import { noSizes, terminalSizes } from "./terminal-sizes.ts";
@@ -25,7 +25,7 @@ export async function serveCommandOverWebSocket(
   { ws, subprotocol }: { readonly ws: WebSocket; readonly subprotocol: CommandSubprotocol },
   request: CommandRequest,
   run: RunCommand,
-  { clock, log }: CommandDeps,
+  { clock, log }: ClockAndLog,
 ): Promise<void> {
   const { base64, supportsClose, json } = subprotocols[subprotocol];
   const channels = new Channels({ ws, base64, supportsClose, clock });

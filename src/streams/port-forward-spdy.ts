@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import type { Timer } from "../lib/clock.ts";
-import type { CommandDeps } from "./command-spdy.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { type ForwardHeaders, parseForwardHeaders } from "./forward-headers.ts";
 import { streamCreationTimeoutMs } from "./timeouts.ts";
 import { type ConnectPort, forwardConnection } from "./port-forward.ts";
@@ -27,7 +27,7 @@ interface StreamPair {
 export async function serveForwardOverSpdy(
   socket: Duplex,
   connect: ConnectPort,
-  { clock, log }: CommandDeps,
+  { clock, log }: ClockAndLog,
 ): Promise<void> {
   const pairs = new Map<string, StreamPair>();
   const running = new Set<Promise<void>>();

@@ -1,5 +1,5 @@
 import type { WebSocket } from "ws";
-import type { CommandDeps } from "./command-spdy.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { type ConnectPort, forwardConnection } from "./port-forward.ts";
 import { endOutput } from "./remote-command.ts";
 import { type Channel, Channels } from "./websocket/channels.ts";
@@ -25,7 +25,7 @@ export async function serveForwardOverWebSocket(
   { ws, subprotocol }: { readonly ws: WebSocket; readonly subprotocol: ForwardSubprotocol },
   ports: readonly number[],
   connect: ConnectPort,
-  { clock, log }: CommandDeps,
+  { clock, log }: ClockAndLog,
 ): Promise<void> {
   const channels = new Channels({ ws, ...subprotocols[subprotocol], supportsClose: false, clock });
   const pairs = ports.map((port, index) => ({

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { WebSocket } from "ws";
-import { type CommandDeps, serveCommandOverSpdy, commandProtocols } from "./command-spdy.ts";
+import type { ClockAndLog } from "../lib/log.ts";
+import { serveCommandOverSpdy, commandProtocols } from "./command-spdy.ts";
 import { serveCommandOverWebSocket, commandSubprotocols } from "./command-websocket.ts";
 import { serveForwardOverSpdy, forwardProtocol } from "./port-forward-spdy.ts";
 import { serveForwardOverWebSocket, forwardSubprotocols, tunnelSubprotocol } from "./port-forward-websocket.ts";
@@ -21,7 +22,7 @@ import { tunnelStream } from "./websocket/tunnel.ts";
 export type ServeUpgrade = (asked: UpgradeRequest) => Promise<void> | Refusal;
 
 /** Serves one command in the client's protocol. */
-export function serveCommand(command: CommandRequest, run: RunCommand, deps: CommandDeps): ServeUpgrade {
+export function serveCommand(command: CommandRequest, run: RunCommand, deps: ClockAndLog): ServeUpgrade {
   return (upgrade) => {
     if (!isWebSocket(upgrade.request)) {
       const protocol = negotiateSpdy(upgrade.request, commandProtocols);
@@ -37,7 +38,7 @@ export function serveCommand(command: CommandRequest, run: RunCommand, deps: Com
 }
 
 /** Serves one client's connections to a pod in the client's protocol. */
-export function serveForward(ports: readonly number[], connect: ConnectPort, deps: CommandDeps): ServeUpgrade {
+export function serveForward(ports: readonly number[], connect: ConnectPort, deps: ClockAndLog): ServeUpgrade {
   return (upgrade) => {
     if (!isWebSocket(upgrade.request)) {
       const protocol = negotiateSpdy(upgrade.request, [forwardProtocol]);

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../lib/clock.ts";
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
 import { guardResponses } from "../lib/guard-responses.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { StreamEndpoint } from "../seams/runtime.ts";
 import { connectionPair } from "./connection-pair.ts";
 import { streamCreationTimeoutMs, tokenTimeoutMs } from "./timeouts.ts";
@@ -30,12 +30,7 @@ export interface StreamServer extends AsyncDisposable {
   portForward(ports: readonly number[], connect: ConnectPort): StreamEndpoint;
 }
 
-export interface StreamServerDeps {
-  readonly clock: Clock;
-  readonly log: Logger;
-}
-
-export function createStreamServer({ clock, log }: StreamServerDeps): StreamServer {
+export function createStreamServer({ clock, log }: ClockAndLog): StreamServer {
   const tokens = createTokens<ServeUpgrade>(clock);
   const connections = new Map<Duplex, Timer>();
   const sessions = new Set<Promise<void>>();

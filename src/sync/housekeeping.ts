@@ -1,5 +1,4 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodCache, PodStore, WaitForTarget, RuntimePod } from "../pipeline.ts";
@@ -16,7 +15,7 @@ export interface HousekeepingMeasures {
   cleanedUp(pods: number, failed: number): void;
 }
 
-export interface HousekeepingDeps {
+export interface HousekeepingDeps extends ClockAndLog {
   readonly pods: PodStore;
   readonly worker: Column<WorkerView>;
   readonly workers: Pick<PodWorkers, "terminate" | "forget">;
@@ -38,8 +37,6 @@ export interface HousekeepingDeps {
   /** Drops allocation records of pods that are not among these. */
   readonly pruneRecords: (known: ReadonlySet<string>) => void;
   readonly measures: HousekeepingMeasures;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** The kubelet's housekeeping period, and the interval for listing pod directories when nothing was removed, milliseconds. */

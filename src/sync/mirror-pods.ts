@@ -1,7 +1,6 @@
 import { createBackoff } from "../lib/backoff.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Node, Pod } from "../objects.ts";
 import type { NodeSource, PodStore } from "../pipeline.ts";
@@ -20,7 +19,7 @@ export interface MirrorApi {
   remove(pod: Pod["metadata"], signal: AbortSignal): Promise<void>;
 }
 
-export interface MirrorPodsDeps {
+export interface MirrorPodsDeps extends ClockAndLog {
   readonly api: MirrorApi;
   readonly pods: Pick<PodStore, "byName">;
   readonly manager: Pick<PodManager, "mirrorPod" | "mirrorPods" | "staticPods">;
@@ -30,8 +29,6 @@ export interface MirrorPodsDeps {
   readonly node: NodeSource;
   /** True once every source has reported: before that, a mirror pod may belong to an unknown static pod. */
   readonly sourcesSeen: () => boolean;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 const requestTimeoutMs = 10_000;

@@ -1,7 +1,6 @@
 import { ContainerState } from "../gen/cri.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runConcurrently } from "../lib/run-concurrently.ts";
 import type { PodStatus } from "../objects.ts";
 import type {
@@ -36,7 +35,7 @@ export interface PodHostResources {
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
 
-export interface PassDeps extends PlaceholderDeps {
+export interface PassDeps extends PlaceholderDeps, ClockAndLog {
   readonly cache: PodCache;
   readonly privateColumn: PrivateColumn;
   readonly inspector: PodInspector;
@@ -58,8 +57,6 @@ export interface PassDeps extends PlaceholderDeps {
   readonly networkError: () => string | undefined;
   /** KubeletConfiguration.syncFrequency, milliseconds: an unchanged pod is synced again after 1 to 1.5 times this. */
   readonly syncMs: number;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 const deadlineExceeded: Rejection = {

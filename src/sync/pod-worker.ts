@@ -1,6 +1,5 @@
-import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { LatestSlot } from "../lib/latest-slot.ts";
 import { timed } from "../lib/timed.ts";
 import type { Span, Tracer } from "../lib/tracer.ts";
@@ -43,13 +42,11 @@ export interface Passes {
   objectChanged(pod: DesiredPod): void;
 }
 
-export interface PodWorkerDeps {
+export interface PodWorkerDeps extends ClockAndLog {
   readonly uid: string;
   readonly passes: Passes;
   readonly waitForTarget?: WaitForTarget;
   readonly tracer: Tracer;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Schedules another pass of this worker. */
   readonly requeueAfter: (uid: string, delayMs: number) => void;
   readonly measures: WorkerMeasures;

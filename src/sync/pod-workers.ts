@@ -1,5 +1,4 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
@@ -10,15 +9,13 @@ import type { ColumnWriter } from "../state/records.ts";
 import type { Subscribes, Sends } from "../state/signals.ts";
 import { type Passes, type PodWorker, createPodWorker, type WorkerMeasures } from "./pod-worker.ts";
 
-export interface PodWorkersDeps {
+export interface PodWorkersDeps extends ClockAndLog {
   readonly passes: Passes;
   /** Column written by the workers. */
   readonly worker: ColumnWriter<WorkerView>;
   /** Subscribes to `wake`, `retry` and `end`; `mirrorsChanged` is sent when a worker has finished. */
   readonly signals: Subscribes<"wake" | "retry" | "end"> & Sends<"mirrorsChanged">;
   readonly waitForTarget?: WaitForTarget;
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly measures: WorkerMeasures;
   readonly tracer: Tracer;
   readonly stop: AbortSignal;

@@ -1,5 +1,4 @@
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Tracer } from "../lib/tracer.ts";
 
 /** The group `tracing` of KubeletConfiguration. */
@@ -8,10 +7,8 @@ export interface TracingConfig {
   readonly samplingRatePerMillion: number | undefined;
 }
 
-export interface TracingDeps {
+export interface TracingDeps extends ClockAndLog {
   readonly nodeName: string;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** A node's tracer; disposing it flushes pending spans. */

@@ -1,14 +1,12 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
-import type { Logger } from "../../../src/lib/log.ts";
+import type { ClockAndLog } from "../../../src/lib/log.ts";
 
-export interface SlowMeasurementOptions<T> {
+export interface SlowMeasurementOptions<T> extends ClockAndLog {
   /** Name of the measurement, for the log. */
   readonly what: string;
   /** Takes a measurement, which may take minutes. */
   readonly read: (signal: AbortSignal) => Promise<T>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** A measurement and its time, milliseconds since the epoch by graftlet's clock. */

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
-import type { Logger } from "../../../src/lib/log.ts";
+import type { Logger, ClockAndLog } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { SshConfig } from "../config.ts";
 import type { ReverseTunnel } from "../reverse/tunnel.ts";
@@ -31,10 +31,8 @@ export interface Link extends AsyncDisposable {
   fail(why: LinkError): void;
 }
 
-export interface LinkOptions {
+export interface LinkOptions extends ClockAndLog {
   readonly config: SshConfig;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** The reverse tunnel, if the first machine connects to graftlet. */
   readonly reverse?: ReverseTunnel;
   /** Opens a connection; uses ssh2 by default. */

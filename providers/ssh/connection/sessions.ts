@@ -1,7 +1,7 @@
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
-import type { Logger } from "../../../src/lib/log.ts";
+import type { ClockAndLog } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import { type Connection, channelRefusal, fromCallback } from "./connection.ts";
 import { LinkError } from "./link-state.ts";
@@ -32,10 +32,8 @@ export interface Sessions {
   openOn(connection: Connection, start: SessionRequest["start"], signal: AbortSignal): Promise<Session>;
 }
 
-export interface SessionsOptions {
+export interface SessionsOptions extends ClockAndLog {
   readonly link: Link;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Pause after a failed attempt to add a connection, ms, before jitter (MaxStartups, a firewall). */

@@ -1,6 +1,5 @@
-import type { Clock } from "../../../src/lib/clock.ts";
 import { hasCode } from "../../../src/lib/errors.ts";
-import type { Logger } from "../../../src/lib/log.ts";
+import type { ClockAndLog } from "../../../src/lib/log.ts";
 import type { Link } from "../connection/link.ts";
 import { type ProcessGroup, killScript } from "../shell/shell.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
@@ -15,11 +14,9 @@ export interface ProcessGroups {
   killOnLoss(group: ProcessGroup, lost: AbortSignal): () => void;
 }
 
-export interface ProcessGroupsOptions {
+export interface ProcessGroupsOptions extends ClockAndLog {
   readonly link: Link;
   readonly pool: () => Pick<ShellPool, "runUrgently">;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 const killTimeoutMs = 20_000;

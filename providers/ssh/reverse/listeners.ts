@@ -1,9 +1,8 @@
 import ssh2, { type ParsedKey } from "ssh2";
 import { readFile } from "node:fs/promises";
-import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf, CodedError, codeOfErrno } from "../../../src/lib/errors.ts";
 import { joinHostPort } from "../../../src/lib/http-get.ts";
-import type { Logger } from "../../../src/lib/log.ts";
+import type { ClockAndLog } from "../../../src/lib/log.ts";
 import { hasErrno, errnoOf } from "../../local/errors.ts";
 import { readSecret } from "../connection/credentials.ts";
 import { LinkError } from "../connection/link-state.ts";
@@ -12,10 +11,8 @@ import { type ReverseConnections, createReverseConnections } from "./connections
 import type { ReverseTunnel } from "./tunnel.ts";
 import { type KeyOwner, type ReverseServer, parseHostKey, startReverseServer } from "./server.ts";
 
-export interface ReverseNode {
+export interface ReverseNode extends ClockAndLog {
   readonly nodeName: string;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** The reverse-tunnel listeners of a process. Nodes with the same address and port share one listener, which is open from its first use

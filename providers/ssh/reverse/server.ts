@@ -9,7 +9,7 @@ import ssh2, {
 import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
 import { recycleWrittenBuffers } from "../../../src/lib/recycle-buffer.ts";
-import type { Logger } from "../../../src/lib/log.ts";
+import type { Logger, ClockAndLog } from "../../../src/lib/log.ts";
 import { fromCallback } from "../connection/connection.ts";
 import { listenerAlgorithms } from "../connection/algorithms.ts";
 import { fingerprintOf } from "../connection/fingerprint.ts";
@@ -31,15 +31,13 @@ export interface KeyOwner {
   onDisconnected(connection: ReverseConnection): void;
 }
 
-export interface ReverseServerOptions {
+export interface ReverseServerOptions extends ClockAndLog {
   readonly address: string;
   readonly port: number;
   /** Private host key of the server. */
   readonly hostKey: Buffer;
   /** Looks up the machine of a public key. @param key in SSH's wire format. @returns undefined for an unknown key. */
   readonly findKeyOwner: (key: Buffer) => Promise<KeyOwner | undefined>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface ReverseServer extends AsyncDisposable {

@@ -1,6 +1,5 @@
-import type { Clock } from "../../../src/lib/clock.ts";
 import { abortError, hasCode } from "../../../src/lib/errors.ts";
-import type { Logger } from "../../../src/lib/log.ts";
+import type { ClockAndLog } from "../../../src/lib/log.ts";
 import type { Link } from "../connection/link.ts";
 import type { Sessions } from "../connection/sessions.ts";
 import { createPool } from "./pool.ts";
@@ -15,11 +14,9 @@ export interface ShellPool {
   runUrgently(question: ShellRequest, signal: AbortSignal): Promise<ShellResult>;
 }
 
-export interface ShellPoolOptions {
+export interface ShellPoolOptions extends ClockAndLog {
   readonly link: Link;
   readonly sessions: Sessions;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** Command line that starts a shell, such as `exec /bin/sh`. */
   readonly command: (signal: AbortSignal) => Promise<string>;
   /** Called with each shell's process group, which has to be killed when its connection is lost. */

@@ -1,9 +1,8 @@
 import type { Duplex } from "node:stream";
 import type { ClientChannel } from "ssh2";
-import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
 import { createRateLimitedWarning } from "../../../src/lib/rate-limited-warning.ts";
-import type { Logger } from "../../../src/lib/log.ts";
+import type { ClockAndLog } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address, HostFs, HostListener } from "../../../src/seams/host.ts";
 import { channelStream } from "../connection/channel-stream.ts";
@@ -13,12 +12,10 @@ import { type RootListenerOptions, prepareRootListener } from "./listen-as-root.
 import type { Link } from "../connection/link.ts";
 import type { Privileges } from "../shell/privileges.ts";
 
-export interface ListenerOptions extends RootListenerOptions {
+export interface ListenerOptions extends RootListenerOptions, ClockAndLog {
   readonly link: Pick<Link, "connection" | "countExchange" | "state">;
   readonly fs: Pick<HostFs, "apply" | "lstat">;
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 type OnConnection = (connection: Duplex) => void;

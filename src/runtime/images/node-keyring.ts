@@ -1,12 +1,11 @@
 import { join } from "node:path";
-import type { Clock } from "../../lib/clock.ts";
 import { messageOf } from "../../lib/errors.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { ClockAndLog } from "../../lib/log.ts";
 import { type DockerConfigLayout, type Logins, parseDockerConfig } from "./docker-config.ts";
 import { keyringOf } from "./keyring.ts";
 import type { PodKeyring } from "./pod-credentials.ts";
 
-export interface NodeKeyringDeps {
+export interface NodeKeyringDeps extends ClockAndLog {
   /** The node's root directory. */
   readonly rootDir: string;
   /** Graftlet's working directory; it may be gone. */
@@ -15,8 +14,6 @@ export interface NodeKeyringDeps {
   readonly home: string | undefined;
   /** @throws if there is no such file. */
   readonly readFile: (path: string) => Promise<string>;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** How long a parsed configuration is cached, milliseconds. */

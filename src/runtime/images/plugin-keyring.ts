@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import type { CredentialProvider } from "../../config/credential-providers.ts";
-import type { Clock } from "../../lib/clock.ts";
 import { abortError } from "../../lib/errors.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { ClockAndLog } from "../../lib/log.ts";
 import { untilAborted } from "../../lib/service-group.ts";
 import { createSingleFlight } from "../../lib/single-flight.ts";
 import type { Pod } from "../../objects.ts";
@@ -14,13 +13,11 @@ import { keyringOf, locationMatches, type Keyring } from "./keyring.ts";
 import type { PodKeyring } from "./pod-credentials.ts";
 import type { PullAccount } from "./pull-records.ts";
 
-export interface PluginKeyringDeps {
+export interface PluginKeyringDeps extends ClockAndLog {
   readonly plugins: readonly CredentialProvider[];
   readonly run: RunPlugin;
   readonly accounts: ServiceAccounts;
   readonly tokens: TokenSource;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Credentials from credential provider plugins, as in the kubelet: all plugins that match an image run, and failing ones are skipped.

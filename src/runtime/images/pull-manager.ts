@@ -1,5 +1,4 @@
-import type { Clock } from "../../lib/clock.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { ClockAndLog } from "../../lib/log.ts";
 import { bareName } from "../../pod/image-name.ts";
 import type { Images } from "../../seams/runtime.ts";
 import type { CredentialSource } from "./keyring.ts";
@@ -16,13 +15,11 @@ export interface PullCheckMeasures {
   checked(result: PullCheck): void;
 }
 
-export interface PullManagerDeps {
+export interface PullManagerDeps extends ClockAndLog {
   readonly runtime: Pick<Images, "listImages">;
   readonly records: PullRecords;
   readonly needsVerification: NeedsVerification;
   readonly measures: PullCheckMeasures;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** A pull that has begun and whose intent is recorded. */

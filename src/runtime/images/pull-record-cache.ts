@@ -1,17 +1,15 @@
 import type { Image } from "../../gen/cri.ts";
 import type { Clock } from "../../lib/clock.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { ClockAndLog } from "../../lib/log.ts";
 import { createSemaphore } from "../../lib/semaphore.ts";
 import { bareName, canonicalName } from "../../pod/image-name.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { mergeCredentials } from "./pull-credentials.ts";
 import type { PullCredentials, ImagePulledRecord, PullRecords } from "./pull-records.ts";
 
-export interface PullRecordCacheDeps {
+export interface PullRecordCacheDeps extends ClockAndLog {
   readonly runtime: Pick<Images, "listImages">;
   readonly records: PullRecords;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** A cache of the pull records: each is read once, and writes are serialized. No call is aborted together with the pod that caused it. */

@@ -1,17 +1,14 @@
-import type { Clock } from "../../lib/clock.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { ClockAndLog } from "../../lib/log.ts";
 import type { StorageDrivers } from "../../pipeline.ts";
 import type { VolumeMeasures } from "../measures.ts";
 import type { Host } from "../../seams/host.ts";
 import type { StagedVolumeLister } from "./staged-volume-lister.ts";
 
-export interface UnpublishDeps {
+export interface UnpublishDeps extends ClockAndLog {
   readonly host: Host;
   /** The target's root directory. */
   readonly rootDir: string;
   readonly drivers: Pick<StorageDrivers, "driver">;
-  readonly log: Logger;
-  readonly clock: Clock;
   readonly measures: Pick<VolumeMeasures, "deviceUnmapped">;
 }
 

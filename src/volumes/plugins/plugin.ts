@@ -1,7 +1,6 @@
 import type { TokenSource } from "../../api/tokens.ts";
 import type { MountLister } from "../../host/mounts.ts";
-import type { Clock } from "../../lib/clock.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { ClockAndLog } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
 import type {
@@ -18,7 +17,7 @@ import type { Staging } from "../persistent/staging.ts";
 import type { Claims } from "../ports.ts";
 
 /** Dependencies of setting up volumes. */
-export interface VolumeDeps extends NodeSource {
+export interface VolumeDeps extends NodeSource, ClockAndLog {
   readonly host: Host;
   readonly objects: ObjectCache;
   readonly claims: Claims;
@@ -28,8 +27,6 @@ export interface VolumeDeps extends NodeSource {
   readonly tokens: TokenSource;
   readonly events: EventSink;
   readonly waitForTarget?: WaitForTarget;
-  readonly clock: Clock;
-  readonly log: Logger;
   readonly measures: VolumeMeasures;
   readonly nodeName: string;
   /** The target's root directory, such as /var/lib/kubelet. */
