@@ -17,7 +17,6 @@ import type { ClockAndLog } from "../../src/lib/log.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
 import type { GrpcChannel } from "./client.ts";
 
-/** A source of runtime events. */
 interface RuntimeEventSource {
   readonly name: string;
   events(signal: AbortSignal): AsyncGenerator<RuntimeEvent | undefined>;

@@ -44,7 +44,6 @@ export function createContainerFactCache(): ContainerFactCache {
   };
 }
 
-/** Caches a started sandbox. */
 export function cacheSandbox(
   { sandboxes }: Pick<ContainerFactCache, "sandboxes">,
   { Id, HostConfig, ResolvConfPath, State }: ContainerInspectInfo,

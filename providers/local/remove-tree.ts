@@ -156,7 +156,6 @@ function formatPath(names: readonly Buffer[]): string {
   return path.length > maxPathText ? `${path.slice(0, maxPathText / 2)}…${path.slice(-maxPathText / 2)}` : path;
 }
 
-/** Error for a mount point. */
 export function mountPointError(path: string): CodedError {
   return new CodedError("failed_precondition", `${path} is a mount point: unmount it first`);
 }

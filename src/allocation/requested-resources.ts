@@ -4,7 +4,6 @@ import { quantityNumber } from "../pod/quantity.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { PrivateColumn } from "../state/records.ts";
 
-/** Requests for resizes. */
 export interface ResizeRequestMeasures {
   /** A resize of one container was requested. */
   requested(

@@ -44,7 +44,6 @@ export function countResizes(states: readonly ResizeState[]): ResizeCounts {
   };
 }
 
-/** Creates the writer of the column of resize progress. */
 export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clock): ResizeStates {
   const set = (uid: string, { pending, inProgress }: { [K in keyof ResizeState]: ResizeState[K] | undefined }) => {
     if (pending || inProgress) states.set(uid, { ...(pending && { pending }), ...(inProgress && { inProgress }) });
@@ -104,7 +103,6 @@ export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clo
   };
 }
 
-/** Pod conditions for the progress of a resize. */
 export function resizeConditions({ pending, inProgress }: ResizeState = {}): readonly PodCondition[] {
   const waiting = pending && {
     type: "PodResizePending",

@@ -9,7 +9,6 @@ import type { HostFs } from "../seams/host.ts";
 
 /** Record of a pod that was resized in place. */
 export interface ResourceRecord {
-  /** Allocated resources. */
   readonly allocated: PodResources;
   /** Actuated resources of its containers, by container ID. */
   readonly inForce: Readonly<Record<string, Resources>>;

@@ -8,7 +8,6 @@ import type { Credentials } from "./credentials.ts";
 /** One HTTP/2 connection: accepts streams until it is full, closed by GOAWAY, or dead. */
 export interface Http2Session {
   readonly generation: number;
-  /** Opens one more stream. */
   open(headers: Readonly<Record<string, string>>): ClientHttp2Stream;
   readonly hasRoom: boolean;
   readonly closed: boolean;
@@ -28,7 +27,6 @@ export interface SessionDeps {
   readonly onPingTimeout: () => void;
   /** Time after which an idle session is closed, milliseconds. */
   readonly idleTimeoutMs: number;
-  /** Timeout of connecting, milliseconds. */
   readonly connectTimeoutMs: number;
 }
 

@@ -32,7 +32,6 @@ export interface AccessFile {
   read(): ClusterAccess;
 }
 
-/** A kubeconfig at that path. */
 export function kubeconfigFile(path: string): AccessFile {
   return { name: `kubeconfig ${path}`, path, read: () => readKubeconfig(path) };
 }

@@ -21,7 +21,6 @@ export function createServiceLister(deps: ListerDeps): ServiceWatch {
   return createServiceWatch(deps, "services", "spec.clusterIP!=None");
 }
 
-/** Headless Services. */
 export function createHeadlessServices(deps: ListerDeps): ServiceWatch {
   return createServiceWatch(deps, "headless services", "spec.clusterIP=None");
 }

@@ -3,7 +3,6 @@ import type { Tracer } from "../lib/tracer.ts";
 import { ApiError } from "./api-error.ts";
 import type { RawRequest } from "./requests.ts";
 
-/** Span of a request in progress. */
 export interface RequestSpan {
   /** Headers that propagate the trace to the API server. */
   readonly headers: Readonly<Record<string, string>>;

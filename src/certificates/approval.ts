@@ -17,7 +17,6 @@ export interface ApprovalDeps extends ClockAndLog {
   readonly approve?: Approve;
 }
 
-/** Contents of the request. */
 export interface CertificateRequestSpec {
   readonly signerName: SignerName;
   readonly subject: Subject;

@@ -39,7 +39,6 @@ export interface IssuedCertificate extends Reloading<KeyPair | undefined>, Servi
 const approvalTimeoutMs = 15 * 60_000;
 const firstRetryDelayMs = 2_000;
 const maxRetryDelayMs = 32_000;
-/** Interval of the check for renewal. */
 const renewalCheckIntervalMs = 60_000;
 
 /** Obtains a certificate from the cluster, keeps it in the store, and renews it at a random moment between 70 and 90 % of its lifetime,

@@ -93,7 +93,6 @@ function is({ tag, content }: Element, oid: string): boolean {
   return tag === tags.oid && content.toString("hex") === oid;
 }
 
-/** One DER element. */
 interface Element {
   /** Its tag: the first byte. */
   readonly tag: number;

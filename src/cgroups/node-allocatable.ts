@@ -16,7 +16,6 @@ import { createFailureLog, retryUntilDone } from "../lib/retry.ts";
 export interface NodeAllocatableDeps extends ClockAndLog {
   readonly cgroups: OpenNodeCgroups;
   readonly qosCgroups: Pick<QosCgroups, "reapplyLimits">;
-  /** Cgroups of pods. */
   readonly pods: { reapplyLimits(signal: AbortSignal): Promise<void> };
   readonly reserved: ReservedCgroups;
   readonly capacity: TargetCapacity & Pick<HostFacts, "cpuList">;

@@ -14,7 +14,6 @@ import type { QosClass } from "../pod/qos.ts";
 /** Operations on cgroups. */
 export type CgroupOperation = "create" | "update" | "destroy";
 
-/** Cgroups of the node. */
 export interface CgroupMeasures {
   changed(operation: CgroupOperation, ms: number): void;
   /** Memory reservations for Guaranteed and Burstable pods, bytes. */

@@ -11,7 +11,6 @@ import { type Reservations, type TargetCapacity, reservedLimits } from "./alloca
 export interface Enforcement extends Reservations {
   /** KubeletConfiguration.enforceNodeAllocatable. */
   readonly enforceNodeAllocatable: readonly string[];
-  /** Names of the reserved cgroups. */
   readonly kubeReservedCgroup: string;
   readonly systemReservedCgroup: string;
 }

@@ -92,7 +92,6 @@ export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleas
 /** Node services of drivers, by their names. */
 type Drivers = ReadonlyMap<string, StorageDriver>;
 
-/** The drivers on the target. */
 async function driversOn(deps: Omit<CsiVolumeReleaseDeps, "rootDir">, rootDir: string): Promise<Drivers> {
   const { signal } = new AbortController();
   const plugins = await connectedPlugins(deps, pluginRegistryOf(rootDir), "CSIPlugin", signal);

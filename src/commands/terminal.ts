@@ -10,7 +10,6 @@ export interface Terminal {
   ask?(question: string, signal: AbortSignal): Promise<string>;
 }
 
-/** Writes a value as JSON. */
 export function printJson(terminal: Terminal, value: unknown): void {
   for (const line of JSON.stringify(value, null, 2).split("\n")) terminal.print(line);
 }

@@ -8,7 +8,6 @@ export type Arguments =
   | { readonly kind: "version" }
   | { readonly kind: "flags"; readonly values: ReadonlyMap<string, unknown> };
 
-/** All flags of the given shapes. */
 export function flagsOf(...shapes: readonly Shape[]): Map<string, Field<unknown>> {
   const flags = new Map<string, Field<unknown>>();
   for (const shape of shapes) {

@@ -135,7 +135,6 @@ function fileNames(io: ConfigIo, path: string): readonly string[] | undefined {
   }
 }
 
-/** The first duplicate name. */
 function firstDuplicate(names: readonly string[]): string | undefined {
   return names.find((name, index) => names.indexOf(name) !== index);
 }

@@ -48,7 +48,6 @@ function decodeField(field: Field<unknown>, wire: unknown, name: string): unknow
   return field.zeroIsUnset && value === field.type.zero ? field.byDefault : value;
 }
 
-/** All settings at their defaults. */
 export function defaultsOf<S extends Shape>(shape: S): ValueOf<S> {
   return decode(shape, {}, { file: "" });
 }

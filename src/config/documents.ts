@@ -73,7 +73,6 @@ function readValue(document: Document, refused: (fault: string) => Error): unkno
   }
 }
 
-/** Type of a document. */
 export interface DocumentKind {
   readonly apiVersion: string;
   readonly kind: string;

@@ -16,7 +16,6 @@ const evictionSignals = [
   "pid.available",
 ] as const;
 
-/** Name of an eviction signal. */
 export type EvictionSignal = (typeof evictionSignals)[number];
 
 /** The names, for lookups of any string. */

@@ -75,7 +75,6 @@ export interface ImplementedGate {
   readonly enabled: boolean;
 }
 
-/** All gates that graftlet implements. */
 export function implementedGates(settings: GateSettings): readonly ImplementedGate[] {
   return [...implemented].flatMap((name) => {
     const spec = specOf(name);

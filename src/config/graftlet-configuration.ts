@@ -165,7 +165,6 @@ function nodesIn(document: Shared, { io, path, options, purpose }: NodesFile): N
   return nodes;
 }
 
-/** The configuration warnings of each node. */
 export function nodeWarnings(nodes: readonly NodeConfig[]): Warning[] {
   return nodes.flatMap(({ nodeName: node, kubelet }) =>
     [...configurationWarnings(kubelet), ...loggingWarnings(kubelet)].map((text) => ({ node, text })),

@@ -93,7 +93,6 @@ The kubelet API
 ${processHelp}`;
 }
 
-/** Output of remove --help. */
 export function removeHelpText(): string {
   return `graftlet remove: removes everything that graftlet created on a node's machine, and nothing else.
 
@@ -118,7 +117,6 @@ Exit code 0 means that nothing of the node is left.
 `;
 }
 
-/** Output of doctor --help. */
 export function doctorHelpText(): string {
   return `graftlet doctor: checks nodes' machines and their cluster, and reports problems. It changes nothing.
 
@@ -141,7 +139,6 @@ Exit code 1 means that something fails; warnings do not.
 `;
 }
 
-/** Output of status --help. */
 export function statusHelpText(): string {
   return `graftlet status: shows the nodes of the graftlet that runs on this machine, or in this Pod.
 
@@ -161,7 +158,6 @@ effect. Exit code 0 means that all nodes are ready.
 `;
 }
 
-/** Output of leave --help. */
 export function leaveHelpText(): string {
   return `graftlet leave: drains and deletes nodes, and cleans their machines.
 

@@ -58,7 +58,6 @@ export interface NodeConfig {
   readonly certDir: string;
   /** Values of --node-ip: none, one (0.0.0.0 or :: select a family), or one of each family. */
   readonly nodeIPs: readonly string[];
-  /** Labels at registration. */
   readonly nodeLabels: TextMap;
   /** Labels, annotations and taints that are reconciled after registration; absent for nodes of a command line. */
   readonly configured?: { readonly labels: TextMap; readonly annotations: TextMap; readonly taints: readonly Taint[] };
@@ -78,7 +77,6 @@ export interface PublishedEndpoints {
 
 /** Limits of dead containers: --minimum-container-ttl-duration, --maximum-dead-containers-per-container and --maximum-dead-containers. */
 export interface DeadContainers {
-  /** Milliseconds. */
   readonly minAgeMs: number;
   /** Negative for no limit. */
   readonly perContainer: number;

@@ -35,7 +35,6 @@ function parseTaint(text: string): Taint | undefined {
   return decodeTaint({ key, effect, ...(value !== undefined && { value }) });
 }
 
-/** Taints at registration. */
 export const taints: ValueType<readonly Taint[]> = {
   expected:
     "a list of taints {key, value, effect: NoSchedule | PreferNoSchedule | NoExecute} (in a flag: key=value:effect)",

@@ -60,7 +60,6 @@ export function pointer<T>(
   return build(type, byDefault, false, options);
 }
 
-/** An optional setting. */
 export function optional<T>(type: ValueType<T>, options: FieldOptions<NoInfer<T>> = {}): Field<T | undefined> {
   const { check, instead, ...rest } = options;
   const clause = typeof instead === "string" ? () => instead : instead;

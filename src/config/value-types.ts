@@ -89,7 +89,6 @@ export const ipAddress: ValueType<string> = {
   parse: (value) => (isIP(value.trim()) === 0 ? undefined : value.trim()),
 };
 
-/** One of several words. */
 export function oneOf<const W extends string>(...words: readonly W[]): ValueType<W> {
   const find = (value: unknown): W | undefined => words.find((word) => word === value);
   return {

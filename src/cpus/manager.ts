@@ -44,7 +44,6 @@ export interface CpuMeasures {
   requested(): void;
   /** They could not be assigned. @param wholeCores the policy only assigns whole cores. */
   failed(wholeCores: boolean): void;
-  /** They are whole cores. */
   wholeCores(): void;
   /** New ones share an L3 cache. */
   sharedCache(): void;

@@ -14,7 +14,6 @@ import {
 } from "./static-policy.ts";
 import { readTopology } from "./topology.ts";
 
-/** Settings of the CPU manager. */
 export interface CpuManagerSettings {
   readonly rootDir: string;
   /** KubeletConfiguration.cpuManagerPolicy */

@@ -17,7 +17,6 @@ export interface CpusetUpdaterDeps {
 export interface CpusetUpdater {
   /** Notes the CPUs that a container is about to be created with. */
   created(uid: string, container: string, cpus: string): void;
-  /** Forgets a pod. */
   forget(uid: string): void;
   /** Gives each running container its CPUs, unless it has them already. After a restart all of them are set once, because not every runtime
    *  reports them. @throws unavailable. */

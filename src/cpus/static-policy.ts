@@ -25,7 +25,6 @@ export interface StaticPolicyOptions {
   readonly alignCaches: boolean;
 }
 
-/** The static policy on a target. */
 export interface StaticPolicy {
   readonly topology: CpuTopology;
   readonly options: StaticPolicyOptions;

@@ -9,7 +9,6 @@ import type { Inventory } from "./inventory.ts";
 import type { DevicePlugin } from "./plugin.ts";
 import { messageOf } from "../lib/errors.ts";
 
-/** Device plugins. */
 export interface DeviceMeasures {
   /** A plugin requests its registration over the registration socket. */
   registering(resource: string): void;
@@ -20,7 +19,6 @@ export interface DeviceMeasures {
 export interface AllocateDeps extends ClockAndLog {
   readonly inventory: Inventory;
   readonly allocations: Allocations;
-  /** Saves the allocations. */
   readonly save: () => Promise<void>;
   readonly measures: Pick<DeviceMeasures, "allocated">;
 }

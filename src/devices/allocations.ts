@@ -8,7 +8,6 @@ export interface Allocation {
   readonly response: ContainerAllocateResponse;
 }
 
-/** Key of an allocation. */
 export interface AllocationKey {
   readonly uid: string;
   readonly container: string;

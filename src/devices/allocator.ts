@@ -17,7 +17,6 @@ import type { Logger } from "../lib/log.ts";
 export interface AllocatorDeps extends AllocateDeps {
   /** Resolves once the allocations from before a restart are loaded. */
   readonly loaded: (signal: AbortSignal) => Promise<void>;
-  /** Serializes allocations. */
   readonly serialize: <T>(work: () => Promise<T>) => Promise<T>;
   /** True once every source has listed its pods. */
   readonly sourcesSeen: () => boolean;

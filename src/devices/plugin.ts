@@ -21,7 +21,6 @@ export interface DevicePlugin {
   readonly options: DevicePluginOptions;
   /** Yields the list of all devices after each change; ends or throws when the plugin is gone. */
   devices(signal: AbortSignal): AsyncIterable<readonly Device[]>;
-  /** Allocate call for one container. */
   allocate(ids: readonly string[], signal: AbortSignal): Promise<ContainerAllocateResponse>;
   /** GetPreferredAllocation call. */
   preferredAllocation(choice: PreferredChoice, signal: AbortSignal): Promise<readonly string[]>;

@@ -161,7 +161,6 @@ export function allocatableDevices(inventory: Inventory): readonly ContainerDevi
   );
 }
 
-/** Devices of one container, as allocated. */
 function devicesOfContainer(uid: string, container: string, allocations: Allocations): readonly ContainerDevices[] {
   return [...allocations.ofContainer(uid, container)].flatMap(([resource, { devices }]) =>
     [...devices].flatMap(([node, ids]) =>

@@ -6,7 +6,6 @@ import type { Host, HostListener } from "../seams/host.ts";
 import type { ConnectionServer } from "./connection-server.ts";
 import { retryUntilDone } from "../lib/retry.ts";
 
-/** A server on a socket of the target. */
 export interface SocketServer extends ClockAndLog {
   readonly host: Pick<Host, "listen">;
   readonly socket: string;

@@ -31,7 +31,6 @@ export interface TargetExamination {
   readonly clock: Clock;
 }
 
-/** Timeout of each check, milliseconds. */
 const checkTimeoutMs = 20_000;
 
 /** Checks a target without changing it. For an unreachable target, that is the only finding. */

@@ -11,7 +11,6 @@ import type { StorageSignal } from "./storage-limits.ts";
 /** Why a pod was evicted, as in metrics: its own limit, or an eviction signal such as `memory.available`. */
 export type EvictionSignal = StorageSignal | `${string}.${"available" | "inodesFree"}`;
 
-/** Evicted pods. */
 export interface EvictionMeasures {
   evicted(signal: EvictionSignal): void;
   /** Age of the observations that led to an eviction. */
@@ -34,7 +33,6 @@ export interface EvictionRequest {
   readonly message: string;
   /** Message of the condition DisruptionTarget; absent for a pod that broke its own limits. */
   readonly disruption?: string;
-  /** Annotations of the event. */
   readonly annotations?: Readonly<Record<string, string>>;
   readonly graceSeconds: number;
   readonly signal: EvictionSignal;

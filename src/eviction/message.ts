@@ -7,7 +7,6 @@ import { availableText, thresholdText, type Threshold } from "./thresholds.ts";
 /** The kubelet's message and annotations for an eviction. */
 export interface EvictionNotice {
   readonly message: string;
-  /** Annotations of the event. */
   readonly annotations: Readonly<Record<string, string>>;
 }
 

@@ -31,7 +31,6 @@ export interface NodeObservation {
   readonly problem: string | undefined;
 }
 
-/** Timeout of an observation, milliseconds. */
 const observationTimeoutMs = 5_000;
 
 /** Observes the resources of all eviction signals. What cannot be read is omitted and logged once; a hanging read does not

@@ -20,7 +20,6 @@ export const signals = {
 /** A starved resource, as named in messages and events. */
 export type StarvedResource = "memory" | "ephemeral-storage" | "inodes" | "pids";
 
-/** The name of a signal. */
 export type NodeSignal = EvictionSignal;
 
 /** An observation of one resource, in bytes or as a number. */

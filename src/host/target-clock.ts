@@ -21,7 +21,6 @@ export interface TargetClockDeps extends ClockAndLog {
 
 /** Interval between reads of the target's clock, milliseconds: clocks drift slowly, but may be set. */
 const readIntervalMs = 60_000;
-/** Timeout of a read, milliseconds. */
 const readTimeoutMs = 10_000;
 
 /** Tracks the offset of the target's clock: read at startup (0 until then), every minute, and when a lost target is back. */

@@ -24,7 +24,6 @@ export interface LeaveDeps {
 
 /** Retry delay while a target is in use or unreachable, milliseconds. */
 const retryDelayMs = 2_000;
-/** Timeout for an unreachable target, milliseconds. */
 const unreachableTimeoutMs = 30_000;
 
 /** Removes nodes from the cluster: cordons them, has graftlet terminate their pods, stops graftlet, cleans the targets, deletes

@@ -189,7 +189,6 @@ function isValidEscaped(text: string, part: Part): boolean {
   return text.split("").every((char) => "!$&'()*+,;=:@[]%".includes(char) || isPlain(char, part));
 }
 
-/** The URL as a text. */
 export function urlText(url: GoUrl): string {
   const { scheme, opaque, user, host, query, emptyQuery, fragment } = url;
   const start = scheme ? `${scheme}:` : "";

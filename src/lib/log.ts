@@ -215,7 +215,6 @@ export function silentLog(): Logger {
 /** In the built file: `line:column` there to `file.ts:line` of the source, as JSON (tools/source-places.ts). */
 declare const __sourcePlaces: string | undefined;
 
-/** A place in the source. */
 interface SourcePlace {
   /** Name of the file, without its directory. */
   readonly file: string;

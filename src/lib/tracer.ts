@@ -11,7 +11,6 @@ export interface SpanOptions {
   readonly parent?: "none" | TraceHeaders;
 }
 
-/** A span in progress. */
 export interface Span {
   add(attributes: SpanAttributes): void;
   /** Marks the span as failed, for work that does not throw. @param why an Error is also recorded as an event. */

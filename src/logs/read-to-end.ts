@@ -12,7 +12,6 @@ export function blockBuffer(): Buffer {
 /** A log file being read. */
 export interface LogReading {
   readonly file: HostFile;
-  /** Inode of the file. */
   readonly inode: number;
   /** Rotation time in its name, if it was opened by that name. */
   readonly rotatedAt?: string;

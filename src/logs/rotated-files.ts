@@ -31,7 +31,6 @@ export function planRotation(names: readonly string[], maxFiles: number): Rotati
 
 /** A rotated file of a log. */
 export interface RotatedFile {
-  /** File name. */
   readonly name: string;
   /** Time in its name, which sorts as text and is kept by compression; absent for numbered files. */
   readonly rotatedAt?: string;

@@ -17,9 +17,7 @@ export interface RotationSettings {
   readonly maxFiles: number;
   /** Number of logs rotated concurrently. */
   readonly workers: number;
-  /** Milliseconds. */
   readonly intervalMs: number;
-  /** Directory of pod logs on the target. */
   readonly podLogsDir: string;
 }
 

@@ -6,7 +6,6 @@ import type { FileInfo, HostFile } from "../seams/host.ts";
 import { type LogHost, openLog } from "./log-file.ts";
 import { rotatedFiles } from "./rotated-files.ts";
 
-/** One file of a log. */
 export interface LogFilePart {
   readonly path: string;
   readonly inode: number;

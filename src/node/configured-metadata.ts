@@ -13,7 +13,6 @@ export const keysAnnotation = "graftlet.dev/configured";
  *  may not write its own taints; the writer of the taints also writes this record. */
 export const taintsAnnotation = "graftlet.dev/configured-taints";
 
-/** Recorded keys. */
 type Keys = Readonly<Record<"labels" | "annotations", readonly string[]>>;
 type Changes = Readonly<Record<string, string | null>>;
 

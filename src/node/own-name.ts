@@ -12,7 +12,6 @@ export interface NameSources {
   readonly resolver: () => Pick<Resolver, "resolve4" | "resolve6" | "cancel">;
 }
 
-/** Timeout of each name server, milliseconds. */
 const nameServerTimeoutMs = 2_000;
 
 const ownSources: NameSources = {

@@ -10,7 +10,6 @@ export interface PodCidrDeps extends ClockAndLog {
   readonly runtime: Pick<Runtime, "updateRuntimeConfig">;
 }
 
-/** Retry delay, milliseconds. */
 const retryDelayMs = 5_000;
 /** Maximum delay of the node's start, milliseconds: the runtime may be slow to answer. */
 const startTimeoutMs = 10_000;

@@ -28,7 +28,6 @@ export interface RebootWatch extends Service {
 }
 
 const retryDelayMs = 1_000;
-/** Timeout of a check of the target, milliseconds. */
 const checkTimeoutMs = 20_000;
 
 /** Checks whenever a lost target is reachable again that it has not rebooted: mounts, cgroups and memory-backed volumes do not survive a

@@ -1,7 +1,6 @@
 import type { HostFacts } from "../host/facts.ts";
 import { TargetError } from "../seams/provider.ts";
 
-/** Requirements of the configuration on its target. */
 export interface TargetRequirements {
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;

@@ -24,7 +24,6 @@ export const securityHeaders: Readonly<Record<string, string>> = {
   "Cache-Control": "no-store",
 };
 
-/** Response to a refused request. */
 export interface RefusedRequest {
   readonly status: number;
   readonly text: string;

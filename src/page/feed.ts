@@ -8,7 +8,6 @@ import { nodeView } from "./node-view.ts";
 import { podView } from "./pod-view.ts";
 import { usageView } from "./usage-view.ts";
 
-/** A client of the feed. */
 export interface FeedSubscriber {
   /** True for a node that the client may see. */
   maySee(node: string): boolean;

@@ -9,7 +9,6 @@ import { findSockets } from "./sockets.ts";
 
 const callTimeoutMs = 5_000;
 const userAgent = "graftlet-plugin-manager";
-/** Maximum number of concurrent calls. */
 const maxConcurrentCalls = 16;
 
 /** Plugins of a type that answer on their registration sockets, without registering them. Sockets that do not answer are

@@ -24,7 +24,6 @@ const watchedScanIntervalMs = 10_000;
 const initialRetryDelayMs = 500;
 const maxRetryDelayMs = 122_000;
 const directoryMode = 0o755;
-/** Maximum number of concurrent registrations. */
 const maxConcurrentRegistrations = 16;
 
 /** Registers plugins by their sockets in a directory of the target, and deregisters them when a socket is removed or replaced.
@@ -150,7 +149,6 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
 interface DirectoryWatcher {
   /** Watches exactly these directories. @returns true if all of them have been watched since the last call. */
   watch(directories: readonly string[]): boolean;
-  /** Stops all watches. */
   stop(): void;
 }
 

@@ -6,7 +6,6 @@ import { smallLimits } from "../lib/bounded-decode.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { unaryCall } from "../lib/grpc.ts";
 
-/** A registered plugin and its handler. */
 export interface RegisteredPlugin {
   readonly plugin: RegisteringPlugin;
   readonly handler: PluginHandler;

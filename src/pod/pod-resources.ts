@@ -18,7 +18,6 @@ export interface ResizableAmounts {
 
 export type ResizableResource = "cpu" | "memory";
 
-/** The resources in a pod's spec. */
 export function resourcesOf({ containers, initContainers = [], resources }: PodSpec): PodResources {
   const each: Record<string, Resources> = {};
   for (const container of [...initContainers, ...containers]) each[container.name] = onlyAmounts(container.resources);

@@ -12,7 +12,6 @@ import {
 import type { Container, Pod } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
-/** A container's security context. */
 export type SecurityContext = NonNullable<Container["securityContext"]>;
 type PodSecurityContext = NonNullable<Pod["spec"]["securityContext"]>;
 

@@ -13,11 +13,9 @@ import type { ProbeWorker } from "./worker.ts";
 const killingProbes = ["liveness", "startup"] as const;
 const kinds = [...killingProbes, "readiness"] as const;
 
-/** Probe workers of one pod. */
 export interface PodProbes {
   /** The pod as it was when probing started. */
   readonly pod: Pod;
-  /** Stops readiness probes. */
   readonly readinessStop: AbortController;
   /** Stops liveness and startup probes. A combined signal would cost two listeners per probe. */
   readonly livenessAndStartupStop: AbortController;

@@ -38,7 +38,6 @@ export type ClaimedNode = Pick<NodeConfig, "nodeName" | "rootDir"> & {
 /** Timeout and interval of attempts to re-acquire a lost lock, milliseconds: the process that held it for us may live on for a moment. */
 const reacquireTimeoutMs = 15_000;
 const reacquireIntervalMs = 500;
-/** Timeout for detecting the runtime, milliseconds. */
 const runtimeDetectionTimeoutMs = 10_000;
 
 /** Ensures that this is the only agent on its root directory, and on its runtime unless that is shared, and that no kubelet runs
@@ -139,7 +138,6 @@ function unwritable(rootDir: string, cause: unknown): unknown {
       );
 }
 
-/** The lock file of a root directory. */
 export function lockFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/lock`;
 }

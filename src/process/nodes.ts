@@ -26,7 +26,6 @@ export interface RunNodesOptions {
   readonly nodes: readonly NodeConfig[];
   /** With several nodes, a failed node is retried; a single node exits with a one-line error. */
   readonly several: boolean;
-  /** Health endpoint of the process. */
   readonly health: Endpoint | undefined;
   /** Endpoint of the status page. */
   readonly page: Endpoint | undefined;

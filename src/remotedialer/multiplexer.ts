@@ -19,7 +19,6 @@ export interface ConnectionMultiplexer {
   handle(message: TunnelMessage): void;
   /** IDs of the open connections, in order. */
   connections(): readonly bigint[];
-  /** Closes all connections. */
   close(): void;
 }
 

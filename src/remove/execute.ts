@@ -28,7 +28,6 @@ export interface CsiVolumeReleaser {
   releaseNode(signal: AbortSignal): Promise<readonly string[]>;
 }
 
-/** Result of a removal. */
 export interface RemovalOutcome {
   /** One line for each item that could not be removed, with the reason. */
   readonly failures: readonly string[];

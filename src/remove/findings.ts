@@ -23,7 +23,6 @@ export interface FoundPod {
   readonly mounts: readonly string[];
   /** True if its directory contains CSI volumes. */
   readonly hasCsiVolumes: boolean;
-  /** Directories of its logs. */
   readonly logs: readonly string[];
   /** Symbolic links to its logs, for log collectors. */
   readonly links: readonly string[];

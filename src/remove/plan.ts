@@ -133,7 +133,6 @@ export function previewLine(item: RemovalItem): string {
   return onlyEmpty ? `${describeItem(item)}, if empty` : describeItem(item);
 }
 
-/** Kind and name of an item. */
 export function describeItem(item: RemovalItem): string {
   switch (item.kind) {
     case "container": {

@@ -29,7 +29,6 @@ export interface SurveyDeps {
   readonly managerFiles: readonly string[];
   /** True if the node has static pods of its own, rather than a kubelet's. */
   readonly staticPods: boolean;
-  /** Names of the child cgroups. */
   readonly childCgroups: (path: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
 
@@ -87,7 +86,6 @@ function wrongNodeError({ rootDir, nodeName }: SurveyDeps, owner: string): Coded
 interface HostState {
   readonly mounts: readonly Mount[];
   readonly logs: readonly string[];
-  /** Links with their targets. */
   readonly links: readonly { readonly path: string; readonly target: string }[];
   readonly qosCgroups: readonly {
     readonly path: string;

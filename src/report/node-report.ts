@@ -41,7 +41,6 @@ export interface NodeReport {
 /** Maximum number of warnings and errors in a report. */
 const maxErrors = 10;
 
-/** Creates a report on a node. */
 export function nodeReport(of: ReportedNode, notes: Pick<Notes, "all">): NodeReport {
   const { name, provider } = of;
   const [link, work] = [of.link(), of.introspection()];

@@ -26,7 +26,6 @@ export interface CgroupReading {
   readonly containers: ReadonlyMap<string, number>;
 }
 
-/** The cgroups of pods. */
 export interface PodCgroups {
   /** The desired limits of a pod with these resources. */
   wanted(pod: Pod): CgroupLimits;

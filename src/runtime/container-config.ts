@@ -34,7 +34,6 @@ export interface ContainerConfigInput {
   /** Devices with their mounts and environment; undefined for a container without any. */
   /** Of the resource managers. */
   readonly additions: ContainerAdditions | undefined;
-  /** Block devices of volumes. */
   readonly volumeDevices: readonly Device[];
   readonly linux: LinuxContainerConfig;
   /** Labels that identify this node's containers on a shared runtime; otherwise empty. */

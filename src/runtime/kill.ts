@@ -93,7 +93,6 @@ function startPreStop(
   };
 }
 
-/** A pod to stop. */
 export interface PodKill {
   readonly observed: RuntimePod;
   /** Undefined for a pod known only to the runtime. */

@@ -35,7 +35,6 @@ export interface StableFiles {
   withStableFiles<T>(uid: string, work: () => Promise<T>): Promise<T>;
 }
 
-/** subPath mounts. */
 export interface SubPathMounts {
   /** Bind-mounts subPaths of a pod's mounted volumes where a runtime can mount them safely, regardless of links that a container creates.
    *  Missing directories are created. Idempotent: a restarted container sees the current files.

@@ -54,7 +54,6 @@ export interface PodSettings extends ResourceSettings {
   readonly nodeName: string;
   /** `/var/lib/kubelet` by default. */
   readonly rootDirectory: string;
-  /** podLogsDir. */
   readonly podLogsDirectory: string;
   /** Directory of log collectors: `/var/log/containers`. */
   readonly logLinksDirectory: string;
@@ -100,7 +99,6 @@ export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "l
   Pick<PrefetchDeps, "loggedContainers"> & {
     /** @throws Error if the target's resolv.conf cannot be read or the hostname is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
-    /** The resource limits of a container. */
     configureResources(pod: Pod, container: Container, signal: AbortSignal): Promise<LinuxContainerResources>;
   };
 

@@ -20,7 +20,6 @@ export interface PerformDeps extends SandboxDeps, StarterDeps, ResizeDeps {
   readonly start: Starter["start"];
 }
 
-/** The context of a step. */
 export interface StepContext {
   readonly pod: AllocatedPod;
   readonly observed: RuntimePod;
@@ -34,7 +33,6 @@ export interface StepContext {
   readonly sandbox: ReadySandbox | undefined;
 }
 
-/** The outcome of one step. */
 export interface StepResult {
   readonly sandbox?: ReadySandbox;
   readonly made?: Partial<RuntimeIds>;

@@ -66,7 +66,6 @@ export interface EnsuredImages extends EnsuredImage {
   readonly volumes: VolumeImages;
 }
 
-/** A running container. */
 export interface StartedContainer {
   readonly id: string;
   readonly config: ContainerConfig;

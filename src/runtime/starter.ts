@@ -21,7 +21,6 @@ export interface StarterDeps extends StartDeps {
   readonly starts: ColumnWriter<ContainerStarts>;
 }
 
-/** The outcome of one start. */
 export interface StartOutcome {
   /** The started container, also if its postStart hook failed. */
   readonly started?: StartedContainer;

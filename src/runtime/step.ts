@@ -6,11 +6,9 @@ import type { PlannedKill } from "./planned-kill.ts";
 /** Container type, as in metrics. */
 export type ContainerKind = "container" | "init_container" | "ephemeral_container";
 
-/** Arguments of each kind of step. */
 interface Steps {
   /** Stops all containers, then the sandboxes: a new sandbox follows, or nothing is left to run. */
   killPod: { readonly sandboxChanged: boolean };
-  /** Stops a container. */
   killContainer: PlannedKill;
   /** Kills a container without grace period if it is running, and removes it: all containers of the pod restart. */
   resetContainer: { readonly status: ContainerStatus };

@@ -8,7 +8,6 @@ export type Address = { readonly unix: string } | { readonly host: string; reado
 
 export type FileKind = "file" | "directory" | "symlink" | "socket" | "fifo" | "characterDevice" | "blockDevice";
 
-/** Limit of the entries of one directory listing. */
 export const maxDirectoryEntries = 100_000;
 
 /** Error for a directory with more than `maxDirectoryEntries` entries. */

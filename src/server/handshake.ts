@@ -11,7 +11,6 @@ export type HandshakeResult =
   | { readonly kind: "upgraded"; readonly response: IncomingMessage; readonly stream: Duplex }
   | { readonly kind: "answered"; readonly response: IncomingMessage };
 
-/** An upgrade request. */
 export interface UpgradeRequest {
   readonly method: string;
   /** Names and values alternate. */

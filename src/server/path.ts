@@ -30,7 +30,6 @@ export function areaOf(target: string): string {
   return first === "metrics" && second !== "" ? `${first}/${second}` : first;
 }
 
-/** The query of a request target. */
 export function queryOf(target: string): URLSearchParams {
   const start = target.indexOf("?");
   return new URLSearchParams(start < 0 ? "" : target.slice(start + 1));

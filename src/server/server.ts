@@ -27,7 +27,6 @@ const maxHeaderBytes = 1 << 20;
 const unauthenticatedHeaderLimits = { maxHeaderSize: 64 << 10, maxHeadersCount: 100 };
 /** Header limits for other clients; Node's default number of headers. */
 const authenticatedHeaderLimits = { maxHeaderSize: maxHeaderBytes, maxHeadersCount: 2000 };
-/** Timeout of the TLS handshake, milliseconds. */
 export const tlsHandshakeMs = 10_000;
 /** Time for a client to close after a refused upgrade, milliseconds. */
 const refusedCloseTimeoutMs = 1000;

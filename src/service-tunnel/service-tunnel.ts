@@ -72,7 +72,6 @@ const maxFlows = 4_096;
 
 const rulesMissingText = "service tunnel rules are missing from the target's firewall; restoring them";
 
-/** A running tunnel. */
 interface ActiveTunnel {
   /** Reconciles the target with Services and pods. */
   readonly sync: () => Promise<void>;

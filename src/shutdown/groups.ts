@@ -2,7 +2,6 @@ import type { Pod } from "../objects.ts";
 
 /** Time for pods of at least this priority to end when their node shuts down. */
 export interface GracePeriod {
-  /** Minimum priority of a pod. */
   readonly priority: number;
   readonly seconds: number;
 }

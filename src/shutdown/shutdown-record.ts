@@ -26,7 +26,6 @@ export interface ShutdownRecord {
   recordEnd(at: number, signal: AbortSignal): Promise<void>;
 }
 
-/** Go's zero time. */
 const goZeroTime = "0001-01-01T00:00:00Z";
 
 /** Keeps the record in the kubelet's format. (kubelet, nodeshutdown/storage.go) */

@@ -40,7 +40,6 @@ export interface NodeStats {
   cadvisor(signal: AbortSignal): Promise<string>;
   /** The kubelet_volume_stats_* metrics of /metrics. */
   claims(signal: AbortSignal): Promise<string>;
-  /** Pods' usage. */
   readonly usages: PodUsages;
 }
 

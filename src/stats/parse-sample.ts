@@ -147,7 +147,6 @@ function sandboxSample(input: SampleInput, status: cri.PodSandboxStatus): Contai
   return { id, name: "", image: "", ...cgroupUsage(input, id), createdAt, startedAt: createdAt };
 }
 
-/** Cgroup and usage of a container. */
 function cgroupUsage(input: SampleInput, id: string): Pick<ContainerSample, "path" | "measured"> {
   const path = input.containers.get(id);
   const said = input.runtimeUsage.containers.get(id);

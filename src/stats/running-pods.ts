@@ -14,7 +14,6 @@ export interface RunningPod {
   readonly onHostNetwork: boolean;
 }
 
-/** The running pods. */
 export function runningPods(cache: PodCache): readonly RunningPod[] {
   return cache.list().flatMap(runningPod);
 }

@@ -78,7 +78,6 @@ function sameFields(a: StatusFields, b: StatusFields): boolean {
   );
 }
 
-/** Names of the fields that are set. */
 function setFieldNames(fields: StatusFields): readonly string[] {
   return Object.keys(fields).filter((key) => {
     const value = fields[key];

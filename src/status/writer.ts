@@ -46,7 +46,6 @@ export interface StatusWriter {
   forget(uid: string): void;
 }
 
-/** Request timeout, milliseconds. */
 const requestTimeoutMs = 10_000;
 
 /** The API server's last response for a pod, possibly newer than the watch. */

@@ -10,7 +10,6 @@ export interface ExitStatus {
   readonly code?: number;
 }
 
-/** Status of a command that exited with a code. */
 export function exitStatus(code: number): ExitStatus {
   if (code === 0) return { status: "Success" };
   return {

@@ -19,7 +19,6 @@ export interface CommandStreams {
   readonly sizes: AsyncIterable<TerminalSize>;
 }
 
-/** Streams that a command has. */
 export interface CommandRequest {
   readonly stdin: boolean;
   readonly stdout: boolean;

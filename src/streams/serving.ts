@@ -55,7 +55,6 @@ export function serveForward(ports: readonly number[], connect: ConnectPort, dep
   };
 }
 
-/** Refusal of a request without an upgrade. */
 export function refuseWithoutUpgrade(request: IncomingMessage): Refusal {
   const refusal = negotiateSpdy(request, [...commandProtocols, forwardProtocol]);
   return typeof refusal === "string" ? { status: 400, text: "unable to upgrade: missing upgrade headers" } : refusal;

@@ -19,7 +19,6 @@ export interface PodManager {
   /** Mirror pod of that name, even if it is outdated. */
   mirrorPod(namespace: string, name: string): ApiPod | undefined;
   mirrorPods(): readonly ApiPod[];
-  /** Lists the static pods. */
   staticPods(): readonly DesiredPod[];
 }
 

@@ -90,7 +90,6 @@ function newVersion(
   ];
 }
 
-/** Top-level names of the files. */
 function topLevelNames(content: VolumeContent): ReadonlySet<string> {
   return new Set([...content.keys()].map((path) => path.split("/")[0] ?? path));
 }

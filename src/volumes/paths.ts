@@ -2,7 +2,6 @@ import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { Pod, Volume } from "../objects.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 
-/** Directory of a pod on the target. */
 export function podDirectory(rootDir: string, uid: string): string {
   return `${rootDir}/pods/${uid}`;
 }

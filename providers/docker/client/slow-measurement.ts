@@ -18,7 +18,6 @@ export interface Measurement<T> {
 /** Age at which a measurement is repeated, and the maximum wait for it before the previous one is used, milliseconds. */
 const maxAgeMs = 30_000;
 const waitTimeoutMs = 1_000;
-/** Timeout of one measurement. */
 const measurementTimeoutMs = 300_000;
 /** Measurements keep the disk busy for at most one part in this many of the time. */
 const restFactor = 20;
@@ -53,7 +52,6 @@ export function createSlowMeasurement<T>({
   };
 }
 
-/** Waits for the work, up to a limit. */
 async function waitAtMost(ms: number, work: Promise<void>, clock: Clock, signal: AbortSignal): Promise<void> {
   const done = new AbortController();
   const waited = clock.sleep(ms, AbortSignal.any([signal, done.signal]));

@@ -28,7 +28,6 @@ export interface Capabilities {
 /** cri-dockerd's value: the sandbox is killed last. */
 export const sandboxOomScoreAdj = -998;
 
-/** Timeout of all probes, milliseconds. */
 const probesTimeoutMs = 60_000;
 
 export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">): Capabilities {

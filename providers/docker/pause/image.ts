@@ -15,7 +15,6 @@ const obtainTimeoutMs = 90_000;
 
 const architectures: Readonly<Record<string, Architecture>> = { x86_64: "amd64", aarch64: "arm64" };
 
-/** The sandbox image. */
 export interface SandboxImage {
   /** Makes sure that the image is present: the configured one, pulled if missing; otherwise a local image, built without compiler or
    *  registry. The configured image is looked up once.

@@ -17,7 +17,6 @@ export interface Link extends AsyncDisposable {
   /** Number of exchanges with the target so far. A request with its answer, a batch of requests, a runtime call and a login count as one
    *  each; concurrent exchanges count separately. */
   roundTrips(): number;
-  /** Counts one exchange. */
   countExchange(): void;
   /** Returns a live connection; waits for one that is being established.
    *  @throws unavailable at once while the link is down, with the reason as cause. */

@@ -123,7 +123,6 @@ function createOverdraftBucket(clock: Pick<Clock, "monotonic">, perSecond: numbe
   };
 }
 
-/** Pauses reading from a peer. */
 function createReadPauses(
   { socket }: SshPeer,
   clock: Pick<Clock, "monotonic" | "after">,

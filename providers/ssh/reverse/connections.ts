@@ -12,7 +12,6 @@ export interface ReverseConnection {
   close(): void;
 }
 
-/** The reverse connections of one machine. */
 export interface ReverseConnections {
   add(connection: ReverseConnection): void;
   remove(connection: ReverseConnection): void;

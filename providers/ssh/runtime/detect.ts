@@ -68,9 +68,7 @@ export async function detectRuntime(
   );
 }
 
-/** A runtime that has answered. */
 interface AnsweringRuntime extends DetectedRuntime {
-  /** Its name and version. */
   readonly version: string;
 }
 

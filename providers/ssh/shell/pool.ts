@@ -4,7 +4,6 @@ import type { Shell } from "./shell.ts";
 
 /** Limit of pooled shells; beyond it, callers wait. */
 const maxShells = 12;
-/** Limit of idle shells. */
 const maxIdle = 4;
 
 type Poolable = Pick<Shell, "usable" | "close">;

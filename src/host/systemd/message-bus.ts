@@ -12,7 +12,6 @@ export interface BusObject {
   readonly interface: string;
 }
 
-/** A call of a method. */
 export interface BusMethod extends BusObject {
   readonly member: string;
   /** D-Bus signature of the arguments. */
@@ -41,7 +40,6 @@ export interface MessageBus {
   close(): void;
 }
 
-/** Reply timeout of a call, milliseconds. */
 const replyTimeoutMs = 25_000;
 /** Maximum number of calls waiting for a reply. */
 const maxPendingCalls = 4_096;

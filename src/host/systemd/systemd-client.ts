@@ -22,7 +22,6 @@ type Transport = BusTransport | "commands";
 
 export const busSocket = "/run/dbus/system_bus_socket";
 const bridge = "systemd-stdio-bridge";
-/** Timeout for connecting to a bus, milliseconds. */
 const connectTimeoutMs = 30_000;
 /** How long an idle connection is kept, milliseconds: links have few channels. */
 const idleMs = 5_000;

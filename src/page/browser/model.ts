@@ -42,7 +42,6 @@ export function newModel(): Model {
   };
 }
 
-/** Applies a message. */
 export function take(model: Model, message: Message): void {
   switch (message.kind) {
     case "hello":

@@ -1,7 +1,6 @@
 import { type Metric, type Track, latest } from "./history.ts";
 import { type Model, type Scope, trackOf } from "./model.ts";
 
-/** A line of a plot. */
 export interface Line {
   readonly key: string;
   readonly label: string;

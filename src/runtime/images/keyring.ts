@@ -38,7 +38,6 @@ export function credentialsFor(repository: string, keyring: Keyring): readonly C
   return repository.startsWith("docker.io/") ? (byLocation.get(dockerHub) ?? []) : [];
 }
 
-/** A keyring of credentials from one source. */
 export function keyringOf(logins: Logins, source: CredentialSource): Keyring {
   return logins.map(([location, { username, password }]) => [location, { username, password, source }]);
 }

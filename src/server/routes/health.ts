@@ -3,7 +3,6 @@ import type { HealthMeasures } from "../ports.ts";
 import { sendText } from "../responses.ts";
 import { queryOf } from "../path.ts";
 
-/** One health check. */
 export interface HealthCheck {
   readonly name: string;
   /** Reason why it is unhealthy; undefined if healthy. */

@@ -69,7 +69,6 @@ export class SpdyStream extends Duplex {
   }
 }
 
-/** Error of a stream that the client resets. */
 export function resetByClient(): CodedError {
   return new CodedError("cancelled", "the client reset the stream");
 }

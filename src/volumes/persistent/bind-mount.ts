@@ -3,7 +3,6 @@ import { CodedError } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { type Option, commandWithoutDashes } from "../../seams/command.ts";
 
-/** A bind mount of a directory. */
 export interface BindMount {
   readonly from: string;
   readonly to: string;

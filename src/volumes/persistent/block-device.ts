@@ -13,7 +13,6 @@ export interface DeviceMount {
   readonly options: readonly string[];
 }
 
-/** Failure to mount a device. */
 export class DeviceMountError extends CodedError {
   /** The device has another file system than the volume specifies, and cannot be mounted as that type. */
   readonly isMismatch: boolean;

@@ -1,7 +1,6 @@
 import { CodedError } from "../../lib/errors.ts";
 import type { PersistentVolume } from "../../objects.ts";
 
-/** The CSI source of a PersistentVolume. */
 export type CsiSource = NonNullable<NonNullable<PersistentVolume["spec"]>["csi"]>;
 
 /** The CSI source of a PersistentVolume. @throws failed_precondition if it has none. */

@@ -27,13 +27,11 @@ export function csiPluginError(step: string, error: unknown): CodedError {
   return new CodedError(codeOf(error), `${csiPluginName}: ${step}${messageOf(error)}`, { cause: error });
 }
 
-/** Identity of a CSI volume. */
 export interface CsiVolumeHandle {
   readonly driver: string;
   readonly volumeHandle: string;
 }
 
-/** Identity of a CSI volume as one string. */
 export function csiVolumeId({ driver, volumeHandle }: CsiVolumeHandle): string {
   return `${driver}^${volumeHandle}`;
 }

@@ -12,7 +12,6 @@ export interface VolumeUse {
   readonly options: readonly string[];
 }
 
-/** Result of publishing a volume to a pod. */
 export type PublishResult = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> &
   Pick<PersistentVolumeFacts, "space">;
 

@@ -12,7 +12,6 @@ import {
 /** Volumes of CSI drivers found on the target. */
 export interface DriverVolumes {
   readonly staged: readonly VolumeDataDirectory[];
-  /** Published volumes, in the pods' directories. */
   readonly published: readonly VolumeDataDirectory[];
   readonly devices: ReadonlyMap<string, VolumeDataDirectory>;
   /** Names of block volumes that pods have a link to. */

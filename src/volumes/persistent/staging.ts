@@ -36,7 +36,6 @@ export interface Staging {
    *  pod.
    *  @param whole false if the pod may have had volumes that this process does not know. */
   releasePod(uid: string, whole: boolean, signal: AbortSignal): Promise<void>;
-  /** Stops all retries. */
   stop(): void;
 }
 

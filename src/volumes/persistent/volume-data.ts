@@ -125,7 +125,6 @@ export async function podBlockVolumes(
   return entries.filter(({ kind }) => kind === "symlink").map(({ name }) => name);
 }
 
-/** Names of the block volumes of all pods. */
 export async function allPodBlockVolumes(deps: VolumeDataDeps, signal: AbortSignal): Promise<readonly string[]> {
   const pods = await directoriesIn(deps.host, `${deps.rootDir}/pods`, signal);
   return (await Promise.all(pods.map((path) => podBlockVolumes(deps, posix.basename(path), signal)))).flat();
