@@ -1,4 +1,3 @@
-import { ownDirectory } from "../host/ownership-record.ts";
 import { replaceFile } from "../host/replace-file.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -6,6 +5,7 @@ import { entriesOf, recordIn, recordOf } from "../lib/record.ts";
 import type { Resources } from "../objects.ts";
 import { type PodResources, readResources } from "../pod/pod-resources.ts";
 import type { HostFs } from "../seams/host.ts";
+import { ownDirectory, resourceCheckpoints } from "../host/layout.ts";
 
 /** Record of a pod that was resized in place. */
 export interface ResourceRecord {
@@ -41,10 +41,9 @@ export async function readRecords(
   signal: AbortSignal,
 ): Promise<LoadedRecords> {
   const file = recordsFile(rootDir);
+  const checkpoints = resourceCheckpoints(rootDir);
   const [own, allocated, actuated] = await Promise.all(
-    [file, `${rootDir}/allocated_pods_state`, `${rootDir}/actuated_pods_state`].map((path) =>
-      readText(fs, path, signal),
-    ),
+    [file, checkpoints.allocated, checkpoints.actuated].map((path) => readText(fs, path, signal)),
   );
   const pods = own === undefined ? new Map<string, ResourceRecord>() : parseRecords(own);
   if (!pods) {

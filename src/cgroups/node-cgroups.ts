@@ -10,6 +10,7 @@ import { type CgroupLayout, podCgroup, kubepodsCgroup, qosCgroup } from "../pod/
 import type { Host } from "../seams/host.ts";
 import { openCgroupsOf } from "./cgroup-driver.ts";
 import type { QosClass } from "../pod/qos.ts";
+import { podsDirectory } from "../host/layout.ts";
 
 /** Operations on cgroups. */
 export type CgroupOperation = "create" | "update" | "destroy";
@@ -105,7 +106,7 @@ export async function findFormerCgroups(
   const { host, rootDir, layout, log } = deps;
   if (!layout.perQos) return undefined;
   const former: CgroupLayout = { ...layout, driver: layout.driver === "systemd" ? "cgroupfs" : "systemd" };
-  const directories = (await ignoreNotFound(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
+  const directories = (await ignoreNotFound(host.fs.list(podsDirectory(rootDir), signal))) ?? [];
   if (directories.length === 0) return undefined;
   const cgroups = await openCgroupsOf({ ...former, version: deps.version }, deps, signal);
   const paths = new Map(directories.map(({ name }) => [name, classes.map((qos) => podCgroup(name, qos, former))]));

@@ -17,6 +17,7 @@ import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
 import type { QosCgroups } from "./qos-cgroups.ts";
 import { readCgroups } from "../host/cgroup-readings.ts";
 import { type GroupUsage, groupUsage } from "../host/cgroup-usage.ts";
+import { podDirectory } from "../host/layout.ts";
 
 export interface PodHostResourcesDeps {
   readonly host: Host;
@@ -64,7 +65,7 @@ export function createPodHostResources(deps: PodHostResourcesDeps) {
     }
   };
   const makeDirectories = async (pod: AllocatedPod, signal: AbortSignal) => {
-    const directory = `${rootDir}/pods/${pod.metadata.uid}`;
+    const directory = podDirectory(rootDir, pod.metadata.uid);
     const directories = ["", "/volumes", "/plugins", "/containers"].map(
       (below): FileChange => ({ kind: "mkdir", path: directory + below, mode: podMode, parents: true }),
     );

@@ -1,5 +1,5 @@
 import { createDriverClient } from "../csi/client.ts";
-import { pluginRegistryOf } from "../host/plugin-paths.ts";
+import { pluginRegistryOf } from "../host/layout.ts";
 import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";

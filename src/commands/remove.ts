@@ -2,7 +2,6 @@ import { isOnlyAgent, lockFile, lockTarget } from "../process/claim.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { cgroupVersion, exists } from "../host/exists.ts";
 import type { HeldLocks } from "../host/lock.ts";
-import { ownDirectory } from "../host/ownership-record.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
 import { createCsiVolumeRelease } from "./release-csi-volumes.ts";
@@ -20,6 +19,7 @@ import { createCgroupLayout } from "../cgroups/cgroup-layout.ts";
 import { fencedTarget } from "../seams/fenced.ts";
 import { type ProviderFactory, type Target, TargetError } from "../seams/provider.ts";
 import { confirm, type Terminal } from "./terminal.ts";
+import { ownDirectory } from "../host/layout.ts";
 
 export interface RemovalOptions {
   readonly node: NodeConfig;

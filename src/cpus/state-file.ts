@@ -1,4 +1,4 @@
-import { ownDirectory } from "../host/ownership-record.ts";
+import { cpuCheckpoint, ownDirectory } from "../host/layout.ts";
 import { replaceFile } from "../host/replace-file.ts";
 import { type CpuSet, formatCpus, parseCpuList } from "../lib/cpu-set.ts";
 import { hasCode } from "../lib/errors.ts";
@@ -37,7 +37,7 @@ export async function readState(
   signal: AbortSignal,
 ): Promise<SavedState | undefined> {
   const own = { file: stateFile(rootDir), parse: parseState };
-  const kubelets = { file: `${rootDir}/cpu_manager_state`, parse: parseKubeletState };
+  const kubelets = { file: cpuCheckpoint(rootDir), parse: parseKubeletState };
   const [ownText, kubeletText] = await Promise.all([own, kubelets].map(({ file }) => readText(fs, file, signal)));
   const { file, parse } = ownText === undefined ? kubelets : own;
   const text = ownText ?? kubeletText;

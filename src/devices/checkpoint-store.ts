@@ -1,4 +1,4 @@
-import { pluginFiles } from "../host/plugin-paths.ts";
+import { pluginFiles } from "../host/layout.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";

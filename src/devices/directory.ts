@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
+import { pluginDirectoryOf, pluginFiles } from "../host/layout.ts";
 import { replaceFile } from "../host/replace-file.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";

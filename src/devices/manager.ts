@@ -1,5 +1,5 @@
 import { type handleUnaryCall, status } from "@grpc/grpc-js";
-import { pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
+import { pluginFiles, podResourcesDirectoryOf } from "../host/layout.ts";
 import type { Logger, ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";

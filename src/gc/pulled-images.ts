@@ -5,9 +5,9 @@ import type { Logger, ClockAndLog } from "../lib/log.ts";
 import { canonicalName, parseImageName } from "../pod/image-name.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Images } from "../seams/runtime.ts";
-import { ownDirectory } from "../host/ownership-record.ts";
 import { replaceFile } from "../host/replace-file.ts";
 import { entriesOf, recordIn } from "../lib/record.ts";
+import { ownDirectory } from "../host/layout.ts";
 
 export interface PulledImagesDeps extends ClockAndLog {
   readonly runtime: Pick<Images, "listImages" | "imageStatus" | "pullImage">;

@@ -2,6 +2,7 @@ import { posix } from "node:path";
 import { hasCode, ignoreCode } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import { replaceFile } from "./replace-file.ts";
+import { ownDirectory } from "./layout.ts";
 
 /** A root directory's record of the node that owns it. */
 export interface OwnershipRecord {
@@ -21,12 +22,6 @@ export type NetworkDecision =
   | { readonly is: "isolated"; readonly obstacle: string };
 
 const version = 1;
-
-/** Graftlet's own directory in a root directory, with its lock and the record. It exists from before the first pod until after
- *  the last; without it, nothing in the root directory belongs to graftlet. */
-export function ownDirectory(rootDir: string): string {
-  return `${rootDir}/graftlet`;
-}
 
 function recordFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/node.json`;

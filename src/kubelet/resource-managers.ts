@@ -2,7 +2,7 @@ import { gateEnabled } from "../config/feature-gates.ts";
 import { type CpuManager, createCpuManager } from "../cpus/manager.ts";
 import { openPolicy } from "../cpus/open.ts";
 import { createDeviceManager, type DeviceManager } from "../devices/manager.ts";
-import { pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/plugin-paths.ts";
+import { pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/layout.ts";
 import { throttle } from "../lib/throttle.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { ResourceSettings } from "../pod/resources.ts";

@@ -2,7 +2,7 @@ import { createCsiNodes } from "../csi/csi-node.ts";
 import { createCsiDriverRegistry } from "../csi/driver-registry.ts";
 import { createCsiNodeSync } from "../csi/csi-node-sync.ts";
 import { topologyRule } from "../csi/topology.ts";
-import { pluginRegistryOf } from "../host/plugin-paths.ts";
+import { pluginRegistryOf } from "../host/layout.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { StorageDrivers } from "../pipeline.ts";
 import { createPluginManager } from "../plugins/manager.ts";

@@ -3,12 +3,11 @@ import type { NodeConfig } from "../config/node-config.ts";
 import {
   isUnrecorded,
   missingDirectories,
-  ownDirectory,
   readOwnershipRecord,
   writeOwnershipRecord,
 } from "../host/ownership-record.ts";
 import { type HolderHeartbeat, remoteHeartbeat } from "../host/holder-heartbeat.ts";
-import { pluginDirectoryOf, pluginRegistryOf } from "../host/plugin-paths.ts";
+import { pluginDirectoryOf, pluginRegistryOf, ownDirectory, podsDirectory } from "../host/layout.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockHeldError } from "../host/lock.ts";
 import { CodedError, codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
@@ -50,7 +49,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
   const isNewNode = network?.auto === true && !record && (await isUnrecorded(host.fs, rootDir, signal));
   const pluginDirectories = [pluginDirectoryOf(rootDir), pluginRegistryOf(rootDir)];
-  const directories = [`${rootDir}/pods`, ...pluginDirectories, node.kubelet.podLogsDir, logLinksDirectory];
+  const directories = [podsDirectory(rootDir), ...pluginDirectories, node.kubelet.podLogsDir, logLinksDirectory];
   const missing = record?.made ?? (await missingDirectories(host.fs, directories, signal));
   await makeLockFile(host, rootDir, signal);
   let held = await acquire(deps, rootDir, signal);

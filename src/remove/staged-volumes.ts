@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import type { Mount } from "../host/mounts.ts";
-import { localDevicesOf, localVolumeDirectoryOf, stagedDriverVolumesOf } from "../host/plugin-paths.ts";
+import { localDevicesOf, localVolumeDirectoryOf, stagedDriverVolumesOf } from "../host/layout.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { StagedVolume } from "./findings.ts";

@@ -1,8 +1,13 @@
 import { posix } from "node:path";
-import { pullRecordsDirectory } from "../host/image-paths.ts";
-import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/ownership-record.ts";
-import { shutdownRecordFile } from "../host/shutdown-file.ts";
-import { podResourcesDirectoryOf } from "../host/plugin-paths.ts";
+import {
+  pullRecordsDirectory,
+  podResourcesDirectoryOf,
+  shutdownRecordFile,
+  ownDirectory,
+  podsDirectory,
+  podDirectory,
+} from "../host/layout.ts";
+import { missingDirectories, readOwnershipRecord } from "../host/ownership-record.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
 import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
@@ -150,7 +155,7 @@ async function podsWithCsiVolumes(
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const placesOf = (uid: string) =>
-    ["volumes", "volumeDevices"].map((kind) => `${root}/pods/${uid}/${kind}/kubernetes.io~csi`);
+    ["volumes", "volumeDevices"].map((kind) => `${podDirectory(root, uid)}/${kind}/kubernetes.io~csi`);
   const uids = pods.filter(({ hasDirectory }) => hasDirectory).map(({ uid }) => uid);
   const there = new Set(await existing(fs, uids.flatMap(placesOf), signal));
   return new Set(uids.filter((uid) => placesOf(uid).some((path) => there.has(path))));
@@ -159,7 +164,7 @@ async function podsWithCsiVolumes(
 /** UIDs of pods that have a directory. A symbolic link in place of a pod's directory, or of their parent, is not the node's and
  *  is not followed. */
 async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: AbortSignal): Promise<readonly string[]> {
-  const all = await directoryAt(fs, `${root}/pods`, signal);
+  const all = await directoryAt(fs, podsDirectory(root), signal);
   if (all === undefined) return [];
   const found = await entries(fs, all, signal);
   return found.filter(({ kind, name }) => kind === "directory" && uids.test(name)).map(({ name }) => name);

@@ -1,4 +1,4 @@
-import { shutdownRecordFile } from "../host/shutdown-file.ts";
+import { shutdownRecordFile } from "../host/layout.ts";
 import { type Logind, connectLogind } from "../host/systemd/logind.ts";
 import { CodedError, abortError } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";

@@ -1,10 +1,11 @@
 import { isIPv6 } from "node:net";
 import { listMounts, unmount } from "../host/mounts.ts";
 import type { SetUpDeps, VolumePlugin } from "./plugins/plugin.ts";
-import { checkNoLink, podDirectory, podSubdirectory, volumeDirectory } from "./paths.ts";
+import { checkNoLink, podSubdirectory, volumeDirectory } from "./paths.ts";
 import { mount } from "./persistent/bind-mount.ts";
 import type { PersistentVolumePlugin } from "./persistent/plugin.ts";
 import { CodedError } from "../lib/errors.ts";
+import { podDirectory } from "../host/layout.ts";
 
 const pluginName = "kubernetes.io/nfs";
 const privateMode = 0o750;

@@ -1,10 +1,7 @@
 import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { Pod, Volume } from "../objects.ts";
 import type { FileChange, Host } from "../seams/host.ts";
-
-export function podDirectory(rootDir: string, uid: string): string {
-  return `${rootDir}/pods/${uid}`;
-}
+import { podDirectory } from "../host/layout.ts";
 
 /** Directory of a volume of a plugin such as `empty-dir`: `<root>/pods/<uid>/volumes/kubernetes.io~<plugin>/<name>`. */
 export function volumeDirectory(rootDir: string, uid: string, plugin: string, name: string): string {

@@ -13,9 +13,10 @@ import { volumePlugin } from "../pod/volume-plugin.ts";
 import { VolumePendingError, UnprocessedVolumeError, mountFailureReason, mountFailureMessage } from "./failure.ts";
 import { volumePluginFor } from "./plugins/index.ts";
 import type { SetUpDeps, VolumeDeps, VolumePlugin, VolumeReady } from "./plugins/plugin.ts";
-import { namesIn, podDirectory } from "./paths.ts";
+import { namesIn } from "./paths.ts";
 import type { ExpansionStates } from "./persistent/expansion-states.ts";
 import type { Staging } from "./persistent/staging.ts";
+import { podDirectory } from "../host/layout.ts";
 
 /** State of a pod's volumes. */
 export interface PodVolumes {

@@ -4,7 +4,7 @@ import { SubPathError, bindSubPaths } from "../host/bind-subpath.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { MountedVolume, SubPathMount } from "../pipeline.ts";
 import type { VolumeDeps } from "./plugins/plugin.ts";
-import { podDirectory } from "./paths.ts";
+import { podDirectory } from "../host/layout.ts";
 
 /** Longest path and longest name that the kernel opens, bytes. @see https://man7.org/linux/man-pages/man0/limits.h.0p.html */
 const [maxPathBytes, maxNameBytes] = [4095, 255];

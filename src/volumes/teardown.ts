@@ -11,9 +11,9 @@ import {
 import { aggregated } from "../lib/aggregate.ts";
 import { CodedError, ignoreCode, ignoreNotFound, hasCode, messageOf } from "../lib/errors.ts";
 import type { Host, FileChange } from "../seams/host.ts";
-import { podDirectory } from "./paths.ts";
 import type { RetainedDirectory } from "./persistent/unstager.ts";
 import { command } from "../seams/command.ts";
+import { podDirectory, podsDirectory } from "../host/layout.ts";
 
 export interface UnmountOptions {
   readonly list?: MountLister;
@@ -118,7 +118,7 @@ export async function removePodDirectory(host: Host, rootDir: string, uid: strin
 
 /** UIDs of pods that have a directory. */
 export async function listPodDirectories(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
-  const entries = (await ignoreNotFound(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
+  const entries = (await ignoreNotFound(host.fs.list(podsDirectory(rootDir), signal))) ?? [];
   return entries.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { pullRecordsDirectory } from "../../host/image-paths.ts";
+import { pullRecordsDirectory } from "../../host/layout.ts";
 import { replaceFile } from "../../host/replace-file.ts";
 import { ignoreNotFound } from "../../lib/errors.ts";
 import { entriesOf, recordOf } from "../../lib/record.ts";

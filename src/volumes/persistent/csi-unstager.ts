@@ -1,10 +1,9 @@
 import { posix } from "node:path";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import { isMountPoint, listMounts } from "../../host/mounts.ts";
-import { driverDevicesOf } from "../../host/plugin-paths.ts";
+import { driverDevicesOf, podDirectory } from "../../host/layout.ts";
 import { CodedError, codeOf, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import { timed } from "../../lib/timed.ts";
-import { podDirectory } from "../paths.ts";
 import type { DriverVolumes } from "./staged-volume-lister.ts";
 import type { RetainedDirectory, Unstager, UnstagerDeps, UnpublishDeps } from "./unstager.ts";
 import { volumesMappedFor, unmapDevice, unmapOrphans } from "./map-device.ts";

@@ -1,8 +1,9 @@
 import { posix } from "node:path";
 import { ignoreNotFound } from "../../lib/errors.ts";
-import { podDirectory, podSubdirectory } from "../paths.ts";
+import { podSubdirectory } from "../paths.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
+import { podDirectory } from "../../host/layout.ts";
 
 const privateMode = 0o750;
 

@@ -1,5 +1,5 @@
 import { listMounts, type Mount, type MountLister, locationInFileSystem, unmount } from "../../host/mounts.ts";
-import { localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
+import { localVolumeDirectoryOf, podsDirectory } from "../../host/layout.ts";
 import { ignoreNotFound } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 
@@ -28,7 +28,7 @@ export async function podMountsOf(
     host.fs.realpath(rootDir, signal),
     mounts(signal),
   ]);
-  return otherMountsOf(all, real).filter((path) => path.startsWith(`${root}/pods/`));
+  return otherMountsOf(all, real).filter((path) => path.startsWith(`${podsDirectory(root)}/`));
 }
 
 /** Other mounts of exactly this directory. Pure. @param directory with links resolved. */
@@ -54,7 +54,7 @@ export async function unstageLocalVolume(
   const [root, mounts] = await Promise.all([host.fs.realpath(rootDir, signal), listMounts(host, signal)]);
   const staged = mounts.filter((mount) => mount.path === real);
   const isUsed = ({ device, path: at }: Mount) =>
-    at.startsWith(`${root}/pods/`) && staged.some((mount) => mount.device === device);
+    at.startsWith(`${podsDirectory(root)}/`) && staged.some((mount) => mount.device === device);
   if (mounts.some(isUsed)) return false;
   if (staged.length > 0) await unmount(host, real, signal);
   // Not recursive: if it is still mounted, or contains files, nothing is deleted.

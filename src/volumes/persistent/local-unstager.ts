@@ -1,7 +1,6 @@
-import { localDevicesOf } from "../../host/plugin-paths.ts";
+import { localDevicesOf, podDirectory } from "../../host/layout.ts";
 import { ignoreNotFound } from "../../lib/errors.ts";
 import { timed } from "../../lib/timed.ts";
-import { podDirectory } from "../paths.ts";
 import type { RetainedDirectory, Unstager, UnpublishDeps } from "./unstager.ts";
 import { volumesMappedFor, unmapDevice, unmapOrphans } from "./map-device.ts";
 import { stagedLocalVolumes, unstageLocalVolume } from "./local-staging.ts";

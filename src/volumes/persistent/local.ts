@@ -1,5 +1,5 @@
 import { isMountPoint } from "../../host/mounts.ts";
-import { localDevicesOf, localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
+import { localDevicesOf, localVolumeDirectoryOf } from "../../host/layout.ts";
 import { CodedError, ignoreNotFound, codeOf, messageOf } from "../../lib/errors.ts";
 import type { PersistentVolume } from "../../objects.ts";
 import { podReference, volumeReference } from "../../pod/reference.ts";

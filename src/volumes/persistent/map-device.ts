@@ -3,11 +3,12 @@ import { CodedError, codeOf, messageOf, ignoreNotFound } from "../../lib/errors.
 import { podReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
-import { checkNoLink, podDirectory } from "../paths.ts";
+import { checkNoLink } from "../paths.ts";
 import { mount } from "./bind-mount.ts";
 import { linkDevice } from "./device-link.ts";
 import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
 import type { UnpublishDeps } from "./unstager.ts";
+import { podDirectory } from "../../host/layout.ts";
 
 const directoryMode = 0o750;
 

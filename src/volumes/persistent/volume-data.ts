@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import { isAtOrBelow, listMounts } from "../../host/mounts.ts";
-import { driverDevicesOf, stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
+import { driverDevicesOf, stagedDriverVolumesOf, podDirectory, podsDirectory } from "../../host/layout.ts";
 import { replaceFile } from "../../host/replace-file.ts";
 import { parseBoundedJson } from "../../lib/bounded-text.ts";
 import { CodedError, hasCode, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import { sortedByKey } from "../../lib/sorted.ts";
 import type { Host } from "../../seams/host.ts";
-import { podDirectory, volumeDirectory } from "../paths.ts";
+import { volumeDirectory } from "../paths.ts";
 
 // Metadata that a kubelet saves next to the mounts of CSI volumes. After a crash it tells which driver to call.
 
@@ -109,7 +109,7 @@ export async function allPodVolumeData(
   deps: VolumeDataDeps,
   signal: AbortSignal,
 ): Promise<readonly VolumeDataDirectory[]> {
-  const pods = await directoriesIn(deps.host, `${deps.rootDir}/pods`, signal);
+  const pods = await directoriesIn(deps.host, podsDirectory(deps.rootDir), signal);
   const all = await Promise.all(pods.map((path) => podVolumeData(deps, posix.basename(path), signal)));
   return all.flat();
 }
@@ -126,7 +126,7 @@ export async function podBlockVolumes(
 }
 
 export async function allPodBlockVolumes(deps: VolumeDataDeps, signal: AbortSignal): Promise<readonly string[]> {
-  const pods = await directoriesIn(deps.host, `${deps.rootDir}/pods`, signal);
+  const pods = await directoriesIn(deps.host, podsDirectory(deps.rootDir), signal);
   return (await Promise.all(pods.map((path) => podBlockVolumes(deps, posix.basename(path), signal)))).flat();
 }
 

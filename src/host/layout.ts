@@ -1,3 +1,20 @@
+// The paths that graftlet makes on a target, in a node's root directory; all but its own directory are the kubelet's.
+
+/** Graftlet's own directory in a root directory, with its lock and the record. It exists from before the first pod until after
+ *  the last; without it, nothing in the root directory belongs to graftlet. */
+export function ownDirectory(rootDir: string): string {
+  return `${rootDir}/graftlet`;
+}
+
+/** Directory with one directory per pod. */
+export function podsDirectory(rootDir: string): string {
+  return `${rootDir}/pods`;
+}
+
+export function podDirectory(rootDir: string, uid: string): string {
+  return `${podsDirectory(rootDir)}/${uid}`;
+}
+
 /** Directory of device plugins' sockets and the node's registration socket, relative to a root directory. */
 export const pluginDirectory = "device-plugins";
 /** Directory of the PodResources API's socket, relative to a root directory. */
@@ -38,4 +55,25 @@ export function stagedDriverVolumesOf(rootDir: string): string {
 /** Directory of CSI raw block volumes, in a root directory. */
 export function driverDevicesOf(rootDir: string): string {
   return `${stagedDriverVolumesOf(rootDir)}/volumeDevices`;
+}
+
+/** Directory of the image pull records in a root directory, at the kubelet's path. */
+export function pullRecordsDirectory(rootDir: string): string {
+  return `${rootDir}/image_manager`;
+}
+
+/** File with the start and end times of the node's last shutdown, at the kubelet's path in its root directory. (kubelet,
+ *  nodeshutdown_manager.go) */
+export function shutdownRecordFile(rootDir: string): string {
+  return `${rootDir}/graceful_node_shutdown_state`;
+}
+
+/** A kubelet's checkpoints of allocated and of actuated resources. */
+export function resourceCheckpoints(rootDir: string) {
+  return { allocated: `${rootDir}/allocated_pods_state`, actuated: `${rootDir}/actuated_pods_state` };
+}
+
+/** A kubelet's checkpoint of exclusive CPUs. */
+export function cpuCheckpoint(rootDir: string): string {
+  return `${rootDir}/cpu_manager_state`;
 }
