@@ -43,6 +43,7 @@ export type Secret = Omit<Wire<k8s.V1Secret>, "metadata"> & { metadata: Namespac
 export type ConfigMap = Omit<Wire<k8s.V1ConfigMap>, "metadata"> & { metadata: NamespacedMeta };
 export type PersistentVolumeClaim = Omit<Wire<k8s.V1PersistentVolumeClaim>, "metadata"> & { metadata: NamespacedMeta };
 export type PersistentVolume = Omit<Wire<k8s.V1PersistentVolume>, "metadata"> & { metadata: ClusterMeta };
+export type ResourceClaim = Omit<Wire<k8s.ResourceV1ResourceClaim>, "metadata"> & { metadata: NamespacedMeta };
 export type CSIDriver = Omit<Wire<k8s.V1CSIDriver>, "metadata"> & { metadata: ClusterMeta };
 export type CSINode = Omit<Wire<k8s.V1CSINode>, "metadata"> & { metadata: ClusterMeta };
 export type VolumeAttachment = Omit<Wire<k8s.V1VolumeAttachment>, "metadata"> & { metadata: ClusterMeta };

@@ -41,6 +41,12 @@ export interface ResourceManager {
   /** Amounts of the manager's resources, by resource name, with which the pod's requests are compared. Called after the pod's
    *  allocation. */
   allocatable(pod: Pod): Readonly<Record<string, string>>;
+  /** Prepares what a pod was allocated; called before its sandbox is created, each time. @throws with the kubelet's message if it cannot
+   *  be prepared. */
+  preparePod?(pod: AllocatedPod, signal: AbortSignal): Promise<void>;
+  /** Undoes `preparePod`. The pod's containers have stopped, and its end has not been reported. Idempotent.
+   *  @throws with the kubelet's message; the pod's termination is then retried. */
+  unpreparePod?(uid: string, signal: AbortSignal): Promise<void>;
   /** Prepares what a container was allocated; called before the container is created, each time.
    *  @returns undefined for a container without allocations of this manager. @throws with the kubelet's message if it cannot be prepared. */
   prepareContainer(pod: Pod, container: Container, signal: AbortSignal): Promise<ContainerAdditions | undefined>;

@@ -1,6 +1,7 @@
 import { ofGuests } from "./matrix-of-guests.ts";
 import { bringsOwn } from "./matrix-of-own.ts";
 import { ofPods } from "./matrix-of-pods.ts";
+import { ofResources } from "./matrix-of-resources.ts";
 
 /** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one; over SSH the target runs containerd
  *  or the Docker Engine; with `ssh-systemd` and `ssh-docker-systemd` it is a machine with a systemd, which makes the cgroups of pods,
@@ -66,6 +67,7 @@ const stage = "is the kubelet's own work, which a runtime gets as mounts, comman
 export const integration: Readonly<Record<string, Runs>> = {
   ...bringsOwn,
   ...ofPods,
+  ...ofResources,
   ...ofGuests,
   admission: { on: cri, why: cluster, seconds: 20 },
   "cgroup-faults": {
@@ -97,11 +99,6 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: all,
     lab: "containers",
     seconds: 55,
-  },
-  "cpu-manager": {
-    on: [...here, "ssh"],
-    why: "CRI and the Docker Engine set a container's CPUs in other ways; the topology is read on the target",
-    seconds: 60,
   },
   "csi-crash": {
     on: [],
@@ -142,11 +139,6 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "what is left out never comes to the runtime; over SSH a node of its own network leaves all out by default; agents write CNI's files",
     fits: [...onContainerd, "ssh"],
     seconds: 40,
-  },
-  devices: {
-    on: cri,
-    why: "plugins talk to graftlet alone; what they ask for a container is in the contract",
-    seconds: 15,
   },
   dns: { on: cri, why: stage, seconds: 25 },
   "docker-churn": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 70 },

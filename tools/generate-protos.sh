@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates src/gen/ from CRI's api.proto, the device plugins', plugin registration's and pod resources' (modules k8s.io/cri-api and k8s.io/kubelet at
+# Generates src/gen/ from CRI's api.proto, those of device plugins, DRA drivers, plugin registration and pod resources (modules k8s.io/cri-api and k8s.io/kubelet at
 # the version of the cluster tools), from CSI's node service (at the version that Kubernetes uses) and from containerd's event
 # service. Needs go, perl and protoc (Debian: protobuf-compiler).
 set -euo pipefail
@@ -17,6 +17,7 @@ cp "$kubelet/pkg/apis/deviceplugin/v1beta1/api.proto" "$work/device-plugin.proto
 cp "$kubelet/pkg/apis/pluginregistration/v1/api.proto" "$work/plugin-registration.proto"
 cp "$kubelet/pkg/apis/podresources/v1/api.proto" "$work/pod-resources.proto"
 cp "$kubelet/pkg/apis/podresources/v1alpha1/api.proto" "$work/pod-resources-alpha.proto"
+cp "$kubelet/pkg/apis/dra/v1/api.proto" "$work/dra.proto"
 # A node speaks to the node service alone. The options say nothing of the wire.
 perl -0777 -ne '
   s/\s*\[[^\]]*\]\s*;/;/g; s/^\s*option \([^\n]*\n//mg;
@@ -30,6 +31,6 @@ cp tools/containerd-events.proto "$work/containerd-events.proto"
 options=outputServices=grpc-js,env=node,esModuleInterop=true,enumsAsLiterals=true,forceLong=bigint,exportCommonSymbols=false
 options+=,outputJsonMethods=false,outputPartialMethods=true,useOptionals=none,importSuffix=.ts,useExactTypes=false
 protoc -I "$work" --plugin=node_modules/.bin/protoc-gen-ts_proto --ts_proto_out=src/gen --ts_proto_opt="$options" \
-  cri.proto device-plugin.proto plugin-registration.proto pod-resources.proto pod-resources-alpha.proto csi.proto containerd-events.proto
+  cri.proto device-plugin.proto plugin-registration.proto pod-resources.proto pod-resources-alpha.proto dra.proto csi.proto containerd-events.proto
 # Answers are decoded by a reader that counts what is made of them (src/lib/bounded-decode.ts).
 perl -pi -e 's/(re(?:quest|sponse)Deserialize: )\(value: Buffer\)/$1(value: BinaryReader | Buffer)/' src/gen/*.ts

@@ -23,6 +23,7 @@ const stages = [
   "cgroups",
   "devices",
   "cpus",
+  "dra",
   "plugins",
   "csi",
   "eviction",

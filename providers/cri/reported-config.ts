@@ -6,13 +6,15 @@ import {
   RuntimeServiceService as runtimeService,
 } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
-import type { RuntimeConfig } from "../../src/seams/runtime.ts";
+import type { RuntimeConfig, RuntimeFeature } from "../../src/seams/runtime.ts";
 import type { GrpcChannel } from "./client.ts";
 
 /** The part of containerd's configuration, from its verbose status, that is used here.
  *  @see https://github.com/containerd/containerd/blob/v1.6.20/pkg/cri/config/config.go */
 interface ReportedConfig {
   readonly sandboxImage?: unknown;
+  /** Absent before containerd 1.7. */
+  readonly enableCDI?: unknown;
   readonly containerd?: {
     readonly defaultRuntimeName?: string;
     readonly runtimes?: Readonly<
@@ -33,6 +35,19 @@ export async function readReportedConfig(
   } catch {
     return undefined;
   }
+}
+
+/** Why a pod feature is unsupported; undefined if it is supported. A containerd without CDI starts containers without their devices; runtimes
+ *  that report no configuration, such as CRI-O, support CDI. */
+export async function unsupportedReason(
+  runtime: GrpcChannel,
+  feature: RuntimeFeature,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  if (feature !== "cdiDevices") return undefined;
+  const config = await readReportedConfig(runtime, signal);
+  if (config?.containerd === undefined || config.enableCDI === true) return undefined;
+  return "containerd injects no CDI devices: use containerd 2.0 or newer, or containerd 1.7 with enable_cdi";
 }
 
 /** The shim whose options include the cgroup driver: runc's, and those of its drop-in replacements. */

@@ -8,7 +8,7 @@ import { criImages } from "./images.ts";
 import { criContainers, criSandboxes } from "./pods.ts";
 import { criStats } from "./stats.ts";
 import { criStreams } from "./streams.ts";
-import { runtimeConfig } from "./reported-config.ts";
+import { runtimeConfig, unsupportedReason } from "./reported-config.ts";
 
 export interface CriRuntimeOptions extends ClockAndLog {
   /** Absolute paths of sockets on the target. */
@@ -39,6 +39,7 @@ export function criRuntime({
     version: (signal) => runtime.call(runtimeService.version, VersionRequest.fromPartial({}), signal),
     status: (signal) => runtime.call(runtimeService.status, { verbose: false }, signal),
     runtimeConfig: (signal) => runtimeConfig(runtime, signal),
+    unsupportedReason: (feature, signal) => unsupportedReason(runtime, feature, signal),
     async updateRuntimeConfig(request, signal) {
       await runtime.call(runtimeService.updateRuntimeConfig, request, signal);
     },

@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import { type FieldDecisions, checkEach, checkFields, unsupportedIfSet } from "./field-decisions.ts";
+import { type FieldDecisions, checkEach, checkFields } from "./field-decisions.ts";
 
 type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
 
@@ -22,7 +22,7 @@ export const lifecycle: WireDecisions<k8s.V1Lifecycle> = {
 };
 
 export const resources: WireDecisions<k8s.V1ResourceRequirements> = {
-  claims: unsupportedIfSet("dynamic resource allocation is not supported yet"),
+  claims: "supported",
   limits: "supported",
   requests: "supported",
 };

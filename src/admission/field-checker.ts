@@ -1,6 +1,5 @@
 import type { FieldChecker } from "../sync/ports.ts";
 import { checkFields } from "./field-decisions.ts";
-import { claimedResources } from "./extended-resources.ts";
 import { type FeatureCheck, type FeatureSettings, unsupportedFeatures } from "./unsupported-features.ts";
 import { podSpec } from "./pod-decisions.ts";
 
@@ -15,7 +14,6 @@ export function createFieldChecker(
   return {
     unsupportedFields: async (pod, signal) => [
       ...checkSpec(pod.spec, "spec"),
-      ...claimedResources(pod),
       ...(await unsupportedFeatures(pod, { checkFeature, ...settings }, signal)),
     ],
   };

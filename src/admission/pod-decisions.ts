@@ -1,7 +1,7 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
 import { container, ephemeral, resources } from "./container-decisions.ts";
-import { type FieldDecisions, checkEach, checkFields, unsupportedIfSet, unsupportedIf } from "./field-decisions.ts";
+import { type FieldDecisions, checkEach, checkFields, unsupportedIf } from "./field-decisions.ts";
 import { unsupportedInVolume } from "./volume-decisions.ts";
 
 type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
@@ -52,7 +52,7 @@ export const podSpec: WireDecisions<k8s.V1PodSpec> = {
   priority: "supported",
   priorityClassName: "supported",
   readinessGates: "supported",
-  resourceClaims: unsupportedIfSet("dynamic resource allocation is not supported yet"),
+  resourceClaims: "supported",
   resources: checkFields(resources),
   restartPolicy: "supported",
   runtimeClassName: "supported",

@@ -25,12 +25,13 @@ interface RequiredFeature {
 
 /** Fields of a pod that the node's runtime or target cannot support, each with the reason. */
 export async function unsupportedFeatures(
-  { spec }: Pod,
+  { spec, status }: Pod,
   { checkFeature, cpuCfsQuota }: FeatureSettings & { readonly checkFeature: FeatureCheck },
   signal: AbortSignal,
 ): Promise<readonly UnsupportedField[]> {
   const required = [
     ...requiredByPod(spec),
+    ...claimedDevices(spec, status),
     ...containerLists(spec).flatMap(([path, container]) => requiredByContainer(spec, path, container)),
   ].filter(({ feature }) => feature !== "cpuLimit" || cpuCfsQuota);
   const reasons = await Promise.all(required.map(({ feature }) => checkFeature(feature, signal)));
@@ -60,6 +61,16 @@ function requiredByPod(spec: PodSpec): readonly RequiredFeature[] {
     ...hugePages(spec),
     ...imageVolumes(spec),
     ...(grouped ? [{ field: "spec.securityContext.fsGroup", feature: "fileOwner" } as const] : []),
+  ];
+}
+
+/** Devices of ResourceClaims, including those that the scheduler allocated for extended resources. */
+function claimedDevices({ resourceClaims = [] }: PodSpec, status: Pod["status"]): readonly RequiredFeature[] {
+  return [
+    ...(resourceClaims.length > 0 ? [{ field: "spec.resourceClaims", feature: "cdiDevices" } as const] : []),
+    ...(status?.extendedResourceClaimStatus
+      ? [{ field: "status.extendedResourceClaimStatus", feature: "cdiDevices" } as const]
+      : []),
   ];
 }
 

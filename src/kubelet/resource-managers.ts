@@ -1,6 +1,8 @@
 import { gateEnabled } from "../config/feature-gates.ts";
 import { type CpuManager, createCpuManager } from "../cpus/manager.ts";
 import { openPolicy } from "../cpus/open.ts";
+import { checkpointFile } from "../dra/checkpoint-store.ts";
+import { type DraManager, createDraManager } from "../dra/manager.ts";
 import { createDeviceManager, type DeviceManager } from "../devices/manager.ts";
 import { pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/layout.ts";
 import { throttle } from "../lib/throttle.ts";
@@ -19,6 +21,8 @@ export interface NodeResources {
   readonly devices: DeviceManager;
   /** Set with the static CPU manager policy. */
   readonly cpus?: CpuManager;
+  /** Undefined for a standalone node: its pods have no claims. */
+  readonly dra: DraManager | undefined;
   /** All of them, in the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
 }
@@ -26,10 +30,19 @@ export interface NodeResources {
 /** Creates the node's resource managers. To add one: its folder, an entry in kubelet/wiring.ts, a line here, and its files below.
  *  @throws TargetError if the target does not fit the configuration; unavailable. */
 export async function createResourceManagers(context: NodeContext): Promise<NodeResources> {
-  const { config, target, metrics, clock, log, hand } = context;
   const cpus = await createNodeCpuManager(context);
+  const devices = createNodeDeviceManager(context, cpus);
+  const dra = context.standalone ? undefined : createNodeDraManager(context);
+  const managers = [devices, ...(cpus ? [cpus] : []), ...(dra ? [dra] : [])];
+  return { devices, ...(cpus && { cpus }), dra, managers };
+}
+
+function createNodeDeviceManager(
+  { config, target, metrics, clock, log, hand }: NodeContext,
+  cpus: CpuManager | undefined,
+): DeviceManager {
   const { signals, desired, podCache, status, sourcesSynced } = hand("devices");
-  const devices = createDeviceManager({
+  return createDeviceManager({
     ...deviceSettings(config),
     host: target.host,
     onChange: throttle(() => signals.nodeChanged.send(), deviceUpdateIntervalMs, clock),
@@ -45,7 +58,21 @@ export async function createResourceManagers(context: NodeContext): Promise<Node
     clock,
     log,
   });
-  return { devices, ...(cpus && { cpus }), managers: [devices, ...(cpus ? [cpus] : [])] };
+}
+
+function createNodeDraManager({ config, target, client, metrics, clock, log, hand }: NodeContext): DraManager {
+  const { desired, worker, sourcesSynced } = hand("dra");
+  return createDraManager({
+    host: target.host,
+    client,
+    nodeName: config.nodeName,
+    rootDir: config.rootDir,
+    sourcesSynced: sourcesSynced.all,
+    isKnown: (uid) => desired.get(uid) !== undefined || worker.get(uid) !== undefined,
+    measures: metrics.measures.dra,
+    clock,
+    log,
+  });
 }
 
 /** @returns undefined with the policy none. */
@@ -84,4 +111,5 @@ export const managerFiles: readonly string[] = [
   `${pluginDirectory}/${pluginFiles.socket}`,
   `${pluginDirectory}/${pluginFiles.checkpoint}`,
   `${podResourcesDirectory}/${pluginFiles.socket}`,
+  checkpointFile,
 ];

@@ -40,10 +40,13 @@ export async function observeTarget(
   const logs = createLogs(context);
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
-  const [{ devices, cpus, managers }] = await Promise.all([createResourceManagers(context), rights.read(signal)]);
+  const [{ devices, cpus, dra, managers }] = await Promise.all([createResourceManagers(context), rights.read(signal)]);
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
-  const storage = createStorage(context, cluster, { DevicePlugin: devices.handler });
+  const storage = createStorage(context, cluster, {
+    DevicePlugin: devices.handler,
+    ...(dra && { DRAPlugin: dra.handler }),
+  });
   const made: { serviceTunnel?: ServiceTunnel } = {};
   const isolation = createIsolation(target.network, made);
   const agent = await createAgent(context, cluster, { pleg, rights, devices, health, storage, isolation });

@@ -26,6 +26,7 @@ export const wiring = {
   runtimeHealth: { sends: ["nodeChanged"] },
   devices: { reads: ["desired", "podCache", "status", "sourcesSynced"], sends: ["nodeChanged", "wake"] },
   cpus: { reads: ["desired", "podCache", "worker", "sourcesSynced"] },
+  dra: { reads: ["desired", "worker", "sourcesSynced"] },
   clusterWay: { reads: ["podCache"], sends: ["nodeChanged"] },
   servicePublisher: { reads: ["apiPods", "podCache"] },
   storageDrivers: { sends: ["nodeChanged"] },

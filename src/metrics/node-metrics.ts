@@ -22,6 +22,7 @@ import {
 } from "./maintenance.ts";
 import { type NodeView, viewMetrics } from "./node-gauges.ts";
 import { cpuMetrics } from "./cpus.ts";
+import { draMetrics } from "./dra.ts";
 import { deviceMetrics, podResourcesMetrics } from "./devices.ts";
 import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
 
@@ -98,6 +99,7 @@ function createMeasures(metrics: Metrics, view: () => NodeView | undefined, cloc
     pulls: pullMetrics(metrics, startup),
     devices: deviceMetrics(metrics),
     cpus: cpuMetrics(metrics, view),
+    dra: draMetrics(metrics),
     podResources: podResourcesMetrics(metrics),
     volumes: volumeMetrics(metrics),
     drivers: driverMetrics(metrics),

@@ -1,8 +1,11 @@
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
+import type { ResourceManager } from "../resource-manager.ts";
+import type { AllocatedPod } from "../roles.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Sandboxes } from "../seams/runtime.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
@@ -14,6 +17,7 @@ export interface SandboxDeps {
   readonly fs: Pick<HostFs, "apply">;
   readonly configureSandbox: (pod: Pod, attempt: number, signal: AbortSignal) => Promise<PodSandboxConfig>;
   readonly runtimeClasses: RuntimeClasses;
+  readonly managers: readonly Pick<ResourceManager, "preparePod">[];
   readonly events: EventSink;
   /** The service tunnel, opened for a new sandbox's addresses; absent without one. */
   readonly tunnel?: PodServiceTunnel;
@@ -43,12 +47,13 @@ export async function prepareSandbox(
  *  @throws the runtime's error, after the event that reports it. */
 export async function runSandbox(
   deps: SandboxDeps,
-  pod: Pod,
+  pod: AllocatedPod,
   attempt: number,
   prepared: PodSandboxConfig | undefined,
   signal: AbortSignal,
 ): Promise<NewSandbox> {
   const { runtime, runtimeClasses, events, tunnel, measures, uninterrupted } = deps;
+  await preparePod(deps, pod, signal);
   let [reason, failed] = ["FailedCreatePodSandBox", "Failed to create pod sandbox"];
   measures.podStarting();
   try {
@@ -69,6 +74,17 @@ export async function runSandbox(
       events.event(podReference(pod), "Warning", reason, `${failed}: ${runtimeErrorText(error)}`);
       measures.podFailed();
     }
+    throw error;
+  }
+}
+
+/** Has the resource managers prepare a pod. A failure is reported by an event. */
+async function preparePod({ managers, events }: SandboxDeps, pod: AllocatedPod, signal: AbortSignal): Promise<void> {
+  try {
+    for (const manager of managers) await manager.preparePod?.(pod, signal);
+  } catch (error) {
+    const message = `Failed to prepare dynamic resources: ${messageOf(error)}`;
+    if (!signal.aborted) events.event(podReference(pod), "Warning", "FailedPrepareDynamicResources", message);
     throw error;
   }
 }

@@ -47,7 +47,7 @@ export interface PassDeps extends PlaceholderDeps, ClockAndLog {
   readonly status: StatusSink & { reconcile(pod: DesiredPod): void };
   readonly events: EventSink;
   readonly hostResources: PodHostResources;
-  readonly managers: readonly Pick<ResourceManager, "release">[];
+  readonly managers: readonly Pick<ResourceManager, "unpreparePod" | "release">[];
   readonly resizes: Resizes;
   /** Generates a pod's status from an observation. */
   readonly statusOf: (pod: DesiredPod, observed: RuntimePod, ending: boolean) => PodStatus;
@@ -152,6 +152,8 @@ export function createPasses(deps: PassDeps): Passes {
       deps.prober.remove(uid);
       const after = await inspect(uid, pod, signal);
       if (isAlive(after)) throw new Error("containers or sandbox still run after the pod was killed");
+      // Before the end is reported: the control plane then frees what was allocated to the pod.
+      for (const manager of deps.managers) await manager.unpreparePod?.(uid, signal);
       if (pod) report(pod, after, true, eviction);
     },
 

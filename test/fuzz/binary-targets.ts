@@ -26,6 +26,7 @@ import {
   StatusResponse,
 } from "../../src/gen/cri.ts";
 import { NodeGetCapabilitiesResponse, NodeGetInfoResponse, NodeGetVolumeStatsResponse } from "../../src/gen/csi.ts";
+import { NodePrepareResourcesResponse } from "../../src/gen/dra.ts";
 import { AllocateResponse, ListAndWatchResponse, RegisterRequest } from "../../src/gen/device-plugin.ts";
 import { PluginInfo } from "../../src/gen/plugin-registration.ts";
 import { decodeBounded, pluginLimits, runtimeLimits } from "../../src/lib/bounded-decode.ts";
@@ -101,6 +102,9 @@ const messages: readonly Target[] = [
   ),
   message("devices", ListAndWatchResponse, {
     devices: [{ ID: "d", health: "Healthy", topology: { nodes: [{ ID: 1n }] } }],
+  }),
+  message("prepared ResourceClaims", NodePrepareResourcesResponse, {
+    claims: { u: { devices: [{ requestNames: ["r"], poolName: "p", deviceName: "d", cdiDeviceIds: ["v/c=0"] }] } },
   }),
   message("allocated devices", AllocateResponse, {
     containerResponses: [{ envs: labels, mounts: [{ hostPath: "/a" }] }],

@@ -3,6 +3,7 @@ import { parseEntries, parseStat } from "../../providers/ssh/files/file-info.ts"
 import { runtimeEvent } from "../../providers/docker/events.ts";
 import { groupUsage } from "../../src/host/cgroup-usage.ts";
 import { decodeCheckpoint, encodeCheckpoint } from "../../src/devices/checkpoint.ts";
+import { decodeCheckpoint as decodeClaims, encodeCheckpoint as encodeClaims } from "../../src/dra/checkpoint.ts";
 import { defaultInterface, localIPv4, directSubnets } from "../../src/host/addresses.ts";
 import { parseMeminfo } from "../../src/host/facts.ts";
 import { parseMounts, parseMountSources } from "../../src/host/mounts.ts";
@@ -90,6 +91,7 @@ export const textTargets: readonly Target[] = [
   text("Docker JSON", (json) => parseBoundedJson(Buffer.from(json)), event, JSON.stringify({ labels, more: [labels] })),
   text("Docker event", (json) => runtimeEvent(recordIn(json) ?? {}), event),
   text("checkpoint of devices", decodeCheckpoint, checkpoint),
+  text("checkpoint of ResourceClaims", (input) => decodeClaims(Buffer.from(input)), encodeClaims([])),
   text(
     "CPU topology",
     (table) => parseTopology(table.split("\n")),

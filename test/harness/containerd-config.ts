@@ -1,3 +1,4 @@
+import { cdiDirectory } from "./dra-driver.ts";
 import { join } from "node:path";
 import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
 import { hasResourceCapability } from "./capabilities.ts";
@@ -57,6 +58,8 @@ ${daemon(layout)}
   config_path = "${join(layout.containerd, "certs.d")}"
 [${runtime}]
   ${restrictions(layout)}
+  enable_cdi = true
+  cdi_spec_dirs = ["${cdiDirectory(layout)}"]
 [${runtime}.containerd]
 ${runtimes(`${runtime}.containerd`, layout, driver)}
 [${runtime}.cni]

@@ -151,10 +151,11 @@ describe("holds a pod with an unsupported field, names it, and starts nothing", 
     [
       "several",
       {
+        hostUsers: false,
         containers: [{}, { name: "second", resources: { claims: [{ name: "gpu" }] } }],
         resourceClaims: [{ name: "gpu", resourceClaimName: "gpu" }],
       },
-      "spec.containers[1].resources.claims (dynamic resource allocation is not supported yet), spec.resourceClaims (dynamic resource allocation is not supported yet)",
+      "spec.hostUsers (user namespaces are not supported yet), spec.resourceClaims (containerd injects no CDI devices: use containerd 2.0 or newer, or containerd 1.7 with enable_cdi)",
     ],
   ];
   for (const [name, spec, fields] of cases) {
@@ -179,7 +180,7 @@ describe("holds a pod with an unsupported field, names it, and starts nothing", 
   }
 });
 
-test("holds a pod whose extended resource comes from a ResourceClaim: it does not start without its device", async () => {
+test("holds a pod whose devices come from a ResourceClaim, if its runtime cannot inject them", async () => {
   const { pods, cluster } = lab;
   const resources = { requests: { "example.com/gpu": "1" }, limits: { "example.com/gpu": "1" } };
   await pods.create("claimed", { schedulerName: "nobody", containers: [{ resources }] });
@@ -197,7 +198,7 @@ test("holds a pod whose extended resource comes from a ResourceClaim: it does no
   await pods.event(
     "claimed",
     "UnsupportedField",
-    "pod is held: this node does not support spec.containers[0].resources.requests[example.com/gpu] (it comes from a ResourceClaim, and dynamic resource allocation is not supported yet)",
+    "pod is held: this node does not support status.extendedResourceClaimStatus (containerd injects no CDI devices: use containerd 2.0 or newer, or containerd 1.7 with enable_cdi)",
   );
   const held = await pods.until("claimed", "to be Pending", ({ status: now }) => now?.startTime !== undefined);
   assert.deepEqual([held.status?.phase, statusOf(held)?.containerID], ["Pending", undefined]);

@@ -92,6 +92,8 @@ case ${tools[0]} in
     version=$(go list -m -f "with sig-storage-lib-external-provisioner {{.Version}}" sigs.k8s.io/sig-storage-lib-external-provisioner/v13) ;;
   */egress-server)
     version=$(go list -m -f "with remotedialer {{.Version}}" github.com/rancher/remotedialer) ;;
+  */dra-driver)
+    version=$(go list -m -f "with dynamic-resource-allocation {{.Version}}" k8s.io/dynamic-resource-allocation) ;;
   *)
     version=$(go list -m -f "{{.Version}}" k8s.io/kubernetes)
     minor=${version#v1.}; minor=${minor%%.*}

@@ -57,6 +57,21 @@ test("image volumes need no privilege on the target: the runtime mounts them", a
   assert.deepEqual(asked, [{ field: "spec.volumes[0].image", why: "imageVolume" }]);
 });
 
+test("ResourceClaims need a runtime that injects CDI devices, also those for extended resources", async () => {
+  const check = createFieldChecker(async (feature) => feature);
+  const claiming = aPod({ resourceClaims: [{ name: "gpu", resourceClaimName: "gpu" }] });
+  assert.deepEqual(await check.unsupportedFields(claiming, never), [
+    { field: "spec.resourceClaims", why: "cdiDevices" },
+  ]);
+  const extended = {
+    ...aPod(),
+    status: { extendedResourceClaimStatus: { resourceClaimName: "c", requestMappings: [] } },
+  };
+  assert.deepEqual(await check.unsupportedFields(extended, never), [
+    { field: "status.extendedResourceClaimStatus", why: "cdiDevices" },
+  ]);
+});
+
 test("subPaths and huge pages need a target where graftlet can mount", async () => {
   const served = lackingOnly("mount");
   const pages = [

@@ -5,7 +5,7 @@ import * as container from "../../../src/admission/container-decisions.ts";
 import * as pod from "../../../src/admission/pod-decisions.ts";
 import { createFieldChecker } from "../../../src/admission/field-checker.ts";
 import * as volume from "../../../src/admission/volume-decisions.ts";
-import type { Container, Pod, PodSpec } from "../../../src/objects.ts";
+import type { PodSpec } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 /** All fields of the API's model, by the table that has their decisions. */
@@ -37,7 +37,6 @@ for (const [name, decisions] of tables) {
 const served = createFieldChecker();
 const unserved = (spec: Partial<PodSpec>) => served.unsupportedFields(aPod(spec), new AbortController().signal);
 const fieldsOf = async (spec: Partial<PodSpec>) => (await unserved(spec)).map(({ field }) => field);
-const main = (more: Partial<Container>) => ({ containers: [aContainer("c", more)] });
 const exec = { exec: { command: ["true"] } };
 const mount = { name: "v", mountPath: "/v" };
 
@@ -121,10 +120,7 @@ test("a pod with API server defaults is supported", async () => {
 });
 
 const heldFields: [string, Partial<PodSpec>][] = [
-  ["spec.containers[0].resources.claims", main({ resources: { claims: [{ name: "x" }] } })],
   ["spec.hostUsers", { hostUsers: false }],
-  ["spec.resourceClaims", { resourceClaims: [{ name: "x" }] }],
-  ["spec.resources.claims", { resources: { claims: [{ name: "x" }] } }],
   ["spec.volumes[0].iscsi", { volumes: [{ name: "v", iscsi: { targetPortal: "p", iqn: "i", lun: 0 } }] }],
   [
     "spec.volumes[0].projected.sources[1].clusterTrustBundle",
@@ -151,32 +147,8 @@ test("an unsupported volume type is reported with the volume's name", async () =
 
 test("reports all unsupported fields", async () => {
   const spec = {
-    ...main({ resources: { claims: [{ name: "x" }] } }),
-    resourceClaims: [{ name: "x" }],
+    hostUsers: false,
     volumes: [{ name: "v", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } }],
   };
-  assert.deepEqual(await fieldsOf(spec), [
-    "spec.containers[0].resources.claims",
-    "spec.resourceClaims",
-    "spec.volumes[0].iscsi",
-  ]);
-});
-
-test("extended resources from a ResourceClaim are reported by the container that requests them", async () => {
-  const status = {
-    extendedResourceClaimStatus: {
-      resourceClaimName: "claim",
-      requestMappings: [
-        { containerName: "second", resourceName: "example.com/gpu", requestName: "container-1-request-0" },
-        { containerName: "first", resourceName: "example.com/nic", requestName: "container-0-request-0" },
-      ],
-    },
-  };
-  const spec = { initContainers: [{ name: "first", image: "i" }], containers: [{ name: "c" }, { name: "second" }] };
-  const pod = { metadata: { name: "p", namespace: "default", uid: "u" }, spec, status } as unknown as Pod;
-  const why = "it comes from a ResourceClaim, and dynamic resource allocation is not supported yet";
-  assert.deepEqual(await served.unsupportedFields(pod, new AbortController().signal), [
-    { field: "spec.containers[1].resources.requests[example.com/gpu]", why },
-    { field: "spec.initContainers[0].resources.requests[example.com/nic]", why },
-  ]);
+  assert.deepEqual(await fieldsOf(spec), ["spec.hostUsers", "spec.volumes[0].iscsi"]);
 });

@@ -34,6 +34,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     runtime,
     clock,
     hooks: { run: async () => undefined },
+    managers: [],
     measures: unmeasured.starts,
     resizes: unmeasured.resizes,
     fs: fakeHost({ clock }).fs,

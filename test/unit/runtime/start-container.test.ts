@@ -291,6 +291,7 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
     fs: host.fs,
     configureSandbox: async () => PodSandboxConfig.fromPartial({ logDirectory: "/logs/pod" }),
     runtimeClasses: { handler: () => assert.fail("the pod has no class") },
+    managers: [],
     events,
     measures: {
       ...unmeasured.starts,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { runtimeConfig, readReportedConfig } from "../../../../providers/cri/reported-config.ts";
+import { runtimeConfig, readReportedConfig, unsupportedReason } from "../../../../providers/cri/reported-config.ts";
 import { CgroupDriver, RuntimeServiceService as runtimeService, StatusResponse } from "../../../../src/gen/cri.ts";
 import { type SocketRig, socketRig } from "./server.ts";
 
@@ -59,4 +59,20 @@ test("a runtime's configuration is an object or undefined", async () => {
   await using rig = socketRig();
   await showing(rig, { config: '"text"' });
   assert.equal(await readReportedConfig(rig.channel, never()), undefined);
+});
+
+test("a containerd that does not inject CDI devices is reported; other runtimes inject them", async () => {
+  for (const [info, expected] of [
+    [configured(runc(null)), /^containerd injects no CDI devices: use containerd 2\.0/],
+    [{ config: JSON.stringify({ enableCDI: false, containerd: {} }) }, /^containerd injects no CDI devices/],
+    [{ config: JSON.stringify({ enableCDI: true, containerd: {} }) }, undefined],
+    [{ config: "[crio]" }, undefined],
+  ] as const) {
+    await using rig = socketRig();
+    await showing(rig, info);
+    const reason = await unsupportedReason(rig.channel, "cdiDevices", never());
+    if (expected) assert.match(reason ?? "", expected);
+    else assert.equal(reason, undefined);
+    assert.equal(await unsupportedReason(rig.channel, "memoryLimit", never()), undefined);
+  }
 });

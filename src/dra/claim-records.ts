@@ -1,0 +1,98 @@
+/** A device of a claim, as its driver prepared it. */
+export interface PreparedDevice {
+  readonly poolName: string;
+  readonly deviceName: string;
+  /** Set if the device is shared by several claims. */
+  readonly shareId?: string;
+  /** Requests of the claim that the device is for; empty for all. */
+  readonly requestNames: readonly string[];
+  /** Full names, such as `vendor.com/gpu=0`. */
+  readonly cdiDeviceIds: readonly string[];
+}
+
+/** A ResourceClaim that pods on this node use. */
+export interface ClaimRecord {
+  readonly uid: string;
+  readonly name: string;
+  readonly namespace: string;
+  /** UIDs of the pods that use it. */
+  readonly pods: ReadonlySet<string>;
+  /** Devices of each driver that the claim is allocated from; a driver may have none. */
+  readonly drivers: ReadonlyMap<string, readonly PreparedDevice[]>;
+}
+
+/** The claims that pods on this node use. */
+export interface ClaimRecords {
+  get(namespace: string, name: string): ClaimRecord | undefined;
+  all(): readonly ClaimRecord[];
+  ofPod(uid: string): readonly ClaimRecord[];
+  /** Adds a pod to a claim; the claim is added if missing. @returns its record. */
+  addPod(claim: Pick<ClaimRecord, "uid" | "name" | "namespace">, drivers: readonly string[], pod: string): ClaimRecord;
+  removePod(claim: ClaimRecord, pod: string): void;
+  setDevices(claim: ClaimRecord, driver: string, devices: readonly PreparedDevice[]): void;
+  /** True if this process has had the claim prepared. */
+  isPrepared(claim: ClaimRecord): boolean;
+  setPrepared(claim: ClaimRecord): void;
+  remove(claim: ClaimRecord): void;
+  /** Replaces all claims. None of them counts as prepared: a driver may have been replaced meanwhile. */
+  restore(claims: readonly ClaimRecord[]): void;
+}
+
+/** Creates an empty list of claims. */
+export function createClaimRecords(): ClaimRecords {
+  const records = new Map<string, ClaimRecord>();
+  const prepared = new Set<string>();
+  const keyOf = ({ namespace, name }: Pick<ClaimRecord, "namespace" | "name">) => `${namespace}/${name}`;
+  const put = (record: ClaimRecord) => {
+    records.set(keyOf(record), record);
+    return record;
+  };
+  /** The current record of a claim: an earlier one may have been read before a call. */
+  const current = (claim: ClaimRecord) => {
+    const found = records.get(keyOf(claim));
+    return found?.uid === claim.uid ? found : undefined;
+  };
+  return {
+    get: (namespace, name) => records.get(keyOf({ namespace, name })),
+    all: () => [...records.values()],
+    ofPod: (uid) => [...records.values()].filter(({ pods }) => pods.has(uid)),
+    addPod({ uid, name, namespace }, drivers, pod) {
+      const known = records.get(keyOf({ namespace, name }));
+      const record = known ?? {
+        uid,
+        name,
+        namespace,
+        pods: new Set(),
+        drivers: new Map(drivers.map((of) => [of, []])),
+      };
+      return put({ ...record, pods: new Set([...record.pods, pod]) });
+    },
+    removePod(claim, pod) {
+      const record = current(claim);
+      if (record) put({ ...record, pods: new Set([...record.pods].filter((uid) => uid !== pod)) });
+    },
+    setDevices(claim, driver, devices) {
+      const record = current(claim);
+      if (record) put({ ...record, drivers: new Map([...record.drivers, [driver, devices]]) });
+    },
+    isPrepared: ({ uid }) => prepared.has(uid),
+    setPrepared: ({ uid }) => void prepared.add(uid),
+    remove(claim) {
+      prepared.delete(claim.uid);
+      if (current(claim)) records.delete(keyOf(claim));
+    },
+    restore(claims) {
+      records.clear();
+      prepared.clear();
+      for (const claim of claims) put(claim);
+    },
+  };
+}
+
+/** CDI devices of a claim for one request. @param request empty for all devices. */
+export function cdiDevicesOf({ drivers }: ClaimRecord, request: string): readonly string[] {
+  return [...drivers.values()]
+    .flat()
+    .filter(({ requestNames }) => request === "" || requestNames.length === 0 || requestNames.includes(request))
+    .flatMap(({ cdiDeviceIds }) => cdiDeviceIds);
+}

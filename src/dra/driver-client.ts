@@ -1,0 +1,86 @@
+import {
+  type Claim,
+  DRAPluginService,
+  NodePrepareResourcesRequest,
+  type NodePrepareResourcesResponse,
+  NodeUnprepareResourcesRequest,
+  type NodeUnprepareResourcesResponse,
+} from "../gen/dra.ts";
+import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
+import { pluginLimits } from "../lib/bounded-decode.ts";
+import { grpcStatusOf } from "../lib/grpc-status.ts";
+import type { GrpcMethod } from "../lib/grpc.ts";
+
+/** The kubelet plugin of a DRA driver. Every call throws CodedError, whose message is the failure in Go's format; the signal's reason. */
+export interface DriverClient {
+  prepare(claims: readonly Claim[], signal: AbortSignal): Promise<NodePrepareResourcesResponse>;
+  unprepare(claims: readonly Claim[], signal: AbortSignal): Promise<NodeUnprepareResourcesResponse>;
+}
+
+/** Durations of operations on pods' claims and of calls of drivers, and the number of claims, for metrics. */
+export interface DraMeasures {
+  /** Preparing or releasing a pod's claims took this long. */
+  operation(name: "PrepareResources" | "UnprepareResources", failed: boolean, ms: number): void;
+  /** @param method `/package.Service/Method`. @param code gRPC's code, as Go names it. */
+  called(driver: string, method: string, code: string, ms: number): void;
+  /** @param read returns the drivers of each claim in use; called at each scrape. */
+  claimsInUse(read: () => readonly (readonly string[])[]): void;
+}
+
+export interface DriverClientDeps extends GrpcDeps {
+  readonly measures: Pick<DraMeasures, "called">;
+}
+
+/** Services by which a plugin prepares claims, the newest first. Their messages have the same form. */
+export const prepareServices = ["v1.DRAPlugin", "v1beta1.DRAPlugin"] as const;
+export type PrepareService = (typeof prepareServices)[number];
+
+/** Timeout of a call, milliseconds: the kubelet's. */
+const callTimeoutMs = 45_000;
+const userAgent = "graftlet-dra-manager";
+
+/** Creates the client of a plugin. @param endpoint its socket on the target. */
+export function createDriverClient(
+  { measures, ...deps }: DriverClientDeps,
+  {
+    driver,
+    endpoint,
+    service,
+  }: { readonly driver: string; readonly endpoint: string; readonly service: PrepareService },
+): DriverClient {
+  const call = async <Request, Response>(
+    { path, ...method }: GrpcMethod<Request, Response>,
+    request: Request,
+    signal: AbortSignal,
+  ): Promise<Response> => {
+    const versioned = { ...method, path: path.replace(".v1.DRAPlugin/", `.${service}/`) };
+    const began = deps.clock.monotonic();
+    const record = (code: string) => measures.called(driver, versioned.path, code, deps.clock.monotonic() - began);
+    try {
+      const response = await unaryCallToSocket(
+        deps,
+        { path: endpoint, method: versioned, request, userAgent, limitMs: callTimeoutMs, limits: pluginLimits },
+        signal,
+      );
+      record("OK");
+      return response;
+    } catch (error) {
+      record(signal.aborted ? "Canceled" : grpcStatusOf(error));
+      throw error;
+    }
+  };
+  return {
+    prepare: (claims, signal) =>
+      call(
+        DRAPluginService.nodePrepareResources,
+        NodePrepareResourcesRequest.fromPartial({ claims: [...claims] }),
+        signal,
+      ),
+    unprepare: (claims, signal) =>
+      call(
+        DRAPluginService.nodeUnprepareResources,
+        NodeUnprepareResourcesRequest.fromPartial({ claims: [...claims] }),
+        signal,
+      ),
+  };
+}

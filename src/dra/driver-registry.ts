@@ -1,0 +1,142 @@
+import { once } from "node:events";
+import type { ClientHttp2Session } from "node:http2";
+import { openGrpc } from "../host/grpc-session.ts";
+import { CodedError } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
+import {
+  type DriverClient,
+  type DriverClientDeps,
+  type PrepareService,
+  createDriverClient,
+  prepareServices,
+} from "./driver-client.ts";
+
+export interface DriverRegistryDeps extends DriverClientDeps {
+  /** Called when a driver becomes usable or stops being usable. */
+  readonly onUsable: (driver: string, isUsable: boolean) => void;
+  readonly log: Logger;
+}
+
+/** DRA drivers whose plugins have registered on the target. */
+export interface DriverRegistry {
+  readonly handler: PluginHandler;
+  /** Client of the driver's newest plugin, if possible a connected one. @throws unavailable, in the kubelet's words. */
+  driver(name: string): DriverClient;
+  /** Closes all connections. */
+  close(): void;
+}
+
+/** A plugin of a driver. During an update a driver has two. */
+interface RegisteredPlugin {
+  readonly endpoint: string;
+  readonly client: DriverClient;
+  readonly gone: AbortController;
+  isConnected: boolean;
+}
+
+/** Delays between attempts to connect, milliseconds: gRPC's. */
+const initialRetryDelayMs = 1_000;
+const maxRetryDelayMs = 120_000;
+/** Time for a plugin to accept a connection, milliseconds. */
+const connectTimeoutMs = 20_000;
+
+/** Registry of DRA drivers. Keeps a connection to each plugin, which shows whether the driver is usable.
+ *  (kubelet, cm/dra/plugin/dra_plugin_manager.go) */
+export function createDriverRegistry(deps: DriverRegistryDeps): DriverRegistry {
+  const plugins = new Map<string, readonly RegisteredPlugin[]>();
+  const pluginsOf = (driver: string) => plugins.get(driver) ?? [];
+  const reportUsable = (driver: string) =>
+    deps.onUsable(
+      driver,
+      pluginsOf(driver).some(({ isConnected }) => isConnected),
+    );
+  const watch = async (driver: string, plugin: RegisteredPlugin) => {
+    await keepConnected(deps, plugin, async (session) => {
+      plugin.isConnected = true;
+      reportUsable(driver);
+      await once(session, "close");
+      plugin.isConnected = false;
+      if (pluginsOf(driver).includes(plugin)) reportUsable(driver);
+    });
+  };
+  return {
+    handler: {
+      validate: (plugin) => void chooseService(plugin),
+      async register(plugin) {
+        const { name, endpoint } = plugin;
+        const service = chooseService(plugin);
+        if (pluginsOf(name).some((known) => known.endpoint === endpoint))
+          throw new CodedError(
+            "already_exists",
+            `endpoint ${endpoint} already registered for DRA driver plugin ${name}`,
+          );
+        const client = createDriverClient(deps, { driver: name, endpoint, service });
+        const registered = { endpoint, client, gone: new AbortController(), isConnected: false };
+        plugins.set(name, [...pluginsOf(name), registered]);
+        reportUsable(name);
+        void watch(name, registered);
+      },
+      async deregister({ name, endpoint }) {
+        const found = pluginsOf(name).find((known) => known.endpoint === endpoint);
+        if (!found) return;
+        const left = pluginsOf(name).filter((known) => known !== found);
+        if (left.length > 0) plugins.set(name, left);
+        else plugins.delete(name);
+        found.gone.abort();
+        reportUsable(name);
+      },
+    },
+    driver(name) {
+      if (name === "") throw new CodedError("invalid_argument", "DRA driver name is empty");
+      const known = pluginsOf(name);
+      const plugin = known.findLast(({ isConnected }) => isConnected) ?? known.at(-1);
+      if (!plugin) throw new CodedError("unavailable", `DRA driver ${name} is not registered`);
+      return plugin.client;
+    },
+    close() {
+      for (const plugin of [...plugins.values()].flat()) plugin.gone.abort();
+    },
+  };
+}
+
+/** Connects to a plugin, and again after each loss, until it is gone. @param use resolves once the session has closed. */
+async function keepConnected(
+  { host, clock, log }: DriverRegistryDeps,
+  { endpoint, gone }: RegisteredPlugin,
+  use: (session: ClientHttp2Session) => Promise<void>,
+): Promise<void> {
+  const { signal } = gone;
+  let delayMs = initialRetryDelayMs;
+  while (!signal.aborted) {
+    try {
+      const session = await openGrpc({ host }, { unix: endpoint }, clock.within(connectTimeoutMs, signal));
+      delayMs = initialRetryDelayMs;
+      const close = () => session.destroy();
+      signal.addEventListener("abort", close, { once: true });
+      if (signal.aborted) close();
+      await use(session);
+      signal.removeEventListener("abort", close);
+    } catch (err) {
+      if (signal.aborted) return;
+      log.debug({ err, endpoint }, "cannot connect to DRA driver; retrying");
+    }
+    await clock.sleep(clock.jitter(0.8, 1.2) * delayMs, signal).catch(() => undefined);
+    delayMs = Math.min(delayMs * 1.6, maxRetryDelayMs);
+  }
+}
+
+/** Chooses the first of the plugin's services that graftlet supports. @throws invalid_argument in the kubelet's words. */
+function chooseService({ name, endpoint, versions }: RegisteringPlugin): PrepareService {
+  const chosen = versions.flatMap((version) => prepareServices.filter((service) => service === version)).at(0);
+  if (chosen) return chosen;
+  const list = (services: readonly string[]) => `[${services.map((service) => JSON.stringify(service)).join(" ")}]`;
+  const why =
+    versions.length === 0
+      ? "empty list of supported gRPC services (aka supported versions)"
+      : `none of services supported by the plugin (${list(versions)}) are supported by the kubelet (${list(prepareServices)})`;
+  throw new CodedError(
+    "invalid_argument",
+    `invalid supported gRPC versions of DRA driver plugin ${name} at endpoint ${endpoint}: ${why}`,
+  );
+}

@@ -1,0 +1,155 @@
+import type { ApiClient } from "../api/client.ts";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf, throwIfAborted } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { runPeriodically } from "../lib/periodic.ts";
+import { onceThenIdle } from "../lib/service-group.ts";
+import type { Pod, ResourceClaim } from "../objects.ts";
+import type { PluginHandler } from "../plugins/ports.ts";
+import type { ResourceManager } from "../resource-manager.ts";
+import type { Host, HostFs } from "../seams/host.ts";
+import { type CheckpointStore, createCheckpointStore } from "./checkpoint-store.ts";
+import { claimUsesOf } from "./claim-names.ts";
+import { cdiDevicesOf, createClaimRecords } from "./claim-records.ts";
+import type { DraMeasures } from "./driver-client.ts";
+import { createDriverRegistry } from "./driver-registry.ts";
+import { type PreparationDeps, prepareClaims, unprepareClaims } from "./preparation.ts";
+import { createSliceCleanup } from "./slice-cleanup.ts";
+
+export interface DraManagerDeps {
+  readonly host: Pick<Host, "dial" | "budget"> & { readonly fs: Pick<HostFs, "readFile" | "apply"> };
+  readonly client: Pick<ApiClient, "get" | "delete">;
+  readonly nodeName: string;
+  /** The kubelet's root directory on the target. */
+  readonly rootDir: string;
+  /** True once every source has listed its pods. */
+  readonly sourcesSynced: () => boolean;
+  /** True for a pod of a source, and for one whose work has not ended. */
+  readonly isKnown: (uid: string) => boolean;
+  readonly measures: DraMeasures;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The claims of pods on this node. */
+export interface DraManager extends ResourceManager {
+  /** Handles the registration of drivers. */
+  readonly handler: PluginHandler;
+}
+
+/** Interval of the search for claims of pods that no longer exist, milliseconds: the kubelet's. */
+const reconcileIntervalMs = 60_000;
+/** Delay before the checkpoint is read again while the target is unreachable, milliseconds. */
+const loadRetryDelayMs = 5_000;
+
+/** Manager of ResourceClaims: the scheduler allocates devices, drivers on the target prepare them for pods.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/ */
+export function createDraManager(deps: DraManagerDeps): DraManager {
+  const { host, client, nodeName, rootDir, clock, log } = deps;
+  const records = createClaimRecords();
+  deps.measures.claimsInUse(() => records.all().map((claim) => [...claim.drivers.keys()]));
+  const store = createCheckpointStore({ fs: host.fs, rootDir, records, log });
+  const slices = createSliceCleanup({ client, nodeName, clock, log });
+  const drivers = createDriverRegistry({ host, measures: deps.measures, onUsable: slices.setUsable, clock, log });
+  const preparation: PreparationDeps = {
+    records,
+    claim: (namespace, name, signal) =>
+      client.get<ResourceClaim>(`/apis/resource.k8s.io/v1/namespaces/${namespace}/resourceclaims/${name}`, { signal }),
+    driver: drivers.driver,
+    save: store.save,
+  };
+  const measured = createOperation(deps);
+  const unprepare = (uid: string, signal: AbortSignal) => unprepareClaims(preparation, uid, signal);
+  return {
+    name: "dra",
+    handler: drivers.handler,
+    async allocate() {
+      return undefined;
+    },
+    allocatable: () => ({}),
+    async preparePod(pod, signal) {
+      if (!usesClaims(pod)) return;
+      await store.loaded(signal);
+      await measured("PrepareResources", "prepare", () => prepareClaims(preparation, pod, signal), signal);
+    },
+    async unpreparePod(uid, signal) {
+      await store.loaded(signal);
+      if (records.ofPod(uid).length === 0) return;
+      await measured("UnprepareResources", "unprepare", () => unprepare(uid, signal), signal);
+    },
+    async prepareContainer(pod, container, signal) {
+      const uses = claimUsesOf(pod, container);
+      if (uses.length === 0) return undefined;
+      await store.loaded(signal);
+      const cdiDevices = uses.flatMap(({ name, request }) => {
+        const { namespace } = pod.metadata;
+        const record = records.get(namespace, name);
+        if (record) return cdiDevicesOf(record, request);
+        throw new Error(`internal error: unable to get claim info for ResourceClaim ${name} in namespace ${namespace}`);
+      });
+      return { environment: new Map(), mounts: [], devices: [], annotations: {}, cdiDevices };
+    },
+    release() {},
+    services: [
+      onceThenIdle("resource claims", async (signal) => {
+        await loadWithRetry(store, deps, signal);
+        return drivers.close;
+      }),
+      slices,
+      runPeriodically(
+        { name: "release of resource claims", intervalMs: reconcileIntervalMs, clock, log },
+        async (signal) => {
+          if (!deps.sourcesSynced()) return;
+          const pods = new Set(records.all().flatMap((record) => [...record.pods]));
+          for (const uid of [...pods].filter((pod) => !deps.isKnown(pod)))
+            await unprepare(uid, signal).catch((err: unknown) => {
+              throwIfAborted(signal);
+              log.info({ err, uid }, "cannot release the claims of a pod that no longer exists; retrying");
+            });
+        },
+      ),
+    ],
+  };
+}
+
+function usesClaims({ spec, status }: Pod): boolean {
+  return (spec.resourceClaims ?? []).length > 0 || status?.extendedResourceClaimStatus !== undefined;
+}
+
+async function loadWithRetry(
+  store: CheckpointStore,
+  { clock, log }: Pick<DraManagerDeps, "clock" | "log">,
+  signal: AbortSignal,
+): Promise<void> {
+  for (let lastError = ""; ; ) {
+    try {
+      return await store.load(signal);
+    } catch (err) {
+      throwIfAborted(signal);
+      const why = messageOf(err);
+      if (why !== lastError) log.warn({ err }, "cannot read the checkpoint of ResourceClaims; retrying");
+      lastError = why;
+    }
+    await clock.sleep(loadRetryDelayMs, signal);
+  }
+}
+
+/** Creates a function that measures an operation, and names it in its failure. */
+function createOperation({ clock, measures }: Pick<DraManagerDeps, "clock" | "measures">) {
+  return async (
+    name: Parameters<DraMeasures["operation"]>[0],
+    verb: "prepare" | "unprepare",
+    work: () => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<void> => {
+    const began = clock.monotonic();
+    try {
+      await work();
+      measures.operation(name, false, clock.monotonic() - began);
+    } catch (error) {
+      throwIfAborted(signal);
+      measures.operation(name, true, clock.monotonic() - began);
+      throw new Error(`${verb} dynamic resources: ${messageOf(error)}`, { cause: error });
+    }
+  };
+}

@@ -1,0 +1,39 @@
+import type { DraMeasures } from "../dra/driver-client.ts";
+import type { Metrics } from "./registry.ts";
+
+/** 15 bounds from 0.1 to 40 s, each the same multiple of the one before. */
+const buckets = Array.from({ length: 15 }, (_, at) => 0.1 * 400 ** (at / 14));
+/** Label of the number of claims of any driver. */
+const anyDriver = "<any>";
+
+/** Dynamic resource allocation. */
+export function draMetrics(metrics: Metrics): DraMeasures {
+  const operations = metrics.histogram(
+    "dra_operations_duration_seconds",
+    "Duration of preparing and releasing the claims of a pod, by operation and outcome, seconds.",
+    { labels: ["operation_name", "is_error"], buckets },
+  );
+  const calls = metrics.histogram(
+    "dra_grpc_operations_duration_seconds",
+    "Duration of calls of DRA drivers, by driver, method and status code, seconds.",
+    { labels: ["driver_name", "method_name", "grpc_status_code"], buckets },
+  );
+  let read: () => readonly (readonly string[])[] = () => [];
+  metrics.gauge("dra_resource_claims_in_use", "ResourceClaims in use on the node, by driver.", {
+    labels: ["driver_name"],
+    values: () => {
+      const claims = read();
+      const drivers = [...new Set(claims.flat())];
+      const counts = drivers.map(
+        (name) => [{ driver_name: name }, claims.filter((of) => of.includes(name)).length] as const,
+      );
+      return [[{ driver_name: anyDriver }, claims.length], ...counts];
+    },
+  });
+  return {
+    operation: (name, failed, ms) => operations.addMs({ operation_name: name, is_error: String(failed) }, ms),
+    called: (driver, method, code, ms) =>
+      calls.addMs({ driver_name: driver, method_name: method, grpc_status_code: code }, ms),
+    claimsInUse: (reader) => void (read = reader),
+  };
+}

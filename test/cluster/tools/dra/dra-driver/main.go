@@ -1,0 +1,167 @@
+// Command dra-driver is a driver for dynamic resource allocation: it publishes a node's devices, each of which is an environment variable and a
+// device file of the containers that use it. Tests run it beside a node.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
+	"k8s.io/klog/v2"
+)
+
+var (
+	name       = flag.String("driver-name", "dra.graftlet.dev", "name of the driver")
+	kubeconfig = flag.String("kubeconfig", "", "access to the API server")
+	nodeName   = flag.String("node-name", "", "node whose devices are published")
+	rootDir    = flag.String("root-dir", "/var/lib/kubelet", "root directory of the kubelet")
+	cdiDir     = flag.String("cdi-dir", "/var/run/cdi", "folder of CDI specs that the runtime reads")
+	devices    = flag.Int("devices", 2, "number of devices")
+	failing    = flag.String("failing", "", "file in whose presence every preparation fails with its content")
+	callsFile  = flag.String("calls", "", "file to which a line is written for each claim: prepare or unprepare, and the claim's name")
+)
+
+type driver struct {
+	mutex sync.Mutex
+	stop  context.CancelFunc
+}
+
+func main() {
+	klog.InitFlags(nil)
+	flag.Parse()
+	if err := run(); err != nil {
+		klog.ErrorS(err, "dra-driver")
+		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+	}
+}
+
+func run() error {
+	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	data := filepath.Join(*rootDir, "plugins", *name)
+	for _, folder := range []string{data, *cdiDir} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	helper, err := kubeletplugin.Start(ctx, &driver{stop: stop},
+		kubeletplugin.KubeClient(client),
+		kubeletplugin.NodeName(*nodeName),
+		kubeletplugin.DriverName(*name),
+		kubeletplugin.RegistrarDirectoryPath(filepath.Join(*rootDir, "plugins_registry")),
+		kubeletplugin.PluginDataDirectoryPath(data),
+	)
+	if err != nil {
+		return err
+	}
+	defer helper.Stop()
+	var published []resourceapi.Device
+	for i := range *devices {
+		published = append(published, resourceapi.Device{Name: fmt.Sprintf("dev-%d", i)})
+	}
+	pool := resourceslice.Pool{Slices: []resourceslice.Slice{{Devices: published}}}
+	resources := resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{*nodeName: pool}}
+	if err := helper.PublishResources(ctx, resources); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (d *driver) PrepareResourceClaims(_ context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
+	results := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
+	for _, claim := range claims {
+		d.record("prepare", claim.Name)
+		devices, err := prepare(claim)
+		results[claim.UID] = kubeletplugin.PrepareResult{Devices: devices, Err: err}
+	}
+	return results, nil
+}
+
+func (d *driver) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
+	results := make(map[types.UID]error, len(claims))
+	for _, claim := range claims {
+		d.record("unprepare", claim.Name)
+		err := os.Remove(specFile(claim.UID))
+		if os.IsNotExist(err) {
+			err = nil
+		}
+		results[claim.UID] = err
+	}
+	return results, nil
+}
+
+func (d *driver) HandleError(_ context.Context, err error, msg string) {
+	klog.ErrorS(err, msg)
+	d.stop()
+}
+
+// record notes a call for one claim.
+func (d *driver) record(call, claim string) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	file, err := os.OpenFile(*callsFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	fmt.Fprintln(file, call, claim)
+}
+
+// prepare writes the CDI spec of a claim: one device per allocated device of this driver.
+func prepare(claim *resourceapi.ResourceClaim) ([]kubeletplugin.Device, error) {
+	if why, err := os.ReadFile(*failing); err == nil {
+		return nil, fmt.Errorf("%s", why)
+	}
+	kind := *name + "/device"
+	var prepared []kubeletplugin.Device
+	var specs []map[string]any
+	for _, result := range claim.Status.Allocation.Devices.Results {
+		if result.Driver != *name {
+			continue
+		}
+		id := fmt.Sprintf("%s-%s", claim.UID, result.Device)
+		specs = append(specs, map[string]any{
+			"name": id,
+			"containerEdits": map[string]any{
+				"env":         []string{fmt.Sprintf("DRA_%s=%s", result.Request, result.Device)},
+				"deviceNodes": []map[string]any{{"path": "/dev/dra-" + result.Device, "hostPath": "/dev/null"}},
+			},
+		})
+		prepared = append(prepared, kubeletplugin.Device{
+			Requests:     []string{result.Request},
+			PoolName:     result.Pool,
+			DeviceName:   result.Device,
+			CDIDeviceIDs: []string{kind + "=" + id},
+		})
+	}
+	text, err := json.Marshal(map[string]any{"cdiVersion": "0.5.0", "kind": kind, "devices": specs})
+	if err != nil {
+		return nil, err
+	}
+	return prepared, os.WriteFile(specFile(claim.UID), text, 0o644)
+}
+
+func specFile(claim types.UID) string {
+	return filepath.Join(*cdiDir, fmt.Sprintf("%s-%s.json", *name, claim))
+}

@@ -1,0 +1,58 @@
+import { once } from "node:events";
+import { rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Cluster } from "./cluster.ts";
+import { textOf } from "./processes.ts";
+import type { Layout } from "./state.ts";
+import { buildProgram } from "./tools.ts";
+
+/** The driver's name, and that of the DeviceClass of its devices. */
+export const draDriver = "dra.graftlet.dev";
+
+/** A DRA driver that runs on a node's machine (test/cluster/tools/dra). */
+export interface DraDriver extends AsyncDisposable {
+  /** Calls so far, such as `prepare my-claim`, oldest first. */
+  calls(): readonly string[];
+  /** From now on each preparation fails with a message; undefined ends that. */
+  failWith(message: string | undefined): void;
+}
+
+/** Directory of CDI specs that the cluster's containerd reads. */
+export function cdiDirectory({ dir }: Pick<Layout, "dir">): string {
+  return join(dir, "cdi");
+}
+
+/** Starts the driver with two devices, and creates its DeviceClass. */
+export async function startDraDriver(cluster: Cluster): Promise<DraDriver> {
+  const { layout, nodeName, adminKubeconfig } = cluster;
+  const program = await buildProgram({ name: "dra-driver", module: "dra" }, console.error);
+  const [calls, failing] = ["dra-calls", "dra-failing"].map((name) => join(layout.dir, name)) as [string, string];
+  const child = cluster.spawnInside([
+    program,
+    `--driver-name=${draDriver}`,
+    `--kubeconfig=${adminKubeconfig}`,
+    `--node-name=${nodeName}`,
+    `--root-dir=${layout.kubeletRoot}`,
+    `--cdi-dir=${cdiDirectory(layout)}`,
+    `--calls=${calls}`,
+    `--failing=${failing}`,
+  ]);
+  const ended = once(child, "exit");
+  await cluster.apply({
+    apiVersion: "resource.k8s.io/v1",
+    kind: "DeviceClass",
+    metadata: { name: draDriver },
+    spec: { selectors: [{ cel: { expression: `device.driver == "${draDriver}"` } }] },
+  });
+  return {
+    calls: () => textOf(calls).split("\n").filter(Boolean),
+    failWith(message) {
+      if (message === undefined) rmSync(failing, { force: true });
+      else writeFileSync(failing, message);
+    },
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGTERM");
+      await ended;
+    },
+  };
+}

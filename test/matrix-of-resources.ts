@@ -1,0 +1,23 @@
+import type { Runs } from "./matrix.ts";
+
+/** Files of test/integration about resource managers. */
+export const ofResources: Readonly<Record<string, Runs>> = {
+  "cpu-manager": {
+    on: ["cri"],
+    more: ["docker", "ssh"],
+    why: "CRI and the Docker Engine set a container's CPUs in other ways; the topology is read on the target",
+    seconds: 60,
+  },
+  devices: {
+    on: ["cri"],
+    why: "plugins talk to graftlet alone; what they ask for a container is in the contract",
+    seconds: 15,
+  },
+  dra: {
+    on: [],
+    more: ["cri-2.4"],
+    why: "drivers talk to graftlet alone; containerd 1.6 and Docker 20.10 inject no CDI devices",
+    fits: ["cri-2.4"],
+    seconds: 120,
+  },
+};

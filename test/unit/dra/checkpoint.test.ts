@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { decodeCheckpoint, encodeCheckpoint } from "../../../src/dra/checkpoint.ts";
+
+const claim = {
+  uid: "u1",
+  name: "claim",
+  namespace: "ns",
+  pods: new Set(["p1", "p2"]),
+  drivers: new Map([
+    [
+      "gpu.example.com",
+      [{ poolName: "node", deviceName: "gpu-0", requestNames: ["r"], cdiDeviceIds: ["example.com/gpu=0"] }],
+    ],
+    ["nic.example.com", []],
+  ]),
+};
+
+test("the file has the kubelet's format", () => {
+  const { Data, Checksum } = JSON.parse(encodeCheckpoint([claim])) as { Data: string; Checksum: number };
+  assert.equal(typeof Checksum, "number");
+  assert.deepEqual(JSON.parse(Data), {
+    kind: "DRACheckpoint",
+    apiVersion: "checkpoint.dra.kubelet.k8s.io/v1",
+    ClaimInfoStateList: [
+      {
+        ClaimUID: "u1",
+        ClaimName: "claim",
+        Namespace: "ns",
+        PodUIDs: { p1: {}, p2: {} },
+        DriverState: {
+          "gpu.example.com": {
+            Devices: [
+              {
+                PoolName: "node",
+                DeviceName: "gpu-0",
+                ShareID: null,
+                RequestNames: ["r"],
+                CDIDeviceIDs: ["example.com/gpu=0"],
+              },
+            ],
+          },
+          "nic.example.com": { Devices: [] },
+        },
+      },
+    ],
+  });
+});
+
+test("reads what it has written, and a file of the kubelet with null lists", () => {
+  assert.deepEqual(decodeCheckpoint(Buffer.from(encodeCheckpoint([claim]))), [claim]);
+  // Written by k8s.io/kubernetes v1.36.3.
+  const data = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1","ClaimInfoStateList":null}';
+  assert.deepEqual(decodeCheckpoint(Buffer.from(JSON.stringify({ Data: data, Checksum: 4010664294 }))), []);
+});
+
+test("rejects a torn file, and one with another checksum", () => {
+  const text = encodeCheckpoint([claim]);
+  assert.throws(() => decodeCheckpoint(Buffer.from(text.slice(0, -9))), { code: "invalid_argument" });
+  assert.throws(() => decodeCheckpoint(Buffer.from(text.replace("gpu-0", "gpu-1"))), /checksum mismatch/);
+});
