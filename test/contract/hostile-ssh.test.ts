@@ -185,10 +185,11 @@ const cases: readonly SshCase[] = [
       cat.stdin.on("error", () => undefined);
       await target.begin();
       const block = Buffer.alloc(256 * 1024);
+      const closed = new Promise((resolve) => cat.stdin.once("close", resolve));
       for (let written = 0; written < 2 ** 30 && cat.stdin.writable; written += block.length)
         if (!cat.stdin.write(block)) {
-          const drained = new Promise((resolve) => cat.stdin.once("drain", () => resolve(true)).once("close", resolve));
-          if ((await Promise.race([drained, sleep(3_000)])) !== true) break;
+          const drained = new Promise((resolve) => cat.stdin.once("drain", () => resolve(true)));
+          if ((await Promise.race([drained, closed, sleep(3_000)])) !== true) break;
         }
     },
   },
