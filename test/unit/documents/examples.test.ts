@@ -72,6 +72,7 @@ const readers: Readonly<Record<string, (text: string) => void>> = {
   "part of a pod's spec": readPodPart,
   Pod: (text) => readPod(parse(text) as Record<string, unknown>),
   RuntimeClass: () => undefined,
+  ResourceClaimTemplate: () => undefined,
   "part of a DaemonSet": () => undefined,
 };
 
