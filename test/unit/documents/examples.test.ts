@@ -73,6 +73,8 @@ const readers: Readonly<Record<string, (text: string) => void>> = {
   Pod: (text) => readPod(parse(text) as Record<string, unknown>),
   RuntimeClass: () => undefined,
   ResourceClaimTemplate: () => undefined,
+  // The API server alone accepts claims.
+  "part of the spec of a pod with claims": () => undefined,
   "part of a DaemonSet": () => undefined,
 };
 
