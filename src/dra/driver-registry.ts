@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
 import { openGrpc } from "../host/grpc-session.ts";
 import { CodedError } from "../lib/errors.ts";
@@ -55,7 +54,7 @@ export function createDriverRegistry(deps: DriverRegistryDeps): DriverRegistry {
     await keepConnected(deps, plugin, async (session) => {
       plugin.isConnected = true;
       reportUsable(driver);
-      await once(session, "close");
+      if (!session.destroyed) await new Promise<void>((resolve) => session.once("close", resolve));
       plugin.isConnected = false;
       if (pluginsOf(driver).includes(plugin)) reportUsable(driver);
     });

@@ -71,7 +71,8 @@ test("a driver is usable while a plugin of it is connected", async () => {
   const { listener, connections } = await listen("/a.sock");
   await register(plugin("/a.sock"), never);
   await waitFor("the plugin to be connected", () => usable.at(-1) === true);
-  connections[0]?.destroy();
+  // Not HTTP/2: the session ends with an error.
+  connections[0]?.write("\0".repeat(100));
   await waitFor("the loss to be noticed", () => usable.at(-1) === false);
   await deregister(plugin("/a.sock"), never);
   await listener[Symbol.asyncDispose]();
