@@ -161,9 +161,9 @@ endure: $(deps) packages cluster-tools ## one graftlet with ten nodes, whose tar
 	@FOR="$(or $(FOR),60)" node test/endure/endure.ts
 
 .PHONY: faults
-faults: $(deps) packages cluster-tools ## small mistakes, each made in a checkout of its own: the tests that should find it do (FAULT=name makes one); root
+faults: $(deps) packages cluster-tools ## small mistakes, each made in a checkout of its own: the tests that should find it do (FAULT=name makes one; DRY=1 prints the changes); root
 	$(call say,faults)
-	@FAULT="$(FAULT)" node test/faults/run.ts
+	@FAULT="$(FAULT)" DRY="$(DRY)" node test/faults/run.ts
 
 .PHONY: chart-docs
 chart-docs: $(deps) ## the table of values in the chart's README, from the comments of values.yaml

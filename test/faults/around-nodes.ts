@@ -1,12 +1,12 @@
 import { contract, type Fault, unit } from "./fault.ts";
+import { always, become, call, condition, drop, never, text } from "./mistake.ts";
 
 /** Mistakes in what is around nodes: the chart, releases, traces. */
 export const aroundNodes: readonly Fault[] = [
   {
     name: "chart-strategy",
-    file: "charts/graftlet/templates/deployment.yaml",
-    text: "strategy: { type: Recreate }",
-    becomes: "strategy: { type: RollingUpdate }",
+    in: "charts/graftlet/templates/deployment.yaml",
+    mistake: become(text("Recreate"), "RollingUpdate"),
     breaks: "An upgrade of the release runs two graftlets on one node.",
     assertion:
       '"everything is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)": Expected values to be strictly equal',
@@ -14,9 +14,8 @@ export const aroundNodes: readonly Fault[] = [
   },
   {
     name: "chart-key-in-configuration",
-    file: "charts/graftlet/templates/_nodes.tpl",
-    text: '"login" "privateKey" "knownHosts" "reverse"',
-    becomes: '"login" "reverse"',
+    in: "charts/graftlet/templates/_nodes.tpl",
+    mistake: drop(text('"privateKey" "knownHosts" ')),
     breaks: "A private key from the values stands in a ConfigMap, which more people read than Secrets.",
     assertion:
       '"key-in-values is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)": Expected values to be strictly equal',
@@ -24,9 +23,8 @@ export const aroundNodes: readonly Fault[] = [
   },
   {
     name: "release-node-integrity",
-    file: "tools/release/digests.ts",
-    text: "if (found !== expected)",
-    becomes: "if (found === undefined)",
+    in: "checkIntegrity",
+    mistake: never(condition("expected")),
     breaks: "A release ships a Node that package-lock.json does not know.",
     assertion:
       '"Node is what package-lock.json says, for each architecture, or is not shipped": Missing expected exception',
@@ -34,27 +32,24 @@ export const aroundNodes: readonly Fault[] = [
   },
   {
     name: "trace-of-calls",
-    file: "providers/cri/client.ts",
-    text: "callHeaders && { headers: callHeaders() }",
-    becomes: "{ headers: {} }",
+    in: "createGrpcChannel.call",
+    mistake: become(call("callHeaders"), "{}"),
     breaks: "The spans of containerd begin traces of their own, and are not found by the pod that they are for.",
     assertion: '"sends trace headers with each call": Expected values to be strictly deep-equal',
     foundBy: [unit("providers/cri/client", "sends trace headers with each call")],
   },
   {
     name: "bare-lf",
-    file: "src/lib/http1-fields.ts",
-    text: 'return line.endsWith("\\n") ? line.slice(0, -1) : line;',
-    becomes: "return line;",
+    in: "readLine",
+    mistake: never(condition("\n")),
     breaks: "A container whose server ends its lines with LF alone is killed for its probe.",
     assertion: '"accepts non-standard responses that Go\'s client accepts": HTTP/1.1 200 OK',
     foundBy: [unit("probes/http")],
   },
   {
     name: "secret-bytes",
-    file: "src/pod/env.ts",
-    text: "if (isUtf8(bytes)) return bytes.toString();",
-    becomes: "return bytes.toString();",
+    in: "buildEnvironment",
+    mistake: always(condition("isUtf8")),
     breaks: "A container starts with another password than its Secret has.",
     assertion: '"rejects bytes that an environment cannot hold, and names their key": Missing expected exception',
     foundBy: [unit("pod/env")],

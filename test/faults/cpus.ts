@@ -1,12 +1,12 @@
 import { type Fault, unit } from "./fault.ts";
+import { call, drop, operand } from "./mistake.ts";
 
 /** Exclusive CPUs. */
 export const cpus: readonly Fault[] = [
   {
     name: "exclusive-cpus-of-sidecars",
-    file: "src/cpus/static-policy.ts",
-    text: "initContainers.includes(container) && !isSidecar(container)",
-    becomes: "initContainers.includes(container)",
+    in: "assignPod",
+    mistake: drop(operand("&&", "isSidecar")),
     breaks: "The main containers of a pod get the exclusive CPUs of its sidecars.",
     assertion:
       '"init containers hand their CPUs on; those of sidecars stay theirs": Expected values to be strictly deep-equal',
@@ -14,9 +14,8 @@ export const cpus: readonly Fault[] = [
   },
   {
     name: "shared-cpus-after-release",
-    file: "src/cpus/manager.ts",
-    text: "if (assigned.delete(uid)) saveLater();",
-    becomes: "assigned.delete(uid);",
+    in: "createCpuManager.release",
+    mistake: drop(call("saveLater")),
     breaks:
       "Containers without exclusive CPUs get those of an ended pod back after ten seconds, and a restart loses them.",
     assertion:

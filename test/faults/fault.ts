@@ -1,3 +1,5 @@
+import type { Mistake } from "./mistake.ts";
+
 /** A test of continuous integration: of `make test` or `make test-more`. */
 export interface FaultTest {
   readonly part: "unit" | "contract" | "integration";
@@ -11,11 +13,10 @@ export interface FaultTest {
 /** A small mistake that somebody could make, and the tests that have to find it. */
 export interface Fault {
   readonly name: string;
-  /** A glob that matches one file of the checkout. */
-  readonly file: string;
-  /** Stands once in the file. */
-  readonly text: string;
-  readonly becomes: string;
+  /** Name of a declaration, or a path of names: `criContainers.stopContainer`. What is not found in it is looked for in the rest of its file.
+   *  A glob of one file, if that is in another language. */
+  readonly in: string;
+  readonly mistake: Mistake;
   /** Symptom for a user. */
   readonly breaks: string;
   /** How the tests tell, as `make faults` showed it. */

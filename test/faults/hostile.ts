@@ -1,12 +1,12 @@
 import { type Fault, unit } from "./fault.ts";
+import { always, call, condition, drop, operand } from "./mistake.ts";
 
 /** Mistakes that let others end the process, its nodes or their pods. */
 export const hostile: readonly Fault[] = [
   {
     name: "bus-sender",
-    file: "src/host/systemd/message-bus.ts",
-    text: "if (isIt && sender === owners.get(of.sender))",
-    becomes: "if (isIt)",
+    in: "connectMessageBus",
+    mistake: drop(operand("&&", "sender", 2)),
     breaks: "Every user of a machine may announce its shutdown, which ends all pods of the node.",
     assertion:
       '"ends no pods when another user of the machine schedules a shutdown": Expected values to be strictly deep-equal',
@@ -14,18 +14,16 @@ export const hostile: readonly Fault[] = [
   },
   {
     name: "page-listens-on",
-    file: "src/page/stream.ts",
-    text: "    stop();\n    response.end();",
-    becomes: "    response.end();",
+    in: "serveFeed.over",
+    mistake: drop(call("stop")),
     breaks: "A page that does not read is written to after its end.",
     assertion: '"closes a client that does not read after its maximum time": The expression evaluated to a falsy value',
     foundBy: [unit("page/stream")],
   },
   {
     name: "fault-of-one-node",
-    file: "src/process/last-resort.ts",
-    text: "if (!scope || isProcessError(error) || !mayContinue())",
-    becomes: "if (scope)",
+    in: "createLastResort",
+    mistake: always(condition("isProcessError")),
     breaks: "An unhandled error in the work of one node ends all of them.",
     assertion:
       '"unhandled: an error event stops the work in which it occurred, and no other": Expected values to be strictly deep-equal',

@@ -1,28 +1,6 @@
-import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Fault, FaultTest } from "./fault.ts";
+import type { FaultTest } from "./fault.ts";
 import type { Outcome } from "./reporter.ts";
-
-/** The one file of a checkout that the fault is in. @throws Error where none matches, or several. */
-export function fileOf({ name, file }: Fault, root: string): string {
-  const [found, ...more] = globSync(file, { cwd: root });
-  if (found === undefined || more.length > 0)
-    throw new Error(`fault ${name}: ${file} matches ${found === undefined ? "no file" : [found, ...more].join(", ")}`);
-  return found;
-}
-
-/** The file's text with the mistake made. @throws Error where what it replaces does not stand there once. */
-export function mistaken({ name, file, text, becomes }: Fault, content: string): string {
-  const parts = content.split(text);
-  if (parts.length !== 2) throw new Error(`fault ${name}: its text stands ${parts.length - 1} times in ${file}`);
-  return parts.join(becomes);
-}
-
-/** Makes the mistake in a checkout. */
-export function makeMistake(fault: Fault, root: string): void {
-  const path = join(root, fileOf(fault, root));
-  writeFileSync(path, mistaken(fault, readFileSync(path, "utf8")));
-}
 
 /** How a test is run in a checkout. */
 export interface Run {

@@ -1,13 +1,15 @@
 // make faults: makes each mistake of faults.ts in a checkout of HEAD that is thrown away, and runs the tests that have to find it.
-// FAULT=name makes one.
+// FAULT=name makes one; DRY=1 makes them in memory alone, and prints what changes.
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { must } from "../harness/processes.ts";
 import type { Fault, FaultTest } from "./fault.ts";
 import { faults } from "./faults.ts";
-import { makeMistake, nameOf, runOf, type Verdict, verdictOf } from "./plan.ts";
+import { changedLines, makeMistake } from "./make-mistake.ts";
+import { nameOf, runOf, type Verdict, verdictOf } from "./plan.ts";
+import { parseProgram } from "./program.ts";
 import type { Outcome } from "./reporter.ts";
 
 const project = join(import.meta.dirname, "..", "..");
@@ -41,7 +43,9 @@ async function runFault(fault: Fault, scratch: string): Promise<boolean> {
   console.log(`==> ${fault.name}: ${fault.breaks}`);
   await checkOut(checkout);
   try {
-    makeMistake(fault, checkout);
+    using program = parseProgram(checkout);
+    const { file, after } = makeMistake(program, fault.in, fault.mistake);
+    writeFileSync(join(checkout, file), after);
     let all = true;
     for (const test of fault.foundBy) {
       const began = performance.now();
@@ -56,12 +60,26 @@ async function runFault(fault: Fault, scratch: string): Promise<boolean> {
   }
 }
 
+/** Prints the lines of the working tree that each mistake changes. @throws Error where one cannot be made. */
+function showFaults(wanted: readonly Fault[]): void {
+  using program = parseProgram(project);
+  for (const fault of wanted) {
+    const made = makeMistake(program, fault.in, fault.mistake);
+    const { before, after } = changedLines(made);
+    console.log([`==> ${fault.name}: ${made.file}`, `- ${before}`, `+ ${after}`].join("\n"));
+  }
+}
+
 async function main(): Promise<number> {
   const name = process.env.FAULT ?? "";
   const wanted = faults.filter((fault) => name === "" || fault.name === name);
   if (wanted.length === 0) {
     console.error(`there is no fault ${name}: FAULT is one of ${faults.map((fault) => fault.name).join(", ")}`);
     return 2;
+  }
+  if (process.env.DRY) {
+    showFaults(wanted);
+    return 0;
   }
   const scratch = mkdtempSync(join(tmpdir(), "graftlet-faults-"));
   try {

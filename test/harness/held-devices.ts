@@ -19,6 +19,6 @@ export async function untilMapped(cluster: Cluster, directory: string, files: re
       const held = [...(await heldDevices(cluster)).keys()].filter((path) => path.startsWith(`${directory}/`));
       return String(held) === wanted && String(standing().toSorted()) === wanted;
     },
-    { timeoutMs: 10_000, explain: () => `${standing().join(" ")}, not ${wanted}` },
+    { explain: () => `${standing().join(" ")}, not ${wanted}` },
   );
 }
