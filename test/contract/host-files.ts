@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { never } from "../fakes/signals.ts";
 import { waitFor } from "../harness/wait.ts";
 import type { Bench } from "./host.ts";
 import { within } from "./waiting.ts";
@@ -174,7 +175,7 @@ export function fileContract({ current, folder }: Bench): void {
   test("rejects watching a missing path", async () => {
     const { host } = current();
     const dir = await folder();
-    const iterator = host.watch?.(`${dir}/none`, new AbortController().signal)[Symbol.asyncIterator]();
+    const iterator = host.watch?.(`${dir}/none`, never)[Symbol.asyncIterator]();
     if (iterator) await assert.rejects(within(iterator.next()), { code: "not_found" });
   });
 

@@ -4,12 +4,11 @@ import { describe, test } from "node:test";
 import { acquireLocks } from "../../src/host/lock.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { codeOf } from "../../src/lib/errors.ts";
+import { never } from "../fakes/signals.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { allOf, within } from "./waiting.ts";
 import { argvOf } from "../harness/argv.ts";
-
-const never = new AbortController().signal;
 
 describe("the SSH link to a host", () => {
   const { rig, hostOf, isUp } = sshBench("link");

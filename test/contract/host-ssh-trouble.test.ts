@@ -7,13 +7,12 @@ import { type Duplex, Transform } from "node:stream";
 import { describe, test } from "node:test";
 import type { LinkReason } from "../../providers/ssh/connection/link-state.ts";
 import { acquireLocks } from "../../src/host/lock.ts";
+import { never } from "../fakes/signals.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import type { SshdRig } from "./sshd-rig.ts";
 import { allOf, within } from "./waiting.ts";
 import { argvOf } from "../harness/argv.ts";
-
-const never = new AbortController().signal;
 
 /** What may be wrong with a target whose login is right. */
 interface Trouble {

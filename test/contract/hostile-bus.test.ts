@@ -5,11 +5,11 @@ import { connectBus } from "../../src/host/systemd/bus.ts";
 import { connectLogind } from "../../src/host/systemd/logind.ts";
 import { openBusStreams } from "../../src/host/systemd/systemd-client.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { never } from "../fakes/signals.ts";
 import type { Answer } from "../harness/bus-service.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type BusService, type SystemBusRig, systemBusRig } from "./bus-rig.ts";
 
-const never = new AbortController().signal;
 const clock = systemClock();
 const [logindName, systemdName] = ["org.freedesktop.login1", "org.freedesktop.systemd1"] as const;
 const prepare = { path: "/org/freedesktop/login1", interface: `${logindName}.Manager`, member: "PrepareForShutdown" };

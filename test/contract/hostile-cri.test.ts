@@ -9,11 +9,11 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { limitInformationalAnswers } from "../../src/lib/informational-answers.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
+import { never } from "../fakes/signals.ts";
 import { type HostileSocket, startHostileSocket } from "../harness/hostile-socket.ts";
 import { endure } from "./hostile.ts";
 
 const clock = systemClock();
-const never = new AbortController().signal;
 const requestTimeoutMs = 700;
 
 function runtimeAt(socket: string): Runtime {

@@ -6,11 +6,11 @@ import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
+import { never } from "../fakes/signals.ts";
 import { type HostileSocket, startHostileSocket } from "../harness/hostile-socket.ts";
 import { endure } from "./hostile.ts";
 
 const clock = systemClock();
-const never = new AbortController().signal;
 
 function runtimeAt(socket: string): Runtime {
   const config = readDockerConfig({ socket: `unix://${socket}`, podCIDR: "10.99.0.0/16" }, "n1");

@@ -3,11 +3,11 @@ import { test } from "node:test";
 import { localHost } from "../../providers/local/host.ts";
 import { readLines } from "../../src/host/command-lines.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { never } from "../fakes/signals.ts";
 import { isAlive, identify } from "../harness/processes.ts";
 import { argvOf } from "../harness/argv.ts";
 import { waitFor } from "../harness/wait.ts";
 
-const never = new AbortController().signal;
 const maxGrowth = 64 << 20;
 
 /** Runs a helper on this machine. @returns what its lines ended with, and by how much memory grew meanwhile. */

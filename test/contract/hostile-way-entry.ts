@@ -14,6 +14,7 @@ import { createTunnelLimits } from "../../src/service-tunnel/tunnel-limits.ts";
 import { createServiceTunnel, type ServiceTunnelDeps } from "../../src/service-tunnel/service-tunnel.ts";
 import type { Service } from "../../src/objects.ts";
 import type { RuntimePod } from "../../src/pipeline.ts";
+import { never } from "../fakes/signals.ts";
 import { aColumn } from "../fakes/state.ts";
 import { nodeCommand } from "../harness/agent.ts";
 import { argvOf } from "../harness/argv.ts";
@@ -108,7 +109,7 @@ async function startNode(name: string, relayKind: string): Promise<string> {
     seen: aColumn<RuntimePod>(),
     services: { list: () => services, onChange: () => () => undefined },
     serviceFilter: () => true,
-    waitForTarget: async () => new AbortController().signal,
+    waitForTarget: async () => never,
     onAvailabilityChange: () => undefined,
     report: (reason) => void events.add(`${name} ${reason}`),
     clock,

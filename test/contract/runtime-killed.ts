@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { ContainerState } from "../../src/gen/cri.ts";
 import type { Target } from "../../src/seams/provider.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
+import { never } from "../fakes/signals.ts";
 import type { Layout } from "../harness/state.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type RuntimeUnderTest, patience, podsOf } from "./runtime-pods.ts";
@@ -38,7 +39,7 @@ export async function killedContract(
   await using pods = podsOf(made);
   const { containerId } = await pods.runOne(["sleep", "3600"]);
   const startedAt = await startOf(runtime, containerId);
-  const events = runtime.events?.(new AbortController().signal)[Symbol.asyncIterator]();
+  const events = runtime.events?.(never)[Symbol.asyncIterator]();
   assert.deepEqual(await events?.next(), { done: false, value: { kind: "listening" } });
   // Some runtimes tell first what happened before they were listened to.
   const broken = assert.rejects(

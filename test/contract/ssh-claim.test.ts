@@ -7,13 +7,12 @@ import { type ClaimDeps, claimTarget } from "../../src/process/claim.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import type { Sharing } from "../../src/seams/provider.ts";
+import { never } from "../fakes/signals.ts";
 import { start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { within } from "./waiting.ts";
 import { argvOf } from "../harness/argv.ts";
-
-const never = new AbortController().signal;
 
 describe("the lock of a target over SSH", () => {
   const { rig, hostOf, isUp } = sshBench("claim");

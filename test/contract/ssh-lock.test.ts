@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { LockHeldError, acquireLocks } from "../../src/host/lock.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { never } from "../fakes/signals.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { argvOf } from "../harness/argv.ts";
 
-const never = new AbortController().signal;
 const clock = systemClock();
 
 for (const programs of ["debian", "busybox"] as const)

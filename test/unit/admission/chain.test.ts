@@ -6,6 +6,7 @@ import { silentLog } from "../../../src/lib/log.ts";
 import type { Node, PodSpec } from "../../../src/objects.ts";
 import type { Pressure, Rejection } from "../../../src/pipeline.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 
 interface Given {
   readonly pod?: TestPod;
@@ -51,7 +52,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     shuttingDown: { get: () => given.goingDown },
     preempt: given.makeRoom ?? (() => assert.fail("nothing makes room")),
     log,
-  }).admit(pod, others, new AbortController().signal);
+  }).admit(pod, others, never);
 }
 
 const requesting = (requests: Record<string, string>, more: Partial<PodSpec> = {}) =>

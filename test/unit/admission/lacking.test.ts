@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { createFieldChecker } from "../../../src/admission/field-checker.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const demanding = aPod({
   securityContext: { seccompProfile: { type: "RuntimeDefault" }, appArmorProfile: { type: "RuntimeDefault" } },
   initContainers: [aContainer("i", { resources: { limits: { cpu: "1" } } })],

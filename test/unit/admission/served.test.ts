@@ -7,6 +7,7 @@ import { createFieldChecker } from "../../../src/admission/field-checker.ts";
 import * as volume from "../../../src/admission/volume-decisions.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 
 /** All fields of the API's model, by the table that has their decisions. */
 const tables: [string, object][] = [
@@ -35,7 +36,7 @@ for (const [name, decisions] of tables) {
 }
 
 const served = createFieldChecker();
-const unserved = (spec: Partial<PodSpec>) => served.unsupportedFields(aPod(spec), new AbortController().signal);
+const unserved = (spec: Partial<PodSpec>) => served.unsupportedFields(aPod(spec), never);
 const fieldsOf = async (spec: Partial<PodSpec>) => (await unserved(spec)).map(({ field }) => field);
 const exec = { exec: { command: ["true"] } };
 const mount = { name: "v", mountPath: "/v" };

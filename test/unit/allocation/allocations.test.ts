@@ -11,9 +11,9 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import type { AllocatedPod } from "../../../src/roles.ts";
+import { never } from "../../fakes/signals.ts";
 import { aColumn } from "../../fakes/state.ts";
 
-const never = new AbortController().signal;
 const file = "/root/graftlet/resources.json";
 const cpu = (amount: string): Resources => ({ requests: { cpu: amount }, limits: { cpu: amount } });
 const podOf = (amount: string, more: Partial<TestPod["spec"]> = {}) =>

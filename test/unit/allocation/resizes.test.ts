@@ -12,10 +12,10 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { aColumn } from "../../fakes/state.ts";
 import { countResizes, resizeConditions } from "../../../src/allocation/resize-states.ts";
 
-const never = new AbortController().signal;
 const amounts = (cpu: string): Resources => ({ limits: { cpu: "1" }, requests: { cpu } });
 let generation = 1;
 

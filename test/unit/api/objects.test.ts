@@ -4,6 +4,7 @@ import { apiError } from "../../../src/api/api-error.ts";
 import { createObjectCaches } from "../../../src/api/objects.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { type Call, fakeClient, settle, silent, type WatchFeed, watchFeed } from "./fake-client.ts";
 import { pod } from "./pods.ts";
 
@@ -52,7 +53,7 @@ function start(
     store: (object: object | undefined) => void (now = object),
     count: (verb: Call["verb"]) => client.calls.filter((call) => call.verb === verb).length,
     calls: client.calls,
-    read: () => caches.secret("ns", "s", new AbortController().signal),
+    read: () => caches.secret("ns", "s", never),
     async [Symbol.asyncDispose]() {
       stop.abort();
       await clock.advance(60_000);
@@ -115,7 +116,7 @@ test("reports a missing object in the kubelet's words, and notifies when it appe
   await using t = start(undefined);
   t.caches.register(wanting("a"));
   await assert.rejects(t.read(), { code: "not_found", message: 'secret "s" not found' });
-  await assert.rejects(t.caches.configMap("ns", "c", new AbortController().signal), {
+  await assert.rejects(t.caches.configMap("ns", "c", never), {
     message: 'configmap "c" not found',
   });
   t.feeds[0]?.send("ADDED", secret("7"));

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deletePod } from "../../../src/api/pod-deletion.ts";
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
+import { never } from "../../fakes/signals.ts";
 
 const pod = { namespace: "ns", name: "p", uid: "uid-1" };
-const never = new AbortController().signal;
 
 test("deletes a pod by UID with its own grace period", async () => {
   const calls: unknown[] = [];

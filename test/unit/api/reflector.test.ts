@@ -5,6 +5,7 @@ import { createReflector } from "../../../src/api/reflector.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { type Call, fakeClient, settle, silent, type WatchFeed, watchFeed } from "./fake-client.ts";
 
 interface Thing {
@@ -174,7 +175,7 @@ test("ready waits for the first list, through failures", async () => {
   };
   await using t = start([list, list, list, list]);
   let ready = false;
-  void t.reflector.ready(new AbortController().signal).then(() => (ready = true));
+  void t.reflector.ready(never).then(() => (ready = true));
   await t.clock.advance(1_000);
   assert.equal(ready, false);
   down = false;

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { createRuntimeClasses } from "../../../src/api/runtime-classes.ts";
 import { apiError } from "../../../src/api/api-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { fakeClient, settle, silent, type WatchFeed, watchFeed } from "./fake-client.ts";
 
 const classOf = (name: string, handler: string, uid = "u") => ({
@@ -28,7 +29,7 @@ function start({ up = true } = {}) {
     clock,
     client,
     feeds,
-    handler: (name: string) => classes.handler(name, new AbortController().signal),
+    handler: (name: string) => classes.handler(name, never),
     async [Symbol.asyncDispose]() {
       stop.abort();
       await running;

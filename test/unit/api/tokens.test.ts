@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { createTokenSource } from "../../../src/api/tokens.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { bodyOf, fakeClient, silent } from "./fake-client.ts";
 import { pod } from "./pods.ts";
 
@@ -33,7 +34,7 @@ function start(grantSeconds?: number) {
   const good: string[] = [];
   const signers = { recordValid: (made: string) => void good.push(made) };
   const source = createTokenSource({ client, signers, clock, log: silent });
-  const token = async (ask = request) => (await source.token(owner, ask, new AbortController().signal)).token;
+  const token = async (ask = request) => (await source.token(owner, ask, never)).token;
   return {
     clock,
     client,

@@ -6,8 +6,7 @@ import { createLogger, silentLog } from "../../../src/lib/log.ts";
 import { createCgroupLayout } from "../../../src/cgroups/cgroup-layout.ts";
 import type { RuntimeConfig } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 test("uses the runtime's cgroup driver; the configured one with older runtimes; retries while the runtime is down", async () => {
   const kubelet = { cgroupDriver: "cgroupfs", cgroupRoot: "/", cgroupsPerQOS: true } as const;

@@ -13,8 +13,8 @@ import { TargetError } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const root = "/sys/fs/cgroup";
 const minute = 60_000;
 const pods = `${root}/kubepods`;

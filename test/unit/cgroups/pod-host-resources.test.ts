@@ -9,11 +9,11 @@ import { createQosCgroups } from "../../../src/cgroups/qos-cgroups.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
+import { never } from "../../fakes/signals.ts";
 import { fakeSystemd } from "../../fakes/systemd.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../../../src/roles.ts";
 
-const never = new AbortController().signal;
 const log = silentLog();
 const cgroupfs = { driver: "cgroupfs", root: "/lab", perQos: true } as const;
 

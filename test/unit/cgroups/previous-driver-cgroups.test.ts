@@ -4,8 +4,8 @@ import { createLogger } from "../../../src/lib/log.ts";
 import { findFormerCgroups } from "../../../src/cgroups/node-cgroups.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const mount = "/sys/fs/cgroup";
 
 async function rig(groups: readonly string[], directories: readonly string[]) {

@@ -8,8 +8,8 @@ import type { ResourceList } from "../../../src/pod/resources.ts";
 import { allocatedPod } from "../../../src/roles.ts";
 import type { WorkerPhase } from "../../../src/state/pod-table.ts";
 import { type TestPod, aContainer, aPod, aStatus, observe } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const burstable = "/kubepods/burstable";
 const bestEffort = "/kubepods/besteffort";
 

@@ -15,6 +15,7 @@ import { createNotes } from "../../../src/report/notes.ts";
 import { type NodeReport, nodeReport } from "../../../src/report/node-report.ts";
 import type { LinkTrouble } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { silent } from "../api/fake-client.ts";
 
 const ready: NodeCondition = {
@@ -267,7 +268,7 @@ test("replaces a stale socket, but not one that responds; logs a warning if the 
       warn: (fields: object) => void stale.warnings.push((fields as { err: Error }).err.message),
     },
   });
-  await second.run(new AbortController().signal);
+  await second.run(never);
   assert.deepEqual(stale.warnings, ["another graftlet responds on this socket"]);
   assert.equal(await stale.ask("n"), true);
   const long = createStatusSocket({
@@ -275,7 +276,7 @@ test("replaces a stale socket, but not one that responds; logs a warning if the 
     report: () => shownProcess,
     log: { ...silent, warn: () => void stale.warnings.push("long") },
   });
-  await long.run(new AbortController().signal);
+  await long.run(never);
   assert.equal(stale.warnings.at(-1), "long");
 });
 
@@ -299,7 +300,7 @@ test("tolerates callers that send data or disconnect; reports an invalid respons
     node: undefined,
     output: "text",
     terminal: { print: () => undefined },
-    signal: new AbortController().signal,
+    signal: never,
   });
   await assert.rejects(asked, { code: "unavailable" });
 });

@@ -10,6 +10,7 @@ import type { CpuTopology } from "../../../src/cpus/topology.ts";
 import type { CpuSet } from "../../../src/lib/cpu-set.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { isSidecar } from "../../../src/pod/containers.ts";
+import { never } from "../../fakes/signals.ts";
 import { type MachineDraft, asking, cpus, machine, noOptions, podOf } from "./machines.ts";
 
 const draft = fc
@@ -72,7 +73,7 @@ async function restarted(policy: ReturnType<typeof createStaticPolicy>, assigned
     },
   };
   const state = { policy: "static", shared: sharedPool(policy, assigned), assigned };
-  await writeState(fs, "/root", state, new AbortController().signal);
+  await writeState(fs, "/root", state, never);
   const saved = parseState(text);
   assert.ok(saved);
   return restoredAssignments(policy, { file: "cpus.json", ...saved });

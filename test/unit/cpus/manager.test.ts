@@ -13,9 +13,9 @@ import { allocatedPod } from "../../../src/roles.ts";
 import type { FileChange } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aStatus, observe } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { asking, cpus, machine, noOptions, podOf } from "./machines.ts";
 
-const never = new AbortController().signal;
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 /** A node with four CPUs, of which the first is reserved. */

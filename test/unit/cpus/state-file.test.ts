@@ -7,9 +7,8 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { FileChange } from "../../../src/seams/host.ts";
 
+import { never } from "../../fakes/signals.ts";
 import { cpus, machine, noOptions } from "./machines.ts";
-
-const never = new AbortController().signal;
 
 /** Files in memory. */
 function filesOf(files: Record<string, string>) {

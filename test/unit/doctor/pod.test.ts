@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { examinePod, podOf } from "../../../src/doctor/pod.ts";
 import type { DaemonSets } from "../../../src/pod/daemon-sets.ts";
 import type { Target, TargetNetwork } from "../../../src/seams/provider.ts";
+import { never } from "../../fakes/signals.ts";
 
 const spec = { containers: [{ name: "c", image: "busybox" }], dnsPolicy: "Default" };
 const agent = (annotations = {}, more = {}) => ({
@@ -19,7 +20,7 @@ async function saidOf(
 ): Promise<readonly string[]> {
   const target = { runtime: {}, ...(network && { network }) } as Target;
   const place = { daemonSets, rootDir: "/var/lib/kubelet", cpuCfsQuota: true };
-  const findings = await examinePod(podOf(manifest), target, place, new AbortController().signal);
+  const findings = await examinePod(podOf(manifest), target, place, never);
   return findings.map(({ level, reason = "", message }) => `${level} ${reason} ${message}`);
 }
 

@@ -11,8 +11,7 @@ import { createValue } from "../../../src/state/values.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aPod, type TestPod } from "../../fakes/pods.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 /** A node with these available amounts, of 1000 each. */
 function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["settings"]> = {}) {

@@ -5,8 +5,7 @@ import { ImageFsInfoResponse } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 async function target(cgroupVersion: 1 | 2 = 2) {
   const clock = fakeClock();

@@ -10,12 +10,12 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { fakeTargetGate } from "../../fakes/target-gate.ts";
 import { fakeTracer } from "../../fakes/tracer.ts";
 
 const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running, CONTAINER_CREATED: created } = ContainerState;
 const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
-const never = new AbortController().signal;
 
 /** @param view the worker's view of a desired pod. */
 function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {

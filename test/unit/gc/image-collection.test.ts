@@ -6,9 +6,9 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
+import { never } from "../../fakes/signals.ts";
 import { fakeTracer } from "../../fakes/tracer.ts";
 
-const never = new AbortController().signal;
 const minute = 60_000;
 const standard: ImageLimits = { highPercent: 85, lowPercent: 80, minAgeMs: 2 * minute, maxAgeMs: 0 };
 /** Bytes of the file system; each image takes ten. */

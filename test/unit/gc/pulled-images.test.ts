@@ -6,8 +6,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 /** A shared runtime: image names, and what a pull of each name would bring. */
 function rig() {

@@ -4,8 +4,7 @@ import { SubPathError, bindSubPaths, isInsideVolume } from "../../../src/host/bi
 import { parseMountSources } from "../../../src/host/mounts.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 /** Mount tables with a volume, and whether the mount at /t is inside the volume. */
 const cases: readonly (readonly [what: string, table: readonly string[], base: string, verdict: boolean])[] = [

@@ -5,8 +5,8 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import type { FileChange } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const root = "/sys/fs/cgroup";
 
 /** A machine whose v2 root cgroup has the given controllers and enables the first of them. */

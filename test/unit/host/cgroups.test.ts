@@ -4,8 +4,8 @@ import { openCgroups, unmountedControllers, weightOf } from "../../../src/host/c
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const limits = { cpuShares: 512, cpuQuotaUs: 50_000, cpuPeriodUs: 100_000, memoryBytes: 1 << 20, pids: 42 };
 
 async function withVersion1(): Promise<FakeHost> {

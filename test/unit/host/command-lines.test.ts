@@ -3,8 +3,7 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { readLines } from "../../../src/host/command-lines.ts";
 import { spokenProcess } from "../../fakes/process.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 function reading(maxLineBytes?: number, heard?: (line: string) => void) {
   const program = spokenProcess();

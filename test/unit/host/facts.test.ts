@@ -7,8 +7,7 @@ import { networksIn } from "../../../src/host/networks.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 const route = `Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
 docker0	000011AC	00000000	0001	0	0	0	0000FFFF	0	0	0
@@ -189,6 +188,6 @@ test("skips malformed lines of the kernel's address tables", async () => {
     fs: { readFile: async (path: string) => Buffer.from(files.get(path) ?? "") },
     run: async () => ({ code: 1, stdout: "", stderr: "", truncated: false }),
   } as unknown as Host;
-  assert.deepEqual(await targetAddresses(host, new AbortController().signal), ["192.168.0.12", "fd00::1"]);
+  assert.deepEqual(await targetAddresses(host, never), ["192.168.0.12", "fd00::1"]);
   assert.deepEqual(networksIn("", "fd00:xyz 40 0 0 0 0 0 0 0 eth0\n"), []);
 });

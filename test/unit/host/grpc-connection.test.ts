@@ -14,8 +14,8 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { connectionPair } from "../../../src/streams/connection-pair.ts";
 import { splice } from "../../../src/streams/splice.ts";
 import type { Host } from "../../../src/seams/host.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const clock = systemClock();
 const { dial } = localHost({ clock });
 

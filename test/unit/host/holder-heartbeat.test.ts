@@ -4,9 +4,9 @@ import { test } from "node:test";
 import { startLockHolder } from "../../../src/host/lock-holder.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { argvOf } from "../../harness/argv.ts";
 
-const never = new AbortController().signal;
 const pulse = { intervalMs: 15_000, timeoutSeconds: 60 };
 
 /** A lock holder on a machine whose clock a test moves. It echoes heartbeats while `answers` is true. */

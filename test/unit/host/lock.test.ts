@@ -8,9 +8,8 @@ import { acquireLocks } from "../../../src/host/lock.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import type { Host } from "../../../src/seams/host.ts";
+import { never } from "../../fakes/signals.ts";
 import { argvOf } from "../../harness/argv.ts";
-
-const never = new AbortController().signal;
 
 async function lockFile(t: TestContext): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "graftlet-lock-"));

@@ -13,6 +13,7 @@ import {
 } from "../../../src/host/mounts.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 
 const table = [
   "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw",
@@ -51,7 +52,7 @@ test("reads SELinux labels from mount or super options of the mount that holds a
   ].join("\n");
   const host = fakeHost({ clock: fakeClock() });
   const fs = { ...host.fs, realpath: async (path: string) => path, readFile: async () => Buffer.from(labelled) };
-  const takes = (path: string) => supportsSelinuxLabels({ ...host, fs }, path, new AbortController().signal);
+  const takes = (path: string) => supportsSelinuxLabels({ ...host, fs }, path, never);
   assert.deepEqual(await Promise.all(["/v/nfs/mount", "/v/disk/mount", "/v/directory/mount"].map(takes)), [
     false,
     true,
@@ -152,7 +153,7 @@ test("shares a directory through its parent mount, its own mount, or a new bind 
     ];
     const text = `${lines.join("\n").replaceAll("  ", " ")}\n`;
     const readFile: typeof host.fs.readFile = async () => Buffer.from(text);
-    await shareDirectory({ ...host, fs: { ...host.fs, readFile } }, path, new AbortController().signal);
+    await shareDirectory({ ...host, fs: { ...host.fs, readFile } }, path, never);
     assert.deepEqual(
       host.commands.map((argv) => argv.join(" ")),
       commands,
@@ -164,7 +165,7 @@ test("shares a directory through its parent mount, its own mount, or a new bind 
 test("reports a directory that cannot be shared", async () => {
   const host = await machine();
   host.program("mount", () => 32);
-  await assert.rejects(shareDirectory(host, "/m", new AbortController().signal), {
+  await assert.rejects(shareDirectory(host, "/m", never), {
     code: "failed_precondition",
     message: "sharing /m failed: exit code 32",
   });

@@ -19,12 +19,12 @@ import { fakeHost } from "../../fakes/host.ts";
 import { furnish } from "../../fakes/machine.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { never } from "../../fakes/signals.ts";
 import { type WatchFeed, fakeClient, watchFeed } from "../api/fake-client.ts";
 import { kubeletFile, nodeOf } from "../config/files.ts";
 
 // A whole node on a machine in memory, and what it tells an API server of the resizes of a pod.
 
-const never = new AbortController().signal;
 const nodeName = "192.0.2.1";
 const has = (cpu: string, memory: string): Resources => ({ requests: { cpu, memory }, limits: { cpu, memory } });
 

@@ -4,6 +4,7 @@ import { absentApi } from "../../../src/api/absent.ts";
 import { defaultConfiguration } from "../../../src/config/kubelet-configuration.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { loggedEvents, noClientCA, noNode, isStandalone } from "../../../src/kubelet/standalone.ts";
+import { never } from "../../fakes/signals.ts";
 
 test("a node is standalone with static pods and without credentials", () => {
   const kubelet = defaultConfiguration();
@@ -23,7 +24,7 @@ test("a node is standalone with static pods and without credentials", () => {
 
 test("rejects API requests at once, and writes events to the log", async () => {
   const api = absentApi();
-  const signal = new AbortController().signal;
+  const signal = never;
   const watching = async () => {
     for await (const event of api.limited(undefined).watch("/api/v1/pods", { signal })) assert.fail(event.type);
   };
@@ -36,6 +37,6 @@ test("rejects API requests at once, and writes events to the log", async () => {
 });
 
 test("has no Node and no client CA, and nothing waits for them", async () => {
-  await noNode.ready(new AbortController().signal);
+  await noNode.ready(never);
   assert.deepEqual([noNode.node(), noNode.synced(), noClientCA.current()], [undefined, true, undefined]);
 });

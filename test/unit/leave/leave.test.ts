@@ -5,9 +5,9 @@ import { leave, type LeaveDeps } from "../../../src/leave/leave.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { TargetError } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { type Call, fakeClient, settle } from "../api/fake-client.ts";
 
-const never = new AbortController().signal;
 const missing = () => new ApiError("not_found", "not found", { status: 404, reason: "NotFound" });
 const forbidden = () => new ApiError("permission_denied", "nodes is forbidden", { status: 403, reason: "Forbidden" });
 

@@ -20,6 +20,7 @@ import { createLineLimit } from "../../../src/lib/line-limit.ts";
 import { createLogger, createTextLogger } from "../../../src/lib/log.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 
 test("hasCode distinguishes codes; uncoded errors are unknown", () => {
   const error = new CodedError("not_found", "gone", { cause: new Error("ENOENT") });
@@ -39,7 +40,7 @@ test("throwIfAborted throws the signal's coded reason, or else cancelled", () =>
   assert.equal(abortError(AbortSignal.abort(deadline)), deadline);
   assert.throws(() => throwIfAborted(AbortSignal.abort()), { code: "cancelled" });
   throwIfAborted(undefined);
-  throwIfAborted(new AbortController().signal);
+  throwIfAborted(never);
 });
 
 test("redacts secrets, and logs the chain of causes of an error", () => {

@@ -3,6 +3,7 @@ import { EventEmitter } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
 import { test } from "node:test";
 import { startCall } from "../../../src/lib/grpc.ts";
+import { never } from "../../fakes/signals.ts";
 
 /** The messages of a call whose response arrives in these chunks. */
 async function messagesOf(pieces: Iterable<Buffer>): Promise<Buffer[]> {
@@ -13,11 +14,7 @@ async function messagesOf(pieces: Iterable<Buffer>): Promise<Buffer[]> {
     },
   });
   const session = { request: () => stream } as unknown as ClientHttp2Session;
-  const call = startCall(
-    session,
-    { path: "/a/b", message: Buffer.alloc(0), userAgent: "test" },
-    new AbortController().signal,
-  );
+  const call = startCall(session, { path: "/a/b", message: Buffer.alloc(0), userAgent: "test" }, never);
   return await Array.fromAsync(call.messages);
 }
 

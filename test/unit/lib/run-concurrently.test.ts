@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { onAbort } from "../../../src/lib/service-group.ts";
 import { runConcurrently } from "../../../src/lib/run-concurrently.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 test("runs tasks concurrently, and throws the first failure once all have ended", async () => {
   const told: string[] = [];

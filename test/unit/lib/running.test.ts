@@ -4,6 +4,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { onAbort, onceThenIdle, runGroup, type Service, untilAborted } from "../../../src/lib/service-group.ts";
 import { createSingleFlight } from "../../../src/lib/single-flight.ts";
 import { createSemaphore } from "../../../src/lib/semaphore.ts";
+import { never } from "../../fakes/signals.ts";
 
 const turnOver = () => new Promise(setImmediate);
 
@@ -36,7 +37,7 @@ test("starts services in order once each is ready, and stops them in reverse", a
 test("the first failure stops all services and is thrown", async () => {
   const seen: string[] = [];
   const bad: Service = { name: "bad", run: () => Promise.reject(new Error("broken")) };
-  await assert.rejects(runGroup([service("a", seen), bad], new AbortController().signal), /broken/);
+  await assert.rejects(runGroup([service("a", seen), bad], never), /broken/);
   assert.deepEqual(seen, ["a runs", "a ended"]);
 });
 
@@ -119,7 +120,7 @@ test("onceThenIdle does its work once, and undoes it when the service ends", asy
 
 test("failed work stops the service; work aborted by shutdown does not", async () => {
   const broken = onceThenIdle("broken", () => Promise.reject(new Error("broken")));
-  await assert.rejects(broken.run(new AbortController().signal), /broken/);
+  await assert.rejects(broken.run(never), /broken/);
   const stop = new AbortController();
   const waiting = onceThenIdle("waiting", (signal) => untilAborted(new Promise<void>(() => {}), signal));
   const running = waiting.run(stop.signal);

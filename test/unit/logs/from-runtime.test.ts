@@ -10,10 +10,10 @@ import type { LogHost } from "../../../src/logs/log-file.ts";
 import { createLogReader } from "../../../src/logs/reader.ts";
 import type { LogLine, Runtime, RuntimeLogOptions } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { type Disk, collector, disk, plain } from "./disk.ts";
 
 const log = silentLog();
-const never = new AbortController().signal;
 
 const lines: readonly LogLine[] = [
   { time: "2026-01-01T00:00:01.100000000Z", stream: "stdout", text: Buffer.from("one\n"), partial: false },

@@ -8,10 +8,10 @@ import { silentLog } from "../../../src/lib/log.ts";
 import type { LogOptions } from "../../../src/pipeline.ts";
 import { createLogReader } from "../../../src/logs/reader.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { type Disk, collector, disk, plain } from "./disk.ts";
 
 const log = silentLog();
-const never = new AbortController().signal;
 
 function readerOn({ root, host }: Disk) {
   return createLogReader({

@@ -4,8 +4,7 @@ import { Resolver } from "node:dns/promises";
 import { once } from "node:events";
 import { test } from "node:test";
 import { type NameSources, nameResolves } from "../../../src/node/own-name.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 /** Files by path, and the name servers' answers by name: addresses, or an error code. */
 function sources(files: Record<string, string>, answers: Record<string, string[] | string> = {}) {

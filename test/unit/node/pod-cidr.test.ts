@@ -5,6 +5,7 @@ import { createPodCidr } from "../../../src/node/pod-cidr.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Node } from "../../../src/objects.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { silent } from "../api/fake-client.ts";
 
 function start(podCIDRs?: readonly string[], hangs = false) {
@@ -60,7 +61,7 @@ function start(podCIDRs?: readonly string[], hangs = false) {
 
 test("passes the pod CIDR to the runtime once, before the service is ready", async () => {
   await using t = start(["10.1.0.0/24", "fd00::/64"]);
-  await t.service.ready?.(new AbortController().signal);
+  await t.service.ready?.(never);
   assert.deepEqual(t.told, ["10.1.0.0/24,fd00::/64"]);
   t.setCidrs("10.1.0.0/24", "fd00::/64");
   await t.clock.advance(60_000);
@@ -89,7 +90,7 @@ test("retries until the runtime accepts the pod CIDR", async () => {
 test("delays the start by at most ten seconds for a runtime that does not answer", async () => {
   await using t = start(["10.2.0.0/24"], true);
   let ready = false;
-  void t.service.ready?.(new AbortController().signal).then(() => (ready = true));
+  void t.service.ready?.(never).then(() => (ready = true));
   await t.clock.advance(9_000);
   assert.equal(ready, false);
   await t.clock.advance(1_000);

@@ -9,6 +9,7 @@ import { register } from "../../../src/node/registration.ts";
 import type { Node } from "../../../src/objects.ts";
 import { Image } from "../../../src/gen/cri.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { type Call, fakeClient, silent } from "../api/fake-client.ts";
 
 const facts = { operatingSystem: "linux", architecture: "amd64" } as HostFacts;
@@ -46,7 +47,7 @@ async function run(
     clock,
     log: silent,
   };
-  const done = register(deps, facts, () => ({}), new AbortController().signal);
+  const done = register(deps, facts, () => ({}), never);
   await clock.advance(20_000);
   await done;
   return client.calls;

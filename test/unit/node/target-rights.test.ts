@@ -4,8 +4,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger, silentLog } from "../../../src/lib/log.ts";
 import { createTargetRights } from "../../../src/node/target-rights.ts";
 import type { MissingPrivileges } from "../../../src/seams/provider.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 function rig(answer: () => MissingPrivileges) {
   const logged: string[] = [];

@@ -9,9 +9,9 @@ import type { NodePressure } from "../../../src/pipeline.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeLink } from "../../fakes/link.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { never } from "../../fakes/signals.ts";
 
 const none = { memory: false, disk: false, pid: false };
-const never = new AbortController().signal;
 
 function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatusDeps> = {}) {
   const clock = fakeClock();

@@ -6,6 +6,7 @@ import { createFailureReporter } from "../../../src/node/unreachable.ts";
 import type { Node, NodeCondition } from "../../../src/objects.ts";
 import type { LinkTrouble } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 
 /** Message of the Node's Ready condition after a report, given the previous condition. */
 async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): Promise<string> {
@@ -25,7 +26,7 @@ async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): P
     clock: fakeClock(),
     log: silentLog(),
   });
-  await reporter.report(trouble, new AbortController().signal);
+  await reporter.report(trouble, never);
   return written.map(({ status, reason, message }) => `${status} ${reason} ${message}`).join();
 }
 

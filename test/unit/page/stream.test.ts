@@ -6,6 +6,7 @@ import { test } from "node:test";
 import type { FeedSubscriber } from "../../../src/page/feed.ts";
 import { serveFeed } from "../../../src/page/stream.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 
 interface Open extends AsyncDisposable {
   readonly clock: FakeClock;
@@ -31,7 +32,7 @@ async function openPage(): Promise<Open> {
     responses.push(response);
     serveFeed(response, { feed: { ...feed, name: "feed", run: async () => {} }, maySee: () => true, clock, stopped });
   });
-  const stopped = new AbortController().signal;
+  const stopped = never;
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const reader = connect((server.address() as AddressInfo).port, "127.0.0.1");

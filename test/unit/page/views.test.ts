@@ -5,6 +5,7 @@ import { nodeView } from "../../../src/page/node-view.ts";
 import { podView } from "../../../src/page/pod-view.ts";
 import { usageView } from "../../../src/page/usage-view.ts";
 import { fakeNodeWork } from "../../fakes/page.ts";
+import { never } from "../../fakes/signals.ts";
 
 const node = fakeNodeWork({ name: "edge", pods: 3 }, () => 0).node();
 const of = { name: "edge", provider: "ssh", node, running: true, link: "up" } as const;
@@ -92,7 +93,7 @@ test("marks a pod that needs attention, and counts ready containers and restarts
 
 test("shows usage of the node, its pods and containers from /stats/summary", async () => {
   const view = fakeNodeWork({ name: "edge", pods: 1 }, () => 60_000);
-  const usage = usageView(await view.summary(new AbortController().signal), 1);
+  const usage = usageView(await view.summary(never), 1);
   assert.equal(usage.at, 60_000);
   assert.deepEqual(usage.disk, { used: 40e9, capacity: 100e9 });
   assert.deepEqual([usage.node.rx, usage.node.disk], [6_000_000, 40e9]);

@@ -5,6 +5,7 @@ import { observePod } from "../../../src/pleg/observe.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aSandbox } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { never } from "../../fakes/signals.ts";
 
 test("sorts sandboxes by attempt, even if the machine's clock was set back", async () => {
   const { SANDBOX_NOTREADY: ended, SANDBOX_READY: ready } = PodSandboxState;
@@ -38,6 +39,6 @@ test("sorts sandboxes by attempt, even if the machine's clock was set back", asy
     terminationMessage: async () => "",
     writtenMessage: async () => undefined,
   };
-  const seen = await observePod(deps, listing, new AbortController().signal);
+  const seen = await observePod(deps, listing, never);
   assert.deepEqual([seen.sandboxes.map(({ id }) => id), seen.ips], [["now", "a", "c", "b"], ["10.0.0.2"]]);
 });

@@ -14,8 +14,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { createPodTable } from "../../../src/state/pod-table.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../fakes/signals.ts";
 
 function rig(
   t: TestContext,

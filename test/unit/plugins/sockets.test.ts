@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { findSockets } from "../../../src/plugins/sockets.ts";
 import type { DirectoryEntry, HostFs } from "../../../src/seams/host.ts";
+import { never } from "../../fakes/signals.ts";
 
-const signal = new AbortController().signal;
+const signal = never;
 
 /** File system whose directories contain what `entries` returns. Counts the calls. */
 function filesWith(entries: (path: string) => readonly DirectoryEntry[]) {

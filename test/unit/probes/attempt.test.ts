@@ -7,6 +7,7 @@ import { goDuration } from "../../../src/probes/outcome.ts";
 import { resolvePort } from "../../../src/pod/resolve-port.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { loopbackHost } from "./loopback.ts";
 
 interface Ran {
@@ -53,7 +54,7 @@ async function attempt(
       containerId: "id",
       podIP: "10.0.0.7",
     },
-    new AbortController().signal,
+    never,
   );
   return { result, ran, told, references };
 }

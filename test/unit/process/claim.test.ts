@@ -7,9 +7,9 @@ import { type Sharing, TargetError } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { lockingShell } from "../../fakes/flock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 import { silent } from "../api/fake-client.ts";
 
-const never = new AbortController().signal;
 const node = { nodeName: "n1", rootDir: "/var/lib/kubelet", kubelet: { podLogsDir: "/var/log/pods" } };
 const health = { host: "127.0.0.1", port: 10_248 };
 const socket = "/run/containerd/containerd.sock";

@@ -22,10 +22,10 @@ import { fakeLink } from "../../fakes/link.ts";
 import { furnish } from "../../fakes/machine.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { never } from "../../fakes/signals.ts";
 import { type Call, type WatchFeed, fakeClient, watchFeed } from "../api/fake-client.ts";
 import { kubeletFile, nodeOf } from "../config/files.ts";
 
-const never = new AbortController().signal;
 // An address needs no look-up, which would take real time.
 const nodeName = "192.0.2.1";
 

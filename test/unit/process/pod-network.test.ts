@@ -12,9 +12,9 @@ import type { TargetNetwork } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { lockingShell } from "../../fakes/flock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 import { fakeClient, silent } from "../api/fake-client.ts";
 
-const never = new AbortController().signal;
 const rootDir = "/var/lib/kubelet/edge-1";
 const node = { nodeName: "edge-1", rootDir, kubelet: { podLogsDir: "/var/log/pods" } };
 const auto: TargetNetwork = { isolated: true, auto: true };

@@ -9,11 +9,11 @@ import type { OwnedResource } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { lockingShell, rivalCommand } from "../../fakes/flock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 import { fakeSystemd } from "../../fakes/systemd.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { kubeletFile, nodeOf } from "../config/files.ts";
 
-const never = new AbortController().signal;
 const root = "/var/lib/kubelet";
 const uid = "11111111-0000-4000-8000-000000000000";
 const logs = `/var/log/pods/default_web_${uid}`;

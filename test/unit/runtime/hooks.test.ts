@@ -8,10 +8,9 @@ import { selfSigned } from "../../fakes/certificate.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { freePort, listen } from "../../harness/ports.ts";
 import { loopbackHost } from "../probes/loopback.ts";
-
-const never = new AbortController().signal;
 
 function rig(answer = { exitCode: 0, stdout: "", stderr: "" }) {
   const clock = fakeClock();

@@ -11,8 +11,8 @@ import { podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../../.
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const { CONTAINER_RUNNING: running, CONTAINER_EXITED: exited } = ContainerState;
 
 const hook = { exec: { command: ["bye"] } };

@@ -8,6 +8,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import { createNodeKeyring } from "../../../src/runtime/images/node-keyring.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 
 const auths = (username: string) => ({ "registry.test": { auth: Buffer.from(`${username}:p`).toString("base64") } });
 
@@ -27,8 +28,7 @@ function rig(context: TestContext) {
   });
   const put = (path: string, content: unknown) =>
     writeFileSync(join(place, path), typeof content === "string" ? content : JSON.stringify(content));
-  const users = async () =>
-    (await keyring("registry.test/app", aPod({}), new AbortController().signal)).map(([, { username }]) => username);
+  const users = async () => (await keyring("registry.test/app", aPod({}), never)).map(([, { username }]) => username);
   return { clock, lines, put, users };
 }
 

@@ -16,9 +16,8 @@ import { allInForce, noGroups } from "../../fakes/resizes.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import type { ContainerStarts } from "../../../src/state/pod-table.ts";
+import { never } from "../../fakes/signals.ts";
 import { aColumn } from "../../fakes/state.ts";
-
-const never = new AbortController().signal;
 
 /** Sync passes over one pod on the fake runtime, each observing the result of the one before. */
 export function rig(over: Partial<PodRuntimeDeps> = {}) {

@@ -5,9 +5,8 @@ import { containerNameLabel } from "../../../src/pod/labels.ts";
 import type { StartError } from "../../../src/runtime/start-error.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { rig, running, exited } from "./pod-rig.ts";
-
-const never = new AbortController().signal;
 
 test("a new pod gets its sandbox, reported before containers start, and all containers; the next pass does nothing", async () => {
   const { runtime, ready, pass, states, starts } = rig();

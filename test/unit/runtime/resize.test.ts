@@ -9,8 +9,8 @@ import type { ContainerResize } from "../../../src/runtime/plan-resize.ts";
 import { type CgroupReading, type ResizeDeps, resizePod } from "../../../src/runtime/actuate-resources.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const Mi = 2 ** 20;
 const has = (cpu: string, memory: string): Resources => ({ requests: { cpu, memory }, limits: { cpu, memory } });
 const change = (name: string, from: Resources, to: Resources): ContainerResize => ({

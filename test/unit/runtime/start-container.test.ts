@@ -21,8 +21,8 @@ import { eventLines } from "../../fakes/events.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const c = aContainer("c");
 
 function rig(

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cachedAuthenticator, cachedAuthorizer } from "../../../src/server/review-cache.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 
-const signal = new AbortController().signal;
+const signal = never;
 
 test("caches users of valid and invalid tokens for the TTL, and no failures", async () => {
   const clock = fakeClock();

@@ -10,6 +10,7 @@ import {
 } from "../../../src/service-tunnel/rules.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 
 const root = "/var/lib/kubelet/edge-1";
 const table = `ip ${tunnelName(root)}`;
@@ -20,7 +21,6 @@ const rules: Redirections = {
   udp: [["10.96.0.10:53", 1022]],
   addresses: ["10.96.0.1", "10.96.0.10"],
 };
-const never = new AbortController().signal;
 
 test("creates the whole table at first, replacing a stale one", () => {
   const text = rulesText(root, rules, undefined);

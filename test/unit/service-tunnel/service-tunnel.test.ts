@@ -9,6 +9,7 @@ import type { Service } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 import { aColumn } from "../../fakes/state.ts";
 
 const rootDir = "/var/lib/kubelet/edge-1";
@@ -91,7 +92,7 @@ function setUp({
         return () => void (tell = () => {});
       },
     },
-    waitForTarget: async () => new AbortController().signal,
+    waitForTarget: async () => never,
     onAvailabilityChange: () => void (troubles += 1),
     report: (reason, message) => void events.push(`${reason} ${message}`),
     clock,
@@ -177,7 +178,7 @@ for (const [missing, left] of [
     await t.clock.advance(1_000);
     assert.match(t.way.unavailableReason() ?? "", new RegExp(missing));
     assert.equal(t.troubles(), 1);
-    await t.way.openFor("uid-1", ["10.88.0.2"], new AbortController().signal);
+    await t.way.openFor("uid-1", ["10.88.0.2"], never);
     for (const name of ["nft", "python3"]) t.install(name);
     await t.clock.advance(40_000);
     assert.deepEqual([t.way.unavailableReason(), t.troubles()], [undefined, 2]);
@@ -241,7 +242,7 @@ test("emits one event for cluster addresses inside the target's pod network", as
   ]);
   await t.clock.advance(1_000);
   assert.deepEqual(t.events, []);
-  await t.way.openFor("uid-1", ["10.96.7.2"], new AbortController().signal);
+  await t.way.openFor("uid-1", ["10.96.7.2"], never);
   await t.clock.advance(1_000);
   assert.equal(t.events.length, 1);
   assert.match(
@@ -257,7 +258,7 @@ test("emits one event for cluster addresses inside the target's pod network", as
 test("runs no command on the target while five hundred Services are unchanged", async () => {
   const t = setUp();
   t.become(Array.from({ length: 500 }, (_, index) => service(`10.96.${index >> 8}.${index & 255}`, 80)));
-  await t.way.openFor("uid-1", ["10.88.0.2"], new AbortController().signal);
+  await t.way.openFor("uid-1", ["10.88.0.2"], never);
   await t.clock.advance(2_000);
   const asked = () => [t.inputs.length, t.relays.length, t.relays[0]?.lines.length];
   const before = asked();
@@ -268,7 +269,7 @@ test("runs no command on the target while five hundred Services are unchanged", 
 
 test("emits at most one event a minute for pods that the relay refuses, and none for other addresses", async () => {
   const t = setUp();
-  await t.way.openFor("uid-1", ["10.88.0.2"], new AbortController().signal);
+  await t.way.openFor("uid-1", ["10.88.0.2"], never);
   await t.clock.advance(1_000);
   t.relays[0]?.say("full 10.88.0.9");
   await t.clock.advance(1_000);

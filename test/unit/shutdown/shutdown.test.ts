@@ -11,10 +11,10 @@ import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { fakeLogind } from "../../fakes/logind.ts";
 import { type TestPod, aPod } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { fakeTargetGate } from "../../fakes/target-gate.ts";
 import { aColumn, signalLines } from "../../fakes/state.ts";
 
-const never = new AbortController().signal;
 const rootDir = "/var/lib/kubelet";
 const began = "Normal Shutdown Shutdown manager detected shutdown event";
 const calledOff = "Normal Shutdown Shutdown manager detected shutdown cancellation";

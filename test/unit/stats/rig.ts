@@ -16,9 +16,10 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { createNodeStats } from "../../../src/stats/node-stats.ts";
+import { never } from "../../fakes/signals.ts";
 
 export const rootDir = "/var/lib/kubelet";
-export const signal = new AbortController().signal;
+export const signal = never;
 const mebibyte = 2 ** 20;
 
 export const facts: HostFacts = {

@@ -9,8 +9,8 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const persistentVolumeClaim = (claimName: string) => ({ persistentVolumeClaim: { claimName } });
 const pod = aPod({
   containers: [aContainer("c")],

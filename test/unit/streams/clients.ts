@@ -8,6 +8,7 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import type { StreamEndpoint } from "../../../src/seams/runtime.ts";
 import { type StreamServer, createStreamServer } from "../../../src/streams/stream-server.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { type SpdyClient, spdyClient } from "../../fakes/spdy-client.ts";
 
 /** A stream server without log output. */
@@ -27,7 +28,7 @@ export async function ask(
   headers: Readonly<Record<string, string>>,
   method = "POST",
 ): Promise<Answer & { readonly upgraded?: Duplex }> {
-  const connection = await endpoint.dial(new AbortController().signal);
+  const connection = await endpoint.dial(never);
   const request = httpRequest({
     createConnection: () => connection,
     path: endpoint.path,
@@ -78,7 +79,7 @@ export async function dialWebSocket(
   endpoint: StreamEndpoint,
   ...protocols: readonly string[]
 ): Promise<WebSocketClient> {
-  const connection = await endpoint.dial(new AbortController().signal);
+  const connection = await endpoint.dial(never);
   const ws = new WebSocket(`ws://${endpoint.host}${endpoint.path}`, [...protocols], {
     createConnection: () => connection as never,
     perMessageDeflate: false,

@@ -9,6 +9,7 @@ import { splice } from "../../../src/streams/splice.ts";
 import type { ConnectPort } from "../../../src/streams/stream-server.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { type SpdyClient, controlFrame, spdyClient, words } from "../../fakes/spdy-client.ts";
 import { until } from "./clients.ts";
 
@@ -34,7 +35,7 @@ function rig(t: TestContext) {
     const [far, server] = connectionPair();
     for (const end of [socket, far, server]) end.on("error", () => undefined);
     const gate = createForwardGate({ slots, podUid: pod, sessionSlot: ownOf(slots, pod), clock });
-    const joined = splice(withEarlyReplies(near, gate), far, new AbortController().signal)
+    const joined = splice(withEarlyReplies(near, gate), far, never)
       .catch(() => undefined)
       .finally(gate.close);
     joins.push(joined);

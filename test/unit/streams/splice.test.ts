@@ -5,6 +5,7 @@ import { Duplex, Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { test } from "node:test";
 import { splice } from "../../../src/streams/splice.ts";
+import { never } from "../../fakes/signals.ts";
 
 /** Both ends of a TCP connection over loopback. */
 async function pair(): Promise<{ near: Socket; far: Socket }> {
@@ -28,7 +29,7 @@ async function readAll(stream: Readable): Promise<string> {
 
 test("forwards both directions and passes each end on as a half-close", async () => {
   const [client, backend] = [await pair(), await pair()];
-  const joined = splice(client.far, backend.near, new AbortController().signal);
+  const joined = splice(client.far, backend.near, never);
   client.near.end("question");
   assert.equal(await readAll(backend.far), "question");
   backend.far.end("answer, given after the question's end");
@@ -39,7 +40,7 @@ test("forwards both directions and passes each end on as a half-close", async ()
 
 test("a reset on one side ends both", async () => {
   const [client, backend] = [await pair(), await pair()];
-  const joined = splice(client.far, backend.near, new AbortController().signal);
+  const joined = splice(client.far, backend.near, never);
   client.near.resetAndDestroy();
   await assert.rejects(joined);
   assert.ok(client.far.destroyed && backend.near.destroyed);
@@ -79,7 +80,7 @@ test("backpressure: a slow reader stops the writer, and at most the windows are 
 
 test("forwards 256 MiB in bounded memory", async () => {
   const [client, backend] = [await pair(), await pair()];
-  const joined = splice(client.far, backend.near, new AbortController().signal);
+  const joined = splice(client.far, backend.near, never);
   const total = 256 * 1024 * 1024;
   const chunk = Buffer.alloc(256 * 1024, 7);
   let left = total;
@@ -118,7 +119,7 @@ test("delivers what a side sent before it closed, even if it is written to after
     },
     write: (_chunk, _encoding, done) => done(new Error("it has closed")),
   });
-  const joined = splice(client.far, backend, new AbortController().signal);
+  const joined = splice(client.far, backend, never);
   let got = 0;
   client.near.on("data", (part: Buffer) => {
     got += part.length;

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 import type { CommandRequest, RunCommand } from "../../../src/streams/stream-server.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { never } from "../../fakes/signals.ts";
 import { ask, dialSpdy, dialWebSocket, spdyHeaders, startServer, until } from "./clients.ts";
 
 const request: CommandRequest = { stdin: false, stdout: true, stderr: false, tty: false };
@@ -72,7 +73,7 @@ test("a command needs a stream, and cannot have both stderr and a terminal", asy
 test("closes an unused connection after 30 s", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
-  const connection = await server.command(request, done).dial(new AbortController().signal);
+  const connection = await server.command(request, done).dial(never);
   connection.on("error", () => undefined);
   await clock.advance(29_999);
   assert.equal(connection.destroyed, false);
@@ -86,7 +87,7 @@ test("dialing respects the signal and fails on a closed server", async () => {
   const endpoint = server.command(request, done);
   await assert.rejects(endpoint.dial(AbortSignal.abort()), { code: "cancelled" });
   await server[Symbol.asyncDispose]();
-  await assert.rejects(endpoint.dial(new AbortController().signal), { code: "unavailable" });
+  await assert.rejects(endpoint.dial(never), { code: "unavailable" });
 });
 
 test("disposal closes every connection and waits for running commands", async () => {

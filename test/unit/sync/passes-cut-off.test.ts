@@ -4,7 +4,8 @@ import { ContainerState } from "../../../src/gen/cri.ts";
 import type { Pod } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
-import { c, never, rig } from "./passes-rig.ts";
+import { never } from "../../fakes/signals.ts";
+import { c, rig } from "./passes-rig.ts";
 
 /** A container whose start containerd gave up because its caller went away. */
 const cutOff = aStatus(c, ContainerState.CONTAINER_EXITED, {

@@ -6,7 +6,8 @@ import type { PodStatus } from "../../../src/objects.ts";
 import type { PassDeps } from "../../../src/sync/passes.ts";
 import type { PassResult } from "../../../src/sync/pod-worker.ts";
 import { aPod } from "../../fakes/pods.ts";
-import { never, rig as passesRig } from "./passes-rig.ts";
+import { never } from "../../fakes/signals.ts";
+import { rig as passesRig } from "./passes-rig.ts";
 
 const why = { reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline" };
 const told = `Normal ${why.reason} ${why.message}`;

@@ -8,7 +8,6 @@ import { aContainer, observe } from "../../fakes/pods.ts";
 import { noResizes } from "../../fakes/resizes.ts";
 import { aColumn } from "../../fakes/state.ts";
 
-export const never = new AbortController().signal;
 export const c = aContainer("c");
 
 /** Passes whose ports write down what they are asked, over a runtime that shows `seen`. */

@@ -9,8 +9,9 @@ import type { RuntimePod } from "../../../src/pipeline.ts";
 import { PodRejectedError } from "../../../src/pod/rejected.ts";
 import { type TestPod, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { noResizes } from "../../fakes/resizes.ts";
+import { never } from "../../fakes/signals.ts";
 import { aColumn } from "../../fakes/state.ts";
-import { c, never, rig } from "./passes-rig.ts";
+import { c, rig } from "./passes-rig.ts";
 
 test("runs the steps of a sync pass in order, then inspects the pod and reports its status", async () => {
   const { calls, passes } = rig();

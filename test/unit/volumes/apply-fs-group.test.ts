@@ -10,7 +10,7 @@ import { applyFSGroup } from "../../../src/volumes/persistent/apply-fs-group.ts"
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aPod } from "../../fakes/pods.ts";
-import { never } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
 
 /** A machine with the local shell, and replacement programs first in its PATH. */
 async function machineWith(programs: Readonly<Record<string, string>>) {

@@ -5,10 +5,10 @@ import { writeAtomically } from "../../../src/volumes/atomic-writer.ts";
 import type { VolumeContent } from "../../../src/volumes/content.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 
 type Files = Readonly<Record<string, string>>;
 
-const never = new AbortController().signal;
 const contentOf = (files: Files): VolumeContent =>
   new Map(Object.entries(files).map(([path, text]) => [path, { data: Buffer.from(text), mode: 0o644 }]));
 

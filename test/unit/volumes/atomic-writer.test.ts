@@ -4,7 +4,7 @@ import { writeAtomically } from "../../../src/volumes/atomic-writer.ts";
 import type { VolumeContent } from "../../../src/volumes/content.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { never } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
 
 const directory = "/v";
 const contentOf = (files: Readonly<Record<string, string>>, mode = 0o644): VolumeContent =>

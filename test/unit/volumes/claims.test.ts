@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { PersistentVolume, PersistentVolumeClaim, Volume } from "../../../src/objects.ts";
 import { aContainer } from "../../fakes/pods.ts";
-import { type Bench, directoryOf, mounted, never, podWith, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { type Bench, directoryOf, mounted, podWith, volumeBench } from "./volume-bench.ts";
 
 const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
 

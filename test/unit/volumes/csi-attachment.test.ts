@@ -3,8 +3,9 @@ import { test } from "node:test";
 import type { NodeStageVolumeRequest } from "../../../src/gen/csi.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { attachmentName } from "../../../src/volumes/persistent/csi-attachment.ts";
+import { never } from "../../fakes/signals.ts";
 import { bound, data, longer } from "./csi-bench.ts";
-import { never, podWith } from "./volume-bench.ts";
+import { podWith } from "./volume-bench.ts";
 
 test("waits for attachment, and reports the volume in use before", async () => {
   const bench = bound();

@@ -4,7 +4,8 @@ import { setImmediate as turn } from "node:timers/promises";
 import type { Volume } from "../../../src/objects.ts";
 import { aContainer } from "../../fakes/pods.ts";
 import { loopDevices } from "../../fakes/host-programs.ts";
-import { type Bench, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { type Bench, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const volumes: readonly Volume[] = ["files", "raw"].map((name) => ({
   name,

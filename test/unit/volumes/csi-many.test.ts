@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { StorageDriver } from "../../../src/pipeline.ts";
 import type { Volume } from "../../../src/objects.ts";
-import { type Bench, never, podWith, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { type Bench, podWith, volumeBench } from "./volume-bench.ts";
 
 const claims = 200;
 /** Duration of each driver call, milliseconds. */

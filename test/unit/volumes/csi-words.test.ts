@@ -4,8 +4,9 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import type { NodePublishVolumeRequest } from "../../../src/gen/csi.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { aContainer } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { bound, data } from "./csi-bench.ts";
-import { type Bench, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+import { type Bench, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const inline: Volume = { name: "v", csi: { driver: "d" } };
 const asDevice = {

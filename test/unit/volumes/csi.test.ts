@@ -6,8 +6,9 @@ import { PodRejectedError } from "../../../src/pod/rejected.ts";
 import type { NodePublishVolumeRequest, NodeStageVolumeRequest } from "../../../src/gen/csi.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { aContainer } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { bound, data, longer, published, staged } from "./csi-bench.ts";
-import { directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+import { directoryOf, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const other = { uid: "uid-2", name: "other" };
 

@@ -3,7 +3,8 @@ import { test } from "node:test";
 import type { Volume } from "../../../src/objects.ts";
 import { loopDevices } from "../../fakes/host-programs.ts";
 import { type TestPod, aContainer } from "../../fakes/pods.ts";
-import { type Bench, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { type Bench, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 import { argvOf } from "../../harness/argv.ts";
 
 const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Volume } from "../../../src/objects.ts";
-import { directoryOf, failed, mounted, never, podWith, refusal, rootDir, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { directoryOf, failed, mounted, podWith, refusal, rootDir, volumeBench } from "./volume-bench.ts";
 
 test("an emptyDir on disk has mode 0777 and the kubelet's ready file", async () => {
   const bench = volumeBench();

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/csi.ts";
 import type { PersistentVolume, PersistentVolumeClaim, Volume } from "../../../src/objects.ts";
-import { type Bench, never, podWith, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { type Bench, podWith, volumeBench } from "./volume-bench.ts";
 
 /** The pod volume with the claim. */
 export const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { type Bench, never, podWith, rootDir } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { type Bench, podWith, rootDir } from "./volume-bench.ts";
 import { bound, data, grow, nodeName, started } from "./expansion-bench.ts";
 
 const pod = podWith([data], nodeName);

@@ -5,8 +5,9 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import type { PersistentVolumeClaim, Volume } from "../../../src/objects.ts";
 import { decideExpansion } from "../../../src/volumes/persistent/expansion.ts";
 import { aContainer } from "../../fakes/pods.ts";
+import { never } from "../../fakes/signals.ts";
 import { bound, claimOf, data, expansions, grow, metadata, nodeName, pending, started } from "./expansion-bench.ts";
-import { directoryOf, never, podWith, rootDir } from "./volume-bench.ts";
+import { directoryOf, podWith, rootDir } from "./volume-bench.ts";
 
 /** SHA-256 of `h`. */
 const sum = "aaa9402664f1a41f40ebbc52c9993eb66aeb366602958fdfaa283b71e64db123";

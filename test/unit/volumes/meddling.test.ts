@@ -4,7 +4,8 @@ import { test } from "node:test";
 import type { PersistentVolume, Volume } from "../../../src/objects.ts";
 import { loopDevices } from "../../fakes/host-programs.ts";
 import { aContainer } from "../../fakes/pods.ts";
-import { type Bench, directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { type Bench, directoryOf, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const plugin = `${rootDir}/plugins/kubernetes.io/csi`;
 const claimOf = (name: string): Volume => ({ name, persistentVolumeClaim: { claimName: name } });

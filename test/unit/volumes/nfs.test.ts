@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { PersistentVolume, Volume } from "../../../src/objects.ts";
-import { type Bench, directoryOf, never, podWith, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { type Bench, directoryOf, podWith, volumeBench } from "./volume-bench.ts";
 
 const own = (source: NonNullable<Volume["nfs"]>): Volume => ({ name: "v", nfs: source });
 const data: Volume = { name: "data", persistentVolumeClaim: { claimName: "data" } };

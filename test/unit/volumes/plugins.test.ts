@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Volume } from "../../../src/objects.ts";
 import { downwardAPIContent } from "../../../src/volumes/plugins/downward-api.ts";
-import { directoryOf, failed, mounted, never, podWith, refusal, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { directoryOf, failed, mounted, podWith, refusal, volumeBench } from "./volume-bench.ts";
 
 test("hostPath: each type accepts its file kind", async () => {
   const bench = volumeBench();

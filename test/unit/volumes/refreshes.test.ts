@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Volume } from "../../../src/objects.ts";
-import { directoryOf, never, podWith, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { directoryOf, podWith, volumeBench } from "./volume-bench.ts";
 
 const configMap: Volume = { name: "v", configMap: { name: "m" } };
 

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Volume } from "../../../src/objects.ts";
 import type { Volumes } from "../../../src/volumes/volumes.ts";
-import { type Bench, directoryOf, never, podWith, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { type Bench, directoryOf, podWith, volumeBench } from "./volume-bench.ts";
 
 /** A volume whose files are updated, and how its content changes. */
 interface Updated {

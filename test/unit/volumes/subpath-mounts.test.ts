@@ -4,7 +4,8 @@ import { silentLog } from "../../../src/lib/log.ts";
 import { createSubPathMounts } from "../../../src/volumes/subpath-mounts.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const podDir = `${rootDir}/pods/uid-1`;
 const volume = `${podDir}/volumes/kubernetes.io~empty-dir/v`;

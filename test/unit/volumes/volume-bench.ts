@@ -6,13 +6,13 @@ import type { Token, TokenRequest } from "../../../src/api/tokens.ts";
 import { createVolumes } from "../../../src/volumes/volumes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { never } from "../../fakes/signals.ts";
 import { fakeStorage } from "../../fakes/storage.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { fakeTargetGate } from "../../fakes/target-gate.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 
 export const rootDir = "/var/lib/kubelet";
-export const never = new AbortController().signal;
 
 /** Directory of a volume of the bench's pod. */
 export const directoryOf = (plugin: string, name = "v") =>

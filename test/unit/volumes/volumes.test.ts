@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { Volume } from "../../../src/objects.ts";
-import { directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+import { never } from "../../fakes/signals.ts";
+import { directoryOf, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const configMap: Volume = { name: "v", configMap: { name: "m" } };
 const token: Volume = { name: "v", projected: { sources: [{ serviceAccountToken: { path: "token" } }] } };

@@ -4,9 +4,9 @@ import { test } from "node:test";
 import { openSystemdCgroups } from "../../../../src/host/systemd/cgroups.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
 import { fakeHost } from "../../../fakes/host.ts";
+import { never } from "../../../fakes/signals.ts";
 import { fakeSystemd } from "../../../fakes/systemd.ts";
 
-const never = new AbortController().signal;
 const tier = "/kubepods.slice/kubepods-burstable.slice";
 const pod = `${tier}/kubepods-burstable-pod1.slice`;
 const slice = "kubepods-burstable-pod1.slice";

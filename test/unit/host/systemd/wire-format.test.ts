@@ -12,8 +12,8 @@ import {
   valuesOf,
 } from "../../../../src/host/systemd/wire-format.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
+import { never } from "../../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const about = { type: 4, serial: 7, path: "/p", interface: "a.b", member: "C", sender: ":1.3" };
 /** A signal encoded by an independent implementation. */
 const signal = (signature: string, ...body: readonly unknown[]) =>

@@ -14,9 +14,9 @@ import {
 import { systemClock } from "../../../../src/lib/clock.ts";
 import { CodedError } from "../../../../src/lib/errors.ts";
 import { RuntimeError } from "../../../../src/seams/runtime.ts";
+import { never } from "../../../fakes/signals.ts";
 import { type SocketRig, socketRig } from "./server.ts";
 
-const never = (): AbortSignal => new AbortController().signal;
 const request = VersionRequest.fromPartial({});
 const exec = ExecSyncRequest.fromPartial({});
 
@@ -37,9 +37,9 @@ const serveVersion = (rig: SocketRig) =>
 test("the first call after a break succeeds, however long the break was", async () => {
   await using rig = socketRig();
   for (let tries = 0; tries < 5; tries += 1)
-    await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
+    await assert.rejects(rig.channel.call(version, request, never), { code: "unavailable" });
   await serveVersion(rig);
-  assert.equal((await rig.channel.call(version, request, never())).version, "v1");
+  assert.equal((await rig.channel.call(version, request, never)).version, "v1");
 });
 
 test("sends trace headers with each call", async () => {
@@ -61,22 +61,22 @@ test("sends trace headers with each call", async () => {
   const clock = systemClock();
   const host = localHost({ clock });
   const channel = createGrpcChannel({ host, path: rig.path, requestTimeoutMs: 5000, callHeaders, clock });
-  await channel.call(version, request, never());
-  await channel.call(version, request, never());
+  await channel.call(version, request, never);
+  await channel.call(version, request, never);
   channel.close();
   assert.deepEqual(seen, ["one", "two"]);
 });
 
 test("a missing socket is unavailable at once, and used as soon as it exists", async () => {
   await using rig = socketRig();
-  await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
-  await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
+  await assert.rejects(rig.channel.call(version, request, never), { code: "unavailable" });
+  await assert.rejects(rig.channel.call(version, request, never), { code: "unavailable" });
   await serveVersion(rig);
   const started = process.hrtime.bigint();
   let answer: VersionResponse | undefined;
   while (!answer)
     answer = await rig.channel
-      .call(version, request, never())
+      .call(version, request, never)
       .catch(() => new Promise<undefined>((resolve) => setImmediate(resolve, undefined)));
   assert.equal(answer.version, "v1");
   assert.ok(process.hrtime.bigint() - started < 2_000_000_000n, "within two seconds");
@@ -112,7 +112,7 @@ test("maps the server's status to our code and keeps its message", async () => {
   );
   for (const [index, [, code]] of failures.entries()) {
     next = index;
-    await assert.rejects(rig.channel.call(version, request, never()), {
+    await assert.rejects(rig.channel.call(version, request, never), {
       code,
       message: `failed to do "x": no ${index}`,
     });
@@ -139,7 +139,7 @@ test("separates a reason defined by CRI from the server's message", async () => 
   );
   const reasons: unknown[] = [];
   for (next = 0; next < words.length; next++) {
-    const error = await rig.channel.call(version, request, never()).catch((thrown: unknown) => thrown);
+    const error = await rig.channel.call(version, request, never).catch((thrown: unknown) => thrown);
     assert.ok(error instanceof CodedError);
     assert.equal(error.message, words[next]);
     reasons.push(error instanceof RuntimeError ? error.reason : undefined);
@@ -150,7 +150,7 @@ test("separates a reason defined by CRI from the server's message", async () => 
 test("an operation unknown to the server is unimplemented", async () => {
   await using rig = socketRig();
   await rig.serve(() => {});
-  await assert.rejects(rig.channel.call(version, request, never()), { code: "unimplemented" });
+  await assert.rejects(rig.channel.call(version, request, never), { code: "unimplemented" });
 });
 
 test("a call ends at its deadline or signal, and not earlier without a limit", async () => {
@@ -170,11 +170,11 @@ test("a call ends at its deadline or signal, and not earlier without a limit", a
       },
     ),
   );
-  await assert.rejects(rig.channel.call(version, request, never()), { code: "deadline_exceeded" });
-  await assert.rejects(rig.channel.call(execSync, exec, never()), { code: "deadline_exceeded" });
+  await assert.rejects(rig.channel.call(version, request, never), { code: "deadline_exceeded" });
+  await assert.rejects(rig.channel.call(execSync, exec, never), { code: "deadline_exceeded" });
   arrived = Promise.withResolvers();
-  assert.equal((await rig.channel.call(execSync, exec, never(), "none")).exitCode, 4);
-  assert.equal((await rig.channel.call(execSync, exec, never(), 5000)).exitCode, 4);
+  assert.equal((await rig.channel.call(execSync, exec, never, "none")).exitCode, 4);
+  assert.equal((await rig.channel.call(execSync, exec, never, 5000)).exitCode, 4);
   const stop = new AbortController();
   const call = rig.channel.call(version, request, stop.signal, "none");
   await arrived.promise;
@@ -196,7 +196,7 @@ test("accepts messages up to 16 MiB; larger ones are resource_exhausted", async 
       },
     ),
   );
-  assert.equal((await rig.channel.call(execSync, exec, never())).stdout.length, bytes);
+  assert.equal((await rig.channel.call(execSync, exec, never)).stdout.length, bytes);
   bytes = 17 * 1024 * 1024;
-  await assert.rejects(rig.channel.call(execSync, exec, never()), { code: "resource_exhausted" });
+  await assert.rejects(rig.channel.call(execSync, exec, never), { code: "resource_exhausted" });
 });

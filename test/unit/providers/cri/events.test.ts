@@ -18,6 +18,7 @@ import {
 import { systemClock } from "../../../../src/lib/clock.ts";
 import type { Logger } from "../../../../src/lib/log.ts";
 import type { RuntimeEvent } from "../../../../src/seams/runtime.ts";
+import { never } from "../../../fakes/signals.ts";
 import { type SocketRig, socketRig } from "./server.ts";
 
 const { version, getContainerEvents } = runtimeService;
@@ -79,7 +80,7 @@ test("prefers CRI's own events if the runtime has them", async () => {
     ),
   );
   const { events, logged } = eventsOf(rig);
-  assert.deepEqual(await take(2, events(new AbortController().signal)), [
+  assert.deepEqual(await take(2, events(never)), [
     { kind: "listening" },
     { kind: "changed", sandboxId: "s", containerId: "c", podUid: "u" },
   ]);
@@ -102,7 +103,7 @@ test("falls back to containerd's event service, and logs a missing source once",
   });
   const { events, logged } = eventsOf(rig);
   for (let round = 0; round < 2; round++) {
-    assert.deepEqual(await take(2, events(new AbortController().signal)), [
+    assert.deepEqual(await take(2, events(never)), [
       { kind: "listening" },
       { kind: "changed", containerId: "c", exited: true },
     ]);
@@ -131,7 +132,7 @@ test("a stream without events yields listening and ends with its signal", async 
 test("a runtime without events is unimplemented and never yields listening", async () => {
   await using rig = socketRig();
   await rig.serve((server) => server.addService({ version }, { version: answerVersion }));
-  await assert.rejects(take(1, eventsOf(rig).events(new AbortController().signal)), { code: "unimplemented" });
+  await assert.rejects(take(1, eventsOf(rig).events(never)), { code: "unimplemented" });
 });
 
 test("a broken stream throws unavailable", async () => {
@@ -139,7 +140,7 @@ test("a broken stream throws unavailable", async () => {
   const stop = await rig.serve((server) =>
     server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: () => {} }),
   );
-  const events = eventsOf(rig).events(new AbortController().signal);
+  const events = eventsOf(rig).events(never);
   assert.deepEqual(await events.next(), { done: false, value: { kind: "listening" } });
   setImmediate(stop);
   await assert.rejects(events.next(), { code: "unavailable" });

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runtimeConfig, readReportedConfig, unsupportedReason } from "../../../../providers/cri/reported-config.ts";
 import { CgroupDriver, RuntimeServiceService as runtimeService, StatusResponse } from "../../../../src/gen/cri.ts";
+import { never } from "../../../fakes/signals.ts";
 import { type SocketRig, socketRig } from "./server.ts";
 
 const { status } = runtimeService;
-const never = (): AbortSignal => new AbortController().signal;
 
 /** A runtime without CRI's RuntimeConfig that reports this configuration in its verbose status. */
 const showing = (rig: SocketRig, info: Readonly<Record<string, string>>) =>
@@ -36,7 +36,7 @@ test("takes an older containerd's cgroup driver from its default runtime", async
   ] as const) {
     await using rig = socketRig();
     await showing(rig, configured(main, runc({ SystemdCgroup: driver === CgroupDriver.CGROUPFS })));
-    const { linux, isInferred } = await runtimeConfig(rig.channel, never());
+    const { linux, isInferred } = await runtimeConfig(rig.channel, never);
     assert.deepEqual([linux?.cgroupDriver, isInferred], [driver, true], JSON.stringify(main));
   }
 });
@@ -51,14 +51,14 @@ test("reports no cgroup driver for a runtime without a configuration, or with an
   ]) {
     await using rig = socketRig();
     await showing(rig, info);
-    await assert.rejects(runtimeConfig(rig.channel, never()), { code: "unimplemented" }, JSON.stringify(info));
+    await assert.rejects(runtimeConfig(rig.channel, never), { code: "unimplemented" }, JSON.stringify(info));
   }
 });
 
 test("a runtime's configuration is an object or undefined", async () => {
   await using rig = socketRig();
   await showing(rig, { config: '"text"' });
-  assert.equal(await readReportedConfig(rig.channel, never()), undefined);
+  assert.equal(await readReportedConfig(rig.channel, never), undefined);
 });
 
 test("a containerd that does not inject CDI devices is reported; other runtimes inject them", async () => {
@@ -70,9 +70,9 @@ test("a containerd that does not inject CDI devices is reported; other runtimes 
   ] as const) {
     await using rig = socketRig();
     await showing(rig, info);
-    const reason = await unsupportedReason(rig.channel, "cdiDevices", never());
+    const reason = await unsupportedReason(rig.channel, "cdiDevices", never);
     if (expected) assert.match(reason ?? "", expected);
     else assert.equal(reason, undefined);
-    assert.equal(await unsupportedReason(rig.channel, "memoryLimit", never()), undefined);
+    assert.equal(await unsupportedReason(rig.channel, "memoryLimit", never), undefined);
   }
 });

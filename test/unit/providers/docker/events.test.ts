@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import { dockerEvents, runtimeEvent } from "../../../../providers/docker/events.ts";
 import { createResponseCache } from "../../../../providers/docker/client/response-cache.ts";
+import { never } from "../../../fakes/signals.ts";
 import { rawEngine } from "./raw-engine.ts";
 
 const sandbox = { "io.kubernetes.docker.type": "podsandbox", "io.kubernetes.pod.uid": "u1" };
@@ -53,7 +54,7 @@ test("yields this node's events after listening, and resumes after a break where
   const { engine, opened } = await eventEngine();
   await using _ = engine;
   const events = dockerEvents(engine.parts);
-  const first = events(new AbortController().signal);
+  const first = events(never);
   assert.deepEqual((await first.next()).value, { kind: "listening" });
   const filters: { type: string[]; event: string[] } = JSON.parse(opened[0]?.query.get("filters") ?? "");
   assert.deepEqual(filters.type, ["container", "image", "daemon"]);
@@ -67,7 +68,7 @@ test("yields this node's events after listening, and resumes after a break where
   assert.equal((await first.next()).value?.exited, true);
   opened[0]?.response.destroy();
   await assert.rejects(first.next(), { code: "unavailable" });
-  const second = events(new AbortController().signal);
+  const second = events(never);
   await second.next();
   assert.equal(opened[1]?.query.get("since"), "1767268801.999999512");
   opened[1]?.response.end();
@@ -91,7 +92,7 @@ test("closes the stream when its reader stops, at any point", async () => {
   const { engine, opened } = await eventEngine();
   await using _ = engine;
   for (const takes of [1, 2]) {
-    const events = dockerEvents(engine.parts)(new AbortController().signal);
+    const events = dockerEvents(engine.parts)(never);
     await events.next();
     const response = opened.at(-1)?.response;
     const closed = new Promise((resolve) => response?.on("close", resolve));
@@ -107,7 +108,7 @@ test("responses are valid while events flow, until the daemon or its images chan
   await using _ = engine;
   const { cache } = engine.parts;
   assert.equal(cache.version(), undefined);
-  const events = dockerEvents(engine.parts)(new AbortController().signal);
+  const events = dockerEvents(engine.parts)(never);
   await events.next();
   const { response } = opened[0] ?? assert.fail("nobody listens");
   const [first, second] = [cache.version(), "others"] as const;
@@ -134,7 +135,7 @@ test("caches a response while it is valid", async () => {
   let asked = 0;
   const ask = cached(async () => (asked += 1));
   const times = async (count: number) => {
-    for (let time = 0; time < count; time += 1) await ask(new AbortController().signal);
+    for (let time = 0; time < count; time += 1) await ask(never);
     return asked;
   };
   assert.equal(await times(2), 2, "nothing flows");
@@ -154,9 +155,9 @@ test("does not cache a response that was pending during a change", async () => {
   const slow = Promise.withResolvers<string>();
   const answers = [slow.promise, Promise.resolve("new")];
   const ask = cached(() => answers.shift() ?? assert.fail("asked too often"));
-  const first = ask(new AbortController().signal);
+  const first = ask(never);
   invalidate();
   slow.resolve("old");
   assert.equal(await first, "old");
-  assert.equal(await ask(new AbortController().signal), "new");
+  assert.equal(await ask(never), "new");
 });

@@ -7,9 +7,9 @@ import { requestJson } from "../../../../../providers/docker/client/response-str
 import { createDockerClient } from "../../../../../providers/docker/client/client.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 import { fakeHost } from "../../../../fakes/host.ts";
+import { never } from "../../../../fakes/signals.ts";
 
 const socket = "/run/docker.sock";
-const never = new AbortController().signal;
 
 /** A server on a fake host's socket that responds by path; `undefined` means never. */
 async function engineThat(answer: (path: string) => { readonly status: number; readonly body: unknown } | undefined) {

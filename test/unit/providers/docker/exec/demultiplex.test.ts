@@ -5,9 +5,8 @@ import { demultiplex } from "../../../../../providers/docker/exec/demultiplex.ts
 import { createFrames } from "../../../../../providers/docker/client/frames.ts";
 import { BoundedOutput } from "../../../../../providers/docker/exec/bounded-output.ts";
 import { detachKeys } from "../../../../../providers/docker/exec/detach-keys.ts";
+import { never } from "../../../../fakes/signals.ts";
 import { cut, frame } from "../framing.ts";
-
-const never = new AbortController().signal;
 
 async function* blocks(bytes: Buffer, size: number): AsyncGenerator<Buffer, void> {
   yield* cut(bytes, size);

@@ -6,9 +6,8 @@ import { ProcessConnection } from "../../../../../providers/docker/port-forward/
 import { startRelay } from "../../../../../providers/docker/port-forward/relay.ts";
 import type { HostProcess } from "../../../../../src/seams/host.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
+import { never } from "../../../../fakes/signals.ts";
 import { argvOf } from "../../../../harness/argv.ts";
-
-const never = new AbortController().signal;
 
 function fakeProcess() {
   const exited = Promise.withResolvers<number>();

@@ -11,6 +11,7 @@ import { openConnection, fromCallback } from "../../../../../providers/ssh/conne
 import { fingerprintOf } from "../../../../../providers/ssh/connection/fingerprint.ts";
 import { type PeerChannels, peerOf } from "../../../../../providers/ssh/connection/ssh2-peer.ts";
 import { systemClock } from "../../../../../src/lib/clock.ts";
+import { never } from "../../../../fakes/signals.ts";
 import { listen } from "../../../../harness/ports.ts";
 import { sshKey } from "../../../../harness/ssh-keys.ts";
 
@@ -39,7 +40,7 @@ async function connected(t: TestContext) {
     passwordFile,
     hostKeyFingerprints: [fingerprintOf(key.wire)],
   });
-  const connection = await openConnection(config, { clock: systemClock() }, new AbortController().signal);
+  const connection = await openConnection(config, { clock: systemClock() }, never);
   t.after(() => {
     connection.close();
     server.close();

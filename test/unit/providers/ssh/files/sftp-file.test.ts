@@ -3,8 +3,8 @@ import { test } from "node:test";
 import type { SftpClient } from "../../../../../providers/ssh/files/sftp-client.ts";
 import { openFile } from "../../../../../providers/ssh/files/sftp-file.ts";
 import { packet, sftp } from "../../../../../providers/ssh/files/sftp-packets.ts";
+import { never } from "../../../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const mode = 0o100644;
 
 /** A server with one file, which answers each read with a given number of bytes. */

@@ -6,8 +6,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import type { Sessions } from "../../../../../providers/ssh/connection/sessions.ts";
 import { createSpawner } from "../../../../../providers/ssh/process/spawn.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
-
-const never = new AbortController().signal;
+import { never } from "../../../../fakes/signals.ts";
 
 /** A session whose shell's output is controlled by the test. */
 function shellThat() {

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { type ReverseConnection, createReverseConnections } from "../../../../../providers/ssh/reverse/connections.ts";
 import { abortError } from "../../../../../src/lib/errors.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
+import { never } from "../../../../fakes/signals.ts";
 
 test("an aborted open fails at once, also without any reverse connection", async () => {
   const connections = createReverseConnections("edge", fakeClock());
@@ -25,8 +26,6 @@ function dialled(): {
   const connection = { forward: async () => stream, close: () => void (isClosed = true) };
   return { connection, stream, closed: () => isClosed };
 }
-
-const never = new AbortController().signal;
 
 test("tries a connection that led to a wrong host key after the others", async () => {
   const connections = createReverseConnections("edge", fakeClock());

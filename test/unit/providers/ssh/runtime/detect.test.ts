@@ -9,8 +9,8 @@ import type { Runtime } from "../../../../../src/seams/runtime.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 import { fakeHost } from "../../../../fakes/host.ts";
 import { type FakeRuntime, fakeRuntime } from "../../../../fakes/runtime.ts";
+import { never } from "../../../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const containerd = "/run/containerd/containerd.sock";
 const docker = "/var/run/docker.sock";
 

@@ -7,6 +7,7 @@ import type { LinkError, LinkState } from "../../../../../providers/ssh/connecti
 import { watchLoginShell } from "../../../../../providers/ssh/shell/login-watch.ts";
 import type { Session } from "../../../../../providers/ssh/connection/sessions.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
+import { never } from "../../../../fakes/signals.ts";
 
 const config = readSshConfig({ host: "h", user: "u", agentSocket: "/a", knownHostsFile: "/k" });
 
@@ -29,7 +30,7 @@ function sessionOf(shell: Shell): Session {
     close: () => undefined,
     resume: () => undefined,
   });
-  const connection = { lost: new AbortController().signal } as unknown as Connection;
+  const connection = { lost: never } as unknown as Connection;
   return { channel, connection } as unknown as Session;
 }
 

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createPool } from "../../../../../providers/ssh/shell/pool.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
+import { never } from "../../../../fakes/signals.ts";
 
-const never = new AbortController().signal;
 const soon = () => new Promise(setImmediate);
 
 /** A pool whose shells are started by the test. */
