@@ -13,8 +13,10 @@ import type { GrpcChannel } from "./client.ts";
  *  @see https://github.com/containerd/containerd/blob/v1.6.20/pkg/cri/config/config.go */
 interface ReportedConfig {
   readonly sandboxImage?: unknown;
-  /** Absent before containerd 1.7. */
+  /** Absent where CDI cannot be disabled, as in containerd 2.4. */
   readonly enableCDI?: unknown;
+  /** Absent before containerd 1.7. */
+  readonly cdiSpecDirs?: unknown;
   readonly containerd?: {
     readonly defaultRuntimeName?: string;
     readonly runtimes?: Readonly<
@@ -46,7 +48,8 @@ export async function unsupportedReason(
 ): Promise<string | undefined> {
   if (feature !== "cdiDevices") return undefined;
   const config = await readReportedConfig(runtime, signal);
-  if (config?.containerd === undefined || config.enableCDI === true) return undefined;
+  const { containerd, cdiSpecDirs, enableCDI = true } = config ?? {};
+  if (containerd === undefined || (cdiSpecDirs !== undefined && enableCDI === true)) return undefined;
   return "containerd injects no CDI devices: use containerd 2.0 or newer, or containerd 1.7 with enable_cdi";
 }
 

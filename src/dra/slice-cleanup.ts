@@ -37,7 +37,8 @@ export function createSliceCleanup({ client, nodeName, clock, log }: SliceCleanu
       } catch (err) {
         // An API server without this version of the API has no slices.
         if (signal.aborted || hasCode(err, "not_found")) return;
-        if (hasCode(err, "permission_denied")) return log.info({ err, driver }, "cannot delete ResourceSlices");
+        // An identity without this right: retrying would not help.
+        if (hasCode(err, "permission_denied")) return log.debug({ err, driver }, "cannot delete ResourceSlices");
         log.debug({ err, driver }, "cannot delete ResourceSlices; retrying");
       }
       await clock.sleep(clock.jitter(1, 1.2) * delayMs, signal).catch(() => undefined);

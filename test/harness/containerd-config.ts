@@ -58,7 +58,6 @@ ${daemon(layout)}
   config_path = "${join(layout.containerd, "certs.d")}"
 [${runtime}]
   ${restrictions(layout)}
-  enable_cdi = true
   cdi_spec_dirs = ["${cdiDirectory(layout)}"]
 [${runtime}.containerd]
 ${runtimes(`${runtime}.containerd`, layout, driver)}

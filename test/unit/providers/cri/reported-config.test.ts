@@ -64,8 +64,9 @@ test("a runtime's configuration is an object or undefined", async () => {
 test("a containerd that does not inject CDI devices is reported; other runtimes inject them", async () => {
   for (const [info, expected] of [
     [configured(runc(null)), /^containerd injects no CDI devices: use containerd 2\.0/],
-    [{ config: JSON.stringify({ enableCDI: false, containerd: {} }) }, /^containerd injects no CDI devices/],
-    [{ config: JSON.stringify({ enableCDI: true, containerd: {} }) }, undefined],
+    [{ config: JSON.stringify({ enableCDI: false, cdiSpecDirs: [], containerd: {} }) }, /^containerd injects no CDI/],
+    [{ config: JSON.stringify({ enableCDI: true, cdiSpecDirs: [], containerd: {} }) }, undefined],
+    [{ config: JSON.stringify({ cdiSpecDirs: [], containerd: {} }) }, undefined],
     [{ config: "[crio]" }, undefined],
   ] as const) {
     await using rig = socketRig();
