@@ -97,8 +97,12 @@ sub admit {
   $allowance = BURST if $allowance > BURST;
   while (@turns && $allowance >= 1) {
     $allowance--;
-    my $address = shift @turns; my $queue = $waiting{$address}; my $next = shift @$queue;
-    forward($address, @$next) or do { hold($address, -1); close $next->[0] };
+    my $address = $turns[0]; my $queue = $waiting{$address}; my $next = $queue->[0];
+    my $done = forward($address, @$next);
+    # The link accepts no more for now.
+    return if !defined $done;
+    shift @turns; shift @$queue;
+    if (!$done) { hold($address, -1); close $next->[0] }
     if (@$queue) { push @turns, $address } else { delete $waiting{$address} }
   }
 }
@@ -106,10 +110,12 @@ sub forward {
   my ($address, $client, $port, $to, $to_port) = @_;
   return 0 if !$pods{$address};
   my $inner;
-  socket($inner, AF_UNIX, SOCK_STREAM, 0) && setsockopt($inner, SOL_SOCKET, SO_SNDTIMEO, pack("l!l!", 2, 0)) && connect($inner, sockaddr_un($link)) or return 0;
+  socket($inner, AF_UNIX, SOCK_STREAM, 0) or return 0;
+  nonblocking($inner);
+  connect($inner, sockaddr_un($link)) or return $! == EAGAIN ? undef : 0;
   syswrite($inner, "$address $port " . inet_ntoa($to) . " $to_port
 ") or return 0;
-  nonblocking($client); nonblocking($inner);
+  nonblocking($client);
   my $a = { s => $client, fd => fileno $client, out => "", pod => $address, greeted => 1 };
   my $b = { s => $inner, fd => fileno $inner, out => "" };
   $a->{peer} = $b; $b->{peer} = $a; $ends{$a->{fd}} = $a; $ends{$b->{fd}} = $b;

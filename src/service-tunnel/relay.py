@@ -118,15 +118,21 @@ def admit():
     while waiting and allowance >= 1:
         allowance -= 1
         address, queue = waiting.popitem(last=False)
-        forward(address, *queue.popleft())
+        try: forward(address, *queue[0])
+        except BlockingIOError:
+            # The link accepts no more for now.
+            waiting[address] = queue
+            return waiting.move_to_end(address, last=False)
+        queue.popleft()
         if queue: waiting[address] = queue
 def forward(address, client, port, to, to_port):
     try:
         if address not in pods: raise OSError("no longer a pod")
         inner = socket.socket(socket.AF_UNIX)
-        inner.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 2, 0))
+        inner.setblocking(False)
         inner.connect(link)
         inner.sendall(("%s %d %s %d\n" % (address, port, to, to_port)).encode())
+    except BlockingIOError: inner.close(); raise
     except OSError: hold(address, -1); return client.close()
     a, b = End(client), End(inner)
     a.peer, b.peer, b.greeted, a.pod = b, a, False, address

@@ -20,6 +20,7 @@ import { relayPrograms } from "../../src/service-tunnel/relay-program.ts";
 import { type Relay, startRelay } from "../../src/service-tunnel/relay.ts";
 import { rulesText, tunnelName } from "../../src/service-tunnel/rules.ts";
 import { firstLine, start } from "../harness/processes.ts";
+import { waitFor } from "../harness/wait.ts";
 
 const run = promisify(execFile);
 const clock = systemClock();
@@ -302,6 +303,7 @@ s.send(b"asked"); print(s.recv(65536).decode())`;
         `${count} of ${begun} in ${seconds.toFixed(1)} s; another pod was served within ${slowest.toFixed(0)} ms`,
       );
       assert.ok(count <= 1_800 * seconds + 900, `${count} in ${seconds} s`);
+      await waitFor("the pod to be served again", async () => /^10 /.test(await python("-2", talk(cluster, 10))));
     });
 
     test("returns answers from the address that the datagram was sent to", async () => {
