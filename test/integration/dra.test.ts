@@ -88,6 +88,26 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     assert.deepEqual(callsOf("shared"), ["prepare shared", "unprepare shared"]);
   });
 
+  test("reports a failed preparation, and retries it", async () => {
+    const { pods } = lab;
+    driver.failWith("the device is on fire");
+    await pods.create("failing", user({ resourceClaimTemplateName: "each" }));
+    const why =
+      /^Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed for ResourceClaim failing-own-\w+: .*the device is on fire/;
+    await pods.event("failing", "FailedPrepareDynamicResources", why);
+    driver.failWith(undefined);
+    await pods.ready("failing");
+    await pods.remove("failing");
+    await pods.gone("failing");
+  });
+
+  test("withdraws the devices of a driver that is gone, until it is back", async () => {
+    await driver[Symbol.asyncDispose]();
+    await published(0);
+    driver = await startDraDriver(lab.cluster);
+    await published(2);
+  });
+
   test("keeps prepared claims across a restart, and gives a restarted container its device", async () => {
     const { pods, cluster, agent } = lab;
     const file = join(cluster.layout.kubeletRoot, "dra_manager_state");
@@ -105,24 +125,5 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     await pods.remove("kept");
     await pods.gone("kept");
     assert.equal(driver.calls().at(-1)?.split(" ")[0], "unprepare");
-  });
-
-  test("reports a failed preparation, and retries it", async () => {
-    const { pods } = lab;
-    driver.failWith("the device is on fire");
-    await pods.create("failing", user({ resourceClaimTemplateName: "each" }));
-    const why =
-      /^Failed to prepare dynamic resources: prepare dynamic resources: NodePrepareResources failed for ResourceClaim failing-own-\w+: .*the device is on fire/;
-    await pods.event("failing", "FailedPrepareDynamicResources", why);
-    driver.failWith(undefined);
-    await pods.ready("failing");
-    await pods.remove("failing");
-    await pods.gone("failing");
-  });
-
-  test("withdraws the devices of a driver that is gone", async () => {
-    await published(2);
-    await driver[Symbol.asyncDispose]();
-    await published(0);
   });
 });
