@@ -1,7 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
 import type { PodCondition } from "../objects.ts";
-import type { ResizeState } from "../state/pod-table.ts";
-import type { ColumnWriter } from "../state/records.ts";
+import type { ResizeState, WorkerView } from "../state/pod-table.ts";
+import type { Column, ColumnWriter } from "../state/records.ts";
+import { isFinished } from "../state/worker-phases.ts";
 
 /** A resize that has not been allocated, and the reason. */
 export type PendingResize = NonNullable<ResizeState["pending"]>;
@@ -118,4 +119,9 @@ export function resizeConditions({ pending, inProgress }: ResizeState = {}): rea
     observedGeneration: inProgress.generation,
   };
   return [waiting, doing].filter((condition) => condition !== undefined);
+}
+
+/** Counts the resizes of pods with a worker that has not finished. */
+export function countActiveResizes(resize: Column<ResizeState>, worker: Column<WorkerView>): ResizeCounts {
+  return countResizes(resize.entries().flatMap(([uid, state]) => (isFinished(worker.get(uid)?.phase) ? [] : [state])));
 }

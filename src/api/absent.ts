@@ -1,5 +1,11 @@
 import { CodedError } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import type { EventSink } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
+import type { NodeWatch, ServiceWatch } from "./listers.ts";
+
+// What a standalone node has instead of an API server.
 
 /** The API client of a standalone node: there is no API server, and every method throws CodedError failed_precondition at
  *  once. */
@@ -23,3 +29,34 @@ export function absentApi(): ApiClient & AsyncDisposable {
   };
   return client;
 }
+
+/** An event sink that writes events to the log. */
+export function loggedEvents(log: Logger): EventSink & Service {
+  return {
+    name: "events",
+    event: ({ kind, namespace, name }, type, reason, message) =>
+      log[type === "Warning" ? "warn" : "info"](
+        { about: [kind, namespace, name].filter(Boolean).join("/"), reason },
+        message,
+      ),
+    run: onAbort,
+  };
+}
+
+/** A Node watch without a Node object. */
+export const noNode: NodeWatch = {
+  name: "no node",
+  run: onAbort,
+  ready: () => Promise.resolve(),
+  synced: () => true,
+  node: () => undefined,
+  onChange: () => () => undefined,
+};
+
+/** A Service watch without Services. */
+export const noServices: ServiceWatch = {
+  name: "no services",
+  run: onAbort,
+  list: () => [],
+  onChange: () => () => undefined,
+};

@@ -1,5 +1,6 @@
 import { ignoreNotFound } from "../lib/errors.ts";
-import type { EndpointSlice, WrittenSlice } from "../objects.ts";
+import type { ClusterMeta, EndpointSlice, WrittenSlice } from "../objects.ts";
+import type { ApiClient } from "./client.ts";
 import { type ListerDeps, type EndpointWatch, createEndpointWatch } from "./listers.ts";
 
 export interface OwnSlices extends EndpointWatch {
@@ -27,4 +28,25 @@ export function createOwnSlices(deps: ListerDeps, labelSelector: string): OwnSli
       await ignoreNotFound(client.delete(pathOf(slice), uid ? { preconditions: { uid } } : undefined, { signal }));
     },
   };
+}
+
+/** Cluster-scoped owner of the slices, which garbage-collects them. It has no namespace, as theirs differ. */
+export interface SliceOwner {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+const clusterRoleKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole" };
+
+/** The ClusterRole of that name, as the owner of slices. @throws ApiError if it cannot be read. */
+export async function clusterRoleOwner(
+  client: Pick<ApiClient, "get">,
+  name: string,
+  signal: AbortSignal,
+): Promise<SliceOwner> {
+  const path = `/apis/${clusterRoleKind.apiVersion}/clusterroles/${encodeURIComponent(name)}`;
+  const { metadata } = await client.get<{ readonly metadata: ClusterMeta }>(path, { signal });
+  return { ...clusterRoleKind, name, uid: metadata.uid ?? "" };
 }

@@ -1,8 +1,8 @@
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { CoreEvent } from "../objects.ts";
-import type { EventSink } from "../pipeline.ts";
+import type { CoreEvent, ObjectReference } from "../objects.ts";
+import type { EventSink, EventType } from "../pipeline.ts";
 import { ApiError } from "./api-error.ts";
 import type { ApiClient } from "./client.ts";
 import { createEventCorrelator, type EventToWrite } from "./event-correlator.ts";
@@ -109,5 +109,19 @@ function eventObject({ component, host }: EventRecorderDeps, observation: EventT
     source: { component, host },
     reportingComponent: component,
     reportingInstance: host,
+  };
+}
+
+/** An event sink that also reports events to the process. Its queue is that of `written`. */
+export function reportedEvents(
+  written: EventSink & Service,
+  report: (about: ObjectReference, type: EventType, reason: string, message: string) => void,
+): EventSink & Service {
+  return {
+    ...written,
+    event(about, type, reason, message, annotations) {
+      report(about, type, reason, message);
+      written.event(about, type, reason, message, annotations);
+    },
   };
 }

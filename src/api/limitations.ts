@@ -1,3 +1,6 @@
+import type { EventSink } from "../pipeline.ts";
+import { nodeReference } from "../pod/reference.ts";
+
 /** Limitations of a running tunnel or publisher: reasons of events. */
 export type Limitation = "ConnectionsNotForwarded" | "UDPNotForwarded" | "PodNetworkOverlaps" | "ServicesNotForwarded";
 export type ReportLimitation = (reason: Limitation, message: string) => void;
@@ -9,4 +12,9 @@ export function reportChanges(report: ReportLimitation): (reason: Limitation, me
     if (message !== undefined && message !== reported.get(reason)) report(reason, message);
     reported.set(reason, message);
   };
+}
+
+/** Creates a reporter of pod network limitations: events on the Node. */
+export function createLimitationReporter(events: EventSink, nodeName: string): ReportLimitation {
+  return (reason, message) => events.event(nodeReference(nodeName), "Warning", reason, message);
 }

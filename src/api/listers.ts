@@ -1,5 +1,6 @@
+import type { Clock } from "../lib/clock.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import type { Service as Running } from "../lib/service-group.ts";
+import { type Service as Running, untilAborted } from "../lib/service-group.ts";
 import type { EndpointSlice, Node, Service } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 import type { ServiceLister } from "../runtime/ports.ts";
@@ -92,5 +93,16 @@ export function createNodeWatch(deps: ListerDeps & { readonly nodeName: string }
     synced: reflector.synced,
     node,
     onChange: (listener) => onChange(() => listener(node())),
+  };
+}
+
+/** The Node watch, whose first list is waited for at most this long. @param ms milliseconds. */
+export function withFirstListTimeout(nodes: NodeWatch, ms: number, clock: Clock): NodeWatch {
+  return {
+    ...nodes,
+    async ready(signal) {
+      const limited = clock.within(ms, signal);
+      await untilAborted(nodes.ready(limited), limited).catch(() => undefined);
+    },
   };
 }

@@ -4,7 +4,7 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import { createFileWatcher } from "../lib/file-watcher.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
-import type { Service } from "../lib/service-group.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
 
 /** PEM certificates that authenticate callers of the kubelet API; undefined if there are none, or none yet. */
 export type ClientCA = Reloading<string | undefined>;
@@ -56,3 +56,11 @@ export function clientCAFromCluster(
     ...deps,
   });
 }
+
+/** No client CA: client certificates are not trusted. */
+export const noClientCA: ClientCA & Service = {
+  name: "no client CA",
+  run: onAbort,
+  current: () => undefined,
+  onChange: () => () => undefined,
+};

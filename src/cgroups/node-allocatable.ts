@@ -22,7 +22,7 @@ export interface NodeAllocatableDeps extends ClockAndLog {
   readonly enforcement: Enforcement;
   readonly nodeName: string;
   readonly events: EventSink;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
 }
 
 /** The kubelet's period, milliseconds. */

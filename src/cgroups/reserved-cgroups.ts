@@ -31,6 +31,8 @@ export interface ReservedCgroups {
    *  @throws TargetError with the kubelet's text if a cgroup does not exist, or cannot be limited; unavailable while the target or its runtime
    *  does not respond. */
   limit(signal: AbortSignal): Promise<void>;
+  /** Like `limit`, but leaves it to a later call if the target or its runtime does not respond. @throws TargetError as above. */
+  limitIfAvailable(signal: AbortSignal): Promise<void>;
 }
 
 interface ReservedCgroup {
@@ -64,11 +66,16 @@ const reservedCgroups: readonly ReservedCgroup[] = [
 export function createReservedCgroups(deps: ReservedCgroupsDeps): ReservedCgroups {
   const { enforceNodeAllocatable } = deps.enforcement;
   const due = reservedCgroups.filter(({ key }) => enforceNodeAllocatable.includes(key));
+  const limit = async (signal: AbortSignal) => {
+    if (due.length > 0) await limitAll(deps, due, signal);
+    due.length = 0;
+  };
   return {
-    async limit(signal) {
-      if (due.length > 0) await limitAll(deps, due, signal);
-      due.length = 0;
-    },
+    limit,
+    limitIfAvailable: (signal) =>
+      limit(signal).catch((error: unknown) => {
+        if (!hasCode(error, "unavailable", "deadline_exceeded")) throw error;
+      }),
   };
 }
 

@@ -1,5 +1,5 @@
 import { isIPv4 } from "node:net";
-import type { OwnSlices } from "../api/endpoint-slices.ts";
+import type { OwnSlices, SliceOwner } from "../api/endpoint-slices.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { ClockAndLog } from "../lib/log.ts";
@@ -16,14 +16,7 @@ import { reportChanges, type ReportLimitation } from "../api/limitations.ts";
 import { createEndpointListeners, type PublishedPort, type EndpointListeners } from "./endpoint-listeners.ts";
 import { type ServiceEndpoint, serviceEndpoints } from "./service-endpoints.ts";
 import type { ServiceSource } from "../api/service-source.ts";
-import {
-  isSliceOfNode,
-  publishedPortsAt,
-  hasSameContent,
-  type SliceOwner,
-  type PublishedAddress,
-  buildSlice,
-} from "./slices.ts";
+import { isSliceOfNode, publishedPortsAt, hasSameContent, type PublishedAddress, buildSlice } from "./slices.ts";
 import { unsupportedServicesText } from "./unsupported-services.ts";
 
 export interface PublisherDeps extends ClockAndLog {

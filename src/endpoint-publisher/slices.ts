@@ -1,3 +1,4 @@
+import type { SliceOwner } from "../api/endpoint-slices.ts";
 import { createHash } from "node:crypto";
 import type { EndpointSlice, WrittenSlice } from "../objects.ts";
 import { nodeLabel } from "../pod/labels.ts";
@@ -8,14 +9,6 @@ const sliceManager = "graftlet.dev";
 const managerLabel = "endpointslice.kubernetes.io/managed-by";
 const serviceLabel = "kubernetes.io/service-name";
 export const sliceSelector = `${managerLabel}=${sliceManager}`;
-
-/** Cluster-scoped owner of the slices, which garbage-collects them. It has no namespace, as theirs differ. */
-export interface SliceOwner {
-  readonly apiVersion: string;
-  readonly kind: string;
-  readonly name: string;
-  readonly uid: string;
-}
 
 /** Address at which a node's pods are published. */
 export interface PublishedAddress {

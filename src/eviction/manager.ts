@@ -15,16 +15,16 @@ export interface EvictionDeps extends ClockAndLog {
   /** Observes the node's resources and updates its pressure conditions. */
   readonly observeNode: (signal: AbortSignal) => Promise<NodePressureRound>;
   /** Absent if local storage limits are not enforced. */
-  readonly enforceLocalLimits?: EnforceLocalLimits;
+  readonly enforceLocalLimits: EnforceLocalLimits | undefined;
   /** Resolves when the node may be under pressure before the next interval. */
-  readonly changed?: (signal: AbortSignal) => Promise<void>;
+  readonly changed: ((signal: AbortSignal) => Promise<void>) | undefined;
   /** Terminated pods that still have API objects. */
   readonly terminatedPods: () => readonly Pod[];
   /** True once every pod source has reported. */
   readonly sourcesReady: () => boolean;
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly events: EventSink;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
 }
 
 /** The kubelet's monitoring period, and its timeout for cleaning up evicted pods, which is also the timeout for pod sources,

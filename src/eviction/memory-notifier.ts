@@ -13,7 +13,7 @@ import { interpreted } from "../seams/command.ts";
 
 export interface MemoryNotifierDeps extends ClockAndLog {
   readonly host: Pick<Host, "spawn">;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
 }
 
 export interface MemoryNotifier extends Service {

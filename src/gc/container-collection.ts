@@ -38,7 +38,7 @@ export interface ContainerCollectionDeps extends ClockAndLog {
   readonly sourcesSeen: () => boolean;
   /** Labels of this node's containers and sandboxes on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
   /** Directory of pod logs on the target: KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
   /** Directory of the links for log collectors, one per container. */

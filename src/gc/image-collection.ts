@@ -41,11 +41,11 @@ export interface ImageCollectionDeps extends ClockAndLog {
   readonly fs: Pick<HostFs, "freeSpace">;
   readonly cache: Pick<PodCache, "list">;
   /** On a shared runtime, the images that this node pulled: only those are removed. */
-  readonly pulled?: Pick<PulledImages, "namesOf" | "reconcile">;
+  readonly pulled: Pick<PulledImages, "namesOf" | "reconcile"> | undefined;
   /** Forgets pull records of images that are not in the list. @param since milliseconds since the epoch: records of later pulls are
    *  kept. */
-  readonly prunePulls?: (imageIds: readonly string[], since: number) => Promise<void>;
-  readonly waitForTarget?: WaitForTarget;
+  readonly prunePulls: ((imageIds: readonly string[], since: number) => Promise<void>) | undefined;
+  readonly waitForTarget: WaitForTarget | undefined;
   readonly limits: ImageLimits;
   readonly nodeName: string;
   readonly events: EventSink;

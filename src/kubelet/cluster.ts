@@ -1,63 +1,49 @@
+import { isIPv4 } from "node:net";
+import { loggedEvents, noNode, noServices } from "../api/absent.ts";
 import { createClaims } from "../api/claims.ts";
-import { createEventRecorder } from "../api/events.ts";
+import { type CredentialSource, createCredentials } from "../api/credentials.ts";
+import { clusterRoleOwner, createOwnSlices } from "../api/endpoint-slices.ts";
+import { createEventRecorder, reportedEvents } from "../api/events.ts";
+import { createLimitationReporter } from "../api/limitations.ts";
 import {
   createHeadlessEndpoints,
   createHeadlessServices,
   createNodeWatch,
+  createServerEndpoints,
   createServiceLister,
-  type ListerDeps,
+  withFirstListTimeout,
 } from "../api/listers.ts";
 import { createObjectCaches } from "../api/objects.ts";
 import { createRuntimeClasses } from "../api/runtime-classes.ts";
 import { createServiceAccounts } from "../api/service-accounts.ts";
 import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
-import type { Clock } from "../lib/clock.ts";
-import { type Service, untilAborted } from "../lib/service-group.ts";
-import type { NodeReporter } from "../report/reported-node.ts";
+import { createServicePublisher } from "../endpoint-publisher/publisher.ts";
+import { sliceSelector } from "../endpoint-publisher/slices.ts";
+import type { Service } from "../lib/service-group.ts";
+import { ownAddresses } from "../node/own-addresses.ts";
+import { onlyServer, readDistribution } from "../remotedialer/distribution.ts";
+import { type Tunnels, createTunnels } from "../remotedialer/tunnels.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 import { staticSources } from "./settings.ts";
-import { loggedEvents, noNode, noServices } from "./standalone.ts";
 
+/** Time for which a node with static pods waits for the Node, milliseconds. */
 const firstListTimeoutMs = 2_000;
 
 /** Creates the watches of cluster objects for this node; a standalone node has no Node, no Services, and no referenced objects. */
 export function observeCluster(context: NodeContext): Cluster {
   const { config, standalone, client, clock, log } = context;
-  const { kubelet, nodeName } = config;
-  const common = { client, clock, log };
-  const { eventRecordQPS: qps, eventBurst: burst } = kubelet;
-  const recorder = standalone
-    ? loggedEvents(log)
-    : createEventRecorder({ ...common, component: "kubelet", host: nodeName, qps, burst });
-  const { event } = context.report;
-  const events = event ? reportedEvents(recorder, event) : recorder;
-  const nodes = standalone ? noNode : createNodeWatch({ ...common, nodeName });
-  const services = standalone ? noServices : createServiceLister(common);
-  const runtimeClasses = createRuntimeClasses(common);
-  const objects = createObjectCaches(common);
+  const events = createEvents(context);
+  const nodes = standalone ? noNode : createNodeWatch({ client, nodeName: config.nodeName, clock, log });
+  const services = standalone ? noServices : createServiceLister({ client, clock, log });
+  const runtimeClasses = createRuntimeClasses({ client, clock, log });
+  const objects = createObjectCaches({ client, clock, log });
   const signers = createTokenSigners(clock);
-  const tokens = createTokenSource({ ...common, signers });
-  const { signals } = context.hand("nodeWatch");
-  nodes.onChange((node) => {
-    // A deleted Node is registered again immediately.
-    if (!node) signals.nodeChanged.send();
-    signals.mirrorsChanged.send();
-  });
-  // Containers wait for the Services, which are part of their environment: pods that came first need not wait for their retry delay.
-  const { signals: waiting } = context.hand("serviceWatch");
-  const forget = services.onChange(() => {
-    forget();
-    waiting.retry.send();
-  });
+  const tokens = createTokenSource({ client, signers, clock, log });
+  const headless = createHeadless(context);
+  signalChanges(context, { nodes, services });
   // The API server itself may be a static pod: a node with static pods does not wait for it.
-  const withoutLongWait = {
-    ...nodes,
-    ready: (signal: AbortSignal) => withTimeout(firstListTimeoutMs, nodes.ready, clock, signal),
-  };
-  const first = staticSources(config).length > 0 ? withoutLongWait : nodes;
-  const { account, target } = context;
-  const headless = account && target.network?.tunneled ? watchHeadless(common, account) : undefined;
+  const first = staticSources(config).length > 0 ? withFirstListTimeout(nodes, firstListTimeoutMs, clock) : nodes;
   const watching: readonly Service[] = standalone
     ? []
     : [first, services, runtimeClasses, ...(headless ? [headless.services, headless.endpoints] : [])];
@@ -65,40 +51,107 @@ export function observeCluster(context: NodeContext): Cluster {
     events,
     nodes,
     services,
-    ...(headless && { headless }),
+    headless,
     runtimeClasses,
     objects,
-    claims: createClaims(common),
-    accounts: createServiceAccounts(common),
+    claims: createClaims({ client }),
+    accounts: createServiceAccounts({ client, clock }),
     tokens,
     signers,
     running: [events, ...watching, objects, tokens],
   };
 }
 
-/** Watches headless Services with the node's identity, and their endpoints with the service account of graftlet's Pod. */
-function watchHeadless(common: ListerDeps, { client }: Pick<ListerDeps, "client">): NonNullable<Cluster["headless"]> {
-  return { services: createHeadlessServices(common), endpoints: createHeadlessEndpoints({ ...common, client }) };
+/** Creates the event recorder; a standalone node writes events to the log. */
+function createEvents({ config, standalone, client, report, clock, log }: NodeContext): Cluster["events"] {
+  const { eventRecordQPS: qps, eventBurst: burst } = config.kubelet;
+  const recorder = standalone
+    ? loggedEvents(log)
+    : createEventRecorder({ client, component: "kubelet", host: config.nodeName, qps, burst, clock, log });
+  return report.event ? reportedEvents(recorder, report.event) : recorder;
 }
 
-/** An event sink that also reports events to the process. */
-function reportedEvents(written: Cluster["events"], report: NonNullable<NodeReporter["event"]>): Cluster["events"] {
+/** Watches headless Services with the node's identity, and their endpoints with the service account of graftlet's Pod. */
+function createHeadless({ account, target, client, clock, log }: NodeContext): Cluster["headless"] {
+  if (!account || !target.network?.tunneled) return undefined;
   return {
-    ...written,
-    event(...of) {
-      const [about, type, reason, message] = of;
-      report(about, type, reason, message);
-      written.event(...of);
-    },
+    services: createHeadlessServices({ client, clock, log }),
+    endpoints: createHeadlessEndpoints({ client: account.client, clock, log }),
   };
 }
 
-async function withTimeout(
-  ms: number,
-  ready: (signal: AbortSignal) => Promise<void>,
-  clock: Clock,
-  signal: AbortSignal,
-): Promise<void> {
-  const patience = clock.within(ms, signal);
-  await untilAborted(ready(patience), patience).catch(() => undefined);
+/** Signals changes of the Node and the first list of Services. */
+function signalChanges({ hand }: NodeContext, { nodes, services }: Pick<Cluster, "nodes" | "services">): void {
+  const { signals } = hand("nodeWatch");
+  nodes.onChange((node) => {
+    // A deleted Node is registered again immediately.
+    if (!node) signals.nodeChanged.send();
+    signals.mirrorsChanged.send();
+  });
+  // Containers wait for the Services, which are part of their environment: pods that came first need not wait for their retry delay.
+  const { retry } = hand("serviceWatch").signals;
+  const unsubscribe = services.onChange(() => {
+    unsubscribe();
+    retry.send();
+  });
+}
+
+/** Creates the publisher of pod endpoints for targets outside the cluster network, if configured. */
+export function createEndpointPublishing(
+  { config, account, target, places, clock, log, hand }: NodeContext,
+  { services, headless, events }: Cluster,
+): readonly Service[] {
+  const { nodeName, endpoints } = config;
+  if (!endpoints || !account || !target.network?.tunneled) return [];
+  const own = ownAddresses().find((address) => isIPv4(address));
+  if (own === undefined) return [];
+  const { client } = account;
+  const { owner, namespaces, podNode } = endpoints;
+  const slices = createOwnSlices({ client, clock, log }, sliceSelector);
+  const { apiPods, podCache } = hand("servicePublisher");
+  const publisher = createServicePublisher({
+    host: target.host,
+    nodeName,
+    own,
+    podNode,
+    owner: (signal) => clusterRoleOwner(client, owner, signal),
+    mayPublish: ({ metadata }) => namespaces.length === 0 || namespaces.includes(metadata.namespace),
+    services,
+    headless: headless?.services,
+    slices,
+    places,
+    report: createLimitationReporter(events, nodeName),
+    shown: apiPods,
+    seen: podCache,
+    clock,
+    log,
+  });
+  return [slices, publisher];
+}
+
+/** Creates the tunnels through which an API server of k3s or RKE2 reaches this node; undefined if the node needs none. */
+export function createApiServerTunnels({
+  config,
+  access,
+  account,
+  client,
+  clock,
+  log,
+}: NodeContext): Tunnels | undefined {
+  const { kubelet, advertisedPort, egressTunnel: configured } = config;
+  if (!access || configured === "none" || !kubelet.enableServer) return undefined;
+  // Read only if there are tunnels.
+  let credentials: CredentialSource | undefined;
+  const host = /^(0\.0\.0\.0|::)$/.test(kubelet.address) ? "127.0.0.1" : kubelet.address;
+  return createTunnels({
+    distribution: async (signal) => configured ?? readDistribution(client, clock, signal),
+    credentials: () => (credentials ??= createCredentials({ from: access, clock, log })).current(),
+    servers: account
+      ? createServerEndpoints({ client: account.client, clock, log })
+      : onlyServer(access.read().cluster.server),
+    advertisedPort: advertisedPort ?? kubelet.port,
+    kubelet: { host, port: kubelet.port },
+    clock,
+    log,
+  });
 }

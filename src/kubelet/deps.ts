@@ -106,8 +106,8 @@ export interface Cluster {
   readonly events: EventSink & Service;
   readonly nodes: NodeWatch;
   readonly services: ServiceWatch;
-  /** Set if pods reach the cluster through the service tunnel, and a service account may read headless Services. */
-  readonly headless?: { readonly services: ServiceWatch; readonly endpoints: EndpointWatch };
+  /** Undefined unless pods reach the cluster through the service tunnel, and a service account may read headless Services. */
+  readonly headless: { readonly services: ServiceWatch; readonly endpoints: EndpointWatch } | undefined;
   readonly runtimeClasses: RuntimeClasses & Service;
   readonly objects: ObjectCaches;
   readonly claims: Claims;
@@ -129,9 +129,9 @@ export interface TargetCgroups {
 /** The node's view of the target: its pods, logs, devices and health. */
 export interface ObservedTarget {
   /** Undefined if the target is the local machine. */
-  readonly waitForTarget?: WaitForTarget;
-  /** Set if pods reach the cluster through a service tunnel. */
-  readonly serviceTunnel?: ServiceTunnel;
+  readonly waitForTarget: WaitForTarget | undefined;
+  /** Undefined unless pods reach the cluster through a service tunnel. */
+  readonly serviceTunnel: ServiceTunnel | undefined;
   /** Labels of this node's objects in a shared runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   readonly targetClock: TargetClock & Service;
@@ -140,8 +140,8 @@ export interface ObservedTarget {
   readonly pleg: Pleg;
   readonly health: RuntimeHealth;
   readonly devices: DeviceManager;
-  /** Set if containers can get exclusive CPUs. */
-  readonly cpus?: CpuManager;
+  /** Undefined unless containers can get exclusive CPUs. */
+  readonly cpus: CpuManager | undefined;
   /** In the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
   readonly drivers: StorageDrivers;

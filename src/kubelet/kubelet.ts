@@ -3,19 +3,14 @@ import { measuredRuntime } from "../metrics/runtime-calls.ts";
 import type { Tunnels } from "../remotedialer/tunnels.ts";
 import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
-import { observeCluster } from "./cluster.ts";
+import { createApiServerTunnels, createEndpointPublishing, observeCluster } from "./cluster.ts";
 import type { KubeletDeps, NodeContext, ObservedTarget } from "./deps.ts";
-import { createApiServerTunnels } from "./api-server-tunnels.ts";
-import { createNodeView } from "./node-view.ts";
-import { createNodeState } from "./node-state.ts";
 import { createPodPipeline } from "./pods.ts";
-import { createEndpointPublishing } from "./endpoint-publishing.ts";
-import { type NodeServer, createNodeServer } from "./server.ts";
+import { type NodeServer, createNodeIntrospection, createNodeServer, createNodeView } from "./server.ts";
 import { sourceNames, syncLoopTimeout } from "./settings.ts";
 import { observeTarget } from "./target.ts";
 import { tracedRuntime } from "../tracing/runtime-calls.ts";
-import { handOut } from "./wiring.ts";
-import { createNodeIntrospection } from "./introspection.ts";
+import { createNodeState, handOut } from "./wiring.ts";
 
 /** Runs one node until the signal aborts, or until a remote target has rebooted, or has changed or been used by another node while it
  *  was unreachable. State and signals are created first; kubelet/wiring.ts says which actor gets which. Pods keep running when
@@ -35,9 +30,10 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   const cluster = observeCluster(context);
   const observed = await observeTarget(context, cluster, () => restart.abort());
   const pipeline = createPodPipeline(context, cluster, observed);
-  const server = await createNodeServer(context, { cluster, observed, stats: pipeline.stats });
-  metrics.show(createNodeView(context, { ...observed, pipeline, server }));
-  report.onRunning(createNodeIntrospection(context, { cluster, observed, stats: pipeline.stats, server }));
+  const { stats } = pipeline;
+  const server = await createNodeServer(context, cluster, observed, stats);
+  metrics.show(createNodeView(context, observed, pipeline, server));
+  report.onRunning(createNodeIntrospection(context, cluster, observed, stats, server));
 
   const stages = [
     ...cluster.running,
@@ -45,10 +41,10 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
     ...pipeline.running,
     ...createEndpointPublishing(context, cluster),
   ];
-  const egress = createApiServerTunnels(context);
-  const reporting = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, egress)];
+  const tunnels = createApiServerTunnels(context);
+  const reporting = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, tunnels)];
   try {
-    await runGroup([...server.running, ...(egress ? [egress] : []), ...stages, ...reporting], signal);
+    await runGroup([...server.running, ...(tunnels ? [tunnels] : []), ...stages, ...reporting], signal);
   } finally {
     report.onRunning(undefined);
   }
@@ -76,21 +72,19 @@ function liveness(
 function selfTest(
   { account, config, clock, log, hand }: NodeContext,
   { pendingCertificateRequest }: NodeServer,
-  egress: Tunnels | undefined,
+  tunnels: Tunnels | undefined,
 ): readonly Service[] {
   if (!account || !config.kubelet.enableServer) return [];
-  const { client } = account;
-  const { nodeName } = config;
-  const tunnels = () => egress?.connected() ?? [];
-  return [
-    createReachability({
-      ...hand("selfTest"),
-      client,
-      nodeName,
-      waiting: pendingCertificateRequest,
-      tunnels,
-      clock,
-      log,
-    }),
-  ];
+  const { reachable, signals } = hand("selfTest");
+  const reachability = createReachability({
+    client: account.client,
+    nodeName: config.nodeName,
+    waiting: pendingCertificateRequest,
+    tunnels: () => tunnels?.connected() ?? [],
+    reachable,
+    signals,
+    clock,
+    log,
+  });
+  return [reachability];
 }

@@ -1,27 +1,250 @@
-import type { Service } from "../lib/service-group.ts";
-import { onceThenIdle } from "../lib/service-group.ts";
+import { createEvict } from "../eviction/evict.ts";
+import { createLocalLimits } from "../eviction/local-limits.ts";
+import { createEviction } from "../eviction/manager.ts";
+import { memoryBounds } from "../eviction/memory-bounds.ts";
+import { createMemoryNotifier } from "../eviction/memory-notifier.ts";
+import { createNodePressure } from "../eviction/node-pressure.ts";
+import { createObserver } from "../eviction/observer.ts";
+import { type ContainerCollection, createContainerCollection } from "../gc/container-collection.ts";
+import { createImageCollection } from "../gc/image-collection.ts";
+import type { DiskMeter } from "../host/disk-meter.ts";
+import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { createLogRotation } from "../logs/rotation.ts";
+import type { DaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import { createOomWatcher } from "../node/oom-watcher.ts";
 import { setOwnOomScore } from "../node/own-oom-score.ts";
 import { checkResolvConf } from "../node/resolv-conf-check.ts";
+import type { PodUsages, Reclaim } from "../eviction/ports.ts";
+import { isTerminal } from "../pod/phase.ts";
+import { createShutdownManager } from "../shutdown/shutdown.ts";
+import { createHousekeeping } from "../sync/housekeeping.ts";
+import type { PodWorkers } from "../sync/pod-workers.ts";
+import type { SyncLoop } from "../sync/sync-loop.ts";
+import type { Volumes } from "../volumes/volumes.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
-import { rotationSettings } from "./settings.ts";
+import type { PodAllocation } from "./resources.ts";
+import type { ImageRecords } from "./runtime.ts";
+import { evictionSettings, imageLimits, logLinksDirectory, rotationSettings, shutdownSettings } from "./settings.ts";
 
-/** Creates log rotation and the OOM watcher, checks the target's resolver file once, and sets graftlet's own oom_score_adj if it runs on
- *  the target. */
+/** What the maintenance of a node's pods works with. */
+export interface MaintenanceParts {
+  readonly allocations: PodAllocation["allocations"];
+  readonly volumes: Volumes;
+  readonly images: ImageRecords;
+  readonly daemonSets: DaemonSetPolicy;
+  readonly workers: PodWorkers;
+  readonly syncLoop: SyncLoop;
+  /** True once every source has reported, and all updates have been handled. */
+  readonly sourcesSeen: () => boolean;
+  readonly disk: DiskMeter;
+  readonly usages: PodUsages;
+}
+
+/** Creates what keeps a node usable, in start order: housekeeping, garbage collection, the OOM watcher, log rotation, eviction, graceful
+ *  shutdown. */
 export function createMaintenance(
+  context: NodeContext,
+  cluster: Cluster,
+  observed: ObservedTarget,
+  parts: MaintenanceParts,
+): readonly Service[] {
+  const { garbage, reclaim, services } = createGarbageCollection(context, cluster, observed, parts);
+  return [
+    createNodeHousekeeping(context, observed, parts, garbage),
+    ...services,
+    ...createTargetUpkeep(context, cluster, observed),
+    ...createEvictionManager(context, cluster, observed, parts, reclaim),
+    ...createShutdown(context, cluster, observed, parts),
+  ];
+}
+
+/** Creates housekeeping. */
+function createNodeHousekeeping(
+  { metrics, clock, log, hand }: NodeContext,
+  { waitForTarget }: ObservedTarget,
+  { allocations, volumes, workers, syncLoop, sourcesSeen }: MaintenanceParts,
+  garbage: ContainerCollection,
+): Service {
+  const { desired, podCache, worker, sourcesReady } = hand("housekeeping");
+  return createHousekeeping({
+    pods: desired,
+    cache: podCache,
+    worker,
+    workers,
+    sourcesReady,
+    sourcesSeen,
+    isWaiting: syncLoop.isWaiting,
+    resumeWaiting: syncLoop.resumeWaiting,
+    directories: volumes.podDirectories,
+    pruneRecords: allocations.pruneRecords,
+    async cleanUpPod(uid, keepsContainers, signal) {
+      if (!keepsContainers) await garbage.removePodLeftovers(uid, signal);
+      await volumes.removePodDirectory(uid, signal);
+    },
+    waitForTarget,
+    measures: metrics.measures,
+    clock,
+    log,
+  });
+}
+
+/** Creates garbage collection of containers and images. */
+function createGarbageCollection(
+  { config, target, metrics, tracer, clock, log, hand }: NodeContext,
+  { events }: Cluster,
+  { waitForTarget, pleg, ownerLabels, targetClock }: ObservedTarget,
+  { images, sourcesSeen }: MaintenanceParts,
+): { readonly garbage: ContainerCollection; readonly reclaim: Reclaim; readonly services: readonly Service[] } {
+  const { host, runtime } = target;
+  const { kubelet, nodeName } = config;
+  const { desired, podCache, worker } = hand("garbage");
+  const garbage = createContainerCollection({
+    runtime,
+    fs: host.fs,
+    pods: desired,
+    cache: podCache,
+    worker,
+    inspector: pleg,
+    sourcesSeen,
+    ownerLabels,
+    podLogsDir: kubelet.podLogsDir,
+    containerLogsDir: logLinksDirectory,
+    limits: config.deadContainers,
+    nodeName,
+    events,
+    targetClock,
+    waitForTarget,
+    tracer,
+    clock,
+    log,
+  });
+  const imageCollection = createImageCollection({
+    runtime,
+    fs: host.fs,
+    cache: hand("imageCollection").podCache,
+    pulled: images.pulled,
+    prunePulls: images.pullManager?.prune,
+    limits: imageLimits(kubelet),
+    nodeName,
+    events,
+    waitForTarget,
+    measures: metrics.measures.imageRemovals,
+    tracer,
+    clock,
+    log,
+  });
+  const { deleteUnusedContainers } = garbage;
+  const { deleteUnusedImages } = imageCollection;
+  return { garbage, reclaim: { deleteUnusedContainers, deleteUnusedImages }, services: [garbage, imageCollection] };
+}
+
+/** Creates the OOM watcher and log rotation, checks the target's resolver file once, and sets graftlet's own oom_score_adj if it runs on
+ *  the target. */
+function createTargetUpkeep(
   { config, target, clock, log, hand }: NodeContext,
   { events }: Cluster,
   { waitForTarget }: ObservedTarget,
 ): readonly Service[] {
   const { kubelet, nodeName } = config;
-  const common = { ...target, clock, log, ...(waitForTarget && { waitForTarget }) };
+  const { host, runtime, link } = target;
   const settings = rotationSettings(config);
-  const rotation = createLogRotation({ ...common, settings, cache: hand("logRotation").podCache });
-  const oom = createOomWatcher({ ...common, nodeName, events });
+  const cache = hand("logRotation").podCache;
+  const rotation = createLogRotation({ runtime, host, settings, cache, waitForTarget, clock, log });
+  const oom = createOomWatcher({ host, nodeName, events, waitForTarget, clock, log });
   const score = onceThenIdle("oom-score", () => setOwnOomScore(kubelet.oomScoreAdj, log));
   const { resolvConf, clusterDomain } = kubelet;
-  const check = { fs: target.host.fs, nodeName, resolvConf, clusterDomain, events };
+  const check = { fs: host.fs, nodeName, resolvConf, clusterDomain, events };
   const resolver = onceThenIdle("resolv-conf", (signal) => checkResolvConf(check, signal));
-  return [oom, resolver, ...(settings.maxSizeBytes < 0 ? [] : [rotation]), ...(target.link ? [] : [score])];
+  return [oom, resolver, ...(settings.maxSizeBytes < 0 ? [] : [rotation]), ...(link ? [] : [score])];
+}
+
+/** Creates the eviction manager. */
+function createEvictionManager(
+  { config, target, metrics, clock, log, hand, onEnd }: NodeContext,
+  { events }: Cluster,
+  { waitForTarget, agent: { facts }, cgroups }: ObservedTarget,
+  { allocations, volumes, daemonSets, sourcesSeen, disk, usages }: MaintenanceParts,
+  reclaim: Reclaim,
+): readonly Service[] {
+  const { kubelet, nodeName, rootDir } = config;
+  const { host, runtime } = target;
+  const { podLogsDir } = kubelet;
+  const { desired: pods, podCache, worker, pressure, signals } = hand("eviction");
+  const { evictions: measures } = metrics.measures;
+  const { cgroupVersion, maxPid } = facts;
+  const { layout } = cgroups;
+  const evict = createEvict({ worker, onEnd, signals, events, measures, log });
+  const observe = createObserver({ host, images: runtime, rootDir, layout, cgroupVersion, maxPid, clock, log });
+  // cgroup v2 has no memory threshold events: the kubelet has no notifier there either.
+  const notifier =
+    kubelet.kernelMemcgNotification && cgroupVersion === 1
+      ? createMemoryNotifier({ host, waitForTarget, clock, log })
+      : undefined;
+  const observeNode = createNodePressure({
+    settings: evictionSettings(kubelet),
+    nodeName,
+    observe,
+    onObservation: ({ memory }, thresholds) => notifier?.setBounds(memoryBounds(thresholds, memory)),
+    candidates: () =>
+      daemonSets
+        .withoutPlaceholders(pods.list())
+        .filter(({ status }) => !isTerminal(status?.phase))
+        .map(allocations.allocatedPod),
+    usages,
+    reclaim,
+    evict,
+    pressure,
+    signals,
+    events,
+    measures,
+    clock,
+    log,
+  });
+  const enforceLocalLimits = kubelet.localStorageCapacityIsolation
+    ? createLocalLimits({ pods, cache: podCache, runtime, disk, volumes, rootDir, podLogsDir, evict, clock })
+    : undefined;
+  const eviction = createEviction({
+    observeNode,
+    terminatedPods: () => pods.list().filter(({ status }) => isTerminal(status?.phase)),
+    sourcesReady: sourcesSeen,
+    worker,
+    events,
+    enforceLocalLimits,
+    changed: notifier?.crossed,
+    waitForTarget,
+    clock,
+    log,
+  });
+  return notifier ? [notifier, eviction] : [eviction];
+}
+
+/** Creates graceful node shutdown, if configured. */
+function createShutdown(
+  { config, target, metrics, clock, log, hand }: NodeContext,
+  { events }: Cluster,
+  { waitForTarget }: ObservedTarget,
+  { daemonSets }: MaintenanceParts,
+): readonly Service[] {
+  const { periods, recordsShutdowns, nodeName, rootDir } = shutdownSettings(config);
+  if (periods.length === 0) return [];
+  const { desired, podCache, worker, shuttingDown, signals } = hand("shutdown");
+  const shutdown = createShutdownManager({
+    periods,
+    recordsShutdowns,
+    nodeName,
+    rootDir,
+    pods: { list: () => daemonSets.withoutPlaceholders(desired.list()) },
+    cache: podCache,
+    worker,
+    shuttingDown,
+    signals,
+    host: target.host,
+    isRemote: target.link !== undefined,
+    waitForTarget,
+    events,
+    measures: metrics.measures.shutdowns,
+    clock,
+    log,
+  });
+  return [shutdown];
 }

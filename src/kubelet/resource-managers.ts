@@ -10,8 +10,8 @@ import { isAlive } from "../pod/sandbox.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { NodeContext } from "./deps.ts";
-import { monitoredPods } from "./monitored-pods.ts";
-import { cpuSettings, deviceSettings } from "./settings.ts";
+import { monitoredPods } from "../devices/monitored-pods.ts";
+import { cpuSettings } from "./settings.ts";
 
 /** Minimum interval between Node updates caused by device plugins, milliseconds. */
 const deviceUpdateIntervalMs = 1_000;
@@ -19,8 +19,8 @@ const deviceUpdateIntervalMs = 1_000;
 /** The resource managers of a node. */
 export interface NodeResources {
   readonly devices: DeviceManager;
-  /** Set with the static CPU manager policy. */
-  readonly cpus?: CpuManager;
+  /** Undefined without the static CPU manager policy. */
+  readonly cpus: CpuManager | undefined;
   /** Undefined for a standalone node: its pods have no claims. */
   readonly dra: DraManager | undefined;
   /** All of them, in the order in which they allocate. */
@@ -34,7 +34,7 @@ export async function createResourceManagers(context: NodeContext): Promise<Node
   const devices = createNodeDeviceManager(context, cpus);
   const dra = context.standalone ? undefined : createNodeDraManager(context);
   const managers = [devices, ...(cpus ? [cpus] : []), ...(dra ? [dra] : [])];
-  return { devices, ...(cpus && { cpus }), dra, managers };
+  return { devices, cpus, dra, managers };
 }
 
 function createNodeDeviceManager(
@@ -43,7 +43,8 @@ function createNodeDeviceManager(
 ): DeviceManager {
   const { signals, desired, podCache, status, sourcesSynced } = hand("devices");
   return createDeviceManager({
-    ...deviceSettings(config),
+    rootDir: config.rootDir,
+    requestTimeoutMs: config.kubelet.runtimeRequestTimeout,
     host: target.host,
     onChange: throttle(() => signals.nodeChanged.send(), deviceUpdateIntervalMs, clock),
     signals,
@@ -83,7 +84,8 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
   if (!opened) return undefined;
   const { desired, podCache, worker, sourcesSynced } = hand("cpus");
   return createCpuManager({
-    ...opened,
+    policy: opened.policy,
+    assigned: opened.assigned,
     fs: target.host.fs,
     rootDir: config.rootDir,
     runtime: target.runtime,
@@ -97,13 +99,12 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
   });
 }
 
-/** Settings of CPU time limits with exclusive CPUs: containers that have them are not limited. */
-export function exclusiveCpuSettings(
-  { config: { kubelet } }: Pick<NodeContext, "config">,
+/** Returns whether a container has exclusive CPUs, whose CPU time is not limited; undefined if CPU time limits apply to all. */
+export function unlimitedCpus(
+  { config: { kubelet } }: NodeContext,
   cpus: CpuManager | undefined,
-): Pick<ResourceSettings, "hasExclusiveCpus"> {
-  const applies = cpus && gateEnabled(kubelet.featureGates, "DisableCPUQuotaWithExclusiveCPUs");
-  return applies ? { hasExclusiveCpus: cpus.hasExclusiveCpus } : {};
+): ResourceSettings["hasExclusiveCpus"] {
+  return gateEnabled(kubelet.featureGates, "DisableCPUQuotaWithExclusiveCPUs") ? cpus?.hasExclusiveCpus : undefined;
 }
 
 /** Files of resource managers, relative to a node's root directory: `graftlet remove` removes them. */

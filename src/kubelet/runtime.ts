@@ -1,99 +1,173 @@
+import { type PulledImages, createPulledImages } from "../gc/pulled-images.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
+import type { PodRuntime } from "../sync/ports.ts";
 import type { Probes } from "../probes/probes.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
+import { createHandlerFeatures } from "../runtime/handler-features.ts";
 import { createHooks } from "../runtime/hooks.ts";
-import { createImagePuller } from "../runtime/images/puller.ts";
+import { createPluginRunner } from "../runtime/images/credential-plugin.ts";
+import { ensureImages } from "../runtime/images/ensure-images.ts";
+import { createNodeKeyring } from "../runtime/images/node-keyring.ts";
+import { createPluginKeyring } from "../runtime/images/plugin-keyring.ts";
+import type { PodKeyring } from "../runtime/images/pod-credentials.ts";
+import { type PullManager, createPullManager } from "../runtime/images/pull-manager.ts";
+import { createPullRecords } from "../runtime/images/pull-records.ts";
+import { type ImagePuller, type ImagePullerDeps, createImagePuller } from "../runtime/images/puller.ts";
+import { verificationBy } from "../runtime/images/verification-policy.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
-import { createPreparer } from "../runtime/prepare.ts";
-import type { PodRuntime } from "../sync/ports.ts";
+import { type PodSettings, type Preparer, createPreparer } from "../runtime/prepare.ts";
 import type { Volumes } from "../volumes/volumes.ts";
-import type { AllocationStages } from "./allocation.ts";
-import { type CgroupStages, createCgroupStages } from "./cgroups.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
-import { type ImageRecords, pullDeps, createImageRecords } from "./images.ts";
-import type { Placeholders } from "./placeholders.ts";
-import { exclusiveCpuSettings } from "./resource-managers.ts";
-import { podSettings } from "./settings.ts";
-import { createNodeVolumes } from "./volumes.ts";
+import type { CgroupManagers, PodAllocation } from "./resources.ts";
+import { verificationSettings } from "./settings.ts";
 
-export interface RuntimeStages extends Pick<CgroupStages, "hostResources" | "nodeAllocatable">, ImageRecords {
-  readonly volumes: Volumes;
-  readonly podRuntime: PodRuntime;
+/** Records of pulled images. */
+export interface ImageRecords {
+  /** Images pulled by this node; undefined unless the runtime is shared. */
+  readonly pulled: PulledImages | undefined;
+  /** Verifies that pods may use an image that is present already; undefined if verification is off. */
+  readonly pullManager: PullManager | undefined;
 }
 
-interface RuntimeParts extends AllocationStages {
+/** Creates the records of pulled images and of the credentials used. */
+export function createImageRecords({ config, target, metrics, clock, log }: NodeContext): ImageRecords {
+  const { host, runtime, sharing } = target;
+  const { rootDir } = config;
+  const verification = verificationSettings(config);
+  return {
+    pulled: sharing === "shared" ? createPulledImages({ runtime, fs: host.fs, rootDir, clock, log }) : undefined,
+    pullManager:
+      verification &&
+      createPullManager({
+        runtime,
+        records: createPullRecords(host.fs, rootDir),
+        needsVerification: verificationBy(verification),
+        measures: metrics.measures.pulls,
+        clock,
+        log,
+      }),
+  };
+}
+
+/** What the runtime of pods works with. */
+export interface PodRuntimeParts {
+  readonly allocation: PodAllocation;
   readonly probes: Probes;
-  readonly placeholders: Placeholders;
+  readonly volumes: Volumes;
+  readonly images: ImageRecords;
+  readonly settings: PodSettings;
+  readonly groups: CgroupManagers["hostResources"]["groups"];
 }
 
-/** Creates the components that create a pod's volumes, cgroups, images and containers on the target. */
-export function createRuntimeStages(
+/** Creates the runtime of pods: pulls images, and creates sandboxes and containers. */
+export function createNodePodRuntime(
   context: NodeContext,
   cluster: Cluster,
   observed: ObservedTarget,
-  parts: RuntimeParts,
-): RuntimeStages {
-  const { config, target, clock, log, hand } = context;
-  const { agent, targetClock, managers, waitForTarget, serviceTunnel } = observed;
-  const { objects, tokens, services, runtimeClasses, events } = cluster;
-  const { allocations } = parts;
-  const { measures } = context.metrics;
+  parts: PodRuntimeParts,
+): PodRuntime {
+  const { config, target, metrics, clock, log, hand } = context;
+  const { events, runtimeClasses } = cluster;
+  const { targetClock, serviceTunnel, managers } = observed;
+  const { allocation, probes, volumes, groups } = parts;
+  const { measures } = metrics;
   const { host, runtime } = target;
-  const { kubelet } = config;
-  const { allocatable } = agent;
   const { status, starts } = hand("podRuntime");
-  const ownImages = createImageRecords(context);
-  const images = ownImages.pulled?.images ?? runtime;
-  const world = { host, runtime, fs: host.fs, images, waitForTarget, clock, targetClock, log };
-  const common = { ...world, objects, tokens, services, runtimeClasses, events, managers };
-  const volumes = createNodeVolumes(context, cluster, observed);
-  const { network } = target;
-  const settings = {
-    ...podSettings(config, observed.ownerLabels),
-    ...exclusiveCpuSettings(context, observed.cpus),
-    ...(network && { network }),
-  };
-  const preparer = createPreparer({
-    ...common,
-    settings,
-    addresses: agent,
-    volumes,
-    async handlerFeatures({ spec: { runtimeClassName } }, signal) {
-      // The default handler has an empty name.
-      const handler = runtimeClassName ? await runtimeClasses.handler(runtimeClassName, signal) : "";
-      return observed.health.handlers()?.find(({ name }) => name === handler)?.features;
-    },
-    facts: parts.facts,
-    cgroups: observed.cgroups.layout,
-    allocatable,
-  });
-  const puller = createImagePuller({ ...common, ...pullDeps(context, cluster, ownImages) });
-  const { hostResources, nodeAllocatable } = createCgroupStages(context, cluster, observed, { ...parts, settings });
-  const podRuntime = createPodRuntime({
-    ...common,
-    ...preparer,
+  const { maxContainerRestartPeriod: maxMs } = config.kubelet.crashLoopBackOff;
+  const images = parts.images.pulled?.images ?? runtime;
+  const preparer = createNodePreparer(context, cluster, observed, parts, images);
+  const puller = createNodeImagePuller(context, cluster, parts.images, images);
+  return createPodRuntime({
+    runtime,
+    fs: host.fs,
+    runtimeClasses,
+    configure: preparer.configure,
+    configureSandbox: preparer.configureSandbox,
+    configureResources: preparer.configureResources,
+    restartCountFromLogs: preparer.restartCountFromLogs,
+    loggedContainers: preparer.loggedContainers,
+    linkLog: preparer.linkLog,
+    removeLog: preparer.removeLog,
     withStableFiles: volumes.withStableFiles,
     starts,
-    probes: parts.probes,
+    probes,
     isRestartingAll: (uid) => isRestartingAll(status.get(uid)),
-    measures: measures.starts,
-    hooks: createHooks(common),
-    ...(serviceTunnel && { tunnel: serviceTunnel }),
-    inForce: allocations,
-    resizes: measures.resizes,
-    groups: hostResources.groups,
+    hooks: createHooks({ host, runtime, events, clock }),
+    tunnel: serviceTunnel,
+    inForce: allocation.allocations,
+    groups,
+    managers,
     uninterrupted: new AbortController().signal,
-    crashLoop: createCrashLoop({
-      clock,
-      targetClock,
-      events,
-      maxMs: kubelet.crashLoopBackOff.maxContainerRestartPeriod,
-    }),
+    crashLoop: createCrashLoop({ clock, targetClock, events, maxMs }),
     findPresentImage: puller.findPresent,
-    ensureImages: async ({ pod, container, sandbox, presentImage }, signal) => ({
-      volumes: await puller.ensureVolumes(pod, container, sandbox.config, signal),
-      ...(await puller.ensure(pod, container, sandbox.config, signal, presentImage)),
-    }),
+    ensureImages: (start, signal) => ensureImages(puller, start, signal),
+    events,
+    measures: measures.starts,
+    resizes: measures.resizes,
+    clock,
+    log,
   });
-  return { volumes, hostResources, nodeAllocatable, podRuntime, ...ownImages };
+}
+
+/** Creates the builder of sandbox and container configurations. */
+function createNodePreparer(
+  { target, clock, log }: NodeContext,
+  { objects, services, runtimeClasses, events }: Cluster,
+  { agent, managers, cgroups, health }: ObservedTarget,
+  { settings, volumes, allocation }: PodRuntimeParts,
+  images: ImagePullerDeps["images"],
+): Preparer {
+  return createPreparer({
+    settings,
+    fs: target.host.fs,
+    images,
+    objects,
+    services,
+    addresses: agent,
+    volumes,
+    managers,
+    handlerFeatures: createHandlerFeatures(runtimeClasses, health.handlers),
+    facts: allocation.facts,
+    cgroups: cgroups.layout,
+    allocatable: agent.allocatable,
+    events,
+    clock,
+    log,
+  });
+}
+
+/** Creates the image puller. */
+function createNodeImagePuller(
+  context: NodeContext,
+  cluster: Cluster,
+  { pullManager }: ImageRecords,
+  images: ImagePullerDeps["images"],
+): ImagePuller {
+  const { config, metrics, clock, log } = context;
+  const { objects, events } = cluster;
+  const { kubelet } = config;
+  return createImagePuller({
+    images,
+    objects,
+    events,
+    keyrings: nodeKeyrings(context, cluster),
+    pullManager,
+    serialize: kubelet.serializeImagePulls,
+    maxParallel: kubelet.maxParallelImagePulls,
+    qps: kubelet.registryPullQPS,
+    burst: kubelet.registryBurst,
+    measures: metrics.measures.pulls,
+    clock,
+    log,
+  });
+}
+
+/** Credentials on graftlet's own machine: the node's own, and those of credential provider plugins. */
+function nodeKeyrings(context: NodeContext, { accounts, tokens }: Cluster): readonly PodKeyring[] {
+  const { config, metrics, signal, clock, log, readOwnFile: readFile } = context;
+  const { rootDir, credentialProviders } = config;
+  const own = createNodeKeyring({ rootDir, workingDir: ".", home: process.env["HOME"], readFile, clock, log });
+  if (!credentialProviders) return [own];
+  const run = createPluginRunner({ measures: metrics.measures.pulls, clock, stop: signal });
+  return [own, createPluginKeyring({ plugins: credentialProviders.providers, run, accounts, tokens, clock, log })];
 }

@@ -1,28 +1,33 @@
+import { countActiveResizes } from "../allocation/resize-states.ts";
 import { createAccessReview, readClusterClientCA } from "../api/access.ts";
-import { clientCAFromCluster, clientCAFromFile } from "../certificates/client-ca.ts";
+import { type ClientCA, clientCAFromCluster, clientCAFromFile, noClientCA } from "../certificates/client-ca.ts";
 import { createIssuedCertificate } from "../certificates/issued.ts";
 import type { KeyPair } from "../certificates/self-signed.ts";
 import { createServingCertificate } from "../certificates/serving.ts";
 import { configurationDocument } from "../config/kubelet-configuration.ts";
-import type { Reloading } from "../lib/reloading.ts";
+import { type Reloading, untilSome } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
-import type { ReadGate } from "../report/reported-node.ts";
-import { serverConfig, syncLoopTimeout } from "./settings.ts";
+import type { NodeView } from "../metrics/node-gauges.ts";
+import { isReachable } from "../node/conditions.ts";
+import type { NodeIntrospection, ReadGate } from "../report/reported-node.ts";
 import { boundedAccess, boundedTokens } from "../server/bounded-reviews.ts";
 import { createHealthzServer } from "../server/healthz.ts";
-import { type Authenticator, type Authorizer, alwaysAllow, neverAllow } from "../server/ports.ts";
+import {
+  type Authenticator,
+  type Authorizer,
+  type KubeletServerDeps,
+  alwaysAllow,
+  neverAllow,
+} from "../server/ports.ts";
 import { cachedAuthenticator, cachedAuthorizer } from "../server/review-cache.ts";
 import { createKubeletServer } from "../server/server.ts";
-import { noClientCA } from "./standalone.ts";
+import { servedPods } from "../server/routes/pods.ts";
 import type { NodeStats } from "../stats/node-stats.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
+import type { PodPipeline } from "./pods.ts";
+import { serverConfig, syncLoopTimeout } from "./settings.ts";
 
-interface ServerParts {
-  readonly cluster: Pick<Cluster, "signers">;
-  readonly observed: Pick<ObservedTarget, "agent" | "pleg" | "logs" | "targetClock">;
-  readonly stats: NodeStats;
-}
-
+/** The kubelet API and the health endpoint of a node. */
 export interface NodeServer {
   readonly running: readonly Service[];
   /** Name of the pending signing request for the kubelet API's certificate. */
@@ -30,64 +35,38 @@ export interface NodeServer {
   /** Resolves when the kubelet API has a certificate; at once if the API is disabled. */
   readonly certified: Promise<void>;
   /** Authentication and authorization of the kubelet API; undefined if the API is disabled. */
-  readonly gate?: ReadGate;
+  readonly gate: ReadGate | undefined;
   /** The kubelet API's certificate in PEM. */
   certificate(): string | undefined;
 }
+
+/** Certificates, authentication and authorization of the kubelet API. */
+type ServerGate = Pick<KubeletServerDeps, "config" | "certificate" | "clientCA" | "authenticator" | "authorizer">;
 
 /** Creates the kubelet API and the local health endpoint of a node, as configured.
  *  @throws CodedError, one sentence, for unusable certificates. */
 export async function createNodeServer(
   context: NodeContext,
-  { cluster, observed, stats }: ServerParts,
+  cluster: Cluster,
+  observed: ObservedTarget,
+  stats: NodeStats,
 ): Promise<NodeServer> {
-  const { config, client, standalone, target, metrics, clock, log, hand } = context;
-  const { kubelet } = config;
-  const { healthzPort: port, healthzBindAddress: address } = kubelet;
-  const sharing = () => (target.link ? undefined : target.sharing);
-  const healthz =
-    port > 0 ? [createHealthzServer({ ...context, address, port, sharing, measures: metrics.measures.health })] : [];
-  if (!kubelet.enableServer) {
+  const { config } = context;
+  const healthz = createHealthz(context);
+  if (!config.kubelet.enableServer) {
     return {
       running: healthz,
       certified: Promise.resolve(),
+      gate: undefined,
       pendingCertificateRequest: () => undefined,
       certificate: () => undefined,
     };
   }
-  const certificate = await servingCertificate(context, observed.agent);
-  const { clientCAFile } = kubelet.authentication.x509;
-  const clientCA = clientCAFile
-    ? await clientCAFromFile(clientCAFile, { clock, log })
-    : standalone
-      ? noClientCA
-      : clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
-  const { desired, podCache, status, sourcesSynced } = hand("kubeletServer");
-  const gate = { ...access(context, cluster), config: serverConfig(config), certificate, clientCA };
-  const server = createKubeletServer({
-    ...context,
-    ...observed,
-    ...gate,
-    stats,
-    metrics: {
-      text: async (signal) => (await Promise.all([metrics.text(), stats.claims(signal)])).join(""),
-      probes: metrics.probes,
-      slis: metrics.slis,
-      resetSlis: metrics.resetSlis,
-    },
-    pods: desired,
-    podsKnown: sourcesSynced.reached,
-    statuses: status,
-    runtime: target.runtime,
-    files: target.host.fs,
-    spawn: (argv, signal) => (target.host.forUsers ?? target.host).spawn(argv, signal),
-    podLogsDir: kubelet.podLogsDir,
-    runtimePods: podCache,
-    syncLoop: () => observed.pleg.stalled(syncLoopTimeout(config)),
-    configz: () => configurationDocument(kubelet),
-    serving: metrics.measures.serving,
-    health: metrics.measures.health,
-  });
+  const certificate = await servingCertificate(context, observed.agent.nodeIPs());
+  const clientCA = await createClientCA(context);
+  const { authenticator, authorizer } = access(context, cluster);
+  const gate: ServerGate = { authenticator, authorizer, config: serverConfig(config), certificate, clientCA };
+  const server = createApi(context, observed, stats, gate);
   return {
     running: [...healthz, certificate, clientCA, server],
     gate,
@@ -97,26 +76,75 @@ export async function createNodeServer(
   };
 }
 
-/** Resolves when the value is set. */
-function untilSome(value: Reloading<unknown>): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const look = () => {
-    if (value.current() === undefined) return;
-    forget();
-    resolve();
-  };
-  const forget = value.onChange(look);
-  look();
-  return promise;
+/** Creates the local health endpoint, if configured. */
+function createHealthz({ config, target, instance, readiness, metrics, clock, log }: NodeContext): readonly Service[] {
+  const { healthzPort: port, healthzBindAddress: address } = config.kubelet;
+  if (port <= 0) return [];
+  const sharing = () => (target.link ? undefined : target.sharing);
+  const measures = metrics.measures.health;
+  return [createHealthzServer({ address, port, sharing, instance, readiness, measures, clock, log })];
+}
+
+/** The certificates that authenticate callers: from clientCAFile, or from the cluster. */
+async function createClientCA({ config, client, standalone, clock, log }: NodeContext): Promise<ClientCA & Service> {
+  const { clientCAFile } = config.kubelet.authentication.x509;
+  if (clientCAFile) return clientCAFromFile(clientCAFile, { clock, log });
+  if (standalone) return noClientCA;
+  return clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
+}
+
+/** Creates the kubelet API. */
+function createApi(
+  { config, flags, target, strangers, verbosity, metrics, tracer, clock, log, hand }: NodeContext,
+  { pleg, logs, targetClock }: ObservedTarget,
+  stats: NodeStats,
+  gate: ServerGate,
+): Service {
+  const { kubelet } = config;
+  const { desired, podCache, status, sourcesSynced } = hand("kubeletServer");
+  return createKubeletServer({
+    config: gate.config,
+    certificate: gate.certificate,
+    clientCA: gate.clientCA,
+    authenticator: gate.authenticator,
+    authorizer: gate.authorizer,
+    strangers,
+    verbosity,
+    pods: desired,
+    podsKnown: sourcesSynced.reached,
+    statuses: status,
+    runtimePods: podCache,
+    runtime: target.runtime,
+    logs,
+    files: target.host.fs,
+    spawn: (argv, signal) => (target.host.forUsers ?? target.host).spawn(argv, signal),
+    podLogsDir: kubelet.podLogsDir,
+    syncLoop: () => pleg.stalled(syncLoopTimeout(config)),
+    metrics: {
+      text: async (signal) => (await Promise.all([metrics.text(), stats.claims(signal)])).join(""),
+      probes: metrics.probes,
+      slis: metrics.slis,
+      resetSlis: metrics.resetSlis,
+    },
+    stats,
+    serving: metrics.measures.serving,
+    health: metrics.measures.health,
+    tracer,
+    flags,
+    configz: () => configurationDocument(kubelet),
+    clock,
+    targetClock,
+    log,
+  });
 }
 
 /** The kubelet API's certificate: from tlsCertFile, issued by the cluster (serverTLSBootstrap), or self-signed. */
 function servingCertificate(
   { config, client, standalone, store, approve, metrics, clock, log, signal }: NodeContext,
-  addresses: Pick<ObservedTarget["agent"], "nodeIPs">,
+  nodeIPs: readonly string[],
 ): Promise<Reloading<KeyPair | undefined> & Service & { waiting?(): string | undefined }> {
   const { kubelet, nodeName, certDir } = config;
-  const names = [nodeName, ...addresses.nodeIPs()];
+  const names = [nodeName, ...nodeIPs];
   if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile && !standalone) {
     const subject = { commonName: `system:node:${nodeName}`, organization: "system:nodes", names };
     const name = "kubelet-server";
@@ -131,7 +159,7 @@ function servingCertificate(
         measures: metrics.measures.certificates.server,
         clock,
         log,
-        ...(approve && { approve }),
+        approve,
       },
       signal,
     );
@@ -142,8 +170,8 @@ function servingCertificate(
     addresses: names,
     clock,
     log,
-    ...(kubelet.tlsCertFile && { certFile: kubelet.tlsCertFile }),
-    ...(kubelet.tlsPrivateKeyFile && { keyFile: kubelet.tlsPrivateKeyFile }),
+    certFile: kubelet.tlsCertFile || undefined,
+    keyFile: kubelet.tlsPrivateKeyFile || undefined,
   });
 }
 
@@ -151,27 +179,64 @@ function servingCertificate(
  *  denied unless the authorization mode is AlwaysAllow. */
 function access(
   { config, client, standalone, clock }: NodeContext,
-  { signers }: Pick<Cluster, "signers">,
-): {
-  readonly authenticator?: Authenticator;
-  readonly authorizer: Authorizer;
-} {
+  { signers }: Cluster,
+): { readonly authenticator: Authenticator | undefined; readonly authorizer: Authorizer } {
   const { authentication, authorization } = config.kubelet;
-  if (standalone) return { authorizer: authorization.mode === "AlwaysAllow" ? alwaysAllow : neverAllow };
+  const allowsAll = authorization.mode === "AlwaysAllow";
+  if (standalone) return { authenticator: undefined, authorizer: allowsAll ? alwaysAllow : neverAllow };
   // A separate rate limit: reviews caused by unknown callers must not delay the node's own requests.
   const reviews = createAccessReview({ client: client.limited(undefined), clock, nodeName: config.nodeName });
   const { cacheAuthorizedTTL: allowedMs, cacheUnauthorizedTTL: deniedMs } = authorization.webhook;
+  const { enabled, cacheTTL } = authentication.webhook;
   return {
-    authorizer:
-      authorization.mode === "AlwaysAllow"
-        ? alwaysAllow
-        : cachedAuthorizer({ allowed: boundedAccess(reviews, clock) }, clock, { allowedMs, deniedMs }),
-    ...(authentication.webhook.enabled && {
-      authenticator: cachedAuthenticator(
-        { byToken: boundedTokens(reviews, signers, clock) },
-        clock,
-        authentication.webhook.cacheTTL,
-      ),
-    }),
+    authorizer: allowsAll
+      ? alwaysAllow
+      : cachedAuthorizer({ allowed: boundedAccess(reviews, clock) }, clock, { allowedMs, deniedMs }),
+    authenticator: enabled
+      ? cachedAuthenticator({ byToken: boundedTokens(reviews, signers, clock) }, clock, cacheTTL)
+      : undefined,
+  };
+}
+
+/** The node's state for status commands and the page, as served by its kubelet API. A standalone node shows the Node that it would
+ *  register. */
+export function createNodeIntrospection(
+  { standalone, hand }: NodeContext,
+  { nodes }: Cluster,
+  { agent }: ObservedTarget,
+  stats: NodeStats,
+  { gate }: NodeServer,
+): NodeIntrospection {
+  const { desired, status } = hand("report");
+  return {
+    standalone,
+    node: () => nodes.node() ?? (standalone ? agent.ownNode() : undefined),
+    pods: () => servedPods(desired, status),
+    summary: (signal) => stats.summary(false, signal),
+    gate,
+  };
+}
+
+/** The node's state for gauges. */
+export function createNodeView(
+  { target, clientCertificate, hand }: NodeContext,
+  { agent, cpus }: ObservedTarget,
+  { manager, volumes }: Pick<PodPipeline, "manager" | "volumes">,
+  { certificate }: NodeServer,
+): NodeView {
+  const { desired, podCache, worker, resize, reachable } = hand("metrics");
+  return {
+    pods: desired,
+    mirrors: manager.mirrorPods,
+    cache: podCache,
+    workers: () => worker.entries().map(([uid, { phase, pod }]) => ({ uid, phase, pod })),
+    mounted: volumes.mounted,
+    resizes: () => countActiveResizes(resize, worker),
+    cgroupVersion: agent.facts.cgroupVersion,
+    cpus,
+    servingCertificate: certificate,
+    clientCertificate,
+    link: target.link,
+    reachable: () => isReachable(reachable.get()),
   };
 }

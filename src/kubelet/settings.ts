@@ -1,8 +1,8 @@
 import { gateEnabled } from "../config/feature-gates.ts";
 import { parseBool } from "../config/go-values.ts";
 import type { CpuManagerSettings } from "../cpus/open.ts";
-import type { DeviceManagerDeps } from "../devices/manager.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import type { NodePressureDeps } from "../eviction/node-pressure.ts";
 import type { ImageLimits } from "../gc/image-collection.ts";
 import type { RotationSettings } from "../logs/rotation.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
@@ -11,7 +11,10 @@ import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import type { ContainerMemoryQos } from "../pod/resources.ts";
-import type { ContainerLogLimits, Target } from "../seams/provider.ts";
+import { daemonSetsAnnotation } from "../pod/daemon-sets.ts";
+import { podNetworkAnnotation } from "../service-tunnel/network-mode.ts";
+import { type ContainerLogLimits, type Target, type TargetNetwork, hasOwnNetwork } from "../seams/provider.ts";
+import { parseDuration } from "../lib/go-duration.ts";
 import { cpusOf } from "../lib/cpu-set.ts";
 import type { Enforcement } from "../cgroups/reserved-cgroups.ts";
 import type { ShutdownDeps } from "../shutdown/shutdown.ts";
@@ -19,22 +22,20 @@ import { gracePeriods } from "../shutdown/groups.ts";
 import type { Reservations } from "../cgroups/allocatable-limits.ts";
 import type { ServerConfig } from "../server/ports.ts";
 import { kubeletVersion } from "../version.ts";
-import { registeredAnnotations } from "./placeholders.ts";
 
 /** Directory of links to container logs on the target, for log collectors. */
 export const logLinksDirectory = "/var/log/containers";
 
 /** Settings of the Node object and its status. @param target undefined if it could not be opened. */
-export function nodeSettings(
-  { kubelet, ...config }: NodeConfig,
-  target: Pick<Target, "network"> | undefined,
-): NodeSettings {
+export function nodeSettings(config: NodeConfig, target: Pick<Target, "network"> | undefined): NodeSettings {
+  const { kubelet } = config;
+  const { kubeReserved, systemReserved } = reservations(kubelet);
   return {
     nodeName: config.nodeName,
     labels: config.nodeLabels,
     annotations: registeredAnnotations(target),
     taints: kubelet.registerWithTaints,
-    ...(config.configured && { configured: config.configured }),
+    configured: config.configured,
     providerID: kubelet.providerID,
     registerNode: kubelet.registerNode,
     nodeIPs: config.nodeIPs,
@@ -49,15 +50,26 @@ export function nodeSettings(
     leaseSeconds: kubelet.nodeLeaseDurationSeconds,
     failSwapOn: kubelet.failSwapOn,
     failCgroupV1: kubelet.failCgroupV1,
-    ...reservations(kubelet),
+    kubeReserved,
+    systemReserved,
     evictionHard: kubelet.evictionHard,
+  };
+}
+
+/** Annotations of a newly registered Node: without DaemonSets if its pods are not on the cluster network, or that is not known;
+ *  with the pod network mode if they are isolated. */
+export function registeredAnnotations(target: Pick<Target, "network"> | undefined): Readonly<Record<string, string>> {
+  return {
+    ...((!target || hasOwnNetwork(target.network)) && { [daemonSetsAnnotation]: "none" }),
+    ...(target?.network?.isolated && { [podNetworkAnnotation]: "isolated" }),
   };
 }
 
 /** Reservations, and the cgroups on which they are enforced. */
 export function enforcement({ kubelet }: Pick<NodeConfig, "kubelet">): Enforcement {
   const { enforceNodeAllocatable, kubeReservedCgroup, systemReservedCgroup } = kubelet;
-  return { ...reservations(kubelet), enforceNodeAllocatable, kubeReservedCgroup, systemReservedCgroup };
+  const { kubeReserved, systemReserved } = reservations(kubelet);
+  return { kubeReserved, systemReserved, enforceNodeAllocatable, kubeReservedCgroup, systemReservedCgroup };
 }
 
 /** Reserved resources. reservedSystemCPUs overrides other CPU reservations.
@@ -94,14 +106,6 @@ export function syncLoopTimeout({ kubelet: { syncFrequency } }: NodeConfig): num
   return Math.max(2 * syncFrequency, 300_000);
 }
 
-/** Settings of device plugins. */
-export function deviceSettings({
-  kubelet,
-  rootDir,
-}: NodeConfig): Pick<DeviceManagerDeps, "rootDir" | "requestTimeoutMs"> {
-  return { rootDir, requestTimeoutMs: kubelet.runtimeRequestTimeout };
-}
-
 /** Settings of pull credential verification; undefined if the feature gate is off. */
 export function verificationSettings({ kubelet }: NodeConfig): VerificationSettings | undefined {
   const {
@@ -117,6 +121,8 @@ export function verificationSettings({ kubelet }: NodeConfig): VerificationSetti
 export function podSettings(
   { kubelet, nodeName, rootDir }: NodeConfig,
   ownerLabels: Readonly<Record<string, string>>,
+  network: TargetNetwork | undefined,
+  hasExclusiveCpus: PodSettings["hasExclusiveCpus"],
 ): PodSettings {
   return {
     nodeName,
@@ -133,6 +139,8 @@ export function podSettings(
     cpuCfsQuota: kubelet.cpuCFSQuota,
     cpuCfsPeriodUs: kubelet.cpuCFSQuotaPeriod * 1000,
     ownerLabels,
+    network,
+    hasExclusiveCpus,
   };
 }
 
@@ -149,6 +157,20 @@ export function memoryQos(kubelet: NodeConfig["kubelet"]): ContainerMemoryQos | 
     throttlingFactor: memoryThrottlingFactor,
     reserves: memoryReservationPolicy === "TieredReservation",
     reservedBytes: quantityValue(kubeReserved["memory"] ?? "0") + quantityValue(systemReserved["memory"] ?? "0"),
+  };
+}
+
+/** Settings of the eviction manager. */
+export function evictionSettings(kubelet: NodeConfig["kubelet"]): NodePressureDeps["settings"] {
+  const grace = Object.entries(kubelet.evictionSoftGracePeriod);
+  return {
+    evictionHard: kubelet.evictionHard,
+    evictionSoft: kubelet.evictionSoft,
+    evictionSoftGracePeriod: Object.fromEntries(grace.map(([signal, text]) => [signal, parseDuration(text) ?? 0])),
+    evictionMinimumReclaim: kubelet.evictionMinimumReclaim,
+    enforceNodeAllocatable: kubelet.enforceNodeAllocatable,
+    transitionMs: kubelet.evictionPressureTransitionPeriod,
+    maxPodGraceSeconds: kubelet.evictionMaxPodGracePeriod,
   };
 }
 
@@ -190,8 +212,10 @@ export function imageLimits(kubelet: NodeConfig["kubelet"]): ImageLimits {
 
 /** Settings of container log rotation. */
 export function rotationSettings({ kubelet }: Pick<NodeConfig, "kubelet">): RotationSettings {
+  const { maxSizeBytes, maxFiles } = containerLogLimits({ kubelet });
   return {
-    ...containerLogLimits({ kubelet }),
+    maxSizeBytes,
+    maxFiles,
     workers: kubelet.containerLogMaxWorkers,
     intervalMs: kubelet.containerLogMonitorInterval,
     podLogsDir: kubelet.podLogsDir,

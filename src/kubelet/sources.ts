@@ -1,50 +1,120 @@
-import type { ApiClient } from "../api/client.ts";
-import type { NodeConfig } from "../config/node-config.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { DaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, PodUpdate, SourceName } from "../pipeline.ts";
+import type { PodUpdate, SourceName } from "../pipeline.ts";
 import { adoptRunning } from "../sources/adoption.ts";
 import { createApiServerSource } from "../sources/apiserver.ts";
-import { createManifestErrors } from "../sources/manifest-errors.ts";
 import { createFileSource } from "../sources/file.ts";
 import { createHttpSource } from "../sources/http.ts";
+import { createManifestErrors } from "../sources/manifest-errors.ts";
 import type { Adopt } from "../sources/manifest-set.ts";
 import { createPodConfig } from "../sources/pod-config.ts";
-import type { Handed } from "./wiring.ts";
+import type { ResourceManager } from "../resource-manager.ts";
+import type { StatusManager } from "../status/manager.ts";
+import { createMirrorApi } from "../status/pod-api.ts";
+import { createMirrorPods } from "../sync/mirror-pods.ts";
+import type { PodManager } from "../sync/pod-manager.ts";
+import type { PodWorkers } from "../sync/pod-workers.ts";
+import { type SyncLoop, createSyncLoop } from "../sync/sync-loop.ts";
+import type { Cluster, NodeContext } from "./deps.ts";
+import type { PodAllocation } from "./resources.ts";
 
-export interface SourcesDeps extends Handed<"sources"> {
-  readonly config: NodeConfig;
-  /** Undefined without an API server. */
-  readonly client: ApiClient | undefined;
-  readonly events: EventSink;
-  readonly emit: (update: PodUpdate) => void;
-  /** Resolves when pods of the API server may be listed. */
-  readonly after: (signal: AbortSignal) => Promise<void>;
-  readonly clock: Clock;
-  readonly log: Logger;
+/** What pods from their sources go to. */
+export interface PodSourcesParts {
+  readonly manager: PodManager;
+  readonly workers: PodWorkers;
+  readonly allocation: PodAllocation;
+  readonly managers: readonly ResourceManager[];
+  readonly daemonSets: DaemonSetPolicy;
+  readonly statuses: StatusManager;
 }
 
-/** Creates the configured pod sources of a node. Each reports its complete set of pods, and none removes pods of another
- *  source. */
-export function composeSources(deps: SourcesDeps): readonly Service[] {
-  const { config, client, podCache, sourcesReady, emit, events, clock, log } = deps;
+/** The sync loop and the sources of its pods. */
+export interface PodSources {
+  readonly syncLoop: SyncLoop;
+  /** True once every source has reported, and all updates have been handled. */
+  readonly sourcesSeen: () => boolean;
+  readonly running: readonly Service[];
+}
+
+/** Creates the sync loop, the configured pod sources, and the mirror pods of static pods. */
+export function createPodSources(context: NodeContext, cluster: Cluster, parts: PodSourcesParts): PodSources {
+  const { standalone, client, clock, log, hand } = context;
+  const { nodes } = cluster;
+  const { manager } = parts;
+  const syncLoop = createNodeSyncLoop(context, cluster, parts);
+  const sources = createConfiguredSources(context, cluster, syncLoop.push);
+  const { desired, worker, sourcesReady, signals } = hand("mirrorPods");
+  const sourcesSeen = () => sourcesReady.all() && syncLoop.isIdle();
+  const mirrors = createMirrorPods({
+    pods: desired,
+    worker,
+    signals,
+    manager,
+    api: createMirrorApi(client),
+    node: nodes,
+    sourcesSeen,
+    requeue: syncLoop.requeueMirrorSync,
+    clock,
+    log,
+  });
+  const hasStatic = !standalone && sourcesReady.names.some((name) => name !== "api");
+  return { syncLoop, sourcesSeen, running: [syncLoop, ...sources, ...(hasStatic ? [mirrors] : [])] };
+}
+
+/** Creates the sync loop. */
+function createNodeSyncLoop(
+  { metrics, clock, log, hand }: NodeContext,
+  { events }: Cluster,
+  { manager, workers, allocation, managers, daemonSets, statuses }: PodSourcesParts,
+): SyncLoop {
+  const { desired, podCache, worker, sourcesSynced, signals } = hand("syncLoop");
+  return createSyncLoop({
+    pods: desired,
+    cache: podCache,
+    worker,
+    sourcesSynced,
+    signals,
+    manager,
+    workers,
+    admission: allocation.admission,
+    resizes: allocation.resizes,
+    managers,
+    isPlaceholder: daemonSets.isPlaceholder,
+    status: statuses,
+    events,
+    measures: metrics.measures,
+    nowText: () => rfc3339(clock.now()),
+    log,
+  });
+}
+
+/** Creates the configured pod sources of a node. Each reports its complete set of pods, and none removes pods of another source. */
+function createConfiguredSources(
+  { config, client, standalone, clock, log, hand }: NodeContext,
+  { events, nodes }: Cluster,
+  emit: (update: PodUpdate) => void,
+): readonly Service[] {
   const { kubelet, nodeName } = config;
+  const { podCache, sourcesReady } = hand("sources");
   const podConfig = createPodConfig({ spoken: sourcesReady, emit, events, clock });
-  const setting = (source: SourceName) => (pods: readonly Pod[]) => podConfig.set(source, pods);
-  const common = { nodeName, clock, log };
+  const setterOf = (source: SourceName) => (pods: readonly Pod[]) => podConfig.set(source, pods);
   const adopt: Adopt = (found) => adoptRunning(podCache, found);
-  const complaining = () => ({ ...common, adopt, complaints: createManifestErrors({ nodeName, events, log }) });
+  const newManifestErrors = () => createManifestErrors({ nodeName, events, log });
   const { staticPodPath: path, staticPodURL: url, staticPodURLHeader: headers } = kubelet;
   const { fileCheckFrequency, httpCheckFrequency } = kubelet;
   const running: Service[] = [];
-  if (path)
-    running.push(createFileSource({ ...complaining(), path, everyMs: fileCheckFrequency, set: setting("file") }));
-  if (url)
-    running.push(
-      createHttpSource({ ...complaining(), url, headers, everyMs: httpCheckFrequency, set: setting("http") }),
-    );
-  if (client) running.push(createApiServerSource({ ...common, client, set: setting("api"), after: deps.after }));
+  if (path) {
+    const [set, complaints] = [setterOf("file"), newManifestErrors()];
+    running.push(createFileSource({ nodeName, path, everyMs: fileCheckFrequency, set, adopt, complaints, clock }));
+  }
+  if (url) {
+    const [set, complaints] = [setterOf("http"), newManifestErrors()];
+    const everyMs = httpCheckFrequency;
+    running.push(createHttpSource({ nodeName, url, headers, everyMs, set, adopt, complaints, clock, log }));
+  }
+  if (!standalone)
+    running.push(createApiServerSource({ nodeName, client, set: setterOf("api"), after: nodes.ready, clock, log }));
   return running;
 }

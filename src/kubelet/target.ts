@@ -1,30 +1,31 @@
-import { createStorage, type Storage } from "./storage.ts";
+import { createLimitationReporter } from "../api/limitations.ts";
+import type { DeviceManager } from "../devices/manager.ts";
 import { ContainerState } from "../gen/cri.ts";
-import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
+import type { HostFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
-import { serviceFilter } from "../service-tunnel/destinations.ts";
-import { ownedTunnelResources } from "../service-tunnel/rules.ts";
-import { type ServiceTunnel, createServiceTunnel } from "../service-tunnel/service-tunnel.ts";
+import { createLogReader } from "../logs/reader.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import { nameResolves } from "../node/own-name.ts";
 import { createPodCidr } from "../node/pod-cidr.ts";
 import { type RebootWatch, createRebootWatch } from "../node/reboot-watch.ts";
 import { type RuntimeHealth, createRuntimeHealth } from "../node/runtime-health.ts";
-import { type Isolation, isolationCondition } from "../node/target-conditions.ts";
+import { unfitReason } from "../node/target-check.ts";
+import { type Isolation, isolationOf } from "../node/target-conditions.ts";
 import { type TargetRights, createTargetRights } from "../node/target-rights.ts";
 import type { LogReader, WaitForTarget } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
 import { nodeLabel } from "../pod/labels.ts";
-import { createLogReader } from "../logs/reader.ts";
 import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
-import { TargetError, type TargetNetwork } from "../seams/provider.ts";
-import { openTargetCgroups } from "./cgroups.ts";
+import { serviceFilter } from "../service-tunnel/destinations.ts";
+import { removeTunnelLeftovers } from "../service-tunnel/leftovers.ts";
+import { type ServiceTunnel, createServiceTunnel } from "../service-tunnel/service-tunnel.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
-import { limitationReporter } from "./limitation-reporter.ts";
 import { createResourceManagers } from "./resource-managers.ts";
+import { openTargetCgroups } from "./resources.ts";
 import { nodeSettings } from "./settings.ts";
+import { type RegisteredPlugins, createPluginRegistration } from "./volumes.ts";
 
 /** Creates the watches of the target's pods, devices and health, and the Node agent.
  *  @param onReboot called once when the target has rebooted, or has changed while it was unreachable.
@@ -35,38 +36,39 @@ export async function observeTarget(
   onReboot: () => void,
 ): Promise<ObservedTarget> {
   const { config, target, standalone, clock, log, hand, signal } = context;
-  const { runtime, sharing } = target;
-  const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
+  const { host, runtime, link, network } = target;
+  const ownerLabels: Record<string, string> = target.sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const logs = createLogs(context);
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
   const [{ devices, cpus, dra, managers }] = await Promise.all([createResourceManagers(context), rights.read(signal)]);
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
-  const storage = createStorage(context, cluster, {
+  const plugins = createPluginRegistration(context, cluster, {
     DevicePlugin: devices.handler,
-    ...(dra && { DRAPlugin: dra.handler }),
+    DRAPlugin: dra?.handler,
   });
-  const made: { serviceTunnel?: ServiceTunnel } = {};
-  const isolation = createIsolation(target.network, made);
-  const agent = await createAgent(context, cluster, { pleg, rights, devices, health, storage, isolation });
+  let serviceTunnel: ServiceTunnel | undefined;
+  const isolation = isolationOf(network, () => serviceTunnel?.unavailableReason());
+  const agent = await createAgent(context, cluster, { pleg, rights, devices, health, plugins, isolation });
   const cgroups = await openTargetCgroups(context, cluster, agent.facts);
   const reboot = watchReboots(context, agent.facts, onReboot);
-  if (reboot && target.network?.tunneled) made.serviceTunnel = createNodeTunnel(context, cluster, reboot.present);
-  const targetClock = createTargetClock({ ...target, clock, log });
+  if (reboot && network?.tunneled) serviceTunnel = createNodeTunnel(context, cluster, reboot.present);
+  const targetClock = createTargetClock({ host, link, clock, log });
   const podCidr = createPodCidr({ nodes: cluster.nodes, runtime, clock, log });
-  // Pods are added once the runtime's pods are listed and its name is known, which is part of container IDs.
-  const shown: Service = {
-    ...pleg,
-    ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
-  };
-  const link = reboot ? [reboot, followLink(context), made.serviceTunnel ?? removeTunnelLeftovers(context)] : [];
-  const own = [...link, targetClock, health, podCidr, ...managers.flatMap(({ services }) => services)];
-  const running: readonly Service[] = [...own, ...(standalone ? [] : [...agent.services, ...storage.services]), shown];
-  const waitForTarget = reboot && { waitForTarget: reboot.present };
+  const tunnel = serviceTunnel ?? removeTunnelLeftovers({ host, rootDir: config.rootDir, log });
+  const running: readonly Service[] = [
+    ...(reboot ? [reboot, followLink(context), tunnel] : []),
+    targetClock,
+    health,
+    podCidr,
+    ...managers.flatMap(({ services }) => services),
+    ...(standalone ? [] : [...agent.services, ...plugins.services]),
+    afterRuntimeAnswers(pleg, health),
+  ];
   return {
-    ...waitForTarget,
-    ...made,
+    waitForTarget: reboot?.present,
+    serviceTunnel,
     ownerLabels,
     targetClock,
     rights,
@@ -74,15 +76,25 @@ export async function observeTarget(
     pleg,
     health,
     devices,
-    ...(cpus && { cpus }),
+    cpus,
     managers,
-    drivers: storage.drivers,
+    drivers: plugins.drivers,
     agent,
     cgroups,
     running,
   };
 }
 
+/** Pods are added once the runtime's pods are listed and its name is known, which is part of container IDs. */
+function afterRuntimeAnswers(pleg: Pleg, health: RuntimeHealth): Service {
+  return {
+    name: pleg.name,
+    run: pleg.run,
+    ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
+  };
+}
+
+/** Creates the reader of container logs. */
 function createLogs({ config, target, clock, log }: NodeContext): LogReader {
   const { host, runtime } = target;
   const isRunning = async (id: string, stop: AbortSignal) =>
@@ -90,85 +102,60 @@ function createLogs({ config, target, clock, log }: NodeContext): LogReader {
   return createLogReader({ host, clock, log, roots: [config.kubelet.podLogsDir], runtime, isRunning });
 }
 
+/** Creates the PLEG. */
 function createPodWatch(
   { target, metrics, clock, log, hand }: NodeContext,
   ownerLabels: Readonly<Record<string, string>>,
   logs: LogReader,
 ): Pleg {
-  const ends = { fs: target.host.fs, logs };
+  const { host, runtime } = target;
+  const ends = { fs: host.fs, logs };
+  const { podCache, signals } = hand("pleg");
   return createPleg({
-    ...hand("pleg"),
-    runtime: target.runtime,
-    clock,
-    log,
+    podCache,
+    signals,
+    runtime,
     ownerLabels,
     measures: metrics.measures.pleg,
-    terminationMessage: (...of) => readTerminationMessage(ends, ...of),
-    writtenMessage: (...of) => readWrittenMessage(ends, ...of),
+    terminationMessage: (status, signal, written) => readTerminationMessage(ends, status, signal, written),
+    writtenMessage: (status, signal) => readWrittenMessage(ends, status, signal),
+    clock,
+    log,
   });
 }
 
 /** Creates the service tunnel of pods into the cluster. */
 function createNodeTunnel(
   { config, target, places, clock, log, hand }: NodeContext,
-  cluster: Cluster,
+  { services, headless, events }: Cluster,
   waitForTarget: WaitForTarget,
-) {
+): ServiceTunnel {
   const { podCache, signals } = hand("clusterWay");
-  const onAvailabilityChange = () => signals.nodeChanged.send();
-  const { services, headless, events } = cluster;
   const { rootDir, nodeName, kubelet } = config;
-  const report = limitationReporter(events, nodeName);
-  const reaches = serviceFilter(target.network?.serviceNamespaces, kubelet.clusterDNS);
-  const watched = { services, ...(headless && { headless }) };
   return createServiceTunnel({
-    ...target,
-    ...watched,
-    places,
-    serviceFilter: reaches,
+    host: target.host,
     rootDir,
     nodeName,
     seen: podCache,
+    services,
+    headless,
+    serviceFilter: serviceFilter(target.network?.serviceNamespaces, kubelet.clusterDNS),
+    places,
     waitForTarget,
-    onAvailabilityChange,
-    report: report,
+    onAvailabilityChange: () => signals.nodeChanged.send(),
+    report: createLimitationReporter(events, nodeName),
     clock,
     log,
   });
 }
 
-/** Removes rules that an earlier service tunnel has left: they would reject packets of pods to the cluster's IPs. */
-function removeTunnelLeftovers({ config, target: { host }, log }: NodeContext): Service {
-  return onceThenIdle("no cluster way", async (signal) => {
-    try {
-      for (const left of await ownedTunnelResources(host, config.rootDir, signal)) await left.remove(signal);
-    } catch (err) {
-      if (!signal.aborted) log.debug({ err }, "cannot remove leftovers of an earlier service tunnel");
-    }
-  });
-}
-
-/** Creates a function that returns why pods cannot reach the cluster. */
-function createIsolation(
-  network: TargetNetwork | undefined,
-  made: { readonly serviceTunnel?: ServiceTunnel },
-): NodeParts["isolation"] {
-  if (network?.isolated) {
-    const isolation = isolationCondition(network.obstacle);
-    return () => isolation;
-  }
-  if (!network?.tunneled) return undefined;
-  return () => {
-    const message = made.serviceTunnel?.unavailableReason();
-    return message === undefined ? undefined : { reason: "ServiceTunnelUnavailable", message };
-  };
-}
-
-interface NodeParts extends Pick<ObservedTarget, "rights" | "devices"> {
-  readonly pleg: Pick<Pleg, "unhealthy">;
+/** What the Node's status shows of the target. */
+interface NodeParts {
+  readonly pleg: Pleg;
   readonly rights: TargetRights;
+  readonly devices: DeviceManager;
   readonly health: RuntimeHealth;
-  readonly storage: Pick<Storage, "problem">;
+  readonly plugins: RegisteredPlugins;
   readonly isolation: (() => Isolation | undefined) | undefined;
 }
 
@@ -176,7 +163,7 @@ interface NodeParts extends Pick<ObservedTarget, "rights" | "devices"> {
 async function createAgent(
   { config, target, client, account, metrics, clock, log, hand, signal }: NodeContext,
   { events, nodes }: Cluster,
-  { pleg, rights, devices, health, storage, isolation }: NodeParts,
+  { pleg, rights, devices, health, plugins, isolation }: NodeParts,
 ): Promise<NodeAgent> {
   const { host, runtime, link } = target;
   const { reachable, pressure, shuttingDown, volumesInUse, signals } = hand("nodeAgent");
@@ -184,7 +171,7 @@ async function createAgent(
     {
       settings: nodeSettings(config, target),
       client,
-      ...(account && { tainter: account.client }),
+      tainter: account?.client,
       ownAddresses: link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,
       resolves: nameResolves,
@@ -193,12 +180,12 @@ async function createAgent(
       pressure,
       runtime: health,
       unhealthy: () => [pleg.unhealthy()].filter((problem) => problem !== undefined),
-      problems: () => [storage.problem()].filter((problem) => problem !== undefined),
+      problems: () => [plugins.problem()].filter((problem) => problem !== undefined),
       goingDown: shuttingDown.get,
       volumesInUse: volumesInUse.get,
-      ...(link && { link }),
-      ...(isolation && { isolation }),
-      ...(account && config.kubelet.enableServer && { reachable: reachable.get }),
+      link,
+      isolation,
+      reachable: account && config.kubelet.enableServer ? reachable.get : undefined,
       rights,
       devices,
       measures: metrics.measures.nodeStart,
@@ -219,16 +206,7 @@ function watchReboots(
   onReboot: () => void,
 ): RebootWatch | undefined {
   if (!link) return undefined;
-  const unfit = async (signal: AbortSignal) => {
-    try {
-      await claim.renew(signal);
-    } catch (error) {
-      if (error instanceof TargetError) return error.message;
-      throw error;
-    }
-    const changed = changedFacts(facts, await readFacts(host, signal));
-    return changed.length > 0 ? `other than before: ${changed.join(", ")}` : undefined;
-  };
+  const unfit = (signal: AbortSignal) => unfitReason({ host, renewClaim: claim.renew, facts }, signal);
   return createRebootWatch({ host, link, claim, bootID: facts.bootID, unfit, onReboot, clock, log });
 }
 

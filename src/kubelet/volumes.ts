@@ -1,59 +1,77 @@
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { createCsiNodeSync } from "../csi/csi-node-sync.ts";
+import { createCsiNodes } from "../csi/csi-node.ts";
+import { createCsiDriverRegistry } from "../csi/driver-registry.ts";
+import { topologyRule } from "../csi/topology.ts";
+import { pluginRegistryOf } from "../host/layout.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { StorageDrivers } from "../pipeline.ts";
+import { createPluginManager } from "../plugins/manager.ts";
+import type { PluginHandlers } from "../plugins/registration.ts";
 import { type Volumes, createVolumes } from "../volumes/volumes.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 
-/** Creates the volume manager of a node. */
-export function createNodeVolumes(context: NodeContext, cluster: Cluster, observed: ObservedTarget): Volumes {
-  const { config, target, metrics, clock, log, hand } = context;
-  const { waitForTarget, drivers, agent } = observed;
-  const { objects, claims, nodes, tokens, events } = cluster;
-  const { volumesInUse, signals } = hand("volumes");
+/** The plugins that register on the target, including CSI drivers. */
+export interface RegisteredPlugins {
+  readonly drivers: StorageDrivers;
+  /** Why the node is not ready because of CSI drivers; undefined if it is ready. */
+  problem(): string | undefined;
+  readonly services: readonly Service[];
+}
+
+/** Creates plugin registration. A standalone node, which has no CSINode, does not register plugins.
+ *  @param handlers handlers of other plugins than CSI drivers, by type. */
+export function createPluginRegistration(
+  { config, target, client, standalone, metrics, clock, log, hand }: NodeContext,
+  { nodes }: Cluster,
+  handlers: PluginHandlers,
+): RegisteredPlugins {
+  const { host, link } = target;
   const { nodeName, rootDir } = config;
+  const { nodeChanged } = hand("storageDrivers").signals;
+  const csiNodes = createCsiNodes({ client, nodeName, clock, mayLabel: topologyRule(config.driverTopologyKeys) });
+  const drivers = createCsiDriverRegistry({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
+  const onChange = () => nodeChanged.send();
+  const published = createCsiNodeSync({ csiNodes, drivers, nodes, onChange, clock, log });
+  const plugins = createPluginManager({
+    // A watch uses one of the few channels of a link per directory; polling needs one exchange.
+    host: link ? { fs: host.fs, dial: host.dial.bind(host) } : host,
+    directory: pluginRegistryOf(rootDir),
+    handlers: { ...handlers, CSIPlugin: drivers.handler },
+    clock,
+    log,
+  });
+  return {
+    drivers,
+    problem: () => (standalone ? undefined : published.problem()),
+    services: [published, drivers.updates, plugins],
+  };
+}
+
+/** Creates the volume manager of a node. */
+export function createNodeVolumes(
+  { config, target, metrics, clock, log, hand }: NodeContext,
+  { objects, claims, nodes, tokens, events }: Cluster,
+  { waitForTarget, drivers, agent }: ObservedTarget,
+): Volumes {
+  const { volumesInUse, signals } = hand("volumes");
   return createVolumes({
+    host: target.host,
+    nodeName: config.nodeName,
+    rootDir: config.rootDir,
     objects,
     claims,
     tokens,
-    events,
     drivers,
-    nodeName,
-    rootDir,
-    clock,
-    log,
-    host: target.host,
-    ...(waitForTarget && { waitForTarget }),
     node: nodes.node,
     allocatable: agent.allocatable,
     onVolumesInUse(names) {
       volumesInUse.set(names);
       signals.nodeChanged.send();
     },
+    waitForTarget,
+    events,
     measures: metrics.measures.volumes,
+    clock,
+    log,
   });
-}
-
-/** Retry delay for reading the target's volumes, milliseconds. */
-const recoverRetryDelayMs = 5_000;
-
-/** Reconstructs volumes that an earlier process left on the node; stops the volume manager at the end. */
-export function volumesService(
-  volumes: Volumes,
-  { waitForTarget }: ObservedTarget,
-  { clock, log }: NodeContext,
-): Service {
-  const recover = async (signal: AbortSignal) => {
-    for (let logged = false; !signal.aborted; logged = true) {
-      try {
-        await waitForTarget?.(signal);
-        return await volumes.recover(signal);
-      } catch (err) {
-        if (signal.aborted) return;
-        if (!logged) log.warn({ err }, "cannot reconstruct the node's volumes; retrying");
-        await clock.sleep(recoverRetryDelayMs, signal).catch(() => undefined);
-      }
-    }
-  };
-  return {
-    name: "volumes",
-    run: (signal) => Promise.all([recover(signal), onAbort(signal).then(volumes.stop)]).then(() => undefined),
-  };
 }

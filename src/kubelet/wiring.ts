@@ -1,8 +1,36 @@
-import type { Subscribes, NodeSignals, Sends } from "../state/signals.ts";
-import type { NodeState } from "./node-state.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { ReachableState } from "../node/conditions.ts";
+import type { NodePressure, SourceName } from "../pipeline.ts";
+import { createPodTable } from "../state/pod-table.ts";
+import type { NodeSignals, Sends, Subscribes } from "../state/signals.ts";
+import { createSourceMilestone, createValue } from "../state/values.ts";
 
 // The node on one page: every actor that shares state with others, in start order. An actor gets only the columns and
 // signals that it names here and no others; the compiler holds the composition to it.
+
+/** Creates the state of a node: passive, created before its actors. Each part has a reader and a writer; the wiring says which actor
+ *  gets which. @param sources pod sources of the node. */
+export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
+  const { privateColumn, onEnd, ...columns } = createPodTable(clock);
+  const state = {
+    ...columns,
+    /** Sources that have reported. */
+    sourcesReady: createSourceMilestone(sources),
+    /** Sources whose first report has been processed. */
+    sourcesSynced: createSourceMilestone(sources),
+    /** Pressure conditions of the node. */
+    pressure: createValue<NodePressure>(),
+    /** Result of the self-test from the API server to the kubelet API. */
+    reachable: createValue<ReachableState>(),
+    /** The target is about to shut down. */
+    shuttingDown: createValue<true>(),
+    /** Attachable volumes in use, as in Node.status.volumesInUse; undefined until volumes of an earlier process have been recovered. */
+    volumesInUse: createValue<readonly string[]>(),
+  };
+  return { state, privateColumn, onEnd };
+}
+
+export type NodeState = ReturnType<typeof createNodeState>["state"];
 
 type Part = keyof NodeState;
 type SignalName = keyof NodeSignals;
@@ -47,8 +75,8 @@ export const wiring = {
   cgroups: { reads: ["desired", "podCache", "worker"] },
   volumes: { writes: ["volumesInUse"], sends: ["nodeChanged"] },
   podRuntime: { reads: ["status"], writes: ["starts"] },
+  passes: { reads: ["podCache"] },
   podWorkers: {
-    reads: ["podCache"],
     writes: ["worker"],
     sends: ["mirrorsChanged"],
     subscribes: ["wake", "retry", "end"],

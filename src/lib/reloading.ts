@@ -59,3 +59,16 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
     onChange: reloaded.subscribe,
   };
 }
+
+/** Resolves when the value is set. */
+export function untilSome(value: Reloading<unknown>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const check = () => {
+    if (value.current() === undefined) return;
+    unsubscribe();
+    resolve();
+  };
+  const unsubscribe = value.onChange(check);
+  check();
+  return promise;
+}

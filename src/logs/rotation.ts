@@ -24,7 +24,7 @@ export interface RotationSettings {
 export interface RotationDeps extends Pick<RotateDeps, "host" | "runtime">, ClockAndLog {
   readonly settings: RotationSettings;
   readonly cache: Pick<PodCache, "list">;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
 }
 
 /** Path of a container's log in the pod log directory: `POD/CONTAINER/N.log`. */

@@ -29,7 +29,7 @@ export interface NodeView {
   servingCertificate(): string | undefined;
   clientCertificate(): string | undefined;
   /** The link to a target on another machine. */
-  readonly link?: { trouble(): unknown; losses(): number };
+  readonly link: { trouble(): unknown; losses(): number } | undefined;
   /** Whether the API server reaches the kubelet API; undefined if not checked or not known yet. */
   reachable(): boolean | undefined;
 }

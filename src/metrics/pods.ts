@@ -1,11 +1,13 @@
 import type { PreemptionMeasures } from "../admission/preemption.ts";
-import type { ContainerStatus, Pod, PodStatus } from "../objects.ts";
+import type { ContainerStatus, PodStatus } from "../objects.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isPlaceholder } from "../pod/placeholder.ts";
 import type { StartMeasures } from "../runtime/start-container.ts";
 import type { ContainerKind } from "../runtime/step.ts";
 import type { StatusMeasures } from "../status/writer.ts";
+import type { OrphanMeasures } from "../sync/housekeeping.ts";
 import type { WorkerMeasures } from "../sync/pod-worker.ts";
+import type { SyncLoopMeasures } from "../sync/sync-loop.ts";
 import type { PodStartup } from "./pod-startup.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
@@ -14,16 +16,8 @@ const startBuckets = [
 ];
 
 /** Pods on their way between stages. */
-export interface PodMeasures extends PreemptionMeasures {
+export interface PodMeasures extends PreemptionMeasures, SyncLoopMeasures, OrphanMeasures {
   readonly workers: WorkerMeasures;
-  /** A source has reported pods for the first time. */
-  seen(pods: readonly Pod[]): void;
-  /** A pod is gone and its data can be dropped. */
-  forget(uid: string): void;
-  /** A pod was not admitted. */
-  rejected(reason: string): void;
-  /** An orphaned pod was found in the runtime. */
-  orphanFound(): void;
 }
 
 /** Pods from their first update to their workers' passes, rejected pods, and orphaned pods. */

@@ -37,6 +37,11 @@ export type NodeConditionState = { [Type in ConditionType]: ConditionStateOf<Typ
 /** Result of the API server's connection to the kubelet API. */
 export type ReachableState = ConditionStateOf<"KubeletReachable">;
 
+/** Whether the API server reaches the kubelet API; undefined if that is not known. */
+export function isReachable(state: ReachableState | undefined): boolean | undefined {
+  return state === undefined || state.status === "Unknown" ? undefined : state.status === "True";
+}
+
 /** The conditions that a kubelet writes, Ready last.
  *  @param pressure undefined while the target cannot be read.
  *  @param problems why the node is not ready; empty if it is. */

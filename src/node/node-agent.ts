@@ -45,7 +45,7 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   readonly host: Host;
   readonly client: ApiClient;
   /** Client that may write the Node's taints, which a node itself may not; absent if there is none. */
-  readonly tainter?: ApiClient;
+  readonly tainter: ApiClient | undefined;
   /** Addresses of the kubelet API if it is not served at the target's: those of graftlet's own machine or Pod, best first. */
   readonly ownAddresses: readonly string[] | undefined;
   readonly nodes: NodeSource;

@@ -12,7 +12,7 @@ export interface OomWatcherDeps extends ClockAndLog {
   readonly host: Pick<Host, "spawn">;
   readonly nodeName: string;
   readonly events: EventSink;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
 }
 
 const listening = "listening";

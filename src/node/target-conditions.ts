@@ -1,4 +1,4 @@
-import type { MissingPrivileges } from "../seams/provider.ts";
+import type { MissingPrivileges, TargetNetwork } from "../seams/provider.ts";
 import type { NodeConditionState } from "./conditions.ts";
 
 /** Why pods of a node cannot reach the cluster. */
@@ -13,6 +13,23 @@ export function isolationCondition(obstacle: string | undefined): Isolation {
   return {
     reason: "ServiceTunnelUnavailable",
     message: `${ownNetwork}. When the node was new, ${obstacle}. Set network: tunneled once that is fixed`,
+  };
+}
+
+/** Returns why pods of a node cannot reach the cluster; undefined if they are on its network.
+ *  @param unavailableReason why the service tunnel does not work; undefined if it does. */
+export function isolationOf(
+  network: TargetNetwork | undefined,
+  unavailableReason: () => string | undefined,
+): (() => Isolation | undefined) | undefined {
+  if (network?.isolated) {
+    const isolation = isolationCondition(network.obstacle);
+    return () => isolation;
+  }
+  if (!network?.tunneled) return undefined;
+  return () => {
+    const message = unavailableReason();
+    return message === undefined ? undefined : { reason: "ServiceTunnelUnavailable", message };
   };
 }
 

@@ -44,11 +44,11 @@ export interface TargetStatusDeps {
   /** Attached volumes in use; undefined while unknown: the Node then keeps its list. */
   readonly volumesInUse: () => readonly string[] | undefined;
   /** The link to a target on another machine. */
-  readonly link?: TargetLink;
+  readonly link: TargetLink | undefined;
   /** Why the target's pods cannot reach the cluster; absent if they always can. */
-  readonly isolation?: () => Isolation | undefined;
+  readonly isolation: (() => Isolation | undefined) | undefined;
   /** Result of the API server's connection to the kubelet API, if it is checked. */
-  readonly reachable?: () => NodeConditionState | undefined;
+  readonly reachable: (() => NodeConditionState | undefined) | undefined;
   readonly rights: Pick<TargetRights, "read">;
   /** Resources offered by device plugins on the target. */
   readonly devices: { amounts(): { readonly capacity: ResourceList; readonly allocatable: ResourceList } };

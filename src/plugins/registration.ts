@@ -11,8 +11,8 @@ export interface RegisteredPlugin {
   readonly handler: PluginHandler;
 }
 
-/** Handlers by plugin type. */
-export type PluginHandlers = Readonly<Record<string, PluginHandler>>;
+/** Handlers by plugin type; plugins of a type without one are rejected. */
+export type PluginHandlers = Readonly<Record<string, PluginHandler | undefined>>;
 
 const userAgent = "graftlet-plugin-manager";
 /** Timeouts, milliseconds: the kubelet's. */

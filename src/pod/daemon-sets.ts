@@ -1,4 +1,4 @@
-import type { Pod, PodStatus } from "../objects.ts";
+import type { Node, Pod, PodStatus } from "../objects.ts";
 import { isStaticPod } from "./containers.ts";
 import { isEnding } from "./phase.ts";
 import { isPlaceholder } from "./placeholder.ts";
@@ -68,4 +68,10 @@ function isSelected({ metadata, spec }: Pod, rootDir: string): boolean {
   if (said === "true" || said === "false") return said === "true";
   const folders = pluginDirectories.map((name) => `${rootDir}/${name}/`);
   return (spec.volumes ?? []).some(({ hostPath }) => folders.some((folder) => `${hostPath?.path}/`.startsWith(folder)));
+}
+
+/** The setting in the Node's annotation; `all` without one. */
+export function annotatedDaemonSets({ metadata }: Node): DaemonSets {
+  const said = metadata.annotations?.[daemonSetsAnnotation];
+  return said === "none" || said === "selected" ? said : "all";
 }

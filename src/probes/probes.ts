@@ -33,7 +33,7 @@ export interface ProbeMeasures {
 export interface ProbesDeps extends ClockAndLog {
   readonly host: Pick<Host, "dial" | "fs">;
   /** The connection to a remote target. */
-  readonly link?: TargetLink;
+  readonly link: TargetLink | undefined;
   readonly runtime: Pick<Containers, "execSync">;
   readonly targetClock: Pick<TargetClock, "toOurs">;
   readonly events: EventSink;

@@ -24,7 +24,7 @@ import { openTarget } from "./open-target.ts";
 import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import { openTracer } from "../tracing/tracer.ts";
-import { isStandalone } from "../kubelet/standalone.ts";
+import { isStandalone } from "./standalone.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "../seams/provider.ts";
 import { createFailureLog } from "../lib/retry.ts";

@@ -18,7 +18,7 @@ export interface KillDeps extends ClockAndLog {
   readonly hooks: Hooks;
   readonly events: EventSink;
   /** The service tunnel; closed for the pod before its sandboxes stop. */
-  readonly tunnel?: PodServiceTunnel;
+  readonly tunnel: PodServiceTunnel | undefined;
 }
 
 /** Minimum seconds between SIGTERM and SIGKILL, regardless of the grace period and the hook's duration. */

@@ -20,7 +20,7 @@ export interface SandboxDeps {
   readonly managers: readonly Pick<ResourceManager, "preparePod">[];
   readonly events: EventSink;
   /** The service tunnel, opened for a new sandbox's addresses; absent without one. */
-  readonly tunnel?: PodServiceTunnel;
+  readonly tunnel: PodServiceTunnel | undefined;
   readonly measures: StartMeasures;
   readonly uninterrupted: AbortSignal;
 }

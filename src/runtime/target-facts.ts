@@ -59,3 +59,14 @@ async function namesIn(fs: Host["fs"], path: string, signal: AbortSignal): Promi
   const entries = (await ignoreCode(fs.list(path, signal), "not_found", "permission_denied")) ?? [];
   return entries.map(({ name }) => name).sort();
 }
+
+/** True if containers use the target's swap: only with cgroup v2 and its swap controller. @param limitedSwap the node's setting. */
+export async function usesSwap(
+  limitedSwap: boolean,
+  facts: (signal: AbortSignal) => Promise<TargetFacts>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (!limitedSwap) return false;
+  const { cgroupV2, swapController } = await facts(signal);
+  return cgroupV2 && swapController;
+}

@@ -43,10 +43,12 @@ export interface ServiceTunnelDeps extends ClockAndLog {
   readonly seen: Column<RuntimePod>;
   readonly services: ServiceSource;
   /** Headless Services and their endpoints; absent if graftlet may not read them. */
-  readonly headless?: {
-    readonly services: ServiceSource;
-    readonly endpoints: { list(): readonly EndpointSlice[]; onChange(hear: () => void): () => void };
-  };
+  readonly headless:
+    | {
+        readonly services: ServiceSource;
+        readonly endpoints: { list(): readonly EndpointSlice[]; onChange(hear: () => void): () => void };
+      }
+    | undefined;
   /** Returns true for Services that pods may reach. */
   readonly serviceFilter: ServiceFilter;
   readonly nodeName: string;

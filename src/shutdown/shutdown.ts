@@ -35,7 +35,7 @@ export interface ShutdownDeps extends EndPodsDeps, ShutdownInhibitorDeps {
   readonly host: Host;
   readonly events: EventSink;
   readonly measures: ShutdownMeasures;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
 }
 
 /** Delay before logind is watched again, milliseconds. */

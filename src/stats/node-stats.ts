@@ -27,7 +27,7 @@ export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
   /** KubeletConfiguration.volumeStatsAggPeriod, milliseconds; a negative value disables disk usage. */
   readonly diskPeriodMs: number;
   /** Receives events of abnormal volumes; absent if drivers are not queried for volume health. */
-  readonly healthEvents?: EventSink;
+  readonly healthEvents: EventSink | undefined;
   readonly log: Logger;
 }
 

@@ -15,12 +15,18 @@ export interface HousekeepingMeasures {
   cleanedUp(pods: number, failed: number): void;
 }
 
+/** Orphans: pods in the runtime without a worker. */
+export interface OrphanMeasures {
+  /** An orphaned pod was found in the runtime. */
+  orphanFound(): void;
+}
+
 export interface HousekeepingDeps extends ClockAndLog {
   readonly pods: PodStore;
   readonly worker: Column<WorkerView>;
   readonly workers: Pick<PodWorkers, "terminate" | "forget">;
   readonly cache: PodCache;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
   /** True once every source has reported: before that, no unknown pod may be treated as an orphan. */
   readonly sourcesSeen: () => boolean;
   /** Sources of this node: pods from other sources must not be terminated. */
@@ -36,7 +42,7 @@ export interface HousekeepingDeps extends ClockAndLog {
   readonly cleanUpPod: (uid: string, keepsContainers: boolean, signal: AbortSignal) => Promise<void>;
   /** Drops allocation records of pods that are not among these. */
   readonly pruneRecords: (known: ReadonlySet<string>) => void;
-  readonly measures: HousekeepingMeasures;
+  readonly measures: HousekeepingMeasures & OrphanMeasures;
 }
 
 /** The kubelet's housekeeping period, and the interval for listing pod directories when nothing was removed, milliseconds. */
@@ -73,6 +79,10 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
       const source = annotations[configSourceAnnotation] ?? "api";
       return !deps.sourcesReady.names.some((own) => own === source);
     }) ?? false;
+  const terminateOrphan = (uid: string) => {
+    if (cache.get(uid)) deps.measures.orphanFound();
+    workers.terminate(uid, undefined);
+  };
   const finished = () => worker.entries().flatMap(([uid, { phase }]) => (phase === "finished" ? [uid] : []));
   const housekeep = async (signal: AbortSignal) => {
     // A pod that is wanted again under the same UID restarts once its predecessor is removed, even if other sources have not reported.
@@ -80,7 +90,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     if (restarting.length > 0) await Promise.all(restarting.map((uid) => cleanUp(uid, signal)));
     deps.resumeWaiting();
     if (!deps.sourcesSeen()) return;
-    for (const { uid } of cache.list()) if (isOrphan(uid)) workers.terminate(uid, undefined);
+    for (const { uid } of cache.list()) if (isOrphan(uid)) terminateOrphan(uid);
     const terminated = finished().filter((uid) => !pods.get(uid));
     for (const [uid, { phase }] of worker.entries())
       if (!pods.get(uid) && phase === "syncing") workers.terminate(uid, undefined);
@@ -93,7 +103,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     if (terminated.length === 0 && clock.monotonic() < directoriesDue) return;
     directoriesDue = clock.monotonic() + directoriesIntervalMs;
     deps.pruneRecords(known);
-    for (const uid of await deps.directories(signal)) if (isOrphan(uid)) workers.terminate(uid, undefined);
+    for (const uid of await deps.directories(signal)) if (isOrphan(uid)) terminateOrphan(uid);
   };
 
   return runPeriodically({ ...deps, name: "housekeeping", intervalMs: periodMs }, housekeep);

@@ -29,6 +29,8 @@ export interface MirrorPodsDeps extends ClockAndLog {
   readonly node: NodeSource;
   /** True once every source has reported: before that, a mirror pod may belong to an unknown static pod. */
   readonly sourcesSeen: () => boolean;
+  /** Requests `mirrorsChanged` once the sources may be known. */
+  readonly requeue: () => void;
 }
 
 const requestTimeoutMs = 10_000;
@@ -46,10 +48,15 @@ export function createMirrorPods(deps: MirrorPodsDeps): Service {
   let wake = new AbortController();
   deps.signals.mirrorsChanged.subscribe(() => wake.abort());
 
+  const sourcesSeen = () => {
+    const seen = deps.sourcesSeen();
+    if (!seen) deps.requeue();
+    return seen;
+  };
   const reconcile = async (namespace: string, name: string, signal: AbortSignal) => {
     const key = `${namespace}/${name}`;
     if (backoff.remaining(key) > 0) return;
-    const step = nextAction(deps, namespace, name);
+    const step = nextAction({ ...deps, sourcesSeen }, namespace, name);
     if (!step) return;
     try {
       await (step.do === "create" ? create(deps, step.pod, step.owner, signal) : remove(deps, step.mirror, signal));

@@ -45,7 +45,7 @@ export interface Passes {
 export interface PodWorkerDeps extends ClockAndLog {
   readonly uid: string;
   readonly passes: Passes;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
   readonly tracer: Tracer;
   /** Schedules another pass of this worker. */
   readonly requeueAfter: (uid: string, delayMs: number) => void;

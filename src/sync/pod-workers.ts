@@ -15,7 +15,7 @@ export interface PodWorkersDeps extends ClockAndLog {
   readonly worker: ColumnWriter<WorkerView>;
   /** Subscribes to `wake`, `retry` and `end`; `mirrorsChanged` is sent when a worker has finished. */
   readonly signals: Subscribes<"wake" | "retry" | "end"> & Sends<"mirrorsChanged">;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
   readonly measures: WorkerMeasures;
   readonly tracer: Tracer;
   readonly stop: AbortSignal;

@@ -1,6 +1,7 @@
 import { type SerialQueueHandler, createSerialQueue } from "../lib/serial-queue.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { Pod } from "../objects.ts";
 import type { Admission, EventSink, PodCache, PodStore, PodUpdate, Rejection } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { isEnding } from "../pod/phase.ts";
@@ -21,6 +22,16 @@ import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 /** Delay of a static pod's status report, to let a pass adopt the container statuses of its mirror pod first, milliseconds. */
 const adoptionDelayMs = 1_000;
 
+/** Counts pods on their way to their workers. */
+export interface SyncLoopMeasures {
+  /** A source has reported pods for the first time. */
+  seen(pods: readonly Pod[]): void;
+  /** A pod is gone and its data can be dropped. */
+  forget(uid: string): void;
+  /** A pod was not admitted. */
+  rejected(reason: string): void;
+}
+
 export interface SyncLoopDeps {
   readonly manager: Pick<PodManager, "applyUpdate">;
   readonly pods: PodStore;
@@ -40,6 +51,7 @@ export interface SyncLoopDeps {
   /** Subscribes to `retryPendingResizes`; `mirrorsChanged` is sent when static pods or mirror pods may have changed, or a source has
    *  reported for the first time. */
   readonly signals: Subscribes<"retryPendingResizes"> & Sends<"wake" | "mirrorsChanged">;
+  readonly measures: SyncLoopMeasures;
   readonly nowText: () => string;
   readonly log: Logger;
 }
@@ -123,7 +135,10 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     },
     isIdle: inbox.isIdle,
     requeueMirrorSync: mirrorSignal.requeue,
-    push: inbox.push,
+    push(update) {
+      countPods(update, deps.measures);
+      inbox.push(update);
+    },
     run(signal) {
       const work: SerialQueueHandler<QueueItem> = {
         handle: (item) =>
@@ -139,6 +154,12 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       return inbox.run(work, signal);
     },
   };
+}
+
+/** Counts added and removed pods. */
+function countPods({ op, pods }: PodUpdate, measures: SyncLoopMeasures): void {
+  if (op === "ADD") measures.seen(pods);
+  if (op === "REMOVE") for (const { metadata } of pods) measures.forget(metadata.uid);
 }
 
 interface ResizeRequests {
@@ -170,8 +191,9 @@ async function add(deps: SyncLoopDeps, staticQueue: StaticQueue, pod: DesiredPod
   if (isStaticPod(pod) && staticQueue.enqueueIfBlocked(pod)) return;
   const skipsAdmission = isEnding(pod) || worker.get(pod.metadata.uid) !== undefined || isPlaceholder(pod);
   const rejection = skipsAdmission ? undefined : await admit(deps, pod, signal);
-  if (rejection) reject(deps, pod, rejection);
-  else workers.update(pod);
+  if (!rejection) return workers.update(pod);
+  deps.measures.rejected(rejection.reason);
+  reject(deps, pod, rejection);
 }
 
 /** Admits a pod with its previous allocation, if any. */

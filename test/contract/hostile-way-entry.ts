@@ -102,6 +102,7 @@ async function startNode(name: string, relayKind: string): Promise<string> {
     },
   };
   const way = createServiceTunnel({
+    headless: undefined,
     host,
     rootDir: `/hostile-way-${name}`,
     nodeName: name,

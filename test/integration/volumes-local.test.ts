@@ -44,6 +44,7 @@ function start(content: string) {
   const base64 = Buffer.from(content).toString("base64");
   return createVolumes({
     host,
+    waitForTarget: undefined,
     clock,
     rootDir,
     nodeName: "node",

@@ -32,7 +32,7 @@ export interface ImagePullerDeps extends PodCredentialsDeps {
   readonly clock: Clock;
   readonly measures: PullMeasures;
   /** Decides which pods may use a present image; without it all may. */
-  readonly pullManager?: PullManager;
+  readonly pullManager: PullManager | undefined;
   /** KubeletConfiguration.serializeImagePulls: one pull at a time. */
   readonly serialize: boolean;
   /** KubeletConfiguration.maxParallelImagePulls; undefined or below 1 for no limit. */

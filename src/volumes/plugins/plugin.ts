@@ -26,7 +26,7 @@ export interface VolumeDeps extends NodeSource, ClockAndLog {
   readonly onVolumesInUse: (names: readonly string[]) => void;
   readonly tokens: TokenSource;
   readonly events: EventSink;
-  readonly waitForTarget?: WaitForTarget;
+  readonly waitForTarget: WaitForTarget | undefined;
   readonly measures: VolumeMeasures;
   readonly nodeName: string;
   /** The target's root directory, such as /var/lib/kubelet. */

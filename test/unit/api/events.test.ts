@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { apiError } from "../../../src/api/api-error.ts";
 import { createEventCorrelator } from "../../../src/api/event-correlator.ts";
-import { createEventRecorder } from "../../../src/api/events.ts";
+import { createEventRecorder, reportedEvents } from "../../../src/api/events.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { bodyOf, type Call, fakeClient, settle, silent } from "./fake-client.ts";
@@ -183,4 +183,20 @@ test("queues at most a thousand events and drops the oldest", async () => {
   await running;
   assert.equal(client.calls.length, 1000);
   assert.match(bodyOf<{ metadata: { name: string } }>(client, 0).metadata.name, /^p100\./);
+});
+
+test("reports an event to the process before it is written, with its annotations only in the cluster", () => {
+  const calls: unknown[] = [];
+  const recorder = {
+    name: "events",
+    run: async () => {},
+    event: (...of: unknown[]) => void calls.push(["written", ...of]),
+  };
+  const events = reportedEvents(recorder, (...of) => void calls.push(["reported", ...of]));
+  events.event(about, "Normal", "Pulled", "m", { a: "b" });
+  assert.deepEqual(calls, [
+    ["reported", about, "Normal", "Pulled", "m"],
+    ["written", about, "Normal", "Pulled", "m", { a: "b" }],
+  ]);
+  assert.equal(events.run, recorder.run);
 });

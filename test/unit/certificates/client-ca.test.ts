@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { clientCAFromCluster, clientCAFromFile } from "../../../src/certificates/client-ca.ts";
+import { clientCAFromCluster, clientCAFromFile, noClientCA } from "../../../src/certificates/client-ca.ts";
 import { createLogger, silentLog } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -77,3 +77,5 @@ test("an unusable configured file stops startup with its field", async () => {
     await rm(dir, { recursive: true });
   }
 });
+
+test("a standalone node has no client CA", () => assert.equal(noClientCA.current(), undefined));

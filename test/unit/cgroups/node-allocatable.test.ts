@@ -61,17 +61,19 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true, driver: Cgrou
         void told.push([kind, name, type, reason, message].join(" ")),
     },
   };
+  const reserved = createReservedCgroups(common);
   const service = createNodeAllocatable({
     ...common,
     qosCgroups,
+    waitForTarget: undefined,
     pods: { reapplyLimits: async () => void mended.push(clock.now()) },
-    reserved: createReservedCgroups(common),
+    reserved,
     clock,
     log: createLogger(0, { write: (line: string) => void lines.push(line) }),
   });
   const stop = new AbortController();
   const read = (name: string) => host.files.text(`${pods}/${name}`);
-  return { clock, host, told, mended, lines, read, refusals, stop, run: () => service.run(stop.signal) };
+  return { clock, host, told, mended, lines, read, refusals, reserved, stop, run: () => service.run(stop.signal) };
 }
 
 test("limits all pods to the allocatable resources, creates QoS cgroups, and emits one event", async () => {
@@ -215,6 +217,20 @@ test("retries limiting a reserved cgroup if the target does not respond", async 
   assert.equal(told[0], "Node n Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kubepods");
   stop.abort();
   await running;
+});
+
+test("leaves reserved cgroups of an unavailable target to the service, but not those that cannot be limited", async () => {
+  const settings = { enforceNodeAllocatable: ["kube-reserved"], kubeReservedCgroup: "/kubepods" };
+  const { host, told, refusals, reserved } = await rig(settings);
+  host.files.put(`${pods}/cgroup.controllers`, { data: controllers });
+  refusals.push(new CodedError("unavailable", "the target is away"));
+  await reserved.limitIfAvailable(never);
+  assert.deepEqual(told, []);
+  refusals.length = 0;
+  await reserved.limitIfAvailable(never);
+  assert.deepEqual(told, ["Node n Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kubepods"]);
+  const missing = await rig({ ...settings, kubeReservedCgroup: "/missing" });
+  await assert.rejects(missing.reserved.limitIfAvailable(never), TargetError);
 });
 
 test("limits nothing with cgroupsPerQOS: false", async () => {

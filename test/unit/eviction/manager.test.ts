@@ -20,6 +20,11 @@ import { fakeTargetGate } from "../../fakes/target-gate.ts";
 const mebibyte = 2 ** 20;
 const rootDir = "/var/lib/kubelet";
 
+const volumeOf = (uid: string, name: string) => ({
+  hostPath: `${rootDir}/pods/${uid}/volumes/${name}`,
+  readOnly: false,
+});
+
 /** A node with these pods, on a target where paths ending in the keys of `used` take that many MiB. */
 async function node(
   pods: readonly TestPod[],
@@ -104,13 +109,7 @@ async function node(
     disk: createDiskMeter({ host, clock }),
     runtime: { listContainerStats: async (filter) => (world.filters.push(filter?.labelSelector), layers) },
     volumes: {
-      mounted: (uid) =>
-        new Map(
-          ["v", "w", "m"].map((name) => [
-            name,
-            { hostPath: `${rootDir}/pods/${uid}/volumes/${name}`, readOnly: false },
-          ]),
-        ),
+      mounted: (uid) => new Map(["v", "w", "m"].map((name) => [name, volumeOf(uid, name)])),
     },
     rootDir,
     podLogsDir: "/var/log/pods",
@@ -119,6 +118,7 @@ async function node(
     clock,
   });
   const eviction = createEviction({
+    changed: undefined,
     observeNode: async () => {
       world.looks += 1;
       return {

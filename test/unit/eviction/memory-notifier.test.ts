@@ -15,7 +15,7 @@ async function listening(...given: readonly Spawned[]) {
   const stop = new AbortController();
   const said: string[] = [];
   const log = createLogger(0, { write: (text: string) => said.push(text) });
-  const notifier = createMemoryNotifier({ host: spawning(...given), clock, log });
+  const notifier = createMemoryNotifier({ host: spawning(...given), waitForTarget: undefined, clock, log });
   const done = notifier.run(stop.signal);
   await clock.advance(0);
   /** True if a bound was crossed since the last call. */

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createNodeState } from "../../../src/kubelet/node-state.ts";
-import { handOut, wiring } from "../../../src/kubelet/wiring.ts";
+import { createNodeState, handOut, wiring } from "../../../src/kubelet/wiring.ts";
 import { createSignals } from "../../../src/state/signals.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 

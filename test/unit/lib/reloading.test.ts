@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createReloading } from "../../../src/lib/reloading.ts";
+import { createReloading, untilSome } from "../../../src/lib/reloading.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
 
@@ -42,4 +42,27 @@ test("reloads a value periodically; after a failure retries sooner and keeps the
   assert.deepEqual(reads.slice(7), [45_000, 55_000, 56_000]);
   stop.abort();
   await running;
+});
+
+test("resolves once a value is set", async () => {
+  const listeners = new Set<() => void>();
+  const state: { current?: string } = {};
+  const value = {
+    current: () => state.current,
+    onChange: (listener: () => void) => {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+  };
+  let resolved = false;
+  const done = untilSome(value).then(() => (resolved = true));
+  for (const listener of listeners) listener();
+  await new Promise(setImmediate);
+  assert.deepEqual([resolved, listeners.size], [false, 1]);
+  state.current = "set";
+  for (const listener of listeners) listener();
+  await done;
+  assert.equal(listeners.size, 0);
+  await untilSome(value);
+  assert.equal(listeners.size, 0);
 });

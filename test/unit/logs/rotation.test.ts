@@ -81,7 +81,7 @@ async function world(names: readonly string[] = ["c"], isNear = false) {
     const stop = new AbortController();
     const sleeping = { ...clock, sleep: async () => stop.abort() };
     const given = { maxSizeBytes, maxFiles: 5, workers: 1, intervalMs: 1, podLogsDir, ...settings };
-    await createLogRotation({ ...deps, clock: sleeping, settings: given }).run(stop.signal);
+    await createLogRotation({ ...deps, waitForTarget: undefined, clock: sleeping, settings: given }).run(stop.signal);
   };
   return {
     state,

@@ -362,8 +362,7 @@ test("gauges are read at scrape time", async () => {
     await value("volume_manager_total_volumes{plugin_name=kubernetes.io/secret,state=actual_state_of_world}"),
     undefined,
   );
-  const { link: _remote, ...local } = view;
-  metrics.show({ ...local, reachable: () => undefined });
+  metrics.show({ ...view, link: undefined, reachable: () => undefined });
   for (const absent of ["graftlet_link_up", "graftlet_kubelet_reachable"])
     assert.equal(await value(absent), undefined, `${absent} of a node on its own machine, outside a Pod`);
   metrics.show({ ...view, workers: () => [] });

@@ -18,7 +18,8 @@ function watching(...given: readonly Spawned[]) {
   const events: unknown[] = [];
   const log = createLogger(0, { write: (text: string) => said.push(text) });
   const sink = { event: (...event: readonly unknown[]) => void events.push(event.slice(1)) };
-  const done = createOomWatcher({ host: spawning(...given), nodeName: "n", events: sink, clock, log }).run(stop.signal);
+  const deps = { host: spawning(...given), nodeName: "n", events: sink, waitForTarget: undefined, clock, log };
+  const done = createOomWatcher(deps).run(stop.signal);
   return { clock, stop, done, events, said };
 }
 

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { apiError } from "../../../src/api/api-error.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createReachability } from "../../../src/node/reachability.ts";
-import type { ReachableState } from "../../../src/node/conditions.ts";
+import { type ReachableState, isReachable } from "../../../src/node/conditions.ts";
 import { createValue } from "../../../src/state/values.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
@@ -144,4 +144,13 @@ test("checks every two seconds while a new Pod's Service has no route, without a
   leads = false;
   await at.clock.advance(300_000);
   assert.equal(at.verdict()?.reason, "NoRoute", "later it is one at once");
+});
+
+test("whether the kubelet API is reachable is not known before the first result, or if the result is unknown", () => {
+  const state = (status: "True" | "False" | "Unknown") =>
+    isReachable({ type: "KubeletReachable", status, reason: "KubeletReachable", message: "" });
+  assert.deepEqual(
+    [isReachable(undefined), state("Unknown"), state("True"), state("False")],
+    [undefined, undefined, true, false],
+  );
 });

@@ -69,7 +69,7 @@ export function rig({
   const probes = createProbes({
     starts: { get: () => ({ inProgress: new Set(state.starting ? [container.name] : []), failures: new Map() }) },
     onEnd: (hear) => void ends.push(hear),
-    ...(link && { link }),
+    link,
     measures: unmeasured.probes,
     host: {
       fs: {

@@ -30,6 +30,7 @@ function setUp(...volumes: readonly Volume[]) {
   const runtime = fakeRuntime({ clock });
   const events: string[] = [];
   const puller = createImagePuller({
+    pullManager: undefined,
     images: runtime,
     objects: { secret: () => Promise.reject(new CodedError("not_found", "no secrets")) },
     events: {

@@ -29,6 +29,7 @@ export function setUp(more: Partial<ImagePullerDeps> = {}, secrets: readonly Sec
   const events: string[] = [];
   const lines: string[] = [];
   const deps: ImagePullerDeps = {
+    pullManager: undefined,
     images: runtime,
     objects: {
       async secret(_namespace, name) {

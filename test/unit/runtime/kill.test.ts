@@ -26,7 +26,7 @@ function rig(hooks: Hooks = { run: async () => undefined }) {
   };
   const clock = fakeClock();
   const log = silentLog();
-  return { calls, events, runtime, clock, deps: { runtime, events, hooks, clock, log } };
+  return { calls, events, runtime, clock, deps: { runtime, tunnel: undefined, events, hooks, clock, log } };
 }
 
 const graces: readonly (readonly [string, Pod, number | undefined, number])[] = [

@@ -30,6 +30,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
   const starts = aColumn<ContainerStarts>();
   const podRuntime = createPodRuntime({
     starts,
+    tunnel: undefined,
     runtime,
     clock,
     hooks: { run: async () => undefined },

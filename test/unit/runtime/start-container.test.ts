@@ -33,6 +33,7 @@ function rig(
   const calls: string[] = [];
   const events = eventLines();
   const deps: StartDeps = {
+    tunnel: undefined,
     runtime: {
       createContainer: async ({ podSandboxId, config }) => {
         calls.push(`create in ${podSandboxId} ${config?.image?.image}`);
@@ -283,6 +284,7 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
   const measured: string[] = [];
   const status = aSandbox({ id: "box", network: { ip: "10.0.0.2", additionalIps: [{ ip: "fd00::2" }] } });
   const deps: SandboxDeps = {
+    tunnel: undefined,
     runtime: {
       runPodSandbox: async () => ({ podSandboxId: "box" }),
       podSandboxStatus: async () => ({ status, info: {}, containersStatuses: [], timestamp: 0n }),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createTargetFacts } from "../../../src/runtime/target-facts.ts";
+import { type TargetFacts, createTargetFacts, usesSwap } from "../../../src/runtime/target-facts.ts";
 import type { Host } from "../../../src/seams/host.ts";
 
 const { signal } = new AbortController();
@@ -82,4 +82,12 @@ describe("target facts", () => {
     await facts(signal);
     assert.equal(state.reads, reads);
   });
+});
+
+it("uses swap only with the setting, cgroup v2 and its swap controller", async () => {
+  const uses = (setting: boolean, cgroupV2: boolean, swapController: boolean) =>
+    usesSwap(setting, async () => ({ cgroupV2, swapController }) as TargetFacts, signal);
+  assert.equal(await uses(true, true, true), true);
+  assert.deepEqual([await uses(true, false, true), await uses(true, true, false)], [false, false]);
+  assert.equal(await usesSwap(false, () => Promise.reject(new Error("not read")), signal), false);
 });

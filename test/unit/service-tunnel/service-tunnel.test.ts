@@ -79,6 +79,7 @@ function setUp({
   programs.forEach(install);
   const seen = aColumn<RuntimePod>();
   const way = createServiceTunnel({
+    headless: undefined,
     host,
     rootDir,
     nodeName: "edge-1",

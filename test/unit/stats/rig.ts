@@ -174,6 +174,7 @@ export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskP
     logged: () => logged,
     stats: createNodeStats({
       host,
+      healthEvents: undefined,
       disk: createDiskMeter({ host, clock }),
       runtime: {
         containerStats: async () => undefined,

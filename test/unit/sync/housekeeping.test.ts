@@ -31,6 +31,8 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     waiting: [] as string[],
     /** Leftovers that the last round could not clear away. */
     swept: "",
+    /** Orphans found in the runtime. */
+    orphans: 0,
     /** Of the pods in the runtime. */
     annotations: {} as Record<string, string>,
   };
@@ -47,7 +49,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
   const { worker } = createPodTable(clock);
   const measures = unmeasured.workers;
   const signals = createSignals();
-  const common = { measures, tracer: noTracer, clock, log, stop: stop.signal };
+  const common = { measures, tracer: noTracer, waitForTarget: undefined, clock, log, stop: stop.signal };
   const workers = createPodWorkers({ passes, worker: worker.writer, signals, ...common });
   const housekeeping = createHousekeeping({
     pods: {
@@ -57,7 +59,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     },
     workers,
     worker: worker.reader,
-    ...(target && { waitForTarget: target.present }),
+    waitForTarget: target?.present,
     clock,
     log,
     cache: {
@@ -70,7 +72,10 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
         return world.sources;
       },
     },
-    measures: { cleanedUp: (pods, failed) => void (world.swept = `${failed} of ${pods}`) },
+    measures: {
+      cleanedUp: (pods, failed) => void (world.swept = `${failed} of ${pods}`),
+      orphanFound: () => (world.orphans += 1),
+    },
     isWaiting: (uid) => world.waiting.includes(uid),
     resumeWaiting: () => {
       if (world.waiting.every((uid) => !worker.reader.get(uid))) world.waiting = [];
@@ -259,4 +264,12 @@ test("runs pods independently of each other", async (t) => {
   gate.resolve();
   await advance(0);
   assert.equal(idle, true);
+});
+
+test("counts an orphan of the runtime once, and none for a pod of which only the directory is left", async (t) => {
+  const { advance, world } = rig(t);
+  world.wanted = [named("wanted")];
+  Object.assign(world, { inRuntime: ["stray", "wanted"], onDisk: ["left"] });
+  await advance(64_000);
+  assert.deepEqual([world.inRuntime, world.onDisk, world.orphans], [["wanted"], [], 1]);
 });

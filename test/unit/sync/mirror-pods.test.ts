@@ -30,7 +30,12 @@ function rig(t: TestContext) {
   const phases = new Map<TestPod, WorkerPhase>();
   const calls: string[] = [];
   const bodies: object[] = [];
-  const world = { seen: true, node: { metadata: { name: "n", uid: "node-uid" } } as Node | undefined, fails: "" };
+  const world = {
+    seen: true,
+    node: { metadata: { name: "n", uid: "node-uid" } } as Node | undefined,
+    fails: "",
+    requeued: 0,
+  };
   const answer = async (call: string) => {
     calls.push(call);
     if (world.fails === "taken") throw new CodedError("already_exists", "pods web-n already exists");
@@ -48,6 +53,7 @@ function rig(t: TestContext) {
     signals,
     node: { node: () => world.node },
     sourcesSeen: () => world.seen,
+    requeue: () => (world.requeued += 1),
     clock,
     log: silentLog(),
   });
@@ -141,6 +147,7 @@ test("deletes an orphaned mirror pod once its pod has ended and every source has
   take("ADD", mirrorOf("h1", "m1"));
   world.seen = false;
   assert.deepEqual(await asked(), []);
+  assert.equal(world.requeued, 1, "asks to be called again");
   world.seen = true;
   phases.set(pod, "terminating");
   assert.deepEqual(await asked(), []);

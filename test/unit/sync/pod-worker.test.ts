@@ -41,7 +41,7 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence, tracer: Tracer =
     passes,
     measures,
     tracer,
-    ...(target && { waitForTarget: target.present }),
+    waitForTarget: target?.present,
     clock: fakeClock(),
     log: silentLog(),
     requeueAfter: (_uid, ms) => void later.push(ms),
@@ -63,7 +63,7 @@ function several(over: Partial<Passes> = {}) {
   const signals = createSignals();
   const log = silentLog();
   const common = { passes, measures, tracer: noTracer, clock: fakeClock(), log, stop: stop.signal };
-  const workers = createPodWorkers({ ...common, worker: worker.writer, signals });
+  const workers = createPodWorkers({ ...common, waitForTarget: undefined, worker: worker.writer, signals });
   return { workers, worker: worker.reader, signals, calls };
 }
 
@@ -270,6 +270,7 @@ describe("a pod worker", () => {
     let down = true;
     const signals = createSignals();
     const workers = createPodWorkers({
+      waitForTarget: undefined,
       worker: createPodTable(clock).worker.writer,
       signals,
       passes: {

@@ -30,6 +30,7 @@ export function rig(
   sources: readonly SourceName[] = ["api", "file"],
 ) {
   const calls: string[] = [];
+  const counts: string[] = [];
   const phases = new Map<string, WorkerPhase>();
   const events = eventLines();
   const running = new Set<string>();
@@ -67,6 +68,11 @@ export function rig(
     isPlaceholder: ({ status }) => isPlaceholder(status),
     managers: [{ release: (uid) => void calls.push(`release ${uid}`) }],
     log: silentLog(),
+    measures: {
+      seen: (added) => void counts.push(`seen ${added.map(({ metadata }) => metadata.uid).join()}`),
+      forget: (uid) => void counts.push(`forget ${uid}`),
+      rejected: (reason) => void counts.push(`rejected ${reason}`),
+    },
     nowText: () => "2026-01-01T00:00:00Z",
     admission: {
       admit: async (pod, others) => (
@@ -97,6 +103,7 @@ export function rig(
   };
   return {
     calls,
+    counts,
     phases,
     running,
     events,

@@ -345,3 +345,13 @@ function resizing(t: TestContext) {
   said.calls = made.calls;
   return { ...made, rigged };
 }
+
+test("counts added, rejected and removed pods", async (t) => {
+  const { counts, push } = rig(t, async ({ metadata }) =>
+    metadata.uid === "b" ? { reason: "OutOfpods", message: "too many" } : undefined,
+  );
+  await push("ADD", named("a"), named("b"));
+  await push("UPDATE", named("a"));
+  await push("REMOVE", named("b"));
+  assert.deepEqual(counts, ["seen a,b", "rejected OutOfpods", "forget b"]);
+});

@@ -37,7 +37,7 @@ test("the bundle runs alone, responds in under 0.3 s, and includes the licences 
   const line =
     1 + source.findIndex((text, index) => text.endsWith("log.info(") && source[index + 2]?.includes("starts"));
   const places = readFileSync(built, "utf8");
-  for (const name of ["src/kubelet/standalone.ts", "src/status/delivery.ts"]) {
+  for (const name of ["src/api/absent.ts", "src/status/delivery.ts"]) {
     const lines = readFileSync(join(root, name), "utf8").split("\n");
     assert.ok(places.includes(`"${basename(name)}:${1 + lines.findIndex((text) => text.includes("log["))}"`), name);
   }

@@ -1,0 +1,197 @@
+import { createAdmission } from "../admission/chain.ts";
+import { createPreemption } from "../admission/preemption.ts";
+import { type Allocations, createAllocations } from "../allocation/allocations.ts";
+import { createResizes } from "../allocation/resizes.ts";
+import { pageSizes } from "../cgroups/allocatable-limits.ts";
+import { createCgroupLayout } from "../cgroups/cgroup-layout.ts";
+import { createNodeAllocatable } from "../cgroups/node-allocatable.ts";
+import { createNodeCgroups } from "../cgroups/node-cgroups.ts";
+import { createPodHostResources } from "../cgroups/pod-host-resources.ts";
+import { createQosCgroups } from "../cgroups/qos-cgroups.ts";
+import { createReservedCgroups } from "../cgroups/reserved-cgroups.ts";
+import type { HostFacts } from "../host/facts.ts";
+import { runPeriodically } from "../lib/periodic.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { DaemonSetPolicy } from "../node/daemon-set-policy.ts";
+import type { Node } from "../objects.ts";
+import type { Admission } from "../pipeline.ts";
+import type { ResizeDecider, Resizes } from "../sync/ports.ts";
+import type { PodCgroups } from "../runtime/actuate-resources.ts";
+import type { PodSettings } from "../runtime/prepare.ts";
+import { type TargetFacts, createTargetFacts, usesSwap } from "../runtime/target-facts.ts";
+import type { PodHostResources } from "../sync/passes.ts";
+import type { Cluster, NodeContext, ObservedTarget, TargetCgroups } from "./deps.ts";
+import { enforcement, limitedSwap, memoryQos } from "./settings.ts";
+
+/** Delay and interval of retries of pending resizes: the kubelet's, milliseconds. */
+const firstRetryDelayMs = 30_000;
+const retryIntervalMs = 180_000;
+
+/** Admission, allocations and resizes of pods. */
+export interface PodAllocation {
+  readonly admission: Admission;
+  readonly allocations: Allocations;
+  readonly resizes: Resizes & ResizeDecider;
+  /** Facts about the target, read once. */
+  readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
+}
+
+/** Creates admission, allocations and resizes. */
+export function createPodAllocation(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodAllocation {
+  const { config, target, metrics, clock, log, hand, privateColumn } = context;
+  const { fs } = target.host;
+  const admission = createNodeAdmission(context, cluster, observed);
+  const allocations = createAllocations({
+    fs,
+    rootDir: config.rootDir,
+    cache: hand("allocations").podCache,
+    privateColumn,
+    clock,
+    log,
+  });
+  const facts = createTargetFacts(fs);
+  const { desired, sourcesReady, resize, signals } = hand("resizes");
+  const resizes = createResizes({
+    pods: desired,
+    sourcesReady,
+    resize,
+    signals,
+    privateColumn,
+    allocations,
+    admission,
+    hasStaticCpus: observed.cpus !== undefined,
+    usesSwap: (signal) => usesSwap(limitedSwap(config.kubelet), facts, signal),
+    events: cluster.events,
+    measures: metrics.measures.resizes,
+    clock,
+    log,
+  });
+  return { admission, allocations, resizes, facts };
+}
+
+/** Creates the admission chain, which admits pods and resizes. */
+function createNodeAdmission(
+  { config, client, metrics, clock, log, hand }: NodeContext,
+  { nodes, events }: Cluster,
+  { agent, managers }: ObservedTarget,
+): Admission {
+  const { worker, signals } = hand("preemption");
+  const preempt = createPreemption({ worker, signals, events, measures: metrics.measures, clock, log });
+  const { pressure, shuttingDown } = hand("admission");
+  return createAdmission({
+    node: nodes,
+    fetchNode: (signal) => client.get<Node>(`/api/v1/nodes/${config.nodeName}`, { signal }),
+    ownNode: agent.ownNode,
+    pressure: () => pressure.get()?.pressure,
+    allocatable: agent.allocatable,
+    managers,
+    facts: agent.facts,
+    allowedUnsafeSysctls: config.kubelet.allowedUnsafeSysctls,
+    shuttingDown,
+    preempt,
+    log,
+  });
+}
+
+/** Creates the periodic retry of pending resizes. */
+export function createResizeRetry({ hand, clock, log }: NodeContext): Service {
+  const { retryPendingResizes } = hand("resizeRetry").signals;
+  const options = { name: "resizes", intervalMs: retryIntervalMs, initialDelayMs: firstRetryDelayMs, clock, log };
+  return runPeriodically(options, () => retryPendingResizes.send("periodic_retry"));
+}
+
+/** Opens the target's cgroups, and limits the reserved cgroups as configured; if the runtime does not respond yet, they are limited
+ *  later. @throws TargetError if a reserved cgroup cannot be limited. */
+export async function openTargetCgroups(
+  { config, target, metrics, clock, log, signal }: NodeContext,
+  { events }: Cluster,
+  capacity: HostFacts,
+): Promise<TargetCgroups> {
+  const { host, runtime } = target;
+  const { kubelet, nodeName, rootDir } = config;
+  const { cgroupDriver, cgroupRoot, cgroupsPerQOS } = kubelet;
+  const measures = metrics.measures.cgroups;
+  const layout = createCgroupLayout({
+    runtime,
+    kubelet: { cgroupDriver, cgroupRoot, cgroupsPerQOS },
+    onOutdatedRuntime: () => measures.runtimeOutdated(),
+    clock,
+    log,
+  });
+  const open = createNodeCgroups({ host, layout, rootDir, measures, clock, log });
+  const enforced = enforcement(config);
+  const reserved = createReservedCgroups({
+    cgroups: open,
+    capacity,
+    enforcement: enforced,
+    memoryQos: memoryQos(kubelet),
+    nodeName,
+    events,
+  });
+  await reserved.limitIfAvailable(signal);
+  return { layout, open, reserved, enforced };
+}
+
+/** Managers of the node's cgroups. */
+export interface CgroupManagers {
+  /** Data directories and cgroups of pods. */
+  readonly hostResources: PodHostResources & { readonly groups: PodCgroups };
+  /** Enforces the node's allocatable resources and the reservations. */
+  readonly nodeAllocatable: Service;
+}
+
+/** Creates the managers of pod cgroups, of QoS cgroups, and of the cgroup of all pods. */
+export function createCgroupManagers(
+  { config, target, metrics, clock, log, hand }: NodeContext,
+  { events }: Cluster,
+  { agent, cgroups: { open, reserved, enforced }, waitForTarget }: ObservedTarget,
+  {
+    allocations,
+    daemonSets,
+    settings,
+  }: Pick<PodAllocation, "allocations"> & { readonly daemonSets: DaemonSetPolicy; readonly settings: PodSettings },
+): CgroupManagers {
+  const { host, runtime } = target;
+  const { kubelet, nodeName, rootDir } = config;
+  const { memoryBytes, swapBytes } = agent.facts;
+  const { desired, podCache, worker } = hand("cgroups");
+  const sizes = pageSizes(agent.facts);
+  const qosCgroups = createQosCgroups({
+    cgroups: open,
+    pods: { list: () => daemonSets.withoutPlaceholders(desired.list()) },
+    podCache,
+    worker,
+    allocatedPod: allocations.allocatedPod,
+    pageSizes: sizes,
+    memoryQos: settings.memoryQos,
+    measures: metrics.measures.cgroups,
+  });
+  const hostResources = createPodHostResources({
+    host,
+    rootDir,
+    cgroups: open,
+    qosCgroups,
+    settings,
+    podPidsLimit: kubelet.podPidsLimit,
+    memoryQos: settings.memoryQos,
+    pageSizes: sizes,
+    swap: { memoryBytes, swapBytes, limitedSwap: settings.limitedSwap },
+    runtime,
+    events,
+    log,
+  });
+  const nodeAllocatable = createNodeAllocatable({
+    cgroups: open,
+    qosCgroups,
+    pods: hostResources,
+    reserved,
+    capacity: agent.facts,
+    enforcement: enforced,
+    nodeName,
+    events,
+    waitForTarget,
+    clock,
+    log,
+  });
+  return { hostResources, nodeAllocatable };
+}

@@ -1,0 +1,64 @@
+import type { Logger } from "../lib/log.ts";
+import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import type { NodeSource, PodCache, RuntimePod, StatusReader } from "../pipeline.ts";
+import {
+  type DaemonSetDecision,
+  type DaemonSets,
+  annotatedDaemonSets,
+  decideDaemonSetPod,
+} from "../pod/daemon-sets.ts";
+import type { DesiredPod } from "../roles.ts";
+
+export interface DaemonSetPolicyDeps {
+  /** The configured setting; undefined: the Node's annotation has it, so that an upgrade does not change existing Nodes. */
+  readonly setting: DaemonSets | undefined;
+  readonly nodes: NodeSource & {
+    /** Resolves once it is known whether the Node exists. */
+    ready(signal: AbortSignal): Promise<void>;
+  };
+  readonly cache: PodCache;
+  readonly status: StatusReader;
+  /** The node's root directory. */
+  readonly rootDir: string;
+  readonly log: Logger;
+}
+
+/** Decides which DaemonSet pods the node runs, and for which it shows placeholders. */
+export interface DaemonSetPolicy {
+  /** @param seen the pod's observation in the runtime. */
+  daemonSetDecision(pod: DesiredPod, seen: RuntimePod | undefined): DaemonSetDecision;
+  /** True if the pod is shown as a placeholder. */
+  isPlaceholder(pod: DesiredPod): boolean;
+  /** Filters out placeholders. */
+  withoutPlaceholders(pods: readonly DesiredPod[]): readonly DesiredPod[];
+  readonly services: readonly Service[];
+}
+
+/** Creates the DaemonSet policy. */
+export function createDaemonSetPolicy(deps: DaemonSetPolicyDeps): DaemonSetPolicy {
+  const { setting, nodes, cache, status, rootDir, log } = deps;
+  const annotated = () => {
+    const node = nodes.node();
+    return node && annotatedDaemonSets(node);
+  };
+  const daemonSetDecision: DaemonSetPolicy["daemonSetDecision"] = (pod, seen) =>
+    decideDaemonSetPod({
+      pod,
+      status: status.get(pod.metadata.uid) ?? pod.status,
+      existsInRuntime: seen !== undefined && seen.sandboxes.length + seen.containers.length > 0,
+      setting: setting ?? annotated(),
+      rootDir,
+    });
+  const warning = onceThenIdle("daemon-sets", async (signal) => {
+    await nodes.ready(signal);
+    if (annotated() === "all")
+      log.warn({}, "running pods of all DaemonSets, as before: set nodes[].daemonSets to none, selected or all");
+  });
+  const isPlaceholder = (pod: DesiredPod) => daemonSetDecision(pod, cache.get(pod.metadata.uid)).kind === "placeholder";
+  return {
+    daemonSetDecision,
+    isPlaceholder,
+    withoutPlaceholders: (pods) => pods.filter((pod) => !isPlaceholder(pod)),
+    services: setting === undefined ? [warning] : [],
+  };
+}

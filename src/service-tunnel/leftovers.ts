@@ -1,0 +1,21 @@
+import type { Logger } from "../lib/log.ts";
+import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import type { Host } from "../seams/host.ts";
+import { ownedTunnelResources } from "./rules.ts";
+
+export interface LeftoversDeps {
+  readonly host: Host;
+  readonly rootDir: string;
+  readonly log: Logger;
+}
+
+/** Removes rules that an earlier service tunnel has left: they would reject packets of pods to the cluster's IPs. */
+export function removeTunnelLeftovers({ host, rootDir, log }: LeftoversDeps): Service {
+  return onceThenIdle("no cluster way", async (signal) => {
+    try {
+      for (const resource of await ownedTunnelResources(host, rootDir, signal)) await resource.remove(signal);
+    } catch (err) {
+      if (!signal.aborted) log.debug({ err }, "cannot remove leftovers of an earlier service tunnel");
+    }
+  });
+}

@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { noNode } from "../../../src/api/absent.ts";
+import { withFirstListTimeout } from "../../../src/api/listers.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const never = new AbortController().signal;
+
+test("waits for the first list of the Node for the given time at most", async () => {
+  const clock = fakeClock();
+  const done: string[] = [];
+  const silent = withFirstListTimeout({ ...noNode, ready: () => new Promise(() => undefined) }, 2_000, clock);
+  void silent.ready(never).then(() => done.push("given up"));
+  await clock.advance(1_999);
+  assert.deepEqual(done, []);
+  await clock.advance(1);
+  assert.deepEqual(done, ["given up"]);
+});
+
+test("does not wait longer than the first list takes, and ends with the signal", async () => {
+  await withFirstListTimeout(noNode, 2_000, fakeClock()).ready(never);
+  const stop = new AbortController();
+  const waiting = withFirstListTimeout({ ...noNode, ready: () => new Promise(() => undefined) }, 2_000, fakeClock());
+  const ended = waiting.ready(stop.signal);
+  stop.abort();
+  await ended;
+});
