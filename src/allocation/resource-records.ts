@@ -1,5 +1,4 @@
-import { replaceFile } from "../host/replace-file.ts";
-import { hasCode } from "../lib/errors.ts";
+import { readStateFile, replaceFile } from "../host/replace-file.ts";
 import type { Logger } from "../lib/log.ts";
 import { entriesOf, recordIn, recordOf } from "../lib/record.ts";
 import type { Resources } from "../objects.ts";
@@ -43,7 +42,7 @@ export async function readRecords(
   const file = recordsFile(rootDir);
   const checkpoints = resourceCheckpoints(rootDir);
   const [own, allocated, actuated] = await Promise.all(
-    [file, checkpoints.allocated, checkpoints.actuated].map((path) => readText(fs, path, signal)),
+    [file, checkpoints.allocated, checkpoints.actuated].map((path) => readStateFile(fs, path, maxBytes, signal)),
   );
   const pods = own === undefined ? new Map<string, ResourceRecord>() : parseRecords(own);
   if (!pods) {
@@ -66,16 +65,6 @@ export async function writeRecords(
   const file = recordsFile(rootDir);
   const data = `${JSON.stringify({ version, pods: Object.fromEntries(pods) })}\n`;
   await fs.apply(replaceFile(file, data, 0o600), signal);
-}
-
-async function readText(fs: Pick<HostFs, "readFile">, path: string, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    return (await fs.readFile(path, { maxBytes, signal })).toString("utf8");
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    if (hasCode(error, "failed_precondition", "resource_exhausted", "permission_denied")) return "";
-    throw error;
-  }
 }
 
 /** Parses graftlet's record file. @returns undefined if it is invalid. */

@@ -1,7 +1,6 @@
 import { cpuCheckpoint, ownDirectory } from "../host/layout.ts";
-import { replaceFile } from "../host/replace-file.ts";
+import { readStateFile, replaceFile } from "../host/replace-file.ts";
 import { type CpuSet, formatCpus, parseCpuList } from "../lib/cpu-set.ts";
-import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { entriesOf, recordIn } from "../lib/record.ts";
 import type { HostFs } from "../seams/host.ts";
@@ -28,7 +27,7 @@ function stateFile(rootDir: string): string {
 }
 
 /** Reads the state in a root directory: graftlet's own, or else that of a kubelet that had the directory before. A corrupt file counts as no
- *  state: CPUs are then assigned anew. Changes nothing.
+ *  state: CPUs are then assigned from scratch. Changes nothing on the target.
  *  @returns undefined without a state. @throws if the target cannot be read. */
 export async function readState(
   fs: Pick<HostFs, "readFile">,
@@ -38,7 +37,9 @@ export async function readState(
 ): Promise<SavedState | undefined> {
   const own = { file: stateFile(rootDir), parse: parseState };
   const kubelets = { file: cpuCheckpoint(rootDir), parse: parseKubeletState };
-  const [ownText, kubeletText] = await Promise.all([own, kubelets].map(({ file }) => readText(fs, file, signal)));
+  const [ownText, kubeletText] = await Promise.all(
+    [own, kubelets].map(({ file }) => readStateFile(fs, file, maxBytes, signal)),
+  );
   const { file, parse } = ownText === undefined ? kubelets : own;
   const text = ownText ?? kubeletText;
   if (text === undefined) return undefined;
@@ -62,16 +63,6 @@ export async function writeState(
   );
   const data = `${JSON.stringify({ version, policy, shared: formatCpus(shared), pods })}\n`;
   await fs.apply(replaceFile(stateFile(rootDir), data, 0o600), signal);
-}
-
-async function readText(fs: Pick<HostFs, "readFile">, path: string, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    return (await fs.readFile(path, { maxBytes, signal })).toString("utf8");
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    if (hasCode(error, "failed_precondition", "resource_exhausted", "permission_denied")) return "";
-    throw error;
-  }
 }
 
 /** Parses graftlet's own file. @returns undefined for a corrupt one. */

@@ -77,7 +77,7 @@ export function assignedCpus(assigned: Assignments): CpuSet {
 }
 
 /** Number of exclusive CPUs of a container: a Guaranteed pod's container that requests whole CPUs has them. Pods with pod-level resources
- *  have none without feature gate PodLevelResourceManagers, which is not implemented. */
+ *  have none, as with a kubelet whose feature gate PodLevelResourceManagers is off. */
 export function exclusiveCpuCount({ spec }: Pod, { resources }: Container): number {
   const { requests = {}, limits = {} } = spec.resources ?? {};
   if (Object.keys({ ...requests, ...limits }).some(isPodLevelResource) || qosClass(spec) !== "Guaranteed") return 0;

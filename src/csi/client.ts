@@ -6,10 +6,9 @@ import {
   type NodeServiceCapability_RPC_Type,
   NodeService,
 } from "../gen/csi.ts";
-import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
+import { type GrpcDeps, recordedCallToSocket } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
 import type { GrpcMethod } from "../lib/grpc.ts";
-import { grpcStatusOf } from "../lib/grpc-status.ts";
 import type { StorageDriver } from "../pipeline.ts";
 
 /** Calls to CSI drivers. */
@@ -38,18 +37,13 @@ export function createDriverClient(
   { name, endpoint }: Pick<RegisteringPlugin, "name" | "endpoint">,
 ): DriverClient {
   const whole = new AbortController().signal;
-  const call = async <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal = whole) => {
-    const began = deps.clock.monotonic();
-    const told = (code: string) => measures.called(name, method.path, code, deps.clock.monotonic() - began);
-    try {
-      const answer = await unaryCallToSocket(deps, { ...clientOptions, path: endpoint, method, request }, signal);
-      told("OK");
-      return answer;
-    } catch (error) {
-      told(signal.aborted ? "Canceled" : grpcStatusOf(error));
-      throw error;
-    }
-  };
+  const call = <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal = whole) =>
+    recordedCallToSocket(
+      deps,
+      { ...clientOptions, path: endpoint, method, request },
+      (code, ms) => measures.called(name, method.path, code, ms),
+      signal,
+    );
   const done = async (answer: Promise<unknown>) => void (await answer);
   return {
     info: (signal) => call(NodeService.nodeGetInfo, NodeGetInfoRequest.create(), signal),

@@ -1,3 +1,4 @@
+import { claimCheckpoint } from "../host/layout.ts";
 import { replaceFile } from "../host/replace-file.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { hasCode, ignoreNotFound, messageOf, throwIfAborted } from "../lib/errors.ts";
@@ -6,9 +7,6 @@ import { untilAborted } from "../lib/service-group.ts";
 import type { HostFs } from "../seams/host.ts";
 import { decodeCheckpoint, encodeCheckpoint } from "./checkpoint.ts";
 import type { ClaimRecords } from "./claim-records.ts";
-
-/** Name of the checkpoint file in a node's root directory: the kubelet's. */
-export const checkpointFile = "dra_manager_state";
 
 export interface CheckpointStoreDeps {
   readonly fs: Pick<HostFs, "readFile" | "apply">;
@@ -29,7 +27,7 @@ export interface CheckpointStore {
 
 /** Creates the store; nothing is read before `load`. */
 export function createCheckpointStore({ fs, rootDir, records, log }: CheckpointStoreDeps): CheckpointStore {
-  const path = `${rootDir}/${checkpointFile}`;
+  const path = `${rootDir}/${claimCheckpoint}`;
   const read = Promise.withResolvers<void>();
   const write = coalesce(() => fs.apply(replaceFile(path, encodeCheckpoint(records.all()), 0o600)));
   return {

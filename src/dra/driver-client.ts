@@ -6,9 +6,8 @@ import {
   NodeUnprepareResourcesRequest,
   type NodeUnprepareResourcesResponse,
 } from "../gen/dra.ts";
-import { type GrpcDeps, unaryCallToSocket } from "../host/grpc-session.ts";
+import { type GrpcDeps, recordedCallToSocket } from "../host/grpc-session.ts";
 import { pluginLimits } from "../lib/bounded-decode.ts";
-import { grpcStatusOf } from "../lib/grpc-status.ts";
 import type { GrpcMethod } from "../lib/grpc.ts";
 
 /** The kubelet plugin of a DRA driver. Every call throws CodedError, whose message is the failure in Go's format; the signal's reason. */
@@ -48,26 +47,14 @@ export function createDriverClient(
     service,
   }: { readonly driver: string; readonly endpoint: string; readonly service: PrepareService },
 ): DriverClient {
-  const call = async <Request, Response>(
-    { path, ...method }: GrpcMethod<Request, Response>,
-    request: Request,
-    signal: AbortSignal,
-  ): Promise<Response> => {
-    const versioned = { ...method, path: path.replace(".v1.DRAPlugin/", `.${service}/`) };
-    const began = deps.clock.monotonic();
-    const record = (code: string) => measures.called(driver, versioned.path, code, deps.clock.monotonic() - began);
-    try {
-      const response = await unaryCallToSocket(
-        deps,
-        { path: endpoint, method: versioned, request, userAgent, limitMs: callTimeoutMs, limits: pluginLimits },
-        signal,
-      );
-      record("OK");
-      return response;
-    } catch (error) {
-      record(signal.aborted ? "Canceled" : grpcStatusOf(error));
-      throw error;
-    }
+  const call = <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal: AbortSignal) => {
+    const versioned = { ...method, path: method.path.replace(".v1.DRAPlugin/", `.${service}/`) };
+    return recordedCallToSocket(
+      deps,
+      { path: endpoint, method: versioned, request, userAgent, limitMs: callTimeoutMs, limits: pluginLimits },
+      (code, ms) => measures.called(driver, versioned.path, code, ms),
+      signal,
+    );
   };
   return {
     prepare: (claims, signal) =>

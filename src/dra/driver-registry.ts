@@ -1,3 +1,4 @@
+import { addAbortListener } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
 import { openGrpc } from "../host/grpc-session.ts";
 import { CodedError } from "../lib/errors.ts";
@@ -111,11 +112,8 @@ async function keepConnected(
     try {
       const session = await openGrpc({ host }, { unix: endpoint }, clock.within(connectTimeoutMs, signal));
       delayMs = initialRetryDelayMs;
-      const close = () => session.destroy();
-      signal.addEventListener("abort", close, { once: true });
-      if (signal.aborted) close();
+      using _ = addAbortListener(signal, () => session.destroy());
       await use(session);
-      signal.removeEventListener("abort", close);
     } catch (err) {
       if (signal.aborted) return;
       log.debug({ err, endpoint }, "cannot connect to DRA driver; retrying");

@@ -3,12 +3,14 @@ import type { Clock } from "../lib/clock.ts";
 import { messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
+import { retryUntilDone } from "../lib/retry.ts";
 import { onceThenIdle } from "../lib/service-group.ts";
+import { timed } from "../lib/timed.ts";
 import type { Pod, ResourceClaim } from "../objects.ts";
 import type { PluginHandler } from "../plugins/ports.ts";
-import type { ResourceManager } from "../resource-manager.ts";
+import { type ResourceManager, noAdditions } from "../resource-manager.ts";
 import type { Host, HostFs } from "../seams/host.ts";
-import { type CheckpointStore, createCheckpointStore } from "./checkpoint-store.ts";
+import { createCheckpointStore } from "./checkpoint-store.ts";
 import { claimUsesOf } from "./claim-names.ts";
 import { cdiDevicesOf, createClaimRecords } from "./claim-records.ts";
 import type { DraMeasures } from "./driver-client.ts";
@@ -58,6 +60,12 @@ export function createDraManager(deps: DraManagerDeps): DraManager {
     driver: drivers.driver,
     save: store.save,
   };
+  const loading = {
+    message: "cannot read the checkpoint of ResourceClaims; retrying",
+    delayMs: () => loadRetryDelayMs,
+    clock,
+    log,
+  };
   const measured = createOperation(deps);
   const unprepare = (uid: string, signal: AbortSignal) => unprepareClaims(preparation, uid, signal);
   return {
@@ -87,12 +95,12 @@ export function createDraManager(deps: DraManagerDeps): DraManager {
         if (record) return cdiDevicesOf(record, request);
         throw new Error(`internal error: unable to get claim info for ResourceClaim ${name} in namespace ${namespace}`);
       });
-      return { environment: new Map(), mounts: [], devices: [], annotations: {}, cdiDevices };
+      return { ...noAdditions, cdiDevices };
     },
     release() {},
     services: [
       onceThenIdle("resource claims", async (signal) => {
-        await loadWithRetry(store, deps, signal);
+        await retryUntilDone(loading, () => store.load(signal), signal);
         return drivers.close;
       }),
       slices,
@@ -116,24 +124,6 @@ function usesClaims({ spec, status }: Pod): boolean {
   return (spec.resourceClaims ?? []).length > 0 || status?.extendedResourceClaimStatus !== undefined;
 }
 
-async function loadWithRetry(
-  store: CheckpointStore,
-  { clock, log }: Pick<DraManagerDeps, "clock" | "log">,
-  signal: AbortSignal,
-): Promise<void> {
-  for (let lastError = ""; ; ) {
-    try {
-      return await store.load(signal);
-    } catch (err) {
-      throwIfAborted(signal);
-      const why = messageOf(err);
-      if (why !== lastError) log.warn({ err }, "cannot read the checkpoint of ResourceClaims; retrying");
-      lastError = why;
-    }
-    await clock.sleep(loadRetryDelayMs, signal);
-  }
-}
-
 /** Creates a function that measures an operation, and names it in its failure. */
 function createOperation({ clock, measures }: Pick<DraManagerDeps, "clock" | "measures">) {
   return async (
@@ -142,13 +132,12 @@ function createOperation({ clock, measures }: Pick<DraManagerDeps, "clock" | "me
     work: () => Promise<void>,
     signal: AbortSignal,
   ): Promise<void> => {
-    const began = clock.monotonic();
     try {
-      await work();
-      measures.operation(name, false, clock.monotonic() - began);
+      await timed(clock, work, (ms, failed) => {
+        if (!failed || !signal.aborted) measures.operation(name, failed, ms);
+      });
     } catch (error) {
       throwIfAborted(signal);
-      measures.operation(name, true, clock.monotonic() - began);
       throw new Error(`${verb} dynamic resources: ${messageOf(error)}`, { cause: error });
     }
   };

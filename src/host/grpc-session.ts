@@ -6,7 +6,7 @@ import { chargeStream } from "../lib/target-budget.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, abortError, hasCode } from "../lib/errors.ts";
 import { type GrpcMethod, unaryCall } from "../lib/grpc.ts";
-import { GrpcError } from "../lib/grpc-status.ts";
+import { GrpcError, grpcStatusOf } from "../lib/grpc-status.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 import type { Address, Host } from "../seams/host.ts";
 import { brokenConnection, unixDialFailure } from "./dial-text.ts";
@@ -124,5 +124,25 @@ export async function unaryCallToSocket<Request, Response>(
     throw session ? error : connectionError(error, path);
   } finally {
     session?.destroy();
+  }
+}
+
+/** A unary call over its own connection, whose outcome is recorded. @param record is called with Go's name of the status, and the duration
+ *  in milliseconds. @throws as `unaryCallToSocket` does. */
+export async function recordedCallToSocket<Request, Response>(
+  deps: GrpcDeps,
+  call: SocketCall<Request, Response>,
+  record: (code: string, ms: number) => void,
+  signal: AbortSignal,
+): Promise<Response> {
+  const began = deps.clock.monotonic();
+  const recordNow = (code: string) => record(code, deps.clock.monotonic() - began);
+  try {
+    const response = await unaryCallToSocket(deps, call, signal);
+    recordNow("OK");
+    return response;
+  } catch (error) {
+    recordNow(signal.aborted ? "Canceled" : grpcStatusOf(error));
+    throw error;
   }
 }

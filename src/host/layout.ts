@@ -73,6 +73,9 @@ export function resourceCheckpoints(rootDir: string) {
   return { allocated: `${rootDir}/allocated_pods_state`, actuated: `${rootDir}/actuated_pods_state` };
 }
 
+/** Checkpoint of the ResourceClaims that pods use, relative to a root directory: the kubelet's. */
+export const claimCheckpoint = "dra_manager_state";
+
 /** A kubelet's checkpoint of exclusive CPUs. */
 export function cpuCheckpoint(rootDir: string): string {
   return `${rootDir}/cpu_manager_state`;

@@ -1,10 +1,9 @@
 import { gateEnabled } from "../config/feature-gates.ts";
 import { type CpuManager, createCpuManager } from "../cpus/manager.ts";
 import { openPolicy } from "../cpus/open.ts";
-import { checkpointFile } from "../dra/checkpoint-store.ts";
 import { type DraManager, createDraManager } from "../dra/manager.ts";
 import { createDeviceManager, type DeviceManager } from "../devices/manager.ts";
-import { pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/layout.ts";
+import { claimCheckpoint, pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/layout.ts";
 import { throttle } from "../lib/throttle.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
@@ -69,7 +68,7 @@ function createNodeDraManager({ config, target, client, metrics, clock, log, han
     nodeName: config.nodeName,
     rootDir: config.rootDir,
     sourcesSynced: sourcesSynced.all,
-    isKnown: (uid) => desired.get(uid) !== undefined || worker.get(uid) !== undefined,
+    isKnown: isKnownPod(desired, worker),
     measures: metrics.measures.dra,
     clock,
     log,
@@ -93,10 +92,18 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
     measures: metrics.measures.cpus,
     reconcileMs: config.kubelet.cpuManagerReconcilePeriod,
     sourcesSeen: sourcesSynced.all,
-    isKnown: (uid) => desired.get(uid) !== undefined || worker.get(uid) !== undefined,
+    isKnown: isKnownPod(desired, worker),
     clock,
     log,
   });
+}
+
+/** Returns whether a source wants a pod, or a worker handles it. */
+function isKnownPod(
+  desired: { get(uid: string): unknown },
+  worker: { get(uid: string): unknown },
+): (uid: string) => boolean {
+  return (uid) => desired.get(uid) !== undefined || worker.get(uid) !== undefined;
 }
 
 /** Returns whether a container has exclusive CPUs, whose CPU time is not limited; undefined if CPU time limits apply to all. */
@@ -112,5 +119,5 @@ export const managerFiles: readonly string[] = [
   `${pluginDirectory}/${pluginFiles.socket}`,
   `${pluginDirectory}/${pluginFiles.checkpoint}`,
   `${podResourcesDirectory}/${pluginFiles.socket}`,
-  checkpointFile,
+  claimCheckpoint,
 ];

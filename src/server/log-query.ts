@@ -1,3 +1,4 @@
+import { aggregateText } from "../lib/aggregate.ts";
 import { goQuote } from "../lib/go-quote.ts";
 import { type Argv, command } from "../seams/command.ts";
 
@@ -60,7 +61,7 @@ export function parseLogQuery(params: URLSearchParams): ParsedLogQuery {
   const boot = given("boot", readInteger);
   const tailLines = given("tailLines", readInteger);
   const pattern = params.get("pattern") ?? "";
-  if (errors.length > 0) return { kind: "malformed", text: aggregate(errors) };
+  if (errors.length > 0) return { kind: "malformed", text: aggregateText(errors) };
   const options = {
     ...(since && { since }),
     ...(until && { until }),
@@ -97,7 +98,7 @@ export async function logQueryError(
   const fileError = await fileQueryError(query, unreadable);
   if (fileError !== undefined) errors.push(fileError);
   errors.push(...optionErrors(query.options));
-  return errors.length === 0 ? undefined : aggregate(errors);
+  return errors.length === 0 ? undefined : aggregateText(errors);
 }
 
 async function fileQueryError(
@@ -174,10 +175,4 @@ function readInteger(text: string): number | string {
 
 function invalid(field: string, value: string, detail: string): string {
   return `${field}: Invalid value: ${value}: ${detail}`;
-}
-
-/** Several errors as Kubernetes prints them: without duplicates, in brackets. */
-function aggregate(errors: readonly string[]): string {
-  const distinct = [...new Set(errors)];
-  return distinct.length === 1 ? String(distinct[0]) : `[${distinct.join(", ")}]`;
 }

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { pullRecordsDirectory } from "../../host/layout.ts";
 import { replaceFile } from "../../host/replace-file.ts";
 import { ignoreNotFound } from "../../lib/errors.ts";
+import { rfc3339 } from "../../lib/rfc3339.ts";
 import { entriesOf, recordOf } from "../../lib/record.ts";
 import type { HostFs } from "../../seams/host.ts";
 
@@ -79,7 +80,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
         {
           kind: "ImagePulledRecord",
           apiVersion,
-          lastUpdatedTime: new Date(lastUpdated).toISOString().replace(/\.\d+Z$/, "Z"),
+          lastUpdatedTime: rfc3339(lastUpdated),
           imageRef,
           credentialMapping: Object.fromEntries(credentials),
         },

@@ -1,4 +1,5 @@
 import type { Request, Response } from "express";
+import { rfc3339 } from "../../lib/rfc3339.ts";
 import { kubeletVersion } from "../../version.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 import { heading, separators, zpage } from "../zpages.ts";
@@ -33,9 +34,7 @@ export function statusz(
       );
     },
     fields: () => ({
-      startTime: startedAt()
-        .toISOString()
-        .replace(/\.\d+Z$/, "Z"),
+      startTime: rfc3339(startedAt().getTime()),
       uptimeSeconds: uptimeSeconds(),
       goVersion: engineVersion,
       binaryVersion,
