@@ -15,7 +15,6 @@ const more = {
   "helm-monitoring": 100,
   "helm-release": 150,
   "helm-reverse": 150,
-  "helm-rights": 135,
   "helm-rollout": 200,
   "helm-storage": 60,
   hostile: 60,
@@ -29,6 +28,10 @@ const more = {
  *  what the link carries. */
 export const bringsOwn: Readonly<Record<string, Runs>> = Object.fromEntries([
   ...Object.entries(always).map(([name, seconds]) => [name, runs({ on: ["cri"], seconds })] as const),
+  [
+    "helm-rights",
+    { on: [], more: ["cri-2.4"], why: "uses each right, and devices of DRA need CDI", fits: ["cri-2.4"], seconds: 135 },
+  ],
   ["lock-lost", { on: [], more: ["cri", "ssh"], why: "over SSH another machine's process has the lock", seconds: 170 }],
   ...Object.entries(more).map(([name, seconds]) => [name, runs({ on: [], more: ["cri"], seconds })] as const),
 ]);

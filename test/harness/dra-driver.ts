@@ -22,9 +22,21 @@ export function cdiDirectory({ dir }: Pick<Layout, "dir">): string {
   return join(dir, "cdi");
 }
 
+/** Where a driver's node is: that of the cluster's own machine unless given. */
+export interface DraNode {
+  readonly nodeName: string;
+  /** The node's root directory. */
+  readonly rootDir: string;
+  /** Directory of CDI specs that the node's runtime reads. */
+  readonly cdiDir: string;
+}
+
 /** Starts the driver with two devices, and creates its DeviceClass. */
-export async function startDraDriver(cluster: Cluster): Promise<DraDriver> {
-  const { layout, nodeName, adminKubeconfig } = cluster;
+export async function startDraDriver(
+  cluster: Cluster,
+  { nodeName, rootDir, cdiDir }: DraNode = nodeOf(cluster),
+): Promise<DraDriver> {
+  const { layout, adminKubeconfig } = cluster;
   const program = await buildProgram({ name: "dra-driver", module: "dra" }, console.error);
   const [calls, failing] = ["dra-calls", "dra-failing"].map((name) => join(layout.dir, name)) as [string, string];
   const child = cluster.spawnInside([
@@ -32,8 +44,8 @@ export async function startDraDriver(cluster: Cluster): Promise<DraDriver> {
     `--driver-name=${draDriver}`,
     `--kubeconfig=${adminKubeconfig}`,
     `--node-name=${nodeName}`,
-    `--root-dir=${layout.kubeletRoot}`,
-    `--cdi-dir=${cdiDirectory(layout)}`,
+    `--root-dir=${rootDir}`,
+    `--cdi-dir=${cdiDir}`,
     `--calls=${calls}`,
     `--failing=${failing}`,
   ]);
@@ -55,4 +67,8 @@ export async function startDraDriver(cluster: Cluster): Promise<DraDriver> {
       await ended;
     },
   };
+}
+
+function nodeOf({ nodeName, layout }: Cluster): DraNode {
+  return { nodeName, rootDir: layout.kubeletRoot, cdiDir: cdiDirectory(layout) };
 }

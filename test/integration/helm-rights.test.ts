@@ -11,6 +11,7 @@ import { deedsOf } from "../harness/audit.ts";
 import { startTestDriver } from "../harness/csi-driver.ts";
 import { createCgroup } from "../harness/cgroups.ts";
 import { secondRuntimeHandler } from "../harness/containerd-config.ts";
+import { cdiDirectory, draDriver, startDraDriver } from "../harness/dra-driver.ts";
 import { apiServerUrl } from "../harness/control-plane.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { networkArgv } from "../harness/namespaces.ts";
@@ -109,6 +110,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
     await lab.cluster.mustKubectl(["exec", "of-account", "--", "true"]);
     await lab.cluster.mustKubectl(["delete", "pod", "of-account", "--timeout=55s"]);
     await attachVolume(lab);
+    await claimDevice(lab);
     assert.equal(await askByToken(lab, await edge.node(accountNode)), "403");
     // So is a taint of the values, which the account writes for a node that may not.
     await lab.cluster.mustKubectl(["taint", "node", release.node, "graftlet.dev/target-"]);
@@ -181,6 +183,19 @@ async function attachVolume({ cluster, edge }: HelmLab): Promise<void> {
   await cluster.mustKubectl(["delete", "pod", "attaching", "--timeout=55s"]);
 }
 
+/** Has the account's node run a pod with a device of a DRA driver. */
+async function claimDevice({ cluster, edge: { layout } }: HelmLab): Promise<void> {
+  const node = { nodeName: accountNode, rootDir: join(layout.dir, "second"), cdiDir: cdiDirectory(layout) };
+  await using _driver = await startDraDriver(cluster, node);
+  const pod = user("claiming", accountNode, "own", { deviceClaim: "device" });
+  const requests = [{ name: "device", exactly: { deviceClassName: draDriver } }];
+  const metadata = { name: "device" };
+  const spec = { devices: { requests } };
+  await cluster.apply([{ apiVersion: "resource.k8s.io/v1", kind: "ResourceClaim", metadata, spec }, pod]);
+  await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/claiming", "--timeout=55s"]);
+  await cluster.mustKubectl(["delete", "pod", "claiming", "--timeout=55s"]);
+}
+
 /** Asks a node's kubelet API for its pods with a token that may not. @returns the status code. */
 async function askByToken({ cluster }: HelmLab, node: Node | undefined): Promise<string> {
   const token = (await cluster.mustKubectl(["create", "token", "default"])).trim();
@@ -199,19 +214,32 @@ const runtimeClass = {
   handler: secondRuntimeHandler,
 };
 
+/** What a pod requests beside a secret. */
+interface Requests {
+  readonly runtimeClassName?: string;
+  readonly claimName?: string;
+  /** The name of a ResourceClaim, which the scheduler allocates. */
+  readonly deviceClaim?: string;
+}
+
 /** A pod that is given a secret. */
 function user(
   name: string,
   nodeName: string,
   secretName: string,
-  { runtimeClassName, claimName }: { readonly runtimeClassName?: string; readonly claimName?: string } = {},
+  { runtimeClassName, claimName, deviceClaim }: Requests = {},
 ): object {
   return {
     apiVersion: "v1",
     kind: "Pod",
     metadata: { name },
     spec: {
-      nodeName,
+      ...(deviceClaim
+        ? {
+            nodeSelector: { "kubernetes.io/hostname": nodeName },
+            resourceClaims: [{ name: "device", resourceClaimName: deviceClaim }],
+          }
+        : { nodeName }),
       ...(runtimeClassName && { runtimeClassName }),
       terminationGracePeriodSeconds: 1,
       tolerations: [{ operator: "Exists" }],
@@ -220,6 +248,7 @@ function user(
           name: "c",
           image: images.busybox,
           command: ["sleep", "infinity"],
+          ...(deviceClaim && { resources: { claims: [{ name: "device" }] } }),
           volumeMounts: [
             { name: "secret", mountPath: "/secret" },
             ...(claimName ? [{ name: "claim", mountPath: "/claim" }] : []),
