@@ -155,8 +155,8 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "eviction-crash": {
     on: [],
-    more: [...here, "ssh"],
-    why: "the moments to be killed at are the runtime's verbs, and over SSH the target's memory is read with commands",
+    more: here,
+    why: "the moments to be killed at are the runtime's verbs; eviction itself is also done over SSH",
     seconds: 200,
   },
   "eviction-crash-disk": {
@@ -294,8 +294,8 @@ export const integration: Readonly<Record<string, Runs>> = {
   "several-targets": { on: [], more: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
   shares: {
     on: onSystemd,
-    more: ["cri", "docker", "ssh-docker-systemd", "ssh-guest", "ssh-docker-guest"],
-    why: "the kernel shares out by what files or systemd set, and the runtime below it; an open session is SSH's",
+    more: ["cri", "docker", "ssh-docker-systemd", "ssh-guest"],
+    why: "the kernel shares out by what files or systemd set, and the runtime below it (Docker's in a guest: guest-limits); an open session is SSH's",
     fits: providers,
     seconds: 35,
   },
@@ -310,7 +310,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "ssh-faults": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 205 },
   "ssh-link": { on: [], more: ["ssh"], why: "is about SSH alone", fits: alsoSystemd, seconds: 180 },
   "ssh-round-trips": { on: [], why: "measures: its numbers stand in docs/performance.md", fits: overSsh, seconds: 60 },
-  "ssh-settings": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 120 },
+  "ssh-settings": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 200 },
   "ssh-users": {
     on: ["ssh"],
     why: "is about SSH alone, and starts clusters of both kinds",

@@ -17,12 +17,19 @@ const memoryOfCluster = 1.5 * 2 ** 30;
 /** A file that waits at first may be busy later: more at once make each other miss their times. */
 const mostPerProcessor = 2;
 
+/** Files of tests that run. */
+export interface Running {
+  readonly running: number;
+  /** The same, but one that mostly waits counts half. */
+  readonly load: number;
+}
+
 /** True if one more file of tests may start beside those that run. One for each processor always may, if the machine has what it
  *  takes besides a cluster. @param more that, bytes of memory. */
-export function hasRoom(running: number, { idle, memory }: Spare, processors: number, more = 0): boolean {
+export function hasRoom({ running, load }: Running, { idle, memory }: Spare, processors: number, more = 0): boolean {
   if (running === 0) return true;
   if (running < processors) return more === 0 || memory >= memoryOfCluster + more;
-  return running < processors * mostPerProcessor && idle >= idleEnough && memory >= memoryOfCluster + more;
+  return load < processors * mostPerProcessor && idle >= idleEnough && memory >= memoryOfCluster + more;
 }
 
 /** Measures what this machine has to spare: each answer is about the time since the answer before. */

@@ -19,6 +19,8 @@ export interface Job {
   readonly once?: boolean;
   /** How long it usually takes. */
   readonly seconds: number;
+  /** It mostly waits: of such jobs twice as many run side by side. */
+  readonly waits: boolean;
   /** Bytes of memory that it takes besides a cluster's. */
   readonly memory?: number;
 }
@@ -63,6 +65,7 @@ export async function runJobs(jobs: readonly Job[], options: JobOptions): Promis
   const outcomes: Outcome[] = [];
   const running = new Set<Promise<void>>();
   const underWay: Job[] = [];
+  const load = (): number => underWay.reduce((sum, { waits }) => sum + (waits ? 0.5 : 1), 0);
   const [spare, cpuSeconds] = [createGauge(), createCpuMeter()];
   const start = (job: Job): void => {
     const run = runJob(job, { ...options, cpuSeconds, live: jobs.length === 1 });
@@ -81,7 +84,8 @@ export async function runJobs(jobs: readonly Job[], options: JobOptions): Promis
     const due = running.size < always || (!options.alone && now >= next);
     if (due) next = now + settleMs;
     const at = nextOf(waiting, underWay);
-    if (due && hasRoom(running.size, spare(), always, waiting[at]?.memory)) waiting.splice(at, 1).forEach(start);
+    if (due && hasRoom({ running: running.size, load: load() }, spare(), always, waiting[at]?.memory))
+      waiting.splice(at, 1).forEach(start);
     else await Promise.race([sleep(lookMs, undefined, { signal: options.signal }), ...running]);
   }
   await Promise.all(running);

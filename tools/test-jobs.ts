@@ -2,6 +2,7 @@ import { globSync } from "node:fs";
 import { basename, join, relative } from "node:path";
 import { integration, isGuest, type Provider, providers, usual } from "../test/matrix.ts";
 import { slowContracts } from "../test/slow-contracts.ts";
+import { waiting } from "../test/waiting.ts";
 import { guestSizes } from "../test/harness/state.ts";
 import type { Job } from "./run-jobs.ts";
 
@@ -32,6 +33,7 @@ export function contractJobs(): Job[] {
       files: [join(root, path)],
       env: {},
       seconds: slowContracts[name] ?? unknownSeconds,
+      waits: waiting.contract.has(name),
     };
   });
 }
@@ -57,6 +59,7 @@ function jobOf(name: string, provider: Provider): Omit<Job, "seconds"> {
     name: `integration ${name} with ${provider}`,
     files: [join(root, "test", "integration", `${name}.test.ts`)],
     env: { GRAFTLET_TEST_PROVIDER: runtime, GRAFTLET_TEST_CONTAINERD: containerd },
+    waits: waiting.integration.has(name),
     ...(isGuest(provider) && { memory: memoryOfGuest }),
   };
 }
@@ -70,6 +73,7 @@ export function sharing(jobs: readonly Job[]): Job[] {
     env: some[0]?.env ?? {},
     once: some.some(({ once }) => once),
     seconds: some.reduce((sum, { seconds }) => sum + seconds, 0),
+    waits: some.every(({ waits }) => waits),
     memory: Math.max(...some.map(({ memory = 0 }) => memory)),
   }));
 }
@@ -77,7 +81,7 @@ export function sharing(jobs: readonly Job[]): Job[] {
 /** The part of Kubernetes' own tests that belongs to `make test`. */
 export function conformanceJob(): Job {
   const file = join(root, "test", "conformance", "run.ts");
-  return { name: "conformance-part", files: [file], env: { PART: "1" }, once: true, seconds: 300 };
+  return { name: "conformance-part", files: [file], env: { PART: "1" }, once: true, seconds: 300, waits: false };
 }
 
 /** Jobs of files that are named one by one. */
@@ -87,5 +91,6 @@ export function jobsOf(files: readonly string[]): Job[] {
     files: [file],
     env: {},
     seconds: unknownSeconds,
+    waits: false,
   }));
 }

@@ -4,6 +4,7 @@ import { basename, join } from "node:path";
 import { test } from "node:test";
 import { integration, usual } from "../../matrix.ts";
 import { slowContracts } from "../../slow-contracts.ts";
+import { waiting } from "../../waiting.ts";
 import { type Asked, contractJobs, integrationJobs, sharing } from "../../../tools/test-jobs.ts";
 
 const root = join(import.meta.dirname, "../../..");
@@ -15,7 +16,9 @@ const run = new Set([...contractJobs(), ...integrationJobs(asked), ...further].m
 
 test("has exactly the files of test/integration", () => {
   assert.deepEqual(Object.keys(integration).toSorted(), named("integration").toSorted());
-  for (const name of Object.keys(slowContracts)) assert.ok(named("contract").includes(name), name);
+  for (const name of [...Object.keys(slowContracts), ...waiting.contract])
+    assert.ok(named("contract").includes(name), name);
+  for (const name of waiting.integration) assert.ok(name in integration, name);
 });
 
 test("runs each file with providers that fit, with a reason", () => {

@@ -4,22 +4,30 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createGauge, hasRoom } from "../../../tools/room.ts";
 
 const [much, little] = [8 * 2 ** 30, 2 ** 30];
+const files = (running: number, load = running) => ({ running, load });
 
 test("always runs one file per processor, and more while processors are idle and memory is left", () => {
-  assert.ok(hasRoom(1, { idle: 0, memory: little }, 2));
-  assert.ok(!hasRoom(2, { idle: 0.05, memory: much }, 2));
-  assert.ok(!hasRoom(2, { idle: 0.5, memory: little }, 2));
-  assert.ok(hasRoom(2, { idle: 0.5, memory: much }, 2));
-  assert.ok(!hasRoom(2, { idle: 0.2, memory: much }, 2));
-  assert.ok(!hasRoom(4, { idle: 1, memory: much }, 2));
+  assert.ok(hasRoom(files(1), { idle: 0, memory: little }, 2));
+  assert.ok(!hasRoom(files(2), { idle: 0.05, memory: much }, 2));
+  assert.ok(!hasRoom(files(2), { idle: 0.5, memory: little }, 2));
+  assert.ok(hasRoom(files(2), { idle: 0.5, memory: much }, 2));
+  assert.ok(!hasRoom(files(2), { idle: 0.2, memory: much }, 2));
+  assert.ok(!hasRoom(files(4), { idle: 1, memory: much }, 2));
+});
+
+test("of files that mostly wait, runs twice as many while processors are idle and memory is left", () => {
+  assert.ok(hasRoom(files(7, 3.5), { idle: 0.5, memory: much }, 2));
+  assert.ok(!hasRoom(files(8, 4), { idle: 1, memory: much }, 2));
+  assert.ok(!hasRoom(files(3, 1.5), { idle: 0.2, memory: much }, 2));
+  assert.ok(!hasRoom(files(3, 1.5), { idle: 1, memory: little }, 2));
 });
 
 test("a file with the memory of a machine waits for it, unless it is alone", () => {
   const machine = 2.5 * 2 ** 30;
-  assert.ok(hasRoom(1, { idle: 0, memory: much }, 2, machine));
-  assert.ok(!hasRoom(1, { idle: 1, memory: 2 * little }, 2, machine));
-  assert.ok(!hasRoom(2, { idle: 1, memory: 3 * little }, 2, machine));
-  assert.ok(hasRoom(0, { idle: 0, memory: little }, 2, machine));
+  assert.ok(hasRoom(files(1), { idle: 0, memory: much }, 2, machine));
+  assert.ok(!hasRoom(files(1), { idle: 1, memory: 2 * little }, 2, machine));
+  assert.ok(!hasRoom(files(2), { idle: 1, memory: 3 * little }, 2, machine));
+  assert.ok(hasRoom(files(0), { idle: 0, memory: little }, 2, machine));
 });
 
 test("measures the idle share of the time, and memory", async () => {
