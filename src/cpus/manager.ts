@@ -32,7 +32,7 @@ export interface CpuManagerDeps extends Omit<CpusetUpdaterDeps, "cpusOf"> {
   readonly reconcileMs: number;
   readonly measures: CpuMeasures;
   /** True once every source has listed its pods. */
-  readonly sourcesSeen: () => boolean;
+  readonly allSourcesReady: () => boolean;
   /** True while a source wants the pod or a worker handles it. */
   readonly isKnown: (uid: string) => boolean;
   readonly clock: Clock;
@@ -89,7 +89,7 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
   };
   /** Releases CPUs of pods that ended while graftlet did not run. */
   const releaseUnknown = () => {
-    if (!deps.sourcesSeen()) return;
+    if (!deps.allSourcesReady()) return;
     const unknown = [...assigned.keys()].filter((uid) => !deps.isKnown(uid));
     for (const uid of unknown) assigned.delete(uid);
     if (unknown.length > 0) saveLater();

@@ -19,7 +19,7 @@ export interface AllocatorDeps extends AllocateDeps {
   readonly loaded: (signal: AbortSignal) => Promise<void>;
   readonly serialize: <T>(work: () => Promise<T>) => Promise<T>;
   /** True once every source has listed its pods. */
-  readonly sourcesSeen: () => boolean;
+  readonly allSourcesReady: () => boolean;
   /** True when a sandbox or container of the pod runs. */
   readonly isAlive: IsAlreadyRunning;
 }
@@ -27,15 +27,15 @@ export interface AllocatorDeps extends AllocateDeps {
 /** Allocates devices to pods at their admission. A pod that has devices counts at least what is allocated as allocatable: a device that is no
  *  longer healthy must not end the pods that have it. */
 export function createAllocator(deps: AllocatorDeps): Pick<ResourceManager, "allocate" | "allocatable" | "release"> {
-  const { inventory, allocations, loaded, serialize, sourcesSeen, isAlive, log } = deps;
-  const isAlreadyRunning: IsAlreadyRunning = (uid) => !sourcesSeen() && isAlive(uid);
+  const { inventory, allocations, loaded, serialize, allSourcesReady, isAlive, log } = deps;
+  const isAlreadyRunning: IsAlreadyRunning = (uid) => !allSourcesReady() && isAlive(uid);
   return {
     async allocate(pod, others, signal) {
       if (!containersOf(pod).some(requestsExtendedResources)) return undefined;
       await loaded(signal);
       try {
         await serialize(async () => {
-          if (sourcesSeen()) allocations.retainPods(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
+          if (allSourcesReady()) allocations.retainPods(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
           await allocateToPod(deps, pod, isAlreadyRunning, signal);
         });
         return undefined;

@@ -27,7 +27,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
 
-export interface DeviceManagerDeps extends Pick<AllocatorDeps, "sourcesSeen" | "isAlive">, ClockAndLog {
+export interface DeviceManagerDeps extends Pick<AllocatorDeps, "allSourcesReady" | "isAlive">, ClockAndLog {
   readonly host: Pick<Host, "fs" | "dial" | "listen" | "budget">;
   /** The kubelet's root directory on the target. */
   readonly rootDir: string;
@@ -98,11 +98,11 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
   const server = createPodResourcesServer({ ...deps, ...monitored });
   const monitoring = { ...common, ...monitors, server, prepare: [loaded, ...monitors.prepare] };
   const known = { inventory, allocations, save: record.save, loaded };
-  const { sourcesSeen, isAlive } = deps;
+  const { allSourcesReady, isAlive } = deps;
   const allocating = {
     ...known,
     serialize: createSemaphore(1),
-    sourcesSeen,
+    allSourcesReady,
     isAlive,
     measures: measures.devices,
     clock,

@@ -35,7 +35,7 @@ export interface ContainerCollectionDeps extends ClockAndLog {
   readonly worker: Pick<Column<WorkerView>, "get">;
   readonly inspector: Pick<PodInspector, "inspect" | "needsInspection">;
   /** True once all pod sources have reported; until then no pod counts as unknown. */
-  readonly sourcesSeen: () => boolean;
+  readonly allSourcesReady: () => boolean;
   /** Labels of this node's containers and sandboxes on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   readonly waitForTarget: WaitForTarget | undefined;
@@ -151,11 +151,11 @@ async function removePodLogs(
 /** True if no source wants the pod and the runtime does not have it: only its logs are left. On a shared runtime such a directory may
  *  belong to another node. */
 function isUnknown(
-  { pods, cache, worker, inspector, ownerLabels, sourcesSeen }: ContainerCollectionDeps,
+  { pods, cache, worker, inspector, ownerLabels, allSourcesReady }: ContainerCollectionDeps,
   uid: string,
 ): boolean {
   const isKnown = uid === "" || pods.get(uid) || worker.get(uid) || cache.get(uid) || inspector.needsInspection(uid);
-  return !isKnown && Object.keys(ownerLabels).length === 0 && sourcesSeen();
+  return !isKnown && Object.keys(ownerLabels).length === 0 && allSourcesReady();
 }
 
 /** Removes containers, each after its logs, so that a failed removal is retried. @returns IDs of the removed containers. */

@@ -12,10 +12,10 @@ export interface LockHolder extends AsyncDisposable {
   readonly ended: Promise<void>;
   /** True while the lease is valid. False if the holder may have ended without our knowledge, because no answered heartbeat is
    *  recent enough, for example after this process was suspended. Without heartbeats true until the holder has ended. */
-  isProved(): boolean;
+  isVerified(): boolean;
   /** Resolves once the lease is valid; sends a heartbeat at once if it is not. @throws unavailable if the holder has ended;
    *  the signal's reason. */
-  prove(signal?: AbortSignal): Promise<void>;
+  verify(signal?: AbortSignal): Promise<void>;
 }
 
 /** Why a holder exited early: its exit code and the beginning of its standard error. */
@@ -79,8 +79,8 @@ export async function startLockHolder(
   return {
     hasEnded: () => ended.signal.aborted,
     ended: over,
-    isProved: () => !ended.signal.aborted && (lease?.isValid() ?? true),
-    async prove(until) {
+    isVerified: () => !ended.signal.aborted && (lease?.isValid() ?? true),
+    async verify(until) {
       throwIfAborted(ended.signal);
       await lease?.renew(until ? AbortSignal.any([ended.signal, until]) : ended.signal);
     },

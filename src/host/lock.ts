@@ -86,8 +86,8 @@ function permanentLocks(locks: AsyncDisposableStack): HeldLocks {
   return {
     hasEnded: () => isOver,
     ended: over.promise,
-    isProved: () => !isOver,
-    prove: async () => undefined,
+    isVerified: () => !isOver,
+    verify: async () => undefined,
     async [Symbol.asyncDispose]() {
       await locks.disposeAsync();
       isOver = true;

@@ -81,15 +81,15 @@ function createHeadless({ account, target, client, clock, log }: NodeContext): C
 }
 
 /** Signals changes of the Node and the first list of Services. */
-function signalChanges({ hand }: NodeContext, { nodes, services }: Pick<Cluster, "nodes" | "services">): void {
-  const { signals } = hand("nodeWatch");
+function signalChanges({ stateOf }: NodeContext, { nodes, services }: Pick<Cluster, "nodes" | "services">): void {
+  const { signals } = stateOf("nodeWatch");
   nodes.onChange((node) => {
     // A deleted Node is registered again immediately.
     if (!node) signals.nodeChanged.send();
     signals.mirrorsChanged.send();
   });
   // Containers wait for the Services, which are part of their environment: pods that came first need not wait for their retry delay.
-  const { retry } = hand("serviceWatch").signals;
+  const { retry } = stateOf("serviceWatch").signals;
   const unsubscribe = services.onChange(() => {
     unsubscribe();
     retry.send();
@@ -98,7 +98,7 @@ function signalChanges({ hand }: NodeContext, { nodes, services }: Pick<Cluster,
 
 /** Creates the publisher of pod endpoints for targets outside the cluster network, if configured. */
 export function createEndpointPublishing(
-  { config, account, target, places, clock, log, hand }: NodeContext,
+  { config, account, target, places, clock, log, stateOf }: NodeContext,
   { services, headless, events }: Cluster,
 ): readonly Service[] {
   const { nodeName, endpoints } = config;
@@ -108,7 +108,7 @@ export function createEndpointPublishing(
   const { client } = account;
   const { owner, namespaces, podNode } = endpoints;
   const slices = createOwnSlices({ client, clock, log }, sliceSelector);
-  const { apiPods, podCache } = hand("servicePublisher");
+  const { apiPods, podCache } = stateOf("servicePublisher");
   const publisher = createServicePublisher({
     host: target.host,
     nodeName,

@@ -37,7 +37,7 @@ import type { Target } from "../seams/provider.ts";
 import type { PrivateColumn } from "../state/records.ts";
 import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import type { Claims } from "../volumes/ports.ts";
-import type { HandOut } from "./wiring.ts";
+import type { ActorStates } from "./wiring.ts";
 
 /** The locks that reserve the target for this node. */
 export interface TargetClaim extends Fence {
@@ -92,7 +92,7 @@ export interface KubeletDeps {
 /** Dependencies of a running node. */
 export interface NodeContext extends KubeletDeps {
   /** Returns the state and signals that kubelet/wiring.ts names for an actor. */
-  readonly hand: HandOut;
+  readonly stateOf: ActorStates;
   /** Creates state of one actor about pods. */
   readonly privateColumn: PrivateColumn;
   /** Calls back when the work on a pod has ended and its values are freed. */

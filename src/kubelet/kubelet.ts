@@ -10,7 +10,7 @@ import { type NodeServer, createNodeIntrospection, createNodeServer, createNodeV
 import { sourceNames, syncLoopTimeout } from "./settings.ts";
 import { observeTarget } from "./target.ts";
 import { tracedRuntime } from "../tracing/runtime-calls.ts";
-import { createNodeState, handOut } from "./wiring.ts";
+import { createNodeState, wireActors } from "./wiring.ts";
 
 /** Runs one node until the signal aborts, or until a remote target has rebooted, or has changed or been used by another node while it
  *  was unreachable. State and signals are created first; kubelet/wiring.ts says which actor gets which. Pods keep running when
@@ -24,8 +24,8 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   const { state, privateColumn, onEnd } = createNodeState(clock, sourceNames(deps));
   const calls = tracer.isOn ? tracedRuntime(target.runtime, tracer) : target.runtime;
   const runtime = measuredRuntime(calls, metrics.measures.runtime, clock);
-  const hand = handOut(state, createSignals());
-  const context: NodeContext = { ...deps, target: { ...target, runtime }, hand, privateColumn, onEnd, signal };
+  const stateOf = wireActors(state, createSignals());
+  const context: NodeContext = { ...deps, target: { ...target, runtime }, stateOf, privateColumn, onEnd, signal };
 
   const cluster = observeCluster(context);
   const observed = await observeTarget(context, cluster, () => restart.abort());
@@ -52,8 +52,8 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
 }
 
 /** Marks the node as ready once the kubelet API can answer requests about pods. */
-function readiness({ config, readiness: process, hand }: NodeContext, { certified }: NodeServer): Service {
-  const { sourcesSynced } = hand("kubeletServer");
+function readiness({ config, readiness: process, stateOf }: NodeContext, { certified }: NodeServer): Service {
+  const { sourcesSynced } = stateOf("kubeletServer");
   return onceThenIdle("readiness", async (signal) => {
     await untilAborted(Promise.all([sourcesSynced.reached, certified]), signal);
     process.markReady(config.nodeName);
@@ -70,12 +70,12 @@ function liveness(
 
 /** Creates the self-test of the connection from the API server to the kubelet API; only in a Pod, whose service account may run it. */
 function selfTest(
-  { account, config, clock, log, hand }: NodeContext,
+  { account, config, clock, log, stateOf }: NodeContext,
   { pendingCertificateRequest }: NodeServer,
   tunnels: Tunnels | undefined,
 ): readonly Service[] {
   if (!account || !config.kubelet.enableServer) return [];
-  const { reachable, signals } = hand("selfTest");
+  const { reachable, signals } = stateOf("selfTest");
   const reachability = createReachability({
     client: account.client,
     nodeName: config.nodeName,

@@ -35,7 +35,7 @@ export interface MaintenanceParts {
   readonly workers: PodWorkers;
   readonly syncLoop: SyncLoop;
   /** True once every source has reported, and all updates have been handled. */
-  readonly sourcesSeen: () => boolean;
+  readonly allSourcesReady: () => boolean;
   readonly disk: DiskMeter;
   readonly usages: PodUsages;
 }
@@ -60,19 +60,19 @@ export function createMaintenance(
 
 /** Creates housekeeping. */
 function createNodeHousekeeping(
-  { metrics, clock, log, hand }: NodeContext,
+  { metrics, clock, log, stateOf }: NodeContext,
   { waitForTarget }: ObservedTarget,
-  { allocations, volumes, workers, syncLoop, sourcesSeen }: MaintenanceParts,
+  { allocations, volumes, workers, syncLoop, allSourcesReady }: MaintenanceParts,
   garbage: ContainerCollection,
 ): Service {
-  const { desired, podCache, worker, sourcesReady } = hand("housekeeping");
+  const { desired, podCache, worker, sourcesReady } = stateOf("housekeeping");
   return createHousekeeping({
     pods: desired,
     cache: podCache,
     worker,
     workers,
     sourcesReady,
-    sourcesSeen,
+    allSourcesReady,
     isWaiting: syncLoop.isWaiting,
     resumeWaiting: syncLoop.resumeWaiting,
     directories: volumes.podDirectories,
@@ -90,14 +90,14 @@ function createNodeHousekeeping(
 
 /** Creates garbage collection of containers and images. */
 function createGarbageCollection(
-  { config, target, metrics, tracer, clock, log, hand }: NodeContext,
+  { config, target, metrics, tracer, clock, log, stateOf }: NodeContext,
   { events }: Cluster,
   { waitForTarget, pleg, ownerLabels, targetClock }: ObservedTarget,
-  { images, sourcesSeen }: MaintenanceParts,
+  { images, allSourcesReady }: MaintenanceParts,
 ): { readonly garbage: ContainerCollection; readonly reclaim: Reclaim; readonly services: readonly Service[] } {
   const { host, runtime } = target;
   const { kubelet, nodeName } = config;
-  const { desired, podCache, worker } = hand("garbage");
+  const { desired, podCache, worker } = stateOf("garbage");
   const garbage = createContainerCollection({
     runtime,
     fs: host.fs,
@@ -105,7 +105,7 @@ function createGarbageCollection(
     cache: podCache,
     worker,
     inspector: pleg,
-    sourcesSeen,
+    allSourcesReady,
     ownerLabels,
     podLogsDir: kubelet.podLogsDir,
     containerLogsDir: logLinksDirectory,
@@ -121,7 +121,7 @@ function createGarbageCollection(
   const imageCollection = createImageCollection({
     runtime,
     fs: host.fs,
-    cache: hand("imageCollection").podCache,
+    cache: stateOf("imageCollection").podCache,
     pulled: images.pulled,
     prunePulls: images.pullManager?.prune,
     limits: imageLimits(kubelet),
@@ -141,14 +141,14 @@ function createGarbageCollection(
 /** Creates the OOM watcher and log rotation, checks the target's resolver file once, and sets graftlet's own oom_score_adj if it runs on
  *  the target. */
 function createTargetUpkeep(
-  { config, target, clock, log, hand }: NodeContext,
+  { config, target, clock, log, stateOf }: NodeContext,
   { events }: Cluster,
   { waitForTarget }: ObservedTarget,
 ): readonly Service[] {
   const { kubelet, nodeName } = config;
   const { host, runtime, link } = target;
   const settings = rotationSettings(config);
-  const cache = hand("logRotation").podCache;
+  const cache = stateOf("logRotation").podCache;
   const rotation = createLogRotation({ runtime, host, settings, cache, waitForTarget, clock, log });
   const oom = createOomWatcher({ host, nodeName, events, waitForTarget, clock, log });
   const score = onceThenIdle("oom-score", () => setOwnOomScore(kubelet.oomScoreAdj, log));
@@ -160,16 +160,16 @@ function createTargetUpkeep(
 
 /** Creates the eviction manager. */
 function createEvictionManager(
-  { config, target, metrics, clock, log, hand, onEnd }: NodeContext,
+  { config, target, metrics, clock, log, stateOf, onEnd }: NodeContext,
   { events }: Cluster,
   { waitForTarget, agent: { facts }, cgroups }: ObservedTarget,
-  { allocations, volumes, daemonSets, sourcesSeen, disk, usages }: MaintenanceParts,
+  { allocations, volumes, daemonSets, allSourcesReady, disk, usages }: MaintenanceParts,
   reclaim: Reclaim,
 ): readonly Service[] {
   const { kubelet, nodeName, rootDir } = config;
   const { host, runtime } = target;
   const { podLogsDir } = kubelet;
-  const { desired: pods, podCache, worker, pressure, signals } = hand("eviction");
+  const { desired: pods, podCache, worker, pressure, signals } = stateOf("eviction");
   const { evictions: measures } = metrics.measures;
   const { cgroupVersion, maxPid } = facts;
   const { layout } = cgroups;
@@ -206,7 +206,7 @@ function createEvictionManager(
   const eviction = createEviction({
     observeNode,
     terminatedPods: () => pods.list().filter(({ status }) => isTerminal(status?.phase)),
-    sourcesReady: sourcesSeen,
+    sourcesReady: allSourcesReady,
     worker,
     events,
     enforceLocalLimits,
@@ -220,14 +220,14 @@ function createEvictionManager(
 
 /** Creates graceful node shutdown, if configured. */
 function createShutdown(
-  { config, target, metrics, clock, log, hand }: NodeContext,
+  { config, target, metrics, clock, log, stateOf }: NodeContext,
   { events }: Cluster,
   { waitForTarget }: ObservedTarget,
   { daemonSets }: MaintenanceParts,
 ): readonly Service[] {
   const { periods, recordsShutdowns, nodeName, rootDir } = shutdownSettings(config);
   if (periods.length === 0) return [];
-  const { desired, podCache, worker, shuttingDown, signals } = hand("shutdown");
+  const { desired, podCache, worker, shuttingDown, signals } = stateOf("shutdown");
   const shutdown = createShutdownManager({
     periods,
     recordsShutdowns,

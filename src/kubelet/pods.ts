@@ -65,11 +65,11 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
   const stop = new AbortController();
   const passes = createNodePasses(context, cluster, observed, stages);
   const workers = createWorkers(context, observed, passes, stop.signal);
-  const manager = createPodManager(context.hand("podManager"));
+  const manager = createPodManager(context.stateOf("podManager"));
   const disk = createDiskMeter({ host: target.host, clock });
   const stats = createStats(context, cluster, observed, volumes, disk);
   const sources = createPodSources(context, cluster, { manager, workers, allocation, managers, daemonSets, statuses });
-  const { syncLoop, sourcesSeen } = sources;
+  const { syncLoop, allSourcesReady } = sources;
   const maintenance = createMaintenance(context, cluster, observed, {
     allocations: allocation.allocations,
     volumes,
@@ -77,7 +77,7 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
     daemonSets,
     workers,
     syncLoop,
-    sourcesSeen,
+    allSourcesReady,
     disk,
     usages: stats.usages,
   });
@@ -121,8 +121,8 @@ function createPodStages(context: NodeContext, cluster: Cluster, observed: Obser
 
 /** Creates the status manager. */
 function createNodeStatusManager(context: NodeContext): StatusManager {
-  const { client, metrics, clock, log, hand, privateColumn, onEnd } = context;
-  const { apiPods, worker, status } = hand("statusManager");
+  const { client, metrics, clock, log, stateOf, privateColumn, onEnd } = context;
+  const { apiPods, worker, status } = stateOf("statusManager");
   return createStatusManager({
     apiPods,
     worker,
@@ -138,12 +138,12 @@ function createNodeStatusManager(context: NodeContext): StatusManager {
 
 /** Creates the probes of containers. */
 function createNodeProbes(
-  { target, metrics, clock, log, hand, onEnd }: NodeContext,
+  { target, metrics, clock, log, stateOf, onEnd }: NodeContext,
   { events }: Cluster,
   { targetClock }: ObservedTarget,
 ): Probes {
   const { host, runtime, link } = target;
-  const { desired, apiPods, podCache, status, starts, signals } = hand("probes");
+  const { desired, apiPods, podCache, status, starts, signals } = stateOf("probes");
   return createProbes({
     host,
     runtime,
@@ -165,19 +165,19 @@ function createNodeProbes(
 }
 
 /** Creates the DaemonSet policy: from the configuration if it has a setting, or if pods are on the cluster network. */
-function createNodeDaemonSetPolicy({ config, target, log, hand }: NodeContext, { nodes }: Cluster): DaemonSetPolicy {
-  const { podCache, status } = hand("placeholders");
+function createNodeDaemonSetPolicy({ config, target, log, stateOf }: NodeContext, { nodes }: Cluster): DaemonSetPolicy {
+  const { podCache, status } = stateOf("placeholders");
   const setting = config.daemonSets ?? (hasOwnNetwork(target.network) ? undefined : "all");
   return createDaemonSetPolicy({ setting, nodes, cache: podCache, status, rootDir: config.rootDir, log });
 }
 
 /** Creates the status generator. */
 function createNodeStatusGenerator(
-  { config, hand }: NodeContext,
+  { config, stateOf }: NodeContext,
   { health, agent, devices }: ObservedTarget,
   { allocation: { allocations }, probes, daemonSets }: PodStages,
 ): StatusGenerator {
-  const { status, starts, resize } = hand("statusGenerator");
+  const { status, starts, resize } = stateOf("statusGenerator");
   return createStatusGenerator({
     status,
     starts,
@@ -198,12 +198,12 @@ function createNodePasses(
   observed: ObservedTarget,
   stages: PodStages,
 ): Passes {
-  const { config, target, client, metrics, clock, log, hand, privateColumn } = context;
+  const { config, target, client, metrics, clock, log, stateOf, privateColumn } = context;
   const { rights, pleg, health, managers } = observed;
   const { statuses, allocation, probes, daemonSets, volumes, cgroups, podRuntime } = stages;
   const { cpuCFSQuota, syncFrequency } = config.kubelet;
   return createPasses({
-    cache: hand("passes").podCache,
+    cache: stateOf("passes").podCache,
     privateColumn,
     inspector: pleg,
     runtime: podRuntime,
@@ -233,19 +233,19 @@ function createNodePasses(
 
 /** Creates the pod workers. @param stop aborts their passes. */
 function createWorkers(
-  { metrics, tracer, clock, log, hand }: NodeContext,
+  { metrics, tracer, clock, log, stateOf }: NodeContext,
   { waitForTarget }: ObservedTarget,
   passes: Passes,
   stop: AbortSignal,
 ): PodWorkers {
-  const { worker, signals } = hand("podWorkers");
+  const { worker, signals } = stateOf("podWorkers");
   const measures = metrics.measures.workers;
   return createPodWorkers({ passes, worker, signals, waitForTarget, measures, tracer, stop, clock, log });
 }
 
 /** Creates node and pod statistics. */
 function createStats(
-  { config, target, clock, log, hand }: NodeContext,
+  { config, target, clock, log, stateOf }: NodeContext,
   { events }: Cluster,
   { agent, cgroups, targetClock, drivers }: ObservedTarget,
   volumes: Volumes,
@@ -255,7 +255,7 @@ function createStats(
   const { host, runtime } = target;
   const { facts } = agent;
   const queryHealth = gateEnabled(kubelet.featureGates, "CSIVolumeHealth");
-  const { desired, podCache } = hand("stats");
+  const { desired, podCache } = stateOf("stats");
   return createNodeStats({
     host,
     runtime,

@@ -37,10 +37,10 @@ export async function createResourceManagers(context: NodeContext): Promise<Node
 }
 
 function createNodeDeviceManager(
-  { config, target, metrics, clock, log, hand }: NodeContext,
+  { config, target, metrics, clock, log, stateOf }: NodeContext,
   cpus: CpuManager | undefined,
 ): DeviceManager {
-  const { signals, desired, podCache, status, sourcesSynced } = hand("devices");
+  const { signals, desired, podCache, status, sourcesSynced } = stateOf("devices");
   return createDeviceManager({
     rootDir: config.rootDir,
     requestTimeoutMs: config.kubelet.runtimeRequestTimeout,
@@ -49,7 +49,7 @@ function createNodeDeviceManager(
     signals,
     pods: monitoredPods(desired, status),
     cpus,
-    sourcesSeen: sourcesSynced.all,
+    allSourcesReady: sourcesSynced.all,
     isAlive(uid) {
       const pod = podCache.get(uid);
       return pod !== undefined && isAlive(pod);
@@ -60,8 +60,8 @@ function createNodeDeviceManager(
   });
 }
 
-function createNodeDraManager({ config, target, client, metrics, clock, log, hand }: NodeContext): DraManager {
-  const { desired, worker, sourcesSynced } = hand("dra");
+function createNodeDraManager({ config, target, client, metrics, clock, log, stateOf }: NodeContext): DraManager {
+  const { desired, worker, sourcesSynced } = stateOf("dra");
   return createDraManager({
     host: target.host,
     client,
@@ -77,11 +77,11 @@ function createNodeDraManager({ config, target, client, metrics, clock, log, han
 
 /** @returns undefined with the policy none. */
 async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | undefined> {
-  const { config, target, metrics, clock, log, hand, signal } = context;
+  const { config, target, metrics, clock, log, stateOf, signal } = context;
   const settings = cpuSettings(config);
   const opened = await openPolicy(settings, target.host, log, signal);
   if (!opened) return undefined;
-  const { desired, podCache, worker, sourcesSynced } = hand("cpus");
+  const { desired, podCache, worker, sourcesSynced } = stateOf("cpus");
   return createCpuManager({
     policy: opened.policy,
     assigned: opened.assigned,
@@ -91,7 +91,7 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
     cache: podCache,
     measures: metrics.measures.cpus,
     reconcileMs: config.kubelet.cpuManagerReconcilePeriod,
-    sourcesSeen: sourcesSynced.all,
+    allSourcesReady: sourcesSynced.all,
     isKnown: isKnownPod(desired, worker),
     clock,
     log,

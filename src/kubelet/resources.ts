@@ -38,19 +38,19 @@ export interface PodAllocation {
 
 /** Creates admission, allocations and resizes. */
 export function createPodAllocation(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodAllocation {
-  const { config, target, metrics, clock, log, hand, privateColumn } = context;
+  const { config, target, metrics, clock, log, stateOf, privateColumn } = context;
   const { fs } = target.host;
   const admission = createNodeAdmission(context, cluster, observed);
   const allocations = createAllocations({
     fs,
     rootDir: config.rootDir,
-    cache: hand("allocations").podCache,
+    cache: stateOf("allocations").podCache,
     privateColumn,
     clock,
     log,
   });
   const facts = createTargetFacts(fs);
-  const { desired, sourcesReady, resize, signals } = hand("resizes");
+  const { desired, sourcesReady, resize, signals } = stateOf("resizes");
   const resizes = createResizes({
     pods: desired,
     sourcesReady,
@@ -71,13 +71,13 @@ export function createPodAllocation(context: NodeContext, cluster: Cluster, obse
 
 /** Creates the admission chain, which admits pods and resizes. */
 function createNodeAdmission(
-  { config, client, metrics, clock, log, hand }: NodeContext,
+  { config, client, metrics, clock, log, stateOf }: NodeContext,
   { nodes, events }: Cluster,
   { agent, managers }: ObservedTarget,
 ): Admission {
-  const { worker, signals } = hand("preemption");
+  const { worker, signals } = stateOf("preemption");
   const preempt = createPreemption({ worker, signals, events, measures: metrics.measures, clock, log });
-  const { pressure, shuttingDown } = hand("admission");
+  const { pressure, shuttingDown } = stateOf("admission");
   return createAdmission({
     node: nodes,
     fetchNode: (signal) => client.get<Node>(`/api/v1/nodes/${config.nodeName}`, { signal }),
@@ -94,8 +94,8 @@ function createNodeAdmission(
 }
 
 /** Creates the periodic retry of pending resizes. */
-export function createResizeRetry({ hand, clock, log }: NodeContext): Service {
-  const { retryPendingResizes } = hand("resizeRetry").signals;
+export function createResizeRetry({ stateOf, clock, log }: NodeContext): Service {
+  const { retryPendingResizes } = stateOf("resizeRetry").signals;
   const options = { name: "resizes", intervalMs: retryIntervalMs, initialDelayMs: firstRetryDelayMs, clock, log };
   return runPeriodically(options, () => retryPendingResizes.send("periodic_retry"));
 }
@@ -142,7 +142,7 @@ export interface CgroupManagers {
 
 /** Creates the managers of pod cgroups, of QoS cgroups, and of the cgroup of all pods. */
 export function createCgroupManagers(
-  { config, target, metrics, clock, log, hand }: NodeContext,
+  { config, target, metrics, clock, log, stateOf }: NodeContext,
   { events }: Cluster,
   { agent, cgroups: { open, reserved, enforced }, waitForTarget }: ObservedTarget,
   {
@@ -154,7 +154,7 @@ export function createCgroupManagers(
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { memoryBytes, swapBytes } = agent.facts;
-  const { desired, podCache, worker } = hand("cgroups");
+  const { desired, podCache, worker } = stateOf("cgroups");
   const sizes = pageSizes(agent.facts);
   const qosCgroups = createQosCgroups({
     cgroups: open,

@@ -66,13 +66,13 @@ export function createNodePodRuntime(
   observed: ObservedTarget,
   parts: PodRuntimeParts,
 ): PodRuntime {
-  const { config, target, metrics, clock, log, hand } = context;
+  const { config, target, metrics, clock, log, stateOf } = context;
   const { events, runtimeClasses } = cluster;
   const { targetClock, serviceTunnel, managers } = observed;
   const { allocation, probes, volumes, groups } = parts;
   const { measures } = metrics;
   const { host, runtime } = target;
-  const { status, starts } = hand("podRuntime");
+  const { status, starts } = stateOf("podRuntime");
   const { maxContainerRestartPeriod: maxMs } = config.kubelet.crashLoopBackOff;
   const images = parts.images.pulled?.images ?? runtime;
   const preparer = createNodePreparer(context, cluster, observed, parts, images);

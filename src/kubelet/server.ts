@@ -95,13 +95,13 @@ async function createClientCA({ config, client, standalone, clock, log }: NodeCo
 
 /** Creates the kubelet API. */
 function createApi(
-  { config, flags, target, strangers, verbosity, metrics, tracer, clock, log, hand }: NodeContext,
+  { config, flags, target, strangers, verbosity, metrics, tracer, clock, log, stateOf }: NodeContext,
   { pleg, logs, targetClock }: ObservedTarget,
   stats: NodeStats,
   gate: ServerGate,
 ): Service {
   const { kubelet } = config;
-  const { desired, podCache, status, sourcesSynced } = hand("kubeletServer");
+  const { desired, podCache, status, sourcesSynced } = stateOf("kubeletServer");
   return createKubeletServer({
     config: gate.config,
     certificate: gate.certificate,
@@ -201,13 +201,13 @@ function access(
 /** The node's state for status commands and the page, as served by its kubelet API. A standalone node shows the Node that it would
  *  register. */
 export function createNodeIntrospection(
-  { standalone, hand }: NodeContext,
+  { standalone, stateOf }: NodeContext,
   { nodes }: Cluster,
   { agent }: ObservedTarget,
   stats: NodeStats,
   { gate }: NodeServer,
 ): NodeIntrospection {
-  const { desired, status } = hand("report");
+  const { desired, status } = stateOf("report");
   return {
     standalone,
     node: () => nodes.node() ?? (standalone ? agent.ownNode() : undefined),
@@ -219,12 +219,12 @@ export function createNodeIntrospection(
 
 /** The node's state for gauges. */
 export function createNodeView(
-  { target, clientCertificate, hand }: NodeContext,
+  { target, clientCertificate, stateOf }: NodeContext,
   { agent, cpus }: ObservedTarget,
   { manager, volumes }: Pick<PodPipeline, "manager" | "volumes">,
   { certificate }: NodeServer,
 ): NodeView {
-  const { desired, podCache, worker, resize, reachable } = hand("metrics");
+  const { desired, podCache, worker, resize, reachable } = stateOf("metrics");
   return {
     pods: desired,
     mirrors: manager.mirrorPods,

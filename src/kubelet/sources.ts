@@ -34,19 +34,19 @@ export interface PodSourcesParts {
 export interface PodSources {
   readonly syncLoop: SyncLoop;
   /** True once every source has reported, and all updates have been handled. */
-  readonly sourcesSeen: () => boolean;
+  readonly allSourcesReady: () => boolean;
   readonly running: readonly Service[];
 }
 
 /** Creates the sync loop, the configured pod sources, and the mirror pods of static pods. */
 export function createPodSources(context: NodeContext, cluster: Cluster, parts: PodSourcesParts): PodSources {
-  const { standalone, client, clock, log, hand } = context;
+  const { standalone, client, clock, log, stateOf } = context;
   const { nodes } = cluster;
   const { manager } = parts;
   const syncLoop = createNodeSyncLoop(context, cluster, parts);
   const sources = createConfiguredSources(context, cluster, syncLoop.push);
-  const { desired, worker, sourcesReady, signals } = hand("mirrorPods");
-  const sourcesSeen = () => sourcesReady.all() && syncLoop.isIdle();
+  const { desired, worker, sourcesReady, signals } = stateOf("mirrorPods");
+  const allSourcesReady = () => sourcesReady.all() && syncLoop.isIdle();
   const mirrors = createMirrorPods({
     pods: desired,
     worker,
@@ -54,22 +54,22 @@ export function createPodSources(context: NodeContext, cluster: Cluster, parts: 
     manager,
     api: createMirrorApi(client),
     node: nodes,
-    sourcesSeen,
+    allSourcesReady,
     requeue: syncLoop.requeueMirrorSync,
     clock,
     log,
   });
   const hasStatic = !standalone && sourcesReady.names.some((name) => name !== "api");
-  return { syncLoop, sourcesSeen, running: [syncLoop, ...sources, ...(hasStatic ? [mirrors] : [])] };
+  return { syncLoop, allSourcesReady, running: [syncLoop, ...sources, ...(hasStatic ? [mirrors] : [])] };
 }
 
 /** Creates the sync loop. */
 function createNodeSyncLoop(
-  { metrics, clock, log, hand }: NodeContext,
+  { metrics, clock, log, stateOf }: NodeContext,
   { events }: Cluster,
   { manager, workers, allocation, managers, daemonSets, statuses }: PodSourcesParts,
 ): SyncLoop {
-  const { desired, podCache, worker, sourcesSynced, signals } = hand("syncLoop");
+  const { desired, podCache, worker, sourcesSynced, signals } = stateOf("syncLoop");
   return createSyncLoop({
     pods: desired,
     cache: podCache,
@@ -92,12 +92,12 @@ function createNodeSyncLoop(
 
 /** Creates the configured pod sources of a node. Each reports its complete set of pods, and none removes pods of another source. */
 function createConfiguredSources(
-  { config, client, standalone, clock, log, hand }: NodeContext,
+  { config, client, standalone, clock, log, stateOf }: NodeContext,
   { events, nodes }: Cluster,
   emit: (update: PodUpdate) => void,
 ): readonly Service[] {
   const { kubelet, nodeName } = config;
-  const { podCache, sourcesReady } = hand("sources");
+  const { podCache, sourcesReady } = stateOf("sources");
   const podConfig = createPodConfig({ spoken: sourcesReady, emit, events, clock });
   const setterOf = (source: SourceName) => (pods: readonly Pod[]) => podConfig.set(source, pods);
   const adopt: Adopt = (found) => adoptRunning(podCache, found);

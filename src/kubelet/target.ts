@@ -35,14 +35,14 @@ export async function observeTarget(
   cluster: Cluster,
   onReboot: () => void,
 ): Promise<ObservedTarget> {
-  const { config, target, standalone, clock, log, hand, signal } = context;
+  const { config, target, standalone, clock, log, stateOf, signal } = context;
   const { host, runtime, link, network } = target;
   const ownerLabels: Record<string, string> = target.sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const logs = createLogs(context);
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
   const [{ devices, cpus, dra, managers }] = await Promise.all([createResourceManagers(context), rights.read(signal)]);
-  const { nodeChanged } = hand("runtimeHealth").signals;
+  const { nodeChanged } = stateOf("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const plugins = createPluginRegistration(context, cluster, {
     DevicePlugin: devices.handler,
@@ -104,13 +104,13 @@ function createLogs({ config, target, clock, log }: NodeContext): LogReader {
 
 /** Creates the PLEG. */
 function createPodWatch(
-  { target, metrics, clock, log, hand }: NodeContext,
+  { target, metrics, clock, log, stateOf }: NodeContext,
   ownerLabels: Readonly<Record<string, string>>,
   logs: LogReader,
 ): Pleg {
   const { host, runtime } = target;
   const ends = { fs: host.fs, logs };
-  const { podCache, signals } = hand("pleg");
+  const { podCache, signals } = stateOf("pleg");
   return createPleg({
     podCache,
     signals,
@@ -126,11 +126,11 @@ function createPodWatch(
 
 /** Creates the service tunnel of pods into the cluster. */
 function createNodeTunnel(
-  { config, target, places, clock, log, hand }: NodeContext,
+  { config, target, places, clock, log, stateOf }: NodeContext,
   { services, headless, events }: Cluster,
   waitForTarget: WaitForTarget,
 ): ServiceTunnel {
-  const { podCache, signals } = hand("clusterWay");
+  const { podCache, signals } = stateOf("clusterWay");
   const { rootDir, nodeName, kubelet } = config;
   return createServiceTunnel({
     host: target.host,
@@ -161,12 +161,12 @@ interface NodeParts {
 
 /** Creates the agent of the Node object, its Lease and its status. */
 async function createAgent(
-  { config, target, client, account, metrics, clock, log, hand, signal }: NodeContext,
+  { config, target, client, account, metrics, clock, log, stateOf, signal }: NodeContext,
   { events, nodes }: Cluster,
   { pleg, rights, devices, health, plugins, isolation }: NodeParts,
 ): Promise<NodeAgent> {
   const { host, runtime, link } = target;
-  const { reachable, pressure, shuttingDown, volumesInUse, signals } = hand("nodeAgent");
+  const { reachable, pressure, shuttingDown, volumesInUse, signals } = stateOf("nodeAgent");
   const agent = await createNodeAgent(
     {
       settings: nodeSettings(config, target),
@@ -211,7 +211,7 @@ function watchReboots(
 }
 
 /** Updates the Node's status as soon as the target is lost or back. */
-function followLink({ target: { link }, hand }: NodeContext): Service {
-  const { nodeChanged } = hand("targetLink").signals;
+function followLink({ target: { link }, stateOf }: NodeContext): Service {
+  const { nodeChanged } = stateOf("targetLink").signals;
   return onceThenIdle("link", () => link?.onChange(() => nodeChanged.send()));
 }

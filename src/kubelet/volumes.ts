@@ -21,13 +21,13 @@ export interface RegisteredPlugins {
 /** Creates plugin registration. A standalone node, which has no CSINode, does not register plugins.
  *  @param handlers handlers of other plugins than CSI drivers, by type. */
 export function createPluginRegistration(
-  { config, target, client, standalone, metrics, clock, log, hand }: NodeContext,
+  { config, target, client, standalone, metrics, clock, log, stateOf }: NodeContext,
   { nodes }: Cluster,
   handlers: PluginHandlers,
 ): RegisteredPlugins {
   const { host, link } = target;
   const { nodeName, rootDir } = config;
-  const { nodeChanged } = hand("storageDrivers").signals;
+  const { nodeChanged } = stateOf("storageDrivers").signals;
   const csiNodes = createCsiNodes({ client, nodeName, clock, mayLabel: topologyRule(config.driverTopologyKeys) });
   const drivers = createCsiDriverRegistry({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
   const onChange = () => nodeChanged.send();
@@ -49,11 +49,11 @@ export function createPluginRegistration(
 
 /** Creates the volume manager of a node. */
 export function createNodeVolumes(
-  { config, target, metrics, clock, log, hand }: NodeContext,
+  { config, target, metrics, clock, log, stateOf }: NodeContext,
   { objects, claims, nodes, tokens, events }: Cluster,
   { waitForTarget, drivers, agent }: ObservedTarget,
 ): Volumes {
-  const { volumesInUse, signals } = hand("volumes");
+  const { volumesInUse, signals } = stateOf("volumes");
   return createVolumes({
     host: target.host,
     nodeName: config.nodeName,

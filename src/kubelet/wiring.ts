@@ -114,17 +114,17 @@ type Writers<S extends { [P in keyof S]: { readonly writer: unknown } }, K exten
 };
 
 /** State and signals of an actor: readers, writers and signals by name. */
-export type Handed<Name extends ActorName> = Readers<NodeState, Part & Names<(typeof wiring)[Name], "reads">> &
+export type ActorState<Name extends ActorName> = Readers<NodeState, Part & Names<(typeof wiring)[Name], "reads">> &
   Writers<NodeState, Part & Names<(typeof wiring)[Name], "writes">> & {
     readonly signals: Sends<SignalName & Names<(typeof wiring)[Name], "sends">> &
       Subscribes<SignalName & Names<(typeof wiring)[Name], "subscribes">>;
   };
 
 /** Returns the state and signals that the wiring lists for an actor. */
-export type HandOut = <Name extends ActorName>(name: Name) => Handed<Name>;
+export type ActorStates = <Name extends ActorName>(name: Name) => ActorState<Name>;
 
 /** Hands out a node's state and signals as the wiring says. What it returns throws when a column would get a second writer. */
-export function handOut(state: NodeState, signals: NodeSignals): HandOut {
+export function wireActors(state: NodeState, signals: NodeSignals): ActorStates {
   const written = new Set<Part>();
   return <Name extends ActorName>(name: Name) => {
     const { reads = [], writes = [], sends = [], subscribes = [] }: Wires = wiring[name];
@@ -135,7 +135,7 @@ export function handOut(state: NodeState, signals: NodeSignals): HandOut {
       written.add(part);
       ends[part] = state[part].writer;
     }
-    return ends as Handed<Name>;
+    return ends as ActorState<Name>;
   };
 }
 

@@ -11,7 +11,7 @@ const describing = `cd "$1" && exec xargs -0 stat -c '%f %s %n' --`;
 /** Maximum length of one such line, bytes. */
 const lineBytes = 1024;
 
-export type LogSize = { readonly is: "file"; readonly bytes: number } | { readonly is: "other" | "missing" };
+export type LogSize = { readonly kind: "file"; readonly bytes: number } | { readonly kind: "other" | "missing" };
 
 /** Sizes of log files, by lstat where that is cheaper; otherwise with one command for all of them, and lstat for each one
  *  missing in its output. @param root directory of the pods' logs. @param names paths below `root`. @returns the result for
@@ -39,8 +39,8 @@ export async function logSizes(
 }
 
 function sizeOf(info: FileInfo | undefined): LogSize {
-  if (!info) return { is: "missing" };
-  return info.kind === "file" ? { is: "file", bytes: info.size } : { is: "other" };
+  if (!info) return { kind: "missing" };
+  return info.kind === "file" ? { kind: "file", bytes: info.size } : { kind: "other" };
 }
 
 async function sizesByCommand(
@@ -61,7 +61,7 @@ function sizeIn(line: string): readonly (readonly [string, LogSize])[] {
   const [, mode, size, name] = /^([0-9a-f]+) (\d+) (.+)$/.exec(line) ?? [];
   if (mode === undefined || size === undefined || name === undefined) return [];
   const isFile = (Number.parseInt(mode, 16) & typeBits) === regular;
-  return [[name, isFile ? { is: "file", bytes: Number(size) } : { is: "other" }]];
+  return [[name, isFile ? { kind: "file", bytes: Number(size) } : { kind: "other" }]];
 }
 
 async function sizeByLstat(
@@ -72,7 +72,7 @@ async function sizeByLstat(
   try {
     return sizeOf(await fs.lstat(path, signal));
   } catch (error) {
-    if (hasCode(error, "not_found")) return { is: "missing" };
+    if (hasCode(error, "not_found")) return { kind: "missing" };
     if (hasCode(error, "unavailable", "cancelled", "deadline_exceeded")) throw error;
     return undefined;
   }

@@ -45,9 +45,9 @@ export function createLogRotation(deps: RotationDeps): Service {
   };
 
   const checkLog = async ({ containerId, path }: LogToRotate, size: LogSize | undefined, signal: AbortSignal) => {
-    if (size?.is === "other") linked.add(containerId);
-    if (size?.is === "missing") await deps.runtime.reopenContainerLog(containerId, signal);
-    if (size?.is === "file" && size.bytes >= maxSizeBytes)
+    if (size?.kind === "other") linked.add(containerId);
+    if (size?.kind === "missing") await deps.runtime.reopenContainerLog(containerId, signal);
+    if (size?.kind === "file" && size.bytes >= maxSizeBytes)
       await rotateLog({ ...deps, maxFiles, onNoGzip }, { containerId, path }, signal);
   };
   const failed = (err: unknown, { containerId, path }: LogToRotate) => {

@@ -59,7 +59,7 @@ export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
   };
   /** Resolves when new work may start; undefined if it may start now. */
   const pendingCheck = (): Promise<void> | undefined =>
-    unsure?.promise ?? (claim.isProved() ? undefined : claim.prove().catch(() => lose("the lock on the target")));
+    unsure?.promise ?? (claim.isVerified() ? undefined : claim.verify().catch(() => lose("the lock on the target")));
   /** @returns false once the target has rebooted. */
   const check = async (signal: AbortSignal): Promise<boolean> => {
     const before = link.losses();

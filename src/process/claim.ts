@@ -80,10 +80,10 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   notifyOnLoss(held);
   return {
     isLost: () => held.hasEnded(),
-    isProved: () => held.isProved(),
-    async prove(until) {
+    isVerified: () => held.isVerified(),
+    async verify(until) {
       const locks = held;
-      await locks.prove(until).catch((cause: unknown) => {
+      await locks.verify(until).catch((cause: unknown) => {
         if (!locks.hasEnded()) throw cause;
         const why = deps.target.link?.trouble()?.message ?? "its lock was lost and is being re-acquired";
         throw new CodedError("unavailable", `the target cannot be used: ${why}`, { cause });
@@ -91,7 +91,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
     },
     onLost: lost.subscribe,
     async renew(stop) {
-      if (!held.hasEnded()) return held.prove(stop);
+      if (!held.hasEnded()) return held.verify(stop);
       held = await reacquire(deps, rootDir, stop);
       notifyOnLoss(held);
       await refuseOtherAgent({ ...deps, host, sharing }, stop);

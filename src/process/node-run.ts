@@ -18,7 +18,7 @@ import type { NodeReporter } from "../report/reported-node.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import { visibleText } from "../lib/visible-text.ts";
-import type { LastResort } from "./last-resort.ts";
+import type { UnhandledErrorHandler } from "./unhandled-errors.ts";
 import { runOnTarget, reportTrouble } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
 import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
@@ -47,7 +47,7 @@ export interface NodeRun extends ClockAndLog {
   /** Records how the node uses a runtime on graftlet's own machine; undefined: it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   /** Stops the node instead of the process after an unhandled error. */
-  readonly lastResort: Pick<LastResort, "run">;
+  readonly unhandledErrors: Pick<UnhandledErrorHandler, "run">;
   readonly readiness: Readiness;
   readonly liveness: Liveness;
   /** Receives the node's state. */
@@ -66,7 +66,7 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
   const failures = createFailureLog(log, "node failed; retrying", "error");
   while (true) {
     try {
-      await run.lastResort.run(config.nodeName, (stop) => runOnce(run, stop), signal);
+      await run.unhandledErrors.run(config.nodeName, (stop) => runOnce(run, stop), signal);
       log.info({}, "graftlet has stopped; its pods keep running");
       return true;
     } catch (error) {

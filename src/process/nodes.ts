@@ -14,7 +14,7 @@ import type { PageDeps } from "../page/server.ts";
 import { createReportedNode, type ReportedNode } from "../report/reported-node.ts";
 import { createNotes, type Reports } from "../report/notes.ts";
 import { processReport } from "./process-report.ts";
-import { createLastResort } from "./last-resort.ts";
+import { createUnhandledErrorHandler } from "./unhandled-errors.ts";
 import { notifyServiceManager } from "./service-manager.ts";
 import { createStatusSocket } from "./status-socket.ts";
 import type { ProviderFactory, Sharing } from "../seams/provider.ts";
@@ -68,11 +68,11 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const liveness = createLiveness();
   const managed = notifyServiceManager({ ...options, readiness, liveness, clock, log });
   using _informational = limitInformationalAnswers();
-  using lastResort = createLastResort({ clock, log, exit: () => process.exit(1) });
+  using unhandledErrors = createUnhandledErrorHandler({ clock, log, exit: () => process.exit(1) });
   const { several, providers, env, flags } = options;
   const common = {
     several,
-    lastResort,
+    unhandledErrors,
     providers,
     env,
     flags,

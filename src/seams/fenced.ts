@@ -5,9 +5,9 @@ import { type RuntimeCall, wrapCalls } from "./runtime-calls.ts";
 /** Tracks whether this process still owns the target exclusively (it holds the lock on the root directory). */
 export interface Fence {
   /** True while ownership is certain. Cheap: checked before every change. */
-  isProved(): boolean;
+  isVerified(): boolean;
   /** Resolves once ownership is confirmed. @throws unavailable when it is lost for good; the signal's reason. */
-  prove(signal?: AbortSignal): Promise<void>;
+  verify(signal?: AbortSignal): Promise<void>;
 }
 
 /** Runtime calls without side effects. */
@@ -28,8 +28,8 @@ const readOnlyCalls: ReadonlySet<RuntimeCall> = new Set<RuntimeCall>([
   "listPodSandboxStats",
 ]);
 
-/** Wraps a target so that files are changed, commands run, connections opened and mutating runtime calls made only while the fence is
- *  proved. Until ownership is confirmed these calls wait; once it is lost they fail with unavailable. Read-only calls pass through.
+/** Wraps a target so that files are changed, commands run, connections opened and mutating runtime calls made only while
+ *  ownership is verified. Until ownership is confirmed these calls wait; once it is lost they fail with unavailable. Read-only calls pass through.
  *  @param signal cancels all waiting calls. */
 export function fencedTarget<T extends Pick<Target, "host" | "runtime">>(
   target: T,
@@ -37,7 +37,7 @@ export function fencedTarget<T extends Pick<Target, "host" | "runtime">>(
   signal: AbortSignal,
 ): T {
   const guarded = async <R>(call: () => Promise<R>): Promise<R> => {
-    if (!fence.isProved()) await fence.prove(signal);
+    if (!fence.isVerified()) await fence.verify(signal);
     return call();
   };
   return { ...target, host: fencedHost(target.host, guarded), runtime: fencedRuntime(target.runtime, guarded) };

@@ -28,7 +28,7 @@ export interface HousekeepingDeps extends ClockAndLog {
   readonly cache: PodCache;
   readonly waitForTarget: WaitForTarget | undefined;
   /** True once every source has reported: before that, no unknown pod may be treated as an orphan. */
-  readonly sourcesSeen: () => boolean;
+  readonly allSourcesReady: () => boolean;
   /** Sources of this node: pods from other sources must not be terminated. */
   readonly sourcesReady: Pick<SourceMilestone, "names">;
   /** True if the pod is to be restarted once its worker is forgotten. */
@@ -89,7 +89,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     const restarting = finished().filter(deps.isWaiting);
     if (restarting.length > 0) await Promise.all(restarting.map((uid) => cleanUp(uid, signal)));
     deps.resumeWaiting();
-    if (!deps.sourcesSeen()) return;
+    if (!deps.allSourcesReady()) return;
     for (const { uid } of cache.list()) if (isOrphan(uid)) terminateOrphan(uid);
     const terminated = finished().filter((uid) => !pods.get(uid));
     for (const [uid, { phase }] of worker.entries())

@@ -28,7 +28,7 @@ export interface MirrorPodsDeps extends ClockAndLog {
   readonly signals: Subscribes<"mirrorsChanged">;
   readonly node: NodeSource;
   /** True once every source has reported: before that, a mirror pod may belong to an unknown static pod. */
-  readonly sourcesSeen: () => boolean;
+  readonly allSourcesReady: () => boolean;
   /** Requests `mirrorsChanged` once the sources may be known. */
   readonly requeue: () => void;
 }
@@ -48,15 +48,15 @@ export function createMirrorPods(deps: MirrorPodsDeps): Service {
   let wake = new AbortController();
   deps.signals.mirrorsChanged.subscribe(() => wake.abort());
 
-  const sourcesSeen = () => {
-    const seen = deps.sourcesSeen();
+  const allSourcesReady = () => {
+    const seen = deps.allSourcesReady();
     if (!seen) deps.requeue();
     return seen;
   };
   const reconcile = async (namespace: string, name: string, signal: AbortSignal) => {
     const key = `${namespace}/${name}`;
     if (backoff.remaining(key) > 0) return;
-    const step = nextAction({ ...deps, sourcesSeen }, namespace, name);
+    const step = nextAction({ ...deps, allSourcesReady }, namespace, name);
     if (!step) return;
     try {
       await (step.do === "create" ? create(deps, step.pod, step.owner, signal) : remove(deps, step.mirror, signal));
@@ -104,8 +104,8 @@ export function nextAction(
     manager,
     worker,
     node,
-    sourcesSeen,
-  }: Pick<MirrorPodsDeps, "pods" | "manager" | "worker" | "node" | "sourcesSeen">,
+    allSourcesReady,
+  }: Pick<MirrorPodsDeps, "pods" | "manager" | "worker" | "node" | "allSourcesReady">,
   namespace: string,
   name: string,
 ): MirrorAction {
@@ -120,7 +120,7 @@ export function nextAction(
     if (!mirror) return mayOwn ? { do: "create", pod: desired, owner } : undefined;
     return mirror.metadata.deletionTimestamp || !isMirrorOf(mirror, desired) ? { do: "remove", mirror } : undefined;
   }
-  if (!mirror || !sourcesSeen()) return undefined;
+  if (!mirror || !allSourcesReady()) return undefined;
   const isTerminating = worker
     .list()
     .some(({ pod, phase }) => pod !== undefined && phase !== "finished" && fullName(pod) === `${namespace}/${name}`);

@@ -84,10 +84,10 @@ describe("the lock of a target over SSH", () => {
       const pids = (await rig().mustInside(["sh", "-c", holders])).trim().split("\n");
       await rig().mustInside(["kill", `-${signal}`, ...pids]);
       await within(lost, 20_000);
-      assert.deepEqual([own.isLost(), own.isProved()], [true, false]);
+      assert.deepEqual([own.isLost(), own.isVerified()], [true, false]);
       assert.equal(host.link.state().kind, "up");
       await own.renew(never);
-      assert.deepEqual([own.isLost(), own.isProved(), await isFree(path)], [false, true, false]);
+      assert.deepEqual([own.isLost(), own.isVerified(), await isFree(path)], [false, true, false]);
     }
   });
 

@@ -22,11 +22,11 @@ export const hostile: readonly Fault[] = [
   },
   {
     name: "fault-of-one-node",
-    in: "createLastResort",
+    in: "createUnhandledErrorHandler",
     mistake: always(condition("isProcessError")),
     breaks: "An unhandled error in the work of one node ends all of them.",
     assertion:
       '"unhandled: an error event stops the work in which it occurred, and no other": Expected values to be strictly deep-equal',
-    foundBy: [unit("process/last-resort")],
+    foundBy: [unit("process/unhandled-errors")],
   },
 ];

@@ -112,7 +112,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
     assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
     assert.equal(await given(node), "a");
     const again = await node.restarted();
-    const early = allocatorOf(again, { sourcesSeen: false, alive: ["uid-1"] });
+    const early = allocatorOf(again, { allSourcesReady: false, alive: ["uid-1"] });
     assert.equal(await early.allocate(pod, [], signal), undefined, "the plugin is not back yet");
     assert.equal(await given(again), "a");
   },

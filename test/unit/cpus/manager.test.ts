@@ -56,7 +56,7 @@ function rig(t: TestContext, options: Partial<StaticPolicyOptions> = {}) {
       wholeCores: () => void measured.push("whole cores"),
       sharedCache: () => void measured.push("shared cache"),
     },
-    sourcesSeen: () => true,
+    allSourcesReady: () => true,
     isKnown: (uid) => known.has(uid),
     clock,
     log: silentLog(),

@@ -59,7 +59,7 @@ test("frees a pod's devices when it is released, also after a restart, and once"
   const { plugin, allocator, node } = await served(t, { devices: ["a"] });
   assert.equal(await allocator.allocate(asking(1), [], signal), undefined);
   const next = asking(1, "uid-2");
-  const early = allocatorOf(node, { sourcesSeen: false });
+  const early = allocatorOf(node, { allSourcesReady: false });
   assert.match((await early.allocate(next, [], signal))?.message ?? "", /requested number of devices unavailable/);
   node.devices.release("uid-1");
   node.devices.release("uid-1");
@@ -71,14 +71,17 @@ test("frees a pod's devices when it is released, also after a restart, and once"
   const back = await again.plugin({ devices: ["a"] });
   await back.register();
   await until("the device", () => again.shown() === "1/1");
-  assert.equal(await allocatorOf(again, { sourcesSeen: false }).allocate(asking(1, "uid-3"), [], signal), undefined);
+  assert.equal(
+    await allocatorOf(again, { allSourcesReady: false }).allocate(asking(1, "uid-3"), [], signal),
+    undefined,
+  );
   assert.deepEqual(plugin.calls.filter((call) => call.startsWith("Allocate")).length, 2);
 });
 
 test("frees devices of terminated pods only after all sources are ready", async (t) => {
   const { plugin, allocator, node } = await served(t, { devices: ["a"] });
   assert.equal(await allocator.allocate(asking(1), [], signal), undefined);
-  const early = allocatorOf(node, { sourcesSeen: false });
+  const early = allocatorOf(node, { allSourcesReady: false });
   assert.match((await early.allocate(asking(1, "uid-2"), [], signal))?.message ?? "", /Available: 0/);
   assert.equal(await allocator.allocate(asking(1, "uid-2"), [], signal), undefined);
   assert.deepEqual(allocations(plugin.calls), ["Allocate a", "Allocate a"]);
@@ -214,11 +217,11 @@ test("allocations survive a restart; running containers are left alone until the
   const again = await node.restarted();
   assert.equal(await again.devices.startsAnew(signal), false);
   assert.equal(again.shown(), "0/0", "its plugin has yet to register again");
-  const early = allocatorOf(again, { sourcesSeen: false, alive: ["uid-1"] });
+  const early = allocatorOf(again, { allSourcesReady: false, alive: ["uid-1"] });
   assert.equal(await early.allocate(pod, [], signal), undefined);
   assert.equal(early.allocatable(pod)[resource], "1");
   assert.deepEqual(
-    await allocatorOf(again, { sourcesSeen: false }).allocate(pod, [], signal),
+    await allocatorOf(again, { allSourcesReady: false }).allocate(pod, [], signal),
     refusal(`no healthy devices present; cannot allocate unhealthy devices ${resource}`),
   );
 
@@ -234,10 +237,10 @@ test("after a restart, containers of a live pod that have ended or not started d
   const pod = asking(1, "uid-1", { initContainers: [wanting("init", 1), side], containers: [wanting("c", 1)] });
   assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
   const again = await node.restarted();
-  const early = allocatorOf(again, { sourcesSeen: false, alive: ["uid-1"] });
+  const early = allocatorOf(again, { allSourcesReady: false, alive: ["uid-1"] });
   assert.equal(await early.allocate(pod, [], signal), undefined);
   assert.deepEqual(
-    await allocatorOf(again, { sourcesSeen: false }).allocate(pod, [], signal),
+    await allocatorOf(again, { allSourcesReady: false }).allocate(pod, [], signal),
     refusal(`no healthy devices present; cannot allocate unhealthy devices ${resource}`),
     "a pod of which nothing runs any more, as after a reboot, needs its devices to be there",
   );

@@ -57,7 +57,7 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
   let hurries = 0;
   const sources = { seen: true, alive: [] as readonly string[] };
   const devices = createDeviceManager({
-    sourcesSeen: () => sources.seen,
+    allSourcesReady: () => sources.seen,
     isAlive: (uid) => sources.alive.includes(uid),
     host: through(localHost({ clock })),
     rootDir: root,
@@ -143,12 +143,12 @@ export function wanting(name: string, count: number, more: Partial<Container> = 
 /** An allocator as admission uses it; by default nothing is running and all sources are ready. */
 export function allocatorOf(
   { devices, sources }: Rig,
-  { sourcesSeen = true, alive = [] }: { sourcesSeen?: boolean; alive?: readonly string[] } = {},
+  { allSourcesReady = true, alive = [] }: { allSourcesReady?: boolean; alive?: readonly string[] } = {},
 ): Pick<ResourceManager, "allocate" | "allocatable"> {
   return {
     allocatable: devices.allocatable,
     allocate(...given) {
-      Object.assign(sources, { seen: sourcesSeen, alive });
+      Object.assign(sources, { seen: allSourcesReady, alive });
       return devices.allocate(...given);
     },
   };

@@ -41,7 +41,7 @@ async function node(
     dedicatedImageFs: false,
     fails: false,
     walkMs: 0,
-    sourcesSeen: true,
+    allSourcesReady: true,
     /** Pods that terminated before the start, each with whether it is cleaned up. */
     former: new Map<string, boolean>(),
     looks: 0,
@@ -130,7 +130,7 @@ async function node(
       };
     },
     terminatedPods: () => [...world.former.keys()].map((uid) => aPod({}, { uid })),
-    sourcesReady: () => world.sourcesSeen,
+    sourcesReady: () => world.allSourcesReady,
     events,
     enforceLocalLimits,
     worker,
@@ -336,11 +336,11 @@ test("retries a target that fails, and does not query an unreachable one", async
 
 test("after a start waits until terminated pods are removed, then observes the node again", async () => {
   await using t = await node([]);
-  t.world.sourcesSeen = false;
+  t.world.allSourcesReady = false;
   await t.pass();
   assert.deepEqual([t.world.looks, t.world.acts], [1, []], "evicts nothing before all pods are known");
   t.world.former.set("former", false);
-  t.world.sourcesSeen = true;
+  t.world.allSourcesReady = true;
   await t.pass();
   await t.advance(1000);
   assert.deepEqual([t.world.looks, t.world.acts], [2, []]);
@@ -354,14 +354,14 @@ test("after a start waits until terminated pods are removed, then observes the n
 
 test("waits at most 30 seconds for a silent source, and for terminated pods once it reports", async () => {
   await using t = await node([]);
-  t.world.sourcesSeen = false;
+  t.world.allSourcesReady = false;
   await t.pass();
   await t.pass();
   await t.pass();
   assert.deepEqual([t.world.looks, t.world.acts], [3, []]);
   await t.pass();
   assert.deepEqual(t.world.acts, [4]);
-  t.world.sourcesSeen = true;
+  t.world.allSourcesReady = true;
   t.world.former.set("former", false);
   await t.pass();
   assert.deepEqual([t.world.looks, t.world.acts], [5, [4]]);

@@ -49,7 +49,7 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
       get: (uid: string) => (uid === pod.uid ? { phase: "syncing" as const, pod: known, ...view } : undefined),
     },
     inspector: { inspect: async () => pod, needsInspection: () => false },
-    sourcesSeen: () => true,
+    allSourcesReady: () => true,
     ownerLabels: {},
     limits: { minAgeMs: 0, perContainer: 1, all: -1 },
     nodeName: "node",
@@ -259,7 +259,7 @@ test("stops a container in unknown state before removing it, with its pod's grac
 test("removes logs of unknown pods only once all sources have reported, and never on a shared runtime", async () => {
   const rounds: readonly (readonly [Partial<ContainerCollectionDeps>, boolean])[] = [
     [{}, false],
-    [{ sourcesSeen: () => false }, true],
+    [{ allSourcesReady: () => false }, true],
     [{ ownerLabels: { "graftlet.dev/node": "node" } }, true],
   ];
   for (const [more, stays] of rounds) {

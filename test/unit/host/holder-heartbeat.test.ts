@@ -60,8 +60,8 @@ test("a command that answers heartbeats has a valid lease, and is probed only at
   const { clock, held, state } = await start();
   for (let minutes = 0; minutes < 10; minutes++) {
     await clock.advance(60_000);
-    assert.equal(held.isProved(), true);
-    await held.prove();
+    assert.equal(held.isVerified(), true);
+    await held.verify();
   }
   assert.equal(state.beats, 40);
 });
@@ -70,9 +70,9 @@ test("probes the command at once after this process was suspended", async () => 
   for (const how of ["standStill", "sleep"] as const) {
     const t = await start();
     t[how](50_000);
-    assert.equal(t.held.isProved(), false, how);
-    await t.held.prove();
-    assert.deepEqual([t.held.isProved(), t.state.beats], [true, 1], how);
+    assert.equal(t.held.isVerified(), false, how);
+    await t.held.verify();
+    assert.deepEqual([t.held.isVerified(), t.state.beats], [true, 1], how);
   }
 });
 
@@ -81,14 +81,14 @@ test("an answer to a heartbeat sent before the suspension does not renew the lea
   t.state.answers = false;
   await t.clock.advance(15_000);
   t.standStill(90_000);
-  let proved = false;
-  const proving = t.held.prove().then(() => (proved = true));
+  let verified = false;
+  const verifying = t.held.verify().then(() => (verified = true));
   t.say(".");
   await t.clock.advance(0);
-  assert.deepEqual([proved, t.held.isProved()], [false, false]);
+  assert.deepEqual([verified, t.held.isVerified()], [false, false]);
   t.say(".");
-  await proving;
-  assert.equal(t.held.isProved(), true);
+  await verifying;
+  assert.equal(t.held.isVerified(), true);
 });
 
 test("more answers than heartbeats do not renew the lease", async () => {
@@ -98,25 +98,25 @@ test("more answers than heartbeats do not renew the lease", async () => {
   t.standStill(90_000);
   t.say(".".repeat(1000));
   await t.clock.advance(0);
-  assert.equal(t.held.isProved(), false);
+  assert.equal(t.held.isVerified(), false);
 });
 
 test("waiters for the lease fail when the command has ended", async () => {
   const t = await start();
   t.state.answers = false;
   t.standStill(90_000);
-  const waiting = assert.rejects(t.held.prove(), { code: "unavailable" });
+  const waiting = assert.rejects(t.held.verify(), { code: "unavailable" });
   t.exit();
   await waiting;
   await t.held.ended;
-  assert.deepEqual([t.held.isProved(), t.held.hasEnded()], [false, true]);
+  assert.deepEqual([t.held.isVerified(), t.held.hasEnded()], [false, true]);
 });
 
 test("a command that misses heartbeats for its own timeout is killed and counts as ended", async () => {
   const t = await start();
   t.state.answers = false;
   await t.clock.advance(74_000);
-  assert.deepEqual([t.held.isProved(), t.held.hasEnded(), t.state.killed], [false, false, false]);
+  assert.deepEqual([t.held.isVerified(), t.held.hasEnded(), t.state.killed], [false, false, false]);
   await t.clock.advance(1_000);
   assert.deepEqual([t.held.hasEnded(), t.state.killed], [true, true]);
   assert.equal(t.clock.pending, 0);

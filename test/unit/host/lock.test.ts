@@ -36,7 +36,7 @@ test("a lock on this machine needs no helper process", async (t) => {
   const { stdout } = await host.run(argvOf(["ps", "-o", "comm=", "--ppid", String(process.pid)]));
   assert.deepEqual(stdout.trim().split("\n"), ["ps"]);
   assert.equal((await host.run(argvOf(["flock", "-n", path, "true"]))).code, 1);
-  assert.equal(held.isProved(), true);
+  assert.equal(held.isVerified(), true);
 });
 
 test("a lock on another machine outlives the signal that limited its acquisition", async (t) => {
@@ -64,7 +64,7 @@ test("a lock on another machine is lost when its holder process dies", async (t)
   const first = await acquireLocks(host, [{ path }], never);
   for (const pid of pids) process.kill(pid, "SIGKILL");
   await first.ended;
-  await assert.rejects(first.prove(), { code: "unavailable" });
+  await assert.rejects(first.verify(), { code: "unavailable" });
   await using _next = await acquireLocks({ spawn }, [{ path }], never);
 });
 
@@ -131,5 +131,5 @@ test("a holder releases its locks when heartbeats stop, and keeps them while the
   await using _next = await acquireLocks(host, [{ path }], never);
   await clock.sleep(500);
   assert.equal(living.hasEnded(), false);
-  await living.prove();
+  await living.verify();
 });

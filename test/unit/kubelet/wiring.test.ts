@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createNodeState, handOut, wiring } from "../../../src/kubelet/wiring.ts";
+import { createNodeState, wireActors, wiring } from "../../../src/kubelet/wiring.ts";
 import { createSignals } from "../../../src/state/signals.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
@@ -28,18 +28,18 @@ test("each signal has a sender and a subscriber", () => {
 });
 
 test("gives an actor only the state and signals that the wiring lists for it", () => {
-  const hand = handOut(state, createSignals());
-  const handed = hand("statusManager");
+  const stateOf = wireActors(state, createSignals());
+  const handed = stateOf("statusManager");
   assert.deepEqual(Object.keys(handed).sort(), ["apiPods", "signals", "status", "worker"]);
   assert.equal("set" in handed.apiPods, false);
   assert.equal("set" in handed.status, true);
-  assert.deepEqual(Object.keys(hand("pleg").signals), ["wake", "retry"]);
+  assert.deepEqual(Object.keys(stateOf("pleg").signals), ["wake", "retry"]);
 });
 
-test("refuses to hand out the writer of a column a second time", () => {
-  const hand = handOut(state, createSignals());
-  hand("pleg");
-  assert.throws(() => hand("pleg"), { message: "pleg: column podCache has a writer already" });
-  hand("kubeletServer");
-  hand("kubeletServer");
+test("refuses to stateOf out the writer of a column a second time", () => {
+  const stateOf = wireActors(state, createSignals());
+  stateOf("pleg");
+  assert.throws(() => stateOf("pleg"), { message: "pleg: column podCache has a writer already" });
+  stateOf("kubeletServer");
+  stateOf("kubeletServer");
 });

@@ -6,13 +6,13 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeLink } from "../../fakes/link.ts";
 import { silent } from "../api/fake-client.ts";
 
-/** Locks that a test can take away or leave unproved. */
+/** Locks that a test can take away or leave unverified. */
 function fakeClaim() {
   const listeners = new Set<() => void>();
   let doubt: PromiseWithResolvers<void> | undefined;
   return {
-    isProved: () => doubt === undefined,
-    prove: async () => doubt?.promise,
+    isVerified: () => doubt === undefined,
+    verify: async () => doubt?.promise,
     onLost(listener: () => void) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
@@ -136,7 +136,7 @@ test("a lost lock with a working link ends current passes, and later ones wait f
   assert.deepEqual([after(), t.state.reads, t.state.reboots], ["goes on", 2, 0]);
 });
 
-test("a pass waits while the lock is unproved", async () => {
+test("a pass waits while the lock is not verified", async () => {
   await using t = await start();
   t.claim.doubt();
   const pass = await t.pass();

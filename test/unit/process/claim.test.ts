@@ -162,18 +162,18 @@ test("re-acquires a lost claim once the previous holder has ended, but not if an
   assert.equal(spawned.length, 1, "one that stands is not taken again");
   let losses = 0;
   claim.onLost(() => void losses++);
-  assert.deepEqual([claim.isLost(), claim.isProved()], [false, true]);
+  assert.deepEqual([claim.isLost(), claim.isVerified()], [false, true]);
   spawned[0]?.kill();
   await clock.advance(1);
-  assert.deepEqual([claim.isLost(), claim.isProved(), losses], [true, false, 1]);
-  await assert.rejects(claim.prove(), { code: "unavailable" });
+  assert.deepEqual([claim.isLost(), claim.isVerified(), losses], [true, false, 1]);
+  await assert.rejects(claim.verify(), { code: "unavailable" });
   const rival = await claimTarget(deps(), node, never);
   const renewing = claim.renew(never);
   await clock.advance(5_000);
   await rival[Symbol.asyncDispose]();
   await clock.advance(1_000);
   await renewing;
-  assert.deepEqual([claim.isLost(), claim.isProved()], [false, true]);
+  assert.deepEqual([claim.isLost(), claim.isVerified()], [false, true]);
   await assert.rejects(claimTarget(deps(), node, never), { message: /RuntimeInUse/ });
 
   spawned.at(-1)?.kill();

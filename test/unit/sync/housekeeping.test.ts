@@ -66,7 +66,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
       get: (uid) => (world.inRuntime.includes(uid) ? runtimePod(uid) : undefined),
       list: () => world.inRuntime.map(runtimePod),
     },
-    sourcesSeen: () => started && world.seen,
+    allSourcesReady: () => started && world.seen,
     sourcesReady: {
       get names() {
         return world.sources;

@@ -52,7 +52,7 @@ function rig(t: TestContext) {
     worker: columnOf(() => [...phases].map(([pod, phase]) => [pod.metadata.uid, { phase, pod }] as const)),
     signals,
     node: { node: () => world.node },
-    sourcesSeen: () => world.seen,
+    allSourcesReady: () => world.seen,
     requeue: () => (world.requeued += 1),
     clock,
     log: silentLog(),

@@ -7,13 +7,13 @@ import { visibleLine } from "../lib/visible-text.ts";
 
 /** Handler of unhandled errors: an `error` event without a listener, an exception in a callback, a rejected promise. Each
  *  is a bug, but one process runs all nodes: if the node that caused the error is known, only that node is stopped and restarted. */
-export interface LastResort extends Disposable {
+export interface UnhandledErrorHandler extends Disposable {
   /** Runs a node. @param work gets a signal that aborts with the given signal, or on an unhandled error of this work.
    *  @throws the unhandled error, once the work has ended; errors of the work. */
   run<T>(node: string, work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T>;
 }
 
-export interface LastResortDeps extends ClockAndLog {
+export interface UnhandledErrorHandlerDeps extends ClockAndLog {
   /** Ends the process with a non-zero exit code. */
   readonly exit: () => void;
 }
@@ -31,7 +31,7 @@ interface Scope {
 /** Handles unhandled errors until it is disposed of. The node is identified by an AsyncLocalStorage, which all its
  *  callbacks, timers and sockets inherit. The process exits with one line on standard error if the node is unknown, if
  *  the error shows that the process itself is unsound, if there are too many errors, and if a node's work does not end after one. */
-export function createLastResort({ clock, log, exit }: LastResortDeps): LastResort {
+export function createUnhandledErrorHandler({ clock, log, exit }: UnhandledErrorHandlerDeps): UnhandledErrorHandler {
   const scopes = new AsyncLocalStorage<Scope>();
   const mayContinue = createTokenBucket(clock, errorsPerMinute / 60, errorBurst);
   const endProcess = (reason: string) => {

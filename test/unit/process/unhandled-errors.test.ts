@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 
 function processWith(fault: string) {
-  const entry = join(import.meta.dirname, "last-resort-entry.ts");
+  const entry = join(import.meta.dirname, "unhandled-errors-entry.ts");
   const { status, stdout, stderr } = spawnSync(process.execPath, [entry, fault], { encoding: "utf8", timeout: 20_000 });
   return { status, said: stdout.trim().split("\n"), complaint: stderr };
 }
@@ -28,7 +28,7 @@ for (const [fault, message] of [
   });
 
 for (const [fault, reason] of [
-  ["outside", /^graftlet: unhandled error: SyntaxError: .* at .*last-resort-entry\.ts:\d+/],
+  ["outside", /^graftlet: unhandled error: SyntaxError: .* at .*unhandled-errors-entry\.ts:\d+/],
   ["assertion", /^graftlet: unhandled error \(node a\): Error: this is a bug in Node\.js at /],
   ["memory", /^graftlet: unhandled error \(node a\): RangeError: Array buffer allocation failed/],
   ["errors without end", /^graftlet: unhandled error \(node a\): SyntaxError/],

@@ -1,4 +1,4 @@
-// A process of two pieces of work, `a` and `b`, in the first of which something goes wrong: node last-resort-entry.ts FAULT. What comes of
+// A process of two pieces of work, `a` and `b`, in the first of which something goes wrong: node unhandled-errors-entry.ts FAULT. What comes of
 // it is printed, a line each; it ends by itself after a while.
 import { spawn } from "node:child_process";
 import { EventEmitter } from "node:events";
@@ -9,7 +9,7 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { onAbort } from "../../../src/lib/service-group.ts";
-import { createLastResort } from "../../../src/process/last-resort.ts";
+import { createUnhandledErrorHandler } from "../../../src/process/unhandled-errors.ts";
 
 const [fault = "none"] = process.argv.slice(2);
 const say = (line: string) => void process.stdout.write(`${line}\n`);
@@ -17,7 +17,7 @@ const clock = systemClock();
 /** Timers of minutes are over in a moment. */
 const hasty = { ...clock, after: (ms: number, fn: () => void) => clock.after(ms / 600, fn) };
 const log = silentLog();
-const lastResort = createLastResort({ clock: hasty, log, exit: () => process.exit(1) });
+const unhandledErrors = createUnhandledErrorHandler({ clock: hasty, log, exit: () => process.exit(1) });
 const stop = new AbortController();
 
 const faults: Readonly<Record<string, () => void>> = {
@@ -57,7 +57,7 @@ const work = (name: string, isAtFault: boolean) => async (signal: AbortSignal) =
 };
 
 const ended = (name: string, isAtFault: boolean) =>
-  lastResort.run(name, work(name, isAtFault), stop.signal).then(
+  unhandledErrors.run(name, work(name, isAtFault), stop.signal).then(
     () => say(`${name} ends`),
     (error: unknown) => say(`${name} fails: ${messageOf(error)}`),
   );
