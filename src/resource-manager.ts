@@ -2,6 +2,7 @@ import type { Service } from "./lib/service-group.ts";
 import type { Container, Pod } from "./objects.ts";
 import type { Rejection } from "./pipeline.ts";
 import type { AllocatedPod } from "./roles.ts";
+import { type TopologyHint, type TopologyHints, unaligned } from "./topology-hints.ts";
 
 /** What resource managers add to a container. Paths on the host are the target's. */
 export interface ContainerAdditions {
@@ -29,6 +30,19 @@ export const noAdditions: ContainerAdditions = {
   cdiDevices: [],
 };
 
+/** Allocates what one pod requests container by container, at its admission: init containers first, in their order. It keeps what matters
+ *  to the pod's later containers, such as resources of init containers, which those can reuse. */
+export interface PodAllocator {
+  /** Ways to satisfy the requests of a container, or of the pod as a whole. For what is allocated already, the hints that fit it.
+   *  @param container undefined: the pod. */
+  hints(container: Container | undefined): TopologyHints;
+  /** Allocates what a container requests, from the hint's NUMA nodes as far as they suffice. A container keeps what it has.
+   *  @returns why the pod cannot be admitted; what its containers got so far may stay until `release`. @throws the signal's reason. */
+  allocate(container: Container, hint: TopologyHint): Promise<Rejection | undefined>;
+  /** Records the pod's allocation, once all managers have allocated what its containers request. */
+  commit?(): Promise<void>;
+}
+
 /** Manages one kind of resource of the node, such as devices of plugins, for its pods from admission to termination. Each node has a list of
  *  managers, created in kubelet/resource-managers.ts. */
 export interface ResourceManager {
@@ -38,6 +52,9 @@ export interface ResourceManager {
    *  @param others the other pods that the node has admitted and that have not ended.
    *  @returns why the pod cannot be admitted. @throws unavailable; the signal's reason. */
   allocate(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
+  /** Begins the same allocation container by container, for a topology manager, which has several managers allocate from the same NUMA nodes.
+   *  A manager whose resources do not belong to NUMA nodes leaves it out. @throws unavailable; the signal's reason. */
+  podAllocator?(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<PodAllocator>;
   /** Amounts of the manager's resources, by resource name, with which the pod's requests are compared. Called after the pod's
    *  allocation. */
   allocatable(pod: Pod): Readonly<Record<string, string>>;
@@ -54,6 +71,19 @@ export interface ResourceManager {
   release(uid: string): void;
   /** Background work of the manager, for as long as the node runs. */
   readonly services: readonly Service[];
+}
+
+/** Allocates a whole pod from any NUMA nodes. @returns why the pod cannot be admitted. @throws as the allocator does. */
+export async function allocateContainers(
+  allocator: Pick<PodAllocator, "allocate" | "commit">,
+  { spec: { initContainers = [], containers } }: Pod,
+): Promise<Rejection | undefined> {
+  for (const container of [...initContainers, ...containers]) {
+    const refused = await allocator.allocate(container, unaligned);
+    if (refused) return refused;
+  }
+  await allocator.commit?.();
+  return undefined;
 }
 
 /** Has each manager prepare a container, one after the other. @returns their additions, merged. @throws as the managers do. */

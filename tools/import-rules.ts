@@ -3,7 +3,7 @@ import { posix } from "node:path";
 /** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
  *  main ▷ commands ▷ process ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other's code. */
 
-const ground = ["pipeline", "resource-manager", "roles", "objects", "seams", "lib", "gen", "version"];
+const ground = ["pipeline", "resource-manager", "topology-hints", "roles", "objects", "seams", "lib", "gen", "version"];
 const stage = ["pod", "host", "api", "state", ...ground];
 const stages = [
   "sources",
@@ -23,6 +23,7 @@ const stages = [
   "cgroups",
   "devices",
   "cpus",
+  "topology",
   "dra",
   "plugins",
   "csi",
@@ -43,7 +44,8 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   objects: [],
   seams: ["lib", "gen"],
   pipeline: ["objects", "roles", "seams", "lib", "gen"],
-  "resource-manager": ["pipeline", "objects", "roles", "lib"],
+  "resource-manager": ["pipeline", "topology-hints", "objects", "roles", "lib"],
+  "topology-hints": ["lib"],
   roles: ["objects"],
   state: ["pod", ...ground],
   config: ["objects", "lib", "version"],

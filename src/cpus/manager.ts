@@ -1,25 +1,16 @@
 import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
-import { messageOf } from "../lib/errors.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { Pod } from "../objects.ts";
-import type { Rejection } from "../pipeline.ts";
-import { type ResourceManager, noAdditions } from "../resource-manager.ts";
+import { type PodAllocator, type ResourceManager, allocateContainers, noAdditions } from "../resource-manager.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { HostFs } from "../seams/host.ts";
+import { type CpuMeasures, createCpuAllocator } from "./pod-allocator.ts";
 import { type CpusetUpdaterDeps, createCpusetUpdater } from "./reconcile.ts";
 import { writeState } from "./state-file.ts";
-import { sharesCache } from "./topology.ts";
-import {
-  type Assignments,
-  type StaticPolicy,
-  SmtAlignmentError,
-  assignPod,
-  assignedCpus,
-  sharedPool,
-} from "./static-policy.ts";
+import { type Assignments, type StaticPolicy, assignedCpus, sharedPool } from "./static-policy.ts";
 
 export interface CpuManagerDeps extends Omit<CpusetUpdaterDeps, "cpusOf"> {
   readonly fs: Pick<HostFs, "apply">;
@@ -36,17 +27,6 @@ export interface CpuManagerDeps extends Omit<CpusetUpdaterDeps, "cpusOf"> {
   /** True while a source wants the pod or a worker handles it. */
   readonly isKnown: (uid: string) => boolean;
   readonly clock: Clock;
-}
-
-/** Records assignments of exclusive CPUs. */
-export interface CpuMeasures {
-  /** A container's exclusive CPUs are requested, at each admission of its pod. */
-  requested(): void;
-  /** They could not be assigned. @param wholeCores the policy only assigns whole cores. */
-  failed(wholeCores: boolean): void;
-  wholeCores(): void;
-  /** New ones share an L3 cache. */
-  sharedCache(): void;
 }
 
 export interface CpuManager extends ResourceManager {
@@ -102,24 +82,27 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
       await updater.update(signal);
     },
   );
-  return {
-    name: "cpus",
-    services: [reconciling],
-    async allocate(pod) {
-      releaseUnknown();
+  const podAllocator = (pod: AllocatedPod): PodAllocator => {
+    releaseUnknown();
+    const commit = async (own: ReadonlyMap<string, CpuSet>) => {
       const { uid } = pod.metadata;
-      const before = assigned.get(uid)?.size ?? 0;
-      const own = assignOrReject(deps, assigned, pod);
-      if ("reason" in own) return own;
-      if (own.size === before) return undefined;
+      if (own.size === (assigned.get(uid)?.size ?? 0)) return;
       assigned.set(uid, own);
       changed.fire();
       // The pod starts without its record, as in a kubelet: after a restart its CPUs may be others.
       await store
         .save()
         .catch((err: unknown) => log.warn({ err, uid }, "cannot save a pod's exclusive CPUs; retrying"));
-      return undefined;
+    };
+    return createCpuAllocator({ ...deps, assigned, commit }, pod);
+  };
+  return {
+    name: "cpus",
+    services: [reconciling],
+    async allocate(pod) {
+      return allocateContainers(podAllocator(pod), pod);
     },
+    podAllocator: async (pod) => podAllocator(pod),
     allocatable: () => ({}),
     async prepareContainer({ metadata: { uid } }: Pod, { name }) {
       const cpus = formatCpus(cpusOf(uid, name));
@@ -145,32 +128,6 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
       };
     },
   };
-}
-
-/** Assigns CPUs to a pod. @returns them by container, or why the pod cannot be admitted. */
-function assignOrReject(
-  { policy, measures }: Pick<CpuManagerDeps, "policy" | "measures">,
-  assigned: Assignments,
-  pod: AllocatedPod,
-): ReadonlyMap<string, CpuSet> | Rejection {
-  const { fullCores } = policy.options;
-  const before = assigned.get(pod.metadata.uid);
-  try {
-    const own = assignPod(policy, assigned, pod, measures.requested);
-    for (const [name, cpus] of own) {
-      if (fullCores) measures.wholeCores();
-      if (!before?.has(name) && sharesCache(policy.topology, cpus)) measures.sharedCache();
-    }
-    return own;
-  } catch (error) {
-    measures.failed(fullCores);
-    const message = messageOf(error);
-    if (error instanceof SmtAlignmentError) return { reason: "SMTAlignmentError", message };
-    return {
-      reason: "UnexpectedAdmissionError",
-      message: `Allocate failed due to ${message}, which is unexpected`,
-    };
-  }
 }
 
 /** Saves the state on the target. */

@@ -1,6 +1,5 @@
 import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
 import type { Container, Pod } from "../objects.ts";
-import { isSidecar } from "../pod/containers.ts";
 import { qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { isPodLevelResource } from "../pod/resources.ts";
@@ -60,7 +59,7 @@ export function createStaticPolicy({
     throw new Error(
       `[cpumanager] unable to reserve the required amount of CPUs (size of ${formatCpus(new Set())} did not equal ${count})`,
     );
-  return { topology, options, reserved: take({ topology, options }, topology.ids, count) };
+  return { topology, options, reserved: takeByPolicy({ topology, options }, topology.ids, count) };
 }
 
 /** CPUs of containers without exclusive CPUs. */
@@ -85,39 +84,8 @@ export function exclusiveCpuCount({ spec }: Pod, { resources }: Container): numb
   return quantityMilli(request) % 1000 === 0 ? quantityValue(request) : 0;
 }
 
-/** Assigns exclusive CPUs to a pod's containers. CPUs of an init container are reused by the containers after it; those of a sidecar are
- *  not. A container keeps the CPUs that it has.
- *  @returns the CPUs of each container that has exclusive ones. @throws SmtAlignmentError; Error in the kubelet's words: then nothing is
- *  assigned. @param onRequest called for each container with exclusive CPUs. */
-export function assignPod(
-  policy: StaticPolicy,
-  assigned: Assignments,
-  pod: Pod,
-  onRequest: () => void = () => {},
-): ReadonlyMap<string, CpuSet> {
-  const { initContainers = [], containers } = pod.spec;
-  const own = new Map(assigned.get(pod.metadata.uid));
-  let reusable: CpuSet = new Set();
-  for (const container of [...initContainers, ...containers]) {
-    const count = exclusiveCpuCount(pod, container);
-    if (count === 0) continue;
-    onRequest();
-    checkAlignment(policy, count);
-    let cpus = own.get(container.name);
-    if (!cpus) {
-      const all = new Map(assigned).set(pod.metadata.uid, own);
-      checkFreeCores(policy, all, count);
-      const available = sharedPool(policy, all).difference(policy.reserved).union(reusable);
-      cpus = take(policy, available, count);
-      own.set(container.name, cpus);
-    }
-    const endsEarly = initContainers.includes(container) && !isSidecar(container);
-    reusable = endsEarly ? reusable.union(cpus) : reusable.difference(cpus);
-  }
-  return own;
-}
-
-function take(
+/** Takes CPUs as the options say. @throws Error in the kubelet's words if too few are available. */
+export function takeByPolicy(
   { topology, options }: Pick<StaticPolicy, "topology" | "options">,
   available: CpuSet,
   count: number,
@@ -129,15 +97,15 @@ function take(
   });
 }
 
-/** With full-pcpus-only a request has to be whole cores. */
-function checkAlignment({ topology, options }: StaticPolicy, count: number): void {
+/** With full-pcpus-only a request has to be whole cores. @throws SmtAlignmentError */
+export function checkAlignment({ topology, options }: StaticPolicy, count: number): void {
   const threads = cpusPer(topology, "core");
   if (options.fullCores && count % threads !== 0)
     throw new SmtAlignmentError(`SMT Alignment Error: requested ${count} cpus not multiple cpus per core = ${threads}`);
 }
 
-/** With full-pcpus-only a core with a reserved CPU is not available. */
-function checkFreeCores(policy: StaticPolicy, assigned: Assignments, count: number): void {
+/** With full-pcpus-only a core with a reserved CPU is not available. @throws SmtAlignmentError if too few cores are. */
+export function checkFreeCores(policy: StaticPolicy, assigned: Assignments, count: number): void {
   const { topology, options, reserved } = policy;
   if (!options.fullCores) return;
   const cores = new Set(topology.cpus.filter(({ id }) => reserved.has(id)).map(({ core }) => core));

@@ -1,4 +1,4 @@
-import type { CpuMeasures } from "../cpus/manager.ts";
+import type { CpuMeasures } from "../cpus/pod-allocator.ts";
 import type { NodeView } from "./node-gauges.ts";
 import type { Metrics } from "./registry.ts";
 

@@ -5,7 +5,7 @@ import { call, drop, operand } from "./mistake.ts";
 export const cpus: readonly Fault[] = [
   {
     name: "exclusive-cpus-of-sidecars",
-    in: "assignPod",
+    in: "createPodAssigner",
     mistake: drop(operand("&&", "isSidecar")),
     breaks: "The main containers of a pod get the exclusive CPUs of its sidecars.",
     assertion:

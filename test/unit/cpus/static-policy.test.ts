@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { assignPod } from "../../../src/cpus/pod-assigner.ts";
 import {
   type Assignments,
   type StaticPolicyOptions,
   SmtAlignmentError,
-  assignPod,
   createStaticPolicy,
   exclusiveCpuCount,
   sharedPool,

@@ -1,0 +1,60 @@
+import type { CpuSet } from "../lib/cpu-set.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { Container, Pod } from "../objects.ts";
+import type { Rejection } from "../pipeline.ts";
+import type { PodAllocator } from "../resource-manager.ts";
+import { cpuHints } from "./hints.ts";
+import { createPodAssigner } from "./pod-assigner.ts";
+import { type Assignments, type StaticPolicy, SmtAlignmentError, exclusiveCpuCount } from "./static-policy.ts";
+import { sharesCache } from "./topology.ts";
+
+/** Records assignments of exclusive CPUs. */
+export interface CpuMeasures {
+  /** A container's exclusive CPUs are requested, at each admission of its pod. */
+  requested(): void;
+  /** They could not be assigned. @param wholeCores the policy only assigns whole cores. */
+  failed(wholeCores: boolean): void;
+  wholeCores(): void;
+  /** New ones share an L3 cache. */
+  sharedCache(): void;
+}
+
+export interface CpuAllocatorDeps {
+  readonly policy: StaticPolicy;
+  /** CPUs of all pods; it is not changed. */
+  readonly assigned: Assignments;
+  readonly measures: CpuMeasures;
+  /** Records the exclusive CPUs of the pod's containers. */
+  readonly commit: (own: ReadonlyMap<string, CpuSet>) => Promise<void>;
+}
+
+/** Allocates exclusive CPUs to the containers of a pod. Nothing is assigned to a pod before its allocation is committed. */
+export function createCpuAllocator({ policy, assigned, measures, commit }: CpuAllocatorDeps, pod: Pod): PodAllocator {
+  const { fullCores } = policy.options;
+  const assigner = createPodAssigner(policy, assigned, pod);
+  const assign: PodAllocator["allocate"] = async (container, { nodes }) => {
+    if (exclusiveCpuCount(pod, container) === 0) return undefined;
+    measures.requested();
+    const had = assigner.own.has(container.name);
+    try {
+      const cpus = assigner.assign(container, nodes);
+      if (fullCores) measures.wholeCores();
+      if (!had && cpus && sharesCache(policy.topology, cpus)) measures.sharedCache();
+      return undefined;
+    } catch (error) {
+      measures.failed(fullCores);
+      return rejectionOf(error);
+    }
+  };
+  return {
+    hints: (container: Container | undefined) => cpuHints({ policy, assigner, pod }, container),
+    allocate: assign,
+    commit: () => commit(assigner.own),
+  };
+}
+
+function rejectionOf(error: unknown): Rejection {
+  const message = messageOf(error);
+  if (error instanceof SmtAlignmentError) return { reason: "SMTAlignmentError", message };
+  return { reason: "UnexpectedAdmissionError", message: `Allocate failed due to ${message}, which is unexpected` };
+}

@@ -1,0 +1,81 @@
+import type { CpuSet } from "../lib/cpu-set.ts";
+import { type NumaNodes, hasNode } from "../lib/numa-nodes.ts";
+import type { Container, Pod } from "../objects.ts";
+import { isSidecar } from "../pod/containers.ts";
+import {
+  type Assignments,
+  type StaticPolicy,
+  checkAlignment,
+  checkFreeCores,
+  exclusiveCpuCount,
+  sharedPool,
+  takeByPolicy,
+} from "./static-policy.ts";
+
+/** Assigns exclusive CPUs to the containers of one pod, in the order in which they start. */
+export interface PodAssigner {
+  /** CPUs of the pod's containers that have exclusive ones. */
+  readonly own: ReadonlyMap<string, CpuSet>;
+  /** CPUs that no container has, without reserved ones. */
+  free(): CpuSet;
+  /** CPUs of the pod's init containers that the next container can reuse: they end before it starts. */
+  reusable(): CpuSet;
+  /** Assigns CPUs to the next container, which keeps those that it has.
+   *  @param nodes NUMA nodes whose CPUs it gets first; undefined: any. @returns undefined for a container without exclusive CPUs.
+   *  @throws SmtAlignmentError; Error in the kubelet's words. */
+  assign(container: Container, nodes?: NumaNodes): CpuSet | undefined;
+}
+
+/** @param assigned CPUs of all pods; it is not changed. */
+export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, pod: Pod): PodAssigner {
+  const own = new Map(assigned.get(pod.metadata.uid));
+  const initContainers = new Set(pod.spec.initContainers ?? []);
+  let reusable: CpuSet = new Set();
+  const all = () => new Map(assigned).set(pod.metadata.uid, own);
+  const free = () => sharedPool(policy, all()).difference(policy.reserved);
+  return {
+    own,
+    free,
+    reusable: () => reusable,
+    assign(container, nodes) {
+      const count = exclusiveCpuCount(pod, container);
+      if (count === 0) return undefined;
+      checkAlignment(policy, count);
+      let cpus = own.get(container.name);
+      if (!cpus) {
+        checkFreeCores(policy, all(), count);
+        cpus = takeAligned(policy, free().union(reusable), count, nodes);
+        own.set(container.name, cpus);
+      }
+      const endsEarly = initContainers.has(container) && !isSidecar(container);
+      reusable = endsEarly ? reusable.union(cpus) : reusable.difference(cpus);
+      return cpus;
+    },
+  };
+}
+
+/** Assigns exclusive CPUs to a pod's containers, from any NUMA nodes. CPUs of an init container are reused by the containers after it; those of
+ *  a sidecar are not. A container keeps the CPUs that it has.
+ *  @returns the CPUs of each container that has exclusive ones. @throws SmtAlignmentError; Error in the kubelet's words. */
+export function assignPod(policy: StaticPolicy, assigned: Assignments, pod: Pod): ReadonlyMap<string, CpuSet> {
+  const { initContainers = [], containers } = pod.spec;
+  const assigner = createPodAssigner(policy, assigned, pod);
+  for (const container of [...initContainers, ...containers]) assigner.assign(container);
+  return assigner.own;
+}
+
+/** Takes CPUs of these NUMA nodes, and only what they lack from others. (kubelet, cm/cpumanager/policy_static.go) */
+function takeAligned(policy: StaticPolicy, available: CpuSet, count: number, nodes: NumaNodes | undefined): CpuSet {
+  if (nodes === undefined) return takeByPolicy(policy, available, count);
+  const near = available.intersection(alignedCpus(policy, nodes));
+  const aligned = takeByPolicy(policy, near, Math.min(count, near.size));
+  return aligned.union(takeByPolicy(policy, available.difference(aligned), count - aligned.size));
+}
+
+/** CPUs of NUMA nodes; with align-by-socket all CPUs of their sockets. */
+function alignedCpus({ topology, options }: StaticPolicy, nodes: NumaNodes): CpuSet {
+  const inNodes = topology.cpus.filter(({ numaNode }) => hasNode(nodes, numaNode));
+  const sockets = new Set(inNodes.map(({ socket }) => socket));
+  const aligned = options.alignBySocket ? topology.cpus.filter(({ socket }) => sockets.has(socket)) : inNodes;
+  return new Set(aligned.map(({ id }) => id));
+}
