@@ -186,6 +186,7 @@ function createNodeStatusGenerator(
     allocations,
     probes,
     deviceHealth: gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus") ? devices.health : undefined,
+    stopSignals: gateEnabled(config.kubelet.featureGates, "ContainerStopSignals"),
     hostIPs: agent.hostIPs,
     runtimeName: () => health.version()?.runtimeName,
   });

@@ -135,6 +135,7 @@ export function podSettings(
     seccompDefault: kubelet.seccompDefault,
     singleProcessOomKill: kubelet.singleProcessOOMKill ?? false,
     limitedSwap: limitedSwap(kubelet),
+    stopSignals: gateEnabled(kubelet.featureGates, "ContainerStopSignals"),
     memoryQos: memoryQos(kubelet),
     cpuCfsQuota: kubelet.cpuCFSQuota,
     cpuCfsPeriodUs: kubelet.cpuCFSQuotaPeriod * 1000,

@@ -20,6 +20,7 @@ import {
 } from "../pod/labels.ts";
 import { containerLogPath } from "../pod/log-paths.ts";
 import { resourcesAnnotationValue } from "../pod/pod-resources.ts";
+import { stopSignalOf } from "../pod/stop-signal.ts";
 import type { ContainerAdditions } from "../resource-manager.ts";
 import { terminationMessagePath } from "./container-files.ts";
 
@@ -31,11 +32,12 @@ export interface ContainerConfigInput {
   readonly restartCount: number;
   readonly environment: ReadonlyMap<string, string>;
   readonly mounts: readonly Mount[];
-  /** Devices with their mounts and environment; undefined for a container without any. */
   /** Of the resource managers. */
   readonly additions: ContainerAdditions | undefined;
   readonly volumeDevices: readonly Device[];
   readonly linux: LinuxContainerConfig;
+  /** Whether the stop signal of its spec is used (feature gate ContainerStopSignals). */
+  readonly stopSignals: boolean;
   /** Labels that identify this node's containers on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
 }
@@ -62,6 +64,7 @@ export function buildContainerConfig(input: ContainerConfigInput): ContainerConf
     stdinOnce: container.stdinOnce ?? false,
     tty: container.tty ?? false,
     linux: input.linux,
+    ...(input.stopSignals && { stopSignal: stopSignalOf(container) }),
   });
 }
 

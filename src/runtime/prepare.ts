@@ -64,6 +64,8 @@ export interface PodSettings extends ResourceSettings {
   readonly seccompDefault: boolean;
   readonly singleProcessOomKill: boolean;
   readonly limitedSwap: boolean;
+  /** Feature gate ContainerStopSignals. */
+  readonly stopSignals: boolean;
   /** Feature gate MemoryQoS, when it is on. */
   readonly memoryQos?: ContainerMemoryQos | undefined;
   /** Labels that identify this node's pods on a shared runtime; otherwise empty. */
@@ -223,6 +225,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     additions,
     volumeDevices: volumeDevices(run.mounted, container),
     linux,
+    stopSignals: settings.stopSignals,
     ownerLabels,
   });
 }

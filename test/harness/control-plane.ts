@@ -75,6 +75,8 @@ export function apiServerArgv(tools: Tools, layout: Layout, certificates: Cluste
     "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
     `--cert-dir=${join(layout.dir, "apiserver")}`,
     "--profiling=false",
+    // Off by default, and used by test/integration/stop-signals.test.ts.
+    "--feature-gates=ContainerStopSignals=true",
     ...(existsSync(auditPolicy(layout))
       ? [`--audit-policy-file=${auditPolicy(layout)}`, `--audit-log-path=${auditLog(layout)}`]
       : []),

@@ -8,7 +8,6 @@ import {
   LinuxContainerSecurityContext,
   NamespaceMode,
   PodSandboxConfig,
-  Signal,
   type DNSConfig,
 } from "../../../src/gen/cri.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
@@ -32,6 +31,7 @@ import { inspectOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 import { forceRemove } from "./remove.ts";
 import { containerUser } from "./security-options.ts";
+import { signalName } from "../../../src/pod/stop-signal.ts";
 
 /** Creates a container in a sandbox of this node and, at the same time, writes the sandbox's resolv.conf, which
  *  containers get on start.
@@ -122,7 +122,8 @@ async function checkTarget(parts: DockerParts, { linux }: ContainerConfig, signa
 /** Process settings of a CRI container; the image's entrypoint, arguments, directory and user if the request has none. The image's health
  *  check is disabled: the kubelet runs the pod's probes. */
 export function containerSettings(config: ContainerConfig): ContainerCreateOptions {
-  const { command, args, workingDir, stopSignal } = config;
+  const { command, args, workingDir } = config;
+  const stopSignal = signalName(config.stopSignal);
   const user = containerUser(LinuxContainerSecurityContext.fromPartial(config.linux?.securityContext ?? {}));
   return {
     Image: config.image?.image ?? "",
@@ -135,7 +136,7 @@ export function containerSettings(config: ContainerConfig): ContainerCreateOptio
     StdinOnce: config.stdinOnce,
     Tty: config.tty,
     Healthcheck: { Test: ["NONE"] },
-    ...(stopSignal !== Signal.RUNTIME_DEFAULT && { StopSignal: signalName(stopSignal) }),
+    ...(stopSignal !== undefined && { StopSignal: stopSignal }),
   };
 }
 
@@ -143,12 +144,6 @@ export function containerSettings(config: ContainerConfig): ContainerCreateOptio
 function envVariable({ key, value }: { readonly key: string; readonly value: Uint8Array }): string {
   if (isUtf8(value)) return `${key}=${Buffer.from(value).toString()}`;
   throw new CodedError("invalid_argument", `the value of environment variable ${key} is not UTF-8, which Docker needs`);
-}
-
-/** Name of a CRI signal; real-time signals after SIGXFSZ are `SIGRTMINPLUS1` for `SIGRTMIN+1`. */
-function signalName(signal: Signal): string {
-  const name = Object.entries(Signal).find(([, value]) => value === signal)?.[0] ?? "SIGTERM";
-  return name.replace("PLUS", "+").replace("MINUS", "-");
 }
 
 function ownLabels({ image }: ContainerConfig, sandboxId: string, log: string): Record<string, string> {

@@ -1,3 +1,4 @@
+import { constants } from "node:os";
 import type { ContainerInspectInfo, HostConfig } from "dockerode";
 import {
   type ContainerMetadata,
@@ -6,7 +7,9 @@ import {
   ImageSpec,
   Mount,
   MountPropagation,
+  type Signal,
 } from "../../../src/gen/cri.ts";
+import { signalNamed } from "../../../src/pod/stop-signal.ts";
 import { containerNameLabel, containerRestartCountAnnotation } from "../../../src/pod/labels.ts";
 import { containerLifecycle } from "./state.ts";
 import { imageRefOf } from "../image/reference.ts";
@@ -33,6 +36,7 @@ export async function containerStatus(parts: DockerParts, id: string, signal: Ab
     mounts: found.Mounts.map(criMount),
     logPath: docker[logPathLabel] ?? "",
     resources: criResources(found.HostConfig),
+    stopSignal: stopSignal(found.Config),
   });
 }
 
@@ -60,6 +64,14 @@ export function containerMetadata(dockerName: string, { labels, annotations }: C
       attempt: Number.parseInt(annotations[containerRestartCountAnnotation] ?? "", 10) || 0,
     }
   );
+}
+
+/** The signal that ends a container: by name, by number, or unset, which is SIGTERM. The runtime's default if it is none that CRI knows. */
+function stopSignal({ StopSignal }: ContainerInspectInfo["Config"] & { readonly StopSignal?: string }): Signal {
+  const text = StopSignal || "SIGTERM";
+  const numbered = Object.entries(constants.signals).find(([, number]) => String(number) === text)?.[0];
+  const name = (numbered ?? text).toUpperCase();
+  return signalNamed(name.startsWith("SIG") ? name : `SIG${name}`);
 }
 
 function criMount({ Source, Destination, RW, Propagation }: ContainerInspectInfo["Mounts"][number]): Mount {

@@ -9,6 +9,7 @@ import { containerRestartCountAnnotation } from "../../pod/labels.ts";
 import { newestRun, runsOf } from "../../pod/runs.ts";
 import type { ResizableAmounts } from "../../pod/pod-resources.ts";
 import { restartsAfter } from "../../pod/restart.ts";
+import { signalName } from "../../pod/stop-signal.ts";
 import { shouldRestartAll, restartingAllReason } from "../../pod/restart-all.ts";
 import { mayHaveRun } from "../../pod/failed-starts.ts";
 
@@ -26,6 +27,8 @@ export interface ContainerStatusInput {
   readonly actualResources: (run: RuntimeStatus) => ResizableAmounts | undefined;
   /** Health of a container's devices; absent if the node does not report it. */
   readonly devices?: (containerName: string) => NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
+  /** Show the signals that end containers (feature gate ContainerStopSignals). */
+  readonly stopSignals: boolean;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
 }
@@ -133,6 +136,7 @@ function fromRuntime(
     gid: Number(linux.gid),
     supplementalGroups: linux.supplementalGroups.map(Number),
   };
+  const stopSignal = input.stopSignals ? signalName(newest.stopSignal) : undefined;
   return {
     name: container.name,
     image: newest.image?.image ?? "",
@@ -145,6 +149,7 @@ function fromRuntime(
     resources: actualResources(container, newest, running, running ? input.actualResources(newest) : undefined),
     ...(requests && { allocatedResources: requests }),
     ...(user && { user: { linux: user } }),
+    ...(stopSignal !== undefined && { stopSignal }),
     ...volumeMounts(container, before, newest),
   };
 }

@@ -39,6 +39,8 @@ export interface StatusGeneratorDeps {
   readonly deviceHealth:
     | ((uid: string, containerName: string) => ReturnType<NonNullable<ContainerStatusInput["devices"]>>)
     | undefined;
+  /** Containers' stop signals are shown (feature gate ContainerStopSignals). */
+  readonly stopSignals: boolean;
   /** The target's addresses, primary first. */
   readonly hostIPs: () => readonly string[];
   /** The scheme of container IDs, such as `containerd`; undefined while unknown. */
@@ -67,6 +69,7 @@ export function createStatusGenerator(deps: StatusGeneratorDeps): StatusGenerato
       readiness: (name, id) => probes.readiness(uid, name, id),
       started: (name, id) => probes.started(uid, name, id),
       devices: deviceHealth && ((name) => deviceHealth(uid, name)),
+      stopSignals: deps.stopSignals,
       hostIPs: hostIPs(),
       runtimeName: deps.runtimeName() ?? "",
     });

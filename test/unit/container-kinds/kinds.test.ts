@@ -181,6 +181,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
         readiness: () => verdict,
         started: () => true,
         actualResources: () => undefined,
+        stopSignals: false,
         runtimeName: "containerd",
       }).find(({ name }) => name === kind)?.ready;
     assert.deepEqual([readyWith("Success"), readyWith("Failure")], [true, false]);

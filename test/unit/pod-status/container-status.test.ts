@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ContainerState, Mount } from "../../../src/gen/cri.ts";
+import { ContainerState, Mount, Signal } from "../../../src/gen/cri.ts";
 import type { Container, ContainerStatus, Pod, PodStatus } from "../../../src/objects.ts";
 import type { ProbeVerdict, RuntimePod, StartFailure } from "../../../src/pipeline.ts";
 import { type ContainerStatusInput, containerStatuses } from "../../../src/status/generate/container-status.ts";
@@ -17,6 +17,7 @@ interface Given {
   readonly failures?: Record<string, StartFailure>;
   readonly verdict?: ProbeVerdict;
   readonly inForce?: ResizableAmounts;
+  readonly stopSignals?: boolean;
   readonly devices?: ContainerStatusInput["devices"];
 }
 
@@ -31,6 +32,7 @@ function statuses(kind: "containers" | "initContainers" | "ephemeralContainers",
     started: () => undefined,
     actualResources: () => inForce,
     ...(devices && { devices }),
+    stopSignals: given.stopSignals ?? false,
     runtimeName: "containerd",
   });
 }
@@ -107,6 +109,17 @@ test("a running container has image, ID, start time, user, resources and mounts"
       { name: "w", mountPath: "/w", readOnly: true, recursiveReadOnly: "Disabled" },
     ],
   });
+});
+
+test("the signal that ends a container is shown with the feature gate, unless the runtime reports none", () => {
+  const shown = (stopSignal: Signal, stopSignals = true) => {
+    const observed = observe([aSandbox()], [running("c1", { stopSignal })]);
+    return only({ observed, stopSignals }).stopSignal;
+  };
+  assert.equal(shown(Signal.SIGUSR1), "SIGUSR1");
+  assert.equal(shown(Signal.SIGRTMAXMINUS3), "SIGRTMAX-3");
+  assert.equal(shown(Signal.RUNTIME_DEFAULT), undefined);
+  assert.equal(shown(Signal.SIGUSR1, false), undefined);
 });
 
 test("recursive read-only mounts are taken from the runtime, overriding earlier statuses", () => {

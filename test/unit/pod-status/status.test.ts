@@ -21,6 +21,7 @@ function generate(more: Partial<StatusInput> = {}): PodStatus {
     actualPodResources: undefined,
     hostIPs: ["10.1.0.1"],
     isTerminating: false,
+    stopSignals: false,
     runtimeName: "containerd",
     ...more,
   });

@@ -9,6 +9,7 @@ import {
   MountPropagation,
   NamespaceMode,
   RuntimeHandlerFeatures,
+  Signal,
 } from "../../../src/gen/cri.ts";
 import type { Container } from "../../../src/objects.ts";
 import type { PrepareDeps } from "../../../src/runtime/prepare.ts";
@@ -42,6 +43,13 @@ describe("a container's configuration", () => {
     assert.equal(envs.find(({ key }) => key === "V")?.value.toString(), "written");
     for (const path of ["link", "none"]) await assert.rejects(from(path), { message: "couldn't parse env file" });
     await assert.rejects(from("env", "other"), { message: 'cannot find the volume "other" referenced by FileKeyRef' });
+  });
+  it("has the stop signal of the spec, with the feature gate", async () => {
+    const lifecycle = { stopSignal: "SIGRTMIN+2" };
+    assert.equal((await setUp().configure(...podOf({ lifecycle }))).stopSignal, Signal.SIGRTMINPLUS2);
+    assert.equal((await setUp().configure(...podOf({}))).stopSignal, Signal.RUNTIME_DEFAULT);
+    const without = setUp({}, { stopSignals: false });
+    assert.equal((await without.configure(...podOf({ lifecycle }))).stopSignal, Signal.RUNTIME_DEFAULT);
   });
   it("shares the target container's process namespace with an ephemeral container, and fails without one", async () => {
     const { configure } = setUp();

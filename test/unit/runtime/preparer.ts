@@ -39,6 +39,7 @@ export function preparerIn(
       seccompDefault: false,
       singleProcessOomKill: false,
       limitedSwap: false,
+      stopSignals: true,
       ownerLabels: {},
       cpuCfsQuota: true,
       cpuCfsPeriodUs: 100_000,

@@ -21,6 +21,7 @@ function generator(more: Partial<StatusGeneratorDeps> = {}) {
     allocations: { allocatedPod, podResources: () => undefined, containerResources: () => ({}) },
     probes: { readiness: () => undefined, started: () => undefined },
     deviceHealth: undefined,
+    stopSignals: true,
     hostIPs: () => ["10.1.0.1"],
     runtimeName: () => "containerd",
     ...more,

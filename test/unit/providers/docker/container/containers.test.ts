@@ -5,7 +5,7 @@ import { createDockerClient } from "../../../../../providers/docker/client/clien
 import { dockerContainers } from "../../../../../providers/docker/container/containers.ts";
 import { cacheSandbox } from "../../../../../providers/docker/container-facts.ts";
 import { containerType, logPathLabel, sandboxType } from "../../../../../providers/docker/container/names.ts";
-import { ContainerFilter, ContainerState, CreateContainerRequest } from "../../../../../src/gen/cri.ts";
+import { ContainerFilter, ContainerState, CreateContainerRequest, Signal } from "../../../../../src/gen/cri.ts";
 import { type EngineAnswer, type EngineCall, fakeEngine } from "../engine.ts";
 import { createdState, inspection, runningState } from "../inspection.ts";
 
@@ -83,6 +83,25 @@ test("uses the image's process settings if the pod has none", async () => {
       Healthcheck: { Test: ["NONE"] },
     },
   );
+});
+
+test("reports the signal that ends a container, however Docker was told it", async () => {
+  const signals = [
+    [undefined, Signal.SIGTERM],
+    ["SIGRTMIN+1", Signal.SIGRTMINPLUS1],
+    ["usr1", Signal.SIGUSR1],
+    ["3", Signal.SIGQUIT],
+    ["SIGNONE", Signal.RUNTIME_DEFAULT],
+  ] as const;
+  for (const [StopSignal, expected] of signals) {
+    const found = inspection(id, containerType, runningState);
+    const body = { ...found, Config: { ...found.Config, StopSignal } };
+    await using engine = await fakeEngine(({ path }) =>
+      path === `/containers/${id}/json` ? { status: 200, body } : { status: 404, body: { message: "no such image" } },
+    );
+    const { status } = await dockerContainers(engine.parts).containerStatus(id, signal());
+    assert.equal(status?.stopSignal, expected, StopSignal ?? "unset");
+  }
 });
 
 test("links the log path to Docker's file before the container starts, replacing an older link", async () => {
