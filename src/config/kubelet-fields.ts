@@ -212,10 +212,7 @@ export const kubeletFields = {
     maxContainerRestartPeriod: pointer(duration, 300_000, { check: checkRange(1000, 300_000, "1s to 5m") }),
   },
   reservedMemory: field(memoryReservations, [], { flag: "reserved-memory", instead: nothingReserved }),
-  enableProfilingHandler: pointer(bool, true, {
-    instead: "nothing is profiled, and there is no /debug/pprof",
-    actsByDefault: true,
-  }),
+  enableProfilingHandler: pointer(bool, true),
   enableDebugFlagsHandler: pointer(bool, true),
   seccompDefault: pointer(bool, false, { flag: "seccomp-default" }),
   memoryThrottlingFactor: pointer(decimal, 0.9, {

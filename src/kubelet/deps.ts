@@ -35,6 +35,7 @@ import type { Enforcement, ReservedCgroups } from "../cgroups/reserved-cgroups.t
 import type { Pleg } from "../pleg/pleg.ts";
 import type { Target } from "../seams/provider.ts";
 import type { PrivateColumn } from "../state/records.ts";
+import type { Profiles } from "../server/profiler.ts";
 import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import type { Claims } from "../volumes/ports.ts";
 import type { ActorStates } from "./wiring.ts";
@@ -79,6 +80,8 @@ export interface KubeletDeps {
   readonly flags: Readonly<Record<string, string>>;
   /** Log level of this process. */
   readonly verbosity: Verbosity;
+  /** Profiles of this process. */
+  readonly profiles: Profiles;
   readonly metrics: NodeMetrics;
   readonly tracer: Tracer;
   /** Reads a text file on graftlet's own machine. @throws the errors of `fs.readFile`. */

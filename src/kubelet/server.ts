@@ -95,7 +95,7 @@ async function createClientCA({ config, client, standalone, clock, log }: NodeCo
 
 /** Creates the kubelet API. */
 function createApi(
-  { config, flags, target, strangers, verbosity, metrics, tracer, clock, log, stateOf }: NodeContext,
+  { config, flags, target, strangers, verbosity, profiles, metrics, tracer, clock, log, stateOf }: NodeContext,
   { pleg, logs, targetClock }: ObservedTarget,
   stats: NodeStats,
   gate: ServerGate,
@@ -110,6 +110,7 @@ function createApi(
     authorizer: gate.authorizer,
     strangers,
     verbosity,
+    profiles,
     pods: desired,
     podsKnown: sourcesSynced.reached,
     statuses: status,

@@ -252,6 +252,7 @@ export function serverConfig({ kubelet, nodeName, rootDir }: NodeConfig): Server
     enableSystemLogHandler: kubelet.enableSystemLogHandler,
     enableSystemLogQuery: kubelet.enableSystemLogQuery,
     enableDebugFlagsHandler: kubelet.enableDebugFlagsHandler,
+    enableProfilingHandler: kubelet.enableProfilingHandler,
     rootDir,
     splitLogStreams: gateEnabled(kubelet.featureGates, "PodLogsQuerySplitStreams"),
     flagz: gateEnabled(kubelet.featureGates, "ComponentFlagz"),

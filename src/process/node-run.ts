@@ -22,6 +22,7 @@ import type { UnhandledErrorHandler } from "./unhandled-errors.ts";
 import { runOnTarget, reportTrouble } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
 import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
+import type { Profiles } from "../server/profiler.ts";
 import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import { openTracer } from "../tracing/tracer.ts";
 import { isStandalone } from "./standalone.ts";
@@ -44,6 +45,8 @@ export interface NodeRun extends ClockAndLog {
   readonly flags: Readonly<Record<string, string>>;
   /** Log level of the process. */
   readonly verbosity: Verbosity;
+  /** Profiles of the process. */
+  readonly profiles: Profiles;
   /** Records how the node uses a runtime on graftlet's own machine; undefined: it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   /** Stops the node instead of the process after an unhandled error. */

@@ -19,6 +19,7 @@ import { notifyServiceManager } from "./service-manager.ts";
 import { createStatusSocket } from "./status-socket.ts";
 import type { ProviderFactory, Sharing } from "../seams/provider.ts";
 import { createHealthzServer } from "../server/healthz.ts";
+import { createProfiles } from "../server/profiler.ts";
 import { createUnauthenticatedConnections, processConnectionLimits } from "../server/unauthenticated-connections.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 
@@ -83,6 +84,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     strangers,
     places,
     verbosity,
+    profiles: createProfiles(clock),
     clock,
   };
   const runs = nodes.map((config): NodeRun & { readonly report: ReportedNode } => {

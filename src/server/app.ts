@@ -17,6 +17,7 @@ import { flagz } from "./routes/flagz.ts";
 import { containerLogs } from "./routes/logs.ts";
 import { metrics, sliMetrics } from "./routes/metrics.ts";
 import { pods, runningPods } from "./routes/pods.ts";
+import { pprof } from "./routes/pprof.ts";
 import { run } from "./routes/run.ts";
 import { statsSummary } from "./routes/stats.ts";
 import { statusz } from "./routes/statusz.ts";
@@ -139,6 +140,7 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     checkpoint: checkpoint(deps),
     containerLogs: containerLogs(deps),
     debugFlags: debugFlags(deps),
+    pprof: pprof(deps),
     flagz: flagz(deps),
     statusz: statusz(deps),
     run: run(deps),

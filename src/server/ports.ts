@@ -7,6 +7,7 @@ import type { Verbosity } from "../lib/verbosity.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { Runtime, Streams } from "../seams/runtime.ts";
+import type { Profiles } from "./profiler.ts";
 import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
 /** Requests to the kubelet API. */
@@ -75,6 +76,7 @@ export interface ServerConfig {
   readonly enableSystemLogHandler: boolean;
   readonly enableSystemLogQuery: boolean;
   readonly enableDebugFlagsHandler: boolean;
+  readonly enableProfilingHandler: boolean;
   /** The target's root directory. */
   readonly rootDir: string;
   /** Feature gate PodLogsQuerySplitStreams. */
@@ -105,6 +107,8 @@ export interface KubeletServerDeps extends ClockAndLog {
   readonly strangers: UnauthenticatedConnections;
   /** How much the process logs. */
   readonly verbosity: Verbosity;
+  /** Profiles of the process. */
+  readonly profiles: Profiles;
   readonly pods: PodStore;
   /** Resolves once the initial pods of all sources are known: before that, a missing pod may only be unknown. */
   readonly podsKnown: Promise<void>;

@@ -54,6 +54,7 @@ export type HandlerName =
   | "checkpoint"
   | "containerLogs"
   | "debugFlags"
+  | "pprof"
   | "flagz"
   | "statusz"
   | "run"
@@ -98,6 +99,7 @@ export const routes: readonly Route[] = [
   { path: `/checkpoint${container}`, handler: "checkpoint", methods: ["post"], debugging: true },
   { path: `/containerLogs${container}`, handler: "containerLogs", ...debugRead },
   { path: "/debug/flags/v", handler: "debugFlags", methods: "any", debugging: true },
+  { path: "/debug/pprof{/*path}", handler: "pprof", ...debugRead },
   { path: `/run${container}`, handler: "run", methods: ["post"], debugging: true },
   { path: `/run${containerByUid}`, handler: "run", methods: ["post"], debugging: true },
   { path: `/exec${container}`, handler: "exec", ...stream },
@@ -112,7 +114,7 @@ export const routes: readonly Route[] = [
 export function templateOf(path: string): string {
   const names = { namespace: "podNamespace", pod: "podID", uid: "uid", container: "containerName", check: "check" };
   return path
-    .replace("{/*path}", "/{logpath:*}")
+    .replace("{/*path}", path.startsWith("/logs") ? "/{logpath:*}" : "/{subpath:*}")
     .replace(/:(namespace|pod|uid|container|check)/g, (_, name: keyof typeof names) => `{${names[name]}}`);
 }
 

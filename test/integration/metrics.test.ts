@@ -10,7 +10,9 @@ import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { startCriProxy } from "../harness/cri-proxy.ts";
 import { askKubelet } from "../harness/kubelet-api.ts";
 import { type Collector, type SentSpan, startCollector } from "../harness/otlp.ts";
+import { kubectlArgv } from "../harness/kubectl.ts";
 import { particulars } from "../harness/particulars.ts";
+import { must } from "../harness/processes.ts";
 import { openPods, type Pods, shell, statusOf } from "../harness/pods.ts";
 import type { RuntimeProxy } from "../harness/runtime-proxy.ts";
 import { boundsOf, type Family, parseExposition } from "../unit/metrics/exposition.ts";
@@ -288,6 +290,21 @@ describe("metrics", { timeout: 600_000 }, () => {
       own().find(({ traceId }) => traceId === trace),
     );
     assert.deepEqual([served.name, served.kind, served.parentSpanId], ["/pods", 2, "b7ad6b7169203331"]);
+  });
+
+  test("profiles of CPU time and memory are read by go tool pprof", async () => {
+    const top = async (profile: string) => {
+      const file = join(cluster.layout.dir, `${profile.split("?")[0]}.pb.gz`);
+      const path = `/api/v1/nodes/${cluster.nodeName}/proxy/debug/pprof/${profile}`;
+      const argv = kubectlArgv(cluster.layout, cluster.tools, ["get", "--raw", path]);
+      await must(["sh", "-c", 'file=$1; shift; exec "$@" > "$file"', "sh", file, ...argv]);
+      return must(["go", "tool", "pprof", "-top", file]);
+    };
+    const [cpu, heap] = await Promise.all([top("profile?seconds=1"), top("heap?seconds=1")]);
+    assert.match(cpu, /^Type: cpu\n(.*\n)*Duration: 1(\.\d+)?s, Total samples = /);
+    assert.match(heap, /^Type: inuse_space\n/);
+    assert.match(await proxied("debug/pprof/"), /^\/debug\/pprof\/\nheap: /);
+    await assert.rejects(proxied("debug/pprof/goroutine"), /NotFound/);
   });
 
   test("the dashboard shows the node, its pods and their usage in a browser", async () => {

@@ -57,12 +57,10 @@ test("every field and flag is read somewhere, or has a warning", () => {
 });
 
 test("warns of ignored settings of handlers, chains and the log's buffer", () => {
-  const body =
-    "makeIPTablesUtilChains: false\nenableProfilingHandler: false\nlogging: {format: text, flushFrequency: 1s}\n";
+  const body = "makeIPTablesUtilChains: false\nlogging: {format: text, flushFrequency: 1s}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
     "makeIPTablesUtilChains (--make-iptables-util-chains) is not served yet: no iptables chains are created",
     "logging.flushFrequency (--log-flush-frequency) is not served yet: graftlet writes each line to standard error immediately",
-    "enableProfilingHandler is not served yet: nothing is profiled, and there is no /debug/pprof",
   ]);
 });
 
@@ -74,16 +72,11 @@ test("warns that containerfs thresholds are derived, as in the kubelet", () => {
 });
 
 test("reports unsupported kubelet defaults once for all nodes", () => {
-  const all = [
-    "kernel settings are neither checked nor changed",
-    "no iptables chains are created",
-    "nothing is profiled, and there is no /debug/pprof",
-  ];
+  const all = ["kernel settings are neither checked nor changed", "no iptables chains are created"];
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
   assert.deepEqual(run([]).defaults, all);
   const body = `makeIPTablesUtilChains: false
 protectKernelDefaults: true
-enableProfilingHandler: false
 `;
   assert.deepEqual(
     run(["--config=/k"], { "/k": kubeletFile(body) }).defaults,

@@ -4,6 +4,7 @@ import { filePairStore } from "../../../src/certificates/pair-store.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { noTracer } from "../../../src/lib/tracer.ts";
+import { createProfiles } from "../../../src/server/profiler.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import { createLiveness } from "../../../src/node/liveness.ts";
@@ -154,6 +155,7 @@ function start(pod: Pod) {
         strangers: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         places: createTunnelLimits(),
         verbosity: createVerbosity(0),
+        profiles: createProfiles(clock),
         flags: {},
         tracer: noTracer,
         metrics,

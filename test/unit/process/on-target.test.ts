@@ -4,6 +4,7 @@ import { PodSandboxState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { noTracer } from "../../../src/lib/tracer.ts";
+import { createProfiles } from "../../../src/server/profiler.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import { createLiveness } from "../../../src/node/liveness.ts";
@@ -137,6 +138,7 @@ function start({ local = false } = {}) {
         strangers: createUnauthenticatedConnections({ maxUnauthenticated: 8, maxAuthenticated: 8 }),
         places: createTunnelLimits(),
         verbosity: createVerbosity(0),
+        profiles: createProfiles(clock),
         flags: {},
         tracer: noTracer,
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),

@@ -62,6 +62,7 @@ export const config: ServerConfig = {
   enableSystemLogHandler: true,
   enableSystemLogQuery: false,
   enableDebugFlagsHandler: true,
+  enableProfilingHandler: true,
   rootDir: "/var/lib/kubelet",
   splitLogStreams: false,
   flagz: true,
@@ -113,6 +114,7 @@ export async function start({
     authorizer: { allowed: () => Promise.resolve(true) },
     strangers: createUnauthenticatedConnections(processConnectionLimits),
     verbosity: createVerbosity(5),
+    profiles: { take: unused("a profile") },
     tracer: noTracer,
     pods: {
       get: (uid) => pods.find((pod) => pod.metadata.uid === uid),

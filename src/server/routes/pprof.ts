@@ -1,0 +1,71 @@
+import type { Request, Response } from "express";
+import { hasCode, messageOf } from "../../lib/errors.ts";
+import { pathSegments, queryOf } from "../path.ts";
+import type { KubeletServerDeps } from "../ports.ts";
+import type { ProfileKind } from "../profiler.ts";
+import { sendText } from "../responses.ts";
+
+/** Profiles by name in the path: what it is, and for how long it is taken unless the request says so, seconds. */
+const profiles: ReadonlyMap<string, { readonly kind: ProfileKind; readonly seconds: number; readonly title: string }> =
+  new Map([
+    ["heap", { kind: "heap", seconds: 10, title: "memory allocated within ?seconds=10 and still in use" }],
+    ["profile", { kind: "cpu", seconds: 30, title: "CPU time within ?seconds=30" }],
+  ]);
+
+/** Longest time for which a profile is taken, seconds: V8 keeps all samples in memory meanwhile. */
+const maxSeconds = 300;
+
+/** /debug/pprof: profiles of the process in pprof's format, which `go tool pprof` reads, and a list of them.
+ *  @see https://pkg.go.dev/net/http/pprof */
+export function pprof({
+  config,
+  profiles: taken,
+  log,
+}: Pick<KubeletServerDeps, "config" | "profiles" | "log">): (
+  request: Request,
+  response: Response,
+  signal: AbortSignal,
+) => Promise<void> {
+  return async (request, response, signal) => {
+    if (!config.enableProfilingHandler) return sendText(response, 405, "profiling endpoint is disabled.\n");
+    const name = pathSegments(request.originalUrl)?.slice(2).join("/") ?? "";
+    if (name === "") return sendText(response, 200, index());
+    const asked = profiles.get(name);
+    if (!asked) return sendError(response, 404, "Unknown profile");
+    const query = queryOf(request.originalUrl);
+    if (Number(query.get("debug") ?? 0) !== 0)
+      return sendError(response, 400, "only debug=0 is served: read the profile with go tool pprof");
+    const seconds = secondsOf(query.get("seconds"), asked.seconds);
+    if (seconds > maxSeconds) return sendError(response, 400, "profile duration exceeds server's WriteTimeout");
+    try {
+      const bytes = await taken.take(asked.kind, seconds * 1000, signal);
+      response
+        .status(200)
+        .set("Content-Type", "application/octet-stream")
+        .set("Content-Disposition", `attachment; filename="${name}"`)
+        .set("X-Content-Type-Options", "nosniff")
+        .end(bytes);
+    } catch (error) {
+      if (signal.aborted) return void response.destroy();
+      if (!hasCode(error, "failed_precondition")) log.warn({ err: error, profile: name }, "cannot take a profile");
+      const what = asked.kind === "cpu" ? "CPU" : asked.kind;
+      sendError(response, 500, `Could not enable ${what} profiling: ${messageOf(error)}`);
+    }
+  };
+}
+
+/** The requested seconds; the default for a text that is no positive integer, as in Go. */
+function secondsOf(text: string | null, byDefault: number): number {
+  const seconds = /^\+?\d+$/.test(text ?? "") ? Number(text) : 0;
+  return seconds > 0 ? seconds : byDefault;
+}
+
+function index(): string {
+  return ["/debug/pprof/", ...[...profiles].map(([name, { title }]) => `${name}: ${title}`), ""].join("\n");
+}
+
+/** Responds with an error as Go's handlers do. */
+function sendError(response: Response, status: number, text: string): void {
+  response.set("X-Go-Pprof", "1");
+  sendText(response, status, `${text}\n`);
+}
