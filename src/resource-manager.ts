@@ -1,5 +1,5 @@
 import type { Service } from "./lib/service-group.ts";
-import type { Container, Pod } from "./objects.ts";
+import type { Container, ContainerStatus, Pod } from "./objects.ts";
 import type { Rejection } from "./pipeline.ts";
 import type { AllocatedPod } from "./roles.ts";
 import { type TopologyHint, type TopologyHints, unaligned } from "./topology-hints.ts";
@@ -29,6 +29,9 @@ export const noAdditions: ContainerAdditions = {
   annotations: {},
   cdiDevices: [],
 };
+
+/** Resources allocated to a container and their health, as in its status. */
+export type ResourceStatuses = NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
 
 /** Allocates what one pod requests container by container, at its admission: init containers first, in their order. It keeps what matters
  *  to the pod's later containers, such as resources of init containers, which those can reuse. */
@@ -67,6 +70,8 @@ export interface ResourceManager {
   /** Prepares what a container was allocated; called before the container is created, each time.
    *  @returns undefined for a container without allocations of this manager. @throws with the kubelet's message if it cannot be prepared. */
   prepareContainer(pod: Pod, container: Container, signal: AbortSignal): Promise<ContainerAdditions | undefined>;
+  /** Health of what a container was allocated; empty if it has nothing whose health is known. */
+  health?(pod: Pod, containerName: string): ResourceStatuses;
   /** Releases a pod's allocation. Its containers have stopped, and none will start. Idempotent. */
   release(uid: string): void;
   /** Background work of the manager, for as long as the node runs. */

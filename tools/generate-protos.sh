@@ -18,6 +18,7 @@ cp "$kubelet/pkg/apis/pluginregistration/v1/api.proto" "$work/plugin-registratio
 cp "$kubelet/pkg/apis/podresources/v1/api.proto" "$work/pod-resources.proto"
 cp "$kubelet/pkg/apis/podresources/v1alpha1/api.proto" "$work/pod-resources-alpha.proto"
 cp "$kubelet/pkg/apis/dra/v1/api.proto" "$work/dra.proto"
+cp "$kubelet/pkg/apis/dra-health/v1alpha1/api.proto" "$work/dra-health.proto"
 # A node speaks to the node service alone. The options say nothing of the wire.
 perl -0777 -ne '
   s/\s*\[[^\]]*\]\s*;/;/g; s/^\s*option \([^\n]*\n//mg;
@@ -31,6 +32,6 @@ cp tools/containerd-events.proto "$work/containerd-events.proto"
 options=outputServices=grpc-js,env=node,esModuleInterop=true,enumsAsLiterals=true,forceLong=bigint,exportCommonSymbols=false
 options+=,outputJsonMethods=false,outputPartialMethods=true,useOptionals=none,importSuffix=.ts,useExactTypes=false
 protoc -I "$work" --plugin=node_modules/.bin/protoc-gen-ts_proto --ts_proto_out=src/gen --ts_proto_opt="$options" \
-  cri.proto device-plugin.proto plugin-registration.proto pod-resources.proto pod-resources-alpha.proto dra.proto csi.proto containerd-events.proto
+  cri.proto device-plugin.proto plugin-registration.proto pod-resources.proto pod-resources-alpha.proto dra.proto dra-health.proto csi.proto containerd-events.proto
 # Answers are decoded by a reader that counts what is made of them (src/lib/bounded-decode.ts).
 perl -pi -e 's/(re(?:quest|sponse)Deserialize: )\(value: Buffer\)/$1(value: BinaryReader | Buffer)/' src/gen/*.ts

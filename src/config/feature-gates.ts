@@ -15,6 +15,7 @@ const implemented = new Set([
   "ComponentFlagz",
   "ComponentStatusz",
   "ResourceHealthStatus",
+  "ResourceHealthStatusMessage",
   "ContainerStopSignals",
   "CSIVolumeHealth",
   "CPUManagerPolicyAlphaOptions",

@@ -3,9 +3,8 @@ import { pluginFiles, podResourcesDirectoryOf } from "../host/layout.ts";
 import type { Logger, ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
-import type { ContainerStatus } from "../objects.ts";
 import type { PluginHandler } from "../plugins/ports.ts";
-import type { ResourceManager } from "../resource-manager.ts";
+import type { ResourceManager, ResourceStatuses } from "../resource-manager.ts";
 import type { Sends } from "../state/signals.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { DeviceMeasures } from "./allocate.ts";
@@ -15,6 +14,7 @@ import { createPluginDirectory } from "./directory.ts";
 import { type DeviceAmounts, createInventory, type Inventory } from "./inventory.ts";
 import { createDevicePlugins } from "./device-plugins.ts";
 import {
+  type ContainerClaims,
   type ExclusiveCpus,
   type PodResourcesMeasures,
   createPodResourcesServer,
@@ -39,6 +39,8 @@ export interface DeviceManagerDeps extends Pick<AllocatorDeps, "allSourcesReady"
   readonly pods: PodsProvider;
   /** Exclusive CPUs, for the PodResources API. */
   readonly cpus?: ExclusiveCpus | undefined;
+  /** Devices of ResourceClaims, for the PodResources API. */
+  readonly claims?: ContainerClaims | undefined;
   readonly measures: { readonly devices: DeviceMeasures; readonly podResources: PodResourcesMeasures };
 }
 
@@ -47,8 +49,6 @@ export interface DeviceManager extends ResourceManager {
   readonly handler: PluginHandler;
   /** Capacity and allocatable amounts of the plugins' resources. */
   amounts(): DeviceAmounts;
-  /** Health of a container's devices; empty if it has none. */
-  health(uid: string, containerName: string): NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
   /** True if no device was ever allocated on this target: devices in the status of a Node of the same name belong to another
    *  machine. */
   startsAnew(signal: AbortSignal): Promise<boolean>;
@@ -118,7 +118,7 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
     services: [registrations, podResources],
     ...createAllocator(allocating),
     ...createDevicePreparer(allocating),
-    health: (uid, name) => healthOf({ inventory, allocations }, uid, name),
+    health: ({ metadata: { uid } }, name) => healthOf({ inventory, allocations }, uid, name),
     startsAnew: async (signal) => (await record.loaded(signal)).isMissing,
     amounts() {
       const { hasExpired, ...amounts } = inventory.amounts();
@@ -152,8 +152,6 @@ function podResourcesSocket(
     failureMessage: "cannot serve the PodResources API",
   };
 }
-
-type ResourceStatuses = NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
 
 /** Health of a container's devices, ordered by name; a device that its plugin no longer lists counts as healthy. Empty for a
  *  container without devices. (kubelet, devicemanager/manager.go)

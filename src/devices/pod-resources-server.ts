@@ -7,6 +7,7 @@ import {
   PodResourcesListerService,
   ContainerDevices,
   ContainerResources,
+  type DynamicResource,
   type ListPodResourcesResponse,
 } from "../gen/pod-resources.ts";
 import {
@@ -120,29 +121,40 @@ export interface ExclusiveCpus {
   allocatableCpus(): ReadonlySet<number>;
 }
 
+/** Devices of ResourceClaims. */
+export interface ContainerClaims {
+  dynamicResources(pod: Pod, container: Container): readonly DynamicResource[];
+}
+
 /** Resources that containers have to themselves. */
 interface OwnedResources {
   readonly allocations: Allocations;
   /** Undefined if no container can have exclusive CPUs. */
   readonly cpus?: ExclusiveCpus | undefined;
+  /** Undefined if no container can have claims. */
+  readonly claims?: ContainerClaims | undefined;
 }
 
-/** Devices and exclusive CPUs of pods. Memory is omitted: no container has memory of its own.
+/** Devices, claims and exclusive CPUs of pods. Memory is omitted: no container has memory of its own.
  *  @see
  *  https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
 function listPodResources(pods: readonly Pod[], owned: OwnedResources): ListPodResourcesResponse {
   return { podResources: pods.map((pod) => podResourcesOf(pod, owned)) };
 }
 
-/** Devices and exclusive CPUs of one pod's sidecars and containers. */
-export function podResourcesOf({ metadata, spec }: Pod, { allocations, cpus }: OwnedResources): PodResources {
+/** Devices, claims and exclusive CPUs of one pod's sidecars and containers. */
+export function podResourcesOf(pod: Pod, { allocations, cpus, claims }: OwnedResources): PodResources {
+  const { metadata, spec } = pod;
   const sidecars = (spec.initContainers ?? []).filter(isSidecar);
-  const of = ({ name }: Container): ContainerResources =>
-    ContainerResources.fromPartial({
+  const of = (container: Container): ContainerResources => {
+    const { name } = container;
+    return ContainerResources.fromPartial({
       name,
       devices: [...devicesOfContainer(metadata.uid, name, allocations)],
       cpuIds: cpuIds(cpus?.exclusiveCpus(metadata.uid, name)),
+      dynamicResources: [...(claims?.dynamicResources(pod, container) ?? [])],
     });
+  };
   return { name: metadata.name, namespace: metadata.namespace, containers: [...sidecars, ...spec.containers].map(of) };
 }
 

@@ -89,10 +89,31 @@ export function createClaimRecords(): ClaimRecords {
   };
 }
 
+/** Devices of a claim for one request, with their drivers. @param request empty for all devices; a subrequest (`request/subrequest`) stands
+ *  for its request. */
+export function devicesOf(
+  { drivers }: ClaimRecord,
+  request: string,
+): readonly (PreparedDevice & { readonly driver: string })[] {
+  const [name = ""] = request.split("/");
+  return [...drivers]
+    .flatMap(([driver, devices]) => devices.map((device) => ({ driver, ...device })))
+    .filter(({ requestNames }) => name === "" || requestNames.length === 0 || requestNames.includes(name));
+}
+
 /** CDI devices of a claim for one request. @param request empty for all devices. */
-export function cdiDevicesOf({ drivers }: ClaimRecord, request: string): readonly string[] {
-  return [...drivers.values()]
-    .flat()
-    .filter(({ requestNames }) => request === "" || requestNames.length === 0 || requestNames.includes(request))
-    .flatMap(({ cdiDeviceIds }) => cdiDeviceIds);
+export function cdiDevicesOf(claim: ClaimRecord, request: string): readonly string[] {
+  return devicesOf(claim, request).flatMap(({ cdiDeviceIds }) => cdiDeviceIds);
+}
+
+/** UIDs of the pods whose claims have some of a driver's devices. */
+export function podsWithDevices(
+  records: Pick<ClaimRecords, "all">,
+  driver: string,
+  devices: readonly Pick<PreparedDevice, "poolName" | "deviceName">[],
+): ReadonlySet<string> {
+  const isOne = ({ poolName, deviceName }: PreparedDevice) =>
+    devices.some((device) => device.poolName === poolName && device.deviceName === deviceName);
+  const claims = records.all().filter(({ drivers }) => drivers.get(driver)?.some(isOne));
+  return new Set(claims.flatMap(({ pods }) => [...pods]));
 }

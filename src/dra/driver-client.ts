@@ -1,3 +1,4 @@
+import type { ClientHttp2Session } from "node:http2";
 import {
   type Claim,
   DRAPluginService,
@@ -6,9 +7,10 @@ import {
   NodeUnprepareResourcesRequest,
   type NodeUnprepareResourcesResponse,
 } from "../gen/dra.ts";
+import { type DeviceHealth, DRAResourceHealthService, NodeWatchResourcesRequest } from "../gen/dra-health.ts";
 import { type GrpcDeps, recordedCallToSocket } from "../host/grpc-session.ts";
 import { pluginLimits } from "../lib/bounded-decode.ts";
-import type { GrpcMethod } from "../lib/grpc.ts";
+import { type GrpcMethod, serverStreamingCall } from "../lib/grpc.ts";
 
 /** The kubelet plugin of a DRA driver. Every call throws CodedError, whose message is the failure in Go's format; the signal's reason. */
 export interface DriverClient {
@@ -38,20 +40,34 @@ export type PrepareService = (typeof prepareServices)[number];
 const callTimeoutMs = 45_000;
 const userAgent = "graftlet-dra-manager";
 
-/** Creates the client of a plugin. @param endpoint its socket on the target. */
+/** A plugin to call. */
+export interface DriverEndpoint {
+  readonly driver: string;
+  /** Its socket on the target. */
+  readonly endpoint: string;
+  readonly service: PrepareService;
+  /** The connection to it; undefined if there is none: a call then opens its own. */
+  session(): ClientHttp2Session | undefined;
+}
+
+/** Creates the client of a plugin. */
 export function createDriverClient(
   { measures, ...deps }: DriverClientDeps,
-  {
-    driver,
-    endpoint,
-    service,
-  }: { readonly driver: string; readonly endpoint: string; readonly service: PrepareService },
+  { driver, endpoint, service, session }: DriverEndpoint,
 ): DriverClient {
   const call = <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal: AbortSignal) => {
     const versioned = { ...method, path: method.path.replace(".v1.DRAPlugin/", `.${service}/`) };
     return recordedCallToSocket(
       deps,
-      { path: endpoint, method: versioned, request, userAgent, limitMs: callTimeoutMs, limits: pluginLimits },
+      {
+        path: endpoint,
+        session: session(),
+        method: versioned,
+        request,
+        userAgent,
+        limitMs: callTimeoutMs,
+        limits: pluginLimits,
+      },
       (code, ms) => measures.called(driver, versioned.path, code, ms),
       signal,
     );
@@ -70,4 +86,17 @@ export function createDriverClient(
         signal,
       ),
   };
+}
+
+/** Yields the health of a driver's devices after each change: always all of them. Ends when the driver ends the stream.
+ *  @throws as `serverStreamingCall` does; unimplemented for a driver that does not report health. */
+export async function* watchDeviceHealth(
+  session: ClientHttp2Session,
+  { budget }: Pick<GrpcDeps["host"], "budget">,
+  signal: AbortSignal,
+): AsyncGenerator<readonly DeviceHealth[]> {
+  const method = DRAResourceHealthService.nodeWatchResources;
+  const options = { userAgent, signal, budget };
+  for await (const { devices } of serverStreamingCall(session, method, NodeWatchResourcesRequest.create(), options))
+    yield devices;
 }

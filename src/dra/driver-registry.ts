@@ -1,7 +1,8 @@
 import { addAbortListener } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
+import type { DeviceHealth } from "../gen/dra-health.ts";
 import { openGrpc } from "../host/grpc-session.ts";
-import { CodedError } from "../lib/errors.ts";
+import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import {
@@ -10,11 +11,14 @@ import {
   type PrepareService,
   createDriverClient,
   prepareServices,
+  watchDeviceHealth,
 } from "./driver-client.ts";
 
 export interface DriverRegistryDeps extends DriverClientDeps {
   /** Called when a driver becomes usable or stops being usable. */
   readonly onUsable: (driver: string, isUsable: boolean) => void;
+  /** Receives the health of a driver's devices; undefined without a report: its plugin is gone. Absent if nobody wants to know. */
+  readonly onHealth?: ((driver: string, devices: readonly DeviceHealth[] | undefined) => void) | undefined;
   readonly log: Logger;
 }
 
@@ -32,12 +36,15 @@ interface RegisteredPlugin {
   readonly endpoint: string;
   readonly client: DriverClient;
   readonly gone: AbortController;
-  isConnected: boolean;
+  /** The connection to it; undefined while there is none. */
+  session: ClientHttp2Session | undefined;
 }
 
 /** Delays between attempts to connect, milliseconds: gRPC's. */
 const initialRetryDelayMs = 1_000;
 const maxRetryDelayMs = 120_000;
+/** Delay before the health of devices is watched again, milliseconds: the kubelet's. */
+const healthRetryDelayMs = 5_000;
 /** Time for a plugin to accept a connection, milliseconds. */
 const connectTimeoutMs = 20_000;
 
@@ -49,14 +56,18 @@ export function createDriverRegistry(deps: DriverRegistryDeps): DriverRegistry {
   const reportUsable = (driver: string) =>
     deps.onUsable(
       driver,
-      pluginsOf(driver).some(({ isConnected }) => isConnected),
+      pluginsOf(driver).some(({ session }) => session !== undefined),
     );
   const watch = async (driver: string, plugin: RegisteredPlugin) => {
     await keepConnected(deps, plugin, async (session) => {
-      plugin.isConnected = true;
+      plugin.session = session;
       reportUsable(driver);
+      const closed = new AbortController();
+      const watching = watchHealth(deps, driver, session, closed.signal);
       if (!session.destroyed) await new Promise<void>((resolve) => session.once("close", resolve));
-      plugin.isConnected = false;
+      plugin.session = undefined;
+      closed.abort();
+      await watching;
       if (pluginsOf(driver).includes(plugin)) reportUsable(driver);
     });
   };
@@ -71,8 +82,13 @@ export function createDriverRegistry(deps: DriverRegistryDeps): DriverRegistry {
             "already_exists",
             `endpoint ${endpoint} already registered for DRA driver plugin ${name}`,
           );
-        const client = createDriverClient(deps, { driver: name, endpoint, service });
-        const registered = { endpoint, client, gone: new AbortController(), isConnected: false };
+        const session = () => registered.session;
+        const registered: RegisteredPlugin = {
+          endpoint,
+          client: createDriverClient(deps, { driver: name, endpoint, service, session }),
+          gone: new AbortController(),
+          session: undefined,
+        };
         plugins.set(name, [...pluginsOf(name), registered]);
         reportUsable(name);
         void watch(name, registered);
@@ -90,7 +106,7 @@ export function createDriverRegistry(deps: DriverRegistryDeps): DriverRegistry {
     driver(name) {
       if (name === "") throw new CodedError("invalid_argument", "DRA driver name is empty");
       const known = pluginsOf(name);
-      const plugin = known.findLast(({ isConnected }) => isConnected) ?? known.at(-1);
+      const plugin = known.findLast(({ session }) => session !== undefined) ?? known.at(-1);
       if (!plugin) throw new CodedError("unavailable", `DRA driver ${name} is not registered`);
       return plugin.client;
     },
@@ -120,6 +136,28 @@ async function keepConnected(
     }
     await clock.sleep(clock.jitter(0.8, 1.2) * delayMs, signal).catch(() => undefined);
     delayMs = Math.min(delayMs * 1.6, maxRetryDelayMs);
+  }
+}
+
+/** Follows the health of a driver's devices while its plugin is connected. */
+async function watchHealth(
+  { host, clock, log, onHealth }: DriverRegistryDeps,
+  driver: string,
+  session: ClientHttp2Session,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!onHealth) return;
+  while (!signal.aborted) {
+    try {
+      for await (const devices of watchDeviceHealth(session, host, signal)) onHealth(driver, devices);
+    } catch (err) {
+      // The driver does not report health, and will not as long as it runs.
+      if (hasCode(err, "unimplemented")) return;
+      if (!signal.aborted) log.debug({ err, driver }, "cannot follow the health of a DRA driver's devices; retrying");
+    } finally {
+      onHealth(driver, undefined);
+    }
+    await clock.sleep(healthRetryDelayMs, signal).catch(() => undefined);
   }
 }
 

@@ -4,17 +4,20 @@ import { messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { retryUntilDone } from "../lib/retry.ts";
-import { onceThenIdle } from "../lib/service-group.ts";
+import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { timed } from "../lib/timed.ts";
-import type { Pod, ResourceClaim } from "../objects.ts";
+import type { DynamicResource } from "../gen/pod-resources.ts";
+import type { Container, Pod, ResourceClaim } from "../objects.ts";
 import type { PluginHandler } from "../plugins/ports.ts";
 import { type ResourceManager, noAdditions } from "../resource-manager.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import { createCheckpointStore } from "./checkpoint-store.ts";
 import { claimUsesOf } from "./claim-names.ts";
-import { cdiDevicesOf, createClaimRecords } from "./claim-records.ts";
+import { type ClaimRecords, cdiDevicesOf, createClaimRecords, podsWithDevices } from "./claim-records.ts";
+import { claimHealth, dynamicResources } from "./container-claims.ts";
+import { createDeviceHealthRecords } from "./device-health.ts";
 import type { DraMeasures } from "./driver-client.ts";
-import { createDriverRegistry } from "./driver-registry.ts";
+import { type DriverRegistryDeps, createDriverRegistry } from "./driver-registry.ts";
 import { type PreparationDeps, prepareClaims, unprepareClaims } from "./preparation.ts";
 import { createSliceCleanup } from "./slice-cleanup.ts";
 
@@ -28,15 +31,26 @@ export interface DraManagerDeps {
   readonly sourcesSynced: () => boolean;
   /** True for a pod of a source, and for one whose work has not ended. */
   readonly isKnown: (uid: string) => boolean;
+  /** How device health is shown; undefined if it is not. */
+  readonly health: DeviceHealthSettings | undefined;
   readonly measures: DraMeasures;
   readonly clock: Clock;
   readonly log: Logger;
+}
+
+export interface DeviceHealthSettings {
+  /** Drivers' messages are shown, too. */
+  readonly withMessages: boolean;
+  /** Called with the UID of each pod with a device whose health has changed. */
+  readonly onChange: (uid: string) => void;
 }
 
 /** The claims of pods on this node. */
 export interface DraManager extends ResourceManager {
   /** Handles the registration of drivers. */
   readonly handler: PluginHandler;
+  /** Devices of a container's claims, for the PodResources API. */
+  dynamicResources(pod: Pod, container: Container): readonly DynamicResource[];
 }
 
 /** Interval of the search for claims of pods that no longer exist, milliseconds: the kubelet's. */
@@ -52,7 +66,19 @@ export function createDraManager(deps: DraManagerDeps): DraManager {
   deps.measures.claimsInUse(() => records.all().map((claim) => [...claim.drivers.keys()]));
   const store = createCheckpointStore({ fs: host.fs, rootDir, records, log });
   const slices = createSliceCleanup({ client, nodeName, clock, log });
-  const drivers = createDriverRegistry({ host, measures: deps.measures, onUsable: slices.setUsable, clock, log });
+  const health = createDeviceHealthRecords(clock);
+  const onHealth: DriverRegistryDeps["onHealth"] = (driver, devices) => {
+    const changed = devices ? health.update(driver, devices) : health.remove(driver);
+    for (const uid of podsWithDevices(records, driver, changed)) deps.health?.onChange(uid);
+  };
+  const drivers = createDriverRegistry({
+    host,
+    measures: deps.measures,
+    onUsable: slices.setUsable,
+    onHealth: deps.health && onHealth,
+    clock,
+    log,
+  });
   const preparation: PreparationDeps = {
     records,
     claim: (namespace, name, signal) =>
@@ -98,26 +124,35 @@ export function createDraManager(deps: DraManagerDeps): DraManager {
       return { ...noAdditions, cdiDevices };
     },
     release() {},
+    health: (pod, name) => (deps.health ? claimHealth({ records, health }, pod, name, deps.health.withMessages) : []),
+    dynamicResources: (pod, container) => dynamicResources(records, pod, container),
     services: [
       onceThenIdle("resource claims", async (signal) => {
         await retryUntilDone(loading, () => store.load(signal), signal);
         return drivers.close;
       }),
       slices,
-      runPeriodically(
-        { name: "release of resource claims", intervalMs: reconcileIntervalMs, clock, log },
-        async (signal) => {
-          if (!deps.sourcesSynced()) return;
-          const pods = new Set(records.all().flatMap((record) => [...record.pods]));
-          for (const uid of [...pods].filter((pod) => !deps.isKnown(pod)))
-            await unprepare(uid, signal).catch((err: unknown) => {
-              throwIfAborted(signal);
-              log.info({ err, uid }, "cannot release the claims of a pod that no longer exists; retrying");
-            });
-        },
-      ),
+      releaseOfUnknown(deps, records, unprepare),
     ],
   };
+}
+
+/** Releases claims of pods that ended while graftlet did not run. */
+function releaseOfUnknown(
+  { sourcesSynced, isKnown, clock, log }: DraManagerDeps,
+  records: Pick<ClaimRecords, "all">,
+  unprepare: (uid: string, signal: AbortSignal) => Promise<void>,
+): Service {
+  const options = { name: "release of resource claims", intervalMs: reconcileIntervalMs, clock, log };
+  return runPeriodically(options, async (signal) => {
+    if (!sourcesSynced()) return;
+    const pods = new Set(records.all().flatMap((record) => [...record.pods]));
+    for (const uid of [...pods].filter((pod) => !isKnown(pod)))
+      await unprepare(uid, signal).catch((err: unknown) => {
+        throwIfAborted(signal);
+        log.info({ err, uid }, "cannot release the claims of a pod that no longer exists; retrying");
+      });
+  });
 }
 
 function usesClaims({ spec, status }: Pod): boolean {

@@ -92,6 +92,8 @@ export async function openGrpcWithRetry(
 /** A call to a server on a Unix socket of the target. */
 export interface SocketCall<Request, Response> {
   readonly path: string;
+  /** An open connection to use; undefined to open one for this call. */
+  readonly session?: ClientHttp2Session | undefined;
   readonly method: GrpcMethod<Request, Response>;
   readonly request: Request;
   readonly userAgent: string;
@@ -101,16 +103,16 @@ export interface SocketCall<Request, Response> {
   readonly limits: DecodeLimits;
 }
 
-/** A unary call over its own connection. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
+/** A unary call over the given connection or one of its own. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
 export async function unaryCallToSocket<Request, Response>(
   { host, clock }: GrpcDeps,
-  { path, method, request, userAgent, limitMs, limits }: SocketCall<Request, Response>,
+  { path, session: open, method, request, userAgent, limitMs, limits }: SocketCall<Request, Response>,
   signal: AbortSignal,
 ): Promise<Response> {
   const within = clock.within(limitMs, signal);
-  let session: ClientHttp2Session | undefined;
+  let session = open;
   try {
-    session = await openGrpc({ host }, { unix: path }, within);
+    session ??= await openGrpc({ host }, { unix: path }, within);
     return await unaryCall(session, method, request, {
       userAgent,
       signal: within,
@@ -123,11 +125,11 @@ export async function unaryCallToSocket<Request, Response>(
     if (within.aborted) throw deadlineError(error);
     throw session ? error : connectionError(error, path);
   } finally {
-    session?.destroy();
+    if (session !== open) session?.destroy();
   }
 }
 
-/** A unary call over its own connection, whose outcome is recorded. @param record is called with Go's name of the status, and the duration
+/** A unary call, whose outcome is recorded. @param record is called with Go's name of the status, and the duration
  *  in milliseconds. @throws as `unaryCallToSocket` does. */
 export async function recordedCallToSocket<Request, Response>(
   deps: GrpcDeps,

@@ -174,7 +174,7 @@ function createNodeDaemonSetPolicy({ config, target, log, stateOf }: NodeContext
 /** Creates the status generator. */
 function createNodeStatusGenerator(
   { config, stateOf }: NodeContext,
-  { health, agent, devices }: ObservedTarget,
+  { health, agent, managers }: ObservedTarget,
   { allocation: { allocations }, probes, daemonSets }: PodStages,
 ): StatusGenerator {
   const { status, starts, resize } = stateOf("statusGenerator");
@@ -185,7 +185,9 @@ function createNodeStatusGenerator(
     isPlaceholder: (pod, observed) => daemonSets.daemonSetDecision(pod, observed).kind === "placeholder",
     allocations,
     probes,
-    deviceHealth: gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus") ? devices.health : undefined,
+    resourceHealth: gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus")
+      ? (pod, name) => managers.flatMap((manager) => manager.health?.(pod, name) ?? [])
+      : undefined,
     stopSignals: gateEnabled(config.kubelet.featureGates, "ContainerStopSignals"),
     hostIPs: agent.hostIPs,
     runtimeName: () => health.version()?.runtimeName,

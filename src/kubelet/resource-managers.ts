@@ -30,8 +30,8 @@ export interface NodeResources {
  *  @throws TargetError if the target does not fit the configuration; unavailable. */
 export async function createResourceManagers(context: NodeContext): Promise<NodeResources> {
   const cpus = await createNodeCpuManager(context);
-  const devices = createNodeDeviceManager(context, cpus);
   const dra = context.standalone ? undefined : createNodeDraManager(context);
+  const devices = createNodeDeviceManager(context, cpus, dra);
   const managers = [devices, ...(cpus ? [cpus] : []), ...(dra ? [dra] : [])];
   return { devices, cpus, dra, managers };
 }
@@ -39,6 +39,7 @@ export async function createResourceManagers(context: NodeContext): Promise<Node
 function createNodeDeviceManager(
   { config, target, metrics, clock, log, stateOf }: NodeContext,
   cpus: CpuManager | undefined,
+  claims: DraManager | undefined,
 ): DeviceManager {
   const { signals, desired, podCache, status, sourcesSynced } = stateOf("devices");
   return createDeviceManager({
@@ -49,6 +50,7 @@ function createNodeDeviceManager(
     signals,
     pods: monitoredPods(desired, status),
     cpus,
+    claims,
     allSourcesReady: sourcesSynced.all,
     isAlive(uid) {
       const pod = podCache.get(uid);
@@ -61,7 +63,8 @@ function createNodeDeviceManager(
 }
 
 function createNodeDraManager({ config, target, client, metrics, clock, log, stateOf }: NodeContext): DraManager {
-  const { desired, worker, sourcesSynced } = stateOf("dra");
+  const { signals, desired, worker, sourcesSynced } = stateOf("dra");
+  const isOn = (gate: string) => gateEnabled(config.kubelet.featureGates, gate);
   return createDraManager({
     host: target.host,
     client,
@@ -69,6 +72,12 @@ function createNodeDraManager({ config, target, client, metrics, clock, log, sta
     rootDir: config.rootDir,
     sourcesSynced: sourcesSynced.all,
     isKnown: isKnownPod(desired, worker),
+    health: isOn("ResourceHealthStatus")
+      ? {
+          withMessages: isOn("ResourceHealthStatusMessage"),
+          onChange: (uid) => signals.wake.send(uid, "device"),
+        }
+      : undefined,
     measures: metrics.measures.dra,
     clock,
     log,

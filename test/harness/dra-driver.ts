@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { rmSync, writeFileSync } from "node:fs";
+import { renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Cluster } from "./cluster.ts";
 import { textOf } from "./processes.ts";
@@ -15,6 +15,8 @@ export interface DraDriver extends AsyncDisposable {
   calls(): readonly string[];
   /** From now on each preparation fails with a message; undefined ends that. */
   failWith(message: string | undefined): void;
+  /** From now on the driver reports this health of its devices. */
+  reportHealth(health: "Healthy" | "Unhealthy", message: string): void;
 }
 
 /** Directory of CDI specs that the cluster's containerd reads. */
@@ -38,7 +40,11 @@ export async function startDraDriver(
 ): Promise<DraDriver> {
   const { layout, adminKubeconfig } = cluster;
   const program = await buildProgram({ name: "dra-driver", module: "dra" }, console.error);
-  const [calls, failing] = ["dra-calls", "dra-failing"].map((name) => join(layout.dir, name)) as [string, string];
+  const [calls, failing, health] = ["calls", "failing", "health"].map((name) => join(layout.dir, `dra-${name}`)) as [
+    string,
+    string,
+    string,
+  ];
   const child = cluster.spawnInside([
     program,
     `--driver-name=${draDriver}`,
@@ -48,6 +54,7 @@ export async function startDraDriver(
     `--cdi-dir=${cdiDir}`,
     `--calls=${calls}`,
     `--failing=${failing}`,
+    `--health=${health}`,
   ]);
   const ended = once(child, "exit");
   await cluster.apply({
@@ -61,6 +68,10 @@ export async function startDraDriver(
     failWith(message) {
       if (message === undefined) rmSync(failing, { force: true });
       else writeFileSync(failing, message);
+    },
+    reportHealth(state, message) {
+      writeFileSync(`${health}.new`, `${state} ${message}`);
+      renameSync(`${health}.new`, health);
     },
     async [Symbol.asyncDispose]() {
       child.kill("SIGTERM");

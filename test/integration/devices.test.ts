@@ -1,14 +1,13 @@
 import assert from "node:assert/strict";
-import { closeSync, constants, openSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { credentials } from "@grpc/grpc-js";
-import { type ListPodResourcesResponse, PodResourcesListerClient } from "../../src/gen/pod-resources.ts";
 import type { Node, Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { startTestPlugin, type TestPlugin } from "../harness/device-plugin.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { containerId, type SpecDraft, statusOf } from "../harness/pods.ts";
+import { listPodResources } from "../harness/pod-resources.ts";
 import { startRegistrar } from "../harness/plugin-socket.ts";
 import { clear } from "../harness/pressure.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -89,23 +88,11 @@ describe("device plugins", { timeout: 600_000 }, () => {
   });
 
   test("lists devices by pod for monitors on the machine", async () => {
-    const folder = openSync(join(lab.cluster.layout.kubeletRoot, "pod-resources"), constants.O_DIRECTORY);
-    // The whole path is longer than a socket's may be.
-    const address = `unix:///proc/self/fd/${folder}/kubelet.sock`;
-    const client = new PodResourcesListerClient(address, credentials.createInsecure());
-    try {
-      const { podResources } = await new Promise<ListPodResourcesResponse>((resolve, reject) =>
-        client.list({}, (error, response) => (error ? reject(error) : resolve(response))),
-      );
-      const user = podResources.find(({ name }) => name === "user");
-      assert.deepEqual(
-        user?.containers.map(({ name, devices }) => [name, devices]),
-        [["main", [{ resourceName: resource, deviceIds: ["gpu-0"], topology: undefined }]]],
-      );
-    } finally {
-      client.close();
-      closeSync(folder);
-    }
+    const user = (await listPodResources(lab.cluster.layout)).find(({ name }) => name === "user");
+    assert.deepEqual(
+      user?.containers.map(({ name, devices }) => [name, devices]),
+      [["main", [{ resourceName: resource, deviceIds: ["gpu-0"], topology: undefined }]]],
+    );
   });
 
   test("reports a failed device on the node and its pod, which runs on", async () => {

@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { after, before, describe, test } from "node:test";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type DraDriver, draDriver, startDraDriver } from "../harness/dra-driver.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
-import { containerId, type SpecDraft } from "../harness/pods.ts";
+import { listPodResources } from "../harness/pod-resources.ts";
+import { containerId, type SpecDraft, statusOf } from "../harness/pods.ts";
 
 const requests = { devices: { requests: [{ name: "gpu", exactly: { deviceClassName: draDriver } }] } };
 const untilEnded = "until [ -e /tmp/end ]; do sleep 0.2; done";
@@ -86,6 +88,38 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     await pods.remove("second");
     await pods.gone("second");
     assert.deepEqual(callsOf("shared"), ["prepare shared", "unprepare shared"]);
+  });
+
+  test("shows the health of a pod's devices in its status, and the devices to monitors", async () => {
+    const { pods, cluster } = lab;
+    driver.reportHealth("Healthy", "");
+    await pods.create("watched", user({ resourceClaimName: "shared" }));
+    const pod = await pods.ready("watched");
+    const device = (await pods.log("watched")).split("\n")[0] ?? "";
+    const shown = (health: string, message?: string) =>
+      pods.until("watched", `to show ${health}`, (now) =>
+        isDeepStrictEqual(
+          statusOf(now)?.allocatedResourcesStatus?.map(({ name, resources = [] }) => [
+            name,
+            resources.map((one) => [one.resourceID.replace(/=.*-dev/, "=dev"), one.health, one.message]),
+          ]),
+          [["claim:own", [[`${draDriver}/device=${device}`, health, message]]]],
+        ),
+      );
+    await shown("Healthy");
+    driver.reportHealth("Unhealthy", "the fan stands still");
+    await shown("Unhealthy", "the fan stands still");
+    const resources = (await listPodResources(cluster.layout)).find(({ name }) => name === "watched")?.containers;
+    const claims = resources?.flatMap(({ dynamicResources }) => dynamicResources) ?? [];
+    assert.deepEqual(
+      claims.map(({ claimName, claimResources }) => [claimName, claimResources.map((one) => one.deviceName)]),
+      [["shared", [device]]],
+    );
+    assert.equal(claims[0]?.claimResources[0]?.driverName, draDriver);
+    driver.reportHealth("Healthy", "");
+    assert.equal(containerId(await shown("Healthy")), containerId(pod));
+    await pods.remove("watched");
+    await pods.gone("watched");
   });
 
   test("reports a failed preparation, and retries it", async () => {

@@ -3,6 +3,7 @@ import { toMilliseconds } from "../../lib/nanoseconds.ts";
 import { rfc3339 } from "../../lib/rfc3339.ts";
 import type { Container, ContainerState, ContainerStatus, Pod, PodStatus } from "../../objects.ts";
 import type { ProbeVerdict, RuntimePod, StartFailure } from "../../pipeline.ts";
+import type { ResourceStatuses } from "../../resource-manager.ts";
 import { actualResources } from "./container-resources.ts";
 import { isSidecar, type ContainerKind } from "../../pod/containers.ts";
 import { containerRestartCountAnnotation } from "../../pod/labels.ts";
@@ -25,8 +26,8 @@ export interface ContainerStatusInput {
   readonly started: (containerName: string, containerId: string) => boolean | undefined;
   /** Actual CPU and memory of a running container; undefined if unknown. */
   readonly actualResources: (run: RuntimeStatus) => ResizableAmounts | undefined;
-  /** Health of a container's devices; absent if the node does not report it. */
-  readonly devices?: (containerName: string) => NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
+  /** Health of a container's resources; absent if the node does not report it. */
+  readonly resourceHealth?: ((containerName: string) => ResourceStatuses) | undefined;
   /** Show the signals that end containers (feature gate ContainerStopSignals). */
   readonly stopSignals: boolean;
   /** The scheme of container IDs, such as `containerd`. */
@@ -59,7 +60,7 @@ function containerStatus(kind: ContainerKind, container: Container, input: Conta
     : (removedForRestart(kind, before, input) ?? fromPrevious(container, before, input));
   const status = withFailure(known, observed);
   if (kind === "ephemeralContainers") return status;
-  return kind === "containers" ? withDevices(known, withReadiness(known, status)) : withReadiness(known, status);
+  return kind === "containers" ? withResourceHealth(known, withReadiness(known, status)) : withReadiness(known, status);
 }
 
 /** Inputs for one container's status. */
@@ -265,9 +266,9 @@ function withReadiness({ kind, container, before, input }: ContainerContext, sta
 }
 
 /** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#device-plugin-integration-with-pod-status */
-function withDevices({ container, input }: ContainerContext, status: ContainerStatus): ContainerStatus {
-  const devices = input.devices?.(container.name) ?? [];
-  return devices.length > 0 ? { ...status, allocatedResourcesStatus: devices } : status;
+function withResourceHealth({ container, input }: ContainerContext, status: ContainerStatus): ContainerStatus {
+  const resources = input.resourceHealth?.(container.name) ?? [];
+  return resources.length > 0 ? { ...status, allocatedResourcesStatus: resources } : status;
 }
 
 function bareContainerId({ containerID = "" }: ContainerStatus): string {

@@ -3,6 +3,7 @@ import type { PodCondition, PodStatus, Resources } from "../../objects.ts";
 import type { RuntimePod, StatusReader } from "../../pipeline.ts";
 import { placeholderStatus } from "../../pod/placeholder.ts";
 import { amountsOf } from "../../pod/pod-resources.ts";
+import type { ResourceStatuses } from "../../resource-manager.ts";
 import type { AllocatedPod, DesiredPod } from "../../roles.ts";
 import type { ContainerStarts } from "../../state/pod-table.ts";
 import type { Column } from "../../state/records.ts";
@@ -35,10 +36,8 @@ export interface StatusGeneratorDeps {
   readonly isPlaceholder: (pod: DesiredPod, observed: RuntimePod) => boolean;
   readonly allocations: StatusAllocations;
   readonly probes: StatusProbes;
-  /** Health of a container's devices; undefined if the node does not report it. */
-  readonly deviceHealth:
-    | ((uid: string, containerName: string) => ReturnType<NonNullable<ContainerStatusInput["devices"]>>)
-    | undefined;
+  /** Health of a container's resources; undefined if the node does not report it. */
+  readonly resourceHealth: ((pod: DesiredPod, containerName: string) => ResourceStatuses) | undefined;
   /** Containers' stop signals are shown (feature gate ContainerStopSignals). */
   readonly stopSignals: boolean;
   /** The target's addresses, primary first. */
@@ -52,7 +51,7 @@ export type StatusGenerator = (desired: DesiredPod, observed: RuntimePod, isTerm
 
 /** Creates the status generator. */
 export function createStatusGenerator(deps: StatusGeneratorDeps): StatusGenerator {
-  const { status, starts, resizeConditions, isPlaceholder, allocations, probes, deviceHealth, hostIPs } = deps;
+  const { status, starts, resizeConditions, isPlaceholder, allocations, probes, resourceHealth, hostIPs } = deps;
   return (desired, observed, isTerminating) => {
     const { uid } = desired.metadata;
     if (isPlaceholder(desired, observed)) return placeholderStatus(desired, hostIPs());
@@ -68,7 +67,7 @@ export function createStatusGenerator(deps: StatusGeneratorDeps): StatusGenerato
       failures: starts.get(uid)?.failures ?? new Map(),
       readiness: (name, id) => probes.readiness(uid, name, id),
       started: (name, id) => probes.started(uid, name, id),
-      devices: deviceHealth && ((name) => deviceHealth(uid, name)),
+      resourceHealth: resourceHealth && ((name) => resourceHealth(desired, name)),
       stopSignals: deps.stopSignals,
       hostIPs: hostIPs(),
       runtimeName: deps.runtimeName() ?? "",

@@ -174,8 +174,8 @@ test("a container gets the environment, mounts and devices of its plugin, and re
     { resourceID: "a", health: "Unhealthy" },
     { resourceID: "b", health: "Healthy" },
   ];
-  assert.deepEqual(node.devices.health("uid-1", "c"), [{ name: resource, resources }]);
-  assert.deepEqual(node.devices.health("uid-1", "other"), []);
+  assert.deepEqual(node.devices.health?.(asking(1), "c"), [{ name: resource, resources }]);
+  assert.deepEqual(node.devices.health?.(asking(1), "other"), []);
 });
 
 test("calls PreStartContainer before each start; a failure prevents the start", async (t) => {

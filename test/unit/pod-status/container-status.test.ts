@@ -18,11 +18,11 @@ interface Given {
   readonly verdict?: ProbeVerdict;
   readonly inForce?: ResizableAmounts;
   readonly stopSignals?: boolean;
-  readonly devices?: ContainerStatusInput["devices"];
+  readonly resourceHealth?: ContainerStatusInput["resourceHealth"];
 }
 
 function statuses(kind: "containers" | "initContainers" | "ephemeralContainers", given: Given): ContainerStatus[] {
-  const { pod = aPod(), observed, previous, failures = {}, verdict, inForce, devices } = given;
+  const { pod = aPod(), observed, previous, failures = {}, verdict, inForce, resourceHealth } = given;
   return containerStatuses(kind, {
     pod,
     observed,
@@ -31,7 +31,7 @@ function statuses(kind: "containers" | "initContainers" | "ephemeralContainers",
     readiness: () => verdict,
     started: () => undefined,
     actualResources: () => inForce,
-    ...(devices && { devices }),
+    ...(resourceHealth && { resourceHealth }),
     stopSignals: given.stopSignals ?? false,
     runtimeName: "containerd",
   });
@@ -346,7 +346,7 @@ test("ephemeral containers have no ready and started; others are sorted by name"
 test("a main container with devices reports their health", () => {
   const gpus = [{ name: "a.b/gpu", resources: [{ resourceID: "0", health: "Unhealthy" }] }];
   const pod = aPod({ containers: [c, aContainer("d")], initContainers: [aContainer("c")] });
-  const given = { pod, devices: (name: string) => (name === "c" ? gpus : []) };
+  const given = { pod, resourceHealth: (name: string) => (name === "c" ? gpus : []) };
   const shown = statuses("containers", given);
   assert.deepEqual(
     shown.map(({ allocatedResourcesStatus }) => allocatedResourcesStatus),

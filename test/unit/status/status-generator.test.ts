@@ -20,7 +20,7 @@ function generator(more: Partial<StatusGeneratorDeps> = {}) {
     isPlaceholder: () => false,
     allocations: { allocatedPod, podResources: () => undefined, containerResources: () => ({}) },
     probes: { readiness: () => undefined, started: () => undefined },
-    deviceHealth: undefined,
+    resourceHealth: undefined,
     stopSignals: true,
     hostIPs: () => ["10.1.0.1"],
     runtimeName: () => "containerd",
@@ -66,11 +66,11 @@ test("shows why a container does not start, its readiness, and the progress of a
   assert.ok(conditions?.some(({ type }) => type === "PodResizePending"));
 });
 
-test("shows the health of devices if the node reports it", () => {
+test("shows the health of resources if the node reports it", () => {
   const health = [{ name: "example.com/gpu", resources: [{ resourceID: "0", health: "Unhealthy" }] }];
-  const deviceHealth: StatusGeneratorDeps["deviceHealth"] = (uid, name) =>
-    uid === pod.metadata.uid && name === "c" ? health : [];
+  const resourceHealth: StatusGeneratorDeps["resourceHealth"] = ({ metadata }, name) =>
+    metadata.uid === pod.metadata.uid && name === "c" ? health : [];
   const shown = (deps: Partial<StatusGeneratorDeps>) =>
     generator(deps)(pod, running, false).containerStatuses?.[0]?.allocatedResourcesStatus;
-  assert.deepEqual([shown({ deviceHealth }), shown({})], [health, undefined]);
+  assert.deepEqual([shown({ resourceHealth }), shown({})], [health, undefined]);
 });

@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	"k8s.io/klog/v2"
+	drahealth "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 )
 
 var (
@@ -30,10 +33,12 @@ var (
 	cdiDir     = flag.String("cdi-dir", "/var/run/cdi", "folder of CDI specs that the runtime reads")
 	devices    = flag.Int("devices", 2, "number of devices")
 	failing    = flag.String("failing", "", "file in whose presence every preparation fails with its content")
+	healthFile = flag.String("health", "", "file with the health of all devices: Healthy or Unhealthy, a space, and a message; read every 200 ms")
 	callsFile  = flag.String("calls", "", "file to which a line is written for each claim: prepare or unprepare, and the claim's name")
 )
 
 type driver struct {
+	drahealth.UnimplementedDRAResourceHealthServer
 	mutex sync.Mutex
 	stop  context.CancelFunc
 }
@@ -109,6 +114,37 @@ func (d *driver) UnprepareResourceClaims(_ context.Context, claims []kubeletplug
 		results[claim.UID] = err
 	}
 	return results, nil
+}
+
+// NodeWatchResources reports the health of all devices whenever the file changes, and every ten seconds.
+func (d *driver) NodeWatchResources(_ *drahealth.NodeWatchResourcesRequest, stream drahealth.DRAResourceHealth_NodeWatchResourcesServer) error {
+	var sent string
+	var sentAt time.Time
+	for {
+		text, err := os.ReadFile(*healthFile)
+		if err == nil && (string(text) != sent || time.Since(sentAt) > 10*time.Second) {
+			if err := stream.Send(healthOfAll(string(text))); err != nil {
+				return err
+			}
+			sent, sentAt = string(text), time.Now()
+		}
+		select {
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func healthOfAll(text string) *drahealth.NodeWatchResourcesResponse {
+	state, message, _ := strings.Cut(text, " ")
+	health := drahealth.HealthStatus(drahealth.HealthStatus_value[strings.ToUpper(state)])
+	response := &drahealth.NodeWatchResourcesResponse{}
+	for i := range *devices {
+		id := &drahealth.DeviceIdentifier{PoolName: *nodeName, DeviceName: fmt.Sprintf("dev-%d", i)}
+		response.Devices = append(response.Devices, &drahealth.DeviceHealth{Device: id, Health: health, Message: message})
+	}
+	return response
 }
 
 func (d *driver) HandleError(_ context.Context, err error, msg string) {
