@@ -4,10 +4,10 @@ import type { Tunnels } from "../remotedialer/tunnels.ts";
 import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
 import { createApiServerTunnels, createEndpointPublishing, observeCluster } from "./cluster.ts";
-import type { KubeletDeps, NodeContext, ObservedTarget } from "./deps.ts";
-import { createPodPipeline } from "./pods.ts";
+import type { KubeletDeps, NodeContext } from "./deps.ts";
+import { type PodPipeline, createPodPipeline } from "./pods.ts";
 import { type NodeServer, createNodeIntrospection, createNodeServer, createNodeView } from "./server.ts";
-import { sourceNames, syncLoopTimeout } from "./settings.ts";
+import { sourceNames } from "./settings.ts";
 import { observeTarget } from "./target.ts";
 import { tracedRuntime } from "../tracing/runtime-calls.ts";
 import { createNodeState, wireActors } from "./wiring.ts";
@@ -31,7 +31,7 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   const observed = await observeTarget(context, cluster, () => restart.abort());
   const pipeline = createPodPipeline(context, cluster, observed);
   const { stats } = pipeline;
-  const server = await createNodeServer(context, cluster, observed, stats);
+  const server = await createNodeServer(context, cluster, observed, pipeline);
   metrics.show(createNodeView(context, observed, pipeline, server));
   report.onRunning(createNodeIntrospection(context, cluster, observed, stats, server));
 
@@ -42,7 +42,7 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
     ...createEndpointPublishing(context, cluster),
   ];
   const tunnels = createApiServerTunnels(context);
-  const reporting = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, tunnels)];
+  const reporting = [readiness(context, server), ...liveness(context, pipeline), ...selfTest(context, server, tunnels)];
   try {
     await runGroup([...server.running, ...(tunnels ? [tunnels] : []), ...stages, ...reporting], signal);
   } finally {
@@ -62,10 +62,10 @@ function readiness({ config, readiness: process, stateOf }: NodeContext, { certi
 
 /** Adds the sync loop of a node on this machine to the liveness check of the process. */
 function liveness(
-  { config, target: { link }, liveness: process }: NodeContext,
-  { pleg }: ObservedTarget,
+  { target: { link }, liveness: process }: NodeContext,
+  { syncLoopHealth }: Pick<PodPipeline, "syncLoopHealth">,
 ): readonly Service[] {
-  return link ? [] : [onceThenIdle("liveness", () => process.watch(() => pleg.stalled(syncLoopTimeout(config))))];
+  return link ? [] : [onceThenIdle("liveness", () => process.watch(syncLoopHealth))];
 }
 
 /** Creates the self-test of the connection from the API server to the kubelet API; only in a Pod, whose service account may run it. */

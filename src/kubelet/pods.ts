@@ -31,7 +31,7 @@ import {
   createResizeRetry,
 } from "./resources.ts";
 import { type ImageRecords, createImageRecords, createNodePodRuntime } from "./runtime.ts";
-import { podSettings } from "./settings.ts";
+import { podSettings, syncLoopTimeout } from "./settings.ts";
 import { createPodSources } from "./sources.ts";
 import { createNodeVolumes } from "./volumes.ts";
 
@@ -40,6 +40,8 @@ export interface PodPipeline {
   readonly stats: NodeStats;
   readonly volumes: Volumes;
   readonly manager: PodManager;
+  /** The kubelet's message if pods are not synced; undefined while they are. */
+  readonly syncLoopHealth: () => string | undefined;
   readonly running: readonly Service[];
 }
 
@@ -97,7 +99,10 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
     createResizeRetry(context),
     ...stats.services,
   ];
-  return { stats, volumes, manager, running };
+  const timeoutMs = syncLoopTimeout(context.config);
+  const isStalled = () => observed.pleg.isStalled(timeoutMs) || syncLoop.isStalled(timeoutMs);
+  const syncLoopHealth = () => (isStalled() ? "sync Loop took longer than expected" : undefined);
+  return { stats, volumes, manager, syncLoopHealth, running };
 }
 
 /** Creates the components that pod workers use. */

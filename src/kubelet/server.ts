@@ -25,7 +25,7 @@ import { servedPods } from "../server/routes/pods.ts";
 import type { NodeStats } from "../stats/node-stats.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import type { PodPipeline } from "./pods.ts";
-import { serverConfig, syncLoopTimeout } from "./settings.ts";
+import { serverConfig } from "./settings.ts";
 
 /** The kubelet API and the health endpoint of a node. */
 export interface NodeServer {
@@ -49,7 +49,7 @@ export async function createNodeServer(
   context: NodeContext,
   cluster: Cluster,
   observed: ObservedTarget,
-  stats: NodeStats,
+  pipeline: Pick<PodPipeline, "stats" | "syncLoopHealth">,
 ): Promise<NodeServer> {
   const { config } = context;
   const healthz = createHealthz(context);
@@ -66,7 +66,7 @@ export async function createNodeServer(
   const clientCA = await createClientCA(context);
   const { authenticator, authorizer } = access(context, cluster);
   const gate: ServerGate = { authenticator, authorizer, config: serverConfig(config), certificate, clientCA };
-  const server = createApi(context, observed, stats, gate);
+  const server = createApi(context, observed, pipeline, gate);
   return {
     running: [...healthz, certificate, clientCA, server],
     gate,
@@ -96,8 +96,8 @@ async function createClientCA({ config, client, standalone, clock, log }: NodeCo
 /** Creates the kubelet API. */
 function createApi(
   { config, flags, target, strangers, verbosity, profiles, metrics, tracer, clock, log, stateOf }: NodeContext,
-  { pleg, logs, targetClock }: ObservedTarget,
-  stats: NodeStats,
+  { logs, targetClock }: ObservedTarget,
+  { stats, syncLoopHealth }: Pick<PodPipeline, "stats" | "syncLoopHealth">,
   gate: ServerGate,
 ): Service {
   const { kubelet } = config;
@@ -120,7 +120,7 @@ function createApi(
     files: target.host.fs,
     spawn: (argv, signal) => (target.host.forUsers ?? target.host).spawn(argv, signal),
     podLogsDir: kubelet.podLogsDir,
-    syncLoop: () => pleg.stalled(syncLoopTimeout(config)),
+    syncLoop: syncLoopHealth,
     metrics: {
       text: async (signal) => (await Promise.all([metrics.text(), stats.claims(signal)])).join(""),
       probes: metrics.probes,

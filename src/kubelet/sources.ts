@@ -86,6 +86,7 @@ function createNodeSyncLoop(
     events,
     measures: metrics.measures,
     nowText: () => rfc3339(clock.now()),
+    clock,
     log,
   });
 }

@@ -35,9 +35,9 @@ export interface Pleg extends Service, PodInspector {
   recordObservation(pod: RuntimePod): void;
   /** Undefined while relists succeed; otherwise the kubelet's message for the node's Ready condition. */
   unhealthy(): string | undefined;
-  /** Undefined while pods are synced; otherwise the kubelet's message for /healthz/syncloop. The kubelet's loop stops 30 s after the
-   *  runtime last responded, and is unhealthy `patienceMs` after that. A runtime that has never responded does not count. */
-  stalled(timeoutMs: number): string | undefined;
+  /** True if no pods have been synced for `timeoutMs`: a kubelet's sync loop stops 30 s after the runtime last responded. A runtime that has
+   *  never responded does not count. */
+  isStalled(timeoutMs: number): boolean;
   /** Resolves once the runtime has been listed for the first time. */
   ready(signal: AbortSignal): Promise<void>;
 }
@@ -81,10 +81,7 @@ export function createPleg(deps: PlegDeps): Pleg {
       if (silentMs < unhealthyAfterMs) return undefined;
       return `PLEG is not healthy: pleg was last seen active ${goDuration(silentMs)} ago; threshold is 3m0s`;
     },
-    stalled(patienceMs) {
-      const isLate = deps.clock.monotonic() - lastRelist > downAfterMs + patienceMs;
-      return listed && isLate ? "sync Loop took longer than expected" : undefined;
-    },
+    isStalled: (timeoutMs) => listed && deps.clock.monotonic() - lastRelist > downAfterMs + timeoutMs,
     ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
     async run(signal) {
       signal.addEventListener("abort", () => stop.abort(signal.reason), { once: true });

@@ -1,3 +1,4 @@
+import type { Clock } from "../lib/clock.ts";
 import { type SerialQueueHandler, createSerialQueue } from "../lib/serial-queue.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -53,6 +54,7 @@ export interface SyncLoopDeps {
   readonly signals: Subscribes<"retryPendingResizes"> & Sends<"wake" | "mirrorsChanged">;
   readonly measures: SyncLoopMeasures;
   readonly nowText: () => string;
+  readonly clock: Pick<Clock, "monotonic">;
   readonly log: Logger;
 }
 
@@ -77,6 +79,8 @@ export interface SyncLoop extends Service {
   resumeWaiting(): void;
   /** True if no update is queued or being handled. Otherwise a desired pod may be unknown. */
   isIdle(): boolean;
+  /** True if an update, or one of the pods that it adds, has been handled for longer than this, milliseconds. */
+  isStalled(timeoutMs: number): boolean;
   /** Sends `mirrorsChanged` again once the queue is empty: mirror pods were reconciled too early. */
   requeueMirrorSync(): void;
 }
@@ -84,11 +88,13 @@ export interface SyncLoop extends Service {
 /** Dispatches updates of pod sources to pod workers. Pods are admitted here, one at a time and in order of creation,
  *  before they get a worker: decisions on contended resources are never concurrent. */
 export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
-  const { manager, pods, workers, worker, sourcesSynced, signals, log } = deps;
+  const { manager, pods, workers, worker, sourcesSynced, signals, clock, log } = deps;
   const inbox = createSerialQueue<QueueItem>();
   const staticQueue = createStaticQueue(deps);
   const mirrorSignal = createMirrorSignal(deps);
   const { recordRequests, retryPending } = createResizeRequests(deps);
+  /** When the loop last began with an update or with one of its pods. */
+  let enteredAt = clock.monotonic();
 
   const handle = async (update: QueueItem, signal: AbortSignal) => {
     if ("freed" in update) return retryPending(update.freed, signal);
@@ -116,12 +122,14 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   };
 
   const addAll = async (added: readonly DesiredPod[], signal: AbortSignal) => {
-    for (const pod of [...added].sort(byCreation))
+    for (const pod of [...added].sort(byCreation)) {
+      enteredAt = clock.monotonic();
       await add(deps, staticQueue, pod, signal).catch((error: unknown) => {
         signal.throwIfAborted();
         // The pods after it are still added.
         log.error({ err: error, pod: fullName(pod), uid: pod.metadata.uid }, "cannot add pod");
       });
+    }
     if (recordRequests(added)) await retryPending("pods_added", signal);
   };
 
@@ -134,6 +142,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
       if (free.length > 0) inbox.push({ resumed: free.map(({ metadata }) => metadata.uid) });
     },
     isIdle: inbox.isIdle,
+    isStalled: (timeoutMs) => !inbox.isIdle() && clock.monotonic() - enteredAt > timeoutMs,
     requeueMirrorSync: mirrorSignal.requeue,
     push(update) {
       countPods(update, deps.measures);
@@ -141,11 +150,13 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     },
     run(signal) {
       const work: SerialQueueHandler<QueueItem> = {
-        handle: (item) =>
-          handle(item, signal).catch((error: unknown) => {
+        async handle(item) {
+          enteredAt = clock.monotonic();
+          await handle(item, signal).catch((error: unknown) => {
             const update = "op" in item ? item.op : Object.keys(item)[0];
             if (!signal.aborted) log.error({ err: error, update }, "cannot handle pod update");
-          }),
+          });
+        },
         handled(item) {
           if ("source" in item) sourcesSynced.note(item.source);
           mirrorSignal.onHandled(item, !inbox.isIdle());

@@ -39,7 +39,8 @@ export function rig(
   const phasesThen: (WorkerPhase | undefined)[] = [];
   /** For each word to the mirror pods whether all was handled then. */
   const told: boolean[] = [];
-  const { desired, apiPods } = createPodTable(fakeClock());
+  const clock = fakeClock();
+  const { desired, apiPods } = createPodTable(clock);
   const pods = desired.reader;
   const manager = createPodManager({ desired: desired.writer, apiPods: apiPods.writer });
   const signals = createSignals();
@@ -73,6 +74,7 @@ export function rig(
       forget: (uid) => void counts.push(`forget ${uid}`),
       rejected: (reason) => void counts.push(`rejected ${reason}`),
     },
+    clock,
     nowText: () => "2026-01-01T00:00:00Z",
     admission: {
       admit: async (pod, others) => (
@@ -114,6 +116,7 @@ export function rig(
     manager,
     signals,
     takenIn: takenIn.reader,
+    clock,
     loop,
     push,
   };

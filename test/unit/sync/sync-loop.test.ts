@@ -25,6 +25,29 @@ test("continues with other pods if admission of one throws", async (t) => {
   assert.deepEqual(calls, ["admit a beside ", "admit b beside ", "update b"]);
 });
 
+test("is stalled while one pod is admitted for too long, not while many are, nor at rest", async (t) => {
+  const admissions: PromiseWithResolvers<undefined>[] = [];
+  const { loop, clock, push, phases } = rig(t, () => {
+    const admission = Promise.withResolvers<undefined>();
+    admissions.push(admission);
+    return admission.promise;
+  });
+  await clock.advance(10_000);
+  assert.equal(loop.isStalled(1_000), false, "it has nothing to do");
+  const pushed = push("ADD", named("a"), named("b"));
+  await clock.advance(900);
+  assert.equal(loop.isStalled(1_000), false);
+  admissions[0]?.resolve(undefined);
+  await clock.advance(900);
+  assert.equal(loop.isStalled(1_000), false, "it has gone on to the next pod");
+  await clock.advance(200);
+  assert.equal(loop.isStalled(1_000), true);
+  admissions[1]?.resolve(undefined);
+  await pushed;
+  assert.deepEqual([...phases.keys()], ["a", "b"]);
+  assert.equal(loop.isStalled(1_000), false);
+});
+
 test("marks a source as synced once its first update has been handled", async (t) => {
   const seen: boolean[] = [];
   const { takenIn, push } = rig(
