@@ -56,8 +56,13 @@ export interface ResourceManager {
    *  @returns why the pod cannot be admitted. @throws unavailable; the signal's reason. */
   allocate(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
   /** Begins the same allocation container by container, for a topology manager, which has several managers allocate from the same NUMA nodes.
-   *  A manager whose resources do not belong to NUMA nodes leaves it out. @throws unavailable; the signal's reason. */
-  podAllocator?(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<PodAllocator>;
+   *  A manager whose resources do not belong to NUMA nodes leaves it out.
+   *  @returns undefined for a pod that requests nothing of this manager. @throws unavailable; the signal's reason. */
+  podAllocator?(
+    pod: AllocatedPod,
+    others: readonly AllocatedPod[],
+    signal: AbortSignal,
+  ): Promise<PodAllocator | undefined>;
   /** Amounts of the manager's resources, by resource name, with which the pod's requests are compared. Called after the pod's
    *  allocation. */
   allocatable(pod: Pod): Readonly<Record<string, string>>;

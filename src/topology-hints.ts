@@ -26,9 +26,14 @@ export interface NodeDemand {
   readonly satisfies: (nodes: NumaNodes) => boolean;
 }
 
+/** Number of nodes above which a resource is not aligned: there are 2ⁿ sets of n nodes. */
+export const maxNodesOfHints = 16;
+
 /** Hints for each set of nodes that can satisfy a request. Preferred are those of as few nodes as could satisfy it on an idle machine.
+ *  @returns undefined, which means any nodes, for a resource of too many nodes.
  *  (kubelet, GetTopologyHints of the managers of CPUs and devices) */
-export function hintsFor({ ids, couldSatisfy, satisfies }: NodeDemand): readonly TopologyHint[] {
+export function hintsFor({ ids, couldSatisfy, satisfies }: NodeDemand): readonly TopologyHint[] | undefined {
+  if (ids.length > maxNodesOfHints) return undefined;
   const sets = [...nodeSets(ids)];
   const fewest = fewestNodes({ ids, couldSatisfy });
   return sets.filter(satisfies).map((nodes) => ({ nodes, preferred: countNodes(nodes) === fewest }));

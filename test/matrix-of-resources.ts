@@ -8,6 +8,11 @@ export const ofResources: Readonly<Record<string, Runs>> = {
     why: "CRI and the Docker Engine set a container's CPUs in other ways; the topology is read on the target",
     seconds: 60,
   },
+  "topology-manager": {
+    on: ["cri"],
+    why: "the policies decide before the runtime is asked",
+    seconds: 60,
+  },
   devices: {
     on: ["cri"],
     why: "plugins talk to graftlet alone; what they ask for a container is in the contract",

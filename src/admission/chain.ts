@@ -5,7 +5,6 @@ import type { Admission, NodeSource, Pressure, Rejection } from "../pipeline.ts"
 import { isCritical, isStaticPod } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import type { ResourceManager } from "../resource-manager.ts";
-import type { AllocatedPod } from "../roles.ts";
 import {
   appArmorEnforced,
   hostPortsFree,
@@ -32,8 +31,9 @@ export interface AdmissionDeps {
   readonly pressure: () => Pressure | undefined;
   /** Resources of the node itself, as quantities by name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
-  /** In the order in which they allocate. */
-  readonly managers: readonly Pick<ResourceManager, "allocate" | "allocatable">[];
+  /** Allocates what a pod requests; the sync loop releases the allocations of a rejected pod. */
+  readonly topology: Pick<ResourceManager, "allocate">;
+  readonly managers: readonly Pick<ResourceManager, "allocatable">[];
   /** Facts about the target, read when the node started. */
   readonly facts: Pick<HostFacts, "appArmor">;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
@@ -71,7 +71,7 @@ interface AdmissionResults {
 /** The kubelet's admission: repeats the scheduler's checks, because pods can be bound without the scheduler and nodes can change in
  *  between. A critical pod that fails only for lack of resources preempts others. (kubelet, lifecycle/predicate.go) */
 export function createAdmission(deps: AdmissionDeps): Admission {
-  const { node: nodeSource, fetchNode, ownNode, managers, preempt, log } = deps;
+  const { node: nodeSource, fetchNode, ownNode, topology, managers, preempt, log } = deps;
   const sysctls = sysctlsAllowed(deps.allowedUnsafeSysctls);
   const refreshNode = async (signal: AbortSignal): Promise<Node | undefined> => {
     try {
@@ -98,7 +98,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       // A deleted Node is re-registered; that is no reason to reject its pods.
       const node = nodeSource.node() ?? (isStaticPod(pod) ? undefined : await refreshNode(signal)) ?? ownNode();
       const attributes = { pod, otherPods: others, node, allocatable: extendedResources(node) };
-      const earlyRejection = sysctls(attributes) ?? (await allocate(managers, pod, others, signal));
+      const earlyRejection = sysctls(attributes) ?? (await topology.allocate(pod, others, signal));
       if (earlyRejection) return earlyRejection;
       const allocatable: Record<string, string> = { ...attributes.allocatable, ...deps.allocatable() };
       for (const manager of managers) Object.assign(allocatable, manager.allocatable(pod));
@@ -111,20 +111,6 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       return lateRejection ?? appArmorEnforced(pod, deps.facts.appArmor) ?? (deps.shuttingDown.get() && nodeShutdown);
     },
   };
-}
-
-/** Has each manager allocate what the pod requests, until one rejects it. The sync loop has them release the allocations of a rejected pod. */
-async function allocate(
-  managers: AdmissionDeps["managers"],
-  pod: AllocatedPod,
-  others: readonly AllocatedPod[],
-  signal: AbortSignal,
-): Promise<Rejection | undefined> {
-  for (const manager of managers) {
-    const refused = await manager.allocate(pod, others, signal);
-    if (refused) return refused;
-  }
-  return undefined;
 }
 
 /** Extended resources that other components added to the Node count as the API server shows them. */

@@ -28,7 +28,6 @@ import {
   texts,
 } from "./value-types.ts";
 
-const notAligned = "resources are not aligned to NUMA nodes";
 const nothingReserved = "no CPU or memory is reserved on any NUMA node";
 const ownCgroups = "graftlet stays in the cgroup it was started in";
 const noIptables = "no iptables chains are created";
@@ -105,13 +104,9 @@ export const kubeletFields = {
   }),
   topologyManagerPolicy: field(oneOf("none", "best-effort", "restricted", "single-numa-node"), "none", {
     flag: "topology-manager-policy",
-    instead: notAligned,
   }),
-  topologyManagerScope: field(oneOf("container", "pod"), "container", {
-    flag: "topology-manager-scope",
-    instead: notAligned,
-  }),
-  topologyManagerPolicyOptions: field(pairs, {}, { flag: "topology-manager-policy-options", instead: notAligned }),
+  topologyManagerScope: field(oneOf("container", "pod"), "container", { flag: "topology-manager-scope" }),
+  topologyManagerPolicyOptions: field(pairs, {}, { flag: "topology-manager-policy-options" }),
   qosReserved: field(pairs, {}, { flag: "qos-reserved", instead: "requests are not reserved by QoS class" }),
   runtimeRequestTimeout: field(duration, 120_000, { flag: "runtime-request-timeout" }),
   hairpinMode: field(oneOf("promiscuous-bridge", "hairpin-veth", "none"), "promiscuous-bridge", {

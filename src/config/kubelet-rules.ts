@@ -3,6 +3,7 @@ import { gateEnabled } from "./feature-gates.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
 import { refuse } from "./refusal.ts";
+import { topologyManager } from "./topology-manager-rules.ts";
 
 /** A rule across several settings: throws if they contradict each other. */
 type Rule = (config: KubeletConfiguration) => void;
@@ -242,6 +243,7 @@ const rules: readonly Rule[] = [
   logFormat,
   softEviction,
   cpuManager,
+  topologyManager,
 ];
 
 /** @throws CodedError invalid_argument: one sentence about the first settings that contradict each other. */

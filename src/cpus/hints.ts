@@ -72,7 +72,7 @@ function hintsOf({ topology, options }: StaticPolicy, { available, required, cou
     couldSatisfy,
     satisfies: (nodes) => (requiredNodes & ~nodes) === 0n && required.size + sumOf(free, nodes) >= count,
   });
-  if (!options.alignBySocket) return hints;
+  if (!options.alignBySocket || !hints) return hints;
   const fewest = fewestNodes({ ids, couldSatisfy });
   return hints.map((hint): TopologyHint => {
     return { ...hint, preferred: hint.preferred || spansFewestSockets(topology, hint, fewest) };

@@ -1,13 +1,13 @@
 import type { ClockAndLog } from "../lib/log.ts";
+import type { NumaNodes } from "../lib/numa-nodes.ts";
 import { timed } from "../lib/timed.ts";
 import type { Container, Pod } from "../objects.ts";
-import { isSidecar } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import { type Allocation, type Allocations, devicesOf, type AllocationKey } from "./allocations.ts";
+import { chooseDevices } from "./choose-devices.ts";
 import type { Inventory } from "./inventory.ts";
 import type { DevicePlugin } from "./plugin.ts";
-import { messageOf } from "../lib/errors.ts";
 
 export interface DeviceMeasures {
   /** A plugin requests its registration over the registration socket. */
@@ -31,44 +31,14 @@ export type IsAlreadyRunning = (uid: string) => boolean;
 /** NUMA node of devices without topology information. */
 const noNumaNode = -1;
 
-/** Allocates devices to the containers of a pod, in their start order.
- *  @throws in the kubelet's words if a request cannot be met; allocations made so far stay until the pod's devices are freed.
- *  (kubelet, devicemanager/manager.go) */
-export async function allocateToPod(
-  deps: AllocateDeps,
-  pod: Pod,
-  isAlreadyRunning: IsAlreadyRunning,
-  signal: AbortSignal,
-): Promise<void> {
-  const { initContainers = [], containers } = pod.spec;
-  const reusable = new Map<string, readonly string[]>();
-  for (const container of initContainers) {
-    await allocateTo(deps, { pod, container, reusable, isAlreadyRunning }, signal);
-    for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
-      const had = devicesOf(allocation);
-      const others = (reusable.get(resource) ?? []).filter((id) => !had.includes(id));
-      // Devices of a sidecar are not reusable.
-      reusable.set(resource, isSidecar(container) ? others : [...others, ...had]);
-    }
-  }
-  for (const container of containers) {
-    await allocateTo(deps, { pod, container, reusable, isAlreadyRunning }, signal);
-    for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
-      const has = devicesOf(allocation);
-      reusable.set(
-        resource,
-        (reusable.get(resource) ?? []).filter((id) => !has.includes(id)),
-      );
-    }
-  }
-}
-
 export interface AllocationTarget {
   readonly pod: Pod;
   readonly container: Container;
   /** Devices by resource that the container may reuse. */
   readonly reusable: ReadonlyMap<string, readonly string[]>;
   readonly isAlreadyRunning: IsAlreadyRunning;
+  /** NUMA nodes whose devices are preferred; undefined: any. */
+  readonly nodes?: NumaNodes | undefined;
 }
 
 /** Allocates the devices that a container requests and does not have yet. */
@@ -87,7 +57,7 @@ export async function allocateTo(deps: AllocateDeps, to: AllocationTarget, signa
 /** Requested devices by resource, for resources of device plugins. Their requests equal their limits. */
 export function requestedDevices(
   { inventory, allocations }: Pick<AllocateDeps, "inventory" | "allocations">,
-  { resources }: Container,
+  { resources }: Pick<Container, "resources">,
 ): readonly (readonly [resource: string, required: number])[] {
   const asked = Object.entries(resources?.limits ?? {}).filter(([name]) => isExtendedResource(name));
   if (asked.length === 0) return [];
@@ -102,7 +72,7 @@ async function newAllocation(
   { inventory, allocations, measures, clock, log }: AllocateDeps,
   key: AllocationKey,
   required: number,
-  { reusable, isAlreadyRunning }: AllocationTarget,
+  { reusable, isAlreadyRunning, nodes }: AllocationTarget,
   signal: AbortSignal,
 ): Promise<Allocation | undefined> {
   const { uid, container, resource } = key;
@@ -123,7 +93,8 @@ async function newAllocation(
     );
   if (known || required === 0) return undefined;
   const plugin = connectedPlugin(inventory, resource);
-  const choice = { resource, required, healthy, inUse: allocations.inUse(resource), plugin };
+  const available = healthy.filter((id) => !allocations.inUse(resource).has(id));
+  const choice = { resource, required, available, nodes, nodesOf: numaNodesOf(inventory, resource), plugin };
   const ids = await chooseDevices({ ...choice, reusable: reusable.get(resource) ?? [] }, signal);
   log.debug({ uid, container, resource, devices: ids }, "allocated devices");
   const response = await timed(
@@ -142,6 +113,11 @@ export function connectedPlugin(inventory: Inventory, resource: string): DeviceP
   return endpoint.plugin;
 }
 
+/** Returns the numbers of a device's NUMA nodes; none for a device without topology information. */
+export function numaNodesOf(inventory: Pick<Inventory, "device">, resource: string): (id: string) => readonly number[] {
+  return (id) => inventory.device(resource, id)?.topology?.nodes.map(({ ID }) => Number(ID)) ?? [];
+}
+
 function groupByNumaNode(
   inventory: Inventory,
   resource: string,
@@ -149,55 +125,8 @@ function groupByNumaNode(
 ): ReadonlyMap<number, readonly string[]> {
   const nodes = new Map<number, string[]>();
   for (const id of ids) {
-    const of = inventory.device(resource, id)?.topology?.nodes.map(({ ID }) => Number(ID)) ?? [];
+    const of = numaNodesOf(inventory, resource)(id);
     for (const node of of.length > 0 ? of : [noNumaNode]) nodes.set(node, [...(nodes.get(node) ?? []), id]);
   }
   return nodes;
-}
-
-interface ChoiceInput {
-  readonly resource: string;
-  /** Number of devices that the container requests. */
-  readonly required: number;
-  /** Healthy devices, allocated or not. */
-  readonly healthy: readonly string[];
-  readonly inUse: ReadonlySet<string>;
-  /** Devices of init containers, which end before this container starts. */
-  readonly reusable: readonly string[];
-  readonly plugin: DevicePlugin;
-}
-
-/** Chooses the devices of a container: first those that init containers of its pod had, then the plugin's preference, then any.
- *  @throws Error in the kubelet's words if too few are available; the plugin's failure. (kubelet, devicemanager/manager.go) */
-async function chooseDevices(input: ChoiceInput, signal: AbortSignal): Promise<readonly string[]> {
-  const { resource, required, healthy, inUse, reusable, plugin } = input;
-  const chosen = reusable.slice(0, required);
-  const needed = required - chosen.length;
-  if (needed === 0) return chosen;
-  const available = healthy.filter((id) => !inUse.has(id));
-  if (available.length < needed)
-    throw new Error(
-      `requested number of devices unavailable for ${resource}. Requested: ${needed}, Available: ${available.length}`,
-    );
-  const preferred = await preferredDevices(
-    plugin,
-    { available: [...available, ...chosen], mustInclude: chosen, required },
-    signal,
-  );
-  const order = [...preferred.filter((id) => available.includes(id)), ...available];
-  return [...new Set([...chosen, ...order])].slice(0, required);
-}
-
-async function preferredDevices(
-  plugin: DevicePlugin,
-  choice: { readonly available: readonly string[]; readonly mustInclude: readonly string[]; readonly required: number },
-  signal: AbortSignal,
-): Promise<readonly string[]> {
-  if (!plugin.options.getPreferredAllocationAvailable) return [];
-  const { available, mustInclude, required: size } = choice;
-  try {
-    return await plugin.preferredAllocation({ available, mustInclude, size }, signal);
-  } catch (error) {
-    throw new Error(`device plugin GetPreferredAllocation rpc failed with err: ${messageOf(error)}`, { cause: error });
-  }
 }

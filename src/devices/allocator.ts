@@ -1,16 +1,10 @@
 import { messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
-import type { ContainerAdditions, ResourceManager } from "../resource-manager.ts";
+import { type ContainerAdditions, type ResourceManager, allocateContainers } from "../resource-manager.ts";
 import { devicesOf } from "./allocations.ts";
-import {
-  requestedDevices,
-  type AllocateDeps,
-  allocateTo,
-  allocateToPod,
-  type IsAlreadyRunning,
-  connectedPlugin,
-} from "./allocate.ts";
+import { requestedDevices, type AllocateDeps, allocateTo, type IsAlreadyRunning, connectedPlugin } from "./allocate.ts";
+import { createPodAllocator } from "./pod-allocator.ts";
 import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 import type { Logger } from "../lib/log.ts";
 
@@ -18,35 +12,36 @@ export interface AllocatorDeps extends AllocateDeps {
   /** Resolves once the allocations from before a restart are loaded. */
   readonly loaded: (signal: AbortSignal) => Promise<void>;
   readonly serialize: <T>(work: () => Promise<T>) => Promise<T>;
+  /** Numbers of the target's NUMA nodes; empty if no topology manager asks for hints. */
+  readonly numaNodes: readonly number[];
   /** True once every source has listed its pods. */
   readonly allSourcesReady: () => boolean;
   /** True when a sandbox or container of the pod runs. */
   readonly isAlive: IsAlreadyRunning;
 }
 
+type DeviceAllocator = Pick<ResourceManager, "allocate" | "allocatable" | "release"> &
+  Required<Pick<ResourceManager, "podAllocator">>;
+
 /** Allocates devices to pods at their admission. A pod that has devices counts at least what is allocated as allocatable: a device that is no
  *  longer healthy must not end the pods that have it. */
-export function createAllocator(deps: AllocatorDeps): Pick<ResourceManager, "allocate" | "allocatable" | "release"> {
+export function createAllocator(deps: AllocatorDeps): DeviceAllocator {
   const { inventory, allocations, loaded, serialize, allSourcesReady, isAlive, log } = deps;
   const isAlreadyRunning: IsAlreadyRunning = (uid) => !allSourcesReady() && isAlive(uid);
+  const podAllocator: DeviceAllocator["podAllocator"] = async (pod, others, signal) => {
+    if (!containersOf(pod).some(requestsExtendedResources)) return undefined;
+    await loaded(signal);
+    await serialize(async () => {
+      if (allSourcesReady()) allocations.retainPods(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
+    });
+    return createPodAllocator({ ...deps, isAlreadyRunning, signal }, pod);
+  };
   return {
     async allocate(pod, others, signal) {
-      if (!containersOf(pod).some(requestsExtendedResources)) return undefined;
-      await loaded(signal);
-      try {
-        await serialize(async () => {
-          if (allSourcesReady()) allocations.retainPods(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
-          await allocateToPod(deps, pod, isAlreadyRunning, signal);
-        });
-        return undefined;
-      } catch (error) {
-        throwIfAborted(signal);
-        return {
-          reason: "UnexpectedAdmissionError",
-          message: `Allocate failed due to ${messageOf(error)}, which is unexpected`,
-        };
-      }
+      const allocator = await podAllocator(pod, others, signal);
+      return allocator && allocateContainers(allocator, pod);
     },
+    podAllocator,
     allocatable(pod) {
       const own = inventory.amounts().allocatable;
       if (!allocations.hasPod(pod.metadata.uid)) return own;

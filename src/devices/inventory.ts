@@ -25,6 +25,8 @@ export interface Inventory {
   /** IDs of healthy devices, in the plugin's order. */
   healthy(resource: string): readonly string[];
   device(resource: string, id: string): Device | undefined;
+  /** All devices of a resource, healthy or not. */
+  devices(resource: string): readonly Device[];
   /** Amounts for the node; a resource whose plugin has been gone for too long counts as 0.
    *  @returns also a flag for a resource that has just expired. */
   amounts(): DeviceAmounts & { readonly hasExpired: boolean };
@@ -106,6 +108,7 @@ export function createInventory({ clock }: { readonly clock: Clock }): Inventory
     },
     healthy: (resource) => resources.get(resource)?.healthy ?? [],
     device: (resource, id) => resources.get(resource)?.devices?.get(id),
+    devices: (resource) => [...(resources.get(resource)?.devices?.values() ?? [])],
     amounts() {
       const hasExpired = expire();
       const listed = [...resources].flatMap(([name, { healthy, unhealthy }]) =>

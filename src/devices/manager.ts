@@ -27,7 +27,9 @@ import { messageOf } from "../lib/errors.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
 
-export interface DeviceManagerDeps extends Pick<AllocatorDeps, "allSourcesReady" | "isAlive">, ClockAndLog {
+export interface DeviceManagerDeps
+  extends Pick<AllocatorDeps, "allSourcesReady" | "isAlive" | "numaNodes">,
+    ClockAndLog {
   readonly host: Pick<Host, "fs" | "dial" | "listen" | "budget">;
   /** The kubelet's root directory on the target. */
   readonly rootDir: string;
@@ -98,12 +100,13 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
   const server = createPodResourcesServer({ ...deps, ...monitored });
   const monitoring = { ...common, ...monitors, server, prepare: [loaded, ...monitors.prepare] };
   const known = { inventory, allocations, save: record.save, loaded };
-  const { allSourcesReady, isAlive } = deps;
+  const { allSourcesReady, isAlive, numaNodes } = deps;
   const allocating = {
     ...known,
     serialize: createSemaphore(1),
     allSourcesReady,
     isAlive,
+    numaNodes,
     measures: measures.devices,
     clock,
     log,

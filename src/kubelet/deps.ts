@@ -36,6 +36,7 @@ import type { Pleg } from "../pleg/pleg.ts";
 import type { Target } from "../seams/provider.ts";
 import type { PrivateColumn } from "../state/records.ts";
 import type { Profiles } from "../server/profiler.ts";
+import type { TopologyManager } from "../topology/manager.ts";
 import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import type { Claims } from "../volumes/ports.ts";
 import type { ActorStates } from "./wiring.ts";
@@ -147,6 +148,8 @@ export interface ObservedTarget {
   readonly cpus: CpuManager | undefined;
   /** In the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
+  /** Has the managers allocate pods. */
+  readonly topology: TopologyManager;
   readonly drivers: StorageDrivers;
   readonly agent: NodeAgent;
   readonly cgroups: TargetCgroups;

@@ -10,7 +10,10 @@ import type { ResourceSettings } from "../pod/resources.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { NodeContext } from "./deps.ts";
 import { monitoredPods } from "../devices/monitored-pods.ts";
-import { cpuSettings } from "./settings.ts";
+import type { Alignment } from "../topology/aligned-allocation.ts";
+import { type TopologyManager, createTopologyManager } from "../topology/manager.ts";
+import { openAlignment } from "../topology/open.ts";
+import { cpuSettings, topologySettings } from "./settings.ts";
 
 /** Minimum interval between Node updates caused by device plugins, milliseconds. */
 const deviceUpdateIntervalMs = 1_000;
@@ -24,22 +27,36 @@ export interface NodeResources {
   readonly dra: DraManager | undefined;
   /** All of them, in the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
+  readonly topology: TopologyManager;
 }
 
 /** Creates the node's resource managers. To add one: its folder, an entry in kubelet/wiring.ts, a line here, and its files below.
  *  @throws TargetError if the target does not fit the configuration; unavailable. */
 export async function createResourceManagers(context: NodeContext): Promise<NodeResources> {
-  const cpus = await createNodeCpuManager(context);
+  const [cpus, alignment] = await Promise.all([createNodeCpuManager(context), openNodeAlignment(context)]);
   const dra = context.standalone ? undefined : createNodeDraManager(context);
-  const devices = createNodeDeviceManager(context, cpus, dra);
+  const devices = createNodeDeviceManager(context, cpus, dra, alignment);
   const managers = [devices, ...(cpus ? [cpus] : []), ...(dra ? [dra] : [])];
-  return { devices, cpus, dra, managers };
+  const topology = createTopologyManager({
+    alignment,
+    managers,
+    measures: context.metrics.measures.topology,
+    clock: context.clock,
+  });
+  return { devices, cpus, dra, managers, topology };
+}
+
+/** @returns undefined with the policy none. */
+async function openNodeAlignment({ config, target, signal }: NodeContext): Promise<Alignment | undefined> {
+  const settings = topologySettings(config);
+  return settings && openAlignment(settings, target.host, signal);
 }
 
 function createNodeDeviceManager(
   { config, target, metrics, clock, log, stateOf }: NodeContext,
   cpus: CpuManager | undefined,
   claims: DraManager | undefined,
+  alignment: Alignment | undefined,
 ): DeviceManager {
   const { signals, desired, podCache, status, sourcesSynced } = stateOf("devices");
   return createDeviceManager({
@@ -51,6 +68,7 @@ function createNodeDeviceManager(
     pods: monitoredPods(desired, status),
     cpus,
     claims,
+    numaNodes: alignment?.numa.ids ?? [],
     allSourcesReady: sourcesSynced.all,
     isAlive(uid) {
       const pod = podCache.get(uid);

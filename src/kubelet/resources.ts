@@ -73,7 +73,7 @@ export function createPodAllocation(context: NodeContext, cluster: Cluster, obse
 function createNodeAdmission(
   { config, client, metrics, clock, log, stateOf }: NodeContext,
   { nodes, events }: Cluster,
-  { agent, managers }: ObservedTarget,
+  { agent, topology, managers }: ObservedTarget,
 ): Admission {
   const { worker, signals } = stateOf("preemption");
   const preempt = createPreemption({ worker, signals, events, measures: metrics.measures, clock, log });
@@ -84,6 +84,7 @@ function createNodeAdmission(
     ownNode: agent.ownNode,
     pressure: () => pressure.get()?.pressure,
     allocatable: agent.allocatable,
+    topology,
     managers,
     facts: agent.facts,
     allowedUnsafeSysctls: config.kubelet.allowedUnsafeSysctls,

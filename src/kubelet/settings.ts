@@ -14,6 +14,7 @@ import type { ContainerMemoryQos } from "../pod/resources.ts";
 import { daemonSetsAnnotation } from "../pod/daemon-sets.ts";
 import { podNetworkAnnotation } from "../service-tunnel/network-mode.ts";
 import { type ContainerLogLimits, type Target, type TargetNetwork, hasOwnNetwork } from "../seams/provider.ts";
+import { type TopologySettings, defaultMaxNodes } from "../topology/open.ts";
 import { parseDuration } from "../lib/go-duration.ts";
 import { cpusOf } from "../lib/cpu-set.ts";
 import type { Enforcement } from "../cgroups/reserved-cgroups.ts";
@@ -98,6 +99,18 @@ export function cpuSettings({ kubelet, rootDir }: Pick<NodeConfig, "kubelet" | "
     },
     reserved: cpusOf(reservedSystemCPUs),
     reservedMilli: quantityMilli(kubeReserved["cpu"] ?? "0") + quantityMilli(systemReserved["cpu"] ?? "0"),
+  };
+}
+
+/** Settings of the topology manager; undefined with the policy none. */
+export function topologySettings({ kubelet }: Pick<NodeConfig, "kubelet">): TopologySettings | undefined {
+  const { topologyManagerPolicy: policy, topologyManagerScope: scope, topologyManagerPolicyOptions: options } = kubelet;
+  if (policy === "none") return undefined;
+  return {
+    policy,
+    scope,
+    preferClosest: parseBool(options["prefer-closest-numa-nodes"] ?? "false") === true,
+    maxNodes: Number(options["max-allowable-numa-nodes"] ?? defaultMaxNodes),
   };
 }
 

@@ -41,7 +41,10 @@ export async function observeTarget(
   const logs = createLogs(context);
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
-  const [{ devices, cpus, dra, managers }] = await Promise.all([createResourceManagers(context), rights.read(signal)]);
+  const [{ devices, cpus, dra, managers, topology }] = await Promise.all([
+    createResourceManagers(context),
+    rights.read(signal),
+  ]);
   const { nodeChanged } = stateOf("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const plugins = createPluginRegistration(context, cluster, {
@@ -78,6 +81,7 @@ export async function observeTarget(
     devices,
     cpus,
     managers,
+    topology,
     drivers: plugins.drivers,
     agent,
     cgroups,

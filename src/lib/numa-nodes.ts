@@ -26,7 +26,7 @@ export function countNodes(nodes: NumaNodes): number {
 }
 
 export function hasNode(nodes: NumaNodes, id: number): boolean {
-  return id >= 0 && (nodes & (1n << BigInt(id))) !== 0n;
+  return id >= 0 && id <= maxNumaNode && (nodes & (1n << BigInt(id))) !== 0n;
 }
 
 /** True if a set has fewer nodes than another; of equally large sets, the one with the lower numbers counts as narrower. */

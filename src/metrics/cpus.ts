@@ -1,11 +1,14 @@
 import type { CpuMeasures } from "../cpus/pod-allocator.ts";
 import type { NodeView } from "./node-gauges.ts";
 import type { Metrics } from "./registry.ts";
-
-const labels = ["scope", "boundary"] as const;
+import type { AlignmentCounters } from "./topology.ts";
 
 /** Exclusive CPUs. @param view undefined until the node runs. */
-export function cpuMetrics(metrics: Metrics, view: () => NodeView | undefined): CpuMeasures {
+export function cpuMetrics(
+  metrics: Metrics,
+  { aligned, unaligned }: AlignmentCounters,
+  view: () => NodeView | undefined,
+): CpuMeasures {
   const requests = metrics.counter(
     "kubelet_cpu_manager_pinning_requests_total",
     "Requests of containers for exclusive CPUs.",
@@ -32,16 +35,6 @@ export function cpuMetrics(metrics: Metrics, view: () => NodeView | undefined): 
     values: () =>
       [...(counts()?.exclusiveByNumaNode ?? [])].map(([node, count]) => [{ numa_node: String(node) }, count] as const),
   });
-  const aligned = metrics.counter(
-    "kubelet_container_aligned_compute_resources_count",
-    "Containers whose exclusive CPUs are whole cores, or share an L3 cache.",
-    labels,
-  );
-  const unaligned = metrics.counter(
-    "kubelet_container_aligned_compute_resources_failure_count",
-    "Containers that could not get whole cores.",
-    labels,
-  );
   return {
     requested: () => requests.add({}),
     failed(wholeCores) {

@@ -22,6 +22,7 @@ import {
 } from "./maintenance.ts";
 import { type NodeView, viewMetrics } from "./node-gauges.ts";
 import { cpuMetrics } from "./cpus.ts";
+import { alignmentCounters, topologyMetrics } from "./topology.ts";
 import { draMetrics } from "./dra.ts";
 import { deviceMetrics, podResourcesMetrics } from "./devices.ts";
 import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
@@ -90,6 +91,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
  *  @param view undefined until the node runs. */
 function createMeasures(metrics: Metrics, view: () => NodeView | undefined, clock: Clock) {
   const startup = createPodStartup(clock);
+  const alignment = alignmentCounters(metrics);
   return {
     ...podMetrics(metrics, startup),
     starts: startMetrics(metrics),
@@ -98,7 +100,8 @@ function createMeasures(metrics: Metrics, view: () => NodeView | undefined, cloc
     pleg: plegMetrics(metrics, clock),
     pulls: pullMetrics(metrics, startup),
     devices: deviceMetrics(metrics),
-    cpus: cpuMetrics(metrics, view),
+    topology: topologyMetrics(metrics, alignment),
+    cpus: cpuMetrics(metrics, alignment, view),
     dra: draMetrics(metrics),
     podResources: podResourcesMetrics(metrics),
     volumes: volumeMetrics(metrics),

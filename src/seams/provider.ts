@@ -30,6 +30,7 @@ export const troubleReasons = [
   "CgroupV1",
   "CgroupSubsystemMissing",
   "CPUManager",
+  "TopologyManager",
   "NodeAllocatable",
   "NodeNotStarted",
 ] as const;

@@ -134,12 +134,15 @@ async function registerAt(socket: string, request: RegisterRequest): Promise<voi
   }
 }
 
-/** @param devices such as `gpu0` or `gpu0:Unhealthy`. */
+/** @param devices such as `gpu0`, `gpu0:Unhealthy`, `gpu0@1` of NUMA node 1, or `gpu0@0,1` of two nodes. */
 function listing(devices: readonly string[]): Listing {
   return ListAndWatchResponse.fromPartial({
     devices: devices.map((text): Device => {
-      const [ID = "", health = "Healthy"] = text.split(":");
-      return { ID, health, topology: undefined };
+      const [place = "", health = "Healthy"] = text.split(":");
+      const [ID = "", nodes] = place.split("@");
+      const topology =
+        nodes === undefined ? undefined : { nodes: nodes.split(",").map((node) => ({ ID: BigInt(node) })) };
+      return { ID, health, topology };
     }),
   });
 }

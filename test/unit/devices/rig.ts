@@ -61,6 +61,7 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
     isAlive: (uid) => sources.alive.includes(uid),
     host: through(localHost({ clock })),
     rootDir: root,
+    numaNodes: [0, 1],
     requestTimeoutMs: 20_000,
     onChange: () => void hurries++,
     pods: {
