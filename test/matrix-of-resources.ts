@@ -25,4 +25,11 @@ export const ofResources: Readonly<Record<string, Runs>> = {
     fits: ["cri-2.4"],
     seconds: 120,
   },
+  "user-namespaces": {
+    on: [],
+    more: ["cri-2.4"],
+    why: "containerd 1.6, the runc of Debian 12 and Docker give no pod a user namespace of its own",
+    fits: ["cri-2.4"],
+    seconds: 120,
+  },
 };

@@ -25,6 +25,7 @@ const stages = [
   "cpus",
   "topology",
   "dra",
+  "user-namespaces",
   "plugins",
   "csi",
   "eviction",

@@ -39,18 +39,26 @@ export async function readReportedConfig(
   }
 }
 
-/** Why a pod feature is unsupported; undefined if it is supported. A containerd without CDI starts containers without their devices; runtimes
+/** Why a pod feature is unsupported; undefined if it is supported. User namespaces need a handler that has them; whether the pod's own has them
+ *  is checked when its sandbox is created. A containerd without CDI starts containers without their devices; runtimes
  *  that report no configuration, such as CRI-O, support CDI. */
 export async function unsupportedReason(
   runtime: GrpcChannel,
   feature: RuntimeFeature,
   signal: AbortSignal,
 ): Promise<string | undefined> {
+  if (feature === "userNamespace") return lacksUserNamespaces(runtime, signal);
   if (feature !== "cdiDevices") return undefined;
   const config = await readReportedConfig(runtime, signal);
   const { containerd, cdiSpecDirs, enableCDI = true } = config ?? {};
   if (containerd === undefined || (cdiSpecDirs !== undefined && enableCDI === true)) return undefined;
   return "containerd injects no CDI devices: use containerd 2.0 or newer, or containerd 1.7 with enable_cdi";
+}
+
+async function lacksUserNamespaces(runtime: GrpcChannel, signal: AbortSignal): Promise<string | undefined> {
+  const { runtimeHandlers } = await runtime.call(runtimeService.status, { verbose: false }, signal);
+  if (runtimeHandlers.some(({ features }) => features?.userNamespaces)) return undefined;
+  return "no handler of the container runtime has user namespaces: use containerd 2.0 or newer, or CRI-O, with runc 1.2 or newer, or crun";
 }
 
 /** The shim whose options include the cgroup driver: runc's, and those of its drop-in replacements. */

@@ -1,7 +1,7 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
 import { container, ephemeral, resources } from "./container-decisions.ts";
-import { type FieldDecisions, checkEach, checkFields, unsupportedIf } from "./field-decisions.ts";
+import { type FieldDecisions, checkEach, checkFields } from "./field-decisions.ts";
 import { unsupportedInVolume } from "./volume-decisions.ts";
 
 type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
@@ -39,7 +39,7 @@ export const podSpec: WireDecisions<k8s.V1PodSpec> = {
   hostIPC: "supported",
   hostNetwork: "supported",
   hostPID: "supported",
-  hostUsers: unsupportedIf((host: boolean) => !host, "user namespaces are not supported yet"),
+  hostUsers: "supported",
   hostname: "supported",
   hostnameOverride: "supported",
   imagePullSecrets: "supported",

@@ -60,6 +60,7 @@ function requiredByPod(spec: PodSpec): readonly RequiredFeature[] {
     ...tokenOwners(spec),
     ...hugePages(spec),
     ...imageVolumes(spec),
+    ...(spec.hostUsers === false ? [{ field: "spec.hostUsers", feature: "userNamespace" } as const] : []),
     ...(grouped ? [{ field: "spec.securityContext.fsGroup", feature: "fileOwner" } as const] : []),
   ];
 }

@@ -235,7 +235,6 @@ export const kubeletFields = {
         value >= 65_536 && value % 65_536 === 0 && value < 2 ** 32
           ? undefined
           : "give a multiple of 65536 below 4294967296",
-      instead: "a pod with hostUsers: false is held",
     }),
   },
 } satisfies Shape;

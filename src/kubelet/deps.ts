@@ -1,4 +1,4 @@
-import type { RuntimeClasses } from "../runtime/ports.ts";
+import type { PodIds, RuntimeClasses } from "../runtime/ports.ts";
 import type { ApiClient } from "../api/client.ts";
 import type { AccessFile } from "../api/kubeconfig.ts";
 import type { EndpointWatch, NodeWatch, ServiceWatch } from "../api/listers.ts";
@@ -146,6 +146,7 @@ export interface ObservedTarget {
   readonly devices: DeviceManager;
   /** Undefined unless containers can get exclusive CPUs. */
   readonly cpus: CpuManager | undefined;
+  readonly podIds: PodIds;
   /** In the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
   /** Has the managers allocate pods. */

@@ -8,6 +8,8 @@ import { throttle } from "../lib/throttle.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
 import type { ResourceManager } from "../resource-manager.ts";
+import type { PodIds } from "../runtime/ports.ts";
+import { createPodIds } from "../user-namespaces/pod-ids.ts";
 import type { NodeContext } from "./deps.ts";
 import { monitoredPods } from "../devices/monitored-pods.ts";
 import type { Alignment } from "../topology/aligned-allocation.ts";
@@ -18,6 +20,9 @@ import { cpuSettings, topologySettings } from "./settings.ts";
 /** Minimum interval between Node updates caused by device plugins, milliseconds. */
 const deviceUpdateIntervalMs = 1_000;
 
+/** Number of IDs of a pod with a user namespace: the kubelet's default. */
+const defaultIdsPerPod = 65_536;
+
 /** The resource managers of a node. */
 export interface NodeResources {
   readonly devices: DeviceManager;
@@ -25,6 +30,7 @@ export interface NodeResources {
   readonly cpus: CpuManager | undefined;
   /** Undefined for a standalone node: its pods have no claims. */
   readonly dra: DraManager | undefined;
+  readonly podIds: PodIds;
   /** All of them, in the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
   readonly topology: TopologyManager;
@@ -36,20 +42,33 @@ export async function createResourceManagers(context: NodeContext): Promise<Node
   const [cpus, alignment] = await Promise.all([createNodeCpuManager(context), openNodeAlignment(context)]);
   const dra = context.standalone ? undefined : createNodeDraManager(context);
   const devices = createNodeDeviceManager(context, cpus, dra, alignment);
-  const managers = [devices, ...(cpus ? [cpus] : []), ...(dra ? [dra] : [])];
+  const podIds = createNodePodIds(context);
+  const managers = [devices, ...(cpus ? [cpus] : []), ...(dra ? [dra] : []), podIds];
   const topology = createTopologyManager({
     alignment,
     managers,
     measures: context.metrics.measures.topology,
     clock: context.clock,
   });
-  return { devices, cpus, dra, managers, topology };
+  return { devices, cpus, dra, podIds, managers, topology };
 }
 
 /** @returns undefined with the policy none. */
 async function openNodeAlignment({ config, target, signal }: NodeContext): Promise<Alignment | undefined> {
   const settings = topologySettings(config);
   return settings && openAlignment(settings, target.host, signal);
+}
+
+function createNodePodIds({ config, target, clock, log }: NodeContext): PodIds & ResourceManager {
+  const { userNamespaces, maxPods } = config.kubelet;
+  const { idsPerPod = defaultIdsPerPod } = userNamespaces;
+  return createPodIds({
+    host: target.host,
+    rootDir: config.rootDir,
+    settings: { idsPerPod, maxPods },
+    clock,
+    log,
+  });
 }
 
 function createNodeDeviceManager(

@@ -16,6 +16,7 @@ import { type ImagePuller, type ImagePullerDeps, createImagePuller } from "../ru
 import { verificationBy } from "../runtime/images/verification-policy.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { type PodSettings, type Preparer, createPreparer } from "../runtime/prepare.ts";
+import { createUserNamespaces } from "../runtime/user-namespace.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import type { CgroupManagers, PodAllocation } from "./resources.ts";
@@ -113,7 +114,7 @@ export function createNodePodRuntime(
 function createNodePreparer(
   { target, clock, log }: NodeContext,
   { objects, services, runtimeClasses, events }: Cluster,
-  { agent, managers, cgroups, health }: ObservedTarget,
+  { agent, managers, podIds, cgroups, health }: ObservedTarget,
   { settings, volumes, allocation }: PodRuntimeParts,
   images: ImagePullerDeps["images"],
 ): Preparer {
@@ -127,6 +128,7 @@ function createNodePreparer(
     volumes,
     managers,
     handlerFeatures: createHandlerFeatures(runtimeClasses, health.handlers),
+    userNamespace: createUserNamespaces({ runtimeClasses, handlers: health.handlers, ids: podIds }),
     facts: allocation.facts,
     cgroups: cgroups.layout,
     allocatable: agent.allocatable,

@@ -41,10 +41,8 @@ export async function observeTarget(
   const logs = createLogs(context);
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
-  const [{ devices, cpus, dra, managers, topology }] = await Promise.all([
-    createResourceManagers(context),
-    rights.read(signal),
-  ]);
+  const [resources] = await Promise.all([createResourceManagers(context), rights.read(signal)]);
+  const { devices, cpus, dra, podIds, managers, topology } = resources;
   const { nodeChanged } = stateOf("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const plugins = createPluginRegistration(context, cluster, {
@@ -80,6 +78,7 @@ export async function observeTarget(
     health,
     devices,
     cpus,
+    podIds,
     managers,
     topology,
     drivers: plugins.drivers,

@@ -105,6 +105,14 @@ function rejectionLabel(reason: string): string {
 export function startMetrics(metrics: Metrics): StartMeasures {
   const pods = metrics.counter("kubelet_started_pods_total", "Attempted sandbox creations.");
   const podErrors = metrics.counter("kubelet_started_pods_errors_total", "Failed sandbox creations.");
+  const namespaced = metrics.counter(
+    "kubelet_started_user_namespaced_pods_total",
+    "Attempted sandbox creations of pods with hostUsers: false.",
+  );
+  const namespacedErrors = metrics.counter(
+    "kubelet_started_user_namespaced_pods_errors_total",
+    "Failed starts of pods with hostUsers: false.",
+  );
   const containers = metrics.counter("kubelet_started_containers_total", "Attempted container starts.", [
     "container_type",
   ]);
@@ -119,8 +127,12 @@ export function startMetrics(metrics: Metrics): StartMeasures {
     failed: metrics.counter("kubelet_image_volume_mounted_errors_total", "Failed mounts of image volumes."),
   };
   return {
-    podStarting: () => pods.add({}),
+    podStarting(inUserNamespace) {
+      pods.add({});
+      if (inUserNamespace) namespaced.add({});
+    },
     podFailed: () => podErrors.add({}),
+    userNamespacedPodFailed: () => namespacedErrors.add({}),
     containerStarting: (sort) => containers.add({ container_type: sort }),
     containerFailed: (sort, reason) => errors.add({ container_type: sort, code: reason }),
     imageVolumes(requested, places, outcome) {

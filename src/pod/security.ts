@@ -8,6 +8,7 @@ import {
   SecurityProfile,
   SecurityProfile_ProfileType as ProfileType,
   SupplementalGroupsPolicy,
+  type UserNamespace,
 } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
 import { allContainers } from "./containers.ts";
@@ -82,6 +83,8 @@ export interface ContainerSecurityInput {
   readonly volumeGroups: readonly bigint[];
   /** ID of the container whose PID namespace this one shares. */
   readonly targetId?: string;
+  /** The user namespace of the pod's sandbox. */
+  readonly userNamespace?: UserNamespace | undefined;
   /** Directory of Localhost profiles on the target: `<root>/seccomp`. */
   readonly seccompRoot: string;
   /** KubeletConfiguration.seccompDefault. */
@@ -110,7 +113,7 @@ export function containerSecurity(input: ContainerSecurityInput): LinuxContainer
     ...(seLinuxOptions && { selinuxOptions: seLinux(seLinuxOptions) }),
     ...(runAsUser !== undefined ? { runAsUser: { value: BigInt(runAsUser) } } : userOf(imageUser)),
     ...(runAsGroup !== undefined && { runAsGroup: { value: BigInt(runAsGroup) } }),
-    namespaceOptions: withTarget(namespaces(pod), input.targetId),
+    namespaceOptions: withTarget(namespaces(pod, input.userNamespace), input.targetId),
     supplementalGroups: supplementalGroups(pod.spec.securityContext, input.volumeGroups),
     supplementalGroupsPolicy: groupsPolicy(pod.spec.securityContext),
     seccomp: seccompProfile(input),
@@ -126,12 +129,19 @@ function userOf({ uid, username }: ImageUser): { runAsUser?: { value: bigint }; 
 
 /** The namespace options of a pod: shared with the host, within the pod, or (PID) per container.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/share-process-namespace/ */
-export function namespaces({ spec }: Pod): NamespaceOption {
+export function namespaces({ spec }: Pod, userNamespace?: UserNamespace): NamespaceOption {
   return NamespaceOption.fromPartial({
     network: spec.hostNetwork ? NamespaceMode.NODE : NamespaceMode.POD,
     ipc: spec.hostIPC ? NamespaceMode.NODE : NamespaceMode.POD,
     pid: spec.hostPID ? NamespaceMode.NODE : spec.shareProcessNamespace ? NamespaceMode.POD : NamespaceMode.CONTAINER,
+    ...(userNamespace && { usernsOptions: userNamespace }),
   });
+}
+
+/** True if the pod gets a user namespace of its own.
+ *  @see https://kubernetes.io/docs/concepts/workloads/pods/user-namespaces/ */
+export function hasUserNamespace({ spec: { hostUsers } }: Pod): boolean {
+  return hostUsers === false;
 }
 
 function withTarget(options: NamespaceOption, targetId: string | undefined): NamespaceOption {

@@ -53,7 +53,7 @@ export function buildContainerConfig(input: ContainerConfigInput): ContainerConf
     image: { image: input.image, userSpecifiedImage: container.image ?? "" },
     ...processStrings(input),
     workingDir: container.workingDir ?? "",
-    mounts: [...addedMounts(additions), ...input.mounts],
+    mounts: [...addedMounts(additions), ...input.mounts].map((mount) => ({ ...mount, ...mappingsOf(input) })),
     devices: [...(additions?.devices ?? []), ...input.volumeDevices],
     CDIDevices: (additions?.cdiDevices ?? []).map((name) => ({ name })),
     labels: labelsOf(input),
@@ -84,6 +84,12 @@ function processStrings({ container, environment }: ContainerConfigInput) {
     args: expanded("args"),
     envs: [...environment].map(([key, value]) => ({ key, value: Buffer.from(value) })),
   };
+}
+
+/** The pod's own IDs, with which the runtime shows the files of all mounts. */
+function mappingsOf({ linux }: ContainerConfigInput): Pick<Mount, "uidMappings" | "gidMappings"> {
+  const { uids = [], gids = [] } = linux.securityContext?.namespaceOptions?.usernsOptions ?? {};
+  return { uidMappings: uids, gidMappings: gids };
 }
 
 function addedMounts(additions: ContainerAdditions | undefined): readonly Mount[] {

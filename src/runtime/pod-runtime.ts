@@ -1,6 +1,7 @@
 import type { PodRuntime, SyncOutcome } from "../sync/ports.ts";
 import { abortError, throwIfAborted } from "../lib/errors.ts";
 import { isSidecar } from "../pod/containers.ts";
+import { hasUserNamespace } from "../pod/security.ts";
 import type { AllocatedPod } from "../roles.ts";
 import { terminatePod } from "./kill.ts";
 import { type PrefetchDeps, prefetch, prefetchesOf } from "./prefetch.ts";
@@ -34,9 +35,13 @@ export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
       const { sandboxConfig } = await prefetch(deps, pod, sandbox, signal);
       throwIfAborted(signal);
       return {
-        perform(mounted, onSandboxReady, until) {
+        async perform(mounted, onSandboxReady, until) {
           const prefetched = prefetch(deps, pod, containers, until);
-          return runSteps(deps, steps, { pod, observed, sandboxConfig, prefetched, mounted, onSandboxReady }, until);
+          const context = { pod, observed, sandboxConfig, prefetched, mounted, onSandboxReady };
+          const outcome = await runSteps(deps, steps, context, until);
+          if (outcome.error && hasUserNamespace(pod) && steps.some(({ kind }) => kind === "runSandbox"))
+            deps.measures.userNamespacedPodFailed();
+          return outcome;
         },
       };
     },

@@ -23,6 +23,13 @@ export interface RuntimeClasses {
   handler(name: string, signal: AbortSignal): Promise<string>;
 }
 
+/** User and group IDs of the target for pods in user namespaces of their own. */
+export interface PodIds {
+  /** The range of a pod: the same until the pod ends, across restarts of the node. @returns its first ID and its length.
+   *  @throws Error with the kubelet's text if there is none. */
+  rangeOf(pod: Pod, signal: AbortSignal): Promise<{ readonly first: number; readonly length: number }>;
+}
+
 /** The target's IPs, primary first: a pod's hostIPs. */
 export interface HostAddresses {
   hostIPs(): readonly string[];

@@ -9,6 +9,7 @@ import {
   type Mount,
   type PodSandboxConfig,
   type RuntimeHandlerFeatures,
+  type UserNamespace,
 } from "../gen/cri.ts";
 import { readWithin } from "../host/read-within.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -85,6 +86,8 @@ export interface PrepareDeps extends ClockAndLog {
   readonly managers: readonly Pick<ResourceManager, "prepareContainer">[];
   /** Features of the pod's runtime handler; undefined if the runtime does not report them. */
   readonly handlerFeatures: (pod: Pod, signal: AbortSignal) => Promise<RuntimeHandlerFeatures | undefined>;
+  /** The pod's user namespace. @throws Error with the kubelet's text if it cannot have one. */
+  readonly userNamespace: (pod: Pod, signal: AbortSignal) => Promise<UserNamespace>;
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
   /** The cgroup layout, whose driver the runtime reports. */
   readonly cgroups: (signal: AbortSignal) => Promise<CgroupLayout>;
@@ -134,7 +137,12 @@ async function configureSandbox(
   const { network } = settings;
   const { clusterDNS, clusterDomain } = clusterDnsOf(deps);
   // Facts are read once and cached; the pod's containers will need them.
-  const [resolver, layout] = await Promise.all([resolverOf(deps, signal), deps.cgroups(signal), deps.facts(signal)]);
+  const [resolver, layout, userNamespace] = await Promise.all([
+    resolverOf(deps, signal),
+    deps.cgroups(signal),
+    deps.userNamespace(pod, signal),
+    deps.facts(signal),
+  ]);
   // The service tunnel serves pod networks only, not the host's.
   const outsideTunnel = network?.tunneled === true && pod.spec.hostNetwork === true;
   const isolated = network?.isolated === true || outsideTunnel;
@@ -151,6 +159,7 @@ async function configureSandbox(
     hostname: kernelHostname(pod, podHostname(pod, clusterDomain)),
     dns: dns.config,
     cgroupParent: podCgroup(pod.metadata.uid, qosClass(pod.spec), layout),
+    userNamespace,
     logDirectory: podLogDirectory(settings.podLogsDirectory, pod),
     resources: settings,
     ownerLabels: settings.ownerLabels,
@@ -202,6 +211,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
       seccompDefault,
       moreMaskedPaths: target.thermalPaths,
       volumeGroups: volumeGroups(run.mounted),
+      userNamespace: run.sandbox.config.linux?.securityContext?.namespaceOptions?.usernsOptions,
       ...(targetId !== undefined && { targetId }),
     }),
   });

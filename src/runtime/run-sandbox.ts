@@ -4,6 +4,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
+import { hasUserNamespace } from "../pod/security.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { HostFs } from "../seams/host.ts";
@@ -55,7 +56,7 @@ export async function runSandbox(
   const { runtime, runtimeClasses, events, tunnel, measures, uninterrupted } = deps;
   await preparePod(deps, pod, signal);
   let [reason, failed] = ["FailedCreatePodSandBox", "Failed to create pod sandbox"];
-  measures.podStarting();
+  measures.podStarting(hasUserNamespace(pod));
   try {
     const config = prepared ?? (await prepareSandbox(deps, pod, attempt, signal));
     const { runtimeClassName } = pod.spec;

@@ -9,6 +9,7 @@ import {
   SecurityProfile_ProfileType as ProfileType,
   PortMapping,
   Protocol,
+  type UserNamespace,
 } from "../gen/cri.ts";
 import type { Pod, Container } from "../objects.ts";
 import { podNameLabel, podNamespaceLabel, podUidLabel } from "../pod/labels.ts";
@@ -23,6 +24,7 @@ export interface SandboxConfigInput {
   readonly hostname: string;
   readonly dns: DNSConfig;
   readonly cgroupParent: string;
+  readonly userNamespace: UserNamespace;
   /** Directory of the pod's logs on the target. */
   readonly logDirectory: string;
   readonly resources: ResourceSettings;
@@ -47,19 +49,19 @@ export function buildSandboxConfig(input: SandboxConfigInput): PodSandboxConfig 
   });
 }
 
-function linuxConfig({ pod, cgroupParent, resources }: SandboxConfigInput): LinuxPodSandboxConfig {
+function linuxConfig({ pod, cgroupParent, userNamespace, resources }: SandboxConfigInput): LinuxPodSandboxConfig {
   const sysctls = pod.spec.securityContext?.sysctls ?? [];
   return LinuxPodSandboxConfig.fromPartial({
     cgroupParent,
     sysctls: Object.fromEntries(sysctls.map(({ name, value }) => [sysctlName(name), value])),
-    securityContext: securityContext(pod),
+    securityContext: securityContext(pod, userNamespace),
     resources: sandboxResources(pod, resources),
     overhead: overheadOf(pod, resources),
   });
 }
 
 /** The sandbox always has the runtime's default seccomp profile, even if its containers run unconfined. */
-function securityContext(pod: Pod): LinuxSandboxSecurityContext {
+function securityContext(pod: Pod, userNamespace: UserNamespace): LinuxSandboxSecurityContext {
   const context = pod.spec.securityContext;
   const base = {
     privileged: hasPrivileged(pod),
@@ -70,7 +72,7 @@ function securityContext(pod: Pod): LinuxSandboxSecurityContext {
     ...base,
     ...(runAsUser !== undefined && { runAsUser: { value: BigInt(runAsUser) } }),
     ...(runAsGroup !== undefined && { runAsGroup: { value: BigInt(runAsGroup) } }),
-    namespaceOptions: namespaces(pod),
+    namespaceOptions: namespaces(pod, userNamespace),
     supplementalGroups: supplementalGroups(context),
     supplementalGroupsPolicy: groupsPolicy(context),
     ...(seLinuxOptions && { selinuxOptions: seLinux(seLinuxOptions) }),

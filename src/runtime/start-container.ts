@@ -21,9 +21,11 @@ import { StartError } from "./start-error.ts";
 
 /** Starts of sandboxes and containers. */
 export interface StartMeasures {
-  /** A pod's sandbox is about to be created. */
-  podStarting(): void;
+  /** A pod's sandbox is about to be created. @param inUserNamespace the pod has a user namespace of its own. */
+  podStarting(inUserNamespace: boolean): void;
   podFailed(): void;
+  /** A pod with a user namespace of its own got a new sandbox and did not start, or did not get it. */
+  userNamespacedPodFailed(): void;
   containerStarting(sort: ContainerKind): void;
   /** @param reason of the container's Waiting state. */
   containerFailed(sort: ContainerKind, reason: string): void;

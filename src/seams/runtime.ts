@@ -70,7 +70,8 @@ export type RuntimeFeature =
   | "cpuLimit"
   | "swapLimit"
   | "imageVolume"
-  | "cdiDevices";
+  | "cdiDevices"
+  | "userNamespace";
 
 /** A hint what to inspect, not a state. A sandbox event has its ID in `sandboxId`; a container event has its ID in `containerId`, and
  *  `sandboxId` only if the runtime reports it. `exited` marks the exit of a main process: inspect until the status shows it.

@@ -8,6 +8,7 @@ packages=(
   curl bind9-dnsutils netcat-openbsd iperf socat mmdebstrap
   openssh-server openssh-client microsocks tinyproxy-bin nftables sudo inotify-tools procps tcsh fish
   chromium skopeo prometheus qemu-system-x86 qemu-utils e2fsprogs xfsprogs sshfs dbus-daemon systemd
+  gcc libc6-dev libseccomp-dev pkg-config
 )
 [ $# = 0 ] || packages=("$@")
 missing=()

@@ -18,6 +18,8 @@ import { parseKubeletState, parseState } from "../../src/cpus/state-file.ts";
 import { parseTopology } from "../../src/cpus/topology.ts";
 import { parseDockerConfig } from "../../src/runtime/images/docker-config.ts";
 import { parseStatus } from "../../src/streams/exit-status.ts";
+import { parseSubordinateIds } from "../../src/user-namespaces/available-ids.ts";
+import { formatMappings, parseMappings } from "../../src/user-namespaces/mappings-file.ts";
 import type { Target } from "./target.ts";
 
 function text(name: string, decode: (input: string) => unknown, ...samples: readonly string[]): Target {
@@ -91,6 +93,8 @@ export const textTargets: readonly Target[] = [
   text("Docker JSON", (json) => parseBoundedJson(Buffer.from(json)), event, JSON.stringify({ labels, more: [labels] })),
   text("Docker event", (json) => runtimeEvent(recordIn(json) ?? {}), event),
   text("checkpoint of devices", decodeCheckpoint, checkpoint),
+  text("ID mappings of a pod", parseMappings, formatMappings({ first: 65_536, length: 65_536 })),
+  text("subordinate IDs", parseSubordinateIds, "0: kubelet 65536 7208960\n"),
   text("checkpoint of ResourceClaims", (input) => decodeClaims(Buffer.from(input)), encodeClaims([])),
   text(
     "CPU topology",

@@ -25,10 +25,11 @@ export function writeContainerdConfig(layout: Layout, driver: CgroupDriver): voi
   );
 }
 
-/** The command line of the cluster's containerd. It looks for its shim on PATH. */
+/** The command line of the cluster's containerd. It looks for its shim and for runc on PATH. */
 export function containerdArgv(tools: Tools, layout: Layout): string[] {
   const containerd = tools.path("containerd");
-  const path = `${dirname(containerd)}:${process.env.PATH ?? ""}`;
+  const folders = [containerd, tools.path("runc")].map((program) => dirname(program));
+  const path = [...folders, process.env.PATH ?? ""].join(":");
   return ["env", `PATH=${path}`, containerd, "--config", configFile(layout)];
 }
 

@@ -97,6 +97,9 @@ export async function startHolder(layout: Layout, hostname: string): Promise<Pro
       const file = join(own, path.slice(1).replaceAll("/", "-"));
       return [`echo ${value} > ${file}`, `mount --bind ${file} ${path}`];
     }),
+    // The kernel lets a user namespace mount /proc only where a /proc without covered files can be seen.
+    `mkdir ${own}/proc`,
+    `mount -t proc proc ${own}/proc`,
     "mount --make-rshared /",
     `touch ${ready}`,
     "exec sleep infinity",

@@ -26,7 +26,7 @@ export async function handlersOf(cluster: Cluster): Promise<readonly Handler[] |
     return ["", ...names].toSorted().map((name) => ({ name, features }));
   }
   if (cluster.containerd === "1.6") return undefined;
-  const { mountOptions, linux } = JSON.parse(await must(["runc", "features"])) as RuncFeatures;
+  const { mountOptions, linux } = JSON.parse(await must([cluster.tools.path("runc"), "features"])) as RuncFeatures;
   const features = {
     recursiveReadOnlyMounts: mountOptions.includes("rro"),
     userNamespaces: linux.mountExtensions?.idmap?.enabled === true,

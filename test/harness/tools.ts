@@ -24,6 +24,8 @@ export interface ToolFolders {
   readonly main: string;
   /** That of the containerd that is not Debian's. */
   readonly containerd?: string;
+  /** That of the runc which that containerd runs. */
+  readonly runc?: string;
   /** That of a control plane of another version. */
   readonly controlPlane?: string;
 }
@@ -57,17 +59,21 @@ export async function findToolFolders(say: Say, containerd: ContainerdVersion, k
           { module: "containerd", names: ofContainerd, what: `containerd ${containerd}`, minutes: 4 },
           say,
         );
+  const runc =
+    newer &&
+    (await buildTools({ module: "runc", names: ["runc"], what: "a runc with user namespaces", minutes: 2 }, say));
   const older = await buildControlPlane(say);
   return {
     ...(assets && { assets }),
     main,
     ...(newer && { containerd: newer }),
+    ...(runc && { runc }),
     ...(older && { controlPlane: older }),
   };
 }
 
 /** The programs in those folders; what is in none of them is the machine's. */
-export function toolsIn({ assets, main, containerd, controlPlane }: ToolFolders): Tools {
+export function toolsIn({ assets, main, containerd, runc, controlPlane }: ToolFolders): Tools {
   const among = (names: readonly string[], folder: string | undefined, name: string): string[] =>
     folder && names.includes(name) ? [join(folder, name)] : [];
   return {
@@ -75,6 +81,7 @@ export function toolsIn({ assets, main, containerd, controlPlane }: ToolFolders)
       const candidates = [
         ...among(ofControlPlane, controlPlane, name),
         ...among(ofContainerd, containerd, name),
+        ...among(["runc"], runc, name),
         ...(assets ? [join(assets, name)] : []),
         join(main, name),
         ...["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"].map((dir) =>

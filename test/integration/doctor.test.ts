@@ -120,8 +120,11 @@ describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
     const plain = await manifest("plain", {});
     assert.match(plain.stdout, /(ok|warning) +pod plain/);
     assert.equal(plain.code, 0, plain.stdout + plain.stderr);
-    const other = await manifest("other", { hostUsers: false });
-    assert.match(other.stdout, /FAILURE +pod other +UnsupportedField: it would be held because of spec\.hostUsers: /);
+    const iscsi = { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" };
+    const other = await manifest("other", { volumes: [{ name: "data", iscsi }] });
+    const held = "UnsupportedField: it would be held because of spec.volumes[0].iscsi: ";
+    assert.ok(other.stdout.includes(`${held}no volume plugin matched: volume "data" of type iscsi`), other.stdout);
+    assert.match(other.stdout, /FAILURE +pod other /);
     assert.equal(other.code, 1);
     const { code, stderr } = await beside([...program, "doctor", "pod", "/nowhere", ...flags]);
     assert.equal(code, 1);

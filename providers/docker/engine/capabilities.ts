@@ -112,6 +112,8 @@ function unsupportedReason(
       return "a Docker Engine limits a container's swap only together with its memory: set a memory limit.";
     case "imageVolume":
       return "image volumes are not supported with the Docker Engine: use containerd 2.1 or later, or CRI-O, on this machine.";
+    case "userNamespace":
+      return "a Docker Engine has one user namespace for all containers: use containerd 2.0 or later, or CRI-O, on this machine.";
     case "cdiDevices":
       return info && (info.CDISpecDirs ?? []).length === 0
         ? "this machine's Docker Engine injects no CDI devices (docker info names no CDI spec directories): use Docker 25 or newer with features.cdi."

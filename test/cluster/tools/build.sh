@@ -61,6 +61,9 @@ go_visibly() { # UNIT TOTAL COMMAND…
 }
 
 export CGO_ENABLED=0
+tags=
+# runc starts containers in C, and confines them by libseccomp.
+case ${tools[0]} in github.com/opencontainers/runc) CGO_ENABLED=1 tags=seccomp ;; esac
 go_visibly "modules downloaded" "" go list -deps -f '{{.ImportPath}}' "${programs[@]}" "${suites[@]}" >"$work/packages"
 
 flags="-s -w"
@@ -71,6 +74,8 @@ case ${tools[0]} in
   github.com/containerd/containerd/v2/*)
     version=$(go list -m -f "{{.Version}}" github.com/containerd/containerd/v2)
     flags="$flags -X github.com/containerd/containerd/v2/version.Version=$version" ;;
+  github.com/opencontainers/runc)
+    version=$(go list -m -f "{{.Version}}" github.com/opencontainers/runc) ;;
   */coredns)
     version=$(go list -m -f "{{.Version}}" github.com/coredns/coredns) ;;
   sigs.k8s.io/metrics-server/*)
@@ -109,7 +114,7 @@ build() { # "build" or "test -c", TOTAL, PACKAGE…
   for tool in "$@"; do names="$names $(name_of "$tool")"; done
   echo "building$names $version (once per machine)" >&2
   mkdir "$work/built"
-  go_visibly "packages compiled" "$total" go $how -v -trimpath -ldflags "$flags" -o "$work/built/" "$@"
+  go_visibly "packages compiled" "$total" go $how -v -trimpath -tags "$tags" -ldflags "$flags" -o "$work/built/" "$@"
   mv "$work/built/"* "$out/"
   rmdir "$work/built"
   echo "built$names in $((SECONDS - started)) s" >&2

@@ -143,3 +143,11 @@ test("CPU limits require nothing if they are not enforced; a limit of 0 never do
   assert.deepEqual(await fields(both, false), [memory]);
   assert.deepEqual(await fields({ cpu: "0", memory: "0" }, true), []);
 });
+
+test("hostUsers: false needs a runtime with user namespaces", async () => {
+  const check = createFieldChecker(async (feature) => feature);
+  assert.deepEqual(await check.unsupportedFields(aPod({ hostUsers: false }), never), [
+    { field: "spec.hostUsers", why: "userNamespace" },
+  ]);
+  assert.deepEqual(await check.unsupportedFields(aPod({ hostUsers: true }), never), []);
+});

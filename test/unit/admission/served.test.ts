@@ -53,7 +53,7 @@ test("a pod with API server defaults is supported", async () => {
       serviceAccountName: "default",
       terminationGracePeriodSeconds: 30,
       enableServiceLinks: true,
-      hostUsers: true,
+      hostUsers: false,
       setHostnameAsFQDN: true,
       activeDeadlineSeconds: 5,
       preemptionPolicy: "PreemptLowerPriority",
@@ -121,7 +121,6 @@ test("a pod with API server defaults is supported", async () => {
 });
 
 const heldFields: [string, Partial<PodSpec>][] = [
-  ["spec.hostUsers", { hostUsers: false }],
   ["spec.volumes[0].iscsi", { volumes: [{ name: "v", iscsi: { targetPortal: "p", iqn: "i", lun: 0 } }] }],
   [
     "spec.volumes[0].projected.sources[1].clusterTrustBundle",
@@ -148,8 +147,14 @@ test("an unsupported volume type is reported with the volume's name", async () =
 
 test("reports all unsupported fields", async () => {
   const spec = {
-    hostUsers: false,
-    volumes: [{ name: "v", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } }],
+    containers: [],
+    volumes: [
+      { name: "t", projected: { sources: [{ podCertificate: { keyType: "ED25519", signerName: "a/b" } }] } },
+      { name: "v", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
+    ],
   };
-  assert.deepEqual(await fieldsOf(spec), ["spec.hostUsers", "spec.volumes[0].iscsi"]);
+  assert.deepEqual(await fieldsOf(spec), [
+    "spec.volumes[0].projected.sources[0].podCertificate",
+    "spec.volumes[1].iscsi",
+  ]);
 });

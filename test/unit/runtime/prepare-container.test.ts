@@ -257,6 +257,17 @@ describe("a container's configuration", () => {
       [false, false],
     );
   });
+  it("has the user namespace of its sandbox, and its IDs in all mounts", async () => {
+    const ids = [{ hostId: 131_072, containerId: 0, length: 65_536 }];
+    const sandboxUsers = { mode: NamespaceMode.POD, uids: ids, gids: ids };
+    const pod = podOf({ volumeMounts: [{ name: "data", mountPath: "/x" }] });
+    const { linux, mounts } = await setUp({ sandboxUsers }).configure(...pod);
+    assert.deepEqual(linux?.securityContext?.namespaceOptions?.usernsOptions, sandboxUsers);
+    assert.ok(mounts.length > 2);
+    for (const { uidMappings, gidMappings } of mounts) assert.deepEqual([uidMappings, gidMappings], [ids, ids]);
+    const plain = await setUp().configure(...pod);
+    for (const { uidMappings, gidMappings } of plain.mounts) assert.deepEqual([uidMappings, gidMappings], [[], []]);
+  });
   it("treats handler features as unsupported if the RuntimeClass was deleted", async () => {
     let asked = 0;
     const handlerFeatures = async () => {

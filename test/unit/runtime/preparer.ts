@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { localFs } from "../../../providers/local/fs.ts";
-import { PodSandboxConfig } from "../../../src/gen/cri.ts";
+import { NamespaceMode, PodSandboxConfig, UserNamespace } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
@@ -18,10 +18,16 @@ const twoVolumes: MountedVolumes = new Map([
   ["config", { hostPath: "/vol/config", readOnly: true }],
 ]);
 
+type PreparerOptions = Partial<PrepareDeps> & {
+  readonly mounted?: MountedVolumes;
+  /** The user namespace of the containers' sandbox. */
+  readonly sandboxUsers?: UserNamespace;
+};
+
 /** A preparer with a directory as target, one ConfigMap, one Service and two volumes. */
 export function preparerIn(
   root: string,
-  { mounted = twoVolumes, ...more }: Partial<PrepareDeps> & { readonly mounted?: MountedVolumes } = {},
+  { mounted = twoVolumes, sandboxUsers, ...more }: PreparerOptions = {},
   settings: Partial<PrepareDeps["settings"]> = {},
 ) {
   const clock = fakeClock();
@@ -69,6 +75,7 @@ export function preparerIn(
     },
     managers: [],
     handlerFeatures: async () => undefined,
+    userNamespace: async () => UserNamespace.fromPartial({ mode: NamespaceMode.NODE }),
     facts: async () => ({
       memoryBytes: 2 ** 32,
       swapBytes: 0,
@@ -95,7 +102,10 @@ export function preparerIn(
   ) => {
     const sandbox = {
       id: "sandbox",
-      config: PodSandboxConfig.fromPartial({ logDirectory: join(root, "logs", "default_p_uid-1") }),
+      config: PodSandboxConfig.fromPartial({
+        logDirectory: join(root, "logs", "default_p_uid-1"),
+        ...(sandboxUsers && { linux: { securityContext: { namespaceOptions: { usernsOptions: sandboxUsers } } } }),
+      }),
       ips,
     };
     const start = { pod, container, observed, sandbox, mounted };

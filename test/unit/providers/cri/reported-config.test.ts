@@ -77,3 +77,31 @@ test("a containerd that does not inject CDI devices is reported; other runtimes 
     assert.equal(await unsupportedReason(rig.channel, "memoryLimit", never), undefined);
   }
 });
+
+test("user namespaces need a handler that has them", async () => {
+  const able = { name: "runc", features: { userNamespaces: true } };
+  const cases: readonly (readonly [{ name: string; features?: { userNamespaces: boolean } }[], RegExp | undefined])[] =
+    [
+      [[], /^no handler of the container runtime has user namespaces: use containerd 2\.0/],
+      [
+        [{ name: "" }, { name: "runc", features: { userNamespaces: false } }],
+        /^no handler .*, with runc 1\.2 or newer/,
+      ],
+      [[{ name: "" }, able], undefined],
+    ];
+  for (const [runtimeHandlers, expected] of cases) {
+    await using rig = socketRig();
+    await rig.serve((server) =>
+      server.addService(
+        { status },
+        {
+          status: (_: unknown, reply: (error: null, value: StatusResponse) => void) =>
+            reply(null, StatusResponse.fromPartial({ runtimeHandlers })),
+        },
+      ),
+    );
+    const reason = await unsupportedReason(rig.channel, "userNamespace", never);
+    if (expected) assert.match(reason ?? "", expected);
+    else assert.equal(reason, undefined);
+  }
+});

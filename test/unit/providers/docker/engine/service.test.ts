@@ -86,6 +86,7 @@ test("reports handlers, cgroup driver and missing features from the daemon's inf
     /image volumes are not supported.*use containerd/,
   );
   assert.match((await capabilities.unsupportedReason("cdiDevices", signal())) ?? "", /no CDI devices.*Docker 25/);
+  assert.match((await capabilities.unsupportedReason("userNamespace", signal())) ?? "", /one user namespace/);
   for (const feature of ["memoryLimit", "seccomp", "privileged"] as const)
     assert.equal(await capabilities.unsupportedReason(feature, signal()), undefined);
 });

@@ -1,0 +1,64 @@
+/** A range of user and group IDs of the target. */
+export interface IdRange {
+  /** The ID that is 0 in the pod. */
+  readonly first: number;
+  readonly length: number;
+}
+
+/** Ranges of IDs that pods have, all of one length, within the IDs that the node may use. */
+export interface IdRanges {
+  get(uid: string): IdRange | undefined;
+  /** Allocates a free range to a pod without one; which one is random, so that a range is not reused at once.
+   *  @throws Error in the kubelet's words if there is none. */
+  allocate(uid: string): IdRange;
+  /** Records the range that a pod has already. @throws Error in the kubelet's words for a range that the pod cannot have. */
+  record(uid: string, range: IdRange): void;
+  /** Frees the range of a pod. Idempotent. */
+  release(uid: string): void;
+  /** True if no range is free. */
+  isFull(): boolean;
+}
+
+/** Creates ranges without any pods.
+ *  @param available a multiple of `idsPerPod`, at a multiple of it. @param random returns an integer from 0 to below its argument. */
+export function createIdRanges(available: IdRange, idsPerPod: number, random: (below: number) => number): IdRanges {
+  const count = Math.floor(available.length / idsPerPod);
+  const indexes = new Map<string, number>();
+  const used = new Set<number>();
+  const rangeAt = (index: number): IdRange => ({ first: available.first + index * idsPerPod, length: idsPerPod });
+  const add = (uid: string, index: number) => {
+    indexes.set(uid, index);
+    used.add(index);
+  };
+  return {
+    get(uid) {
+      const index = indexes.get(uid);
+      return index === undefined ? undefined : rangeAt(index);
+    },
+    allocate(uid) {
+      if (used.size >= count) throw new Error("could not find an empty slot to allocate a user namespace");
+      let index = random(count);
+      while (used.has(index)) index = (index + 1) % count;
+      add(uid, index);
+      return rangeAt(index);
+    },
+    record(uid, { first, length }) {
+      if (length !== idsPerPod) throw new Error(`wrong user namespace length ${length}`);
+      if (first % idsPerPod !== 0) throw new Error(`wrong user namespace offset specified ${first}`);
+      const index = (first - available.first) / idsPerPod;
+      const own = indexes.get(uid);
+      if (own !== undefined && own !== index)
+        throw new Error(`different user namespace range already used by pod "${uid}"`);
+      if (index < 0 || index >= count) throw new Error(`id ${first} is out of range`);
+      if (own === undefined && used.has(index)) throw new Error(`range picked for pod "${uid}" already taken`);
+      add(uid, index);
+    },
+    release(uid) {
+      const index = indexes.get(uid);
+      if (index === undefined) return;
+      indexes.delete(uid);
+      used.delete(index);
+    },
+    isFull: () => used.size >= count,
+  };
+}
