@@ -157,6 +157,6 @@ export function sshClock({ clock, run, readFile }: HostClockOptions): HostClock 
 /** Parses the output of `date "+%s %N"` to milliseconds since the epoch; only some implementations (GNU's) print nanoseconds. */
 export function targetTime(printed: string): number {
   const [, seconds, nanoseconds] = /^(\d+) (\d{1,9})?/.exec(printed) ?? [];
-  if (seconds === undefined) throw new CodedError("unknown", "the target's date printed no time");
+  if (seconds === undefined) throw new CodedError("unknown", "the `date` command on the target printed no time");
   return Number(seconds) * 1000 + (nanoseconds === undefined ? 500 : Number(nanoseconds) / 1e6);
 }

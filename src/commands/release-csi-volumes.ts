@@ -9,9 +9,9 @@ import type { StorageDriver } from "../pipeline.ts";
 import { connectedPlugins } from "../plugins/connected-plugins.ts";
 import type { CsiVolumeReleaser } from "../remove/execute.ts";
 import type { Host } from "../seams/host.ts";
-import { csiUnstager } from "../volumes/persistent/csi-unstager.ts";
+import { csiUnmounter } from "../volumes/persistent/csi-unmounter.ts";
 import { createStagedVolumeLister } from "../volumes/persistent/staged-volume-lister.ts";
-import type { UnstagerDeps } from "../volumes/persistent/unstager.ts";
+import type { UnmounterDeps } from "../volumes/persistent/unmounter.ts";
 
 export interface CsiVolumeReleaseDeps {
   readonly host: Host;
@@ -40,7 +40,7 @@ export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleas
     drivers = await driversOn({ host, clock }, rootDir);
   });
   const dataLister = createStagedVolumeLister({ host, rootDir });
-  const unstagerDeps = async (): Promise<UnstagerDeps> => {
+  const unmounterDeps = async (): Promise<UnmounterDeps> => {
     await refreshDrivers();
     const driver = (name: string) => drivers.get(name) ?? notRunning(name);
     return {
@@ -66,18 +66,18 @@ export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleas
   return {
     async releasePod(uid, pod, signal) {
       const work = async () => {
-        const kept = await csiUnstager.unpublish?.(await unstagerDeps(), uid, signal);
+        const kept = await csiUnmounter.unpublish?.(await unmounterDeps(), uid, signal);
         return (kept ?? []).map(({ path, reason }) => ({ volume: `${volumeNameIn(path)} of pod ${pod}`, why: reason }));
       };
       return retryFailures(asFailures(`of pod ${pod}`, work, signal), signal);
     },
     async releaseNode(signal) {
       const work = async () => {
-        const deps = await unstagerDeps();
-        const unstaged = (await csiUnstager.listStaged(deps, [], signal)).map((id) => {
+        const deps = await unmounterDeps();
+        const unstaged = (await csiUnmounter.listStaged(deps, [], signal)).map((id) => {
           const unstage = async () => {
             // A volume that a pod still uses is reported for that pod.
-            await csiUnstager.unstage(deps, id, signal);
+            await csiUnmounter.unstage(deps, id, signal);
             return [];
           };
           return asFailures(id.slice(id.indexOf("^") + 1), unstage, signal)();

@@ -99,7 +99,7 @@ function createConfiguredSources(
 ): readonly Service[] {
   const { kubelet, nodeName } = config;
   const { podCache, sourcesReady } = stateOf("sources");
-  const podConfig = createPodConfig({ spoken: sourcesReady, emit, events, clock });
+  const podConfig = createPodConfig({ sourcesReady: sourcesReady, emit, events, clock });
   const setterOf = (source: SourceName) => (pods: readonly Pod[]) => podConfig.set(source, pods);
   const adopt: Adopt = (found) => adoptRunning(podCache, found);
   const newManifestErrors = () => createManifestErrors({ nodeName, events, log });

@@ -158,7 +158,7 @@ function workingPods(view: NodeView | undefined) {
   );
 }
 
-/** Desired and ready volumes of pods with a worker, by plugin. The runtime mounts images. */
+/** Desired and ready volumes of pods with a worker, by plugin. Image volumes are left out: the runtime mounts them. */
 function volumeCounts(view: NodeView | undefined) {
   const states = { desired_state_of_world: [] as string[], actual_state_of_world: [] as string[] };
   for (const { uid, phase, pod } of view?.workers() ?? []) {

@@ -23,7 +23,7 @@ export interface ClaimDeps extends ClockAndLog {
   readonly target: ClaimedTarget;
   /** ID of this process, to recognize its own health endpoint. */
   readonly instance?: string;
-  /** Settings of the heartbeat to the process that holds the locks on a remote target; `remotePulse` by default. */
+  /** Settings of the heartbeat to the process that holds the locks on a remote target; `remoteHeartbeat` by default. */
   readonly pulse?: Omit<HolderHeartbeat, "clock">;
 }
 

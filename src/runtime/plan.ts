@@ -34,8 +34,11 @@ export function planPod(pod: Pod, observed: RuntimePod, known: Partial<Container
 
 const killPodStep: Step = { kind: "killPod", sandboxChanged: false };
 
-function startStep(sort: ContainerKind, inNewSandbox: boolean): (container: Container) => Step<"startContainer"> {
-  return (container) => ({ kind: "startContainer", container, sort, inNewSandbox });
+function startStep(
+  containerKind: ContainerKind,
+  inNewSandbox: boolean,
+): (container: Container) => Step<"startContainer"> {
+  return (container) => ({ kind: "startContainer", container, containerKind, inNewSandbox });
 }
 
 /** A replacement sandbox gets the next attempt and starts from the first init container again; the old init containers are removed. */

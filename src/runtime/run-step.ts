@@ -11,7 +11,7 @@ import type { PrefetchedFacts } from "./prefetch.ts";
 import { type ResizeDeps, resizePod } from "./actuate-resources.ts";
 import { type SandboxDeps, runSandbox } from "./run-sandbox.ts";
 import type { ContainerStart, ReadySandbox } from "./start-container.ts";
-import type { Starter, StarterDeps } from "./starter.ts";
+import type { Starter, StarterDeps } from "./start-with-backoff.ts";
 import type { Step, StepKind } from "./step.ts";
 
 export interface PerformDeps extends SandboxDeps, StarterDeps, ResizeDeps {
@@ -110,16 +110,16 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     return { sandbox: { id, config, ips } };
   },
 
-  async startContainer(deps, { container, sort }, { pod, observed, prefetched, sandbox, mounted }, signal) {
+  async startContainer(deps, { container, containerKind }, { pod, observed, prefetched, sandbox, mounted }, signal) {
     if (!sandbox) throw new Error(`no sandbox for container ${container.name}`);
     const { images, loggedContainers } = await prefetched;
     const presentImage = images.get(container.name);
     const hasNoLogs = loggedContainers?.has(container.name) === false;
     const start: ContainerStart = { pod, container, observed, sandbox, mounted, presentImage, hasNoLogs };
-    const { started, error } = await deps.start(start, sort, signal);
+    const { started, error } = await deps.start(start, containerKind, signal);
     return {
       ...(started && { made: { containers: [started.id] }, rest: started.linked }),
-      ...(error && { error, halts: sort === "init_container" && !isSidecar(container) }),
+      ...(error && { error, halts: containerKind === "init_container" && !isSidecar(container) }),
     };
   },
 };

@@ -26,7 +26,7 @@ interface Steps {
   useSandbox: { readonly sandboxId: string; readonly attempt: number };
   startContainer: {
     readonly container: Container;
-    readonly sort: ContainerKind;
+    readonly containerKind: ContainerKind;
     /** The same pass creates the sandbox. */
     readonly inNewSandbox: boolean;
   };

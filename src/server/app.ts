@@ -2,9 +2,9 @@ import express, { type Express, type NextFunction, type Request, type Response }
 import type { IncomingMessage } from "node:http";
 import { CodedError } from "../lib/errors.ts";
 import { sendText, sendJson } from "./responses.ts";
-import { type Exchange, createAdmit } from "./admit.ts";
+import { type Exchange, createAccessCheck } from "./access-check.ts";
 import { createProxyStream } from "./proxy-stream.ts";
-import type { Upgrade } from "./proxied-stream.ts";
+import type { Upgrade } from "./upgraded-connection.ts";
 import { waitForPod } from "./lookup.ts";
 import { areaOf } from "./path.ts";
 import type { PeerCertificates } from "./peer-certificates.ts";
@@ -38,7 +38,7 @@ type Handler = (request: Request, response: Response, signal: AbortSignal) => vo
 export function createApp(deps: AppDeps): Express {
   const app = express();
   app.disable("x-powered-by").disable("etag").enable("case sensitive routing");
-  const admit = createAdmit(deps);
+  const admit = createAccessCheck(deps);
   const signals = new WeakMap<Response, AbortSignal>();
   const signalOf = (response: Response) => signals.get(response) ?? deps.stopped;
   app.use((request, response, next) => {
@@ -116,7 +116,7 @@ async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Ex
 }
 
 function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
-  const join = createProxyStream(deps);
+  const proxyStream = createProxyStream(deps);
   const checks: readonly HealthCheck[] = [
     ping,
     { name: "log", check: ping.check },
@@ -144,9 +144,9 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     flagz: flagz(deps),
     statusz: statusz(deps),
     run: run(deps),
-    exec: exec(deps, join),
-    attach: attach(deps, join),
-    portForward: portForward(deps, join),
+    exec: exec(deps, proxyStream),
+    attach: attach(deps, proxyStream),
+    portForward: portForward(deps, proxyStream),
   };
 }
 

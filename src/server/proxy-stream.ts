@@ -14,7 +14,7 @@ import {
   type Upgraded,
   requestUpgrade,
   copyStreams,
-} from "./proxied-stream.ts";
+} from "./upgraded-connection.ts";
 import { isTunnel, relayOverWebSocket, tunnelOverWebSocket } from "./web-sockets.ts";
 import { addAbortListener } from "node:events";
 

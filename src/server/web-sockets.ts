@@ -12,7 +12,7 @@ import { acceptWebSocket, negotiateWebSocket } from "../streams/upgrade.ts";
 import { tunnelStream } from "../streams/websocket/tunnel.ts";
 import { sendText } from "./responses.ts";
 import { handshake, refusalText, spdyUpgrade } from "./handshake.ts";
-import { type ProxiedStream, requestUpgrade, handshakeTimeoutMs, copyStreams } from "./proxied-stream.ts";
+import { type ProxiedStream, requestUpgrade, handshakeTimeoutMs, copyStreams } from "./upgraded-connection.ts";
 
 /** Serves a command over WebSocket to the client and over SPDY to the endpoint. The client is accepted before the endpoint is contacted;
  *  later errors become the command's status.

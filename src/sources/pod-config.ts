@@ -7,7 +7,7 @@ import { configMirrorAnnotation, configSeenAnnotation, configSourceAnnotation } 
 
 export interface PodConfigDeps {
   /** Records the sources that have reported their pods; written by the pod config. */
-  readonly spoken: { note(source: SourceName): void };
+  readonly sourcesReady: { note(source: SourceName): void };
   readonly emit: (update: PodUpdate) => void;
   readonly events: EventSink;
   readonly clock: Clock;
@@ -25,7 +25,7 @@ const emissionOrder: readonly PodOperation[] = ["REMOVE", "ADD", "UPDATE", "DELE
 /** Turns each source's complete sets into changes. Pods are identified by UID; a DELETE is the start of a graceful deletion, a REMOVE the
  *  removal of the object. Source: kubelet. */
 export function createPodConfig(deps: PodConfigDeps): PodConfig {
-  const { spoken, emit, clock } = deps;
+  const { sourcesReady, emit, clock } = deps;
   const known = new Map<SourceName, Map<string, KnownPod>>();
   return {
     set(source, wanted) {
@@ -33,7 +33,7 @@ export function createPodConfig(deps: PodConfigDeps): PodConfig {
       const pods = withoutDuplicates(source, wanted, deps.events);
       const { now, changes } = compare({ source, before: before ?? new Map(), pods, seenAt: clock.now() });
       known.set(source, now);
-      spoken.note(source);
+      sourcesReady.note(source);
       for (const op of emissionOrder) {
         const changed = changes.get(op);
         // An empty ADD marks the source as ready without pods.

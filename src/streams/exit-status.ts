@@ -35,7 +35,7 @@ export function connectionLost(): CodedError {
   return new CodedError("unavailable", "the connection to the container was lost");
 }
 
-/** Parses the status of an error stream, including further fields; undefined if it is none, for example truncated. */
+/** Parses a status from an error stream; unknown fields are kept. Undefined if the text is not a complete status. */
 export function parseStatus(text: string): ExitStatus | undefined {
   try {
     const status = JSON.parse(text) as ExitStatus | null;

@@ -35,7 +35,7 @@ export interface VolumeExpander {
  *  that share a volume.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#expanding-persistent-volumes-claims */
 export function createVolumeExpander(deps: VolumeDeps & SharedState): VolumeExpander {
-  const { clock, log, expansionStates, staging } = deps;
+  const { clock, log, expansionStates, volumeStates } = deps;
   const inProgress = new Set<string>();
   const lastCheckedAt = new Map<string, number>();
   const failures = createBackoff({ clock, initialMs: initialRetryDelayMs, maxMs: maxRetryDelayMs });
@@ -79,7 +79,7 @@ export function createVolumeExpander(deps: VolumeDeps & SharedState): VolumeExpa
     forgetUnused() {
       expansionStates.forgetUnused();
       for (const backoff of [failures, waits]) backoff.collect();
-      for (const id of lastCheckedAt.keys()) if (!staging.isUsedByOtherPod(id, "")) lastCheckedAt.delete(id);
+      for (const id of lastCheckedAt.keys()) if (!volumeStates.isUsedByOtherPod(id, "")) lastCheckedAt.delete(id);
     },
   };
 }
@@ -92,7 +92,7 @@ async function checkAndExpand(
   id: string,
   lost: AbortSignal | undefined,
 ): Promise<"rest" | "wait"> {
-  const { clock, staging, expansionStates, measures, events } = deps;
+  const { clock, volumeStates, expansionStates, measures, events } = deps;
   const { signal: ended } = podVolumes.ended;
   const attempt = clock.within(attemptTimeoutMs, lost ? AbortSignal.any([ended, lost]) : ended);
   const found = await boundVolume(deps.claims, podVolumes.pod, podVolume, attempt).catch(() => undefined);
@@ -105,7 +105,7 @@ async function checkAndExpand(
   const expansion: Expansion | undefined = expand && { use, state, expand };
   if (!expansion || plugin.id(volume) !== id || state.isInUse || !isBigger(state.size, volumeCapacity(use)))
     return "rest";
-  return staging.serialize(id, async () => {
+  return volumeStates.serialize(id, async () => {
     // The pod may have been terminated in the meantime.
     throwIfAborted(ended);
     try {

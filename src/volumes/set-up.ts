@@ -15,7 +15,7 @@ import { volumePluginFor } from "./plugins/index.ts";
 import type { SetUpDeps, VolumeDeps, VolumePlugin, VolumeReady } from "./plugins/plugin.ts";
 import { namesIn } from "./paths.ts";
 import type { ExpansionStates } from "./persistent/expansion-states.ts";
-import type { Staging } from "./persistent/staging.ts";
+import type { PersistentVolumeStates } from "./persistent/volume-states.ts";
 import { podDirectory } from "../host/layout.ts";
 
 /** State of a pod's volumes. */
@@ -84,7 +84,7 @@ export interface SetUp {
 
 /** State of persistent volumes, shared by all pods. */
 export interface SharedState {
-  readonly staging: Staging;
+  readonly volumeStates: PersistentVolumeStates;
   readonly expansionStates: ExpansionStates;
 }
 

@@ -11,7 +11,7 @@ import {
 import { aggregated } from "../lib/aggregate.ts";
 import { CodedError, ignoreCode, ignoreNotFound, hasCode, messageOf } from "../lib/errors.ts";
 import type { Host, FileChange } from "../seams/host.ts";
-import type { RetainedDirectory } from "./persistent/unstager.ts";
+import type { RetainedDirectory } from "./persistent/unmounter.ts";
 import { command } from "../seams/command.ts";
 import { podDirectory, podsDirectory } from "../host/layout.ts";
 

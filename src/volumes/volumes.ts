@@ -15,9 +15,9 @@ import type { VolumeDeps } from "./plugins/plugin.ts";
 import { createVolumeExpander } from "./expander.ts";
 import { createSubPathMounts } from "./subpath-mounts.ts";
 import { createExpansionStates } from "./persistent/expansion-states.ts";
-import { unstagers } from "./persistent/index.ts";
+import { unmounters } from "./persistent/index.ts";
 import { createStagedVolumeLister } from "./persistent/staged-volume-lister.ts";
-import { type Staging, createStaging } from "./persistent/staging.ts";
+import { type PersistentVolumeStates, createPersistentVolumeStates } from "./persistent/volume-states.ts";
 import { createVolumeWaiter } from "./wait-for-volumes.ts";
 import { usedVolumes } from "./paths.ts";
 import { type PodVolumes, type SetUp, createSetUp, maxRetryDelayMs, newPodVolumes } from "./set-up.ts";
@@ -31,7 +31,7 @@ const tearDownRetryDelaysMs = [500, 1_000, 2_000, 4_000] as const;
 /** Shortest interval between refreshes of a token, milliseconds. */
 const minRefreshDelayMs = 1_000;
 /** Delay between refreshes of a pod caused by changed objects, milliseconds: doubled from the first value to the last while
- *  changes keep coming. A kubelet too shows an update within about a minute, not each of hundreds per second. */
+ *  changes keep coming. A kubelet also shows changes only about once a minute. */
 const minChangeDelayMs = 1_000;
 const maxChangeDelayMs = 10_000;
 
@@ -52,12 +52,12 @@ export interface Volumes extends VolumeMounter, SubPathMounts, StableFiles {
 /** The volumes of pods on the target. @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function createVolumes(deps: VolumeDeps): Volumes {
   const pods = new Map<string, PodVolumes>();
-  const staging = createStaging(
+  const volumeStates = createPersistentVolumeStates(
     { ...deps, listVolumes: createStagedVolumeLister(deps), onInUseChange: deps.onVolumesInUse },
-    unstagers,
+    unmounters,
   );
-  const shared = { ...deps, staging, expansionStates: createExpansionStates(staging) };
-  const tearDown = createTearDown(deps, staging);
+  const shared = { ...deps, volumeStates, expansionStates: createExpansionStates(volumeStates) };
+  const tearDown = createTearDown(deps, volumeStates);
   const setUp = createSetUp(shared);
   const expander = createVolumeExpander(shared);
   const waitForVolumes = createVolumeWaiter(deps, setUp);
@@ -110,17 +110,17 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       await removePodDirectory(deps.host, deps.rootDir, uid, signal);
       if (!pods.has(uid)) directories.delete(uid);
     },
-    recover: staging.recover,
+    recover: volumeStates.recover,
     stop() {
       refresher.stop();
-      staging.stop();
+      volumeStates.stop();
       for (const state of pods.values()) state.ended.abort();
     },
   };
 }
 
 /** Unmounts all volumes of a pod at once and records the duration for each. The caller retries a failure. */
-function createTearDown(deps: VolumeDeps, staging: Staging) {
+function createTearDown(deps: VolumeDeps, volumeStates: PersistentVolumeStates) {
   const { host, rootDir, measures, clock } = deps;
   const list = createMountLister(host);
   /** Plugins of the mounted volumes, by the pod's UID, kept until the teardown succeeds. */
@@ -138,7 +138,7 @@ function createTearDown(deps: VolumeDeps, staging: Staging) {
         if (!failed) pluginsByPod.delete(uid);
       },
     );
-    await staging.releasePod(uid, state !== undefined && isFullyKnown(state), signal);
+    await volumeStates.releasePod(uid, state !== undefined && isFullyKnown(state), signal);
   };
 }
 
@@ -161,7 +161,7 @@ function unpublishing(deps: VolumeDeps, uid: string, state: PodVolumes | undefin
     !state ||
     !isFullyKnown(state) ||
     mountedPlugins(state).some((one) => one.plugin === plugin || one.plugin.startsWith(`${plugin}:`));
-  const unpublishers = unstagers.flatMap(({ pluginName, unpublish }) =>
+  const unpublishers = unmounters.flatMap(({ pluginName, unpublish }) =>
     unpublish && mayHave(pluginName) ? [unpublish] : [],
   );
   if (unpublishers.length === 0) return undefined;

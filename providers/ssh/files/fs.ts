@@ -69,7 +69,10 @@ export function sshFs({ pool, sftp: session, runInOwnSession, budget, clock }: F
       return openFile({ path, noFollow, client: await session(stop), stat: statOf, within }, stop);
     },
     readTail: (path, bytes, signal) =>
-      ask(path, `gl_end ${quote(path)} ${bytes}`, { maxBytes: Math.max(bytes, shortBytes), ...(signal && { signal }) }),
+      ask(path, `gl_tail ${quote(path)} ${bytes}`, {
+        maxBytes: Math.max(bytes, shortBytes),
+        ...(signal && { signal }),
+      }),
     list: async (path, signal) =>
       parseEntries(
         path,

@@ -58,7 +58,7 @@ export function lazyRuntime(
     },
     async *events(signal) {
       const { events } = await find(signal);
-      if (!events) throw new CodedError("unimplemented", "the runtime has no events");
+      if (!events) throw new CodedError("unimplemented", "the runtime does not support events");
       yield* events(signal);
     },
     async *logs(containerId, options, signal) {

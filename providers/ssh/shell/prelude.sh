@@ -59,7 +59,7 @@ gl_read() {
   elif [ -e "$1" ]; then gl_say "$1" 'Not a regular file'
   else stat -L -c %F -- "$1" >/dev/null; fi
 }
-gl_end() {
+gl_tail() {
   if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then gl_say "$1" 'Not a regular file'; return; fi
   gl_f=$(stat -c %d:%i -- "$1") || return
   if [ "$(stat -L -c %d:%i /proc/self/fd/7)" = "$gl_f" ]; then tail -c "$2" <&7

@@ -60,7 +60,7 @@ close STDOUT; close STDERR;
 waitpid($up, 0);
 `;
 
-/** Command of a relay; `greets` is true if it prints + once connected. */
+/** Command of a relay; `printsGreeting` is true if it prints + once connected. */
 interface RelayCommand {
   readonly argv: Argv;
   readonly printsGreeting: boolean;

@@ -38,7 +38,7 @@ export function containerLogs(
   };
 }
 
-interface Wanted {
+interface LogRequest {
   readonly pod: Pod;
   readonly container: string;
   readonly options: LogOptions;
@@ -46,7 +46,7 @@ interface Wanted {
 
 async function stream(
   deps: KubeletServerDeps,
-  { pod, container, options }: Wanted,
+  { pod, container, options }: LogRequest,
   response: Response,
   signal: AbortSignal,
 ): Promise<void> {

@@ -10,7 +10,7 @@ import type { KubeletServerDeps } from "../ports.ts";
 import { createForwardGate } from "../../streams/forward-gate.ts";
 import { createForwardSlots } from "../../streams/forward-slots.ts";
 import type { ProxyStream } from "../proxy-stream.ts";
-import type { StreamTarget } from "../proxied-stream.ts";
+import type { StreamTarget } from "../upgraded-connection.ts";
 import { goQuote } from "../../lib/go-quote.ts";
 
 /** Handles an upgrade request. */

@@ -26,12 +26,12 @@ export const claim: VolumePlugin = {
     checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
     if (!isDevice) checkOptions(plugin, use);
     const id = plugin.id(volume);
-    deps.staging.reserve(id, pod.metadata.uid);
-    const { space, ...published } = await deps.staging.serialize(id, async () => {
+    deps.volumeStates.reserve(id, pod.metadata.uid);
+    const { space, ...published } = await deps.volumeStates.serialize(id, async () => {
       checkSinglePod(deps, id, use, isDevice);
       const published = await (isDevice ? mapVolume : mountVolume)(deps, plugin, use, signal);
       // The pod uses the volume from here on, even if the expansion fails.
-      deps.staging.markPublished(id, pod.metadata.uid);
+      deps.volumeStates.markPublished(id, pod.metadata.uid);
       await expandBeforeUse(deps, plugin, use, claimObject, signal);
       return published;
     });
@@ -109,11 +109,11 @@ function checkOptions({ supportsMountOptions }: PersistentVolumePlugin, { option
 
 /** Enforces ReadWriteOncePod.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes */
-function checkSinglePod({ staging }: SetUpDeps, id: string, use: VolumeUse, isDevice: boolean): void {
+function checkSinglePod({ volumeStates }: SetUpDeps, id: string, use: VolumeUse, isDevice: boolean): void {
   const { pod, volume } = use;
   const { metadata, spec } = volume;
   const [mode, ...more] = spec?.accessModes ?? [];
-  if (mode !== readWriteOncePod || more.length > 0 || !staging.isUsedByOtherPod(id, pod.metadata.uid)) return;
+  if (mode !== readWriteOncePod || more.length > 0 || !volumeStates.isUsedByOtherPod(id, pod.metadata.uid)) return;
   const why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
   const step = isDevice ? "MapVolume.SetUpDevice failed" : "MountVolume.SetUp failed";
   throw new StepError(step, metadata.name, new CodedError("failed_precondition", why));

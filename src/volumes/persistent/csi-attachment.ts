@@ -3,7 +3,7 @@ import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
 import type { CSIDriver, Node } from "../../objects.ts";
 import { VolumePendingError, StepError } from "../failure.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
-import { type CsiVolumeHandle, csiVolumeId, csiPluginName } from "./csi-unstager.ts";
+import { type CsiVolumeHandle, csiVolumeId, csiPluginName } from "./csi-unmounter.ts";
 import type { VolumeUse } from "./plugin.ts";
 
 /** Poll interval of the watched Node object, milliseconds: the kubelet's. */
@@ -37,7 +37,7 @@ export async function waitForAttachment(
 ): Promise<Readonly<Record<string, string>> | undefined> {
   const id = csiVolumeId(handle);
   const name = `${csiPluginName}/${id}`;
-  deps.staging.markInUse(id, pod.metadata.uid, name);
+  deps.volumeStates.markInUse(id, pod.metadata.uid, name);
   deps.onAwaitingAttach((stop) => isLimitReached(deps, handle, stop));
   for (let polls = 1; !isAttachedAndInUse(deps.node(), name); polls += 1) {
     await deps.clock.sleep(pollIntervalMs, signal).catch(() => {

@@ -13,7 +13,7 @@ import { fsGroupOf } from "../fs-group.ts";
 import type { SetUpDeps, VolumeDeps, VolumeReady } from "../plugins/plugin.ts";
 import { checkNoLink, podSubdirectory } from "../paths.ts";
 import { attachmentName } from "./csi-attachment.ts";
-import { type CsiVolumeHandle, csiPluginError, csiPluginName } from "./csi-unstager.ts";
+import { type CsiVolumeHandle, csiPluginError, csiPluginName } from "./csi-unmounter.ts";
 import { serviceAccountTokens } from "./csi-tokens.ts";
 import { applyFSGroup } from "./apply-fs-group.ts";
 import { type VolumeData, hasVolumeData, publishedPath, removeMountDirectory, saveVolumeData } from "./volume-data.ts";

@@ -2,7 +2,7 @@ import { rfc3339 } from "../../lib/rfc3339.ts";
 import { sortedByKey } from "../../lib/sorted.ts";
 import type { CSIDriver, Pod } from "../../objects.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
-import { csiPluginError } from "./csi-unstager.ts";
+import { csiPluginError } from "./csi-unmounter.ts";
 
 /** Default lifetime of a token, seconds: the API server's. */
 const defaultTokenSeconds = 3_600;

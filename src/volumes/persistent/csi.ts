@@ -6,7 +6,7 @@ import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink } from "../paths.ts";
 import { expandCsiVolume } from "./csi-expand.ts";
 import { requiresAttachment, waitForAttachment } from "./csi-attachment.ts";
-import { csiVolumeId, csiUnstager, csiPluginName } from "./csi-unstager.ts";
+import { csiVolumeId, csiUnmounter, csiPluginName } from "./csi-unmounter.ts";
 import { csiSourceOf } from "./csi-source.ts";
 import {
   type Capabilities,
@@ -38,12 +38,12 @@ export const csi: PersistentVolumePlugin = {
   pluginName: csiPluginName,
   supportsMountOptions: true,
   id: (volume) => csiVolumeId(csiSourceOf(volume)),
-  unstager: csiUnstager,
+  unmounter: csiUnmounter,
   async stage(deps, use, signal) {
     const source = csiSourceOf(use.volume);
-    const { publishContext } = await readClusterInfo(deps, use, signal);
+    const { publishContext } = await waitUntilAttached(deps, use, signal);
     const staged = stagedPath(deps.rootDir, source.driver, source.volumeHandle);
-    if (!deps.staging.isStaged(csiVolumeId(source)))
+    if (!deps.volumeStates.isStaged(csiVolumeId(source)))
       await stage(deps, use, { context: publishContext, staged }, signal).catch((error: unknown) => {
         throw new StepError("MountVolume.MountDevice failed", use.volume.metadata.name, error);
       });
@@ -51,7 +51,7 @@ export const csi: PersistentVolumePlugin = {
   },
   async publish(deps, use, staged, signal) {
     const source = csiSourceOf(use.volume);
-    const { csiDriver, publishContext } = await readClusterInfo(deps, use, signal);
+    const { csiDriver, publishContext } = await waitUntilAttached(deps, use, signal);
     const volume = { ...volumeOf(use), context: publishContext, staged };
     const { capabilities, ...published } = await publishVolume(deps, use.pod, { volume, csiDriver }, signal);
     const { driver, volumeHandle } = source;
@@ -79,7 +79,7 @@ function volumeOf({ volume, readOnly }: VolumeUse): DriverVolume {
 }
 
 /** Information from the cluster that staging and publishing need. */
-interface ClusterInfo {
+interface AttachedVolume {
   /** Its driver's object. */
   readonly csiDriver: CSIDriver | undefined;
   /** The publish context of the VolumeAttachment. */
@@ -87,15 +87,15 @@ interface ClusterInfo {
 }
 
 /** Reads what the cluster knows of a volume; waits until it is attached, if the driver requires that. */
-async function readClusterInfo(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal): Promise<ClusterInfo> {
+async function waitUntilAttached(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal): Promise<AttachedVolume> {
   const source = csiSourceOf(use.volume);
   const csiDriver = await readCsiDriver(deps, source.driver, signal);
   if (!requiresAttachment(csiDriver)) {
-    deps.staging.clearInUse(csiVolumeId(source));
+    deps.volumeStates.clearInUse(csiVolumeId(source));
     return { csiDriver, publishContext: {} };
   }
   const publishContext = await waitForAttachment(deps, use, source, signal);
-  return publishContext ? { csiDriver, publishContext } : readClusterInfo(deps, use, signal);
+  return publishContext ? { csiDriver, publishContext } : waitUntilAttached(deps, use, signal);
 }
 
 async function stage(
@@ -104,7 +104,7 @@ async function stage(
   { context, staged }: { readonly context: Context; readonly staged: string },
   signal: AbortSignal,
 ): Promise<void> {
-  const { host, staging } = deps;
+  const { host, volumeStates } = deps;
   const source = csiSourceOf(use.volume);
   const driver = registeredDriver(deps, source.driver, "attacher.MountDevice failed to create newCsiDriverClient: ");
   const capabilities = await driver.capabilities();
@@ -117,7 +117,7 @@ async function stage(
   await saveVolumeData(host, staged, { volumeHandle: source.volumeHandle, driverName: source.driver }, signal);
   await host.fs.apply([{ kind: "mkdir", path: staged, mode: directoryMode }], signal);
   await driver.stage(request).catch((error: unknown) => cleanUpFailedMount(deps, { path: staged, isRepeated }, error));
-  staging.markStaged(csiVolumeId(source));
+  volumeStates.markStaged(csiVolumeId(source));
 }
 
 interface StageInput {
@@ -150,7 +150,7 @@ async function stageRequest(
 /** Stages and publishes a block volume. The metadata and the pod's link are written first, so that everything can be undone
  *  after a crash. */
 async function setUpDevice(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal) {
-  const info = await readClusterInfo(deps, use, signal);
+  const info = await waitUntilAttached(deps, use, signal);
   const failed = (step: string) => (error: unknown) => {
     throw new StepError(`MapVolume.${step} failed`, use.volume.metadata.name, error);
   };
@@ -163,7 +163,7 @@ async function setUpDevice(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal)
 }
 
 async function stageDevice(deps: SetUpDeps, use: VolumeUse, context: Context, signal: AbortSignal): Promise<void> {
-  const { host, rootDir, staging } = deps;
+  const { host, rootDir, volumeStates } = deps;
   const volume = volumeOf(use);
   const { staged, published, mapped, data } = blockVolumePaths(rootDir, volume.name);
   const driver = registeredDriver(deps, volume.driver, "blockMapper.SetUpDevice failed to get CSI client: ");
@@ -172,18 +172,18 @@ async function stageDevice(deps: SetUpDeps, use: VolumeUse, context: Context, si
   const directories = [staged, published, posix.dirname(mapped)];
   await Promise.all(directories.map((path) => checkNoLink({ host }, path, signal)));
   await saveVolumeData(host, data, volumeDataOf(deps, volume), signal);
-  if (!capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) || staging.isStaged(csiVolumeId(volume))) return;
+  if (!capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) || volumeStates.isStaged(csiVolumeId(volume))) return;
   const request = await stageRequest(deps, use, { context, staged, capabilities }, signal);
   await host.fs.apply([{ kind: "mkdir", path: staged, mode: directoryMode, parents: true }], signal);
   await driver.stage(request);
-  staging.markStaged(csiVolumeId(volume));
+  volumeStates.markStaged(csiVolumeId(volume));
 }
 
 /** @returns the device's path, and the driver's capabilities. */
 async function publishDevice(
   deps: SetUpDeps,
   use: VolumeUse,
-  { csiDriver, publishContext }: ClusterInfo,
+  { csiDriver, publishContext }: AttachedVolume,
   signal: AbortSignal,
 ): Promise<{ readonly path: string; readonly capabilities: Capabilities }> {
   const { host, rootDir } = deps;

@@ -1,4 +1,4 @@
-import type { Staging } from "./staging.ts";
+import type { PersistentVolumeStates } from "./volume-states.ts";
 
 /** Expansion state of a volume, kept as long as pods of the node use it. */
 export interface ExpansionState {
@@ -18,7 +18,7 @@ export interface ExpansionStates {
   forgetUnused(): void;
 }
 
-export function createExpansionStates(staging: Pick<Staging, "isUsedByOtherPod">): ExpansionStates {
+export function createExpansionStates(volumeStates: Pick<PersistentVolumeStates, "isUsedByOtherPod">): ExpansionStates {
   const known = new Map<string, ExpansionState>();
   return {
     stateOf(id, size) {
@@ -27,7 +27,7 @@ export function createExpansionStates(staging: Pick<Staging, "isUsedByOtherPod">
       return state;
     },
     forgetUnused() {
-      for (const id of known.keys()) if (!staging.isUsedByOtherPod(id, "")) known.delete(id);
+      for (const id of known.keys()) if (!volumeStates.isUsedByOtherPod(id, "")) known.delete(id);
     },
   };
 }

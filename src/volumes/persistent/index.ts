@@ -4,7 +4,7 @@ import { persistentNfs } from "../nfs.ts";
 import { csi } from "./csi.ts";
 import { persistentHostPath } from "./host-path.ts";
 import type { PersistentVolumePlugin } from "./plugin.ts";
-import type { Unstager } from "./unstager.ts";
+import type { PersistentVolumeUnmounter } from "./unmounter.ts";
 import { local } from "./local.ts";
 
 const plugins = { hostPath: persistentHostPath, local, csi, nfs: persistentNfs } as const satisfies Readonly<
@@ -19,9 +19,9 @@ const commonFields = new Set(
   ].flatMap((names) => names.split(" ")),
 );
 
-/** Unstagers of the volume types that have more than a mount in the pod's directory. */
-export const unstagers: readonly Unstager[] = Object.values(plugins).flatMap(
-  ({ unstager }: PersistentVolumePlugin) => unstager ?? [],
+/** Unmounters of the volume types that have more than a mount in the pod's directory. */
+export const unmounters: readonly PersistentVolumeUnmounter[] = Object.values(plugins).flatMap(
+  ({ unmounter }: PersistentVolumePlugin) => unmounter ?? [],
 );
 
 /** The plugin for a persistent volume. @throws UnprocessedVolumeError that names an unsupported type. */

@@ -11,7 +11,7 @@ import { bindMount } from "./bind-mount.ts";
 import { DeviceMountError, mountDevice, diskFormatOf, fsToolTimeoutMs } from "./block-device.ts";
 import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
 import { applyFSGroup } from "./apply-fs-group.ts";
-import { localUnstager, localPluginName as pluginName } from "./local-unstager.ts";
+import { localUnmounter, localPluginName as pluginName } from "./local-unmounter.ts";
 import { podMountsOf } from "./local-staging.ts";
 import { type Argv, command } from "../../seams/command.ts";
 
@@ -24,7 +24,7 @@ export const local: PersistentVolumePlugin = {
   pluginName,
   supportsMountOptions: true,
   id: ({ metadata }) => metadata.name,
-  unstager: localUnstager,
+  unmounter: localUnmounter,
   async stage(deps, use, signal) {
     const { metadata, spec } = use.volume;
     const { name } = metadata;

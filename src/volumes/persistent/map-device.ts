@@ -7,7 +7,7 @@ import { checkNoLink } from "../paths.ts";
 import { mount } from "./bind-mount.ts";
 import { linkDevice } from "./device-link.ts";
 import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
-import type { UnpublishDeps } from "./unstager.ts";
+import type { UnpublishDeps } from "./unmounter.ts";
 import { podDirectory } from "../../host/layout.ts";
 
 const directoryMode = 0o750;

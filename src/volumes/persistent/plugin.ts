@@ -1,6 +1,6 @@
 import type { PersistentVolume, Pod } from "../../objects.ts";
 import type { PersistentVolumeFacts } from "../../pipeline.ts";
-import type { Unstager } from "./unstager.ts";
+import type { PersistentVolumeUnmounter } from "./unmounter.ts";
 import type { SetUpDeps, VolumeDeps, VolumeReady } from "../plugins/plugin.ts";
 
 /** A pod's use of a persistent volume. */
@@ -16,7 +16,7 @@ export type PublishResult = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabe
   Pick<PersistentVolumeFacts, "space">;
 
 /** A persistent volume plugin: the implementation of one PersistentVolume type. Staging and publishing are safe to repeat, and
- *  never run concurrently for one volume. Mounts in the pod's directory are unmounted with the pod's other volumes; `unstager`
+ *  never run concurrently for one volume. Mounts in the pod's directory are unmounted with the pod's other volumes; `unmounter`
  *  undoes everything else. */
 export interface PersistentVolumePlugin {
   /** Full name of the kubelet's plugin. */
@@ -25,7 +25,7 @@ export interface PersistentVolumePlugin {
   /** Identity of a volume on the node; equal identities are the same volume. @throws CodedError for a volume without one. */
   id(volume: PersistentVolume): string;
   /** The reverse of staging and publishing; absent if the type stages nothing. */
-  readonly unstager?: Unstager;
+  readonly unmounter?: PersistentVolumeUnmounter;
   /** Makes the volume ready on the node, once for all of its pods.
    *  @returns its staging path. @throws StepError with the step's name, or the text of the set-up's event. */
   stage(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal): Promise<string>;

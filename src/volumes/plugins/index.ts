@@ -1,7 +1,7 @@
 import type { Volume } from "../../objects.ts";
 import { claim } from "../persistent/claim.ts";
 import { nfs } from "../nfs.ts";
-import { csi } from "./csi.ts";
+import { csi } from "./inline-csi.ts";
 import { downwardAPI } from "./downward-api.ts";
 import { emptyDir } from "./empty-dir.ts";
 import { hostPath } from "./host-path.ts";

@@ -13,7 +13,7 @@ import type {
 } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
 import type { ExpansionStates } from "../persistent/expansion-states.ts";
-import type { Staging } from "../persistent/staging.ts";
+import type { PersistentVolumeStates } from "../persistent/volume-states.ts";
 import type { Claims } from "../ports.ts";
 
 /** Dependencies of setting up volumes. */
@@ -44,7 +44,7 @@ export interface SetUpDeps extends VolumeDeps {
   /** Runs work that removes files of the pod's volumes, while none of its containers is being created or started. */
   readonly replaceFiles: (replace: () => Promise<void>) => Promise<void>;
   readonly mounts: MountLister;
-  readonly staging: Staging;
+  readonly volumeStates: PersistentVolumeStates;
   readonly expansionStates: ExpansionStates;
   /** Called while the volume waits to be attached, and with undefined once it is attached.
    *  @param isExhausted asks the cluster whether the node has reached its attachment limit. */

@@ -22,7 +22,7 @@ function asked(...argv: readonly string[]) {
   return { ...parsed, nodes: parsed.nodes.map(({ nodeName, provider }) => `${nodeName} by ${provider}`) };
 }
 
-test("doctor: examines all nodes of a file, one of them, or that of the flags, and the cluster only with a kubeconfig", () => {
+test("doctor: examines the nodes of a file, one chosen node, or the node that the flags describe; the cluster only with a kubeconfig", () => {
   assert.deepEqual(asked("--nodes=/n.yaml"), {
     kind: "doctor",
     nodes: ["one by docker", "two by ssh"],

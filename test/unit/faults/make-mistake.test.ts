@@ -75,7 +75,7 @@ const cases: readonly (readonly [string, Mistake, string])[] = [
   ["shop", drop(text("rm -rf x")), "script: `umask 027; `,"],
   ["charts/*.yaml", become(text("one"), "three"), "type: three"],
 ];
-test("changes one place of a declaration, of the rest of its file, or of a file in another language", () => {
+test("a fault changes one place: in a declaration, elsewhere in its file, or in a file of another language", () => {
   using files = parsedFiles();
   for (const [at, mistake, line] of cases)
     equal(changedLines(makeMistake(files.program, at, mistake)).after, line, JSON.stringify(mistake));

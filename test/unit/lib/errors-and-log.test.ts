@@ -74,7 +74,7 @@ test("rate-limits repeated messages per node and logs how many were dropped; oth
   assert.deepEqual([n, leftOut], [1_000, 800]);
 });
 
-test("truncates long texts and lists of a line, in errors and their causes too", () => {
+test("truncates long texts and lists in a log line, also in errors and their causes", () => {
   const lines: string[] = [];
   const log = createLogger(0, { write: (line: string) => void lines.push(line) });
   const long = "x".repeat(1 << 20);

@@ -84,7 +84,7 @@ for (const [why, status, reason] of [
   ["is there already", 409, "AlreadyExists"],
   ["may not be created", 403, "Forbidden"],
 ] as const) {
-  test(`reconciles default labels and the annotation of a node that ${why}, and nothing of the command line`, async () => {
+  test(`reconciles default labels and the annotation of a node that ${why}, but not what the command line configured`, async () => {
     const calls = await run((call) => {
       if (call.verb === "create") throw apiError(status, JSON.stringify({ kind: "Status", reason }));
       if (call.verb === "get")

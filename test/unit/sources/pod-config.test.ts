@@ -21,7 +21,7 @@ function start(expected: readonly ("api" | "file")[] = ["api"]) {
   const events: string[] = [];
   const spoken = createSourceMilestone(expected);
   const config = createPodConfig({
-    spoken: spoken.writer,
+    sourcesReady: spoken.writer,
     clock,
     emit: (update) => emitted.push(update),
     events: { event: (about, type, reason, message) => events.push([about.uid, type, reason, message].join(" ")) },

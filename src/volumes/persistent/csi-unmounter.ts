@@ -5,7 +5,7 @@ import { driverDevicesOf, podDirectory } from "../../host/layout.ts";
 import { CodedError, codeOf, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import { timed } from "../../lib/timed.ts";
 import type { DriverVolumes } from "./staged-volume-lister.ts";
-import type { RetainedDirectory, Unstager, UnstagerDeps, UnpublishDeps } from "./unstager.ts";
+import type { RetainedDirectory, PersistentVolumeUnmounter, UnmounterDeps, UnpublishDeps } from "./unmounter.ts";
 import { volumesMappedFor, unmapDevice, unmapOrphans } from "./map-device.ts";
 import {
   type VolumeDataDirectory,
@@ -38,7 +38,7 @@ export function csiVolumeId({ driver, volumeHandle }: CsiVolumeHandle): string {
 /** Unstages CSI volumes: the driver unpublishes them from the pod, then unstages them from the node. While the driver is
  *  unavailable they stay, and so does a mount whose volume is not known for sure.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeunpublishvolume */
-export const csiUnstager: Unstager = {
+export const csiUnmounter: PersistentVolumeUnmounter = {
   pluginName: csiPluginName,
   isAttachable: true,
   async unpublish(deps, uid, signal) {
@@ -195,7 +195,7 @@ async function unpublishDevice(deps: UnpublishDeps, { path, data, problem }: Vol
 
 /** Unstages block volumes unless a pod has a link to one. @returns true if none is left. */
 async function unstageBlockVolumes(
-  deps: UnstagerDeps,
+  deps: UnmounterDeps,
   { devices, linked }: DriverVolumes,
   id: string,
   signal: AbortSignal,

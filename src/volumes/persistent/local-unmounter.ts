@@ -1,14 +1,14 @@
 import { localDevicesOf, podDirectory } from "../../host/layout.ts";
 import { ignoreNotFound } from "../../lib/errors.ts";
 import { timed } from "../../lib/timed.ts";
-import type { RetainedDirectory, Unstager, UnpublishDeps } from "./unstager.ts";
+import type { RetainedDirectory, PersistentVolumeUnmounter, UnpublishDeps } from "./unmounter.ts";
 import { volumesMappedFor, unmapDevice, unmapOrphans } from "./map-device.ts";
 import { stagedLocalVolumes, unstageLocalVolume } from "./local-staging.ts";
 
 export const localPluginName = "kubernetes.io/local-volume";
 
 /** Unstages local volumes: file systems by the mount table alone, block devices by their bind mounts and links. */
-export const localUnstager: Unstager = {
+export const localUnmounter: PersistentVolumeUnmounter = {
   pluginName: localPluginName,
   async unpublish(deps, uid, signal) {
     const links = `${podDirectory(deps.rootDir, uid)}/volumeDevices/kubernetes.io~local-volume`;

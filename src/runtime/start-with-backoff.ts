@@ -30,7 +30,7 @@ export interface StartOutcome {
 
 export interface Starter {
   /** Starts a container and runs its postStart hook, unless it is in back-off. @throws the signal's reason. */
-  start(start: ContainerStart, sort: ContainerKind, signal: AbortSignal): Promise<StartOutcome>;
+  start(start: ContainerStart, containerKind: ContainerKind, signal: AbortSignal): Promise<StartOutcome>;
 }
 
 /** Starts containers, and records the last failure of each container. */
@@ -51,14 +51,14 @@ export function createStarter(deps: StarterDeps): Starter {
     updateStarts(uid, ({ inProgress }) => ({ inProgress: new Set([...inProgress].filter((other) => other !== name)) }));
 
   return {
-    async start(start, sort, signal) {
+    async start(start, containerKind, signal) {
       if (signal.aborted) throw abortError(signal);
       const { pod, container, observed } = start;
       const { uid } = pod.metadata;
       try {
         deps.crashLoop.check(pod, container, observed);
         markStarting(uid, container.name);
-        const outcome = await startMeasured(deps, start, sort, signal);
+        const outcome = await startMeasured(deps, start, containerKind, signal);
         recordFailure(uid, container.name, outcome.error);
         return outcome;
       } catch (error) {
@@ -75,10 +75,10 @@ export function createStarter(deps: StarterDeps): Starter {
 async function startMeasured(
   deps: StarterDeps,
   start: ContainerStart,
-  sort: ContainerKind,
+  containerKind: ContainerKind,
   signal: AbortSignal,
 ): Promise<StartOutcome> {
-  deps.measures.containerStarting(sort);
+  deps.measures.containerStarting(containerKind);
   let started: StartedContainer | undefined;
   try {
     started = await startContainer(deps, start, signal);
@@ -86,7 +86,7 @@ async function startMeasured(
     return { started };
   } catch (error) {
     if (error instanceof StartError) {
-      deps.measures.containerFailed(sort, error.reason);
+      deps.measures.containerFailed(containerKind, error.reason);
       return { ...(started && { started }), error };
     }
     await started?.linked;

@@ -6,7 +6,7 @@ import type { KubeletServerDeps } from "./ports.ts";
 export const root = "/var/log";
 const blockBytes = 64 * 2 ** 10;
 
-/** True if a file is in a log directory: write access for links must not expose other files. */
+/** True if a file is inside a log directory. A user who may only create links there must not be able to read other files. */
 export async function isLog(
   { runtime, podLogsDir, files }: Pick<KubeletServerDeps, "runtime" | "podLogsDir" | "files">,
   path: string,

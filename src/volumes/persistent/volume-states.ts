@@ -3,7 +3,7 @@ import { createBackoff } from "../../lib/backoff.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { createSemaphore } from "../../lib/semaphore.ts";
 import type { Node } from "../../objects.ts";
-import type { Unstager, UnstagerDeps } from "./unstager.ts";
+import type { PersistentVolumeUnmounter, UnmounterDeps } from "./unmounter.ts";
 
 /** Delays before unstaging is retried, milliseconds: a driver that starts with the node is ready soon. */
 const initialRetryDelayMs = 500;
@@ -12,7 +12,7 @@ const maxRetryDelayMs = 5_000;
 const nodePollIntervalMs = 100;
 
 /** State of persistent volumes on the node, shared by their pods. A volume is identified by the ID that its plugin gives it. */
-export interface Staging {
+export interface PersistentVolumeStates {
   /** Runs work on one volume: never concurrently for the same volume, concurrently for different ones. */
   serialize<T>(id: string, work: () => Promise<T>): Promise<T>;
   /** True if a pod other than this one uses the volume. */
@@ -39,13 +39,16 @@ export interface Staging {
   stop(): void;
 }
 
-export interface StagingDeps extends UnstagerDeps {
+export interface PersistentVolumeStatesDeps extends UnmounterDeps {
   readonly node: () => Node | undefined;
   /** Called with the names of attached volumes that are in use, whenever they change. */
   readonly onInUseChange: (names: readonly string[]) => void;
 }
 
-export function createStaging(deps: StagingDeps, unstagers: readonly Unstager[]): Staging {
+export function createPersistentVolumeStates(
+  deps: PersistentVolumeStatesDeps,
+  unmounters: readonly PersistentVolumeUnmounter[],
+): PersistentVolumeStates {
   const serialize = createKeyedLock();
   const publishedPods = createPodSets();
   const reservations = createPodSets();
@@ -54,16 +57,16 @@ export function createStaging(deps: StagingDeps, unstagers: readonly Unstager[])
   /** Volumes released by pods, until it is known which of them are staged: the target may be unreachable meanwhile. */
   const pendingReleases = new Map<string, readonly string[]>();
   const stopped = new AbortController();
-  const unstaging = createUnstageRetries(deps, stopped.signal, async (unstager, id, signal) => {
+  const unstaging = createUnstageRetries(deps, stopped.signal, async (unmounter, id, signal) => {
     await serialize(id, async () => {
       if (reservations.hasOtherPod(id, "")) return;
       staged.delete(id);
-      if (await unstager.unstage(deps, id, signal)) inUse.markUnstaged(id);
+      if (await unmounter.unstage(deps, id, signal)) inUse.markUnstaged(id);
     });
   });
   const stagedOf = async (known: readonly string[], signal: AbortSignal) => {
-    const found = unstagers.map(async (unstager) =>
-      (await unstager.listStaged(deps, known, signal)).map((id) => ({ unstager, id })),
+    const found = unmounters.map(async (unmounter) =>
+      (await unmounter.listStaged(deps, known, signal)).map((id) => ({ unmounter, id })),
     );
     return (await Promise.all(found)).flat();
   };
@@ -86,12 +89,12 @@ export function createStaging(deps: StagingDeps, unstagers: readonly Unstager[])
     markInUse: inUse.markInUse,
     clearInUse: inUse.clear,
     async recover(signal) {
-      await Promise.all(unstagers.flatMap((unstager) => unstager.removeIncomplete?.(deps, signal) ?? []));
+      await Promise.all(unmounters.flatMap((unmounter) => unmounter.removeIncomplete?.(deps, signal) ?? []));
       const found = await stagedOf([], signal);
-      for (const { unstager, id } of found)
-        if (unstager.isAttachable) inUse.restore(id, `${unstager.pluginName}/${id}`);
+      for (const { unmounter, id } of found)
+        if (unmounter.isAttachable) inUse.restore(id, `${unmounter.pluginName}/${id}`);
       reportInUse().catch(() => undefined);
-      for (const { unstager, id } of found) void unstaging.tryUnstage(unstager, id, stopped.signal);
+      for (const { unmounter, id } of found) void unstaging.tryUnstage(unmounter, id, stopped.signal);
     },
     async releasePod(uid, whole, signal) {
       const own = [
@@ -105,7 +108,7 @@ export function createStaging(deps: StagingDeps, unstagers: readonly Unstager[])
       if (whole && own.length === 0) return;
       pendingReleases.set(uid, own);
       const released = (await stagedOf(own, signal)).filter(({ id }) => !whole || own.includes(id));
-      await Promise.all(released.map(({ unstager, id }) => unstaging.tryUnstage(unstager, id, signal)));
+      await Promise.all(released.map(({ unmounter, id }) => unstaging.tryUnstage(unmounter, id, signal)));
       const ids = new Set(released.map(({ id }) => id));
       for (const id of own) if (!ids.has(id)) inUse.markUnstaged(id);
       pendingReleases.delete(uid);
@@ -118,7 +121,7 @@ export function createStaging(deps: StagingDeps, unstagers: readonly Unstager[])
 }
 
 /** A lock per key, forgotten with its last user. */
-function createKeyedLock(): Staging["serialize"] {
+function createKeyedLock(): PersistentVolumeStates["serialize"] {
   const locks = new Map<string, { users: number; readonly acquire: ReturnType<typeof createSemaphore> }>();
   return async (key, work) => {
     const lock = locks.get(key) ?? { users: 0, acquire: createSemaphore(1) };
@@ -190,18 +193,18 @@ function createInUseTracker(onChange: (names: readonly string[]) => void) {
 
 /** Unstages volumes with retries, until they are gone or in use again. */
 function createUnstageRetries(
-  { clock, log }: Pick<StagingDeps, "clock" | "log">,
+  { clock, log }: Pick<PersistentVolumeStatesDeps, "clock" | "log">,
   stopped: AbortSignal,
-  unstage: (unstager: Unstager, id: string, signal: AbortSignal) => Promise<void>,
+  unstage: (unmounter: PersistentVolumeUnmounter, id: string, signal: AbortSignal) => Promise<void>,
 ) {
   const timers = new Map<string, Timer>();
   const lastErrors = new Map<string, string>();
   const retries = createBackoff({ clock, initialMs: initialRetryDelayMs, maxMs: maxRetryDelayMs });
-  const tryUnstage = async (unstager: Unstager, id: string, signal: AbortSignal): Promise<void> => {
+  const tryUnstage = async (unmounter: PersistentVolumeUnmounter, id: string, signal: AbortSignal): Promise<void> => {
     timers.get(id)?.cancel();
     timers.delete(id);
     try {
-      await unstage(unstager, id, signal);
+      await unstage(unmounter, id, signal);
       lastErrors.delete(id);
       retries.reset(id);
     } catch (error) {
@@ -209,7 +212,7 @@ function createUnstageRetries(
       const why = messageOf(error);
       if (lastErrors.get(id) !== why) log.warn({ err: error, volume: id }, "cannot unstage volume; retrying");
       lastErrors.set(id, why);
-      const again = clock.after(retries.next(id), () => void tryUnstage(unstager, id, stopped));
+      const again = clock.after(retries.next(id), () => void tryUnstage(unmounter, id, stopped));
       timers.set(id, again);
     }
   };

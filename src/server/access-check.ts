@@ -9,7 +9,7 @@ import { pathSegments } from "./path.ts";
 import type { Authorizer, ServerConfig } from "./ports.ts";
 import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
-export interface AdmitDeps extends Omit<AuthenticationDeps, "anonymous">, ClockAndLog {
+export interface AccessCheckDeps extends Omit<AuthenticationDeps, "anonymous">, ClockAndLog {
   readonly config: Pick<ServerConfig, "anonymous">;
   readonly authorizer: Authorizer;
   /** Called with the connections of authorized clients. */
@@ -24,7 +24,7 @@ export interface Exchange {
 }
 
 /** Passes on requests whose sender is authenticated and authorized; refuses all others. */
-export function createAdmit(deps: AdmitDeps): (exchange: Exchange, next: NextFunction) => Promise<void> {
+export function createAccessCheck(deps: AccessCheckDeps): (exchange: Exchange, next: NextFunction) => Promise<void> {
   const unknown = createRateLimitedWarning(deps, "cannot authenticate the caller");
   return async (exchange, next) => {
     const { request, response } = exchange;
@@ -41,7 +41,7 @@ export function createAdmit(deps: AdmitDeps): (exchange: Exchange, next: NextFun
 }
 
 async function reviewRequest(
-  deps: AdmitDeps,
+  deps: AccessCheckDeps,
   { request, signal }: Exchange,
   unknown: (fields: object) => void,
 ): Promise<AuthorizationResult> {

@@ -12,7 +12,7 @@ export interface UnpublishDeps extends ClockAndLog {
   readonly measures: Pick<VolumeMeasures, "deviceUnmapped">;
 }
 
-export interface UnstagerDeps extends UnpublishDeps {
+export interface UnmounterDeps extends UnpublishDeps {
   readonly listVolumes: StagedVolumeLister;
 }
 
@@ -24,7 +24,7 @@ export interface RetainedDirectory {
 
 /** Removes the volumes of one type from the target. All state is read from the target, so it works after a crash, too; every
  *  step is safe to repeat. */
-export interface Unstager {
+export interface PersistentVolumeUnmounter {
   /** Full name of the kubelet's plugin. */
   readonly pluginName: string;
   /** True if volumes of this type are attached to the node: the cluster has to know which of them are in use. */
@@ -32,9 +32,9 @@ export interface Unstager {
   /** Unpublishes a pod's volumes of this type, if that takes more than unmounting. @returns directories that must stay. */
   readonly unpublish?: (deps: UnpublishDeps, uid: string, signal: AbortSignal) => Promise<readonly RetainedDirectory[]>;
   /** Removes leftovers of set-ups and removals that an earlier process did not finish. */
-  readonly removeIncomplete?: (deps: UnstagerDeps, signal: AbortSignal) => Promise<void>;
+  readonly removeIncomplete?: (deps: UnmounterDeps, signal: AbortSignal) => Promise<void>;
   /** Identities of staged volumes. @param known identities that may be among them. */
-  listStaged(deps: UnstagerDeps, known: readonly string[], signal: AbortSignal): Promise<readonly string[]>;
+  listStaged(deps: UnmounterDeps, known: readonly string[], signal: AbortSignal): Promise<readonly string[]>;
   /** Unstages a volume, unless a pod uses it. @returns true if it is gone. @throws if it has to stay. */
-  unstage(deps: UnstagerDeps, id: string, signal: AbortSignal): Promise<boolean>;
+  unstage(deps: UnmounterDeps, id: string, signal: AbortSignal): Promise<boolean>;
 }
