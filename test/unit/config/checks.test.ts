@@ -27,6 +27,20 @@ const staticRefusals: [options: string, sentence: RegExp][] = [
   ],
 ];
 
+/** Options of the topology manager that are refused; with the policy none they do not matter. */
+const topologyRefusals: [options: string, sentence: RegExp][] = [
+  ['{closest: "true"}', /unknown Topology Manager Policy option: "closest"$/],
+  [
+    '{prefer-closest-numa-nodes: "yes"}',
+    /bad value for option "prefer-closest-numa-nodes": strconv\.ParseBool: parsing "yes": invalid syntax$/,
+  ],
+  [
+    '{max-allowable-numa-nodes: "many"}',
+    /unable to convert policy option to integer "max-allowable-numa-nodes": strconv\.Atoi: parsing "many": invalid syntax$/,
+  ],
+  ['{max-allowable-numa-nodes: "7"}', /the minimum value of "max-allowable-numa-nodes" should not be less than 8$/],
+];
+
 const refusals: readonly [string, RegExp][] = [
   ["port: 70000", /^port \(--port\) is 70000: give a port from 1 to 65535$/],
   ["healthzPort: -1", /^healthzPort .* or 0 for none$/],
@@ -136,6 +150,14 @@ const refusals: readonly [string, RegExp][] = [
     `cpuManagerPolicy: static\nreservedSystemCPUs: "0"\ncpuManagerPolicyOptions: ${options}`,
     sentence,
   ]),
+  ...topologyRefusals.map(([options, sentence]): [string, RegExp] => [
+    `topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: ${options}`,
+    sentence,
+  ]),
+  [
+    'cpuManagerPolicy: static\nreservedSystemCPUs: "0"\ncpuManagerPolicyOptions: {align-by-socket: "true"}\nfeatureGates: {CPUManagerPolicyAlphaOptions: true}\ntopologyManagerPolicy: single-numa-node',
+    /: Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy option$/,
+  ],
   ["tlsCertFile: /c", /^tlsCertFile is "\/c": give tlsPrivateKeyFile too/],
   ["tlsCipherSuites: [AES]", /give names such as TLS_/],
   ["userNamespaces: {idsPerPod: 1000}", /give a multiple of 65536/],
