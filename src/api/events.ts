@@ -39,7 +39,7 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
   const write = async (observation: EventToWrite, signal: AbortSignal) => {
     for (let tried = 1; ; tried += 1) {
       try {
-        return await record(deps, client, observation, signal);
+        return await writeEvent(client, deps, observation, clock.within(requestTimeoutMs, signal));
       } catch (err) {
         if (signal.aborted) return;
         if (err instanceof ApiError || tried >= maxTries) {
@@ -73,15 +73,14 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
   };
 }
 
-/** Creates an event, or increments the count of an existing one. */
-async function record(
-  deps: EventRecorderDeps,
-  client: ApiClient,
+/** Creates an event, or increments the count of an existing one. @throws the client's errors. */
+export async function writeEvent(
+  client: Pick<ApiClient, "create" | "patch">,
+  reporter: Pick<EventRecorderDeps, "component" | "host">,
   observation: EventToWrite,
-  parent: AbortSignal,
+  signal: AbortSignal,
 ): Promise<void> {
   const { name, namespace, count, lastTimestamp, message } = observation;
-  const signal = deps.clock.within(requestTimeoutMs, parent);
   const path = `/api/v1/namespaces/${namespace}/events`;
   if (count > 1) {
     const body = { count, lastTimestamp, message };
@@ -89,10 +88,13 @@ async function record(
     // The server deletes events after an hour, or this one was never created.
     if (patched !== undefined) return;
   }
-  await client.create(path, eventObject(deps, observation), { signal });
+  await client.create(path, eventObject(reporter, observation), { signal });
 }
 
-function eventObject({ component, host }: EventRecorderDeps, observation: EventToWrite): CoreEvent {
+function eventObject(
+  { component, host }: Pick<EventRecorderDeps, "component" | "host">,
+  observation: EventToWrite,
+): CoreEvent {
   const { name, namespace, annotations, about, type, reason, message, firstTimestamp, lastTimestamp, count } =
     observation;
   return {

@@ -220,10 +220,7 @@ export const kubeletFields = {
     endpoint: optional(text, { check: checkTracingEndpoint }),
     samplingRatePerMillion: optional(int32, { check: checkSamplingRate }),
   },
-  localStorageCapacityIsolation: pointer(bool, true, {
-    flag: "local-storage-capacity-isolation",
-    instead: "the node still shows its ephemeral storage and counts it for new pods; no pod is evicted for it",
-  }),
+  localStorageCapacityIsolation: pointer(bool, true, { flag: "local-storage-capacity-isolation" }),
   containerRuntimeEndpoint: field(text, "unix:///run/containerd/containerd.sock", {
     flag: "container-runtime-endpoint",
   }),

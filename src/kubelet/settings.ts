@@ -45,6 +45,7 @@ export function nodeSettings(config: NodeConfig, target: Pick<Target, "network">
     kubeletVersion,
     maxPods: kubelet.maxPods,
     podsPerCore: kubelet.podsPerCore,
+    localStorageCapacityIsolation: kubelet.localStorageCapacityIsolation,
     maxImages: kubelet.nodeStatusMaxImages,
     updateMs: kubelet.nodeStatusUpdateFrequency,
     reportMs: kubelet.nodeStatusReportFrequency,

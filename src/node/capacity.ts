@@ -6,8 +6,8 @@ export type ResourceList = Readonly<Record<string, string>>;
 
 export interface CapacityInput {
   readonly facts: Pick<HostFacts, "cpus" | "memoryBytes" | "hugepages">;
-  /** Bytes of the file system that holds the root directory. */
-  readonly storageBytes: number;
+  /** Bytes of the file system that holds the root directory; undefined if local storage is not accounted for. */
+  readonly storageBytes: number | undefined;
   readonly maxPods: number;
   /** 0 for no limit. */
   readonly podsPerCore: number;
@@ -20,7 +20,7 @@ export function nodeCapacity({ facts, storageBytes, maxPods, podsPerCore }: Capa
   return {
     cpu: String(facts.cpus),
     memory: `${Math.floor(facts.memoryBytes / 1024)}Ki`,
-    "ephemeral-storage": `${Math.floor(storageBytes / 1024)}Ki`,
+    ...(storageBytes !== undefined && { "ephemeral-storage": `${Math.floor(storageBytes / 1024)}Ki` }),
     pods: String(pods),
     ...Object.fromEntries(pages),
   };

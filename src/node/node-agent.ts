@@ -31,6 +31,8 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly kubeletVersion: string;
   readonly maxPods: number;
   readonly podsPerCore: number;
+  /** Pods' local storage is part of the capacity. */
+  readonly localStorageCapacityIsolation: boolean;
   readonly maxImages: number;
   readonly updateMs: number;
   readonly reportMs: number;
@@ -160,10 +162,10 @@ async function capacityOf(
   facts: HostFacts,
   signal: AbortSignal,
 ): Promise<ResourceList> {
-  const { capacityBytes } = await host.fs.freeSpace(settings.rootDir, signal);
+  const space = settings.localStorageCapacityIsolation ? await host.fs.freeSpace(settings.rootDir, signal) : undefined;
   return nodeCapacity({
     facts,
-    storageBytes: capacityBytes,
+    storageBytes: space?.capacityBytes,
     maxPods: settings.maxPods,
     podsPerCore: settings.podsPerCore,
   });

@@ -20,6 +20,7 @@ import type { Verbosity } from "../lib/verbosity.ts";
 import { visibleText } from "../lib/visible-text.ts";
 import type { UnhandledErrorHandler } from "./unhandled-errors.ts";
 import { runOnTarget, reportTrouble } from "./on-target.ts";
+import { type SetupFailures, createSetupFailures } from "./setup-failures.ts";
 import { openTarget } from "./open-target.ts";
 import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import type { Profiles } from "../server/profiler.ts";
@@ -67,9 +68,10 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
   const { config, several, clock, log } = run;
   const backoff = createBackoff({ clock, ...retryBackoff });
   const failures = createFailureLog(log, "node failed; retrying", "error");
+  const setupFailures = createSetupFailures({ nodeName: config.nodeName, clock, log });
   while (true) {
     try {
-      await run.unhandledErrors.run(config.nodeName, (stop) => runOnce(run, stop), signal);
+      await run.unhandledErrors.run(config.nodeName, (stop) => runOnce(run, setupFailures, stop), signal);
       log.info({}, "graftlet has stopped; its pods keep running");
       return true;
     } catch (error) {
@@ -91,7 +93,7 @@ function errorText(error: unknown): string {
   return error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error);
 }
 
-async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
+async function runOnce(run: NodeRun, setupFailures: SetupFailures, signal: AbortSignal): Promise<void> {
   const { config: given, several, uses } = run;
   await using stack = new AsyncDisposableStack();
   const tracer = stack.use(await openTracer(given.kubelet.tracing, { ...run, nodeName: given.nodeName }));
@@ -142,6 +144,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     await runGroup([...identity.running, node], AbortSignal.any([signal, ended.signal]));
   } catch (error) {
     const target = opened.status === "fulfilled" && { target: opened.value };
+    await setupFailures.record({ client, standalone, error }, signal);
     if (several && !signal.aborted) await reportTrouble(troubleOf(error), { ...run, ...target, client }, signal);
     throw error;
   } finally {

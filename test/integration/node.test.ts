@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import type { CoreEvent, Lease, Node, NodeCondition } from "../../src/objects.ts";
+import type { CoreEvent, Lease, Node, NodeCondition, Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { hugePageBytes, images } from "../harness/pods.ts";
@@ -200,5 +200,23 @@ describe("the node", { timeout: 600_000 }, () => {
     assert.match(condition(down, "Ready").message ?? "", /container runtime is down/);
     await cluster.startRuntime();
     await until("to be Ready again", isReady, 60_000);
+  });
+
+  test("without localStorageCapacityIsolation has no ephemeral storage, and rejects pods that request it", async () => {
+    assert.equal(await agent.stop(), true);
+    await cluster.mustKubectl(["delete", "node", cluster.nodeName]);
+    agent = await startGraftlet(cluster, { config: { localStorageCapacityIsolation: false } });
+    const { status } = await until("to be Ready", isReady, 60_000);
+    for (const resources of [status?.capacity, status?.allocatable])
+      assert.deepEqual([resources?.["memory"] !== undefined, resources?.["ephemeral-storage"]], [true, undefined]);
+    const resources = { requests: { "ephemeral-storage": "1Mi" } };
+    const containers = [{ name: "main", image: images.busybox, command: ["sleep", "3600"], resources }];
+    const spec = { nodeName: cluster.nodeName, containers };
+    await cluster.apply([{ apiVersion: "v1", kind: "Pod", metadata: { name: "large" }, spec }]);
+    const rejected = await cluster.waitFor("the pod to be rejected", async () => {
+      const pod = await cluster.get<Pod>("pod", "large");
+      return pod?.status?.phase === "Failed" && pod;
+    });
+    assert.equal(rejected.status?.reason, "OutOfephemeral-storage");
   });
 });

@@ -156,6 +156,8 @@ describe("start-up", { timeout: 900_000 }, () => {
           `: ${field} ${port} is taken on .*: stop the program that listens there .* or set another ${field}$`,
         ),
       );
+      const query = ["get", "events", "--field-selector=reason=KubeletSetupFailed", "--output=yaml"];
+      assert.match(await cluster.mustKubectl(query), new RegExp(`message: .*${field} ${port} is taken on `));
     }
   });
 

@@ -22,6 +22,18 @@ test("formats capacity as the kubelet does", () => {
   assert.deepEqual([small["pods"], small["hugepages-2Mi"]], ["40", "4096Ki"]);
 });
 
+test("has no ephemeral storage, whatever is reserved of it, if local storage is not accounted for", () => {
+  const capacity = nodeCapacity({ facts, storageBytes: undefined, maxPods: 110, podsPerCore: 0 });
+  const reserved = {
+    ...nothing,
+    kubeReserved: { "ephemeral-storage": "1Gi" },
+    evictionHard: { "nodefs.available": "10%" },
+  };
+  assert.deepEqual(Object.keys(capacity), ["cpu", "memory", "pods"]);
+  assert.deepEqual(Object.keys(nodeAllocatable(capacity, reserved)), ["cpu", "memory", "pods"]);
+  assert.equal(overReserved(capacity, reserved), undefined);
+});
+
 test("allocatable is capacity less reservations and hard eviction thresholds", () => {
   const capacity = nodeCapacity({ facts, storageBytes: 100 * gi, maxPods: 110, podsPerCore: 0 });
   const left = nodeAllocatable(capacity, {
