@@ -29,6 +29,9 @@ export function criSandboxes(runtime: GrpcChannel, requestTimeoutMs: number): Sa
       );
       return items;
     },
+    async updatePodSandboxResources(request, signal) {
+      await runtime.call(runtimeService.updatePodSandboxResources, request, signal);
+    },
   };
 }
 

@@ -85,6 +85,7 @@ export function createNodePodRuntime(
     configure: preparer.configure,
     configureSandbox: preparer.configureSandbox,
     configureResources: preparer.configureResources,
+    sandboxOverhead: preparer.sandboxOverhead,
     restartCountFromLogs: preparer.restartCountFromLogs,
     loggedContainers: preparer.loggedContainers,
     linkLog: preparer.linkLog,

@@ -21,6 +21,7 @@ const operations = {
   removePodSandbox: "remove_podsandbox",
   podSandboxStatus: "podsandbox_status",
   listPodSandbox: "list_podsandbox",
+  updatePodSandboxResources: "update_podsandbox_resources",
   createContainer: "create_container",
   startContainer: "start_container",
   stopContainer: "stop_container",

@@ -9,6 +9,7 @@ import { type ResizableResource, amountsOf, combineResources, sameAmounts } from
 import type { Containers } from "../seams/runtime.ts";
 import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
 import type { ActuatedResources } from "./ports.ts";
+import { type SandboxLimitsDeps, type SetPodLimits, createPodLimits } from "./sandbox-limits.ts";
 
 /** Actuations of resizes. */
 export interface ActuationMeasures {
@@ -37,8 +38,8 @@ export interface PodCgroups {
   set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
 }
 
-export interface ResizeDeps extends ClockAndLog {
-  readonly runtime: Pick<Containers, "updateContainerResources">;
+export interface ResizeDeps extends ClockAndLog, Omit<SandboxLimitsDeps, "runtime" | "groups"> {
+  readonly runtime: Pick<Containers, "updateContainerResources"> & SandboxLimitsDeps["runtime"];
   readonly groups: PodCgroups;
   readonly inForce: Pick<ActuatedResources, "setContainerResources" | "setPodResources" | "podResources">;
   /** The runtime configuration for a container with these resources. */
@@ -55,6 +56,8 @@ export interface ResizeDeps extends ClockAndLog {
 /** A running pod with its allocation, and the container resizes to actuate. */
 export interface PodResize {
   readonly pod: AllocatedPod;
+  /** The newest sandbox; undefined if there is none. */
+  readonly sandboxId: string | undefined;
   readonly containers: readonly ContainerResize[];
   /** The pod-level limits change too. */
   readonly wholePod: boolean;
@@ -76,18 +79,23 @@ export async function resizePod(deps: ResizeDeps, resizing: PodResize, signal: A
 }
 
 async function actuate(deps: ResizeDeps, resizing: PodResize, signal: AbortSignal): Promise<void> {
-  const { pod, containers, wholePod } = resizing;
+  const { pod, sandboxId, containers, wholePod } = resizing;
   // Containers that restart for the resize have been killed by now, and runtimes may fail for them, so they are left out.
   const ids = containers.map(({ containerId }) => containerId);
   const reading = await deps.groups.read(pod, ids, signal);
   const wanted: CgroupLimits = reading.limits ? deps.groups.wanted(pod) : {};
+  const setPodLimits = createPodLimits(deps, pod, sandboxId, { ...wanted, ...reading.limits });
   const changesMemory = wholePod || inResizeOrder(containers, "memory").length > 0;
   if (changesMemory) checkMemoryUsage(resizing, wanted, reading);
   let remaining = containers;
   if (changesMemory) {
     const { limits: has } = reading;
     const limits = memoryLimits.flatMap((name) => limitChange(name, wanted[name], has?.[name]));
-    remaining = await changeResource(deps, { ...resizing, resource: "memory", remaining, limits }, signal);
+    remaining = await changeResource(
+      deps,
+      { ...resizing, resource: "memory", remaining, limits, setPodLimits },
+      signal,
+    );
   }
   if (wholePod || inResizeOrder(remaining, "cpu").length > 0) {
     const { cpuQuotaUs: quota, cpuPeriodUs: period, cpuShares: shares } = wanted;
@@ -102,6 +110,7 @@ async function actuate(deps: ResizeDeps, resizing: PodResize, signal: AbortSigna
         ...resizing,
         resource: "cpu",
         remaining,
+        setPodLimits,
         limits: [...quotas, ...limitChange("cpuShares", shares, has?.cpuShares)],
       },
       signal,
@@ -134,15 +143,16 @@ interface ResourceChange extends PodResize {
   readonly remaining: readonly ContainerResize[];
   /** Limits before requests. */
   readonly limits: readonly LimitChange[];
+  readonly setPodLimits: SetPodLimits;
 }
 
 /** Changes one resource. @returns the remaining container resizes for the other. */
 async function changeResource(
   deps: ResizeDeps,
-  { pod, resource, remaining, limits }: ResourceChange,
+  { pod, resource, remaining, limits, setPodLimits }: ResourceChange,
   signal: AbortSignal,
 ) {
-  for (const { increases, set } of limits) if (increases) await deps.groups.set(pod, set, signal);
+  for (const { increases, set } of limits) if (increases) await setPodLimits(resource, set, signal);
   const done = new Map<string, ContainerResize>();
   for (const resize of inResizeOrder(remaining, resource)) {
     const { container, containerId, from, to } = resize;
@@ -157,7 +167,7 @@ async function changeResource(
     done.set(containerId, { ...resize, from: now });
   }
   // A request must never exceed its limit, not even briefly.
-  for (const { increases, set } of [...limits].reverse()) if (!increases) await deps.groups.set(pod, set, signal);
+  for (const { increases, set } of [...limits].reverse()) if (!increases) await setPodLimits(resource, set, signal);
   const [before, whole] = [deps.inForce.podResources(pod) ?? {}, pod.spec.resources ?? {}];
   const now = resource === "memory" ? combineResources(before, whole) : combineResources(whole, before);
   if (!sameAmounts(amountsOf(before), amountsOf(now)))

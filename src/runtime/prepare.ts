@@ -43,7 +43,7 @@ import type { Images } from "../seams/runtime.ts";
 import { buildContainerConfig } from "./container-config.ts";
 import { containerFiles } from "./container-files.ts";
 import { volumeDevices, volumeMounts, volumeSubPaths } from "./mounts.ts";
-import { buildSandboxConfig } from "./sandbox-config.ts";
+import { buildSandboxConfig, overheadOf } from "./sandbox-config.ts";
 import type { EnsuredImage } from "./images/puller.ts";
 import { linkLog, loggedContainers, removeLog, restartCountFromLogs } from "./log-files.ts";
 import { type ContainerStart, type EnsuredImages, type StartDeps, targetContainerId } from "./start-container.ts";
@@ -105,6 +105,8 @@ export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "l
     /** @throws Error if the target's resolv.conf cannot be read or the hostname is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
     configureResources(pod: Pod, container: Container, signal: AbortSignal): Promise<LinuxContainerResources>;
+    /** Resources of the pod's sandbox itself. */
+    sandboxOverhead(pod: Pod): Partial<LinuxContainerResources>;
   };
 
 /** Resolves a pod's references (objects, services, addresses, the target's own files) into runtime configurations, and writes the
@@ -114,6 +116,7 @@ export function createPreparer(deps: PrepareDeps): Preparer {
     configureSandbox: (pod, attempt, signal) => configureSandbox(deps, pod, attempt, signal),
     configureResources: async (pod, container, signal) =>
       containerResources({ ...deps.settings, pod, container, target: await deps.facts(signal) }),
+    sandboxOverhead: (pod) => overheadOf(pod, deps.settings),
     configure: (start, image, restartCount, signal) =>
       configureContainer(deps, { ...start, image, restartCount }, signal),
     restartCountFromLogs: (pod, container, signal) => restartCountFromLogs(deps, pod, container, signal),

@@ -82,9 +82,9 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     return {};
   },
 
-  async resize(deps, { containers, wholePod }, { pod }, signal) {
+  async resize(deps, { containers, wholePod }, { pod, observed }, signal) {
     try {
-      await resizePod(deps, { pod, containers, wholePod }, signal);
+      await resizePod(deps, { pod, sandboxId: observed.sandboxes[0]?.id, containers, wholePod }, signal);
       return {};
     } catch (thrown) {
       throwIfAborted(signal);

@@ -87,7 +87,7 @@ function sandboxResources(pod: Pod, settings: ResourceSettings): LinuxContainerR
 }
 
 /** Resources of the sandbox itself, with limits equal to requests. */
-function overheadOf({ spec }: Pod, settings: ResourceSettings): Partial<LinuxContainerResources> {
+export function overheadOf({ spec }: Pod, settings: ResourceSettings): Partial<LinuxContainerResources> {
   if (!spec.overhead) return {};
   const { cpu, memory } = spec.overhead;
   return cpuAndMemory({ cpuRequest: cpu ?? "0", cpuLimit: cpu, memoryLimit: memory }, settings);

@@ -11,6 +11,7 @@ export const runtimeCalls = [
   "removePodSandbox",
   "podSandboxStatus",
   "listPodSandbox",
+  "updatePodSandboxResources",
   "createContainer",
   "startContainer",
   "stopContainer",

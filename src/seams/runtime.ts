@@ -93,6 +93,9 @@ export interface Sandboxes {
   removePodSandbox(sandboxId: string, signal: AbortSignal): Promise<void>;
   podSandboxStatus(sandboxId: string, signal: AbortSignal): Promise<cri.PodSandboxStatusResponse>;
   listPodSandbox(filter: cri.PodSandboxFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandbox[]>;
+  /** Tells the runtime new resources of a running pod. Absent for runtimes that do not need them.
+   *  @throws unimplemented on older runtimes. */
+  updatePodSandboxResources?(request: cri.UpdatePodSandboxResourcesRequest, signal: AbortSignal): Promise<void>;
 }
 
 export interface Containers {

@@ -105,6 +105,9 @@ describe("resize of a running pod", { concurrency: 4 }, () => {
       names.map((name) => [containerId(less, name), shown(less, name).resources]),
       names.map((name, index) => [ids[index], before[name as keyof typeof before]]),
     );
+    const told = /^kubelet_runtime_operations_total\{operation_type="update_podsandbox_resources"\} [1-9]/m;
+    const metrics = await pods.api.text(`/api/v1/nodes/${lab.cluster.nodeName}/proxy/metrics`);
+    assert.equal(told.test(metrics), !lab.cluster.provider.includes("docker"), "the runtime is told, by CRI only");
     await pods.event(
       "three",
       "ResizeStarted",

@@ -26,6 +26,8 @@ export function lazyRuntime(
     removePodSandbox: call((it) => it.removePodSandbox),
     podSandboxStatus: call((it) => it.podSandboxStatus),
     listPodSandbox: call((it) => it.listPodSandbox),
+    updatePodSandboxResources: async (request, signal) =>
+      (await find(signal)).updatePodSandboxResources?.(request, signal),
     createContainer: call((it) => it.createContainer),
     startContainer: call((it) => it.startContainer),
     stopContainer: call((it) => it.stopContainer),

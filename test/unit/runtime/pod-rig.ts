@@ -71,6 +71,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     inForce: allInForce,
     groups: noGroups,
     configureResources: async () => LinuxContainerResources.fromPartial({}),
+    sandboxOverhead: () => ({}),
     runtimeClasses: { handler: async (name) => `handler-of-${name}` },
     ...over,
   });

@@ -56,6 +56,7 @@ function rig(
         calls.push(`pod has ${text(resources)}`);
       },
     },
+    sandboxOverhead: () => ({}),
     configureResources: async (_pod, { resources }: Container) =>
       LinuxContainerResources.fromPartial(
         cpuAndMemory(
@@ -75,7 +76,7 @@ function rig(
   const resize = (resizes: readonly ContainerResize[], more: { resizePod?: boolean; resources?: Resources } = {}) => {
     const { resources, resizePod: all = false } = more;
     const pod = aPod({ containers: resizes.map(({ container }) => container), ...(resources && { resources }) });
-    return resizePod(deps, { pod, containers: resizes, wholePod: all }, never);
+    return resizePod(deps, { pod, sandboxId: "box", containers: resizes, wholePod: all }, never);
   };
   return { calls, asked, outcomes, resize };
 }
