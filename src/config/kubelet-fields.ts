@@ -150,7 +150,7 @@ export const kubeletFields = {
   }),
   protectKernelDefaults: field(bool, false, {
     flag: "protect-kernel-defaults",
-    instead: "kernel settings are neither checked nor changed",
+    instead: (isChecked) => (isChecked ? undefined : "kernel settings are neither checked nor changed"),
     actsByDefault: true,
   }),
   makeIPTablesUtilChains: pointer(bool, true, {

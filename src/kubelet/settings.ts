@@ -52,6 +52,7 @@ export function nodeSettings(config: NodeConfig, target: Pick<Target, "network">
     leaseSeconds: kubelet.nodeLeaseDurationSeconds,
     failSwapOn: kubelet.failSwapOn,
     failCgroupV1: kubelet.failCgroupV1,
+    protectKernelDefaults: kubelet.protectKernelDefaults,
     kubeReserved,
     systemReserved,
     evictionHard: kubelet.evictionHard,

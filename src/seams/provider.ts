@@ -29,6 +29,7 @@ export const troubleReasons = [
   "SwapEnabled",
   "CgroupV1",
   "CgroupSubsystemMissing",
+  "KernelSettings",
   "CPUManager",
   "TopologyManager",
   "NodeAllocatable",

@@ -144,6 +144,17 @@ describe("start-up", { timeout: 900_000 }, () => {
     );
   });
 
+  test("refuses kernel settings other than a kubelet's with protectKernelDefaults, and changes none", async () => {
+    const readPanic = async () => (await cluster.runInside(["cat", "/proc/sys/kernel/panic"])).stdout.trim();
+    const panic = await readPanic();
+    const config = `--config=${writeConfig("protected.yaml", { protectKernelDefaults: true })}`;
+    // A kubelet that ran on this machine has set them all.
+    if (panic === "10") return;
+    const flag = `invalid kernel flag: kernel/panic, expected value: 10, actual value: ${panic}`;
+    await refused([...sound.slice(1), config], new RegExp(`^graftlet: node .*${flag}`));
+    assert.equal(await readPanic(), panic);
+  });
+
   test("refuses a port in use, whatever listens there", async () => {
     for (const [port, field] of [
       [10_250, "port"],
@@ -269,7 +280,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     await cluster.killRuntime();
     await using agent = await startGraftlet(cluster, {
       untilReady: false,
-      config: { maxPods: 30, protectKernelDefaults: true },
+      config: { maxPods: 30, makeIPTablesUtilChains: false },
       args: [`--config-dir=${dropIns}`, "--pod-max-pids=300"],
     });
     const why = await cluster.waitFor(
@@ -287,12 +298,12 @@ describe("start-up", { timeout: 900_000 }, () => {
     const log = agent.log();
     const said = log.slice(log.lastIndexOf('"graftlet starts"')).split("\n");
     assert.equal(said.filter((line) => line.includes("container runtime does not respond")).length, 1);
-    const warnings = said.filter((line) => line.includes('"level":40') && /protectKernelDefaults\b/.test(line));
+    const warnings = said.filter((line) => line.includes('"level":40') && /makeIPTablesUtilChains\b/.test(line));
     assert.equal(warnings.length, 1, warnings.join("\n"));
-    assert.match(warnings[0] ?? "", /protectKernelDefaults .*not (served|heeded)/);
+    assert.match(warnings[0] ?? "", /makeIPTablesUtilChains .*not (served|heeded)/);
     const defaults = said.filter((line) => line.includes("some kubelet defaults are not supported"));
     assert.equal(defaults.length, 1, defaults.join("\n"));
-    assert.match(defaults[0] ?? "", /iptables/);
+    assert.match(defaults[0] ?? "", /kernel settings/);
     const { kubeletconfig } = JSON.parse(
       await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/configz`]),
     ) as { kubeletconfig: Record<string, unknown> };

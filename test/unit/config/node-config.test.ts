@@ -76,7 +76,7 @@ test("several nodes have separate names, ports and directories", () => {
   annotations: {example.org/rack: "7 b"}
   taints: [{key: edge, effect: NoSchedule}]
   port: 10251
-  kubeletConfiguration: {maxPods: 5, protectKernelDefaults: true}
+  kubeletConfiguration: {maxPods: 5, makeIPTablesUtilChains: false}
 - name: c
 `,
     "-v3",
@@ -105,7 +105,7 @@ test("several nodes have separate names, ports and directories", () => {
   assert.deepEqual(warnings, [
     {
       node: "b",
-      text: "protectKernelDefaults (--protect-kernel-defaults) is not served yet: kernel settings are neither checked nor changed",
+      text: "makeIPTablesUtilChains (--make-iptables-util-chains) is not served yet: no iptables chains are created",
     },
   ]);
   assert.equal(logging.verbosity, 3);

@@ -1,0 +1,35 @@
+import type { Host } from "../seams/host.ts";
+import { messageOf } from "../lib/errors.ts";
+import { TargetError } from "../seams/provider.ts";
+
+/** Kernel settings that a kubelet requires, by path below /proc/sys: a lack of memory ends processes and never allocations or the machine,
+ *  a kernel error restarts the machine, and root's keys suffice for many containers.
+ *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (protectKernelDefaults) */
+const required = {
+  "vm/overcommit_memory": 1,
+  "vm/panic_on_oom": 0,
+  "kernel/panic": 10,
+  "kernel/panic_on_oops": 1,
+  "kernel/keys/root_maxkeys": 1_000_000,
+  "kernel/keys/root_maxbytes": 25_000_000,
+} as const;
+
+/** Checks the target's kernel settings, which are never changed. @throws TargetError in the kubelet's words; the signal's reason. */
+export async function checkKernelSettings({ fs }: Pick<Host, "fs">, signal: AbortSignal): Promise<void> {
+  const checks = Object.entries(required).map(async ([flag, expected]) => {
+    const path = `/proc/sys/${flag}`;
+    try {
+      const actual = (await fs.readFile(path, { signal })).toString().trim();
+      return Number(actual) === expected
+        ? []
+        : [`invalid kernel flag: ${flag}, expected value: ${expected}, actual value: ${actual}`];
+    } catch (error) {
+      signal.throwIfAborted();
+      return [`cannot read ${path}: ${messageOf(error)}`];
+    }
+  });
+  const problems = (await Promise.all(checks)).flat();
+  if (problems.length === 0) return;
+  const text = problems.length > 1 ? `[${problems.join(", ")}]` : (problems[0] ?? "");
+  throw new TargetError("KernelSettings", "failed_precondition", text);
+}
