@@ -111,6 +111,12 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
     await lab.cluster.mustKubectl(["delete", "pod", "of-account", "--timeout=55s"]);
     await attachVolume(lab);
     await claimDevice(lab);
+    // The driver has gone, and with it what it offered.
+    await lab.cluster.waitFor(
+      "its ResourceSlices to be deleted",
+      async () => (await lab.cluster.mustKubectl(["get", "resourceslices", "--output=name"])) === "",
+      { timeoutMs: 90_000, explain: edge.log },
+    );
     assert.equal(await askByToken(lab, await edge.node(accountNode)), "403");
     // So is a taint of the values, which the account writes for a node that may not.
     await lab.cluster.mustKubectl(["taint", "node", release.node, "graftlet.dev/target-"]);

@@ -57,6 +57,32 @@ export async function nodeRestrictionHolds(cluster: Cluster, namespace: string):
   assert.match(await patch(claim, { metadata: { annotations: { a: "b" } } }), grown);
   assert.match(await patch(claim, { metadata: { finalizers: ["example.com/f"] } }), grown);
 
+  const slice = (name: string, where: object) => ({
+    apiVersion: "resource.k8s.io/v1",
+    kind: "ResourceSlice",
+    metadata: { name },
+    spec: { driver: "dra.example.com", pool: { name, generation: 1, resourceSliceCount: 1 }, devices: [], ...where },
+  });
+  await cluster.apply([
+    slice("own", { nodeName: node }),
+    slice("foreign", { nodeName: cluster.nodeName }),
+    slice("shared", { allNodes: true }),
+  ]);
+  await cluster.mustKubectl(["create", "clusterrole", "sees-slices", "--verb=get,list", "--resource=resourceslices"]);
+  const seeing = ["--clusterrole=sees-slices", `--serviceaccount=${namespace}:edge-graftlet`];
+  await cluster.mustKubectl(["create", "clusterrolebinding", "sees-slices", ...seeing]);
+  const api = "/apis/resource.k8s.io/v1/resourceslices";
+  const removeSlices = (nodeName: string) => as("delete", `--raw=${api}?fieldSelector=spec.nodeName%3D${nodeName}`);
+  assert.match(await removeSlices(cluster.nodeName), /deletes ResourceSlices of its own nodes alone/);
+  assert.match(await as("delete", `--raw=${api}`), /deletes ResourceSlices of its own nodes alone/);
+  await cluster.apply([slice("own", { nodeName: node })]);
+  assert.equal(await removeSlices(node), "");
+  const left = await cluster.mustKubectl(["get", "resourceslices", "--output=name"]);
+  assert.deepEqual(
+    left.trim().split("\n").toSorted(),
+    ["foreign", "shared"].map((name) => `resourceslice.resource.k8s.io/${name}`),
+  );
+
   let made = 0;
   const tell = async (host: string, reportingInstance = host, core = true) => {
     const about = { kind: "Pod", name: "theirs", namespace };
