@@ -26,6 +26,7 @@ import {
   StatusResponse,
 } from "../../src/gen/cri.ts";
 import { NodeGetCapabilitiesResponse, NodeGetInfoResponse, NodeGetVolumeStatsResponse } from "../../src/gen/csi.ts";
+import { NodeWatchResourcesResponse } from "../../src/gen/dra-health.ts";
 import { NodePrepareResourcesResponse } from "../../src/gen/dra.ts";
 import { AllocateResponse, ListAndWatchResponse, RegisterRequest } from "../../src/gen/device-plugin.ts";
 import { PluginInfo } from "../../src/gen/plugin-registration.ts";
@@ -105,6 +106,9 @@ const messages: readonly Target[] = [
   }),
   message("prepared ResourceClaims", NodePrepareResourcesResponse, {
     claims: { u: { devices: [{ requestNames: ["r"], poolName: "p", deviceName: "d", cdiDeviceIds: ["v/c=0"] }] } },
+  }),
+  message("health of devices", NodeWatchResourcesResponse, {
+    devices: [{ device: { poolName: "p", deviceName: "d" }, health: 2, message: "m", healthCheckTimeoutSeconds: 9n }],
   }),
   message("allocated devices", AllocateResponse, {
     containerResponses: [{ envs: labels, mounts: [{ hostPath: "/a" }] }],

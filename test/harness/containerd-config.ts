@@ -58,7 +58,7 @@ ${daemon(layout)}
   config_path = "${join(layout.containerd, "certs.d")}"
 [${runtime}]
   ${restrictions(layout)}
-  cdi_spec_dirs = ["${cdiDirectory(layout)}"]
+  cdi_spec_dirs = ["${cdiDirectory(layout)}", "/var/run/cdi"]
 [${runtime}.containerd]
 ${runtimes(`${runtime}.containerd`, layout, driver)}
 [${runtime}.cni]
