@@ -20,7 +20,8 @@ import { type ProviderFactory, type Target, hasOwnNetwork } from "../seams/provi
 import { graftletVersion } from "../version.ts";
 import { openTarget } from "../process/open-target.ts";
 import { describeCpus, openPolicy } from "../cpus/open.ts";
-import { cpuSettings } from "../kubelet/settings.ts";
+import { describeNuma, openAlignment } from "../topology/open.ts";
+import { cpuSettings, topologySettings } from "../kubelet/settings.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
 import { type Terminal, printJson } from "./terminal.ts";
 import { currentFile } from "../certificates/pair-store.ts";
@@ -105,7 +106,11 @@ async function examineNodeTarget(
       ? async (until: AbortSignal) =>
           describeCpus(await openPolicy({ ...cpuSettings(node), rootDir }, opened.host, silentLog(), until))
       : undefined;
-  const of = { target: opened, nodeName, rootDir, kubelet, refuseOtherAgent: other, exclusiveCpus, clock };
+  const alignment = topologySettings(node);
+  const numaNodes =
+    alignment && (async (until: AbortSignal) => describeNuma(await openAlignment(alignment, opened.host, until)));
+  const managers = { exclusiveCpus, numaNodes };
+  const of = { target: opened, nodeName, rootDir, kubelet, refuseOtherAgent: other, ...managers, clock };
   const findings = await examineTarget(of, signal);
   const isReached = findings.some(({ check, level }) => check === "link" && level === "ok");
   return { findings, networks: isReached ? await networksOf(opened, rootDir, signal) : undefined };

@@ -28,6 +28,8 @@ export interface TargetExamination {
   readonly refuseOtherAgent: (signal: AbortSignal) => Promise<void>;
   /** Describes the CPUs that containers can get exclusively; undefined with CPU manager policy none. @throws its error. */
   readonly exclusiveCpus?: ((signal: AbortSignal) => Promise<string>) | undefined;
+  /** Describes the NUMA nodes that resources are aligned to; undefined with topology manager policy none. @throws its error. */
+  readonly numaNodes?: ((signal: AbortSignal) => Promise<string>) | undefined;
   readonly clock: Clock;
 }
 
@@ -49,7 +51,7 @@ export async function examineTarget(of: TargetExamination, signal: AbortSignal):
     { name: "kernel", look: async (until) => kernel(of, await factsOf(until), until) },
     { name: "swap", look: async (until) => swap(of, await factsOf(until)) },
     { name: "cgroups", look: async (until) => cgroups(of, await factsOf(until), until) },
-    ...exclusiveCpuChecks(of),
+    ...resourceManagerChecks(of),
     { name: "runtime", look: (until) => runtime(of, until) },
     { name: "disk", look: (until) => disk(of, until) },
     { name: "clock", look: (until) => clockOffset(of, until) },
@@ -114,8 +116,10 @@ function swap({ kubelet }: TargetExamination, facts: HostFacts): CheckResult {
   return ok(facts.swapBytes > 0 ? "on, and failSwapOn is false" : "off");
 }
 
-function exclusiveCpuChecks({ exclusiveCpus }: TargetExamination): readonly Check[] {
-  return exclusiveCpus ? [{ name: "CPU manager", look: async (until) => ok(await exclusiveCpus(until)) }] : [];
+function resourceManagerChecks({ exclusiveCpus, numaNodes }: TargetExamination): readonly Check[] {
+  const describing = (name: string, describe: TargetExamination["numaNodes"]): readonly Check[] =>
+    describe ? [{ name, look: async (until) => ok(await describe(until)) }] : [];
+  return [...describing("CPU manager", exclusiveCpus), ...describing("topology manager", numaNodes)];
 }
 
 async function cgroups(

@@ -11,6 +11,11 @@ export interface TopologySettings extends Omit<Alignment, "numa"> {
   readonly maxNodes: number;
 }
 
+/** Describes how resources are aligned, in a sentence. */
+export function describeNuma({ policy, scope, numa }: Alignment): string {
+  return `${policy} for each ${scope}, NUMA nodes ${numa.ids.join(",") || "none"}`;
+}
+
 /** Reads the target's NUMA nodes, and checks that the topology manager can work with them.
  *  @throws TargetError in the kubelet's words; unavailable. (kubelet, cm/topologymanager/topology_manager.go) */
 export async function openAlignment(

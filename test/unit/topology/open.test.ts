@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { test } from "node:test";
-import { openAlignment } from "../../../src/topology/open.ts";
+import { localHost } from "../../../providers/local/host.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { describeNuma, openAlignment } from "../../../src/topology/open.ts";
 import { parseNumaTopology } from "../../../src/topology/numa.ts";
 import { TargetError } from "../../../src/seams/provider.ts";
 import { never } from "../../fakes/signals.ts";
@@ -34,6 +37,20 @@ test("takes sockets for NUMA nodes on a kernel without, and ignores other text",
   );
 });
 
+test("reads this machine's NUMA nodes, as its kernel lists them", async () => {
+  const { numa } = await openAlignment(
+    { ...settings, maxNodes: 64, preferClosest: false },
+    localHost({ clock: systemClock() }),
+    never,
+  );
+  const nodes = readdirSync("/sys/devices/system/node").flatMap((name) => /^node(\d+)$/.exec(name)?.[1] ?? []);
+  assert.deepEqual(
+    numa.ids,
+    nodes.map(Number).toSorted((a, b) => a - b),
+  );
+  assert.ok(numa.ids.every((id) => numa.distances?.get(id)?.get(id) !== undefined));
+});
+
 test("refuses machines that the topology manager cannot work with, in the kubelet's words", async () => {
   const refusal = (message: string) => (error: unknown) => {
     assert.ok(error instanceof TargetError);
@@ -42,7 +59,8 @@ test("refuses machines that the topology manager cannot work with, in the kubele
   };
   const nine = Array.from({ length: 9 }, (_, id) => `node/node${id}/distance:${"10 ".repeat(9).trim()}\n`).join("");
   await assert.rejects(open(nine), refusal("unsupported on machines with more than 8 NUMA Nodes"));
-  assert.equal((await open(nine, { maxNodes: 9 })).numa.ids.length, 9);
+  const opened = await open(nine, { maxNodes: 9 });
+  assert.equal(describeNuma(opened), "restricted for each pod, NUMA nodes 0,1,2,3,4,5,6,7,8");
   await assert.rejects(
     open("node/node0\n"),
     refusal("cannot discover NUMA topology: error getting NUMA distances from cadvisor"),
