@@ -40,8 +40,7 @@ export function createPodIds(deps: PodIdsDeps): PodIds & ResourceManager {
     known = ranges;
     return ranges;
   };
-  const allocate = async (uid: string, ranges: IdRanges, signal: AbortSignal): Promise<IdRange> => {
-    const range = ranges.allocate(uid);
+  const save = async (uid: string, range: IdRange, signal: AbortSignal): Promise<void> => {
     const made = [
       { kind: "mkdir", path: podDirectory(rootDir, uid), mode: podMode, parents: true } as const,
       ...replaceFile(mappingsFile(rootDir, uid), formatMappings(range), 0o600),
@@ -51,7 +50,6 @@ export function createPodIds(deps: PodIdsDeps): PodIds & ResourceManager {
       known = undefined;
       throw error;
     });
-    return range;
   };
   const removeMappings = async (uid: string): Promise<void> => {
     const ranges = known;
@@ -72,10 +70,13 @@ export function createPodIds(deps: PodIdsDeps): PodIds & ResourceManager {
         throwIfAborted(signal);
         const read = known ?? (await load(signal));
         const own = read.get(uid);
-        if (own) return own;
+        // The directory of a static pod that runs again under its UID may have been removed.
+        if (own && (await readStateFile(host.fs, mappingsFile(rootDir, uid), maxMappingsBytes, signal))) return own;
         try {
           // Pods that ended before the files were read have ranges until they are read again.
-          return await allocate(uid, read.isFull() ? await load(signal) : read, signal);
+          const range = own ?? (read.isFull() ? await load(signal) : read).allocate(uid);
+          await save(uid, range, signal);
+          return range;
         } catch (error) {
           throwIfAborted(signal);
           throw new Error(`create user namespace: ${messageOf(error)}`, { cause: error });

@@ -100,6 +100,15 @@ test("a range whose file cannot be written or removed is not given to two pods",
   assert.equal(await first(ids, "c"), a);
 });
 
+test("writes the file of a pod again whose directory was removed", async () => {
+  const target = targetWith();
+  const ids = target.start();
+  const own = await first(ids, "a");
+  await target.removeDirectory("a");
+  assert.equal(await first(ids, "a"), own);
+  assert.equal(await target.has("a"), true);
+});
+
 test("a damaged file blocks new ranges until its pod is gone", async () => {
   const target = targetWith();
   await first(target.start(), "a");
