@@ -1,3 +1,4 @@
+import { messageOf } from "./lib/errors.ts";
 import type { Service } from "./lib/service-group.ts";
 import type { Container, ContainerStatus, Pod } from "./objects.ts";
 import type { Rejection } from "./pipeline.ts";
@@ -19,6 +20,8 @@ export interface ContainerAdditions {
   readonly cdiDevices: readonly string[];
   /** CPUs that the container may use, in cpuset format; undefined: all. */
   readonly cpus?: string;
+  /** NUMA nodes whose memory the container may use, in cpuset format; undefined: all. */
+  readonly mems?: string;
 }
 
 /** Additions that change nothing. */
@@ -96,6 +99,14 @@ export async function allocateContainers(
   return undefined;
 }
 
+/** Rejects a pod whose allocation failed, in the kubelet's words. (kubelet, cm/admission/errors.go) */
+export function unexpectedAdmission(error: unknown): Rejection {
+  return {
+    reason: "UnexpectedAdmissionError",
+    message: `Allocate failed due to ${messageOf(error)}, which is unexpected`,
+  };
+}
+
 /** Has each manager prepare a container, one after the other. @returns their additions, merged. @throws as the managers do. */
 export async function prepareContainer(
   managers: readonly Pick<ResourceManager, "prepareContainer">[],
@@ -108,12 +119,13 @@ export async function prepareContainer(
   return joinAdditions(additions);
 }
 
-/** Joins the additions of several managers; where two name the same variable or annotation, or CPUs, the first counts.
+/** Joins the additions of several managers; where two name the same variable or annotation, CPUs or NUMA nodes, the first counts.
  *  @returns undefined without any. */
 export function joinAdditions(additions: readonly (ContainerAdditions | undefined)[]): ContainerAdditions | undefined {
   const all = additions.filter((one) => one !== undefined);
   if (all.length < 2) return all[0];
   const cpus = all.find((one) => one.cpus !== undefined)?.cpus;
+  const mems = all.find((one) => one.mems !== undefined)?.mems;
   return {
     environment: new Map(all.toReversed().flatMap(({ environment }) => [...environment])),
     mounts: all.flatMap(({ mounts }) => mounts),
@@ -121,5 +133,6 @@ export function joinAdditions(additions: readonly (ContainerAdditions | undefine
     annotations: Object.fromEntries(all.toReversed().flatMap(({ annotations }) => Object.entries(annotations))),
     cdiDevices: [...new Set(all.flatMap(({ cdiDevices }) => cdiDevices))],
     ...(cpus !== undefined && { cpus }),
+    ...(mems !== undefined && { mems }),
   };
 }

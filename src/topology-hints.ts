@@ -9,6 +9,11 @@ export interface TopologyHint {
   readonly preferred: boolean;
 }
 
+/** A hint that names nodes. */
+export interface NodesHint extends TopologyHint {
+  readonly nodes: NumaNodes;
+}
+
 /** Hints by resource name. A resource with undefined, or without an entry, may come from any nodes; one with an empty list cannot be
  *  satisfied. */
 export type TopologyHints = ReadonlyMap<string, readonly TopologyHint[] | undefined>;
@@ -32,7 +37,7 @@ export const maxNodesOfHints = 16;
 /** Hints for each set of nodes that can satisfy a request. Preferred are those of as few nodes as could satisfy it on an idle machine.
  *  @returns undefined, which means any nodes, for a resource of too many nodes.
  *  (kubelet, GetTopologyHints of the managers of CPUs and devices) */
-export function hintsFor({ ids, couldSatisfy, satisfies }: NodeDemand): readonly TopologyHint[] | undefined {
+export function hintsFor({ ids, couldSatisfy, satisfies }: NodeDemand): readonly NodesHint[] | undefined {
   if (ids.length > maxNodesOfHints) return undefined;
   const sets = [...nodeSets(ids)];
   const fewest = fewestNodes({ ids, couldSatisfy });

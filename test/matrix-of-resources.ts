@@ -13,6 +13,12 @@ export const ofResources: Readonly<Record<string, Runs>> = {
     why: "the policies decide before the runtime is asked",
     seconds: 60,
   },
+  "memory-manager": {
+    on: ["cri"],
+    more: ["docker", "ssh"],
+    why: "CRI and the Docker Engine set a container's NUMA nodes in other ways; the nodes are read on the target",
+    seconds: 60,
+  },
   devices: {
     on: ["cri"],
     why: "plugins talk to graftlet alone; what they ask for a container is in the contract",

@@ -23,6 +23,7 @@ const stages = [
   "cgroups",
   "devices",
   "cpus",
+  "memory-manager",
   "topology",
   "dra",
   "user-namespaces",

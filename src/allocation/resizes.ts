@@ -26,7 +26,12 @@ import { sortResizes } from "./resize-order.ts";
 /** In-place resizes of pods. */
 export interface ResizeMeasures extends ResizeRequestMeasures {
   /** A resize is infeasible. */
-  infeasible(detail: "swap_limitation" | "guaranteed_pod_cpu_manager_static_policy"): void;
+  infeasible(
+    detail:
+      | "swap_limitation"
+      | "guaranteed_pod_cpu_manager_static_policy"
+      | "guaranteed_pod_memory_manager_static_policy",
+  ): void;
   /** A deferred resize was accepted. */
   accepted(trigger: ResizeTrigger): void;
 }
@@ -40,6 +45,8 @@ export interface ResizesDeps extends ClockAndLog {
   usesSwap(signal: AbortSignal): Promise<boolean>;
   /** The CPU manager's policy is static: CPUs of Guaranteed pods cannot be resized. */
   readonly hasStaticCpus: boolean;
+  /** The memory manager's policy is Static: memory of Guaranteed pods cannot be resized. */
+  readonly hasStaticMemory: boolean;
   readonly measures: ResizeMeasures;
   /** Sources that have reported: before all have, the resources held by pods are not known. */
   readonly sourcesReady: Pick<SourceMilestone, "all">;
@@ -160,26 +167,33 @@ async function decideResize(
 
 /** Returns why a resize can never be done, if so. */
 async function infeasibility(
-  { allocations, usesSwap, hasStaticCpus }: ResizesDeps,
+  { allocations, usesSwap, hasStaticCpus, hasStaticMemory }: ResizesDeps,
   pod: DesiredPod,
   signal: AbortSignal,
 ): Promise<{ readonly detail: Parameters<ResizeMeasures["infeasible"]>[0]; readonly message: string } | undefined> {
   const allocated = allocations.allocatedPod(pod);
   if (changesSwapLimit(pod, allocated) && (await usesSwap(signal)))
     return { detail: "swap_limitation", message: "In-place resize of containers with swap is not supported." };
-  if (hasStaticCpus && qosClass(pod.spec) === "Guaranteed" && changesCpuRequest(pod, allocated))
+  if (qosClass(pod.spec) !== "Guaranteed") return undefined;
+  if (hasStaticCpus && changesRequest(pod, allocated, "cpu"))
     return {
       detail: "guaranteed_pod_cpu_manager_static_policy",
       message: 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
     };
+  if (hasStaticMemory && changesRequest(pod, allocated, "memory"))
+    return {
+      detail: "guaranteed_pod_memory_manager_static_policy",
+      message: 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"',
+    };
   return undefined;
 }
 
-/** True if the CPU request of a container or sidecar changes. */
-function changesCpuRequest(pod: DesiredPod, allocated: AllocatedPod): boolean {
+/** True if the request of a container or sidecar changes. */
+function changesRequest(pod: DesiredPod, allocated: AllocatedPod, resource: "cpu" | "memory"): boolean {
   const before = resourcesOf(allocated.spec).containers;
-  const cpuOf = ({ requests, limits }: Resources = {}) => quantityMilli(requests?.["cpu"] ?? limits?.["cpu"] ?? "0");
-  return resizableContainers(pod).some(({ name, resources }) => cpuOf(resources) !== cpuOf(before[name]));
+  const amountOf = ({ requests, limits }: Resources = {}) =>
+    quantityMilli(requests?.[resource] ?? limits?.[resource] ?? "0");
+  return resizableContainers(pod).some(({ name, resources }) => amountOf(resources) !== amountOf(before[name]));
 }
 
 function resizableContainers({ spec: { containers, initContainers = [] } }: Pod): readonly Container[] {

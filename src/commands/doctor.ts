@@ -21,7 +21,8 @@ import { graftletVersion } from "../version.ts";
 import { openTarget } from "../process/open-target.ts";
 import { describeCpus, openPolicy } from "../cpus/open.ts";
 import { describeNuma, openAlignment } from "../topology/open.ts";
-import { cpuSettings, topologySettings } from "../kubelet/settings.ts";
+import { cpuSettings, memorySettings, topologySettings } from "../kubelet/settings.ts";
+import { describeMemory, openMemory } from "../memory-manager/open.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
 import { type Terminal, printJson } from "./terminal.ts";
 import { currentFile } from "../certificates/pair-store.ts";
@@ -106,10 +107,17 @@ async function examineNodeTarget(
       ? async (until: AbortSignal) =>
           describeCpus(await openPolicy({ ...cpuSettings(node), rootDir }, opened.host, silentLog(), until))
       : undefined;
+  const numaMemory =
+    kubelet.memoryManagerPolicy === "Static"
+      ? async (until: AbortSignal) => {
+          const state = await openMemory({ ...memorySettings(node), rootDir }, opened.host, silentLog(), until);
+          return state ? describeMemory(state) : "";
+        }
+      : undefined;
   const alignment = topologySettings(node);
   const numaNodes =
     alignment && (async (until: AbortSignal) => describeNuma(await openAlignment(alignment, opened.host, until)));
-  const managers = { exclusiveCpus, numaNodes };
+  const managers = { exclusiveCpus, numaMemory, numaNodes };
   const of = { target: opened, nodeName, rootDir, kubelet, refuseOtherAgent: other, ...managers, clock };
   const findings = await examineTarget(of, signal);
   const isReached = findings.some(({ check, level }) => check === "link" && level === "ok");

@@ -28,7 +28,6 @@ import {
   texts,
 } from "./value-types.ts";
 
-const nothingReserved = "no CPU or memory is reserved on any NUMA node";
 const ownCgroups = "graftlet stays in the cgroup it was started in";
 const noIptables = "no iptables chains are created";
 const notNegative = checkRange(0, Number.MAX_SAFE_INTEGER);
@@ -98,10 +97,7 @@ export const kubeletFields = {
   singleProcessOOMKill: optional(bool),
   cpuManagerPolicyOptions: field(textMap({ sign: "=", split: false }), {}, { flag: "cpu-manager-policy-options" }),
   cpuManagerReconcilePeriod: field(duration, 10_000, { flag: "cpu-manager-reconcile-period" }),
-  memoryManagerPolicy: field(oneOf("None", "Static"), "None", {
-    flag: "memory-manager-policy",
-    instead: nothingReserved,
-  }),
+  memoryManagerPolicy: field(oneOf("None", "Static"), "None", { flag: "memory-manager-policy" }),
   topologyManagerPolicy: field(oneOf("none", "best-effort", "restricted", "single-numa-node"), "none", {
     flag: "topology-manager-policy",
   }),
@@ -206,7 +202,7 @@ export const kubeletFields = {
   crashLoopBackOff: {
     maxContainerRestartPeriod: pointer(duration, 300_000, { check: checkRange(1000, 300_000, "1s to 5m") }),
   },
-  reservedMemory: field(memoryReservations, [], { flag: "reserved-memory", instead: nothingReserved }),
+  reservedMemory: field(memoryReservations, [], { flag: "reserved-memory" }),
   enableProfilingHandler: pointer(bool, true),
   enableDebugFlagsHandler: pointer(bool, true),
   seccompDefault: pointer(bool, false, { flag: "seccomp-default" }),

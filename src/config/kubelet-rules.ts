@@ -1,4 +1,5 @@
 import { cpuManager } from "./cpu-manager-rules.ts";
+import { reservedMemory } from "./memory-manager-rules.ts";
 import { gateEnabled } from "./feature-gates.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
@@ -244,6 +245,7 @@ const rules: readonly Rule[] = [
   softEviction,
   cpuManager,
   topologyManager,
+  reservedMemory,
 ];
 
 /** @throws CodedError invalid_argument: one sentence about the first settings that contradict each other. */

@@ -1,5 +1,5 @@
+import { createStateStore } from "../host/saved-state.ts";
 import type { Clock } from "../lib/clock.ts";
-import { coalesce } from "../lib/coalesce.ts";
 import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { createTrigger } from "../lib/trigger.ts";
@@ -45,16 +45,16 @@ export interface CpuCounts {
   readonly exclusiveByNumaNode: ReadonlyMap<number, number>;
 }
 
-const writeTimeoutMs = 30_000;
-
 /** CPU manager with the static policy: a container of a Guaranteed pod that requests whole CPUs gets CPUs that no other container uses; all
  *  other containers share the rest.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/ */
 export function createCpuManager(deps: CpuManagerDeps): CpuManager {
   const { policy, log } = deps;
   const assigned = new Map(deps.assigned);
-  const store = createStore(deps, assigned);
   const shared = () => sharedPool(policy, assigned);
+  const store = createStateStore(deps.clock, (signal) =>
+    writeState(deps.fs, deps.rootDir, { policy: "static", shared: shared(), assigned }, signal),
+  );
   const exclusiveCpus = (uid: string, name: string): CpuSet => assigned.get(uid)?.get(name) ?? new Set();
   const cpusOf = (uid: string, name: string) => {
     const cpus = assigned.get(uid)?.get(name) ?? shared();
@@ -128,20 +128,4 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
       };
     },
   };
-}
-
-/** Saves the state on the target. */
-function createStore({ fs, rootDir, policy, clock }: CpuManagerDeps, assigned: Assignments) {
-  let unsaved = true;
-  const save = coalesce(async () => {
-    unsaved = false;
-    const state = { policy: "static", shared: sharedPool(policy, assigned), assigned };
-    try {
-      await writeState(fs, rootDir, state, clock.within(writeTimeoutMs));
-    } catch (error) {
-      unsaved = true;
-      throw error;
-    }
-  });
-  return { save, isUnsaved: () => unsaved };
 }

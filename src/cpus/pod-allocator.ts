@@ -2,7 +2,7 @@ import type { CpuSet } from "../lib/cpu-set.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { Rejection } from "../pipeline.ts";
-import type { PodAllocator } from "../resource-manager.ts";
+import { type PodAllocator, unexpectedAdmission } from "../resource-manager.ts";
 import { cpuHints } from "./hints.ts";
 import { createPodAssigner } from "./pod-assigner.ts";
 import { type Assignments, type StaticPolicy, SmtAlignmentError, exclusiveCpuCount } from "./static-policy.ts";
@@ -54,7 +54,7 @@ export function createCpuAllocator({ policy, assigned, measures, commit }: CpuAl
 }
 
 function rejectionOf(error: unknown): Rejection {
-  const message = messageOf(error);
-  if (error instanceof SmtAlignmentError) return { reason: "SMTAlignmentError", message };
-  return { reason: "UnexpectedAdmissionError", message: `Allocate failed due to ${message}, which is unexpected` };
+  return error instanceof SmtAlignmentError
+    ? { reason: "SMTAlignmentError", message: messageOf(error) }
+    : unexpectedAdmission(error);
 }

@@ -1,5 +1,6 @@
 import { cpuCheckpoint, ownDirectory } from "../host/layout.ts";
-import { readStateFile, replaceFile } from "../host/replace-file.ts";
+import { replaceFile } from "../host/replace-file.ts";
+import { readSavedState } from "../host/saved-state.ts";
 import { type CpuSet, formatCpus, parseCpuList } from "../lib/cpu-set.ts";
 import type { Logger } from "../lib/log.ts";
 import { entriesOf, recordIn } from "../lib/record.ts";
@@ -20,7 +21,6 @@ export interface SavedState extends CpuState {
 }
 
 const version = 1;
-const maxBytes = 4 * 2 ** 20;
 
 function stateFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/cpus.json`;
@@ -35,15 +35,13 @@ export async function readState(
   log: Logger,
   signal: AbortSignal,
 ): Promise<SavedState | undefined> {
-  const own = { file: stateFile(rootDir), parse: parseState };
-  const kubelets = { file: cpuCheckpoint(rootDir), parse: parseKubeletState };
-  const [ownText, kubeletText] = await Promise.all(
-    [own, kubelets].map(({ file }) => readStateFile(fs, file, maxBytes, signal)),
-  );
-  const { file, parse } = ownText === undefined ? kubelets : own;
-  const text = ownText ?? kubeletText;
-  if (text === undefined) return undefined;
-  const state = parse(text);
+  const sources = {
+    own: { file: stateFile(rootDir), parse: parseState },
+    kubelets: { file: cpuCheckpoint(rootDir), parse: parseKubeletState },
+  };
+  const found = await readSavedState(fs, sources, signal);
+  if (!found) return undefined;
+  const { file, state } = found;
   if (!state) log.warn({ file }, "cannot parse the state of the CPU manager; assigning CPUs anew");
   return state && { file, ...state };
 }

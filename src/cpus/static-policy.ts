@@ -2,7 +2,7 @@ import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
 import type { Container, Pod } from "../objects.ts";
 import { qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
-import { isPodLevelResource } from "../pod/resources.ts";
+import { hasPodLevelResources } from "../pod/resources.ts";
 import { distributeCpus } from "./distribute-cpus.ts";
 import { takeCpus } from "./take-cpus.ts";
 import { type CpuTopology, cpusPer } from "./topology.ts";
@@ -78,8 +78,7 @@ export function assignedCpus(assigned: Assignments): CpuSet {
 /** Number of exclusive CPUs of a container: a Guaranteed pod's container that requests whole CPUs has them. Pods with pod-level resources
  *  have none, as with a kubelet whose feature gate PodLevelResourceManagers is off. */
 export function exclusiveCpuCount({ spec }: Pod, { resources }: Container): number {
-  const { requests = {}, limits = {} } = spec.resources ?? {};
-  if (Object.keys({ ...requests, ...limits }).some(isPodLevelResource) || qosClass(spec) !== "Guaranteed") return 0;
+  if (hasPodLevelResources(spec) || qosClass(spec) !== "Guaranteed") return 0;
   const request = resources?.requests?.cpu ?? resources?.limits?.cpu ?? "0";
   return quantityMilli(request) % 1000 === 0 ? quantityValue(request) : 0;
 }

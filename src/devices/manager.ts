@@ -15,6 +15,7 @@ import { type DeviceAmounts, createInventory, type Inventory } from "./inventory
 import { createDevicePlugins } from "./device-plugins.ts";
 import {
   type ContainerClaims,
+  type ContainerMemories,
   type ExclusiveCpus,
   type PodResourcesMeasures,
   createPodResourcesServer,
@@ -43,6 +44,8 @@ export interface DeviceManagerDeps
   readonly cpus?: ExclusiveCpus | undefined;
   /** Devices of ResourceClaims, for the PodResources API. */
   readonly claims?: ContainerClaims | undefined;
+  /** Memory of containers, for the PodResources API. */
+  readonly memory?: ContainerMemories | undefined;
   readonly measures: { readonly devices: DeviceMeasures; readonly podResources: PodResourcesMeasures };
 }
 

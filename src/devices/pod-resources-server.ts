@@ -6,6 +6,7 @@ import {
   type PodResources,
   PodResourcesListerService,
   ContainerDevices,
+  ContainerMemory,
   ContainerResources,
   type DynamicResource,
   type ListPodResourcesResponse,
@@ -16,6 +17,7 @@ import {
 } from "../gen/pod-resources-alpha.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
+import { type NumaNodes, idsOfNodes } from "../lib/numa-nodes.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import type { Pod, Container } from "../objects.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
@@ -86,6 +88,7 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
         AllocatableResourcesResponse.fromPartial({
           devices: [...allocatableDevices(inventory)],
           cpuIds: cpuIds(deps.cpus?.allocatableCpus()),
+          memory: memoryEntries(deps.memory?.allocatableMemory()),
         }),
       ),
     });
@@ -126,6 +129,21 @@ export interface ContainerClaims {
   dynamicResources(pod: Pod, container: Container): readonly DynamicResource[];
 }
 
+/** Memory of containers on NUMA nodes. */
+export interface ContainerMemories {
+  /** Memory of a container; empty if it has none of its own. */
+  memoryOf(uid: string, container: string): readonly NumaMemoryBlock[];
+  /** Memory that containers can get. */
+  allocatableMemory(): readonly NumaMemoryBlock[];
+}
+
+/** Memory of a type (`memory`, or huge pages such as `hugepages-2Mi`) on one or several NUMA nodes. */
+export interface NumaMemoryBlock {
+  readonly type: string;
+  readonly bytes: number;
+  readonly nodes: NumaNodes;
+}
+
 /** Resources that containers have to themselves. */
 interface OwnedResources {
   readonly allocations: Allocations;
@@ -133,17 +151,19 @@ interface OwnedResources {
   readonly cpus?: ExclusiveCpus | undefined;
   /** Undefined if no container can have claims. */
   readonly claims?: ContainerClaims | undefined;
+  /** Undefined if no container gets memory on NUMA nodes. */
+  readonly memory?: ContainerMemories | undefined;
 }
 
-/** Devices, claims and exclusive CPUs of pods. Memory is omitted: no container has memory of its own.
+/** Devices, claims, exclusive CPUs and memory of pods.
  *  @see
  *  https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
 function listPodResources(pods: readonly Pod[], owned: OwnedResources): ListPodResourcesResponse {
   return { podResources: pods.map((pod) => podResourcesOf(pod, owned)) };
 }
 
-/** Devices, claims and exclusive CPUs of one pod's sidecars and containers. */
-export function podResourcesOf(pod: Pod, { allocations, cpus, claims }: OwnedResources): PodResources {
+/** Devices, claims, exclusive CPUs and memory of one pod's sidecars and containers. */
+export function podResourcesOf(pod: Pod, { allocations, cpus, claims, memory }: OwnedResources): PodResources {
   const { metadata, spec } = pod;
   const sidecars = (spec.initContainers ?? []).filter(isSidecar);
   const of = (container: Container): ContainerResources => {
@@ -153,6 +173,7 @@ export function podResourcesOf(pod: Pod, { allocations, cpus, claims }: OwnedRes
       devices: [...devicesOfContainer(metadata.uid, name, allocations)],
       cpuIds: cpuIds(cpus?.exclusiveCpus(metadata.uid, name)),
       dynamicResources: [...(claims?.dynamicResources(pod, container) ?? [])],
+      memory: memoryEntries(memory?.memoryOf(metadata.uid, name)),
     });
   };
   return { name: metadata.name, namespace: metadata.namespace, containers: [...sidecars, ...spec.containers].map(of) };
@@ -161,6 +182,17 @@ export function podResourcesOf(pod: Pod, { allocations, cpus, claims }: OwnedRes
 /** CPUs as the API lists them. */
 function cpuIds(cpus: ReadonlySet<number> = new Set()): bigint[] {
   return [...cpus].sort((a, b) => a - b).map(BigInt);
+}
+
+/** Memory as the API lists it. */
+function memoryEntries(blocks: readonly NumaMemoryBlock[] = []): ContainerMemory[] {
+  return blocks.map(({ type, bytes, nodes }) =>
+    ContainerMemory.fromPartial({
+      memoryType: type,
+      size: BigInt(bytes),
+      topology: { nodes: idsOfNodes(nodes).map((id) => ({ ID: BigInt(id) })) },
+    }),
+  );
 }
 
 /** Healthy devices that can be allocated; a device of several NUMA nodes is listed under each. */

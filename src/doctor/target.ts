@@ -30,6 +30,8 @@ export interface TargetExamination {
   readonly exclusiveCpus?: ((signal: AbortSignal) => Promise<string>) | undefined;
   /** Describes the NUMA nodes that resources are aligned to; undefined with topology manager policy none. @throws its error. */
   readonly numaNodes?: ((signal: AbortSignal) => Promise<string>) | undefined;
+  /** Describes the memory of NUMA nodes; undefined with memory manager policy None. @throws its error. */
+  readonly numaMemory?: ((signal: AbortSignal) => Promise<string>) | undefined;
   readonly clock: Clock;
 }
 
@@ -116,10 +118,11 @@ function swap({ kubelet }: TargetExamination, facts: HostFacts): CheckResult {
   return ok(facts.swapBytes > 0 ? "on, and failSwapOn is false" : "off");
 }
 
-function resourceManagerChecks({ exclusiveCpus, numaNodes }: TargetExamination): readonly Check[] {
-  const describing = (name: string, describe: TargetExamination["numaNodes"]): readonly Check[] =>
-    describe ? [{ name, look: async (until) => ok(await describe(until)) }] : [];
-  return [...describing("CPU manager", exclusiveCpus), ...describing("topology manager", numaNodes)];
+function resourceManagerChecks({ exclusiveCpus, numaMemory, numaNodes }: TargetExamination): readonly Check[] {
+  const described = { "CPU manager": exclusiveCpus, "memory manager": numaMemory, "topology manager": numaNodes };
+  return Object.entries(described).flatMap(([name, describe]) =>
+    describe ? [{ name, look: async (until: AbortSignal) => ok(await describe(until)) }] : [],
+  );
 }
 
 async function cgroups(

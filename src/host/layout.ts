@@ -80,3 +80,8 @@ export const claimCheckpoint = "dra_manager_state";
 export function cpuCheckpoint(rootDir: string): string {
   return `${rootDir}/cpu_manager_state`;
 }
+
+/** A kubelet's checkpoint of memory on NUMA nodes. */
+export function memoryCheckpoint(rootDir: string): string {
+  return `${rootDir}/memory_manager_state`;
+}

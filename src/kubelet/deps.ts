@@ -10,6 +10,7 @@ import type { Approve } from "../certificates/approver.ts";
 import type { PairStore } from "../certificates/pair-store.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { CpuManager } from "../cpus/manager.ts";
+import type { MemoryManager } from "../memory-manager/manager.ts";
 import type { DeviceManager } from "../devices/manager.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { Fence } from "../seams/fenced.ts";
@@ -147,6 +148,8 @@ export interface ObservedTarget {
   /** Undefined unless containers can get exclusive CPUs. */
   readonly cpus: CpuManager | undefined;
   readonly podIds: PodIds;
+  /** Undefined unless containers get memory on NUMA nodes. */
+  readonly memory: MemoryManager | undefined;
   /** In the order in which they allocate. */
   readonly managers: readonly ResourceManager[];
   /** Has the managers allocate pods. */

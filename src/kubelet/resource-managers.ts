@@ -3,6 +3,8 @@ import { type CpuManager, createCpuManager } from "../cpus/manager.ts";
 import { openPolicy } from "../cpus/open.ts";
 import { type DraManager, createDraManager } from "../dra/manager.ts";
 import { createDeviceManager, type DeviceManager } from "../devices/manager.ts";
+import { type MemoryManager, createMemoryManager } from "../memory-manager/manager.ts";
+import { openMemory } from "../memory-manager/open.ts";
 import { claimCheckpoint, pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/layout.ts";
 import { throttle } from "../lib/throttle.ts";
 import { isAlive } from "../pod/sandbox.ts";
@@ -15,7 +17,7 @@ import { monitoredPods } from "../devices/monitored-pods.ts";
 import type { Alignment } from "../topology/aligned-allocation.ts";
 import { type TopologyManager, createTopologyManager } from "../topology/manager.ts";
 import { openAlignment } from "../topology/open.ts";
-import { cpuSettings, topologySettings } from "./settings.ts";
+import { cpuSettings, memorySettings, topologySettings } from "./settings.ts";
 
 /** Minimum interval between Node updates caused by device plugins, milliseconds. */
 const deviceUpdateIntervalMs = 1_000;
@@ -28,6 +30,8 @@ export interface NodeResources {
   readonly devices: DeviceManager;
   /** Undefined without the static CPU manager policy. */
   readonly cpus: CpuManager | undefined;
+  /** Undefined without the memory manager policy Static. */
+  readonly memory: MemoryManager | undefined;
   /** Undefined for a standalone node: its pods have no claims. */
   readonly dra: DraManager | undefined;
   readonly podIds: PodIds;
@@ -39,18 +43,22 @@ export interface NodeResources {
 /** Creates the node's resource managers. To add one: its folder, an entry in kubelet/wiring.ts, a line here, and its files below.
  *  @throws TargetError if the target does not fit the configuration; unavailable. */
 export async function createResourceManagers(context: NodeContext): Promise<NodeResources> {
-  const [cpus, alignment] = await Promise.all([createNodeCpuManager(context), openNodeAlignment(context)]);
+  const [cpus, memory, alignment] = await Promise.all([
+    createNodeCpuManager(context),
+    createNodeMemoryManager(context),
+    openNodeAlignment(context),
+  ]);
   const dra = context.standalone ? undefined : createNodeDraManager(context);
-  const devices = createNodeDeviceManager(context, cpus, dra, alignment);
+  const devices = createNodeDeviceManager(context, { cpus, memory, dra }, alignment);
   const podIds = createNodePodIds(context);
-  const managers = [devices, ...(cpus ? [cpus] : []), ...(dra ? [dra] : []), podIds];
+  const managers = [devices, ...(cpus ? [cpus] : []), ...(memory ? [memory] : []), ...(dra ? [dra] : []), podIds];
   const topology = createTopologyManager({
     alignment,
     managers,
     measures: context.metrics.measures.topology,
     clock: context.clock,
   });
-  return { devices, cpus, dra, podIds, managers, topology };
+  return { devices, cpus, memory, dra, podIds, managers, topology };
 }
 
 /** @returns undefined with the policy none. */
@@ -73,8 +81,7 @@ function createNodePodIds({ config, target, clock, log }: NodeContext): PodIds &
 
 function createNodeDeviceManager(
   { config, target, metrics, clock, log, stateOf }: NodeContext,
-  cpus: CpuManager | undefined,
-  claims: DraManager | undefined,
+  { cpus, memory, dra: claims }: Pick<NodeResources, "cpus" | "memory" | "dra">,
   alignment: Alignment | undefined,
 ): DeviceManager {
   const { signals, desired, podCache, status, sourcesSynced } = stateOf("devices");
@@ -88,6 +95,7 @@ function createNodeDeviceManager(
     cpus,
     claims,
     numaNodes: alignment?.numa.ids ?? [],
+    memory,
     allSourcesReady: sourcesSynced.all,
     isAlive(uid) {
       const pod = podCache.get(uid);
@@ -137,6 +145,24 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
     cache: podCache,
     measures: metrics.measures.cpus,
     reconcileMs: config.kubelet.cpuManagerReconcilePeriod,
+    allSourcesReady: sourcesSynced.all,
+    isKnown: isKnownPod(desired, worker),
+    clock,
+    log,
+  });
+}
+
+/** @returns undefined with the policy None. */
+async function createNodeMemoryManager(context: NodeContext): Promise<MemoryManager | undefined> {
+  const { config, target, metrics, clock, log, stateOf, signal } = context;
+  const state = await openMemory(memorySettings(config), target.host, log, signal);
+  if (!state) return undefined;
+  const { desired, worker, sourcesSynced } = stateOf("memoryManager");
+  return createMemoryManager({
+    state,
+    fs: target.host.fs,
+    rootDir: config.rootDir,
+    measures: metrics.measures.memory,
     allSourcesReady: sourcesSynced.all,
     isKnown: isKnownPod(desired, worker),
     clock,

@@ -60,6 +60,7 @@ export function createPodAllocation(context: NodeContext, cluster: Cluster, obse
     allocations,
     admission,
     hasStaticCpus: observed.cpus !== undefined,
+    hasStaticMemory: observed.memory !== undefined,
     usesSwap: (signal) => usesSwap(limitedSwap(config.kubelet), facts, signal),
     events: cluster.events,
     measures: metrics.measures.resizes,

@@ -1,6 +1,7 @@
 import { gateEnabled } from "../config/feature-gates.ts";
 import { parseBool } from "../config/go-values.ts";
 import type { CpuManagerSettings } from "../cpus/open.ts";
+import type { MemoryManagerSettings } from "../memory-manager/open.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { NodePressureDeps } from "../eviction/node-pressure.ts";
 import type { ImageLimits } from "../gc/image-collection.ts";
@@ -113,6 +114,19 @@ export function topologySettings({ kubelet }: Pick<NodeConfig, "kubelet">): Topo
     scope,
     preferClosest: parseBool(options["prefer-closest-numa-nodes"] ?? "false") === true,
     maxNodes: Number(options["max-allowable-numa-nodes"] ?? defaultMaxNodes),
+  };
+}
+
+/** Settings of the memory manager. */
+export function memorySettings({ kubelet, rootDir }: Pick<NodeConfig, "kubelet" | "rootDir">): MemoryManagerSettings {
+  const { memoryManagerPolicy: policy, reservedMemory, kubeReserved, systemReserved, evictionHard } = kubelet;
+  return {
+    rootDir,
+    policy,
+    reservedMemory,
+    kubeReserved,
+    systemReserved,
+    evictionHard: evictionHard["memory.available"] ?? "0",
   };
 }
 

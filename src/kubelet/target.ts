@@ -42,7 +42,7 @@ export async function observeTarget(
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
   const [resources] = await Promise.all([createResourceManagers(context), rights.read(signal)]);
-  const { devices, cpus, dra, podIds, managers, topology } = resources;
+  const { devices, cpus, memory, dra, podIds, managers, topology } = resources;
   const { nodeChanged } = stateOf("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const plugins = createPluginRegistration(context, cluster, {
@@ -79,6 +79,7 @@ export async function observeTarget(
     devices,
     cpus,
     podIds,
+    memory,
     managers,
     topology,
     drivers: plugins.drivers,

@@ -54,6 +54,7 @@ export const wiring = {
   runtimeHealth: { sends: ["nodeChanged"] },
   devices: { reads: ["desired", "podCache", "status", "sourcesSynced"], sends: ["nodeChanged", "wake"] },
   cpus: { reads: ["desired", "podCache", "worker", "sourcesSynced"] },
+  memoryManager: { reads: ["desired", "worker", "sourcesSynced"] },
   dra: { reads: ["desired", "worker", "sourcesSynced"], sends: ["wake"] },
   clusterWay: { reads: ["podCache"], sends: ["nodeChanged"] },
   servicePublisher: { reads: ["apiPods", "podCache"] },

@@ -23,6 +23,7 @@ import {
 import { type NodeView, viewMetrics } from "./node-gauges.ts";
 import { cpuMetrics } from "./cpus.ts";
 import { alignmentCounters, topologyMetrics } from "./topology.ts";
+import { memoryMetrics } from "./memory-manager.ts";
 import { draMetrics } from "./dra.ts";
 import { deviceMetrics, podResourcesMetrics } from "./devices.ts";
 import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
@@ -102,6 +103,7 @@ function createMeasures(metrics: Metrics, view: () => NodeView | undefined, cloc
     devices: deviceMetrics(metrics),
     topology: topologyMetrics(metrics, alignment),
     cpus: cpuMetrics(metrics, alignment, view),
+    memory: memoryMetrics(metrics),
     dra: draMetrics(metrics),
     podResources: podResourcesMetrics(metrics),
     volumes: volumeMetrics(metrics),

@@ -184,9 +184,9 @@ export function podRequests(pod: Pod, { overhead }: { readonly overhead: boolean
 /** A pod's request as counted for preemption: with pod-level resources those of its containers do not count, and overhead counts only
  *  together with a request. (kubernetes, GetResourceRequestQuantity) */
 export function requestForPreemption(pod: Pod, name: string): string {
-  const { requests = {}, limits = {} } = pod.spec.resources ?? {};
-  const isWhole = Object.keys({ ...requests, ...limits }).some(isPodLevelResource);
-  const all = isWhole ? podLevelAmounts(requests) : podRequests(pod, { overhead: false });
+  const all = hasPodLevelResources(pod.spec)
+    ? podLevelAmounts(pod.spec.resources?.requests)
+    : podRequests(pod, { overhead: false });
   const own = all[name] ?? "0";
   const overhead = pod.spec.overhead?.[name];
   if (overhead === undefined || quantityNumber(own) === 0) return own;
@@ -225,6 +225,11 @@ function requestsOf({ resources }: Container): ResourceList {
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#pod-level-resource-specification */
 function podLevelAmounts(amounts: ResourceList | undefined): ResourceList {
   return sum([Object.fromEntries(Object.entries(amounts ?? {}).filter(([name]) => isPodLevelResource(name)))]);
+}
+
+/** True if the pod as a whole requests or limits a resource. */
+export function hasPodLevelResources({ resources: { requests = {}, limits = {} } = {} }: Pod["spec"]): boolean {
+  return Object.keys({ ...requests, ...limits }).some(isPodLevelResource);
 }
 
 /** True for a resource that can be set at pod level. */

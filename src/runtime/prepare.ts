@@ -205,6 +205,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     resources: {
       ...containerResources({ ...settings, pod, container, target }),
       ...(additions?.cpus !== undefined && { cpusetCpus: additions.cpus }),
+      ...(additions?.mems !== undefined && { cpusetMems: additions.mems }),
     },
     securityContext: containerSecurity({
       pod,

@@ -32,6 +32,7 @@ export const troubleReasons = [
   "KernelSettings",
   "CPUManager",
   "TopologyManager",
+  "MemoryManager",
   "NodeAllocatable",
   "NodeNotStarted",
 ] as const;

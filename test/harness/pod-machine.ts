@@ -87,6 +87,12 @@ export function cgroupValue(cluster: Cluster, pid: number, files: readonly strin
   throw new Error(`process ${pid} has no cgroup file ${files.join(", ")}`);
 }
 
+/** A line of /proc/PID/status of a process of the target, such as `Mems_allowed_list`. */
+export function processStatus(cluster: Cluster, pid: number, field: string): string {
+  const status = readFileSync(join(viewOf(cluster).proc, String(pid), "status"), "utf8");
+  return new RegExp(`^${field}:\\s*(.*)$`, "m").exec(status)?.[1] ?? "";
+}
+
 /** Whether the target's cgroups are those of version 2 alone: beside version 1 it has no controllers. */
 export function isCgroupV2(cluster: Cluster): boolean {
   return viewOf(cluster).hierarchies.every((hierarchy) => existsSync(join(hierarchy, "cgroup.controllers")));

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { after, before, describe, test } from "node:test";
 import type { Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
-import { cgroupValue } from "../harness/pod-machine.ts";
+import { cgroupValue, processStatus } from "../harness/pod-machine.ts";
 import { type ContainerDraft, type SpecDraft, containerId, firstProcess, shell } from "../harness/pods.ts";
 import { clear } from "../harness/pressure.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -22,9 +21,7 @@ describe("CPU manager", { timeout: 600_000 }, () => {
 
   /** CPUs that a container's first process may use, as the kernel tells. */
   const cpusOf = (pod: Pod, name = "main"): string =>
-    /^Cpus_allowed_list:\s*(\S+)$/m.exec(
-      readFileSync(`/proc/${firstProcess(lab.cluster, pod, name)}/status`, "utf8"),
-    )?.[1] ?? "";
+    processStatus(lab.cluster, firstProcess(lab.cluster, pod, name), "Cpus_allowed_list");
   const quotaOf = (pod: Pod, levelsUp = 0) =>
     cgroupValue(lab.cluster, firstProcess(lab.cluster, pod), ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(" ")[0];
   const untilCpus = async (name: string, cpus: string) => {

@@ -158,6 +158,10 @@ const refusals: readonly [string, RegExp][] = [
     'cpuManagerPolicy: static\nreservedSystemCPUs: "0"\ncpuManagerPolicyOptions: {align-by-socket: "true"}\nfeatureGates: {CPUManagerPolicyAlphaOptions: true}\ntopologyManagerPolicy: single-numa-node',
     /: Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy option$/,
   ],
+  [
+    "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 0, limits: {memory: 2Gi}}]",
+    /: the reserved memory has a duplicate value for NUMA node 0 and resource "memory"$/,
+  ],
   ["tlsCertFile: /c", /^tlsCertFile is "\/c": give tlsPrivateKeyFile too/],
   ["tlsCipherSuites: [AES]", /give names such as TLS_/],
   ["userNamespaces: {idsPerPod: 1000}", /give a multiple of 65536/],

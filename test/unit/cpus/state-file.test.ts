@@ -3,32 +3,10 @@ import { test } from "node:test";
 import { checkPolicy, restoredAssignments } from "../../../src/cpus/check-state.ts";
 import { parseKubeletState, parseState, readState, writeState } from "../../../src/cpus/state-file.ts";
 import { createStaticPolicy } from "../../../src/cpus/static-policy.ts";
-import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
-import type { FileChange } from "../../../src/seams/host.ts";
-
+import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { cpus, machine, noOptions } from "./machines.ts";
-
-/** Files in memory. */
-function filesOf(files: Record<string, string>) {
-  return {
-    async readFile(path: string) {
-      const text = files[path];
-      if (text === undefined) throw new CodedError("not_found", path);
-      return Buffer.from(text);
-    },
-    async apply(changes: readonly FileChange[]) {
-      for (const change of changes) {
-        if (change.kind === "write") files[change.path] = String(change.data);
-        else if (change.kind === "rename") {
-          files[change.to] = files[change.from] ?? "";
-          delete files[change.from];
-        }
-      }
-    },
-  };
-}
 
 const state = {
   policy: "static",

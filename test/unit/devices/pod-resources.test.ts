@@ -105,6 +105,21 @@ test("lists healthy allocatable devices under each NUMA node, and no CPUs", asyn
   );
 });
 
+test("lists memory of containers by NUMA nodes", () => {
+  const memory = {
+    memoryOf: (_uid: string, name: string) => (name === "c" ? [{ type: "memory", bytes: 2 ** 30, nodes: 0b101n }] : []),
+    allocatableMemory: () => [],
+  };
+  const { containers } = podResourcesOf(
+    { ...asking(0), spec: { containers: [aContainer("c"), aContainer("other")] } },
+    { allocations: createAllocations(), memory },
+  );
+  assert.deepEqual(
+    containers.map((one) => one.memory),
+    [[{ memoryType: "memory", size: 2n ** 30n, topology: { nodes: [{ ID: 0n }, { ID: 2n }] } }], []],
+  );
+});
+
 test("lists exclusive CPUs of containers in order", () => {
   const cpus = {
     exclusiveCpus: (uid: string, name: string) => new Set(uid === "uid-1" && name === "c" ? [3, 1] : []),

@@ -1,0 +1,136 @@
+import type { Clock } from "../lib/clock.ts";
+import { createStateStore } from "../host/saved-state.ts";
+import type { Logger } from "../lib/log.ts";
+import { idsOfNodes, numaNodes } from "../lib/numa-nodes.ts";
+import { runPeriodically } from "../lib/periodic.ts";
+import type { Pod } from "../objects.ts";
+import {
+  type PodAllocator,
+  type ResourceManager,
+  allocateContainers,
+  noAdditions,
+  unexpectedAdmission,
+} from "../resource-manager.ts";
+import type { HostFs } from "../seams/host.ts";
+import type { MemoryBlock } from "./machine-state.ts";
+import { writeState } from "./state-file.ts";
+import {
+  type MemoryState,
+  allocateMemory,
+  isPinned,
+  releaseEndedInit,
+  releasePod,
+  topologyHints,
+} from "./static-policy.ts";
+
+export interface MemoryManagerDeps {
+  readonly fs: Pick<HostFs, "apply">;
+  /** The kubelet's root directory on the target. */
+  readonly rootDir: string;
+  /** The target's memory, with what containers had before a restart. */
+  readonly state: MemoryState;
+  readonly measures: MemoryMeasures;
+  /** True once every source has listed its pods. */
+  readonly allSourcesReady: () => boolean;
+  /** True while a source wants the pod or a worker handles it. */
+  readonly isKnown: (uid: string) => boolean;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Records allocations of memory on NUMA nodes. */
+export interface MemoryMeasures {
+  /** A container's memory is requested, at each admission of its pod. */
+  requested(): void;
+  /** It could not be allocated. */
+  failed(): void;
+}
+
+export interface MemoryManager extends ResourceManager {
+  /** Memory of a container; empty if it has none of its own. */
+  memoryOf(uid: string, container: string): readonly MemoryBlock[];
+  /** Memory that containers can get, by NUMA node and type. */
+  allocatableMemory(): readonly MemoryBlock[];
+}
+
+/** Interval at which unsaved states are saved, and memory of pods is released that ended while graftlet did not run, milliseconds. */
+const reconcileMs = 10_000;
+
+/** Memory manager with the policy Static: each container of a Guaranteed pod gets its memory on as few NUMA nodes as possible, and uses no
+ *  memory of others. @see https://kubernetes.io/docs/tasks/administer-cluster/memory-manager/ */
+export function createMemoryManager(deps: MemoryManagerDeps): MemoryManager {
+  const { fs, rootDir, measures, clock, log } = deps;
+  let state = deps.state;
+  const store = createStateStore(clock, (signal) => writeState(fs, rootDir, state, signal));
+  const saveLater = () => {
+    store.save().catch((err: unknown) => log.warn({ err }, "cannot save the state of the memory manager; retrying"));
+  };
+  /** Replaces the state, and saves it unless it is the same. */
+  const change = (next: MemoryState) => {
+    if (next === state) return;
+    state = next;
+    saveLater();
+  };
+  const releaseUnknown = () => {
+    if (!deps.allSourcesReady()) return;
+    const unknown = [...state.assigned.keys()].filter((uid) => !deps.isKnown(uid));
+    change(unknown.reduce(releasePod, state));
+  };
+  const reconciling = runPeriodically({ ...deps, name: "memory-manager", intervalMs: reconcileMs }, async () => {
+    releaseUnknown();
+    if (store.isUnsaved()) await store.save();
+  });
+  const podAllocator = (pod: Pod): PodAllocator => {
+    releaseUnknown();
+    const before = state;
+    return {
+      hints(container) {
+        try {
+          return isPinned(pod) ? topologyHints(state, pod, container) : new Map();
+        } catch {
+          // The allocation fails for the same reason, and says it.
+          return new Map();
+        }
+      },
+      async allocate(container, hint) {
+        if (!isPinned(pod)) return undefined;
+        measures.requested();
+        try {
+          state = allocateMemory(state, pod, container, hint);
+          return undefined;
+        } catch (error) {
+          measures.failed();
+          return unexpectedAdmission(error);
+        }
+      },
+      async commit() {
+        // A pod whose record cannot be saved starts nevertheless, as in a kubelet: after a restart its memory may be on other nodes.
+        if (state !== before)
+          await store
+            .save()
+            .catch((err: unknown) => log.warn({ err }, "cannot save the state of the memory manager; retrying"));
+      },
+    };
+  };
+  const memoryOf = (uid: string, container: string) => state.assigned.get(uid)?.get(container) ?? [];
+  return {
+    name: "memory",
+    services: [reconciling],
+    allocate: async (pod) => allocateContainers(podAllocator(pod), pod),
+    podAllocator: async (pod) => podAllocator(pod),
+    allocatable: () => ({}),
+    async prepareContainer(pod, { name }) {
+      change(releaseEndedInit(state, pod, name));
+      const nodes = memoryOf(pod.metadata.uid, name).reduce((all, block) => all | block.nodes, 0n);
+      return nodes === 0n ? undefined : { ...noAdditions, mems: idsOfNodes(nodes).join(",") };
+    },
+    release: (uid) => change(releasePod(state, uid)),
+    memoryOf,
+    allocatableMemory: () =>
+      [...state.machine].flatMap(([id, { tables }]) =>
+        [...tables].flatMap(([type, { allocatable: bytes }]) =>
+          bytes > 0 ? [{ nodes: numaNodes([id]), type, bytes }] : [],
+        ),
+      ),
+  };
+}

@@ -1,0 +1,148 @@
+import type { NumaNodes } from "../lib/numa-nodes.ts";
+import type { Container, Pod } from "../objects.ts";
+import { isSidecar } from "../pod/containers.ts";
+import { qosClass } from "../pod/qos.ts";
+import { quantityNumber } from "../pod/quantity.ts";
+import { hasPodLevelResources, isHugePages, podRequests } from "../pod/resources.ts";
+import { type TopologyHint, type TopologyHints, unaligned } from "../topology-hints.ts";
+import { type MemoryRequest, chooseNodes, memoryHints } from "./hints.ts";
+import { type MachineState, type MemoryBlock, releaseBlock, reserveBlock } from "./machine-state.ts";
+
+/** Memory blocks by container name. A container whose memory was released before its pod ended has none, but an entry. */
+export type PodMemory = ReadonlyMap<string, readonly MemoryBlock[]>;
+
+/** Which container has which memory. */
+export interface MemoryState {
+  readonly machine: MachineState;
+  /** By pod UID. */
+  readonly assigned: ReadonlyMap<string, PodMemory>;
+}
+
+/** True for pods whose containers get memory on NUMA nodes: Guaranteed ones without pod-level resources, as with a kubelet whose feature
+ *  gate PodLevelResourceManagers is off. */
+export function isPinned({ spec }: Pod): boolean {
+  return qosClass(spec) === "Guaranteed" && !hasPodLevelResources(spec);
+}
+
+/** Allocates memory to a container of a pod that `isPinned`. It takes over what init containers before it have on the same nodes, as they
+ *  have ended by then; a container keeps what it has.
+ *  @param hint of the topology manager. @throws Error in the kubelet's words. */
+export function allocateMemory(
+  state: MemoryState,
+  pod: Pod,
+  container: Container,
+  hint: TopologyHint = unaligned,
+): MemoryState {
+  const { uid } = pod.metadata;
+  const own = state.assigned.get(uid) ?? new Map<string, readonly MemoryBlock[]>();
+  if (own.has(container.name)) return state;
+  const request = requestedMemory(container);
+  const reusable = (at: NumaNodes, type: string) => reusableBytes(pod, own, at, type);
+  const nodes = chooseNodes(state.machine, request, reusable, hint);
+  const blocks = [...request].map(([type, bytes]): MemoryBlock => ({ nodes, type, bytes }));
+  const machine = blocks.reduce(
+    (before, block) => reserveBlock(before, block, Math.max(0, block.bytes - reusable(nodes, block.type))),
+    state.machine,
+  );
+  const containers = new Map(takeOver(pod, own, blocks)).set(container.name, blocks);
+  return { machine, assigned: new Map(state.assigned).set(uid, containers) };
+}
+
+/** Releases what is left of the memory of init containers that have ended because a container after them starts. */
+export function releaseEndedInit(state: MemoryState, { metadata: { uid }, spec }: Pod, starting: string): MemoryState {
+  const own = state.assigned.get(uid);
+  const init = spec.initContainers ?? [];
+  const at = init.findIndex(({ name }) => name === starting);
+  const ended = init
+    .slice(0, at < 0 ? init.length : at)
+    .filter((one) => !isSidecar(one) && (own?.get(one.name)?.length ?? 0) > 0);
+  if (!own || ended.length === 0) return state;
+  const machine = ended.flatMap(({ name }) => own.get(name) ?? []).reduce(releaseBlock, state.machine);
+  const containers = new Map([...own, ...ended.map(({ name }) => [name, []] as const)]);
+  return { machine, assigned: new Map(state.assigned).set(uid, containers) };
+}
+
+/** Releases all memory of a pod. */
+export function releasePod(state: MemoryState, uid: string): MemoryState {
+  const own = state.assigned.get(uid);
+  if (!own) return state;
+  const assigned = new Map(state.assigned);
+  assigned.delete(uid);
+  return { machine: [...own.values()].flat().reduce(releaseBlock, state.machine), assigned };
+}
+
+/** Hints for the memory of a container, or of the pod as a whole; for what is allocated already, its nodes.
+ *  @returns no hints if any nodes will do, or none has enough memory: the allocation then fails.
+ *  @throws Error in the kubelet's words. */
+export function topologyHints(state: MemoryState, pod: Pod, container: Container | undefined): TopologyHints {
+  const request = container ? requestedMemory(container) : podRequest(pod);
+  const own = state.assigned.get(pod.metadata.uid) ?? new Map<string, readonly MemoryBlock[]>();
+  const all = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+  const allocated = container
+    ? own.get(container.name)
+    : all.map(({ name }) => own.get(name)).find((blocks) => blocks !== undefined && blocks.length > 0);
+  if (allocated) return hintsOfBlocks(allocated, request);
+  const reusable = (at: NumaNodes, type: string) => (container ? reusableBytes(pod, own, at, type) : 0);
+  const hints = memoryHints(state.machine, request, reusable);
+  return new Map(hints.length === 0 ? [] : [...request.keys()].map((type) => [type, hints]));
+}
+
+/** @returns no hints if a container has something else than it requests, such as an init container whose memory was taken over. */
+function hintsOfBlocks(blocks: readonly MemoryBlock[], request: MemoryRequest): TopologyHints {
+  const isSame = blocks.length === request.size && blocks.every(({ type, bytes }) => request.get(type) === bytes);
+  return new Map(isSame ? blocks.map(({ nodes, type }) => [type, [{ nodes, preferred: true }]]) : []);
+}
+
+/** What a container requests. @throws Error in the kubelet's words. */
+export function requestedMemory({ resources }: Container): MemoryRequest {
+  return memoryOf({ ...resources?.limits, ...resources?.requests });
+}
+
+/** What a pod requests at one time. */
+function podRequest(pod: Pod): MemoryRequest {
+  return memoryOf(podRequests(pod, { overhead: false }));
+}
+
+function memoryOf(amounts: Readonly<Record<string, string>>): MemoryRequest {
+  const names = Object.keys(amounts).filter((name) => name === "memory" || isHugePages(name));
+  return new Map(
+    names
+      .sort((a, b) => Number(isHugePages(a)) - Number(isHugePages(b)) || a.localeCompare(b))
+      .map((name) => {
+        const bytes = quantityNumber(amounts[name] ?? "0");
+        if (!Number.isSafeInteger(bytes)) throw new Error("[memorymanager] failed to represent quantity as int64");
+        return [name, bytes];
+      }),
+  );
+}
+
+/** Names of the init containers that end before others start. */
+function endingInit({ spec: { initContainers = [] } }: Pod): readonly string[] {
+  return initContainers.filter((one) => !isSidecar(one)).map(({ name }) => name);
+}
+
+/** What the pod's init containers still have on exactly these nodes. */
+function reusableBytes(pod: Pod, own: PodMemory, nodes: NumaNodes, type: string): number {
+  return endingInit(pod)
+    .flatMap((name) => own.get(name) ?? [])
+    .filter((block) => block.nodes === nodes && block.type === type)
+    .reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** Takes memory for new blocks from init containers, first to last, so that the blocks of a pod add up to what it has. */
+function takeOver(pod: Pod, own: PodMemory, blocks: readonly MemoryBlock[]): PodMemory {
+  const left = new Map(blocks.map(({ type, bytes }) => [type, bytes]));
+  const nodes = blocks[0]?.nodes;
+  const next = new Map(own);
+  for (const name of endingInit(pod)) {
+    const before = own.get(name);
+    if (!before) continue;
+    const after = before.map((block): MemoryBlock => {
+      const taken = block.nodes === nodes ? Math.min(block.bytes, left.get(block.type) ?? 0) : 0;
+      left.set(block.type, (left.get(block.type) ?? 0) - taken);
+      return { ...block, bytes: block.bytes - taken };
+    });
+    next.set(name, after);
+  }
+  return next;
+}

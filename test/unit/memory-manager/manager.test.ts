@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { silentLog } from "../../../src/lib/log.ts";
+import { createMemoryManager } from "../../../src/memory-manager/manager.ts";
+import { parseState } from "../../../src/memory-manager/state-file.ts";
+import type { Container, Pod } from "../../../src/objects.ts";
+import { allocatedPod } from "../../../src/roles.ts";
+import type { FileChange } from "../../../src/seams/host.ts";
+import { unaligned } from "../../../src/topology-hints.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { filesOf } from "../../fakes/files.ts";
+import { never } from "../../fakes/signals.ts";
+import { asking, gib, idle, podOf } from "./machines.ts";
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+/** A node with two NUMA nodes of 4 GiB. */
+function rig(t: TestContext) {
+  const clock = fakeClock();
+  const files: Record<string, string> = {};
+  const measured: string[] = [];
+  const world = { writeError: undefined as Error | undefined };
+  const known = new Set<string>();
+  const manager = createMemoryManager({
+    state: idle(4, 4),
+    fs: {
+      async apply(changes: readonly FileChange[]) {
+        if (world.writeError) throw world.writeError;
+        await filesOf(files).apply(changes);
+      },
+    },
+    rootDir: "/root",
+    measures: { requested: () => void measured.push("requested"), failed: () => void measured.push("failed") },
+    allSourcesReady: () => true,
+    isKnown: (uid) => known.has(uid),
+    clock,
+    log: silentLog(),
+  });
+  const stop = new AbortController();
+  const running = Promise.all(manager.services.map((service) => service.run(stop.signal)));
+  t.after(async () => {
+    stop.abort();
+    await running;
+  });
+  const admit = async (pod: Pod) => {
+    known.add(pod.metadata.uid);
+    return manager.allocate(allocatedPod(pod), [], never);
+  };
+  const mems = async (pod: Pod, container: Container | undefined) =>
+    container && (await manager.prepareContainer(pod, container, never))?.mems;
+  const saved = () => [...(parseState(files["/root/graftlet/memory.json"] ?? "")?.assigned.keys() ?? [])];
+  return { manager, clock, admit, mems, saved, measured, world, known };
+}
+
+const single = (uid: string, memory: string) => podOf(uid, [asking("main", memory)]);
+
+test("containers of Guaranteed pods use the NUMA nodes that their memory is on; other containers use all", async (t) => {
+  const { manager, admit, mems, saved } = rig(t);
+  const [p, group] = [single("p", "3Gi"), single("group", "7Gi")];
+  const shared = podOf("s", [{ name: "main", image: "i", resources: { requests: { memory: "1Gi" } } }]);
+  assert.deepEqual([await admit(p), await admit(shared), saved()], [undefined, undefined, ["p"]]);
+  assert.deepEqual(
+    [await mems(p, p.spec.containers[0]), await mems(shared, shared.spec.containers[0])],
+    ["0", undefined],
+  );
+  manager.release("p");
+  await settled();
+  assert.deepEqual(saved(), []);
+  assert.equal(await admit(group), undefined);
+  assert.equal(await mems(group, group.spec.containers[0]), "0,1");
+});
+
+test("rejects a pod beyond the memory that is left, with the kubelet's reason", async (t) => {
+  const { admit, measured } = rig(t);
+  assert.deepEqual(await admit(podOf("p", [asking("main", "1Gi"), asking("more", "9Gi")])), {
+    reason: "UnexpectedAdmissionError",
+    message:
+      "Allocate failed due to [memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available, which is unexpected",
+  });
+  assert.deepEqual(measured, ["requested", "requested", "failed"]);
+});
+
+test("a rejected pod leaves nothing once it is released", async (t) => {
+  const { manager, admit } = rig(t);
+  assert.ok(await admit(podOf("p", [asking("main", "1Gi"), asking("more", "9Gi")])));
+  manager.release("p");
+  assert.deepEqual(manager.memoryOf("p", "main"), []);
+  assert.equal(await admit(single("q", "7Gi")), undefined);
+});
+
+test("memory of init containers is free for others once the containers after them start", async (t) => {
+  const { admit, mems } = rig(t);
+  const init = asking("init", "7Gi");
+  const pod = podOf("p", [asking("main", "1Gi")], [init]);
+  assert.equal(await admit(pod), undefined);
+  assert.equal(await mems(pod, init), "0,1");
+  assert.ok(await admit(single("q", "2Gi")));
+});
+
+test("admits a pod whose memory cannot be saved, and saves it in the next period", async (t) => {
+  const { admit, saved, clock, world } = rig(t);
+  await settled();
+  world.writeError = new CodedError("unavailable", "no target");
+  assert.equal(await admit(single("p", "1Gi")), undefined);
+  assert.deepEqual(saved(), []);
+  world.writeError = undefined;
+  await clock.advance(10_000);
+  await settled();
+  assert.deepEqual(saved(), ["p"]);
+});
+
+test("releases memory of pods that nobody knows any more before the next pod is admitted", async (t) => {
+  const { admit, known } = rig(t);
+  await admit(single("gone", "7Gi"));
+  known.delete("gone");
+  assert.equal(await admit(single("p", "7Gi")), undefined);
+});
+
+test("offers hints, and allocates from the nodes of a topology manager", async (t) => {
+  const { manager } = rig(t);
+  const pod = single("p", "2Gi");
+  const [main] = pod.spec.containers;
+  assert.ok(main);
+  const allocator = await manager.podAllocator?.(allocatedPod(pod), [], never);
+  assert.deepEqual(
+    allocator
+      ?.hints(main)
+      .get("memory")
+      ?.map(({ nodes, preferred }) => [nodes, preferred]),
+    [
+      [1n, true],
+      [2n, true],
+      [3n, false],
+    ],
+  );
+  assert.equal(await allocator?.allocate(main, { nodes: 2n, preferred: true }), undefined);
+  await allocator?.commit?.();
+  assert.deepEqual(manager.memoryOf("p", "main"), [{ nodes: 2n, type: "memory", bytes: 2 * gib }]);
+  const odd = single("odd", "100m");
+  const ofOdd = await manager.podAllocator?.(allocatedPod(odd), [], never);
+  assert.deepEqual(ofOdd?.hints(odd.spec.containers[0]), new Map());
+  assert.match((await ofOdd?.allocate(asking("main", "100m"), unaligned))?.message ?? "", /quantity as int64/);
+});
+
+test("lists the memory that containers can get", (t) => {
+  assert.deepEqual(rig(t).manager.allocatableMemory(), [
+    { nodes: 1n, type: "memory", bytes: 3 * gib },
+    { nodes: 2n, type: "memory", bytes: 4 * gib },
+  ]);
+});
