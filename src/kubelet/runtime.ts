@@ -94,7 +94,7 @@ export function createNodePodRuntime(
     starts,
     probes,
     isRestartingAll: (uid) => isRestartingAll(status.get(uid)),
-    hooks: createHooks({ host, runtime, events, clock }),
+    hooks: createHooks({ host, runtime, events, measures: measures.hooks, clock }),
     tunnel: serviceTunnel,
     inForce: allocation.allocations,
     groups,

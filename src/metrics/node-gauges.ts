@@ -111,6 +111,12 @@ function podGauges(metrics: Metrics, view: () => NodeView | undefined): void {
   metrics.gauge("kubelet_mirror_pods", "Mirror pods in the API server.", {
     values: () => present((view()?.mirrors() ?? []).length),
   });
+  metrics.gauge("kubelet_managed_ephemeral_containers", "Ephemeral containers of this node's pods.", {
+    values: () => {
+      const counts = wanted().map(({ spec }) => spec.ephemeralContainers?.length ?? 0);
+      return [[{}, counts.reduce((sum, count) => sum + count, 0)]];
+    },
+  });
   metrics.gauge("kubelet_working_pods", "Pods with a worker, by lifecycle and configuration source.", {
     labels: ["lifecycle", "config", "static"],
     values: () => workingPods(view()),

@@ -3,6 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { ProbeMeasures } from "../probes/probes.ts";
 import type { HealthMeasures } from "../server/ports.ts";
 import { healthMetrics } from "./health.ts";
+import { hookMetrics } from "./hooks.ts";
 import { nodeStartMetrics } from "./node-start.ts";
 import { createPodStartup } from "./pod-startup.ts";
 import { podMetrics, startMetrics, statusMetrics } from "./pods.ts";
@@ -99,6 +100,7 @@ function createMeasures(metrics: Metrics, view: () => NodeView | undefined, cloc
     statuses: statusMetrics(metrics, startup),
     runtime: runtimeMetrics(metrics),
     pleg: plegMetrics(metrics, clock),
+    hooks: hookMetrics(metrics),
     pulls: pullMetrics(metrics, startup),
     devices: deviceMetrics(metrics),
     topology: topologyMetrics(metrics, alignment),

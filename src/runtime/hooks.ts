@@ -31,10 +31,19 @@ export interface Hooks {
   run(hook: LifecycleHandler, target: HookTarget, signal: AbortSignal): Promise<void>;
 }
 
+/** Hooks that did not go as configured. */
+export interface HookMeasures {
+  /** A hook over HTTPS succeeded over HTTP. */
+  fellBackToHttp(): void;
+  /** A sleep hook was interrupted. */
+  sleepCutOff(): void;
+}
+
 export interface HookDeps {
   readonly host: Pick<Host, "dial">;
   readonly runtime: Pick<Containers, "execSync">;
   readonly events: EventSink;
+  readonly measures: HookMeasures;
   readonly clock: Clock;
 }
 
@@ -65,8 +74,18 @@ async function runHandler(
 ): Promise<void> {
   if (hook.exec) return exec(deps.runtime, hook.exec.command ?? [], target.containerId, signal);
   if (hook.httpGet) return get(deps, hook.httpGet, target, signal);
-  if (hook.sleep) return deps.clock.sleep(hook.sleep.seconds * 1000, signal);
+  if (hook.sleep) return sleep(deps, hook.sleep.seconds, signal);
   throw new Error("invalid handler: none of exec, httpGet and sleep is set");
+}
+
+/** @throws the signal's reason. */
+async function sleep({ measures, clock }: HookDeps, seconds: number, signal: AbortSignal): Promise<void> {
+  try {
+    await clock.sleep(seconds * 1000, signal);
+  } catch (error) {
+    measures.sleepCutOff();
+    throw error;
+  }
 }
 
 /** Maximum bytes of a failed command's output to report: the API server rejects a pod status that is too large. */
@@ -100,7 +119,7 @@ async function exec(
 }
 
 async function get(
-  { host, events }: HookDeps,
+  { host, events, measures }: HookDeps,
   action: HttpGet,
   { pod, container, podIP }: HookTarget,
   signal: AbortSignal,
@@ -118,6 +137,7 @@ async function get(
       throw error;
     });
     const text = `request to HTTPS lifecycle hook ${fromLatin1Bytes(request.url.host)} got HTTP response, retry with HTTP succeeded`;
+    measures.fellBackToHttp();
     events.event(podReference(pod), "Warning", "LifecycleHTTPFallback", text);
   }
 }

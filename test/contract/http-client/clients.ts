@@ -7,6 +7,7 @@ import { dialLocal } from "../../../providers/local/dial.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { start } from "../../harness/processes.ts";
 import { buildProgram } from "../../harness/tools.ts";
@@ -79,7 +80,7 @@ async function probe(host: Pick<Host, "dial">, { action, podIP, timeoutMs }: Ask
 async function hook(host: Pick<Host, "dial">, { action, podIP }: Ask): Promise<Said> {
   const events = eventLines();
   const runtime = { execSync: () => Promise.reject(new Error("no commands here")) };
-  const hooks = createHooks({ host, runtime, events, clock: fakeClock() });
+  const hooks = createHooks({ host, runtime, events, measures: unmeasured.hooks, clock: fakeClock() });
   const target = { pod: aPod(), container: aContainer("c"), containerId: "id", podIP };
   const fallback = () => events.lines.length > 0;
   try {

@@ -299,7 +299,8 @@ test("gauges are read at scrape time", async () => {
     { name: "b", secret: { secretName: "s" } },
   ];
   const one = pod("one");
-  const wanted = { ...one, spec: { ...one.spec, volumes } };
+  const ephemeralContainers = [aContainer("debug-1"), aContainer("debug-2")];
+  const wanted = { ...one, spec: { ...one.spec, volumes, ephemeralContainers } };
   const mirror = aPod({}, { uid: "mirror", annotations: { "kubernetes.io/config.mirror": "x" } });
   const fromFile = aPod({}, { uid: "file", annotations: { "kubernetes.io/config.source": "file" } });
   const { CONTAINER_EXITED, CONTAINER_RUNNING } = ContainerState;
@@ -341,6 +342,7 @@ test("gauges are read at scrape time", async () => {
     "kubelet_active_pods{static=true}": 0,
     "kubelet_active_pods{static=}": 1,
     kubelet_mirror_pods: 1,
+    kubelet_managed_ephemeral_containers: 2,
     "kubelet_working_pods{config=desired,lifecycle=sync,static=}": 1,
     "kubelet_working_pods{config=orphan,lifecycle=terminating,static=}": 1,
     "kubelet_working_pods{config=runtime_only,lifecycle=terminated,static=unknown}": 1,

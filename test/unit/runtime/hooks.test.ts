@@ -23,14 +23,19 @@ function rig(answer = { exitCode: 0, stdout: "", stderr: "" }) {
       return { ...answer, stdout: Buffer.from(answer.stdout), stderr: Buffer.from(answer.stderr) };
     },
   };
-  const hooks = createHooks({ clock, events, host, runtime });
+  const counts: string[] = [];
+  const measures = {
+    fellBackToHttp: () => void counts.push("HTTP"),
+    sleepCutOff: () => void counts.push("sleep"),
+  };
+  const hooks = createHooks({ clock, events, measures, host, runtime });
   const target = {
     pod: aPod(),
     container: aContainer("c", { ports: [{ name: "web", containerPort: 80 }] }),
     containerId: "id",
     podIP: "10.0.0.7",
   };
-  return { clock, events, host, ran, target, run: hooks.run };
+  return { clock, counts, measures, events, host, ran, target, run: hooks.run };
 }
 
 async function serve(t: TestContext, handle: RequestListener): Promise<number> {
@@ -103,7 +108,7 @@ test("httpGet: HTTPS accepts any certificate; falls back to plain HTTP, with an 
   });
   t.after(() => secure.closeAllConnections());
   t.after(() => secure.close());
-  const { events, target, run } = rig();
+  const { counts, events, target, run } = rig();
   await run({ httpGet: { port: await listen(secure), scheme: "HTTPS" } }, target, never);
   assert.deepEqual([asked, events.lines], [["https"], []]);
 
@@ -118,6 +123,7 @@ test("httpGet: HTTPS accepts any certificate; falls back to plain HTTP, with an 
   assert.deepEqual(events.lines, [
     `Warning LifecycleHTTPFallback request to HTTPS lifecycle hook 10.0.0.7:${plain} got HTTP response, retry with HTTP succeeded`,
   ]);
+  assert.deepEqual(counts, ["HTTP"]);
 });
 
 test("httpGet: fails without a pod IP", async () => {
@@ -129,15 +135,17 @@ test("httpGet: fails without a pod IP", async () => {
 });
 
 test("sleep: lasts its duration, or until the grace period ends", async () => {
-  const { clock, target, run } = rig();
+  const { clock, counts, target, run } = rig();
   let over = false;
   const sleeping = run({ sleep: { seconds: 5 } }, target, never).then(() => (over = true));
   await clock.advance(4999);
   assert.equal(over, false);
   await clock.advance(1);
   await sleeping;
+  assert.deepEqual(counts, []);
   const stop = new AbortController();
   const cut = run({ sleep: { seconds: 5 } }, target, stop.signal);
   stop.abort();
   await assert.rejects(cut, /Sleep lifecycle hook \(5\)/);
+  assert.deepEqual(counts, ["sleep"]);
 });

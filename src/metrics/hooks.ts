@@ -1,0 +1,17 @@
+import type { HookMeasures } from "../runtime/hooks.ts";
+import type { Metrics } from "./registry.ts";
+
+/** Lifecycle hooks of containers. */
+export function hookMetrics(metrics: Metrics): HookMeasures {
+  const fallbacks = metrics.counter(
+    "kubelet_lifecycle_handler_http_fallbacks_total",
+    "Hooks that succeeded over HTTP after HTTPS had failed.",
+    [],
+  );
+  const cutOff = metrics.counter(
+    "kubelet_sleep_action_terminated_early_total",
+    "Sleep hooks that ended before their time.",
+    [],
+  );
+  return { fellBackToHttp: () => fallbacks.add({}), sleepCutOff: () => cutOff.add({}) };
+}
