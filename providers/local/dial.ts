@@ -57,12 +57,14 @@ export async function listenLocal(
     server.once("error", (error) => reject(codedError(formatAddress(at), error)));
     server.listen("unix" in at ? { path: at.unix } : at, resolve);
   });
+  const onAbort = () => void close();
   const close = () =>
     new Promise<void>((resolve) => {
+      signal?.removeEventListener("abort", onAbort);
       server.close(() => resolve());
       for (const socket of open) socket.destroy();
     });
-  signal?.addEventListener("abort", () => void close(), { once: true });
+  signal?.addEventListener("abort", onAbort, { once: true });
   const bound = server.address();
   const address = typeof bound === "object" && bound ? { host: bound.address, port: bound.port } : at;
   return { address, [Symbol.asyncDispose]: close };

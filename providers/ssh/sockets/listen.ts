@@ -91,10 +91,15 @@ export function createListeners(options: ListenerOptions) {
     };
     const watchLoss = () => {
       const { lost } = forwarding.connection;
-      const onLost = () => void rebind();
-      if (lost.aborted) return onLost();
+      if (lost.aborted) return void rebind();
+      const forget = () => lost.removeEventListener("abort", onLost);
+      const onLost = () => {
+        // The listener outlives many connections, and must not keep them.
+        closing.signal.removeEventListener("abort", forget);
+        void rebind();
+      };
       lost.addEventListener("abort", onLost, { once: true });
-      closing.signal.addEventListener("abort", () => lost.removeEventListener("abort", onLost), { once: true });
+      closing.signal.addEventListener("abort", forget, { once: true });
     };
     const close = async (): Promise<void> => {
       if (closing.signal.aborted) return;
@@ -105,7 +110,7 @@ export function createListeners(options: ListenerOptions) {
       if ("unix" in address) await fs.apply([{ kind: "remove", path: address.unix }], deadline).catch(() => undefined);
     };
     watchLoss();
-    signal?.addEventListener("abort", () => void close(), { once: true });
+    signal?.addEventListener("abort", () => void close(), { once: true, signal: closing.signal });
     return { address, [Symbol.asyncDispose]: close };
   };
 }

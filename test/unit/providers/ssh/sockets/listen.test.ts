@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import { test } from "node:test";
+import { setImmediate as turn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import type { Connection } from "../../../../../providers/ssh/connection/connection.ts";
 import type { LinkState } from "../../../../../providers/ssh/connection/link-state.ts";
 import { createListeners } from "../../../../../providers/ssh/sockets/listen.ts";
@@ -48,4 +51,38 @@ test("retries to bind a listener after its connection is lost", async () => {
 
 test("does not retry after the link has been closed", async () => {
   assert.equal(await lostListener("closed"), 2);
+});
+
+test("keeps no connection that was lost", async () => {
+  const clock = fakeClock();
+  const forwardIn = (_host: string, port: number, done: (error: undefined, port: number) => void) =>
+    done(undefined, port);
+  const connections: WeakRef<object>[] = [];
+  let lose = () => {};
+  const listen = createListeners({
+    link: {
+      state: (): LinkState => ({ kind: "up", since: 0, connections: 1 }),
+      countExchange: () => undefined,
+      async connection() {
+        const loss = new AbortController();
+        lose = () => loss.abort();
+        const connection = { client: Object.assign(new EventEmitter(), { forwardIn }), lost: loss.signal };
+        connections.push(new WeakRef(connection.lost));
+        return connection as unknown as Connection;
+      },
+    },
+    clock,
+    log: silentLog(),
+  } as unknown as Parameters<typeof createListeners>[0]);
+  await using _listener = await listen({ host: "127.0.0.1", port: 7000 }, () => undefined);
+  for (let times = 1; times <= 10; times += 1) {
+    lose();
+    await turn();
+    assert.equal(connections.length, times + 1);
+  }
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  await turn();
+  collect();
+  assert.ok(connections.filter((one) => one.deref() !== undefined).length <= 2);
 });
