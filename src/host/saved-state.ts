@@ -13,9 +13,10 @@ export interface StateSource<State> {
 const maxBytes = 4 * 2 ** 20;
 const writeTimeoutMs = 30_000;
 
-/** Reads the state of a resource manager: graftlet's own, or else that of a kubelet that had the root directory before.
+/** Reads the state of a resource manager: graftlet's own, or else that of a kubelet that had the root directory before. Graftlet's own counts
+ *  as none while no pod has anything: the settings of a drained node may change.
  *  @returns undefined if there is none; state undefined if the file is corrupt. @throws if the target cannot be read. */
-export async function readSavedState<State>(
+export async function readSavedState<State extends { readonly assigned: ReadonlyMap<string, unknown> }>(
   fs: Pick<HostFs, "readFile">,
   { own, kubelets }: { readonly own: StateSource<State>; readonly kubelets: StateSource<State> },
   signal: AbortSignal,
@@ -25,7 +26,10 @@ export async function readSavedState<State>(
   );
   const { file, parse } = ownText === undefined ? kubelets : own;
   const text = ownText ?? kubeletText;
-  return text === undefined ? undefined : { file, state: parse(text) };
+  if (text === undefined) return undefined;
+  const state = parse(text);
+  const isUnused = ownText !== undefined && state?.assigned.size === 0;
+  return isUnused ? undefined : { file, state };
 }
 
 /** Saves a state that changes in memory. */

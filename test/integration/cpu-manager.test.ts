@@ -143,10 +143,23 @@ describe("CPU manager", { timeout: 600_000 }, () => {
     await clear(pods, ["staged"]);
   });
 
-  test("does not start with another policy than that of the saved state", async () => {
+  test("does not start with another policy while a pod has exclusive CPUs", async () => {
+    const { pods } = lab;
+    await untilCpus("shared", all);
+    await pods.create("held", pinned());
+    await pods.ready("held");
     await restarted?.kill("SIGKILL");
     await using other = await startGraftlet(lab.cluster, { untilReady: false });
     const refused = /configured policy \\?"none\\?" differs from state checkpoint policy \\?"static\\?"/;
     await waitFor("the policy to be refused", () => refused.test(other.log()), { explain: () => other.log() });
+  });
+
+  test("starts with another policy once no pod has exclusive CPUs", async () => {
+    const { pods, cluster } = lab;
+    restarted = await startGraftlet(cluster, { config });
+    await clear(pods, ["held"]);
+    await untilCpus("shared", all);
+    await restarted.kill("SIGKILL");
+    restarted = await startGraftlet(cluster);
   });
 });

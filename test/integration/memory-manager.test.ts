@@ -241,7 +241,9 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await untilFree(all);
   });
 
-  test("does not start with other reservations or another policy than those of the saved state", async () => {
+  test("does not start with other reservations or another policy while a pod has memory of its own", async () => {
+    await lab.pods.create("held", single(64));
+    await lab.pods.ready("held");
     await stop();
     await refuses(/the total amount \\?"256Mi\\?" of type \\?"memory\\?" is not equal to the value \\?"228Mi\\?"/, {
       systemReserved: { memory: "128Mi" },

@@ -21,13 +21,16 @@ test("reads what it has written", async () => {
   assert.deepEqual(await readState(fs, "/root", silentLog(), never), { file: "/root/graftlet/cpus.json", ...state });
 });
 
-test("takes over a kubelet's state, unless there is one of graftlet's own", async () => {
+test("takes over a kubelet's state, unless there is one of graftlet's own, which counts as none without pods", async () => {
   const files: Record<string, string> = { "/root/cpu_manager_state": kubelets };
   const fs = filesOf(files);
   const read = () => readState(fs, "/root", silentLog(), never);
   assert.deepEqual(await read(), { file: "/root/cpu_manager_state", ...state });
+  const assigned = new Map([["own", new Map([["c", new Set([1])]])]]);
+  await writeState(fs, "/root", { ...state, assigned }, never);
+  assert.deepEqual((await read())?.assigned, assigned);
   await writeState(fs, "/root", { ...state, assigned: new Map() }, never);
-  assert.deepEqual((await read())?.assigned, new Map());
+  assert.equal(await read(), undefined);
 });
 
 test("a corrupt file counts as no state, even beside a kubelet's older one", async () => {
