@@ -1,8 +1,7 @@
 import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
-import { CodedError, messageOf } from "../lib/errors.ts";
+import { createTargetRefusal } from "../host/target-refusal.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
-import { TargetError } from "../seams/provider.ts";
 import { checkPolicy, restoredAssignments } from "./check-state.ts";
 import { readState } from "./state-file.ts";
 import {
@@ -41,20 +40,18 @@ export async function openPolicy(
   signal: AbortSignal,
 ): Promise<OpenedPolicy | undefined> {
   const { rootDir } = settings;
+  const refusal = createTargetRefusal("CPUManager");
   if (settings.policy === "none") {
     const saved = await readState(host.fs, rootDir, log, signal);
-    if (saved) orRefuse(() => checkPolicy(saved, "none"));
+    if (saved) refusal.check(() => checkPolicy(saved, "none"));
     return undefined;
   }
   const [saved, topology] = await Promise.all([
     readState(host.fs, rootDir, log, signal),
-    readTopology(host, signal).catch((error: unknown) => {
-      if (error instanceof CodedError && error.code === "failed_precondition") throw refusal(error);
-      throw error;
-    }),
+    refusal.read(readTopology(host, signal)),
   ]);
-  const policy = orRefuse(() => createStaticPolicy({ ...settings, topology }));
-  return { policy, assigned: saved ? orRefuse(() => restoredAssignments(policy, saved)) : new Map() };
+  const policy = refusal.check(() => createStaticPolicy({ ...settings, topology }));
+  return { policy, assigned: saved ? refusal.check(() => restoredAssignments(policy, saved)) : new Map() };
 }
 
 /** Describes a target's CPUs in a sentence. @param opened undefined for policy none. */
@@ -63,16 +60,4 @@ export function describeCpus(opened: OpenedPolicy | undefined): string {
   const { policy, assigned } = opened;
   const [all, reserved, exclusive] = [policy.topology.ids, policy.reserved, assignedCpus(assigned)].map(formatCpus);
   return `CPUs ${all}, reserved ${reserved}, exclusive ${exclusive || "none"}`;
-}
-
-function orRefuse<T>(check: () => T): T {
-  try {
-    return check();
-  } catch (error) {
-    throw refusal(error);
-  }
-}
-
-function refusal(error: unknown): TargetError {
-  return new TargetError("CPUManager", "failed_precondition", messageOf(error), { cause: error });
 }

@@ -93,7 +93,8 @@ async function newAllocation(
     );
   if (known || required === 0) return undefined;
   const plugin = connectedPlugin(inventory, resource);
-  const available = healthy.filter((id) => !allocations.inUse(resource).has(id));
+  const inUse = allocations.inUse(resource);
+  const available = healthy.filter((id) => !inUse.has(id));
   const choice = { resource, required, available, nodes, nodesOf: numaNodesOf(inventory, resource), plugin };
   const ids = await chooseDevices({ ...choice, reusable: reusable.get(resource) ?? [] }, signal);
   log.debug({ uid, container, resource, devices: ids }, "allocated devices");
@@ -124,8 +125,9 @@ function groupByNumaNode(
   ids: readonly string[],
 ): ReadonlyMap<number, readonly string[]> {
   const nodes = new Map<number, string[]>();
+  const nodesOf = numaNodesOf(inventory, resource);
   for (const id of ids) {
-    const of = numaNodesOf(inventory, resource)(id);
+    const of = nodesOf(id);
     for (const node of of.length > 0 ? of : [noNumaNode]) nodes.set(node, [...(nodes.get(node) ?? []), id]);
   }
   return nodes;

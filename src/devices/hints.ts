@@ -65,7 +65,8 @@ function hintsOfDevices(
   { resource, count }: DeviceRequest,
   { available, reusable }: { readonly available: readonly string[]; readonly reusable: readonly string[] },
 ): readonly TopologyHint[] | undefined {
-  const setOf = (id: string) => numaNodes(numaNodesOf(inventory, resource)(id));
+  const nodesOf = numaNodesOf(inventory, resource);
+  const setOf = (id: string) => numaNodes(nodesOf(id));
   const all = inventory.devices(resource).map(({ ID }) => setOf(ID));
   const free = available.map(setOf);
   const needed = reusable.map(setOf).filter((nodes) => nodes !== 0n);

@@ -1,8 +1,8 @@
-import { messageOf, throwIfAborted } from "../lib/errors.ts";
+import { throwIfAborted } from "../lib/errors.ts";
 import type { NumaNodes } from "../lib/numa-nodes.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
-import type { PodAllocator } from "../resource-manager.ts";
+import { type PodAllocator, unexpectedAdmission } from "../resource-manager.ts";
 import { type AllocateDeps, type IsAlreadyRunning, allocateTo } from "./allocate.ts";
 import { devicesOf } from "./allocations.ts";
 import { deviceHints } from "./hints.ts";
@@ -38,10 +38,7 @@ export function createPodAllocator(deps: DevicePodDeps, pod: Pod): PodAllocator 
         return undefined;
       } catch (error) {
         throwIfAborted(signal);
-        return {
-          reason: "UnexpectedAdmissionError",
-          message: `Allocate failed due to ${messageOf(error)}, which is unexpected`,
-        };
+        return unexpectedAdmission(error);
       }
     },
   };

@@ -62,14 +62,13 @@ export function createMemoryManager(deps: MemoryManagerDeps): MemoryManager {
   const { fs, rootDir, measures, clock, log } = deps;
   let state = deps.state;
   const store = createStateStore(clock, (signal) => writeState(fs, rootDir, state, signal));
-  const saveLater = () => {
+  const save = () =>
     store.save().catch((err: unknown) => log.warn({ err }, "cannot save the state of the memory manager; retrying"));
-  };
   /** Replaces the state, and saves it unless it is the same. */
   const change = (next: MemoryState) => {
     if (next === state) return;
     state = next;
-    saveLater();
+    void save();
   };
   const releaseUnknown = () => {
     if (!deps.allSourcesReady()) return;
@@ -105,10 +104,7 @@ export function createMemoryManager(deps: MemoryManagerDeps): MemoryManager {
       },
       async commit() {
         // A pod whose record cannot be saved starts nevertheless, as in a kubelet: after a restart its memory may be on other nodes.
-        if (state !== before)
-          await store
-            .save()
-            .catch((err: unknown) => log.warn({ err }, "cannot save the state of the memory manager; retrying"));
+        if (state !== before) await save();
       },
     };
   };

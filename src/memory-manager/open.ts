@@ -1,7 +1,6 @@
-import { CodedError, messageOf } from "../lib/errors.ts";
+import { createTargetRefusal } from "../host/target-refusal.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
-import { TargetError } from "../seams/provider.ts";
 import { checkPolicy, restoredState } from "./check-state.ts";
 import { idleMachine } from "./machine-state.ts";
 import { readMemoryTopology } from "./numa-memory.ts";
@@ -26,19 +25,17 @@ export async function openMemory(
   signal: AbortSignal,
 ): Promise<MemoryState | undefined> {
   const { rootDir } = settings;
+  const refusal = createTargetRefusal("MemoryManager");
   if (settings.policy === "None") {
     const saved = await readState(host.fs, rootDir, log, signal);
-    if (saved) orRefuse(() => checkPolicy(saved, "None"));
+    if (saved) refusal.check(() => checkPolicy(saved, "None"));
     return undefined;
   }
   const [saved, topology] = await Promise.all([
     readState(host.fs, rootDir, log, signal),
-    readMemoryTopology(host, signal).catch((error: unknown) => {
-      if (error instanceof CodedError && error.code === "failed_precondition") throw refusal(error);
-      throw error;
-    }),
+    refusal.read(readMemoryTopology(host, signal)),
   ]);
-  return orRefuse(() => {
+  return refusal.check(() => {
     const idle = idleMachine(topology, systemReservedOf(settings, topology));
     return saved ? restoredState(idle, saved) : { machine: idle, assigned: new Map() };
   });
@@ -52,16 +49,4 @@ export function describeMemory({ machine }: MemoryState): string {
     return `NUMA node ${id}: ${all} GiB for pods, of which Guaranteed ones have ${ofPods} GiB; ${system} GiB reserved`;
   });
   return nodes.join("; ");
-}
-
-function orRefuse<T>(check: () => T): T {
-  try {
-    return check();
-  } catch (error) {
-    throw refusal(error);
-  }
-}
-
-function refusal(error: unknown): TargetError {
-  return new TargetError("MemoryManager", "failed_precondition", messageOf(error), { cause: error });
 }
