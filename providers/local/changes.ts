@@ -1,9 +1,9 @@
 import { constants } from "node:fs";
 import * as fsp from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { parseMounts } from "../../src/host/mounts.ts";
-import { CodedError, hasCode } from "../../src/lib/errors.ts";
-import type { FileChange } from "../../src/seams/host.ts";
+import { mountTmpfsCommand, parseMounts } from "../../src/host/mounts.ts";
+import { CodedError, hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
+import type { FileChange, RunOptions, RunResult } from "../../src/seams/host.ts";
 import { openDirectory } from "./directory.ts";
 import { withCodedErrors, hasErrno } from "./errors.ts";
 import { mountPointError, removeTree } from "./remove-tree.ts";
@@ -11,8 +11,11 @@ import { mountPointError, removeTree } from "./remove-tree.ts";
 const directoryMode = 0o755;
 const fileMode = 0o644;
 
+/** Runs a command on this machine to completion. */
+export type RunCommand = (argv: readonly string[], options?: RunOptions) => Promise<RunResult>;
+
 /** Applies one change to this machine's files. @throws CodedError. */
-export async function applyChange(change: FileChange, signal?: AbortSignal): Promise<void> {
+export async function applyChange(run: RunCommand, change: FileChange, signal?: AbortSignal): Promise<void> {
   switch (change.kind) {
     case "mkdir":
       return makeDirectory(change.path, change.mode ?? directoryMode, change.parents === true);
@@ -28,6 +31,8 @@ export async function applyChange(change: FileChange, signal?: AbortSignal): Pro
       return withCodedErrors(change.path, () => fsp.chmod(change.path, change.mode));
     case "chown":
       return withCodedErrors(change.path, () => fsp.lchown(change.path, change.uid, change.gid));
+    case "mountTmpfs":
+      return mountTmpfs(run, change, signal);
     case "remove":
       return withCodedErrors(change.path, () => remove(change.path, change.recursive === true, signal));
   }
@@ -89,6 +94,20 @@ async function writeFile(path: string, data: Uint8Array | string, mode: number):
     await handle.chmod(mode);
   } finally {
     await handle.close();
+  }
+}
+
+async function mountTmpfs(
+  run: RunCommand,
+  { path, options }: Extract<FileChange, { kind: "mountTmpfs" }>,
+  signal?: AbortSignal,
+): Promise<void> {
+  try {
+    const { code, stderr } = await run(mountTmpfsCommand(path, options), { ...(signal && { signal }) });
+    if (code !== 0) throw new Error(stderr.trim() || `exit code ${code}`);
+  } catch (error) {
+    throwIfAborted(signal);
+    throw new CodedError("failed_precondition", `${path}: ${messageOf(error)}`, { cause: error });
   }
 }
 

@@ -10,13 +10,13 @@ import {
   maxDirectoryEntries,
   tooManyEntries,
 } from "../../src/seams/host.ts";
-import { applyChange } from "./changes.ts";
+import { type RunCommand, applyChange } from "./changes.ts";
 import { withCodedErrors, codedError } from "./errors.ts";
 
 const defaultMaxBytes = 4 * 1024 * 1024;
 
 /** This machine's files. */
-export function localFs(): HostFs {
+export function localFs(run: RunCommand): HostFs {
   return {
     async readFile(path, { maxBytes = defaultMaxBytes, signal } = {}) {
       throwIfAborted(signal);
@@ -64,7 +64,7 @@ export function localFs(): HostFs {
     async apply(changes, signal) {
       for (const change of changes) {
         throwIfAborted(signal);
-        await applyChange(change, signal);
+        await applyChange(run, change, signal);
       }
     },
   };

@@ -6,6 +6,7 @@ import type { Clock } from "../../src/lib/clock.ts";
 import { createTargetBudget } from "../../src/lib/target-budget.ts";
 import type { Host } from "../../src/seams/host.ts";
 import { dialLocal, listenLocal } from "./dial.ts";
+import type { RunCommand } from "./changes.ts";
 import { localFs } from "./fs.ts";
 import { nsenterFromPod } from "./in-pod.ts";
 import { runLocal, spawnLocal } from "./run.ts";
@@ -23,14 +24,15 @@ export interface LocalHostDeps {
 export function localHost({ clock, machinePid }: LocalHostDeps): Host {
   const onMachine = machinePid === undefined ? async (argv: readonly string[]) => argv : nsenterFromPod(machinePid);
   const root = machinePid === undefined ? "" : `/proc/${machinePid}/root`;
+  const run: RunCommand = async (argv, options) => runLocal(clock, await onMachine(argv), options);
   return {
-    fs: localFs(),
+    fs: localFs(run),
     budget: createTargetBudget({ clock }),
     clock: {
       offsetMs: () => Promise.resolve(0),
       bootId: async () => (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim(),
     },
-    run: async (argv, options) => runLocal(clock, await onMachine(argv), options),
+    run,
     spawn: async (argv, signal) => spawnLocal(await onMachine(argv), signal),
     lock: (path, options) => lockLocal(`${root}${path}`, onMachine, options),
     dial: dialLocal,

@@ -5,7 +5,7 @@ import { CodedError, ignoreCode } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import type { Host } from "../seams/host.ts";
-import { type Option, command, commandWithoutDashes } from "../seams/command.ts";
+import { type Argv, type Option, command, commandWithoutDashes } from "../seams/command.ts";
 
 /** Source and mount point of a mount. */
 export interface MountSource {
@@ -153,32 +153,40 @@ export interface TmpfsOptions {
 export async function mountTmpfs(
   host: Host,
   path: string,
-  { sizeBytes, noswap }: TmpfsOptions = {},
+  { noswap, ...size }: TmpfsOptions = {},
   signal?: AbortSignal,
 ): Promise<void> {
-  const size = sizeBytes === undefined ? [] : [`size=${sizeBytes}`];
-  const mount = (options: readonly string[]) =>
-    host.run(commandWithoutDashes("mount", [["-t", "tmpfs"], ...optionList(options)], ["tmpfs", path]), {
-      ...(signal && { signal }),
-    });
+  const mount = (options: TmpfsOptions) =>
+    host.run(mountTmpfsCommand(path, tmpfsOptionList(options)), { ...(signal && { signal }) });
   // In a user namespace the option is rejected although the kernel supports it: mount without it.
-  if ((noswap ?? (await kernelHasNoswap(host, signal))) && (await mount([...size, "noswap"])).code === 0) return;
+  const withNoswap = noswap ?? (await kernelHasNoswap(host, signal));
+  if (withNoswap && (await mount({ ...size, noswap: true })).code === 0) return;
   const { code, stderr } = await mount(size);
   if (code === 0) return;
   const why = (await mayMount(host, signal)) ? "failed_precondition" : "permission_denied";
   throw new CodedError(why, `mounting a tmpfs on ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
 }
 
+/** The options of a tmpfs as mount(8) takes them: separated by commas; empty if there are none. */
+export function tmpfsOptionList({ sizeBytes, noswap = false }: TmpfsOptions): string {
+  return [...(sizeBytes === undefined ? [] : [`size=${sizeBytes}`]), ...(noswap ? ["noswap"] : [])].join(",");
+}
+
+/** @param options separated by commas; may be empty. */
+export function mountTmpfsCommand(path: string, options: string): Argv {
+  return commandWithoutDashes("mount", [["-t", "tmpfs"], ...optionList(options)], ["tmpfs", path]);
+}
+
 /** Mount options as arguments of `mount`. */
-function optionList(options: readonly string[]): readonly Option[] {
-  return options.length > 0 ? [["-o", options.join(",")]] : [];
+function optionList(options: string): readonly Option[] {
+  return options === "" ? [] : [["-o", options]];
 }
 
 /** Mounts a hugetlbfs on a directory. @param pageBytes page size. @throws failed_precondition if mounting fails. @see
  *  https://docs.kernel.org/admin-guide/mm/hugetlbpage.html */
 export async function mountHugetlbfs(host: Host, path: string, pageBytes: number, signal: AbortSignal): Promise<void> {
   const size = `pagesize=${pageBytes}`;
-  const argv = commandWithoutDashes("mount", [["-t", "hugetlbfs"], ...optionList([size])], ["nodev", path]);
+  const argv = commandWithoutDashes("mount", [["-t", "hugetlbfs"], ...optionList(size)], ["nodev", path]);
   const { code, stderr } = await host.run(argv, { signal });
   if (code === 0) return;
   const why = stderr.trim() || `exit code ${code}`;

@@ -55,6 +55,9 @@ export type FileChange =
   | { readonly kind: "rename"; readonly from: string; readonly to: string }
   | { readonly kind: "chmod"; readonly path: string; readonly mode: number }
   | { readonly kind: "chown"; readonly path: string; readonly uid: number; readonly gid: number }
+  /** Mounts a tmpfs on a directory, over what is mounted there. Fails with failed_precondition. @param options of mount(8), separated by
+   *  commas; may be empty. */
+  | { readonly kind: "mountTmpfs"; readonly path: string; readonly options: string }
   | { readonly kind: "remove"; readonly path: string; readonly recursive?: boolean };
 
 /** An open file on the target. */
@@ -91,8 +94,8 @@ export interface HostFs {
   realpath(path: string, signal?: AbortSignal): Promise<string>;
   freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
   /** Applies the changes in order, in one round trip where possible; stops at the first failure. `mkdir` of an existing
-   *  directory, `remove` of a missing path and an identical `symlink` succeed; every change except `create` and `rename` is
-   *  idempotent. An existing directory keeps its mode. `remove` never follows a link, not even one created concurrently,
+   *  directory, `remove` of a missing path and an identical `symlink` succeed; every change except `create`, `rename` and
+   *  `mountTmpfs` is idempotent. An existing directory keeps its mode. `remove` never follows a link, not even one created concurrently,
    *  and never crosses a mount; it supports any file names, depth and tree size. */
   apply(changes: readonly FileChange[], signal?: AbortSignal): Promise<void>;
 }

@@ -1,7 +1,8 @@
 import { dirname } from "node:path";
-import { type TmpfsOptions, isMountPoint, mountTmpfs } from "../host/mounts.ts";
+import { type TmpfsOptions, isMountPoint, mountTmpfs, tmpfsOptionList } from "../host/mounts.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
+import type { FileChange } from "../seams/host.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { isPodLimited, podLimits } from "../pod/resources.ts";
@@ -14,19 +15,47 @@ const onlyOwner = 0o700;
 /** Mode of a tmpfs root as the kernel creates it. */
 export const tmpfsMode = 0o1777;
 
-/** Mounts a tmpfs. If the target's user may not mount, a directory on disk is used instead, inside one of mode 0700, and an
- *  event on the node reports it. */
-export async function mountMemoryDirectory(
-  { host, events, nodeName, rootDir, fresh, noswap, mounts }: SetUpDeps,
-  { uid, path }: { readonly uid: string; readonly path: string },
-  bound: TmpfsOptions,
+/** A directory of a pod in memory. */
+export interface MemoryDirectory {
+  readonly pod: Pod;
+  readonly path: string;
+  /** sizeLimit of the volume. */
+  readonly sizeLimit?: string | undefined;
+}
+
+/** Mounts a tmpfs, and then applies changes in it: at once in a new directory, so that a remote target takes one round trip. If the
+ *  target's user may not mount, a directory on disk is used instead, inside one of mode 0700, and an event on the node reports it. */
+export async function applyInMemory(
+  deps: SetUpDeps,
+  directory: MemoryDirectory,
+  changes: readonly FileChange[],
   signal: AbortSignal,
 ): Promise<void> {
-  const [options] = await Promise.all([
-    noswap(signal).then((kept): TmpfsOptions => ({ ...bound, noswap: kept })),
-    host.fs.apply(podSubdirectory(rootDir, uid, "volumes", { path, mode: openToAll }), signal),
-  ]);
-  if (!fresh && (await isMountPoint(host, path, signal, mounts))) return;
+  const { host, rootDir, fresh, noswap } = deps;
+  const { pod, path, sizeLimit } = directory;
+  const options = { ...memorySizeLimit(deps, pod, sizeLimit), noswap: await noswap(signal) };
+  const parents = podSubdirectory(rootDir, pod.metadata.uid, "volumes", { path, mode: openToAll });
+  if (fresh) {
+    const mount: FileChange = { kind: "mountTmpfs", path, options: tmpfsOptionList(options) };
+    try {
+      return await host.fs.apply([...parents, mount, ...changes], signal);
+    } catch (error) {
+      // The mount has failed, for a reason that mountMemoryDirectory finds out.
+      if (!hasCode(error, "failed_precondition")) throw error;
+    }
+  }
+  await host.fs.apply(parents, signal);
+  await mountMemoryDirectory(deps, path, options, signal);
+  await host.fs.apply(changes, signal);
+}
+
+async function mountMemoryDirectory(
+  { host, events, nodeName, mounts }: SetUpDeps,
+  path: string,
+  options: TmpfsOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  if (await isMountPoint(host, path, signal, mounts)) return;
   try {
     await mountTmpfs(host, path, options, signal);
   } catch (error) {
@@ -41,11 +70,7 @@ export async function mountMemoryDirectory(
 /** Size limit of a memory-backed volume: the smallest of its own limit, the pod's memory limit if all of the pod is limited, and
  *  the node's memory.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
-export function memorySizeLimit(
-  { allocatable }: Pick<VolumeDeps, "allocatable">,
-  pod: Pod,
-  sizeLimit?: string,
-): TmpfsOptions {
+function memorySizeLimit({ allocatable }: Pick<VolumeDeps, "allocatable">, pod: Pod, sizeLimit?: string): TmpfsOptions {
   const podLimit = isPodLimited(pod, "memory") ? podLimits(pod, { overhead: true })["memory"] : undefined;
   const bounds = [podLimit, sizeLimit, allocatable()["memory"]]
     .map((bound) => quantityValue(bound ?? "0"))

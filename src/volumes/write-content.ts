@@ -3,29 +3,29 @@ import type { Pod } from "../objects.ts";
 import type { FileChange } from "../seams/host.ts";
 import { initialChanges, writeAtomically } from "./atomic-writer.ts";
 import { groupDirectoryChanges, fsGroupOf, groupReadable } from "./fs-group.ts";
+import { podSubdirectory } from "./paths.ts";
 import type { SetUpDeps } from "./plugins/plugin.ts";
+import { applyInMemory, tmpfsMode } from "./tmpfs.ts";
 import { type VolumeContent, checkSize, contentDigest } from "./content.ts";
 import { CodedError } from "../lib/errors.ts";
 import { allContainers } from "../pod/containers.ts";
 
-/** Where to write the files of a volume: a directory, which `prepare` creates. */
+/** Where to write the files of a volume: a directory of the pod, which is created. */
 export interface TargetDirectory {
   readonly pod: Pod;
   readonly volumeName: string;
   readonly path: string;
-  /** Mode of that directory. */
-  readonly mode: number;
-  /** Returns the changes that create the directory, after doing what cannot be expressed as a change. */
-  prepare(): Promise<readonly FileChange[]>;
+  readonly inMemory: boolean;
 }
 
 const mountPoint = 0o755;
+const openToAll = 0o777;
 
 /** Writes the files of a volume, readable for the pod's fsGroup. If nothing changed, the target is not accessed.
  *  @throws resource_exhausted for more than 64 MiB; the host's failures. */
 export async function writeContent(
   deps: SetUpDeps,
-  { pod, volumeName, path, mode, prepare }: TargetDirectory,
+  { pod, volumeName, path, inMemory }: TargetDirectory,
   files: VolumeContent,
   signal: AbortSignal,
 ): Promise<void> {
@@ -35,20 +35,20 @@ export async function writeContent(
   const nested = nestedMountPoints(pod, volumeName);
   const digest = [contentDigest(content), ...nested].join("\n");
   if (deps.contentDigests.get(path) === digest) return;
-  const directories: readonly FileChange[] = [
-    ...(await prepare()),
-    ...groupDirectoryChanges(group, { path, mode }),
+  const changes: readonly FileChange[] = [
+    ...groupDirectoryChanges(group, { path, mode: inMemory ? tmpfsMode : openToAll }),
     ...nested.flatMap((name): readonly FileChange[] => {
       const directory = { path: `${path}/${name}`, mode: mountPoint };
       return [{ kind: "mkdir", ...directory, parents: true }, ...groupDirectoryChanges(group, directory)];
     }),
+    ...(deps.fresh ? initialChanges(deps.clock, path, content, group) : []),
   ];
-  if (deps.fresh)
-    await deps.host.fs.apply([...directories, ...initialChanges(deps.clock, path, content, group)], signal);
+  if (inMemory) await applyInMemory(deps, { pod, path }, changes, signal);
   else {
-    await deps.host.fs.apply(directories, signal);
-    await writeAtomically({ ...deps, group }, path, content, signal);
+    const parents = podSubdirectory(deps.rootDir, pod.metadata.uid, "volumes", { path, mode: openToAll });
+    await deps.host.fs.apply([...parents, ...changes], signal);
   }
+  if (!deps.fresh) await writeAtomically({ ...deps, group }, path, content, signal);
   deps.contentDigests.set(path, digest);
 }
 

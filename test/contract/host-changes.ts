@@ -248,4 +248,29 @@ export function changeContract({ current, folder }: Bench): void {
     await apply({ kind: "remove", path: `${dir}/tree`, recursive: true });
     assert.deepEqual(await names(dir), []);
   });
+
+  test("mounts a tmpfs between two changes, which the second one writes to", async (t) => {
+    const dir = await folder();
+    const { unmount } = current();
+    if (!unmount) return t.skip("mounts are made in another namespace");
+    await apply(
+      { kind: "mkdir", path: `${dir}/memory` },
+      { kind: "mountTmpfs", path: `${dir}/memory`, options: "size=4096" },
+      { kind: "write", path: `${dir}/memory/f`, data: "in memory" },
+    );
+    assert.equal(await text(`${dir}/memory/f`), "in memory");
+    assert.match(await text("/proc/self/mountinfo"), new RegExp(` ${dir}/memory .* - tmpfs tmpfs `));
+    await unmount(`${dir}/memory`);
+    assert.deepEqual(await names(`${dir}/memory`), []);
+  });
+
+  test("makes no later change if a tmpfs cannot be mounted", async () => {
+    const dir = await folder();
+    const failed = apply(
+      { kind: "mountTmpfs", path: `${dir}/missing`, options: "" },
+      { kind: "write", path: `${dir}/f`, data: "" },
+    );
+    await assert.rejects(failed, { code: "failed_precondition" });
+    assert.deepEqual(await names(dir), []);
+  });
 }

@@ -32,6 +32,7 @@ hostContract("the fake", async () => {
       files.mount(path, "tmpfs");
       return { [Symbol.asyncDispose]: async () => files.unmount(path) };
     },
+    unmount: async (path) => files.unmount(path),
     [Symbol.asyncDispose]: () => host[Symbol.asyncDispose](),
   };
 });

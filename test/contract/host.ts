@@ -21,6 +21,8 @@ export interface HostUnderTest extends AsyncDisposable {
   freeze(path: string): Promise<AsyncDisposable>;
   /** Mounts another file system on a directory. */
   mount(path: string): Promise<AsyncDisposable>;
+  /** Unmounts what the host has mounted; undefined if its mounts are not seen where its files are written. */
+  readonly unmount: ((path: string) => Promise<void>) | undefined;
 }
 
 /** What a part of the contract works on: the host, and a folder of each test's own. */

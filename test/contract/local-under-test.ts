@@ -27,6 +27,7 @@ export async function localUnderTest(machine?: number): Promise<HostUnderTest> {
       await must(["mount", "-t", "tmpfs", "tmpfs", path]);
       return { [Symbol.asyncDispose]: async () => void (await must(["umount", path])) };
     },
+    unmount: machine === undefined ? async (path) => void (await must(["umount", path])) : undefined,
     async [Symbol.asyncDispose]() {
       await servers.disposeAsync();
       await rm(dir, { recursive: true });

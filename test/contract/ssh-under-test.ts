@@ -36,6 +36,7 @@ export async function sshUnderTest({ user = "root", sshd = [], ...options }: Ssh
       await rig.mustInside(["mount", "-t", "tmpfs", "tmpfs", path]);
       return { [Symbol.asyncDispose]: async () => void (await rig.mustInside(["umount", path])) };
     },
+    unmount: async (path) => void (await rig.mustInside(["umount", path])),
     async [Symbol.asyncDispose]() {
       await host[Symbol.asyncDispose]();
       await rig[Symbol.asyncDispose]();

@@ -1,6 +1,8 @@
 import { dirname } from "node:path";
 import type { Clock } from "../../src/lib/clock.ts";
+import { mountTmpfsCommand } from "../../src/host/mounts.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import type { Argv } from "../../src/seams/command.ts";
 import type { FileChange, FileKind, FileSystemInfo, HostFile, HostFs } from "../../src/seams/host.ts";
 import { type Entry, type Inode, createResolver, infoOf } from "./host-tree.ts";
 
@@ -37,7 +39,11 @@ export interface FakeFiles {
 
 /** Files in memory with a kernel's rules: links, modes, owners, mounts. Nobody is refused for lack of permission.
  *  @param changed is told the path of everything that changes. */
-export function createFakeFiles(clock: Clock, changed: (path: string) => void): FakeFiles {
+export function createFakeFiles(
+  clock: Clock,
+  changed: (path: string) => void,
+  run: (argv: Argv) => Promise<{ readonly code: number }>,
+): FakeFiles {
   const mounts = new Map<string, Inode>();
   const types = new Map<string, string>();
   const devices = new Map<string, string>();
@@ -114,7 +120,7 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
     link(entry, undefined);
   };
 
-  const apply = (change: FileChange): void => {
+  const apply = (change: Exclude<FileChange, { kind: "mountTmpfs" }>): void => {
     switch (change.kind) {
       case "mkdir":
         return mkdir(change.path, change.mode ?? 0o755, change.parents === true);
@@ -228,7 +234,9 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
         for (const change of list) {
           throwIfAborted(signal);
           await hook?.(change);
-          apply(change);
+          if (change.kind !== "mountTmpfs") apply(change);
+          else if ((await run(mountTmpfsCommand(change.path, change.options))).code !== 0)
+            throw new CodedError("failed_precondition", `${change.path}: mount failed`);
           changes.push(change);
           changed("path" in change ? change.path : change.to);
         }

@@ -20,14 +20,16 @@ export type FakeHost = Required<Pick<Host, "listen" | "watch">> & Host & FakeCon
 /** A machine in memory: files, scripted programs, sockets that reach each other. */
 export function fakeHost({ clock }: { readonly clock: Clock }): FakeHost {
   const watchers = new Set<(path: string) => void>();
-  const files = createFakeFiles(clock, (path) => {
+  const programs = new Map<string, Program>();
+  const runner = createRunner(clock, programs);
+  const changed = (path: string) => {
     for (const watcher of watchers) watcher(path);
-  });
+  };
+  const files = createFakeFiles(clock, changed, runner.run);
   files.put("/proc/sys/kernel/random/boot_id", { data: "00000000-fake\n" });
   files.put("/proc/sys/kernel/osrelease", { data: "6.1.0-fake\n" });
   files.put("/proc/self/status", { data: "Name:\tfake\nCapEff:\t000001ffffffffff\n" });
-  const programs = machinePrograms(clock, files);
-  const runner = createRunner(clock, programs);
+  for (const [name, does] of machinePrograms(clock, files)) programs.set(name, does);
   return {
     files,
     fs: files.fs,

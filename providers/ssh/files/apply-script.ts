@@ -1,6 +1,7 @@
 import { posix } from "node:path";
+import { mountTmpfsCommand } from "../../../src/host/mounts.ts";
 import type { FileChange } from "../../../src/seams/host.ts";
-import { printfFormat, quote } from "../shell/quote.ts";
+import { printfFormat, quote, quoteAll } from "../shell/quote.ts";
 
 const directoryMode = 0o755;
 const fileMode = 0o644;
@@ -106,6 +107,8 @@ function command(change: Exclude<FileChange, { kind: "mkdir" | "write" }>): stri
       return `chmod -- ${octal(change.mode)} ${quote(change.path)}`;
     case "chown":
       return `chown -h -- ${change.uid}:${change.gid} ${quote(change.path)}`;
+    case "mountTmpfs":
+      return quoteAll(mountTmpfsCommand(change.path, change.options));
     case "remove":
       return `gl_remove ${quote(posix.dirname(change.path))} ${quote(posix.basename(change.path))} ${change.recursive === true ? "tree" : "one"}`;
   }

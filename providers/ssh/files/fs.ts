@@ -134,7 +134,9 @@ function asProgram(script: string): string {
 /** @throws the failure of the first change that was not made, if any. */
 function throwFirstFailure(changes: readonly FileChange[], made: number, stderr: Buffer): void {
   const failed = changes[Number.isInteger(made) ? made : 0];
-  if (failed) throw commandError(changePath(failed), stderr.toString("utf8"));
+  if (!failed) return;
+  const error = commandError(changePath(failed), stderr.toString("utf8"));
+  throw failed.kind === "mountTmpfs" ? new CodedError("failed_precondition", error.message, { cause: error }) : error;
 }
 
 function parseName(reply: Reply | undefined, path: string): string {

@@ -5,7 +5,6 @@ import { aggregated } from "../../lib/aggregate.ts";
 import { volumeDirectory } from "../paths.ts";
 import { type VolumeContent, type ContentFile, cleanPath } from "../content.ts";
 import { writeContent } from "../write-content.ts";
-import { memorySizeLimit, mountMemoryDirectory, tmpfsMode } from "../tmpfs.ts";
 import type { VolumeDeps, VolumePlugin } from "./plugin.ts";
 
 type Item = Wire<k8s.V1DownwardAPIVolumeFile>;
@@ -21,9 +20,7 @@ export const downwardAPI: VolumePlugin = {
     const content = downwardAPIContent(deps, pod, items, mode);
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "downward-api", volume.name);
-    const prepare = async () =>
-      mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
-    await writeContent(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, content, signal);
+    await writeContent(deps, { pod, volumeName: volume.name, path, inMemory: true }, content, signal);
     return { hostPath: path, readOnly: true };
   },
 };

@@ -4,7 +4,7 @@ import type { Pod } from "../../objects.ts";
 import type { FileChange } from "../../seams/host.ts";
 import { groupDirectoryChanges, fsGroupOf } from "../fs-group.ts";
 import { emptyDirMarker, podSubdirectory, volumeDirectory } from "../paths.ts";
-import { memorySizeLimit, mountMemoryDirectory, tmpfsMode } from "../tmpfs.ts";
+import { applyInMemory, tmpfsMode } from "../tmpfs.ts";
 import type { SetUpDeps, VolumeDeps, VolumePlugin } from "./plugin.ts";
 import { quantityValue } from "../../pod/quantity.ts";
 
@@ -36,31 +36,28 @@ export const emptyDir: VolumePlugin = {
       ...podSubdirectory(rootDir, uid, "volumes", { path, mode: openToAll }),
       { kind: "chmod", path, mode: openToAll },
     ];
-    if (!onDisk) await mountMedium(deps, pod, { path, medium, sizeLimit }, signal);
-    await deps.host.fs.apply(
-      [
-        ...(onDisk ? directory : []),
-        ...groupDirectoryChanges(fsGroupOf(pod), { path, mode: rootMode(medium), writable: true }),
-        ...podSubdirectory(rootDir, uid, "plugins", { path: marker, mode: markerMode }),
-        { kind: "write", path: `${marker}/ready`, data: "" },
-      ],
-      signal,
-    );
+    const rest: readonly FileChange[] = [
+      ...groupDirectoryChanges(fsGroupOf(pod), { path, mode: rootMode(medium), writable: true }),
+      ...podSubdirectory(rootDir, uid, "plugins", { path: marker, mode: markerMode }),
+      { kind: "write", path: `${marker}/ready`, data: "" },
+    ];
+    if (medium === "Memory") await applyInMemory(deps, { pod, path, sizeLimit }, rest, signal);
+    else {
+      if (!onDisk) await mountHugePages(deps, pod, { path, medium }, signal);
+      await deps.host.fs.apply([...(onDisk ? directory : []), ...rest], signal);
+    }
     return ready;
   },
 };
 
-interface Medium {
+interface HugePages {
   readonly path: string;
   readonly medium: string;
-  readonly sizeLimit: string | undefined;
 }
 
-/** Mounts the file system of the medium on the directory. @throws in the kubelet's words for an unknown medium. */
-async function mountMedium(deps: SetUpDeps, pod: Pod, { path, medium, sizeLimit }: Medium, signal: AbortSignal) {
+/** Mounts huge pages on the directory. @throws in the kubelet's words for an unknown medium. */
+async function mountHugePages(deps: SetUpDeps, pod: Pod, { path, medium }: HugePages, signal: AbortSignal) {
   const { uid } = pod.metadata;
-  if (medium === "Memory")
-    return mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod, sizeLimit), signal);
   if (!isHugePages(medium)) throw new CodedError("unimplemented", `unknown storage medium ${JSON.stringify(medium)}`);
   const size = pageBytes(medium, pod);
   await deps.host.fs.apply(podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: openToAll }), signal);

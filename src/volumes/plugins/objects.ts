@@ -1,13 +1,11 @@
 import { ignoreNotFound } from "../../lib/errors.ts";
 import type { ConfigMap, Pod, Secret } from "../../objects.ts";
-import { podSubdirectory, volumeDirectory } from "../paths.ts";
+import { volumeDirectory } from "../paths.ts";
 import { type KeyItem, type KeySelection, configMapContent, secretContent } from "../content.ts";
 import { writeContent } from "../write-content.ts";
-import { memorySizeLimit, mountMemoryDirectory, tmpfsMode } from "../tmpfs.ts";
 import type { VolumeDeps, VolumePlugin } from "./plugin.ts";
 
 const defaultMode = 0o644;
-const openToAll = 0o777;
 
 /** A ConfigMap as files on disk.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#configmap */
@@ -19,8 +17,7 @@ export const configMap: VolumePlugin = {
     const content = configMapContent(await readConfigMap(deps, pod, source, signal), selection);
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "configmap", volume.name);
-    const prepare = async () => podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: openToAll });
-    await writeContent(deps, { pod, volumeName: volume.name, path, mode: openToAll, prepare }, content, signal);
+    await writeContent(deps, { pod, volumeName: volume.name, path, inMemory: false }, content, signal);
     return { hostPath: path, readOnly: true };
   },
 };
@@ -38,9 +35,7 @@ export const secret: VolumePlugin = {
     );
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "secret", volume.name);
-    const prepare = async () =>
-      mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
-    await writeContent(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, content, signal);
+    await writeContent(deps, { pod, volumeName: volume.name, path, inMemory: true }, content, signal);
     return { hostPath: path, readOnly: true };
   },
 };

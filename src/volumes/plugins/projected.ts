@@ -14,7 +14,6 @@ import {
   secretContent,
 } from "../content.ts";
 import { writeContent } from "../write-content.ts";
-import { memorySizeLimit, mountMemoryDirectory, tmpfsMode } from "../tmpfs.ts";
 import { downwardAPIContent } from "./downward-api.ts";
 import type { VolumeDeps, VolumePlugin } from "./plugin.ts";
 import { readConfigMap, readSecret, selectionOf } from "./objects.ts";
@@ -41,9 +40,7 @@ export const projected: VolumePlugin = {
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "projected", volume.name);
     const content = mergeContents(parts.map((part) => part.content));
-    const prepare = async () =>
-      mountMemoryDirectory(deps, { uid, path }, memorySizeLimit(deps, pod), signal).then(() => []);
-    await writeContent(deps, { pod, volumeName: volume.name, path, mode: tmpfsMode, prepare }, content, signal);
+    await writeContent(deps, { pod, volumeName: volume.name, path, inMemory: true }, content, signal);
     const ends = parts.map(({ refreshAt }) => refreshAt).filter((end) => end !== undefined);
     return { hostPath: path, readOnly: true, ...(ends.length > 0 && { refreshAt: Math.min(...ends) }) };
   },

@@ -3,7 +3,8 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { localFs } from "../../../providers/local/fs.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { localHost } from "../../../providers/local/host.ts";
 import { readWithin } from "../../../src/host/read-within.ts";
 
 const { signal } = new AbortController();
@@ -22,7 +23,9 @@ before(async () => {
 });
 after(() => rm(root, { recursive: true }));
 const read = (below: string, maxBytes = 100) =>
-  readWithin(localFs(), { base: join(root, "tree"), below, maxBytes }, signal).then(String);
+  readWithin(localHost({ clock: systemClock() }).fs, { base: join(root, "tree"), below, maxBytes }, signal).then(
+    String,
+  );
 
 test("reads a file inside the tree, also through a link within it", async () => {
   assert.deepEqual([await read("a/file"), await read("b/file")], ["inside", "inside"]);

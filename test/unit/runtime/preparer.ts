@@ -1,5 +1,6 @@
 import { join } from "node:path";
-import { localFs } from "../../../providers/local/fs.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { localHost } from "../../../providers/local/host.ts";
 import { NamespaceMode, PodSandboxConfig, UserNamespace } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
@@ -51,7 +52,7 @@ export function preparerIn(
       cpuCfsPeriodUs: 100_000,
       ...settings,
     },
-    fs: localFs(),
+    fs: localHost({ clock: systemClock() }).fs,
     images: runtime,
     objects: {
       secret: (_namespace, name) => Promise.reject(new CodedError("not_found", `secret "${name}" not found`)),

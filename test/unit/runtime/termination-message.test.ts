@@ -4,7 +4,8 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { localFs } from "../../../providers/local/fs.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { localHost } from "../../../providers/local/host.ts";
 import { ContainerState, ContainerStatus } from "../../../src/gen/cri.ts";
 import type { LogReader } from "../../../src/pipeline.ts";
 import { readTerminationMessage } from "../../../src/runtime/termination-message.ts";
@@ -40,7 +41,7 @@ function ended(hostPath: string, more: Partial<ContainerStatus> = {}, policy = "
 }
 
 async function read(status: ContainerStatus, log = "from the log"): Promise<string> {
-  return readTerminationMessage({ fs: localFs(), logs: logOf(log) }, status, signal);
+  return readTerminationMessage({ fs: localHost({ clock: systemClock() }).fs, logs: logOf(log) }, status, signal);
 }
 
 async function file(name: string, text: string): Promise<string> {
@@ -80,7 +81,7 @@ describe("a termination message", () => {
     const logs: LogReader = { read: () => Promise.reject(new Error("no log")) };
     const status = ended(await file("silent", ""), {}, "FallbackToLogsOnError");
     assert.equal(
-      await readTerminationMessage({ fs: localFs(), logs }, status, signal),
+      await readTerminationMessage({ fs: localHost({ clock: systemClock() }).fs, logs }, status, signal),
       "Error on reading termination message from logs: no log",
     );
   });
@@ -103,7 +104,11 @@ describe("a termination message", () => {
   it("is not faked when the caller aborts", async () => {
     const stopped = AbortSignal.abort();
     await assert.rejects(
-      readTerminationMessage({ fs: localFs(), logs: logOf("") }, ended(await file("late", "x")), stopped),
+      readTerminationMessage(
+        { fs: localHost({ clock: systemClock() }).fs, logs: logOf("") },
+        ended(await file("late", "x")),
+        stopped,
+      ),
     );
   });
 });

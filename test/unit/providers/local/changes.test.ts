@@ -3,7 +3,8 @@ import { chmod, mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { applyChange } from "../../../../providers/local/changes.ts";
+import { localHost } from "../../../../providers/local/host.ts";
+import { systemClock } from "../../../../src/lib/clock.ts";
 
 const modeOf = async (path: string) => (await stat(path)).mode & 0o7777;
 
@@ -11,7 +12,9 @@ test("creates a directory with exactly its mode, regardless of the umask and its
   const dir = await mkdtemp(join(tmpdir(), "graftlet-mkdir-"));
   t.after(() => rm(dir, { recursive: true }));
   const made = async (name: string, mode?: number) => {
-    await applyChange({ kind: "mkdir", path: join(dir, name), ...(mode !== undefined && { mode }) });
+    await localHost({ clock: systemClock() }).fs.apply([
+      { kind: "mkdir", path: join(dir, name), ...(mode !== undefined && { mode }) },
+    ]);
     return modeOf(join(dir, name));
   };
   const before = process.umask(0o077);

@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { localFs, isKernelFile, readKernelFile } from "../../../../providers/local/fs.ts";
+import { isKernelFile, readKernelFile } from "../../../../providers/local/fs.ts";
+import { localHost } from "../../../../providers/local/host.ts";
+import { systemClock } from "../../../../src/lib/clock.ts";
 
 test("reads kernel pseudo-files completely, in one or several chunks", async () => {
-  const meminfo = String(await localFs().readFile("/proc/meminfo"));
+  const meminfo = String(await localHost({ clock: systemClock() }).fs.readFile("/proc/meminfo"));
   assert.match(meminfo, /^MemTotal: +\d+ kB\n[^]*\n$/);
   // A regular file, longer than one chunk, with the same content each time.
   const program = process.execPath;
@@ -19,7 +21,7 @@ test("accepts only known pseudo-files, and no path that leads elsewhere", () => 
 });
 
 test("fails for a missing file, a directory and a file above the limit like HostFs.readFile", async () => {
-  const { readFile } = localFs();
+  const { readFile } = localHost({ clock: systemClock() }).fs;
   await assert.rejects(readFile("/sys/fs/cgroup/none/memory.stat"), { code: "not_found" });
   await assert.rejects(readFile("/sys/fs/cgroup/"), { code: "failed_precondition" });
   await assert.rejects(readFile("/proc/meminfo", { maxBytes: 5 }), { code: "resource_exhausted" });
