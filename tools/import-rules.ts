@@ -28,6 +28,7 @@ const stages = [
   "dra",
   "user-namespaces",
   "plugins",
+  "pods-api",
   "csi",
   "eviction",
   "shutdown",
@@ -75,7 +76,7 @@ const implementers = [...stages, "api", "host"];
 const fenced: Readonly<Record<string, readonly string[]>> = {
   "@kubernetes/client-node": ["api"],
   express: ["server"],
-  "@grpc/grpc-js": ["devices", "tracing"],
+  "@grpc/grpc-js": ["devices", "host", "pods-api", "tracing"],
   dockerode: ["providers"],
   ssh2: ["providers"],
   ws: ["streams", "remotedialer", "api"],

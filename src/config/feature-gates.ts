@@ -12,6 +12,7 @@ const implemented = new Set([
   "CustomCPUCFSQuotaPeriod",
   "RotateKubeletServerCertificate",
   "PodLogsQuerySplitStreams",
+  "PodsAPI",
   "ComponentFlagz",
   "ComponentStatusz",
   "ResourceHealthStatus",

@@ -22,11 +22,11 @@ import {
   type PodsProvider,
 } from "./pod-resources-server.ts";
 import { createCheckpointStore } from "./checkpoint-store.ts";
-import { type SocketServer, serve } from "./socket-server.ts";
+import { type SocketServer, serve } from "../host/socket-server.ts";
 import { Empty, type RegisterRequest, RegistrationService } from "../gen/device-plugin.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
-import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
+import { type ConnectionServer, boundedService, createConnectionServer } from "../host/connection-server.ts";
 
 export interface DeviceManagerDeps
   extends Pick<AllocatorDeps, "allSourcesReady" | "isAlive" | "numaNodes">,

@@ -21,7 +21,7 @@ import { type NumaNodes, idsOfNodes } from "../lib/numa-nodes.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import type { Pod, Container } from "../objects.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
-import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
+import { type ConnectionServer, boundedService, createConnectionServer } from "../host/connection-server.ts";
 import type { Inventory } from "./inventory.ts";
 import { isSidecar } from "../pod/containers.ts";
 import type { Allocations } from "./allocations.ts";

@@ -20,6 +20,15 @@ export const pluginDirectory = "device-plugins";
 /** Directory of the PodResources API's socket, relative to a root directory. */
 export const podResourcesDirectory = "pod-resources";
 
+/** Directory of the Pods API's socket, relative to a root directory. */
+export const podsApiDirectory = "pods-api";
+/** Name of that socket. */
+export const podsApiSocket = "pods-api.sock";
+
+export function podsApiDirectoryOf(rootDir: string): string {
+  return `${rootDir}/${podsApiDirectory}`;
+}
+
 export function pluginDirectoryOf(rootDir: string): string {
   return `${rootDir}/${pluginDirectory}`;
 }

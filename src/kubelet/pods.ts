@@ -5,6 +5,7 @@ import { gateEnabled } from "../config/feature-gates.ts";
 import { type DiskMeter, createDiskMeter } from "../host/disk-meter.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { type DaemonSetPolicy, createDaemonSetPolicy } from "../node/daemon-set-policy.ts";
+import { createPodsApi } from "../pods-api/pods-api.ts";
 import type { PodRuntime } from "../sync/ports.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
 import { hasOwnNetwork, isTargetFeature } from "../seams/provider.ts";
@@ -85,6 +86,7 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
   });
   const running: readonly Service[] = [
     statuses,
+    ...createNodePodsApi(context),
     createVolumesService({ volumes, waitForTarget, clock, log }),
     probes,
     allocation.allocations.records,
@@ -139,6 +141,14 @@ function createNodeStatusManager(context: NodeContext): StatusManager {
     clock,
     log,
   });
+}
+
+/** Creates the Pods API, with its gate. */
+function createNodePodsApi({ config, target, metrics, clock, log, stateOf }: NodeContext): readonly Service[] {
+  if (!gateEnabled(config.kubelet.featureGates, "PodsAPI")) return [];
+  const { host } = target;
+  const { rootDir } = config;
+  return [createPodsApi({ ...stateOf("podsApi"), host, rootDir, measures: metrics.measures.podsApi, clock, log })];
 }
 
 /** Creates the probes of containers. */

@@ -5,7 +5,14 @@ import { type DraManager, createDraManager } from "../dra/manager.ts";
 import { createDeviceManager, type DeviceManager } from "../devices/manager.ts";
 import { type MemoryManager, createMemoryManager } from "../memory-manager/manager.ts";
 import { openMemory } from "../memory-manager/open.ts";
-import { claimCheckpoint, pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/layout.ts";
+import {
+  claimCheckpoint,
+  pluginFiles,
+  pluginDirectory,
+  podResourcesDirectory,
+  podsApiDirectory,
+  podsApiSocket,
+} from "../host/layout.ts";
 import { throttle } from "../lib/throttle.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
@@ -186,10 +193,11 @@ export function unlimitedCpus(
   return gateEnabled(kubelet.featureGates, "DisableCPUQuotaWithExclusiveCPUs") ? cpus?.hasExclusiveCpus : undefined;
 }
 
-/** Files of resource managers, relative to a node's root directory: `graftlet remove` removes them. */
+/** Files of resource managers and the Pods API, relative to a node's root directory: `graftlet remove` removes them. */
 export const managerFiles: readonly string[] = [
   `${pluginDirectory}/${pluginFiles.socket}`,
   `${pluginDirectory}/${pluginFiles.checkpoint}`,
   `${podResourcesDirectory}/${pluginFiles.socket}`,
+  `${podsApiDirectory}/${podsApiSocket}`,
   claimCheckpoint,
 ];

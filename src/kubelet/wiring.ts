@@ -47,6 +47,7 @@ interface Wires {
 export const wiring = {
   kubeletServer: { reads: ["desired", "podCache", "status", "sourcesSynced"] },
   metrics: { reads: ["desired", "podCache", "worker", "resize", "reachable"] },
+  podsApi: { reads: ["desired", "worker", "status"] },
   report: { reads: ["desired", "status"] },
   nodeWatch: { sends: ["nodeChanged", "mirrorsChanged"] },
   serviceWatch: { sends: ["retry"] },

@@ -1,5 +1,6 @@
 import type { DeviceMeasures } from "../devices/allocate.ts";
 import type { PodResourcesMeasures } from "../devices/pod-resources-server.ts";
+import type { PodsApiMeasures } from "../pods-api/server.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
 /** Device plugins. */
@@ -43,4 +44,13 @@ export function podResourcesMetrics(metrics: Metrics): PodResourcesMeasures {
     },
     failed: (version, method) => errors[method].add({ server_api_version: version }),
   };
+}
+
+/** Watches of the Pods API. */
+export function podsApiMetrics(metrics: Metrics): PodsApiMeasures {
+  const dropped = metrics.counter(
+    "kubelet_pod_watch_events_dropped_total",
+    "Events that clients of the Pods API did not read in time; their watches were ended.",
+  );
+  return { dropped: () => dropped.add({}) };
 }

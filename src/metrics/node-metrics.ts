@@ -26,7 +26,7 @@ import { cpuMetrics } from "./cpus.ts";
 import { alignmentCounters, topologyMetrics } from "./topology.ts";
 import { memoryMetrics } from "./memory-manager.ts";
 import { draMetrics } from "./dra.ts";
-import { deviceMetrics, podResourcesMetrics } from "./devices.ts";
+import { deviceMetrics, podResourcesMetrics, podsApiMetrics } from "./devices.ts";
 import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
 
 /** Recording functions of the stages, by set. A call costs a counter's increment; it never waits. */
@@ -108,6 +108,7 @@ function createMeasures(metrics: Metrics, view: () => NodeView | undefined, cloc
     memory: memoryMetrics(metrics),
     dra: draMetrics(metrics),
     podResources: podResourcesMetrics(metrics),
+    podsApi: podsApiMetrics(metrics),
     volumes: volumeMetrics(metrics),
     drivers: driverMetrics(metrics),
     evictions: evictionMetrics(metrics),

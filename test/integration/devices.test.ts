@@ -7,7 +7,7 @@ import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { startTestPlugin, type TestPlugin } from "../harness/device-plugin.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { containerId, type SpecDraft, statusOf } from "../harness/pods.ts";
-import { listPodResources } from "../harness/pod-resources.ts";
+import { listPodResources, firstWatchedPod } from "../harness/pod-resources.ts";
 import { startRegistrar } from "../harness/plugin-socket.ts";
 import { clear } from "../harness/pressure.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -69,7 +69,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     );
 
   before(async () => {
-    lab = await startLab("devices");
+    lab = await startLab("devices", { config: { featureGates: { PodsAPI: true } } });
     plugin = await register("gpu.sock");
   });
   after(async () => {
@@ -93,6 +93,11 @@ describe("device plugins", { timeout: 600_000 }, () => {
       user?.containers.map(({ name, devices }) => [name, devices]),
       [["main", [{ resourceName: resource, deviceIds: ["gpu-0"], topology: undefined }]]],
     );
+  });
+
+  test("programs on the machine watch its pods", async () => {
+    const watched = await firstWatchedPod(lab.cluster.layout);
+    assert.ok(watched.includes("user"), "the pod's name in protobuf");
   });
 
   test("reports a failed device on the node and its pod, which runs on", async () => {
