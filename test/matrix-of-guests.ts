@@ -5,7 +5,7 @@ const bothGuests = ["ssh-guest", "ssh-docker-guest"] as const;
 
 /** Files of test/integration that need a kernel of their own. */
 export const ofGuests: Readonly<Record<string, Runs>> = {
-  guest: { on: onGuest, why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 180 },
+  guest: { on: onGuest, why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 100 },
   "guest-cgroupfs": {
     on: [],
     more: onGuest,
@@ -18,7 +18,7 @@ export const ofGuests: Readonly<Record<string, Runs>> = {
     more: bothGuests,
     why: "cgroup v2 below a systemd, with swap and huge pages; the runtime makes containers' cgroups",
     fits: bothGuests,
-    seconds: 240,
+    seconds: 120,
   },
   "guest-node": {
     on: [],

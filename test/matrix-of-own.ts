@@ -5,7 +5,7 @@ const always = {
   helm: 300,
   "helm-service-account": 50,
   "in-pod": 20,
-  tunnel: 75,
+  tunnel: 135,
 };
 /** Seconds of those that `make test-more` runs. */
 const more = {
@@ -15,12 +15,12 @@ const more = {
   "helm-monitoring": 100,
   "helm-release": 150,
   "helm-reverse": 150,
-  "helm-rollout": 200,
+  "helm-rollout": 90,
   "helm-storage": 60,
   hostile: 60,
   "pod-sweep": 100,
   "tunnel-docker": 100,
-  "tunnel-load": 420,
+  "tunnel-load": 270,
   "tunnel-variants": 170,
 };
 

@@ -1,9 +1,11 @@
 /** Files of test/contract that take longer than the others, seconds. */
 export const slowContracts: Readonly<Record<string, number>> = {
   "host-ssh-trouble": 145,
-  "runtime-cri": 80,
-  "runtime-docker": 75,
-  "docker-sandboxes": 60,
+  "runtime-cri": 50,
+  "runtime-docker": 45,
+  "docker-sandboxes": 45,
+  "way-load": 50,
+  relay: 50,
   release: 60,
   "hostile-ssh": 60,
   "hostile-way": 55,

@@ -3,11 +3,13 @@
 export const waiting: Readonly<Record<"contract" | "integration", ReadonlySet<string>>> = {
   contract: new Set([
     "egress",
+    "host-ssh-jump",
     "host-ssh-link",
     "host-ssh-listen",
     "host-ssh-reverse",
     "host-ssh-shells",
     "host-ssh-trouble",
+    "page",
     "ssh-claim",
     "ssh-lock",
   ]),
@@ -22,6 +24,7 @@ export const waiting: Readonly<Record<"contract" | "integration", ReadonlySet<st
     "eviction-crash-disk",
     "faults-apiserver",
     "lock-lost",
+    "node",
     "node-allocatable",
     "ssh-claim",
     "ssh-link",

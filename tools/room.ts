@@ -14,8 +14,9 @@ const idleEnough = 0.25;
 /** Memory of a cluster with a node, bytes. */
 const memoryOfCluster = 1.5 * 2 ** 30;
 
-/** A file that waits at first may be busy later: more at once make each other miss their times. */
-const mostPerProcessor = 2;
+/** Files with a cluster use 0.3 of a processor on average. One that waits at first may be busy later: more than this many per processor
+ *  make each other's tests time out. */
+const mostPerProcessor = 2.5;
 
 /** Files of tests that run. */
 export interface Running {

@@ -30,7 +30,9 @@ export interface Outcome {
   readonly job: Job;
   readonly passed: boolean;
   readonly seconds: number;
-  /** Of processors, those of all that it started and that ended before it included. */
+  /** Start of the job, seconds after the start of the first. */
+  readonly startedAt: number;
+  /** CPU time of the job and of all processes that it started and that ended before it. */
   readonly cpuSeconds: number;
   /** Lines that say why it failed; none of a job that wrote for itself. */
   readonly reasons: readonly string[];
@@ -63,12 +65,13 @@ export async function runJobs(jobs: readonly Job[], options: JobOptions): Promis
   const waiting = jobs.toSorted((one, other) => other.seconds - one.seconds);
   const always = options.alone ? 1 : processors;
   const outcomes: Outcome[] = [];
+  const began = performance.now();
   const running = new Set<Promise<void>>();
   const underWay: Job[] = [];
   const load = (): number => underWay.reduce((sum, { waits }) => sum + (waits ? 0.5 : 1), 0);
   const [spare, cpuSeconds] = [createGauge(), createCpuMeter()];
   const start = (job: Job): void => {
-    const run = runJob(job, { ...options, cpuSeconds, live: jobs.length === 1 });
+    const run = runJob(job, { ...options, cpuSeconds, firstAt: began, live: jobs.length === 1 });
     const settled = run
       .then((outcome) => void outcomes.push(outcome))
       .finally(() => {
@@ -102,11 +105,13 @@ function nextOf(waiting: readonly Job[], underWay: readonly Job[]): number {
 
 interface RunOptions extends JobOptions {
   readonly cpuSeconds: () => number;
+  /** Start of the first job, milliseconds of the monotonic clock. */
+  readonly firstAt: number;
   /** It writes for itself. */
   readonly live: boolean;
 }
 
-async function runJob(job: Job, { limitSeconds, signal, cpuSeconds, live }: RunOptions): Promise<Outcome> {
+async function runJob(job: Job, { limitSeconds, signal, cpuSeconds, firstAt, live }: RunOptions): Promise<Outcome> {
   const began = performance.now();
   const reporter = `--test-reporter=${join(import.meta.dirname, "spec-of-file.ts")}`;
   // Inside a test the runner would take itself for a test's.
@@ -134,7 +139,8 @@ async function runJob(job: Job, { limitSeconds, signal, cpuSeconds, live }: RunO
   const took = `${Math.round(seconds)} s, ${Math.round(spent)} of a processor`;
   const all = said.join("");
   process.stdout.write(`==> ${job.name} ${verdict} after ${took}\n${all}`);
-  return { job, passed, seconds, cpuSeconds: spent, reasons: passed ? [] : reasonsIn(all) };
+  const startedAt = (began - firstAt) / 1000;
+  return { job, passed, seconds, startedAt, cpuSeconds: spent, reasons: passed ? [] : reasonsIn(all) };
 }
 
 /** Lines that say why a job failed: its tests' own, or else its last words. */

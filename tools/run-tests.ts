@@ -12,7 +12,7 @@ const mostAgainOf = (files: number): number => Math.max(3, Math.ceil(files / 20)
 /** No file takes longer, seconds. */
 const limitSeconds = 900;
 
-/** So many of the slowest are named. */
+/** Number of the slowest files that are named. */
 const namedSlowest = 10;
 
 /** Runs parts of the tests side by side: node tools/run-tests.ts contract integration, or files by name. Which integration tests:
@@ -93,8 +93,17 @@ function tellWhy(verdict: string, failed: readonly Outcome[]): void {
   console.log(`==> ${verdict}: ${namesOf(failed)}`);
 }
 
-/** Names the slowest of many. */
+/** Prints the slowest files, or with GRAFTLET_TEST_FIGURES=1 all of them in the order of their starts, and the sum of their CPU time. */
 function tell(outcomes: readonly Outcome[]): readonly Outcome[] {
+  if (process.env.GRAFTLET_TEST_FIGURES) {
+    const sum = Math.round(outcomes.reduce((total, { cpuSeconds }) => total + cpuSeconds, 0));
+    const lineOf = ({ job, startedAt, seconds, cpuSeconds }: Outcome) =>
+      [startedAt, startedAt + seconds, seconds, cpuSeconds].map((figure) => figure.toFixed(1).padStart(7)).join("") +
+      `  ${job.name}`;
+    const lines = outcomes.toSorted((one, other) => one.startedAt - other.startedAt).map(lineOf);
+    console.log([`==> start, end, seconds and CPU seconds of each; ${sum} CPU seconds in all`, ...lines].join("\n"));
+    return outcomes;
+  }
   const slowest = outcomes.toSorted((one, other) => other.seconds - one.seconds).slice(0, namedSlowest);
   const line = ({ job, seconds, cpuSeconds }: Outcome) =>
     `  ${job.name}: ${Math.round(seconds)} s, ${Math.round(cpuSeconds)} of a processor`;

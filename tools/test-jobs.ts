@@ -81,7 +81,7 @@ export function sharing(jobs: readonly Job[]): Job[] {
 /** The part of Kubernetes' own tests that belongs to `make test`. */
 export function conformanceJob(): Job {
   const file = join(root, "test", "conformance", "run.ts");
-  return { name: "conformance-part", files: [file], env: { PART: "1" }, once: true, seconds: 300, waits: false };
+  return { name: "conformance-part", files: [file], env: { PART: "1" }, once: true, seconds: 200, waits: false };
 }
 
 /** Jobs of files that are named one by one. */

@@ -21,6 +21,9 @@ command -v apt-get >/dev/null || { echo "install-packages.sh: these programs are
 [ "$(id -u)" = 0 ] || { echo "install-packages.sh: root is needed to install: ${missing[*]}" >&2; exit 1; }
 echo "installing Debian packages: ${missing[*]}" >&2
 
+# Two targets of one make may install at the same time.
+exec {lock}>/run/lock/graftlet-install-packages
+flock "$lock"
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
   printf '#!/bin/sh\nexit 101\n' > "$policy"

@@ -4,7 +4,7 @@ import type { Mistake } from "./mistake.ts";
 export interface FaultTest {
   readonly part: "unit" | "contract" | "integration";
   /** Provider of an integration test's node; containerd unless given. */
-  readonly provider?: "docker" | "ssh";
+  readonly provider?: "docker" | "ssh" | "ssh-docker";
   readonly file: string;
   /** The title of one test in the file, or its beginning; all of them unless given. */
   readonly title?: string;

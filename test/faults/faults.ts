@@ -250,7 +250,7 @@ export const faults: readonly Fault[] = [
     breaks: "kubectl exec on a node with Docker ends with 1, whatever code the command failed with.",
     assertion:
       '"gives the commands exit code, and its output apart from its errors": Expected values to be strictly deep-equal',
-    foundBy: [integration("kubectl", "returns the command's exit code", "docker")],
+    foundBy: [integration("kubectl", "returns the command's exit code", "ssh-docker")],
   },
   {
     name: "forward-refused",

@@ -156,6 +156,9 @@ export function controllerManagerArgv(
     `--authorization-kubeconfig=${kubeconfig}`,
     "--bind-address=127.0.0.1",
     "--leader-elect=false",
+    // By default 20 requests a second, which makes a test with many claims wait.
+    "--kube-api-qps=200",
+    "--kube-api-burst=400",
     "--use-service-account-credentials=true",
     `--service-account-private-key-file=${serviceAccounts.privateKey}`,
     `--root-ca-file=${ca.cert}`,

@@ -8,13 +8,14 @@ import { createChance } from "../harness/chance.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { type Invariants, createInvariants } from "../harness/invariants.ts";
 import { openPods, type Pods, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
+import { whole } from "../matrix.ts";
 
-const kills = 40;
+const kills = whole ? 40 : 20;
 const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
 // GRAFTLET_CHAOS_SEED=N has the same things happen again, as far as the machine's own chance allows.
-describe("graftlet killed forty times at random while pods come, crash and go", { timeout: 600_000 }, () => {
+describe(`graftlet killed ${kills} times at random while pods come, crash and go`, { timeout: 600_000 }, () => {
   const chance = createChance();
   const steady = named("steady", 6);
   const crashing = named("crashing", 4);

@@ -8,8 +8,8 @@ import { must } from "../harness/processes.ts";
 import { inNamespace, releaseOf } from "./helm/release.ts";
 
 /** Roll-outs of graftlet's Deployment, and processes that compete for the processor meanwhile. */
-const rollouts = Number(process.env.ROLLOUTS ?? 3);
-const load = Number(process.env.LOAD ?? 4);
+const rollouts = Number(process.env.ROLLOUTS ?? 2);
+const load = Number(process.env.LOAD ?? 2);
 
 /** One use of the kubelet API. */
 interface Use {

@@ -12,12 +12,13 @@ test("always runs one file per processor, and more while processors are idle and
   assert.ok(!hasRoom(files(2), { idle: 0.5, memory: little }, 2));
   assert.ok(hasRoom(files(2), { idle: 0.5, memory: much }, 2));
   assert.ok(!hasRoom(files(2), { idle: 0.2, memory: much }, 2));
-  assert.ok(!hasRoom(files(4), { idle: 1, memory: much }, 2));
+  assert.ok(hasRoom(files(4), { idle: 0.5, memory: much }, 2));
+  assert.ok(!hasRoom(files(5), { idle: 1, memory: much }, 2));
 });
 
 test("of files that mostly wait, runs twice as many while processors are idle and memory is left", () => {
-  assert.ok(hasRoom(files(7, 3.5), { idle: 0.5, memory: much }, 2));
-  assert.ok(!hasRoom(files(8, 4), { idle: 1, memory: much }, 2));
+  assert.ok(hasRoom(files(9, 4.5), { idle: 0.5, memory: much }, 2));
+  assert.ok(!hasRoom(files(10, 5), { idle: 1, memory: much }, 2));
   assert.ok(!hasRoom(files(3, 1.5), { idle: 0.2, memory: much }, 2));
   assert.ok(!hasRoom(files(3, 1.5), { idle: 1, memory: little }, 2));
 });

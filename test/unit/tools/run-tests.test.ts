@@ -31,7 +31,8 @@ function runAll(...fates: readonly Fate[]): { readonly status: number | null; re
       return file;
     });
     // Inside a test the runner takes itself for a test's.
-    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
+    const { NODE_TEST_CONTEXT: _, ...own } = process.env;
+    const env = { ...own, GRAFTLET_TEST_FIGURES: "1" };
     const command = [program, ...files];
     const { status, stdout } = spawnSync(process.execPath, command, { env, encoding: "utf8", cwd: folder });
     return { status, said: stdout };
@@ -46,6 +47,17 @@ test("runs a passing file once", () => {
   const { status, said } = runAll("passes", "passes");
   assert.equal(status, 0);
   assert.doesNotMatch(said, again);
+});
+
+test("prints start, end, duration and CPU time of every file, and the sum of the CPU time", () => {
+  const { said } = runAll("passes", "passes");
+  assert.match(said, /^==> start, end, seconds and CPU seconds of each; \d+ CPU seconds in all$/m);
+  const rows = [...said.matchAll(/^ *([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+) {2}\d\.test\.mjs$/gm)];
+  assert.equal(rows.length, 2);
+  for (const [, start, end, seconds, cpuSeconds] of rows) {
+    assert.ok(Math.abs(Number(end) - Number(start) - Number(seconds)) < 0.2);
+    assert.ok(Number(cpuSeconds) > 0);
+  }
 });
 
 test("repeats a file that fails once, alone, and reports it", () => {
