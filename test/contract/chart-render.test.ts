@@ -101,7 +101,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     }
   });
 
-  test("names no two objects alike, nor like those of another release", () => {
+  test("gives no two objects the same name, within a release or between releases", () => {
     for (const { name } of files) {
       const keys = objects(name).map(({ kind, metadata }) => `${kind} ${metadata.namespace}/${metadata.name}`);
       assert.equal(new Set(keys).size, keys.length, name);
@@ -137,7 +137,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     }
   });
 
-  test("passes each node's values on to its configuration", () => {
+  test("passes each node's values to its configuration", () => {
     const [first, press, agent, sealed] = nodesOf("several");
     assert.ok(first && press && agent && sealed);
     const target = (value: string) => ({ key: "graftlet.dev/target", value, effect: "NoSchedule" });
@@ -196,7 +196,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     );
   });
 
-  test("gives each node a root directory of its own, and mounts those that lie in no other", () => {
+  test("gives each node its own root directory, and mounts only directories that are not inside another mount", () => {
     const roots = (name: string) => nodesOf(name).map(({ rootDir }) => rootDir);
     assert.deepEqual(roots("root-directories"), ["/var/lib/kubelet", "/var/lib/kubelet/beside", "/var/lib/kubelet"]);
     const local = "local-root-directories";
@@ -208,7 +208,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     );
   });
 
-  test("lets the account approve certificates where a node requests one itself, unless that is switched off", async () => {
+  test("lets the account approve certificates for nodes that request their own, unless that is switched off", async () => {
     const rendered = async (name: string, ...set: string[]) => {
       const text = await must([helm, ...templateArguments("--values", valuesOf(name), ...set)]);
       const [map] = ofKind<V1ConfigMap>(objectsIn(text), "ConfigMap");
@@ -239,7 +239,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     );
   });
 
-  test("reads endpoints only where a node's pods use the service tunnel, or may later", async () => {
+  test("grants reading endpoints only if a node's pods use the service tunnel, or may use it later", async () => {
     const reads = async (...set: string[]) =>
       /resources: \[endpointslices\]\n +verbs: \[list, watch\]/.test(
         await must([helm, ...templateArguments("--values", valuesOf("one-over-ssh"), ...set)]),
@@ -376,7 +376,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     }
   });
 
-  test("passes the script of helm test on unchanged, with nothing that Kubernetes would expand", () => {
+  test("passes the helm test script on unchanged, without anything that Kubernetes would expand", () => {
     const [script = ""] = one<V1Pod>("one-over-ssh", "Pod").spec?.containers[0]?.args ?? [];
     assert.equal(script, readFileSync(`${chart}/files/test.mjs`, "utf8"));
     assert.doesNotMatch(script, /\$\(/);

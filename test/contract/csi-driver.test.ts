@@ -197,7 +197,7 @@ describe("the registrar", () => {
       `--plugin-registration-path=${at(name)}`,
     ]);
 
-  test("announces the driver, and removes its socket when it ends", async () => {
+  test("announces the driver, and removes its socket on exit", async () => {
     await using _ = await startDriver("registered");
     const socket = at("registered/hostpath.csi.k8s.io-reg.sock");
     const probe = ["--mode=kubelet-registration-probe", `--kubelet-registration-path=${at("registered/csi.sock")}`];
@@ -214,7 +214,7 @@ describe("the registrar", () => {
     assert.equal(existsSync(socket), false);
   });
 
-  test("ends when the kubelet refuses the driver, and replaces a stale socket", async () => {
+  test("exits if the kubelet rejects the driver, and replaces a stale socket", async () => {
     await using _ = await startDriver("refused");
     const socket = at("refused/hostpath.csi.k8s.io-reg.sock");
     const first = await startRegistrar("refused");

@@ -133,7 +133,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
           await waitFor("the relay to be gone", async () => (await relays()) === 0);
         });
 
-        test("goes on sending the client's data after the server has closed its side", async () => {
+        test("continues sending the client's data after the server has closed its side", async () => {
           const connect = relayBy(program);
           const connection = await connect(sandboxId, 9003, patience());
           assert.equal(await readAll(connection), "hello");
@@ -171,12 +171,12 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
       return Number(stdout);
     }
 
-    test("finds a program on the target by itself", async () => {
+    test("finds a relay program on the target by itself", async () => {
       const connection = await createPortRelay(docker.parts)(sandboxId, 9004, patience());
       assert.match(await answerOf(connection), /^\d+$/);
     });
 
-    test("without a program dials the pod's address, and reports the limitation", async () => {
+    test("dials the pod's address if the target has no relay program, and reports the limitation", async () => {
       const said: string[] = [];
       const dialled: Address[] = [];
       const refuse = (to: Address) => {

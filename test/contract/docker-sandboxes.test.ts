@@ -177,7 +177,7 @@ test("runs a pod in the host's network, PID and IPC namespaces", async () => {
   );
 });
 
-test("applies host ports, sysctls, cgroup and hostname; fails cleanly when a port is taken", async () => {
+test("applies host ports, sysctls, cgroup and hostname; fails cleanly if a port is in use", async () => {
   await using it = await node("ports");
   const mapping = { protocol: Protocol.TCP, containerPort: 80, hostPort: 18080, hostIp: "127.0.0.1" };
   const config = { ...it.pods.config(), portMappings: [mapping, { ...mapping, containerPort: 81, hostPort: 0 }] };
@@ -199,7 +199,7 @@ test("applies host ports, sysctls, cgroup and hostname; fails cleanly when a por
   );
 });
 
-test("keeps the loopback rule of a host port while its sandbox runs, and removes it after an unseen end", async () => {
+test("keeps the loopback rule of a host port while its sandbox runs, and removes it after an end that was not observed", async () => {
   await using it = await node("loopback");
   const rules = async () => {
     const { stdout } = await it.rig.host.run(argvOf(["iptables", "-t", "nat", "-S", "OUTPUT"]));
@@ -225,7 +225,7 @@ test("keeps the loopback rule of a host port while its sandbox runs, and removes
   assert.deepEqual(await rules(), []);
 });
 
-test("stops and removes the containers of a sandbox that someone removed", async () => {
+test("stops and removes the containers of a sandbox that another client removed", async () => {
   await using it = await node("orphans");
   const { sandboxId, containerId } = await it.pods.runOne(["sleep", "3600"]);
   assert.equal((await it.rig.docker(["rm", "--force", sandboxId])).code, 0);

@@ -121,14 +121,14 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     assert.equal(done.stdout(), `${hash.digest("hex")}  -\n`);
   });
 
-  test("delivers the tail to a slow reader after the command has ended", async () => {
+  test("delivers the rest of the output to a slow reader after the command has ended", async () => {
     const slow = checksum(20);
     const done = await exec(["sh", "-c", "head -c 3000000 /dev/zero; printf end"], { stdout: slow.to });
     assert.equal(await done.ended, 0);
     assert.equal(slow.length(), 3_000_003);
   });
 
-  test("resizes the terminal with the client, and passes every key on", async () => {
+  test("resizes the terminal with the client, and passes every key to the process", async () => {
     const keys = new PassThrough();
     const given = sizesToGive();
     given.put({ width: 100, height: 40 });
@@ -146,13 +146,13 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     assert.match(done.stdout(), / 10 11 00/);
   });
 
-  test("goes on with a terminal's output after its input has ended", async () => {
+  test("continues with a terminal's output after its input has ended", async () => {
     const done = await exec(["sh", "-c", "sleep 0.5; echo late"], { stdin: Readable.from([]), tty: true });
     assert.equal(await done.ended, 0);
     assert.match(done.stdout(), /late/);
   });
 
-  test("leaves a command running when the client vanishes, hangs up on a terminal, and holds no resources", async () => {
+  test("leaves a command running and releases its resources when the client disconnects; a terminal gets a hangup", async () => {
     const mark = async (name: string) =>
       (await docker.runtime.execSync(containerId, ["cat", `/tmp/${name}`], 5, patience())).exitCode;
     const openBefore = await connectionsTo(docker);
@@ -181,7 +181,7 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     });
   });
 
-  test("keeps 16 MiB of an execSync's output, and lets the command go on", async () => {
+  test("keeps 16 MiB of an execSync's output, and lets the command continue", async () => {
     const argv = ["sh", "-c", "head -c 20000000 /dev/zero; echo said >&2; exit 3"];
     const { exitCode, stdout, stderr } = await docker.runtime.execSync(containerId, argv, 60, patience());
     assert.deepEqual([exitCode, stdout.length, stderr.toString()], [3, 16 * mebibyte, "said\n"]);

@@ -116,7 +116,7 @@ describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 },
     assert.equal(worst(unable, "pods' network")?.reason, "ServiceTunnelUnavailable");
   });
 
-  test("reports only the link's reason while the machine is unreachable", async () => {
+  test("reports only why the link is down while the machine is unreachable", async () => {
     const wrongKey: Readonly<Record<string, unknown>> = { hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] };
     const [finding, ...others] = await examined(wrongKey);
     assert.deepEqual([finding?.check, finding?.level, finding?.reason], ["link", "failure", "HostKeyMismatch"]);

@@ -186,7 +186,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     assert.equal(sockets.size, 0);
   });
 
-  test("keep other connections going, and buffer little, for a kubelet that does not read", async () => {
+  test("other connections continue, and little is buffered, for a kubelet that does not read", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);
@@ -211,7 +211,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     await waitFor("all to be closed at the kubelet", () => sockets.size === 0);
   });
 
-  test("refuse a node that the server does not know, without harm to another's tunnel", async () => {
+  test("refuse a node that the server does not know, without affecting another node's tunnel", async () => {
     const { port, connect } = await another();
     await using stranger = run({ ports: () => [port], name: "nobody" });
     await using _other = run({ ports: () => [port], name: "edge-2" });

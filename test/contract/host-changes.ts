@@ -85,7 +85,7 @@ export function changeContract({ current, folder }: Bench): void {
     await assert.rejects(apply({ kind: "write", path: dir, data: "" }), { code: "failed_precondition" });
   });
 
-  test("symlink is idempotent, and already_exists over anything else", async () => {
+  test("symlink is idempotent, and fails with already_exists if something else exists there", async () => {
     const dir = await folder();
     const link = { kind: "symlink", path: `${dir}/l`, target: "somewhere" } as const;
     await apply(link, link);

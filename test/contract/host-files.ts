@@ -179,7 +179,7 @@ export function fileContract({ current, folder }: Bench): void {
     if (iterator) await assert.rejects(within(iterator.next()), { code: "not_found" });
   });
 
-  test("the target's clock is close to ours, and its boot ID is stable", async () => {
+  test("the target's clock is close to the local one, and its boot ID is stable", async () => {
     const { host } = current();
     assert.ok(Math.abs(await host.clock.offsetMs()) < 24 * 3_600_000);
     assert.match(await host.clock.bootId(), /^[0-9a-z-]+$/);

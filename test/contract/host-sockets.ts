@@ -58,7 +58,7 @@ export function socketContract({ current, folder }: Bench): void {
     await assert.rejects(host.dial({ unix: `${long}/none/s` }), { code: "unavailable" });
   });
 
-  test("dial rejects with unavailable where nothing listens, and with cancelled", async () => {
+  test("dial fails with unavailable if nothing listens, and with cancelled if aborted", async () => {
     const { host } = current();
     const listener = await listen(loopback, () => undefined);
     await listener[Symbol.asyncDispose]();
@@ -71,7 +71,7 @@ export function socketContract({ current, folder }: Bench): void {
     await assert.rejects(host.dial(listener.address, AbortSignal.abort()), { code: "cancelled" });
   });
 
-  test("listens on an address once; disposal and the signal free it and close its connections", async () => {
+  test("listens on an address once; disposal and the signal free the address and close its connections", async () => {
     const stop = new AbortController();
     const first = await listen(loopback, (connection) => connection.on("error", () => undefined));
     await assert.rejects(

@@ -99,7 +99,7 @@ describe("OpenSSH certificates", () => {
     assert.equal(await whoAmI(root), "root");
   });
 
-  test("refuses an unusable user certificate before dialling, with one sentence each", async () => {
+  test("refuses an unusable user certificate before dialling, with one sentence for each reason", async () => {
     await certify("user-ed25519", ["-n", "root"]);
     const mine = login("user-ed25519");
     const nobodyThere = { port: 1 };
@@ -164,7 +164,7 @@ describe("OpenSSH certificates", () => {
     assert.equal((await must([...ssh, "root@127.0.0.1", "id -un"])).trim(), "root");
   });
 
-  test("refuses an invalid host certificate, with one sentence each", async () => {
+  test("refuses an invalid host certificate, with one sentence for each reason", async () => {
     const of = "ca-ed25519";
     const refusals: readonly (readonly [options: readonly string[], by: string, RegExp])[] = [
       [["-n", "elsewhere"], of, /it is for elsewhere: set host to one of its names/],
@@ -193,14 +193,14 @@ describe("OpenSSH certificates", () => {
     );
   });
 
-  test("needs no certificate for a known plain key", async () => {
+  test("needs no certificate if the plain host key is known", async () => {
     await showing("host-ed25519", ["-n", "127.0.0.1", "-V", "-2h:-1h"]);
     const name = readFileSync(file("known_hosts"), "utf8").split(" ")[0];
     await using host = hostOf(knownHosts(authority(), `${name} ${publicKey("host-ed25519")}`));
     assert.equal(await whoAmI(host), "root");
   });
 
-  test("keeps the link through rekeying after the host certificate has expired; a new link needs a new one", async () => {
+  test("keeps the link through rekeying after the host certificate has expired; a new link needs a new certificate", async () => {
     await showing("host-rsa", ["-n", "127.0.0.1", "-V", "-1m:+4s"]);
     await using host = hostOf(knownHosts(authority()));
     assert.equal(await whoAmI(host), "root");

@@ -68,7 +68,7 @@ describe("a machine behind two jump hosts", () => {
     await startInner();
   });
 
-  test("runs commands and reads files on the target, as its user", async () => {
+  test("runs commands and reads files on the target as the target's user", async () => {
     await using host = hostOf(target());
     assert.equal((await host.run(argvOf(["id", "-un"]))).stdout.trim(), "root");
     await host.fs.apply([{ kind: "write", path: `${rig().dir}/by-two`, data: "hops" }]);
@@ -81,7 +81,7 @@ describe("a machine behind two jump hosts", () => {
     assert.match(state.why.message, /2222/);
   });
 
-  test("reports a jump host that refuses login or forwarding, and a missing target, with one sentence each", async () => {
+  test("reports a jump host that refuses the login or forwarding, and a missing target, with one sentence each", async () => {
     const refused = await downOf(target({ user: "nobody-here" }));
     assert.equal(refused.why.reason, "LoginRefused");
     assert.match(refused.why.message, /^nobody-here@127\.0\.0\.1:2222 refused the login/);

@@ -20,7 +20,7 @@ describe("the SSH link to a host", () => {
     await rig().mustInside(["sh", "-ec", rules.join("\n")]);
   };
 
-  test("keeps its files from other users", async () => {
+  test("keeps the link's files private to its user", async () => {
     await using host = hostOf();
     await host.fs.apply([{ kind: "write", path: `${rig().dir}/own`, data: "" }]);
     assert.equal(existsSync(`${rig().dir}/own`), false);
@@ -69,7 +69,7 @@ describe("the SSH link to a host", () => {
     await assert.rejects(host.run(argvOf(["true"])), { code: "unavailable", message: /sends more data/ });
   });
 
-  test("fails as unavailable while sshd is dead, and reconnects once for all waiting callers", async () => {
+  test("calls fail as unavailable while sshd is down, and all waiting callers share one reconnection", async () => {
     await using host = hostOf();
     await host.run(argvOf(["true"]));
     await rig().killSshd();
@@ -101,7 +101,7 @@ describe("the SSH link to a host", () => {
       await waitFor("the late command to be killed", left);
     });
 
-  test("reports a restricted user's missing privileges, and does the rest", async () => {
+  test("reports the missing privileges of a restricted user, and does everything else", async () => {
     await using host = hostOf({ user: "plain" });
     const { runAs, missing } = await host.privileges(never);
     assert.equal(runAs, "user");
@@ -130,7 +130,7 @@ describe("the SSH link to a host", () => {
     assert.equal(await within(allOf(connection)), "root:hi");
   });
 
-  test("reads what the peer sent before it closed, whatever is written afterwards", async () => {
+  test("reads what the peer sent before it closed the connection, whatever is written afterwards", async () => {
     await using host = hostOf();
     const bytes = 1_500_000;
     const socket = `${rig().dir}/brief`;
@@ -151,7 +151,7 @@ describe("the SSH link to a host", () => {
     assert.equal(codeOf(await within(refused)), "unavailable");
   });
 
-  test("connects through a program of the target where sshd forbids forwarding, with half-close", async () => {
+  test("connects through a program on the target if sshd forbids forwarding, with half-close", async () => {
     const socket = `${rig().dir}/echo`;
     await using sockets = hostOf();
     await using server = await sockets.spawn(argvOf(["socat", `UNIX-LISTEN:${socket},fork`, "SYSTEM:echo got $(cat)"]));

@@ -7,7 +7,7 @@ import { within } from "./waiting.ts";
 describe("ports that graftlet listens on over SSH", () => {
   const { hostOf } = sshBench("listen");
 
-  test("answers a connection that arrives as the target begins to listen", async () => {
+  test("accepts a connection that arrives as the target begins to listen", async () => {
     await using host = hostOf();
     const port = 20_022;
     // Connects as soon as that is possible, and says so if it gets no answer.

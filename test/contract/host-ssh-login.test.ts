@@ -9,7 +9,7 @@ import { argvOf } from "../harness/argv.ts";
 describe("authentication over SSH", () => {
   const { rig, hostOf, downOf, logged } = sshBench("login");
 
-  test("stops on a changed host key, and does not retry in a storm", async () => {
+  test("stops at a changed host key, and does not retry in quick succession", async () => {
     const file = join(rig().outside, "changed");
     const [name] = readFileSync(join(rig().outside, "known_hosts"), "utf8").split(" ");
     const other = (

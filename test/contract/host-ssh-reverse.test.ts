@@ -109,7 +109,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
       assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
     });
 
-  test("reports a missing tunnel in one sentence, and serves the machine a second or two after it connects", async () => {
+  test("reports a missing tunnel in one sentence, and uses the machine a second or two after it connects", async () => {
     const keys = await makeKey("later");
     await using host = hostOf(reverse(keys));
     await assert.rejects(host.run(argvOf(["true"])), /reverse has not connected yet: check that its ssh -N -R runs/);
@@ -119,7 +119,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     await waitFor("the link", () => host.link.state().kind === "up", { timeoutMs: 3_000, everyMs: 20 });
   });
 
-  test("serves a reconnected ssh, and a second one while the first is stuck", async () => {
+  test("accepts a reconnected ssh client, and a second one while the first is stuck", async () => {
     const keys = await makeKey("again");
     await using host = hostOf(reverse(keys));
     await waiting(host);
@@ -232,7 +232,7 @@ describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
     await end(holder);
   });
 
-  test("serves the machine during ten thousand failing logins, in bounded memory", {
+  test("keeps the machine connected during ten thousand failing logins, in bounded memory", {
     timeout: 180_000,
   }, async () => {
     const keys = await makeKey("patient");

@@ -135,7 +135,7 @@ describe("a faulty target", () => {
       await host.fs.freeSpace("/");
     });
 
-  test("when the login shell begins to hang, releases locks at once and running commands within seconds", async () => {
+  test("releases locks at once and running commands within seconds when the login shell begins to hang", async () => {
     await using undo = new AsyncDisposableStack();
     const host = undo.use(hostOf());
     // No shell is asked for before: to kill anything a new one is needed.
@@ -212,7 +212,7 @@ describe("a faulty target", () => {
     });
 
   for (const sessions of [1, 2, 3])
-    test(`MaxSessions ${sessions} suffices for all sessions that a node keeps open, and for commands`, async () => {
+    test(`MaxSessions ${sessions} is enough for all sessions that a node keeps open, and for commands`, async () => {
       await rig().startSshd([`MaxSessions ${sessions}`]);
       await using _undo = { [Symbol.asyncDispose]: () => rig().startSshd() };
       await using host = hostOf();
@@ -257,7 +257,7 @@ describe("a faulty target", () => {
       await within(Promise.allSettled(asked.map(async (child) => (await child).exited)));
     });
 
-  test("full connections of pods do not delay the node's own", async () => {
+  test("saturated connections of pods do not delay the node's own", async () => {
     // Each connection gets so much a second, as on a slow line.
     const throttled = new Set<Socket>();
     const slow = createServer((near) => {
@@ -317,7 +317,7 @@ describe("a faulty target", () => {
     assert.ok(grown < 48, `${grown} MiB`);
   });
 
-  test("queues commands beyond the session limit, and logs that it does", async () => {
+  test("queues commands beyond the session limit, and logs it", async () => {
     await using host = hostOf();
     const dir = `${rig().dir}/watched`;
     await host.fs.apply([{ kind: "mkdir", path: dir }]);

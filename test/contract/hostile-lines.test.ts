@@ -29,13 +29,13 @@ async function helper(script: string) {
   return { outcome, most };
 }
 
-test("ends a helper that prints 500 MiB without a newline, at 64 KiB", { timeout: 60_000 }, async () => {
+test("kills a helper that prints 500 MiB without a newline, at 64 KiB", { timeout: 60_000 }, async () => {
   const { outcome, most } = await helper("head -c 524288000 /dev/zero; sleep 60");
   assert.equal(outcome.status === "rejected" && (outcome.reason as { code: string }).code, "resource_exhausted");
   assert.ok(most < maxGrowth, `memory grew by ${most >> 20} MiB`);
 });
 
-test("keeps 4 KiB of a helper's 600 MiB on standard error, and lets it go on", {
+test("keeps 4 KiB of a helper's 600 MiB on standard error, and lets it continue", {
   timeout: 60_000,
 }, async () => {
   const { outcome, most } = await helper("head -c 629145600 /dev/zero | tr '\\0' x >&2");

@@ -47,7 +47,7 @@ const scrolled = `(async () => {
 
 const second = (seconds: number) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
-test("stays smooth with ten nodes of 250 pods each, and measures nothing once the page is closed", async (t) => {
+test("stays responsive with ten nodes of 250 pods each, and measures nothing once the page is closed", async (t) => {
   await using page = await served(10, 250);
   await using looked = await look(page.url);
   const { page: tab, faults, requests } = looked;
@@ -80,7 +80,7 @@ test("stays smooth with ten nodes of 250 pods each, and measures nothing once th
   assert.equal(page.looks(), looks);
 });
 
-test("shows names of pods and logs as text, and keeps filter, order and selection", async () => {
+test("shows names of pods and log lines as text, and keeps filter, order and selection", async () => {
   await using page = await served(2, 30);
   const markup = "<img src=x onerror=document.title='taken'>";
   page.reports.node("edge-1")?.event?.({ kind: "Pod", namespace: "shop", name: markup }, "Warning", markup, markup);

@@ -215,7 +215,7 @@ for (const { interpreter } of relayPrograms("", [])) {
         await run("ip", ["netns", "del", `${namespace}${name}`]).catch(() => undefined);
     });
 
-    test("joins a pod to its original destination, half-closes, and loses nothing", async () => {
+    test("connects a pod to its original destination with half-close, and loses no data", async () => {
       const bytes = 32 * 1024 * 1024;
       const digest = createHash("sha256").update(Buffer.alloc(bytes)).digest("hex");
       assert.equal((await python("-2", talk(cluster, bytes))).trim(), `${bytes} ${digest}`);
@@ -231,14 +231,14 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
       assert.equal((await python("-2", many)).trim(), "300");
     });
 
-    test("resets connections that graftlet does not join", async () => {
+    test("resets connections that graftlet does not accept", async () => {
       // The reset may come before the connection is known to stand, and meet whoever is at work then: who connects, sends or reads.
       const said = python("-2", talk(cluster, 10).replace(", 80)", ", 81)")).catch(String);
       assert.match(await said, /ConnectionResetError|BrokenPipeError|^0 /);
       assert.deepEqual(refused, [`${cluster}:81`]);
     });
 
-    test("refuses an address of the cluster without that port, and sends nothing of it elsewhere", async () => {
+    test("refuses a Service address without that port, and sends nothing of the connection elsewhere", async () => {
       await assert.rejects(python("-2", talk(cluster, 10).replace(", 80)", ", 99)")), /ConnectionRefusedError/);
     });
 
@@ -246,7 +246,7 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
       await assert.rejects(python("-2", talk(cluster6, 10)), /ConnectionRefusedError/);
     });
 
-    test("accepts no packets of other pods, nor of anyone who knows its port", async () => {
+    test("accepts no packets from other pods, or from others who know its port", async () => {
       const before = opened.length;
       await assert.rejects(python("-3", talk(cluster, 10)), /unreachable|timed out|refused|No route/i);
       for (const where of ["", "-2", "-3"])
@@ -273,7 +273,7 @@ s.send(b"asked"); print(s.recv(65536).decode())`;
       assert.deepEqual(datagrams, ["asked"]);
     });
 
-    test("leaves room for other pods beside one with many idle connections, and reports it", async () => {
+    test("leaves capacity for other pods when one has many idle connections, and reports it", async () => {
       const idle = start(["ip", "netns", "exec", `${namespace}-2`, "python3", "-c", idleConnections]);
       try {
         assert.equal(await firstLine(idle), "1152 of 1500");
@@ -316,7 +316,7 @@ s.send(b"x" * 1200); print(len(s.recv(65536))); s.send(b""); print(len(s.recv(65
       assert.equal((await python("-2", ask)).trim(), "1200\n0");
     });
 
-    test("delivers the longest UDP datagram, and 64 KiB over TCP, complete", async () => {
+    test("delivers the longest UDP datagram, and 64 KiB over TCP, completely", async () => {
       const ask = `
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.connect(("${cluster}", 53))
@@ -325,7 +325,7 @@ s.send(bytes(65507)); print(len(s.recv(65536)))`;
       assert.match(await python("-2", talk(cluster, 65_537)), /^65537 /);
     });
 
-    test("with more UDP destinations than ports serves the first ones, and goes on", async () => {
+    test("serves the first UDP destinations if there are more than ports, and continues", async () => {
       const many = [`${cluster}:53`, ...Array.from({ length: 500 }, (_, index) => `${cluster}:${1_000 + index}`)];
       const ports = await relay.listen(many);
       assert.ok(ports.length > 300 && ports.length < 425, String(ports.length));

@@ -166,7 +166,7 @@ function endContract(current: () => RuntimeUnderTest): void {
     await gone(runtime.removeContainer(containerId, patience()));
   });
 
-  test("an unknown container: status and start are not_found, stop and remove succeed", async () => {
+  test("status and start of an unknown container are not_found; stop and remove succeed", async () => {
     const { runtime } = current();
     await assert.rejects(runtime.containerStatus(nowhere, patience()), { code: "not_found" });
     await assert.rejects(runtime.startContainer(nowhere, patience()), { code: "not_found" });

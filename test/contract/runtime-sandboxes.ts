@@ -96,7 +96,7 @@ function endContract(current: () => RuntimeUnderTest): void {
     await assert.rejects(runtime.containerStatus(containerId, patience()), { code: "not_found" });
   });
 
-  test("an unknown sandbox: status is not_found, stop and remove succeed", async () => {
+  test("status of an unknown sandbox is not_found; stop and remove succeed", async () => {
     const { runtime } = current();
     await assert.rejects(runtime.podSandboxStatus(nowhere, patience()), { code: "not_found" });
     await gone(runtime.stopPodSandbox(nowhere, patience()));

@@ -43,7 +43,7 @@ describe("the lock of a target over SSH", () => {
     await isUp(host);
   };
 
-  test("acquires it again after the link was lost, and the runtime's with it", async () => {
+  test("re-acquires the lock, and that of the runtime, after the link was lost", async () => {
     await using host = hostOf();
     await makeRuntimeDirectory(host);
     await using own = await claim(host, "one");
@@ -56,7 +56,7 @@ describe("the lock of a target over SSH", () => {
     for (const path of locks) assert.equal(await isFree(path), false, path);
   });
 
-  test("leaves it to another agent that acquired it while the link was down", async () => {
+  test("leaves the target to another agent that acquired the lock while the link was down", async () => {
     await using host = hostOf();
     await makeRuntimeDirectory(host);
     await using own = await claim(host, "two");
@@ -73,7 +73,7 @@ describe("the lock of a target over SSH", () => {
     assert.equal(await isFree(path), false);
   });
 
-  test("notices its loss while the link is up, when its holder is killed or hangs, and acquires it again", async () => {
+  test("notices that the lock is lost while the link is up, when its holder is killed or hangs, and re-acquires it", async () => {
     await using host = hostOf();
     await makeRuntimeDirectory(host);
     for (const signal of ["KILL", "STOP"]) {
@@ -91,7 +91,7 @@ describe("the lock of a target over SSH", () => {
     }
   });
 
-  test("changes nothing on the target after a pause longer than the lock's timeout, when another agent has it", async (t) => {
+  test("changes nothing on the target after a pause longer than the lock's timeout if another agent has the lock", async (t) => {
     const { dir } = rig();
     const [root, file] = [`${dir}/frozen`, `${dir}/written`];
     const entry = join(import.meta.dirname, "ssh-claim-entry.ts");

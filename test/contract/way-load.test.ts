@@ -181,7 +181,7 @@ for (const { interpreter } of relayPrograms("", [])) {
       },
     ];
     for (const { name, over, argv } of ways)
-      test(`${name}: reaches most of what cat over the link does, for little more CPU`, async (t) => {
+      test(`${name}: reaches most of the throughput of cat over the link, for little more CPU`, async (t) => {
         await secondsOf(argv(bytes / 8));
         const [parts, costs]: [number[], number[]] = [[], []];
         for (let round = 0; round < rounds; round += 1) {
@@ -204,7 +204,7 @@ for (const { interpreter } of relayPrograms("", [])) {
       });
 
     for (const { name, over, argv } of ways)
-      test(`${name}: reaches four fifths of cat where the network limits the link`, async (t) => {
+      test(`${name}: reaches four fifths of the throughput of cat if the network limits the link`, async (t) => {
         const laid = await run(rig.besideArgv(["sh", "-ec", cable]));
         if (/qdisc kind is unknown|TC classifier not found/.test(laid.stderr))
           return t.skip("the kernel has no htb or no u32, so that nothing bounds the link");
@@ -229,7 +229,7 @@ for (const { interpreter } of relayPrograms("", [])) {
       ["out", () => inPod(python("many", cluster, "80", "800"))],
       ["in", () => rig.besideArgv(python("many", own, door, "800"))],
     ] as const)
-      test(`${name}: opens more than two hundred connections a second, none refused`, async (t) => {
+      test(`${name}: opens more than two hundred connections a second, none of them refused`, async (t) => {
         const each = 800 / (await secondsOf(argv()));
         t.diagnostic(`${each.toFixed(0)} a second`);
         assert.ok(each > 200, `${each} a second`);

@@ -9,7 +9,7 @@ export const cpus: readonly Fault[] = [
     mistake: drop(operand("&&", "isSidecar")),
     breaks: "The main containers of a pod get the exclusive CPUs of its sidecars.",
     assertion:
-      '"init containers hand their CPUs on; those of sidecars stay theirs": Expected values to be strictly deep-equal',
+      '"containers reuse the CPUs of init containers before them; sidecars keep theirs": Expected values to be strictly deep-equal',
     foundBy: [unit("cpus/static-policy")],
   },
   {

@@ -64,7 +64,7 @@ export const faults: readonly Fault[] = [
     mistake: drop(operand("&&", "get")),
     breaks: "A pod that is deleted by force runs on until another pod of the node changes.",
     assertion:
-      '"deletion by force: the object goes at once, processes and directories follow": waited 60 s in vain for: the directory of the forced pod to go (last: nothing yet)',
+      '"deletion by force: the object is removed at once, processes and directories follow": waited 60 s in vain for: the directory of the forced pod to go (last: nothing yet)',
     foundBy: [unit("sources/apiserver"), integration("pods-end", "deletion by force")],
   },
   {
@@ -99,7 +99,7 @@ export const faults: readonly Fault[] = [
     mistake: become(property("timeout"), "0n"),
     breaks: "Containers are killed at once in place of having their grace period.",
     assertion:
-      '"deletion: SIGTERM is handled, and the object goes when runtime and machine are clean": ENOENT: no such file or directory, open farewell/said',
+      '"deletion: SIGTERM is handled, and the object is removed once runtime and machine are clean": ENOENT: no such file or directory, open farewell/said',
     foundBy: [integration("pods-end", "deletion: SIGTERM is handled")],
   },
   {
@@ -151,7 +151,7 @@ export const faults: readonly Fault[] = [
     mistake: drop(text(' && chmod "$mode" .')),
     breaks: "A directory that is made for a subPath is root's alone: a container of another user cannot read it.",
     assertion:
-      '"mount a directory, a file, a missing one, one named by the environment, and one of a read-only volume": Expected values to be strictly equal',
+      '"mount a directory, a file, a missing path, a path named by the environment, and a path of a read-only volume": Expected values to be strictly equal',
     foundBy: [integration("volumes-subpath", "mount a directory")],
   },
   {
@@ -231,7 +231,7 @@ export const faults: readonly Fault[] = [
     mistake: become(argument("call", 2), "{ ...$, linux: undefined }"),
     breaks: "A pod that is resized shows its new limits and keeps the old ones.",
     assertion:
-      '"raises and lowers resources without a restart; status, events and cgroups show it": Expected values to be strictly deep-equal',
+      '"raises and lowers resources without a restart, as status, events and cgroups show": Expected values to be strictly deep-equal',
     foundBy: [integration("resize", "raises and lowers resources without a restart")],
   },
   {
@@ -314,8 +314,8 @@ export const faults: readonly Fault[] = [
     mistake: become(value("keepaliveIntervalMs"), "35_000"),
     breaks: "A target that has gone silent counts as reachable for two minutes: its node stays Ready.",
     assertion:
-      '"with a link dead in one direction, to agent, the node reports it within 15 s, and recovers": waited 30 s in vain for: the nodes Ready condition to be False for LinkDown (last: nothing yet)',
-    foundBy: [integration("ssh-faults", "with a link dead in one direction", "ssh")],
+      '"the node reports a link that is dead in one direction, to agent, within 15 s, and recovers": waited 30 s in vain for: the nodes Ready condition to be False for LinkDown (last: nothing yet)',
+    foundBy: [integration("ssh-faults", "the node reports a link that is dead in one direction", "ssh")],
   },
   {
     name: "ssh-reconnect",
@@ -335,7 +335,7 @@ export const faults: readonly Fault[] = [
       'set-up of "a user with sudo": waited 120 s in vain for: graftlet to make node node-1 Ready (last: nothing yet)',
     foundBy: [
       unit("providers/ssh/shell/privileges"),
-      integration("ssh-users", "has every privilege that a node needs", "ssh"),
+      integration("ssh-users", "has every privilege that a node needs: pods run, and secrets are in memory", "ssh"),
     ],
   },
   {

@@ -117,7 +117,7 @@ describe("certificates that the cluster issues", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("turns a bootstrap kubeconfig into the node's own: requests, keeps and uses a certificate", async () => {
+  test("exchanges a bootstrap kubeconfig for the node's own certificate, and keeps and uses it", async () => {
     const [request, ...others] = await requests("kube-apiserver-client-kubelet");
     assert.deepEqual(others, []);
     assert.match(request?.metadata.name ?? "", /^node-csr-/);
@@ -162,7 +162,7 @@ describe("certificates that the cluster issues", { timeout: 600_000 }, () => {
     assert.ok(shown.checkIP(cluster.agentAddress) && shown.checkHost(cluster.nodeName));
   });
 
-  test("requests nothing after a restart", async () => {
+  test("requests no certificate after a restart", async () => {
     assert.equal(await agent.stop(), true);
     const before = (await allRequests()).length;
     await start();
@@ -196,7 +196,7 @@ describe("certificates that the cluster issues", { timeout: 600_000 }, () => {
     stream.kill("SIGKILL");
   });
 
-  test("requests lost credentials again", async () => {
+  test("requests credentials again after they were lost", async () => {
     assert.equal(await agent.stop(), true);
     rmSync(kubeconfig);
     rmSync(join(certDir, "kubelet-client-current.pem"));

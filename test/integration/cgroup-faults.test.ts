@@ -114,7 +114,7 @@ describe("meddling with cgroups", { timeout: 600_000 }, () => {
     assert.equal(await runs(), false);
   });
 
-  test("while cgroups are read-only a new pod waits with a reason and others run on; once writable it starts", async () => {
+  test("a new pod waits with a reason while cgroups are read-only, and others keep running; it starts once they are writable", async () => {
     const all = "$(awk '$3 ~ /^cgroup2?$/ { print $2 }' /proc/mounts)";
     const remount = (how: "ro" | "rw") => there(`for path in ${all}; do mount -o remount,bind,${how} $path; done`);
     const before = statusOf(await pods.ready("bystander"))?.containerID;

@@ -93,7 +93,7 @@ describe(`graftlet killed ${kills} times at random while pods come, crash and go
     return cutOff ? 1 : 0;
   };
 
-  test("leaves running containers alone, runs nothing twice, leaves nothing behind, and ends everything properly", async (t) => {
+  test("leaves running containers alone, starts nothing twice, leaves nothing behind, and reports every end", async (t) => {
     t.diagnostic(`GRAFTLET_CHAOS_SEED=${chance.seed}`);
     const standing = await invariants.standing(...steady);
     const staying = new Set<string>();

@@ -40,7 +40,7 @@ describe("a runtime and a registry that hang", { timeout: 400_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("deletes a pod whose image pull hangs within its grace period, and one that waits for that pull", async (t) => {
+  test("deletes a pod whose image pull hangs within its grace period, and one that waits for the same pull", async (t) => {
     const { cluster, pods } = lab;
     const standing = await invariants.standing(...quiet);
     const registry = readState(cluster.layout)?.daemons["registry-open"];

@@ -65,12 +65,12 @@ for (const storageClass of [localPathClass, csi.storageClass])
       nothingTwice();
     };
 
-    test("keeps its rows for its next pod", async () => {
+    test("its next pod finds its rows", async () => {
       await renewed(database);
       await whole();
     });
 
-    test("runs on while graftlet is killed and started again", async () => {
+    test("keeps running while graftlet is killed and started again", async () => {
       const before = await database.pod();
       await killed();
       await whole();
@@ -79,7 +79,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
     });
 
     if (isRemote(providerUnderTest()))
-      test("runs on while the link to its machine is cut for a minute", async () => {
+      test("keeps running while the link to its machine is cut for a minute", async () => {
         const before = await database.pod();
         await using cut = await cutSsh(cluster);
         await sleep(60_000);

@@ -61,7 +61,7 @@ async function isInProgress(name: string): Promise<void> {
 const published = (name: string) =>
   mountsOf(cluster).filter((path) => path.endsWith(`/kubernetes.io~csi/${name}/mount`));
 
-test("completes an expansion in its next life, killed at any step of the driver's, and leaves nothing behind", async () => {
+test("completes an expansion after a kill at any step of the driver's, and leaves nothing behind", async () => {
   const inUse = moments.map((moment) => `${moment}-in-use`);
   const starting = moments.map((moment) => `${moment}-starting`);
   const names = [...inUse, ...starting];
@@ -88,7 +88,7 @@ test("completes an expansion in its next life, killed at any step of the driver'
   });
 });
 
-test("calls a driver again that ended during the expansion, once it is back", async () => {
+test("calls a driver that exited during the expansion again once it is back", async () => {
   const go = await begun("left", "after");
   claims.driver.stop();
   await pods.event(

@@ -149,7 +149,7 @@ describe("claims", () => {
     assert.equal(paths.filter((path) => existsSync(join(cluster.root, path, "sub/table"))).length, 1);
   });
 
-  test("formats a block device once, mounts it once for the node, binds it per pod, and survives kills of graftlet", async () => {
+  test("formats a block device once, mounts it once for the node, binds it for each pod, and survives kills of graftlet", async () => {
     const device = await loopDevice("block");
     await cluster.apply([
       localVolume("block", device, cluster.nodeName, {
@@ -264,7 +264,7 @@ describe("claims", () => {
     assert.match(await inside("losetup", "--all"), new RegExp(`${device}:`));
   });
 
-  test("never deletes through a volume that cannot be unmounted: the pod waits, the data stay", async () => {
+  test("never deletes files through a volume that cannot be unmounted: the pod waits, and the data are kept", async () => {
     const path = await disk("stuck");
     await cluster.apply([localVolume("stuck", path, cluster.nodeName), claim("stuck", "stuck")]);
     await pods.create("stuck", {
@@ -293,7 +293,7 @@ describe("claims", () => {
     assert.equal(textOf(`${path}/precious`), "kept\n");
   });
 
-  test("uses a hostPath volume in place: checks its type, changes no group, adds the group to its pods", async () => {
+  test("uses a hostPath volume in place: checks its type, does not change its group, adds the group to its pods", async () => {
     const path = await disk("host");
     await inside("sh", "-c", `chgrp 4000 ${path}; chmod 2770 ${path}`);
     const annotations = { "pv.beta.kubernetes.io/gid": "4000" };

@@ -73,7 +73,7 @@ describe("logs and termination messages replaced by their container", { timeout:
     "a link to another container's log": "ln -s $(ls -d /logs/default_neighbour_*/main | sed s,^/logs,$LOGS,)/0.log",
   });
 
-  test("shows nothing of what a log that is a link points to, also when followed", async () => {
+  test("never shows the target of a log that is a link, also when followed", async () => {
     const { pods, cluster } = lab;
     for (const [index, [what, link]] of Object.entries(links()).entries()) {
       const name = `links-${index}`;
@@ -106,7 +106,7 @@ describe("logs and termination messages replaced by their container", { timeout:
     for (const said of await Promise.all(asked)) assert.doesNotMatch(said, new RegExp(precious));
   });
 
-  test("does not read a termination message that is a link, a FIFO or a directory, and reports the end at once", async () => {
+  test("does not read a termination message that is a link, a FIFO or a directory, and reports the exit at once", async () => {
     const { pods } = lab;
     const ways = [`ln -s ${secret}`, "mkfifo", "mkfifo", "mkfifo", "mkfifo", "mkfifo", "mkdir"];
     const names = named("last-words", ways.length);

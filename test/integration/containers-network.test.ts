@@ -182,7 +182,7 @@ describe("names and networks of containers", { concurrency: 4 }, () => {
 });
 
 describe("logs and termination messages of containers", { concurrency: 4 }, () => {
-  test("writes logs where log collectors expect them, one file per run", async () => {
+  test("writes logs where log collectors expect them, one file per container run", async () => {
     const { pods, cluster } = lab;
     await pods.create("logging", {
       restartPolicy: "OnFailure",

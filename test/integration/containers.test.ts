@@ -171,7 +171,7 @@ describe("the environment of a container", { concurrency: 4 }, () => {
     );
   });
 
-  test("is limited to what a process may get, without memory for what a small spec would expand to", async () => {
+  test("is limited to the environment that a process may have, without memory for what a small spec would expand to", async () => {
     const { pods, agent } = lab;
     const doubled = Array.from({ length: 26 }, (_, level) => ({
       name: `V${level + 1}`,
@@ -277,7 +277,7 @@ describe("the security of a container", { concurrency: 4 }, () => {
     assert.equal(capable, `0\n0\n0\n${status("0000000000001000", 0, 0)}touch: /here: Read-only file system\n`);
   });
 
-  test("lets a privileged container do what the machine can", async () => {
+  test("lets a privileged container do everything that the machine allows", async () => {
     const { pods, cluster } = lab;
     const container = shell(whoAmI, { securityContext: { privileged: true } });
     const both = ownCapabilities() & particulars[cluster.provider].knownCapabilities;

@@ -68,7 +68,7 @@ describe("CPU manager", { timeout: 600_000 }, () => {
     assert.equal(cpusOf(await pods.ready("late")), "0");
   });
 
-  test("rejects a pod bound beyond the CPUs that are left", async () => {
+  test("rejects a bound pod that needs more CPUs than are left", async () => {
     const { pods, cluster } = lab;
     await pods.create("greedy", pinned({ nodeName: cluster.nodeName }));
     const { status } = await pods.until("greedy", "to be rejected", (pod) => pod.status?.phase === "Failed");
@@ -132,7 +132,7 @@ describe("CPU manager", { timeout: 600_000 }, () => {
     await untilCpus("shared", all);
   });
 
-  test("an init container hands its CPUs on to the containers after it", async () => {
+  test("containers reuse the CPUs of an init container before them", async () => {
     const { pods } = lab;
     await pods.create("staged", {
       initContainers: [asking(last, { name: "first", ...shell("grep Cpus_allowed_list /proc/self/status") })],

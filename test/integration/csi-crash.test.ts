@@ -184,7 +184,7 @@ describe("graftlet killed while volumes are set up and torn down", { timeout: 90
     assert.equal(await inside("cat", `${disks()}/handle-${files}/kept`), "meddled\n");
   });
 
-  test("moves volumes of a pod deleted by force to its successor, both while graftlet is down", async () => {
+  test("hands volumes of a force-deleted pod to its successor, both while graftlet is down", async () => {
     await started("hand");
     await agent.kill("SIGKILL");
     await pods.remove("hand", 0);

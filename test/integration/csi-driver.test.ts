@@ -60,7 +60,7 @@ describe("on a node of graftlet", () => {
     assert.deepEqual(readdirSync(folder), ["state.json"]);
   });
 
-  test("the registrar's socket waits for a kubelet", async () => {
+  test("the registrar's socket waits for a kubelet to connect", async () => {
     const socket = `${csi.driver}-reg.sock`;
     await cluster.waitFor("the socket", () =>
       existsSync(join(cluster.root, cluster.layout.kubeletRoot, "plugins_registry", socket)),
@@ -137,7 +137,7 @@ describe("on a node of the real kubelet", () => {
       assert.ok(methods.includes(method), `${method} is not among ${methods.join(" ")}`);
   });
 
-  test("a block claim is a device of its size", async () => {
+  test("a block claim appears as a device of its size", async () => {
     await cluster.apply([
       claim("device", undefined, ofClass({ volumeMode: "Block", resources: { requests: { storage: "8Mi" } } })),
     ]);
@@ -175,7 +175,7 @@ describe("on a node of the real kubelet", () => {
     await cluster.waitFor("its end", () => !existsSync(join(folder, made)));
   });
 
-  test("leaves no mount", async () => {
+  test("leaves no mount behind", async () => {
     await cluster.waitFor("the last mounts to go", () =>
       mountsOf(cluster).every((path) => !path.includes("kubernetes.io~csi")),
     );

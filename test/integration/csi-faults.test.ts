@@ -96,7 +96,7 @@ const nothingLeft = () =>
   cluster.waitFor("nothing to be left", () => !mountsOf(cluster).some((path) => /kubernetes\.io[~/]csi/.test(path)));
 
 describe("faults of CSI drivers", () => {
-  test("a slow response delays its own pod alone, whose volume is not published twice", async () => {
+  test("a slow response delays only its own pod, whose volume is not published twice", async () => {
     faulty.delay("NodePublishVolume", 6_000);
     await cluster.apply(volumeOf("late", bad));
     const began = Date.now();
@@ -109,7 +109,7 @@ describe("faults of CSI drivers", () => {
     faulty.delay("NodePublishVolume", 0);
   });
 
-  test("a terminating pod waits for an absent driver with its data, and others run on", async () => {
+  test("a terminating pod waits for a missing driver and keeps its data, and others keep running", async () => {
     faulty.stop();
     await shown(good);
     await cluster.mustKubectl(["delete", "pod", "late", "--grace-period=1", "--wait=false"]);

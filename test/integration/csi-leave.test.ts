@@ -67,7 +67,7 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
       assert.equal(existsSync(join(cluster.root, root(), path)), false, path);
   }
 
-  test("kubectl drain ends the claim's pod, unstages its volume, and leaves the driver", async () => {
+  test("kubectl drain terminates the claim's pod, unstages its volume, and leaves the driver running", async () => {
     await cluster.apply([claim("drained", undefined, { storageClassName: csi.storageClass })]);
     const handle = await handleOf("drained");
     await pods.create("drained", { ...using("drained"), terminationGracePeriodSeconds: 1 });
@@ -86,7 +86,7 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
     await kubectl("uncordon", cluster.nodeName);
   });
 
-  test("graftlet leave unmounts volumes of pods that nothing else ends while the driver runs, and deletes the CSINode", async () => {
+  test("graftlet leave unmounts volumes of pods that nothing else terminates while the driver runs, and deletes the CSINode", async () => {
     const block = { volumeMode: "Block", resources: { requests: { storage: "8Mi" } } };
     await cluster.apply([
       claim("kept", undefined, { storageClassName: csi.storageClass }),

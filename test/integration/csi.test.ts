@@ -226,7 +226,7 @@ describe("CSI", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
-  test("an inline volume gets tokens for the driver, is republished, and goes with the pod", async () => {
+  test("an inline volume gets tokens for the driver, is republished, and is removed with the pod", async () => {
     const name = "inline.csi.graftlet.dev";
     const tokenRequests = [{ audience: "vault", expirationSeconds: 3600 }];
     const volumeLifecycleModes = ["Ephemeral"];
@@ -252,7 +252,7 @@ describe("CSI", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
-  test("a block volume is the driver's device in the container, and goes with the last pod", async () => {
+  test("a block volume is the driver's device in the container, and is removed with the last pod", async () => {
     const file = join(disks(), "raw.img");
     await inside("truncate", "-s", "16M", file);
     const device = (await inside("losetup", "--find", "--show", file)).trim();
@@ -357,7 +357,7 @@ describe("CSI", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
-  test("after a kill pods run on, and volumes of pods that ended meanwhile are unpublished once the driver is back", async () => {
+  test("pods keep running after a kill, and volumes of pods that ended meanwhile are unpublished once the driver is back", async () => {
     await cluster.apply([...volumeOf("stays"), ...volumeOf("ends")]);
     await pods.create("stays", using("stays"));
     await pods.create("ends", using("ends"));

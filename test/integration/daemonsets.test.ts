@@ -116,7 +116,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.match(await cluster.mustKubectl(["get", "pods"]), /^everywhere-\S+ +0\/1 +NotRunByGraftlet +0 /m);
   });
 
-  test("leave nothing on the machine, and get no traffic", async () => {
+  test("leave nothing on the machine, and receive no traffic", async () => {
     const { cluster, pods } = lab;
     assert.deepEqual([await runs(), await lens.containers(within())], [[], []]);
     assert.equal(await machine(), untouched);
@@ -158,7 +158,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual([await runs(), await machine()], [[], untouched]);
   });
 
-  test("use no resources: a pod can have the port that one of them names", async () => {
+  test("use no resources: another pod can use the port that one of them requests", async () => {
     const { pods, cluster } = lab;
     const ports = [{ containerPort: 9100, hostPort: 9100 }];
     await pods.create("port", { nodeName: cluster.nodeName, containers: [{ ports }] });
@@ -168,7 +168,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     await gone;
   });
 
-  test("stay as they are across a restart", async () => {
+  test("stay unchanged across a restart", async () => {
     await restart(none);
     await settled([]);
     await lab.pods.create("after", {});
@@ -179,7 +179,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual(await runs(), []);
   });
 
-  test("exclude those that mount the plugin directories, and those that opt in", async () => {
+  test("do not include DaemonSets that mount the plugin directories, or that opt in", async () => {
     await restart(told("selected"));
     await lab.cluster.apply(manifest("plugin.yaml"));
     await rollOut(["csi-node"]);

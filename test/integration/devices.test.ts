@@ -78,7 +78,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("schedules a pod by its devices, and gives its container what they come with", async () => {
+  test("schedules a pod by its devices, and passes their mounts, variables and device files to its container", async () => {
     const { pods } = lab;
     await pods.create("user", wanting(1));
     const pod = await pods.ready("user");
@@ -100,7 +100,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     assert.ok(watched.includes("user"), "the pod's name in protobuf");
   });
 
-  test("reports a failed device on the node and its pod, which runs on", async () => {
+  test("reports a failed device on the node and its pod, which keeps running", async () => {
     const { pods } = lab;
     const before = containerId(await pods.ready("user"));
     plugin.show(["gpu-0:Unhealthy", "gpu-1"]);
@@ -120,7 +120,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     );
   });
 
-  test("rejects a pod bound beyond the available devices", async () => {
+  test("rejects a bound pod that needs more devices than are available", async () => {
     const { pods, cluster } = lab;
     await pods.create("greedy", wanting(2, { nodeName: cluster.nodeName }));
     const { status } = await pods.until("greedy", "to be refused", (pod) => pod.status?.phase === "Failed");
@@ -158,7 +158,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     await pods.logged("heir", /^gpu-1\n/);
   });
 
-  test("a dead plugin leaves no healthy devices; pods run on", async () => {
+  test("a resource whose plugin died has no healthy devices; pods keep running", async () => {
     plugin.die();
     await shows("0/2");
     const pod = await lab.pods.ready("user");

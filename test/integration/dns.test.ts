@@ -101,7 +101,7 @@ describe("names from a pod", { concurrency: 4 }, () => {
     assert.match(said, /^(desk|sofa)\ndesk\nsofa\s*$/);
   });
 
-  test("are NXDOMAIN at once where unknown", async () => {
+  test("names that do not exist are NXDOMAIN at once", async () => {
     // A question that is lost is asked again, after five seconds.
     const ask = "curl --silent http://no-such-name.example.com";
     const script = `before=\${EPOCHREALTIME/./}; ${ask}; echo $? $(((\${EPOCHREALTIME/./} - before) / 1000))`;
@@ -116,12 +116,12 @@ describe("DNS policies of pods", { concurrency: 4 }, () => {
   const webAddress = async () =>
     (await lab.cluster.get<{ spec: { clusterIP: string } }>("service", "web"))?.spec.clusterIP ?? "";
 
-  test("Default uses the node's resolver, which knows nothing of the cluster", async () => {
+  test("Default uses the node's resolver, which knows no name of the cluster", async () => {
     const found = await resolved("policy-default", names, { dnsPolicy: "Default" });
     assert.deepEqual(Object.values(found), ["NXDOMAIN", "NXDOMAIN", outside.address]);
   });
 
-  test("a host-network pod uses the node's resolver, unless it asks for the cluster's", async () => {
+  test("a host-network pod uses the node's resolver, unless it requests the cluster's", async () => {
     const onHost = await resolved("host", names, { hostNetwork: true });
     assert.deepEqual(Object.values(onHost), ["NXDOMAIN", "NXDOMAIN", outside.address]);
     const asked = await resolved("host-cluster", names, { hostNetwork: true, dnsPolicy: "ClusterFirstWithHostNet" });

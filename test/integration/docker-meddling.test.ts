@@ -109,7 +109,7 @@ describe("meddling with the node's containers", { timeout: 400_000, concurrency:
   });
 });
 
-test("comes to rest after all that, and removes links to deleted logs within two minutes", async () => {
+test("returns to rest after all of that, and removes links to deleted logs within two minutes", async () => {
   const { cluster, invariants } = lab;
   const links = join(cluster.root, "var/log/containers");
   const dead = () =>
@@ -136,7 +136,7 @@ describe("containers that are not the node's", { timeout: 400_000 }, () => {
       "1000000",
     ]);
 
-  test("a container with the name of ours runs on, and ours gets another name and goes without a trace", async () => {
+  test("a foreign container with the name of ours keeps running; ours gets another name and is removed without a trace", async () => {
     const { cluster, engine, invariants, pods } = lab;
     // Held back from the scheduler, so that its UID, which is in the names, is known before its containers are made.
     const draft = counted(cluster, "namesake", deaf, { schedulingGates: [{ name: "graftlet.dev/test" }] });
@@ -172,7 +172,7 @@ describe("containers that are not the node's", { timeout: 400_000 }, () => {
     await engine.docker(["rm", "--force", ...names]);
   });
 
-  test("are not touched: containers, images and networks", async () => {
+  test("foreign containers, images and networks are left alone", async () => {
     const { engine, pods } = lab;
     await engine.docker(["network", "create", "--subnet=10.99.0.0/24", "others"]);
     await foreign("bystander", "others");
@@ -199,7 +199,7 @@ describe("containers that are not the node's", { timeout: 400_000 }, () => {
     await engine.docker(["network", "rm", "others"]);
   });
 
-  test("recreates the node's own network, removed while no pod ran", async () => {
+  test("recreates the node's own network that was removed while no pod ran", async () => {
     const { engine, pods } = lab;
     await removeAll(lab);
     const own = async () => (await engine.networks()).find(({ Name }) => Name === "graftlet-node-1");

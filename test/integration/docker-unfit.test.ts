@@ -55,7 +55,7 @@ describe("an unusable Docker Engine", { timeout: 600_000 }, () => {
     await Promise.all([pods.gone(name), pods.remove(name, 0)]);
   };
 
-  test("becomes Ready through no socket, a socket without a daemon, and the daemon", async (t) => {
+  test("reports a missing socket, then a socket without a daemon, and becomes Ready with the daemon", async (t) => {
     await cluster.killRuntime();
     rmSync(socket, { force: true });
     await begin();
@@ -117,7 +117,7 @@ describe("an unusable Docker Engine", { timeout: 600_000 }, () => {
     await untilOf(/^True /);
   });
 
-  test("rejects a socket without permission, until it has it", async (t) => {
+  test("rejects a socket without permission until access is granted", async (t) => {
     // Root too needs the socket's group or owner once it has not the capability that passes permissions by.
     const powerless = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"];
     chownSync(socket, 65_534, 65_534);

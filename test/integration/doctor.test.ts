@@ -43,7 +43,7 @@ describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("reports success: a line for each part, and exit code 0", async () => {
+  test("reports success with a line for each part and exit code 0", async () => {
     const { code, stdout, stderr } = await doctor();
     assert.equal(code, 0, stdout + stderr);
     const checks = [
@@ -82,7 +82,7 @@ describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
     assert.match(stdout, isRemote(lab.cluster.provider) ? /connected in \d+ ms/ : /the target is this machine/);
   });
 
-  test("checks the pod network although the pod's image has no program", async () => {
+  test("checks the pod network although the pod's image has no suitable program", async () => {
     await lab.pods.create("bare", { containers: [{ image: sandboxImage, command: undefined }] });
     await lab.pods.ready("bare");
     const exec = (await found()).find(({ check }) => check === "exec");
@@ -92,7 +92,7 @@ describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
     await lab.pods.gone("bare");
   });
 
-  test("reports a pod network that overlaps the cluster's", async () => {
+  test("reports a pod network that overlaps with the cluster's", async () => {
     const [network] = networksIn(await lab.cluster.mustRunInside(["cat", "/proc/net/route"]), "");
     assert.ok(network);
     const path = "/apis/networking.k8s.io/v1/servicecidrs";

@@ -73,7 +73,7 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     assert.deepEqual(callsOf(claim), [`prepare ${claim}`, `unprepare ${claim}`]);
   });
 
-  test("pods share a claim: it is released after the last of them", async () => {
+  test("pods that share a claim keep it until the last of them has ended", async () => {
     const { pods } = lab;
     const sharing = user({ resourceClaimName: "shared" }, { name: "own", request: "gpu" });
     await pods.create("first", sharing);
@@ -90,7 +90,7 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     assert.deepEqual(callsOf("shared"), ["prepare shared", "unprepare shared"]);
   });
 
-  test("shows the health of a pod's devices in its status, and the devices to monitors", async () => {
+  test("shows the health of a pod's devices in its status, and lists the devices for monitors", async () => {
     const { pods, cluster } = lab;
     driver.reportHealth("Healthy", "");
     await pods.create("watched", user({ resourceClaimName: "shared" }));

@@ -88,7 +88,7 @@ describe("an API server that reaches kubelets through egress tunnels alone", { t
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("carries logs, exec, attach and port-forward through the node's own tunnel, and the condition says so", async () => {
+  test("carries logs, exec, attach and port-forward through the node's own tunnel, and reports it in the condition", async () => {
     await edge.install("--set=egressTunnel=rke2");
     await edge.runWorkload();
     await edge.reachIn();
@@ -128,7 +128,7 @@ describe("an API server that reaches kubelets through egress tunnels alone", { t
     await eachIsReached(lab.cluster, names);
   });
 
-  test("without tunnels reaches nothing, and the condition says what to check", async () => {
+  test("reaches nothing without tunnels, and the condition says what to check", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, "--set=egressTunnel=none"]);
     await lab.cluster.waitFor("the condition", async () => (await reachable())?.reason === "NoRoute", 60_000);
     assert.match((await reachable())?.message ?? "", /egress tunnel/);

@@ -106,7 +106,7 @@ describe("node-pressure eviction", { timeout: 600_000 }, () => {
     await clear(pods, ["modest", "sudden"]);
   });
 
-  test("a hanging file system hides only its own statistics: memory is still monitored", async (t) => {
+  test("a hanging file system affects only its own statistics: memory is still monitored", async (t) => {
     if (runtimeDaemons[cluster.provider].role !== "containerd")
       return t.skip("a Docker Engine's images hold up all of it");
     const own = await restart(await scarceMemory(cluster, 400));

@@ -60,7 +60,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
   });
 
   for (const moment of moments.start) {
-    it(`${moment} of a pod's start: the next life finishes the start, once`, async () => {
+    it(`${moment} of a pod's start: the next process finishes the start, once`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
       const standing = await invariants.standing("bystander");
       const killed = proxy.stopAt(moment, killAgent);
@@ -138,7 +138,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
   });
 
   for (const moment of moments.end) {
-    it(`${moment} of a pod's end: the next life finishes the end`, async () => {
+    it(`${moment} of a pod's end: the next process finishes the termination`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
       await cluster.apply(podThatCounts(cluster, name));
       await untilStarted(name);
@@ -154,7 +154,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
     });
   }
 
-  it("before the API object's delete: the next life deletes it", async () => {
+  it("before the API object's delete: the next process deletes it", async () => {
     await cluster.apply([podThatCounts(cluster, "kept"), ...noDeletionOf("kept")]);
     await untilStarted("kept");
     const standing = await invariants.standing("bystander");

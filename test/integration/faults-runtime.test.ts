@@ -63,7 +63,7 @@ describe("the runtime killed and restarted under 20 pods", { timeout: 400_000 },
     );
   });
 
-  test("leaves running containers alone, reports ends, and catches up with starts and stops at once", async (t) => {
+  test("leaves running containers alone, reports exits, and catches up on starts and stops at once", async (t) => {
     const { agent, cluster, pods } = lab;
     const ends = join(cluster.layout.dir, "ends");
     mkdirSync(ends);

@@ -256,7 +256,7 @@ describe("cgroup v2 with the cgroupfs driver, beside systemd", { timeout: patien
     for (const name of ["burstable", "besteffort"]) assert.equal(statusOf(await pods.ready(name))?.restartCount, 0);
   });
 
-  test("graftlet remove deletes them all", async () => {
+  test("graftlet remove deletes all of its cgroups", async () => {
     assert.ok(agent);
     const { program, flags } = commandLine(agent);
     assert.equal(await agent.stop(), true);

@@ -103,7 +103,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
   });
   after(() => cluster?.[Symbol.asyncDispose]());
 
-  test("have no type-checking warnings", async () => {
+  test("produce no type-checking warnings", async () => {
     const { items } = JSON.parse(
       await cluster.mustKubectl(["get", "validatingadmissionpolicies", "--output=json"]),
     ) as { items: { status?: { typeChecking?: { expressionWarnings?: unknown } } }[] };
@@ -120,7 +120,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     }
   });
 
-  test("allow the same requests with other key types and line lengths", async () => {
+  test("allow the same requests with other key types and PEM line lengths", async () => {
     assert.equal(await ask(pemOf(requestDer([nodes, own]))), "");
     assert.equal(await ask(pemOf(requestDer([nodes, own], { key: "rsa" }))), "");
     assert.equal(await ask(pemOf(requestDer([nodes, own]), 76)), "");
@@ -155,7 +155,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
       assert.match(await ask(pemOf(requestDer([nodes, stranger], { key }))), /of its own nodes alone/, key);
   });
 
-  test("deny a request that hides another", async () => {
+  test("deny a request that contains a second one", async () => {
     const good = requestDer([nodes, own]);
     const bad = requestDer([nodes, named("stranger")]);
     const broken = good.subarray(0, good.length - 9);
@@ -249,7 +249,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.equal(await approve({ request, as: "edge-1", usages }), "");
   });
 
-  test("let it approve nothing else, and deny no one else", async () => {
+  test("let the account approve nothing else, and deny no other user", async () => {
     const address = await addressOf("edge-1");
     const elsewhere = await addressOf("edge-2.press");
     const request = await wish("edge-1", "edge-1", address);
@@ -305,10 +305,10 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.match(await approve(stranger, { type: "Denied" }), asking);
   });
 
-  test("with nodes reached and published at the Pod, allow the addresses of the requesting Pod alone", () =>
+  test("allow only the requesting Pod's addresses for nodes that are reached and published at the Pod", () =>
     askingPodsCount(cluster, namespace));
 
-  test("identity: serviceAccount writes its own Node, Lease and pods, and no others", async () => {
+  test("identity: serviceAccount writes only its own Node, Lease and pods", async () => {
     const node = (name: string) => JSON.stringify({ apiVersion: "v1", kind: "Node", metadata: { name } });
     const lease = (name: string) =>
       JSON.stringify({
@@ -341,7 +341,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.match((await as(account, "create", "token", "default")).stderr, /tokens of pods alone/);
   });
 
-  test("identity: serviceAccount writes of Nodes, claims and events what a node may", () =>
+  test("identity: serviceAccount writes what a node may write of Nodes, claims and events", () =>
     nodeRestrictionHolds(cluster, namespace));
 
   test("the account reaches /healthz of its nodes' kubelet API through the API server, but not exec", async () => {
@@ -369,7 +369,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.equal((await remove("leaving")).stderr, "");
   });
 
-  test("leave nothing of the release after uninstall", async () => {
+  test("are removed completely by uninstall", async () => {
     await helm.mustHelm(["uninstall", "edge", "--namespace", namespace, "--no-hooks"]);
     const names = await cluster.mustKubectl(["api-resources", "--verbs=list", "--output=name"]);
     const kinds = names.split("\n").filter((name) => name !== "" && !/^(events|componentstatuses)/.test(name));

@@ -14,7 +14,7 @@ describe("helm install where graftlet runs the first node, in place of the kubel
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("a release without nodes installs, says what to add, and uninstalls", async () => {
+  test("a release without nodes installs, says what to configure, and uninstalls", async () => {
     const at = ["--namespace=bare", "--timeout=60s"];
     const said = await lab.mustHelm(["install", "bare", chart, ...at, "--create-namespace", "--wait"]);
     assert.match(said, /Release bare has no node yet[^]*nodes\[0\]\.name=edge-1/);
@@ -22,7 +22,7 @@ describe("helm install where graftlet runs the first node, in place of the kubel
     await lab.mustHelm(["uninstall", "bare", ...at, "--wait"]);
   });
 
-  test("graftlet runs graftlet's Pod, and through it the pods of the new node", async () => {
+  test("graftlet runs graftlet's own Pod, and through it the pods of the new node", async () => {
     await edge.install();
     await edge.runWorkload();
     await edge.reachIn();
@@ -34,7 +34,7 @@ describe("helm install where graftlet runs the first node, in place of the kubel
       lab.cluster.mustKubectl(["rollout", "restart", `deployment/${release.name}-graftlet`, inNamespace]),
     ));
 
-  test("uninstall with drain leaves nothing", async () => {
+  test("uninstall with drain leaves nothing behind", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, "--set=onUninstall=drain", "--wait", "--timeout=120s"]);
     await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=180s"]);
     await edge.isGone();

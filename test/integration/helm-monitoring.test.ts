@@ -108,7 +108,7 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("scrapes all four paths, and finds each series that an alert uses", async () => {
+  test("scrapes all four paths, and finds every series that an alert uses", async () => {
     await until('count(up{job="graftlet"} == 1) == 4');
     // A node that is well has no series of the runtime's errors.
     const unknown = { name: "main", image: "registry.invalid/unknown:1" };

@@ -32,7 +32,7 @@ describe("a new user with a cluster, an SSH login and a published release", { ti
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("gets a running pod, its log and a shell with two commands of the README", async () => {
+  test("starts a pod and gets its log and a shell with two commands of the README", async () => {
     assert.equal(firstBlocks().done.length, 2);
     await followReadme({ lab, chart: `oci://${published.chart}`, released: true, explain: edge.log });
     const pod = await lab.cluster.mustKubectl([

@@ -73,7 +73,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("registers with ReverseTunnelDown, and is served as soon as the tunnel is up", async () => {
+  test("registers with ReverseTunnelDown, and becomes ready as soon as the tunnel is up", async () => {
     const { cluster } = lab;
     const settings = [
       `nodes[0].name=${release.node}`,
@@ -95,13 +95,13 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     await edge.reachIn();
   });
 
-  test("the machine connects to graftlet's next Pod, and no pod notices", async () => {
+  test("the machine connects to graftlet's next Pod, without an effect on pods", async () => {
     await edge.unnoticed(() =>
       lab.cluster.mustKubectl(["rollout", "restart", inNamespace, "deployment/edge-graftlet"]),
     );
   });
 
-  test("pods live through half a minute without the tunnel", async () => {
+  test("pods survive half a minute without the tunnel", async () => {
     const before = await standing(lab.cluster);
     await lab.edge.unplug();
     await lab.cluster.waitFor("the loss", async () => (await ready())?.status !== "True", { timeoutMs: 60_000 });
@@ -111,7 +111,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     assert.deepEqual(await standing(lab.cluster), before);
   });
 
-  test("uninstall with drain uses the tunnel, too, and leaves nothing", async () => {
+  test("uninstall with drain also works through the tunnel, and leaves nothing behind", async () => {
     const marker = randomUUID();
     await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=5m", `--description=${marker}`], {
       timeoutMs: 320_000,

@@ -51,7 +51,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("serve two nodes, by their own certificates and by the account", async () => {
+  test("are sufficient for two nodes, one with its own certificate and one with the account", async () => {
     await edge.install("--set=approveServingCertificates=false");
     await nodeReady(lab.cluster, accountNode);
     // Before its serving certificate is approved a node's logs cannot be read, and helm test says why.
@@ -85,7 +85,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
     assert.match(refused.stderr, /no relationship found between node 'edge-1' and this object/);
   });
 
-  test("give the account no more than its nodes need", async () => {
+  test("give the account no more rights than its nodes need", async () => {
     const account = `--as=system:serviceaccount:${release.namespace}:${release.name}-graftlet`;
     for (const asked of [
       ["get", "nodes/node-1"],
@@ -96,7 +96,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
       assert.equal((await lab.cluster.kubectl(["auth", "can-i", ...asked, account])).stdout, "no\n", asked.join(" "));
   });
 
-  test("a tour of both nodes and their removal leaves no rule of the chart unused", async () => {
+  test("every rule of the chart is used in a tour of both nodes and their removal", async () => {
     await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]);
     await lab.cluster.apply([
       runtimeClass,

@@ -162,11 +162,11 @@ describe("identity: serviceAccount with the chart's RBAC alone", { timeout: 600_
     await cluster.mustKubectl(["delete", "pod", "talker", "--timeout=60s"]);
   });
 
-  test("is forbidden nothing that it needs", () => {
+  test("is denied nothing that it needs", () => {
     assert.doesNotMatch(agent.log(), /forbidden|permission_denied/i);
   });
 
-  test("reads no Secret of other namespaces: a pod there waits", async () => {
+  test("reads no Secret of other namespaces: a pod there keeps waiting", async () => {
     await cluster.apply(talker("other"));
     await cluster.waitFor("the pod to be seen", () => /permission_denied|forbidden/i.test(agent.log()));
     const pod = await cluster.get<Pod>("pod", "talker", "other");

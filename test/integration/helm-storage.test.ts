@@ -80,7 +80,7 @@ describe("a vendor's CSI driver on a node of the chart", { timeout: 900_000 }, (
       containers: [{ name: "c", image: images.busybox, ...shell(script, { volumeMounts: [mount("v")] }) }],
     });
 
-  test("its DaemonSet runs and registers, and a claim's data lie on its volume", async () => {
+  test("its DaemonSet runs and registers, and a claim's data are on its volume", async () => {
     await lab.cluster.apply([
       pod("beside", {
         nodeName: below.node,
@@ -107,7 +107,7 @@ describe("a vendor's CSI driver on a node of the chart", { timeout: 900_000 }, (
     assert.match(await inside("cat /proc/self/mountinfo"), /\/var\/lib\/kubelet\/pods\/.*kubernetes\.io~csi/);
   });
 
-  test("a later pod finds the data, and the node below is untouched although the driver can reach its root", async () => {
+  test("a later pod finds the data, and the host node is untouched although the driver can reach its root", async () => {
     await kubectl("delete", "pod", "data", "--timeout=60s");
     await lab.cluster.apply([using("data", "echo row >> /v/table; sleep 3600")]);
     await ready("data");
@@ -117,7 +117,7 @@ describe("a vendor's CSI driver on a node of the chart", { timeout: 900_000 }, (
     assert.match(await inside(`ls ${below.root}`), /pods/);
   });
 
-  test("the claim's pod runs on through a change of graftlet's Pod", async () => {
+  test("the claim's pod keeps running while graftlet's Pod is replaced", async () => {
     const { uid } = (await lab.cluster.get<Pod>("pod", "data"))?.metadata ?? {};
     await kubectl("rollout", "restart", `deployment/${release.name}-graftlet`, inNamespace);
     await kubectl("rollout", "status", `deployment/${release.name}-graftlet`, inNamespace, "--timeout=120s");

@@ -45,7 +45,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     await lab.cluster.mustKubectl(["label", "namespace", namespace, `${podSecurity}=restricted`]);
   });
 
-  test("a name, an address and a Secret give a Ready node", async () => {
+  test("a name, an address and a Secret are enough for a Ready node", async () => {
     await nodeReady(lab.cluster, nodeName);
     // The cluster itself taints a Node that is made, and takes that away a moment after it is Ready.
     const made = await lab.cluster.waitFor("the cluster's taint to go", async () => {
@@ -59,7 +59,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     assert.equal((await edge.pods())[0]?.spec.nodeName, lab.cluster.nodeName);
   });
 
-  test("the scheduler places its pods and no others, within reach of kubectl", async () => {
+  test("the scheduler places only its pods on the node, within reach of kubectl", async () => {
     await edge.runWorkload();
     for (const app of ["web", "greeter", "parrot"])
       for (const pod of await podsOf(lab.cluster, app)) assert.equal(pod.spec.nodeName, nodeName);
@@ -102,7 +102,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     await lab.cluster.waitFor("the marks, again", async () => (await marksOf()).join() === "north,7 b,press", explain);
   });
 
-  test("an upgrade cannot move a node to another root directory", async () => {
+  test("an upgrade cannot change a node's root directory", async () => {
     const { code, stderr } = await lab.helm(["upgrade", ...lab.told, "--set=nodes[0].rootDir=/var/lib/kubelet"]);
     assert.notEqual(code, 0);
     const sentence =
@@ -117,7 +117,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
       () => takesPods("110"),
     ));
 
-  test("removes from the Node what the release no longer names, and keeps what others set", async () => {
+  test("removes from the Node what the release no longer configures, and keeps what others set", async () => {
     await lab.cluster.waitFor("the marks to go", async () => (await marksOf()).join() === ",,", explain);
     const { metadata, spec } = (await edge.node()) ?? {};
     assert.equal(metadata?.labels?.["example.org/by-hand"], "stays");
@@ -125,7 +125,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     assert.deepEqual(spec?.taints, [{ key: "graftlet.dev/target", value: nodeName, effect: "NoSchedule" }]);
   });
 
-  test("has approved no foreign request after two more Pods", async () => {
+  test("no foreign request is approved after two more Pods", async () => {
     const left = (await edge.requests()).filter(({ status }) => status?.conditions === undefined);
     assert.deepEqual(left.map(({ metadata }) => metadata.name).toSorted(), [...strangers].toSorted());
     await lab.cluster.mustKubectl(["delete", "csr", ...strangers]);

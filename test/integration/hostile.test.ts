@@ -59,7 +59,7 @@ describe("a machine that turns hostile, next to another node in the same process
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("makes its own node NotReady with a reason; the other keeps its Lease and answers exec", async () => {
+  test("makes only its own node NotReady, with a reason; the other renews its Lease and answers exec", async () => {
     const usual = Math.max(await execMs(), await execMs(), await execMs());
     const since = Date.now();
     await target.begin();

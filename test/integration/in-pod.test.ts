@@ -214,7 +214,7 @@ describe("in a Pod: no kubeconfig, a service account, a Service for the kubelet 
     await cluster.waitFor("the way to be found open", async () => (await reachable())?.status === "True");
   });
 
-  test("reads secrets of its node's pods with its certificate, and no others", async () => {
+  test("reads secrets of its node's pods only, with its certificate", async () => {
     const { layout, tools } = cluster;
     const opaque = (name: string) => ({ apiVersion: "v1", kind: "Secret", metadata: { name }, data: { key: "djE=" } });
     const reader = (name: string, nodeName: string) => ({

@@ -245,7 +245,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
     assert.match(again.stdout(), /^node edge-1: nothing of node edge-1 is left$/m);
   });
 
-  test("without a Deployment says when to stop graftlet", async () => {
+  test("explains when to stop graftlet if there is no Deployment", async () => {
     const flags = [`--kubeconfig=${cluster.adminKubeconfig}`, fileOf("home"), "--node=home", "--yes"];
     await using byHand = leave(...flags);
     await byHand.says("stop this node's graftlet now");

@@ -20,7 +20,7 @@ const isRunning = (pod: Pod, name: string): boolean => statusOf(pod, name)?.stat
 const restarts = (pod: Pod, name: string): number => statusOf(pod, name)?.restartCount ?? 0;
 
 describe("hooks", { concurrency: 4 }, () => {
-  test("postStart runs before the container counts as running; preStop before SIGTERM, within the grace period", async () => {
+  test("postStart runs before the container counts as running; preStop runs before SIGTERM, within the grace period", async () => {
     const { pods, cluster } = lab;
     const folder = join(cluster.layout.dir, "hooked");
     await pods.create("hooked", {
@@ -143,7 +143,7 @@ describe("sidecars", { concurrency: 4 }, () => {
     assert.equal(condition(began ?? done, "Initialized")?.status, "True");
   });
 
-  test("restart whatever the pod's policy, and are ready by their probe", async () => {
+  test("restart regardless of the pod's policy, and are ready by their probe", async () => {
     const { pods } = lab;
     await pods.create("relapsing", {
       ...work,
@@ -198,7 +198,7 @@ describe("ephemeral containers", { concurrency: 4 }, () => {
     await pods.event("patient", "Started", "Container started");
   });
 
-  test("that cannot start report why, and leave their pod alone", async () => {
+  test("report why they cannot start, and do not affect their pod", async () => {
     const { pods } = lab;
     await pods.create("unmatched", {});
     await pods.ready("unmatched");
@@ -214,7 +214,7 @@ describe("ephemeral containers", { concurrency: 4 }, () => {
 describe("restart policies of containers", { concurrency: 4 }, () => {
   const rule = (action: string, ...values: number[]) => ({ action, exitCodes: { operator: "In", values } });
 
-  test("rules of a container decide by its exit code, whatever the pod's policy", async () => {
+  test("exit code rules of a container apply regardless of the pod's policy", async () => {
     const { pods } = lab;
     await pods.create("ruled", {
       ...work,
@@ -232,7 +232,7 @@ describe("restart policies of containers", { concurrency: 4 }, () => {
     assert.deepEqual([state?.terminated?.exitCode, lastState?.terminated?.exitCode, restartCount], [7, 42, 1]);
   });
 
-  test("a container can restart all others, init containers too, in the same sandbox", async () => {
+  test("a container can restart all others, including init containers, in the same sandbox", async () => {
     const { pods } = lab;
     await pods.create("anew", {
       ...work,
@@ -264,7 +264,7 @@ describe("restart policies of containers", { concurrency: 4 }, () => {
 });
 
 describe("other fields of a pod", { concurrency: 4 }, () => {
-  test("activeDeadlineSeconds fails a pod, whatever it does", async () => {
+  test("activeDeadlineSeconds fails a pod regardless of its containers", async () => {
     const { pods } = lab;
     // On a busy machine a pod may take longer to begin than a deadline that a test waits for.
     await pods.create("late", { activeDeadlineSeconds: 600, containers: [{}, { name: "other" }] });

@@ -30,7 +30,7 @@ describe("an agent whose lock on its target is at risk", { timeout: 600_000 }, (
     });
   };
 
-  test("acquires the lock again after its holder was killed, and its pods notice nothing", async (t) => {
+  test("re-acquires the lock after its holder was killed, without an effect on pods", async (t) => {
     const { cluster, agent, pods } = lab;
     if (remote) {
       const holders = `for fd in /proc/[0-9]*/fd/8; do
@@ -58,7 +58,7 @@ describe("an agent whose lock on its target is at risk", { timeout: 600_000 }, (
     assert.equal(statusOf(await pods.ready("steady"))?.restartCount, 0);
   });
 
-  test("after 90 seconds stopped, starts nothing on a target that another agent has acquired", async (t) => {
+  test("starts nothing after being stopped for 90 seconds if another agent has acquired the target", async (t) => {
     if (!remote) return t.skip("on its own machine a stopped process keeps its lock");
     const { cluster, agent, pods } = lab;
     {
@@ -83,7 +83,7 @@ describe("an agent whose lock on its target is at risk", { timeout: 600_000 }, (
     await pods.ready("late");
   });
 
-  test("after 90 seconds stopped, keeps its own machine, where a second agent is refused", async (t) => {
+  test("keeps its own machine after being stopped for 90 seconds, and a second agent is refused", async (t) => {
     if (remote) return t.skip("over SSH a stopped process loses its lock");
     const { cluster, agent, pods } = lab;
     agent.signal("SIGSTOP");

@@ -25,7 +25,7 @@ const cgroupFiles = (path: string, file: string): string[] =>
     .filter(existsSync);
 
 describe("a machine with its own systemd", () => {
-  test("runs all of its units, containerd and sshd among them", async () => {
+  test("starts all of its units, including containerd and sshd", async () => {
     assert.equal(await machine.must(["systemctl", "list-units", "--failed", "--plain", "--no-legend"]), "");
     assert.equal(await machine.must(["systemctl", "is-system-running"]), "running\n");
     for (const unit of ["containerd", "ssh", "dbus", "systemd-logind", "systemd-journald"])
@@ -34,7 +34,7 @@ describe("a machine with its own systemd", () => {
     assert.match(await machine.must(["journalctl", "--boot", "--unit=ssh"]), /Started ssh\.service/);
   });
 
-  test("applies a slice's limit in the cgroup of this kernel", async () => {
+  test("a slice's limit is in effect in a cgroup of this kernel", async () => {
     const asked = ["--slice=x.slice", "--unit=sleeper", "-p", "MemoryMax=64M", "-p", "CPUQuota=20%"];
     await machine.must(["systemd-run", ...asked, "sleep", "infinity"]);
     const unit = "x.slice/sleeper.service";
@@ -60,7 +60,7 @@ describe("a machine with its own systemd", () => {
     assert.equal((await target.runtime.version(AbortSignal.timeout(10_000))).runtimeName, "containerd");
   });
 
-  test("boots anew with its disk when it is restarted", async () => {
+  test("boots again with its disk when it is restarted", async () => {
     const before = machine.systemd();
     const bootIdThere = () => machine.must(["cat", "/proc/sys/kernel/random/boot_id"]);
     const old = await bootIdThere();
@@ -77,7 +77,7 @@ describe("a machine with its own systemd", () => {
     assert.equal((await target.host.run(argvOf(["cat", "/root/kept"]))).stdout, "kept\n");
   });
 
-  test("leaves nothing after disposal, nor after its test is killed", async () => {
+  test("leaves nothing behind after disposal, or after its test is killed", async () => {
     await machine[Symbol.asyncDispose]();
     assert.deepEqual(traces(machine.layout), []);
     const layout = layoutOf(clusterName("machines-b", "cri"));

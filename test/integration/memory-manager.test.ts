@@ -109,14 +109,14 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("knows what the target's NUMA nodes have, and what is reserved there", async () => {
+  test("reads the target's NUMA nodes and what is reserved on them", async () => {
     const { status } = await lab.pods.api.get<Node>(`/api/v1/nodes/${lab.cluster.nodeName}`);
     assert.equal(all, quantityValue(status?.allocatable?.["memory"] ?? "0"), "all nodes together have the node's");
     const [first] = Object.values(saved().machineState);
     assert.equal(first && first.memoryMap.memory.total - first.memoryMap.memory.allocatable, 256 * Mi);
   });
 
-  test("gives Guaranteed pods memory of one NUMA node each; other pods use all nodes", async () => {
+  test("gives each Guaranteed pod memory of one NUMA node; other pods use all nodes", async () => {
     const { pods, cluster } = lab;
     // Nothing else fits beside it on its NUMA node.
     const size = (nodes[0] ?? 0) - 100;
@@ -136,7 +136,7 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await untilFree(all);
   });
 
-  test("rejects a pod bound beyond the memory of the nodes, and counts it", async () => {
+  test("rejects a bound pod that needs more memory than the nodes have, and counts it", async () => {
     const { pods, cluster } = lab;
     await pods.create("greedy", single(all / Mi + 1, { nodeName: cluster.nodeName }));
     const { status } = await pods.until("greedy", "to be rejected", (pod) => pod.status?.phase === "Failed");
@@ -151,7 +151,7 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await clear(pods, ["greedy"]);
   });
 
-  test("a resize of CPU leaves the NUMA nodes as they are, and memory cannot be resized", async () => {
+  test("a resize of CPU keeps the NUMA nodes, and memory cannot be resized", async () => {
     const { pods } = lab;
     await pods.create("pinned", single(64));
     const before = memsOf(await pods.ready("pinned"));
@@ -169,7 +169,7 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await resize("60m", "64Mi");
   });
 
-  test("keeps everything as it is across a kill", async () => {
+  test("keeps all allocations across a kill", async () => {
     const { pods } = lab;
     const [before, state] = [containerId(await pods.ready("pinned")), saved()];
     await restart();
@@ -177,7 +177,7 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     assert.deepEqual([containerId(pod), memsOf(pod), saved()], [before, "0", state]);
   });
 
-  test("starts with a torn state file, and allocates to running pods again", async () => {
+  test("starts with a truncated state file, and allocates memory to running pods again", async () => {
     const { pods } = lab;
     const state = saved();
     await stop();
@@ -206,7 +206,7 @@ describe("memory manager", { timeout: patience(600_000) }, () => {
     await untilFree(all);
   });
 
-  test("an init container hands its memory on, and what is left of it is free once the main container runs", async () => {
+  test("a container reuses the memory of an init container, and the rest is free once the main container runs", async () => {
     const { pods } = lab;
     await pods.create("staged", {
       initContainers: [asking(192, { name: "first", ...shell("grep Mems_allowed_list /proc/self/status") })],

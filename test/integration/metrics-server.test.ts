@@ -24,7 +24,7 @@ async function top(what: readonly string[]): Promise<readonly (readonly string[]
 /** `250m` or `40Mi`. */
 const amount = (text: string | undefined): number => Number(/^(\d+)(m|Mi)$/.exec(text ?? "")?.[1] ?? Number.NaN);
 
-test("kubectl top node", async () => {
+test("kubectl top node shows the usage of the node", async () => {
   const { cluster } = lab;
   const [line] = await cluster.waitFor("the node's numbers", async () => top(["node"]).catch(() => undefined), 120_000);
   const [name, cpu, cpuPercent, memory, memoryPercent] = line ?? [];

@@ -163,7 +163,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     }
   });
 
-  test("count the pods that ran", () => {
+  test("count the pods that have run", () => {
     assert.equal(value("kubelet_node_name", { node: cluster.nodeName }), 1);
     assert.equal(value("kubelet_running_pods"), 2);
     assert.equal(value("kubelet_running_containers", { container_state: "running" }), 1);

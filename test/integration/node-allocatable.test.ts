@@ -113,7 +113,7 @@ describe("node allocatable and QoS weights", { timeout: patience(900_000) }, () 
       await untilTold(`Normal NodeAllocatableEnforced Updated limits on ${name} reserved cgroup ${given(name)}`);
   });
 
-  test("weighs Burstable pods by their requests at each start and end; BestEffort pods get the minimum", async () => {
+  test("sets the CPU weight of Burstable pods by their requests at each start and end; BestEffort pods get the minimum", async () => {
     await pods.create("first", asking("200m"));
     await pods.create("second", asking("300m"));
     const [first] = await Promise.all(["first", "second"].map(pods.ready));
@@ -149,7 +149,7 @@ describe("node allocatable and QoS weights", { timeout: patience(900_000) }, () 
     };
   };
 
-  test("applies a limit below current usage later, or OOM-kills, and repairs changes by others", async () => {
+  test("applies a limit below current usage later, or OOM-kills, and reverts changes by others", async () => {
     await restart({ enforceNodeAllocatable: ["pods"] });
     await pods.create("greedy", greedy());
     const used = () => Number(read("kubepods", "memory.usage_in_bytes", "memory.current"));

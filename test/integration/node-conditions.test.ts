@@ -114,7 +114,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("under memory pressure rejects BestEffort pods without a toleration; others run", async () => {
+  test("rejects BestEffort pods without a toleration under memory pressure; others keep running", async () => {
     await restart({ config: { providerID: "lab:///one", ...softly({ "memory.available": "99.99%" }) } });
     await until("to be short of memory", (found) => has(found, "MemoryPressure True KubeletHasInsufficientMemory"));
     await cluster.apply([
@@ -159,7 +159,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     );
   });
 
-  test("under every pressure rejects new pods except critical ones; running ones run on", async () => {
+  test("rejects all but critical new pods under every pressure; running ones keep running", async () => {
     const names = ["tolerant", "burstable", "critical"];
     const before = await containersOf(names);
     await cluster.apply([
@@ -179,7 +179,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     await cluster.mustKubectl(["delete", "pod", "--all"]);
   });
 
-  test("clears them with sane thresholds", async () => {
+  test("clears the conditions with normal thresholds", async () => {
     await restart({});
     await until("to be fine", (found) =>
       [
@@ -196,7 +196,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     await until("to lose its taints", ({ spec }) => !spec?.taints?.length);
   });
 
-  test("at rest renews its Lease every ten seconds, and writes nothing else", async () => {
+  test("renews the Lease every ten seconds at rest, and writes nothing else", async () => {
     const lease = async (): Promise<string> =>
       (
         JSON.parse(
@@ -228,7 +228,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
       assert.ok(pause >= 9_500 && pause < 20_000, `${pause} ms between renewals`);
   });
 
-  test("without a pod network is NotReady with a reason; host-network pods run, others wait, and it recovers", async () => {
+  test("is NotReady with a reason without a pod network; host-network pods run, others wait, and it recovers", async () => {
     const restore = await particulars[cluster.provider].loseNetwork(cluster);
     await cluster.apply(sleeper("notices"));
     const down = await until("to be NotReady", (found) => has(found, "Ready False KubeletNotReady"));
@@ -249,7 +249,7 @@ describe("node conditions and the cluster's reaction to them", { timeout: 900_00
     await untilEvents("Node", cluster.nodeName, ["NodeNotReady", "NodeReady"].map(flip));
   });
 
-  test("registers a deleted Node again within seconds, unnoticed by its pods", async () => {
+  test("registers a deleted Node again within seconds, without an effect on its pods", async () => {
     const pods = async () =>
       Promise.all(
         ["waits", "on-host"].map(async (name) => {

@@ -69,7 +69,7 @@ describe("the node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("reports what the target is, and its state", async () => {
+  test("reports facts and conditions of the target", async () => {
     const { status } = await node();
     const info = status?.nodeInfo;
     const uname = (await cluster.runInside(["uname", "-r"])).stdout.trim();
@@ -103,7 +103,7 @@ describe("the node", { timeout: 600_000 }, () => {
     assert.equal(ki(status?.capacity) - ki(status?.allocatable), kept);
   });
 
-  test("offers capacity that others add to pods", async () => {
+  test("offers capacity that other components add to pods", async () => {
     const patch = JSON.stringify({ status: { capacity: { "example.com/dongle": "4" } } });
     await cluster.mustKubectl(["patch", "node", cluster.nodeName, "--subresource=status", "--patch", patch]);
     await until("to offer it", (found) => found.status?.allocatable?.["example.com/dongle"] === "4", 30_000);
@@ -168,7 +168,7 @@ describe("the node", { timeout: 600_000 }, () => {
     await said("NodeSchedulable");
   });
 
-  test("stays Ready across a restart, without setting labels and taints of the command line again", async () => {
+  test("stays Ready across a restart, and does not set labels and taints of the command line again", async () => {
     const readySince = condition(await node(), "Ready").lastTransitionTime;
     await cluster.mustKubectl(["label", "node", cluster.nodeName, "example.com/zone-"]);
     await cluster.mustKubectl(["taint", "node", cluster.nodeName, "example.com/first-"]);
@@ -183,7 +183,7 @@ describe("the node", { timeout: 600_000 }, () => {
     assert.equal((await events()).includes("NodeNotReady"), false);
   });
 
-  test("registers again within seconds when deleted, and is Ready", async () => {
+  test("registers again within seconds when deleted, and becomes Ready", async () => {
     const { uid } = (await node()).metadata;
     await cluster.mustKubectl(["delete", "node", cluster.nodeName, "--wait=false"]);
     const again = await until(
@@ -194,7 +194,7 @@ describe("the node", { timeout: 600_000 }, () => {
     assert.equal(again.metadata.labels?.["example.com/zone"], "a");
   });
 
-  test("a stopped runtime makes it NotReady with the reason, and a running one Ready", async () => {
+  test("is NotReady with the reason while the runtime is stopped, and Ready when it runs again", async () => {
     await cluster.killRuntime();
     const down = await until("to be NotReady", (found) => !isReady(found), 60_000);
     assert.match(condition(down, "Ready").message ?? "", /container runtime is down/);
@@ -202,7 +202,7 @@ describe("the node", { timeout: 600_000 }, () => {
     await until("to be Ready again", isReady, 60_000);
   });
 
-  test("without localStorageCapacityIsolation has no ephemeral storage, and rejects pods that request it", async () => {
+  test("has no ephemeral storage without localStorageCapacityIsolation, and rejects pods that request it", async () => {
     assert.equal(await agent.stop(), true);
     await cluster.mustKubectl(["delete", "node", cluster.nodeName]);
     agent = await startGraftlet(cluster, { config: { localStorageCapacityIsolation: false } });

@@ -14,7 +14,7 @@ before(async () => {
 after(() => lab?.[Symbol.asyncDispose]());
 
 describe("termination of a pod", { concurrency: 4 }, () => {
-  test("deletion: SIGTERM is handled, and the object goes when runtime and machine are clean", async () => {
+  test("deletion: SIGTERM is handled, and the object is removed once runtime and machine are clean", async () => {
     const { pods, cluster } = lab;
     const folder = join(cluster.layout.dir, "farewell");
     const volumes = [
@@ -66,7 +66,7 @@ describe("termination of a pod", { concurrency: 4 }, () => {
     assert.equal(last.status?.phase, "Failed");
   });
 
-  test("deletion by force: the object goes at once, processes and directories follow", async () => {
+  test("deletion by force: the object is removed at once, processes and directories follow", async () => {
     const { pods, cluster } = lab;
     await pods.create("forced", {
       terminationGracePeriodSeconds: 600,
@@ -84,7 +84,7 @@ describe("termination of a pod", { concurrency: 4 }, () => {
     );
   });
 
-  test("deletion: names that are not UTF-8 and paths longer than PATH_MAX in its volume do not keep a pod", async () => {
+  test("deletion: names that are not UTF-8 and paths longer than PATH_MAX in a volume do not block it", async () => {
     const { pods, cluster } = lab;
     const fill = [
       "cd /disk; mkdir \"$(printf '\\376')\"; touch \"$(printf '\\377')\" \"$(printf '\\376/\\377')\"",

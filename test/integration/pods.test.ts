@@ -127,7 +127,7 @@ describe("the life of a pod", { concurrency: 6 }, () => {
     assert.deepEqual(phases(pods.history("guaranteed")), ["Pending", "Running"]);
   });
 
-  test("init containers run one after another, before the main ones", async () => {
+  test("init containers run one after another, before the main containers", async () => {
     const { cluster, pods } = lab;
     const volumeMounts = [{ name: "work", mountPath: "/work" }];
     const step = (word: string, until = "true") =>
@@ -159,7 +159,7 @@ describe("the life of a pod", { concurrency: 6 }, () => {
     assert.equal(statusOf(during, "first")?.ready, true);
   });
 
-  test("reruns a failing init container, except under Never, where the pod fails and starts nothing else", async () => {
+  test("reruns a failing init container, except with Never: the pod fails and starts nothing else", async () => {
     const { pods } = lab;
     const volumes = [{ name: "work", emptyDir: {} }];
     const initContainers = [
@@ -255,7 +255,7 @@ describe("the life of a pod", { concurrency: 6 }, () => {
     );
   });
 
-  test("a change of its image replaces a container, and nothing else", async () => {
+  test("replaces only the container whose image changes", async () => {
     const { pods } = lab;
     await pods.create("changed", { containers: [{}, { name: "other" }] });
     const old = await pods.ready("changed");
@@ -308,7 +308,7 @@ async function statusWrites(): Promise<number> {
   return writes.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" "))), 0);
 }
 
-test("writes nothing, and asks for nothing, for pods at rest", async () => {
+test("writes nothing and requests nothing for pods at rest", async () => {
   const { pods, cluster } = lab;
   const gone = ["always", "crashing"].map((name) => pods.gone(name));
   await Promise.all(["always", "crashing"].map((name) => pods.remove(name)));

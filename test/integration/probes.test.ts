@@ -129,7 +129,7 @@ describe("liveness and startup probes", { concurrency: 4 }, () => {
 });
 
 describe("readiness probes", { concurrency: 4 }, () => {
-  test("by command control the traffic of a Service", async () => {
+  test("by command control whether a Service sends traffic", async () => {
     const { pods, cluster } = lab;
     await cluster.apply({
       apiVersion: "v1",
@@ -159,7 +159,7 @@ describe("readiness probes", { concurrency: 4 }, () => {
     await serves(true);
   });
 
-  test("by HTTP at a named port", async () => {
+  test("by HTTP use a named port", async () => {
     const probed = await switchable("by-http", {
       command: ["httpd", "-f", "-p", "8080", "-h", "/work"],
       ports: [{ name: "web", containerPort: 8080 }],
@@ -168,7 +168,7 @@ describe("readiness probes", { concurrency: 4 }, () => {
     await flips("by-http", probed, /^Readiness probe failed: HTTP probe failed with statuscode: 404$/);
   });
 
-  test("by HTTP accept lenient servers, as hooks do", async () => {
+  test("by HTTP accept servers that violate the protocol, as hooks do", async () => {
     const { pods } = lab;
     const answers = {
       "bare-lf": "HTTP/1.1 200 OK\\n\\nok",
@@ -208,7 +208,7 @@ while :; do nc -l -p "$PORT" -e sh /tmp/answer; done & until [ "$(grep -c asked 
     );
   });
 
-  test("by a TCP connection", async () => {
+  test("by TCP succeed if the connection is accepted", async () => {
     const script =
       "while :; do until [ -e /work/up ]; do sleep 0.1; done; httpd -f -p 8080 & while [ -e /work/up ]; do sleep 0.1; done; kill $!; done";
     const probed = await switchable(
@@ -222,7 +222,7 @@ while :; do nc -l -p "$PORT" -e sh /tmp/answer; done & until [ "$(grep -c asked 
     );
   });
 
-  test("by gRPC health", async () => {
+  test("by gRPC use the health service", async () => {
     const { pods, cluster } = lab;
     await pods.create("by-grpc", {
       containers: [

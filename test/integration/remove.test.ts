@@ -155,7 +155,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
     }
   });
 
-  test("then removes all of it and nothing else; a second run finds nothing", async () => {
+  test("removes the rest once the mount is gone, and nothing else; a second run finds nothing", async () => {
     const { code, said } = await remove("--yes");
     assert.equal(code, 0, said.join("\n"));
     assert.equal(said.at(-1), `if the Node object is still in the cluster: kubectl delete node ${cluster.nodeName}`);

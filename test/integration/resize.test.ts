@@ -74,7 +74,7 @@ describe("resize of a running pod", { concurrency: 4 }, () => {
     await Promise.all(names.flatMap((name) => [lab.pods.gone(name), lab.pods.remove(name, 0)]));
   });
 
-  test("raises and lowers resources without a restart; status, events and cgroups show it", async () => {
+  test("raises and lowers resources without a restart, as status, events and cgroups show", async () => {
     const { pods } = lab;
     const before = { a: has("100m", "35Mi"), b: has("110m", "37Mi"), c: has("120m", "39Mi") };
     const wish = { a: has("125m", "40Mi"), b: has("85m", "32Mi"), c: has("145m", "44Mi") };
@@ -143,7 +143,7 @@ describe("resize of a running pod", { concurrency: 4 }, () => {
     );
   });
 
-  test("restarts a container whose policy asks for it, and leaves the others", async () => {
+  test("restarts a container whose policy requires it, and no other", async () => {
     const { pods } = lab;
     const resizePolicy: Container["resizePolicy"] = [
       { resourceName: "cpu", restartPolicy: "NotRequired" },
@@ -187,7 +187,7 @@ describe("resize of a running pod", { concurrency: 4 }, () => {
     );
   });
 
-  test("defers a decrease below used memory, reports it, and completes once possible", async () => {
+  test("defers a decrease below the memory in use, reports it, and completes it once possible", async () => {
     const { pods } = lab;
     const hold =
       "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo held; trap 'exit 0' TERM; while :; do sleep 0.2; done";
@@ -209,7 +209,7 @@ describe("resize of a running pod", { concurrency: 4 }, () => {
 });
 
 describe("a resize that does not fit", () => {
-  test("is Deferred with a reason, and granted when another pod has gone", async () => {
+  test("is Deferred with a reason, and granted once another pod is gone", async () => {
     const { pods } = lab;
     const milli = await allocatableMilli();
     const most = `${Math.ceil(milli * 0.6)}m`;
@@ -238,7 +238,7 @@ describe("a resize that does not fit", () => {
     await lab.pods.resized(await resize("waits", { main: { requests: { cpu: "10m" } } }));
   });
 
-  test("requested while graftlet is down, is decided as a resize: the pod runs on with what it had", async () => {
+  test("requested while graftlet is down is handled as a resize: the pod keeps running with its previous resources", async () => {
     const { pods, cluster } = lab;
     await pods.create("asleep", { containers: [sleeper("main", { requests: { cpu: "10m" } })] });
     const before = await pods.ready("asleep");
@@ -256,7 +256,7 @@ describe("a resize that does not fit", () => {
     assert.deepEqual(statusOf(small)?.resources, { requests: { cpu: "20m" } });
   });
 
-  test("a Deferred one is not granted by a restart, although no container shows the allocation", async () => {
+  test("that is Deferred is not granted by a restart, although no container shows the allocation", async () => {
     const { pods, cluster } = lab;
     const main = sleeper("main", { requests: { cpu: "10m" } });
     await pods.create("begins", { initContainers: [sleeper("init", {})], containers: [main] });

@@ -80,7 +80,7 @@ describe("runtime classes", () => {
     assert.match(status?.message ?? "", /requested: 1000000, /);
   });
 
-  test("names a missing handler in the event, and starts nothing of the pod", async () => {
+  test("reports a missing handler in an event, and starts nothing of the pod", async () => {
     const { pods } = lab;
     await makeClass("nowhere", "no-such-handler");
     await onNode("nowhere", { runtimeClassName: "nowhere" });
@@ -92,7 +92,7 @@ describe("runtime classes", () => {
     await gone;
   });
 
-  test("names a deleted class, and runs the pod once it is back", async () => {
+  test("reports a deleted class, and runs the pod once it is back", async () => {
     const { pods, cluster } = lab;
     const selected = { scheduling: { tolerations: [{ key: taint.key, operator: "Exists" }] } };
     await makeClass("brief", secondRuntimeHandler, selected);

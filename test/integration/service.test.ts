@@ -68,7 +68,7 @@ describe("graftlet as a systemd service", { timeout: 600_000 }, () => {
   const journal = async () => (await cluster.runInside(["journalctl", "--unit=graftlet", "--lines=30"])).stdout;
   const property = (name: string) => onMachine("systemctl", "show", `--property=${name}`, "--value", "graftlet");
 
-  test("is activating until the node is served, and the node runs pods", async () => {
+  test("is activating until the node is ready, and the node runs pods", async () => {
     await onMachine("systemctl", "daemon-reload");
     const since = performance.now();
     await onMachine("systemctl", "start", "graftlet");
@@ -83,7 +83,7 @@ describe("graftlet as a systemd service", { timeout: 600_000 }, () => {
     await pods.ready("steady");
   });
 
-  test("restarted by hand, and by the watchdog once it hangs, leaves its pods alone", async () => {
+  test("a restart by hand, or by the watchdog when it hangs, leaves its pods alone", async () => {
     const before = await pods.ready("steady");
     await onMachine("systemctl", "restart", "graftlet");
     assert.equal(await property("NRestarts"), "0");

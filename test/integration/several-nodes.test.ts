@@ -32,7 +32,7 @@ describe("many nodes with in-memory machines in one process", { timeout: 600_000
     return agent;
   };
 
-  test("cost at most 5 MiB per idle node, each run their pod, and name the node in every log line", async () => {
+  test("cost at most 5 MiB per idle node, each run a pod, and name the node in every log line", async () => {
     const alone = await start(1);
     const one = await heapOf(alone, report);
     assert.equal(await alone.stop(), true);
@@ -111,7 +111,7 @@ describe("many nodes with in-memory machines in one process", { timeout: 600_000
     assert.deepEqual(strayLines(agent), []);
   });
 
-  test("a node that cannot start reports why in its Ready condition, and starts once that is fixed; others run", async () => {
+  test("a node that cannot start reports why in its Ready condition, and starts once that is fixed; others keep running", async () => {
     const portHolder = cluster.spawnInside(["socat", "TCP-LISTEN:10333,fork", "EXEC:cat"]);
     const host = { host: "127.0.0.1", port: 9, hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] };
     await using agent = await startSeveral(cluster, "failing", {

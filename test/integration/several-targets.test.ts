@@ -67,7 +67,7 @@ describe("three targets in one process: containerd, Docker, and a machine over S
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("each run pods, with logs and exec through each one's port", async () => {
+  test("each run pods, with logs and exec through each node's port", async () => {
     report("create to Ready", await timesToReady("first", names));
     for (const name of names) {
       // A container that runs may not yet have said it.
@@ -83,7 +83,7 @@ describe("three targets in one process: containerd, Docker, and a machine over S
     assert.match(versions, /^on-containerd 10250 containerd:.*\non-docker 10251 docker:.*\nover-ssh 10252 docker:/);
   });
 
-  test("a hanging runtime slows down its own node alone", async () => {
+  test("a hanging runtime delays only its own node", async () => {
     const before = await bestTimes("before", others);
     cluster.signalRuntime("SIGSTOP");
     let during: number[];

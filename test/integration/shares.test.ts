@@ -113,7 +113,7 @@ describe("pods of each QoS class next to an open session", { timeout: patience(6
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("share a CPU by requests, and the session stays responsive", async (t) => {
+  test("share a CPU in proportion to requests, and the session stays responsive", async (t) => {
     const burning = (resources?: ContainerDraft["resources"]): ContainerDraft => ({
       command: [...onOneCpu, "sh", "-c", "while :; do :; done"],
       resources,

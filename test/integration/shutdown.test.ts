@@ -93,7 +93,7 @@ describe("graceful node shutdown", { timeout: 600_000 }, () => {
   const endOf = (pod: Pod) => Date.parse(statusOf(pod)?.state?.terminated?.finishedAt ?? "");
   const goingDown = /^False KubeletNotReady .*node is shutting down/;
 
-  test("beforehand logind's delay is as configured, and the node holds an inhibitor lock", async () => {
+  test("logind's delay is as configured before a shutdown, and the node holds an inhibitor lock", async () => {
     await untilDelayed(true);
     assert.equal(await delaySeconds(), allSeconds);
     const file = await onMachine("cat", "/etc/systemd/logind.conf.d/99-kubelet.conf");
@@ -110,7 +110,7 @@ describe("graceful node shutdown", { timeout: 600_000 }, () => {
     await pods.remove("undisturbed", 0);
   });
 
-  test("ends pods, critical ones last, and admits none; cancelled, it restores the node", async () => {
+  test("terminates pods, critical ones last, and admits none; restores the node if the shutdown is cancelled", async () => {
     await create("usual", lasting(3));
     await create("critical", lasting(1, critical));
     await create("endless", {
@@ -159,7 +159,7 @@ describe("graceful node shutdown", { timeout: 600_000 }, () => {
     });
   });
 
-  test("hears of the next shutdown after the bus has restarted", async () => {
+  test("observes the next shutdown after the bus has restarted", async () => {
     await onMachine("systemctl", "restart", "dbus");
     await cluster.waitFor(
       "the node to listen again",
@@ -174,7 +174,7 @@ describe("graceful node shutdown", { timeout: 600_000 }, () => {
     await untilReadiness(cluster, /^True /, 10_000);
   });
 
-  test("an agent killed in mid-shutdown delays nothing; restarted, it serves a machine that stays up", async () => {
+  test("an agent killed during a shutdown delays nothing; restarted, it manages a machine that stays up", async () => {
     await create("slow", lasting(6));
     await pods.ready("slow");
     await untilDelayed(true);

@@ -37,7 +37,7 @@ async function addNeighbour({ api }: LinkLab["pods"]): Promise<() => Promise<voi
 }
 
 describe(`a link that is cut for ${minutes} minutes`, { timeout: lastsMs + 300_000 }, () => {
-  test("tolerating pods stay as they were; others are evicted by the cluster, and end once the link is back", async () => {
+  test("pods with tolerations stay unchanged; others are evicted by the cluster, and terminate once the link is back", async () => {
     const { cluster, pods } = lab;
     const count = shell("i=0; while :; do echo $i; i=$((i+1)); sleep 0.2; done");
     const renew = await addNeighbour(pods);

@@ -48,7 +48,7 @@ async function live(name: string): Promise<Readonly<Record<"ready" | "exec" | "l
 }
 
 describe("a degraded network", { timeout: 600_000 }, () => {
-  test("with 1% packet loss each way pods live, and 64 MiB pass through exec complete", async () => {
+  test("pods survive 1% packet loss in each direction, and 64 MiB pass through exec completely", async () => {
     const { cluster, pods } = lab;
     await pods.create("blob", {
       containers: [shell("head -c 67108864 /dev/urandom > /blob; sha256sum /blob; sleep infinity")],
@@ -79,7 +79,7 @@ describe("a degraded network", { timeout: 600_000 }, () => {
   });
 
   for (const deaf of ["agent", "target"] as const)
-    test(`with a link dead in one direction, to ${deaf}, the node reports it within 15 s, and recovers`, async () => {
+    test(`the node reports a link that is dead in one direction, to ${deaf}, within 15 s, and recovers`, async () => {
       await using deafness = await deafenToSsh(lab.cluster, deaf);
       const down = await lab.nodeSays("False", "LinkDown", 30_000);
       assert.match(down.message, /^the connection to root@\S+ is lost: it no longer answers\. /);
@@ -91,7 +91,7 @@ describe("a degraded network", { timeout: 600_000 }, () => {
     });
 
   for (const distance of [0, 20, 100])
-    test(`with ${distance} ms round trip a pod lives as it does near by`, async () => {
+    test(`a pod's life is the same with a round-trip time of ${distance} ms`, async () => {
       await using way = await openSlowWay(lab.cluster, distance);
       await lab.restart({ providerConfig: way.providerConfig });
       try {
@@ -106,7 +106,7 @@ describe("a degraded network", { timeout: 600_000 }, () => {
 });
 
 describe("graftlet's machine dies", { timeout: 400_000 }, () => {
-  test("a successor takes over once sshd has noticed, and the pods have run on", async () => {
+  test("a successor takes over once sshd has noticed, and the pods have kept running", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
     await lab.nodeSays("False", "LinkDown", 30_000);
@@ -132,7 +132,7 @@ describe("graftlet's machine dies", { timeout: 400_000 }, () => {
 });
 
 describe("a revoked key", { timeout: 300_000 }, () => {
-  test("is reported by the node, costs no pod, and heals by itself once it is back", async () => {
+  test("is reported by the node, ends no pod, and recovers by itself", async () => {
     const { cluster } = lab;
     const file = join(cluster.layout.ssh, "authorized_keys");
     const keys = readFileSync(file);
@@ -153,7 +153,7 @@ describe("a revoked key", { timeout: 300_000 }, () => {
 });
 
 describe("a target that reboots", { timeout: 400_000 }, () => {
-  test("reports Rebooted, starts pods once in init order, and keeps finished ones finished", async () => {
+  test("reports Rebooted, starts pods once in init order, and keeps completed ones completed", async () => {
     const { cluster, pods } = lab;
     const note = (word: string) => shell(`echo ${word} >> /notes/all`, { volumeMounts });
     const volumeMounts = [
@@ -213,7 +213,7 @@ describe("a target that reboots", { timeout: 400_000 }, () => {
 });
 
 describe("whatever hangs, including the link and its target's sshd", { timeout: 300_000 }, () => {
-  test("graftlet ends as soon as the link counts as dead while probes, hooks, pulls, streams and reviews hang", async () => {
+  test("graftlet exits as soon as the link counts as dead while probes, hooks, pulls, streams and reviews hang", async () => {
     assert.equal(await lab.agent().stop(), true);
     await endsWhileAllHangs(lab);
   });

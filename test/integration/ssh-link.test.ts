@@ -67,7 +67,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     assert.equal(await lab.pods.log("steady"), "");
   });
 
-  test("a link cut for a minute is reported, costs no pod, and ends meanwhile are reported and restarted", async () => {
+  test("a link cut for a minute is reported and ends no pod; exits meanwhile are reported, and containers restarted", async () => {
     const { cluster, pods } = lab;
     await pods.create("victim", {});
     await pods.create("leaver", {});
@@ -146,7 +146,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     await lab.steadyStands();
   });
 
-  test("a start without sshd registers the Node with a remedy, and it becomes Ready by itself", async () => {
+  test("registers the Node with a remedy when sshd is down at the start, and becomes Ready by itself", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
     await lab.nodeSays("False", "LinkDown", 30_000);
@@ -162,7 +162,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     await lab.steadyStands();
   });
 
-  test("reports a rejected key, tries one login each half minute, and is Ready once it is accepted", async () => {
+  test("reports a rejected key, tries one login each half minute, and is Ready once the key is accepted", async () => {
     const { cluster } = lab;
     const key = join(cluster.layout.ssh, "new");
     await makeKey(key);
@@ -189,7 +189,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     await lab.steadyStands();
   });
 
-  test("does not talk to a target with another host key, and does not retry for minutes", async () => {
+  test("does not connect to a target with another host key, and does not retry for minutes", async () => {
     const { cluster } = lab;
     const other = join(cluster.layout.ssh, "other-host");
     await makeKey(other);

@@ -64,7 +64,7 @@ const server = shell("mkdir /www; echo hello > /www/hello; exec busybox httpd -f
 describe("an sshd with unusual settings", { timeout: 800_000 }, () => {
   const settings = ["AllowTcpForwarding no", "AllowStreamLocalForwarding no", "DisableForwarding yes"];
   for (const [index, setting] of [...settings, "MaxSessions 1", "MaxSessions 2", "MaxSessions 3"].entries())
-    test(`${setting}: a pod starts, is probed, supports exec and port-forward, and ends`, async () => {
+    test(`${setting}: a pod starts, is probed, supports exec and port-forward, and terminates`, async () => {
       const { cluster, pods } = lab;
       await restartSshd([setting]);
       await nodeIsReady();
@@ -94,7 +94,7 @@ describe("an sshd with unusual settings", { timeout: 800_000 }, () => {
 });
 
 describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
-  test("reports an sshd without sessions, and is Ready once it allows them; graftlet lives on", async () => {
+  test("reports an sshd that allows no sessions, and is Ready once it allows them; graftlet keeps running", async () => {
     const { cluster } = lab;
     await restartSshd(["MaxSessions 0"]);
     await nodeSays("False", "NoSessions");
@@ -122,7 +122,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     await nodeIsReady();
   });
 
-  test("lists the sockets tried where the configured one has no runtime, and is Ready once there is one", async () => {
+  test("lists the sockets tried if the configured one has no runtime, and is Ready once one has", async () => {
     const { cluster } = lab;
     const socket = "/run/runtime-to-come.sock";
     await restart({ providerConfig: { runtime: `unix://${socket}` } });
@@ -135,7 +135,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     await nodeIsReady();
   });
 
-  test("reports a root directory without space, and is Ready once there is some", async () => {
+  test("reports a root directory without free space, and is Ready once there is some", async () => {
     const { cluster } = lab;
     const rootDir = join(cluster.layout.dir, "small");
     mkdirSync(rootDir);

@@ -73,7 +73,7 @@ describe("a user with sudo", { timeout: 500_000 }, () => {
   before(async () => void (lab = await startUserLab("ssh", "sudo")));
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("has every privilege that a node needs: pods live, secrets are in memory", async () => {
+  test("has every privilege that a node needs: pods run, and secrets are in memory", async () => {
     const { cluster } = lab;
     assert.deepEqual(await privileges(cluster), [
       "True",
@@ -117,7 +117,7 @@ describe("a user in the docker group", { timeout: 500_000 }, () => {
     );
   });
 
-  test("runs pods whose secrets lie on a private disk directory, which an event reports", async () => {
+  test("runs pods whose secrets are in a private directory on disk, which an event reports", async () => {
     const { cluster, pods, user } = lab;
     const pod = await liveWithSecret(lab);
     const directory = join(user.home, "graftlet", "pods", pod.metadata.uid);

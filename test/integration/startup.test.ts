@@ -59,7 +59,7 @@ describe("start-up", { timeout: 900_000 }, () => {
   });
   after(async () => cluster?.[Symbol.asyncDispose]());
 
-  test("--version and --help work from source and in the bundle, there in under 0.3 s", async () => {
+  test("--version and --help work from source and in the bundle, from which they take under 0.3 s", async () => {
     for (const file of [join(project, "src", "main.ts"), built]) {
       assert.match(await must([process.execPath, file, "--version"]), /^Kubernetes v1\.36\.\d+ \(graftlet [\d.]+\)\n$/);
       const help = await must([process.execPath, file, "--help"]);
@@ -144,7 +144,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     );
   });
 
-  test("refuses kernel settings other than a kubelet's with protectKernelDefaults, and changes none", async () => {
+  test("refuses kernel settings that differ from a kubelet's with protectKernelDefaults, and changes none", async () => {
     const readPanic = async () => (await cluster.runInside(["cat", "/proc/sys/kernel/panic"])).stdout.trim();
     const panic = await readPanic();
     const config = `--config=${writeConfig("protected.yaml", { protectKernelDefaults: true })}`;
@@ -155,7 +155,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.equal(await readPanic(), panic);
   });
 
-  test("refuses a port in use, whatever listens there", async () => {
+  test("refuses a port in use by any listener", async () => {
     for (const [port, field] of [
       [10_250, "port"],
       [10_248, "healthzPort"],
@@ -177,7 +177,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     await refused(sound, /another agent answers on the target's port 10248 \(RuntimeInUse\): stop /);
   });
 
-  test("without the API server warns once, retries, and registers when it comes; with the bundle", async () => {
+  test("without the API server warns once, retries, and registers when it is reachable; with the bundle", async () => {
     await cluster.stopApiServer();
     await using agent = await startGraftlet(cluster, { built: true, untilReady: false });
     const complaints = () =>
@@ -219,7 +219,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.deepEqual(await agent.ended, { code: 0, signal: null });
   });
 
-  test("without a name server serves and ends as usual, and reports a host name that does not resolve", async () => {
+  test("without a name server runs and exits as usual, and reports a host name that does not resolve", async () => {
     const nodeName = "late-name";
     const hosts = join(cluster.layout.dir, "late-hosts");
     const resolvConf = join(cluster.layout.dir, "late-resolv.conf");
@@ -253,7 +253,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.equal(await again.stop(10_000), true, again.log());
   });
 
-  test("ends promptly although the API server's name does not resolve", async () => {
+  test("exits promptly although the API server's name does not resolve", async () => {
     const resolvConf = join(cluster.layout.dir, "silent-resolv.conf");
     writeFileSync(resolvConf, "nameserver 127.0.0.9\noptions timeout:20 attempts:3\n");
     const mount = `mount --bind ${resolvConf} /etc/resolv.conf; exec "$@"`;
@@ -269,7 +269,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.equal(await agent.stop(10_000), true, agent.log());
   });
 
-  test("without the runtime is NotReady with the reason, reported once, and Ready when it comes; drop-ins override the file, flags both", async () => {
+  test("is NotReady without the runtime, with the reason, reported once, and Ready when it is up; drop-ins override the file, flags both", async () => {
     const dropIns = join(cluster.layout.dir, "drop-ins");
     mkdirSync(dropIns);
     const part = (fields: object) =>

@@ -112,7 +112,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a deleted mirror pod comes back, and the container runs on", async () => {
+  test("a deleted mirror pod is re-created, and the container keeps running", async () => {
     for (const force of [[], ["--grace-period=0", "--force"]]) {
       const standing = await mirrorOf("web");
       await cluster.mustKubectl(["delete", "pod", nameOf("web"), "--wait=false", ...force]);
@@ -137,7 +137,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a changed file is another pod: the old one ends in its own time, then the new one starts", async () => {
+  test("a changed file is another pod: the old one terminates within its grace period, then the new one starts", async () => {
     const standing = await mirrorOf("web");
     const changedAt = Date.now();
     write("web.json", manifest("web", { env: "two" }));
@@ -155,7 +155,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a file removed and restored unchanged while its pod ends starts it again", async () => {
+  test("a file that is removed and restored unchanged while its pod terminates starts it again", async () => {
     const standing = await mirrorOf("web");
     rmSync(fileOf("web.json"));
     // A node serves no logs of a pod that no file wants any more, as a kubelet: its folder of logs is still there.
@@ -172,7 +172,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("web"));
   });
 
-  test("a file removed and restored at once restarts its pod, and counts the restart", async () => {
+  test("a file that is removed and restored at once restarts its pod, and counts the restart", async () => {
     write("swift.json", manifest("swift"));
     const standing = await pods.ready(nameOf("swift"));
     rmSync(fileOf("swift.json"));
@@ -187,7 +187,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("swift"));
   });
 
-  test("reports invalid files by log and event, and serves the others", async () => {
+  test("reports invalid files by log and event, and runs the pods of the others", async () => {
     write("good.yaml", manifest("good"));
     const bad: Readonly<Record<string, object | string>> = {
       "text.yaml": "a: [b",
@@ -227,7 +227,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     assert.equal(statusOf(await mirrorOf("good"))?.restartCount, 0);
   });
 
-  test("static pods run on across a restart, with the same mirror pods", async () => {
+  test("static pods keep running across a restart, with the same mirror pods", async () => {
     const standing = await mirrorOf("good");
     const seen = mirrorsSeen("good");
     await agent.kill("SIGKILL");
@@ -238,7 +238,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     assert.equal(mirrorsSeen("good"), seen);
   });
 
-  test("what was ready and started stays so across a restart", async () => {
+  test("containers that were ready and started stay so across a restart", async () => {
     const probe = { exec: { command: ["true"] }, periodSeconds: 30 };
     const container = { name: "main", image: images.busybox, command: ["sleep", "3600"] };
     const spec = {
@@ -264,14 +264,14 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("probed"));
   });
 
-  test("a file removed while graftlet is down takes its pod and mirror pod with it", async () => {
+  test("a file removed while graftlet is down removes its pod and mirror pod at the next start", async () => {
     await agent.kill("SIGKILL");
     rmSync(fileOf("good.yaml"));
     agent = await startGraftlet(cluster);
     await pods.gone(nameOf("good"));
   });
 
-  test("runs pods of a URL, requested with its header", async () => {
+  test("runs pods from a URL, requested with its header", async () => {
     let body = JSON.stringify({ apiVersion: "v1", kind: "PodList", items: [manifest("far"), manifest("near")] });
     const server = createServer((request, response) =>
       request.headers["x-key"] === "right" ? response.end(body) : response.writeHead(401).end(),
@@ -296,7 +296,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     }
   });
 
-  test("adopts a kubelet's static pods as they run, and hands them back", {
+  test("adopts a kubelet's running static pods, and hands them back", {
     skip: providerUnderTest() !== "cri" && "the kubelet runs pods through CRI alone",
   }, async () => {
     await agent.stop();

@@ -150,7 +150,7 @@ describe("statistics", { timeout: 600_000 }, () => {
     );
   });
 
-  test("the summary has what a kubelet's has", (t) => {
+  test("the summary has all fields of a kubelet's", (t) => {
     if (!kubelet) return t.diagnostic("this runtime has no kubelet to compare with");
     const of = ({ summary }: Said) => {
       const pod = podIn(summary, "user");

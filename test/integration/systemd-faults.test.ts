@@ -67,7 +67,7 @@ describe("a target with faults in systemd, cgroup driver or hierarchies", { time
     assert.equal(await there("systemctl", "is-system-running"), "running");
   });
 
-  test("with a bus that denies requests creates slices with systemctl; a new pod waits for the runtime, others run on", async () => {
+  test("with a bus that denies requests creates slices with systemctl; a new pod waits for the runtime, others keep running", async () => {
     await pods.create("standing", limited);
     await pods.ready("standing");
     const policy = "/etc/dbus-1/system.d/denied.conf";
@@ -109,7 +109,7 @@ describe("a target with faults in systemd, cgroup driver or hierarchies", { time
     await cluster.waitFor("its slice to be gone", async () => !(await isThere(slice)));
   });
 
-  test("a login with sudo calls systemd as root, though the bus knows it as itself", async () => {
+  test("a login with sudo calls systemd as root, although the bus knows it as an unprivileged user", async () => {
     const { name } = await addTargetUser(cluster, "deploy", "sudo");
     await restart({ providerConfig: { user: name } });
     const relay = async () =>
@@ -118,7 +118,7 @@ describe("a target with faults in systemd, cgroup driver or hierarchies", { time
     await restart();
   });
 
-  test("after a change of the cgroup driver pods stay where they are, and their old cgroups go with them", async () => {
+  test("pods stay in their cgroups after a change of the cgroup driver, and their old cgroups are removed with them", async () => {
     const switched = async (driver: CgroupDriver) => {
       if (agent) assert.equal(await agent.stop(), true);
       agent = undefined;

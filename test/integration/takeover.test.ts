@@ -251,12 +251,12 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
     await staysPrivate("graftlet", "copy");
   });
 
-  test("removes without a trace what the kubelet started", async () => {
+  test("removes everything that the kubelet started", async () => {
     await run("stays");
     await undisturbed(["stays"], () => leaves("plain", "init", "done"));
   });
 
-  test("a second graftlet with the same root directory or target ends with one sentence and touches nothing", async () => {
+  test("a second graftlet with the same root directory or target exits with one sentence and changes nothing", async () => {
     const argv = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8")
       .split("\0")
       .filter((word) => word !== "");
@@ -281,7 +281,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
     });
   });
 
-  test("SIGTERM stops graftlet at once and leaves the pods; the next start adopts them and reports ends", async () => {
+  test("SIGTERM stops graftlet at once and leaves the pods; the next start adopts them and reports exits", async () => {
     const [, finishes] = await Promise.all([
       run("crashes"),
       run("finishes", { restartPolicy: "Never", containers: [shell("sleep 6; exit 7")] }),

@@ -105,7 +105,7 @@ describe("topology manager", { timeout: 600_000 }, () => {
     assert.equal(await metric("topology_manager_admission_errors_total"), 0);
   });
 
-  test("rejects a pod whose NUMA node has too little left, which then has nothing", async () => {
+  test("rejects a pod whose NUMA node has too few resources left, and allocates nothing to it", async () => {
     const { pods } = lab;
     const early = asking(undefined, 1, { name: "early" });
     assert.deepEqual(await rejected("far", here(early, asking(undefined, 1))), affinityError);
@@ -122,7 +122,7 @@ describe("topology manager", { timeout: 600_000 }, () => {
     await clear(pods, ["far"]);
   });
 
-  test("a restart changes no allocation, also under another policy", async () => {
+  test("a restart changes no allocation, also with another policy", async () => {
     const { pods } = lab;
     const before = containerId(await pods.ready("again"));
     await restart(configOf("restricted", "pod"));

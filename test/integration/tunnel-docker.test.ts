@@ -43,7 +43,7 @@ describe("network: auto on a machine whose Docker Engine runs the pods", { timeo
     assert.match(await rules(), /table ip graftlet-/);
   });
 
-  test("names, connections and datagrams work", async () => {
+  test("names resolve, and connections and datagrams reach Services", async () => {
     assert.equal(await said("far", "curl --silent --max-time 10 http://web/hostname"), "web");
     assert.equal(await said("far", "exec 3<>/dev/udp/web/81; echo hostname >&3; timeout 5 head -c 3 <&3"), "web");
     const version = "curl --silent --insecure --max-time 10 https://kubernetes.default/version";
@@ -70,7 +70,7 @@ describe("network: auto on a machine whose Docker Engine runs the pods", { timeo
     assert.match(message, /When the node was new, nft does not work on the target: install nftables/);
   });
 
-  test("an isolated node stays isolated, whether or not the chart knows of it", async () => {
+  test("an isolated node stays isolated, whether or not the chart says so", async () => {
     await drain();
     await edge.install("--set=nodes[0].ssh.network=isolated");
     const rights = () => lab.cluster.mustKubectl(["get", "clusterrole", "-oname"]);

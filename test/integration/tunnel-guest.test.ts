@@ -71,7 +71,7 @@ describe("network: tunneled in a guest: kube-proxy by IPVS, netem", {
     ["ipvs", "nftables"],
     ["nftables", "ipvs"],
   ] as const)
-    test(`kube-proxy by ${mode} on another node leads to the right pods as they become ready, end and come`, async (t) => {
+    test(`kube-proxy by ${mode} on another node follows pods that become ready, terminate and are created`, async (t) => {
       const { cluster } = lab;
       const [first, second] = [`first-${mode}`, `second-${mode}`];
       const there = { name: "there", address: (await addressOf(cluster, "there")) ?? "" };
@@ -111,7 +111,7 @@ describe("network: tunneled in a guest: kube-proxy by IPVS, netem", {
       await ways.answer();
     });
     for (const { roundTripMs, lost } of distances)
-      test(`names, connections and bytes both ways at ${roundTripMs} ms round trip and ${lost}% packet loss`, async (t) => {
+      test(`names, connections and bytes in both directions work at ${roundTripMs} ms round trip and ${lost}% packet loss`, async (t) => {
         await using netem = await slowDown(guest, { roundTripMs, lost });
         for (const line of await ways.tried({ roundTripMs, bytes: 8 * 2 ** 20, within: 120 })) t.diagnostic(line);
         const packets = await netem.lost();

@@ -150,7 +150,7 @@ describe("network: tunneled under load", { timeout: 900_000 }, () => {
       assert.ok(grown < 150, `graftlet grew by ${grown} MiB`);
     });
 
-    test(`transfers ${transferMiB} MiB from ${from} to ${to} complete, in bounded memory`, async (t) => {
+    test(`transfers ${transferMiB} MiB from ${from} to ${to} completely, in bounded memory`, async (t) => {
       const before = await memory();
       const seconds = await arrivesWhole(lab, { from, to, bytes: transferMiB * 2 ** 20, within: 120 });
       const grown = (await memory()) - before;
@@ -163,7 +163,7 @@ describe("network: tunneled under load", { timeout: 900_000 }, () => {
     });
   }
 
-  test("a pod that connects and closes as fast as it can leaves the link up, and its other connections open", async (t) => {
+  test("a pod that connects and closes as fast as it can breaks neither the link nor its other connections", async (t) => {
     const { cluster } = lab;
     const address = await addressOf(cluster, "web");
     const losses = () => metric("graftlet_link_losses_total");
@@ -205,7 +205,7 @@ describe("network: tunneled under load", { timeout: 900_000 }, () => {
     assert.equal((await lab.inside("far", get(`http://web/hostname`))).text, "web");
   });
 
-  test("after a kill of graftlet's Pod nobody else answers there until its endpoints name the next address", async (t) => {
+  test("after a kill of graftlet's Pod only the Service's own pods answer until its endpoints name the next address", async (t) => {
     const { cluster } = lab;
     const before = await published();
     const answers = new Set<string>();

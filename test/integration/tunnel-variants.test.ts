@@ -22,7 +22,7 @@ describe("network: tunneled over long distances, and with another kube-proxy", {
   after(() => lab?.[Symbol.asyncDispose]());
 
   for (const { roundTripMs, lost } of distances)
-    test(`names, connections and bytes both ways at ${roundTripMs} ms round trip and ${lost}% packet loss`, async (t) => {
+    test(`names, connections and bytes in both directions work at ${roundTripMs} ms round trip and ${lost}% packet loss`, async (t) => {
       await using _way = await detourToEdge(lab, roundTripMs);
       await using loss = lost > 0 ? await loseEdgePackets(lab, lost) : undefined;
       for (const line of await ways.tried({ roundTripMs, bytes: 20 * 2 ** 20, within: 60 })) t.diagnostic(line);
@@ -44,7 +44,7 @@ describe("network: tunneled over long distances, and with another kube-proxy", {
     }
   });
 
-  test("with kube-proxy by nftables Services on the machine answer pods and processes of the cluster's nodes", async () => {
+  test("Services on the machine answer pods and processes of the cluster's nodes with kube-proxy by nftables", async () => {
     const { cluster } = lab;
     await ways.answer();
     await proxyByNftables(cluster);

@@ -76,7 +76,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     await lab.cluster.waitFor("the Service to answer", async () => (await ask()) === "web", 15_000);
   });
 
-  test("transfers 64 MiB complete", async () => {
+  test("transfers 64 MiB completely", async () => {
     await arrivesWhole(lab, { from: "far", to: "web", bytes: 2 ** 26, within: 10 });
   });
 
@@ -122,7 +122,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     await cluster.waitFor("the other alone to answer", async () => (await said("web", twenty)) === "web", 10_000);
   });
 
-  test("keeps a client at its pod with session affinity, from either side", async () => {
+  test("keeps a client at its pod with session affinity, from both sides", async () => {
     const { cluster } = lab;
     const named = { selector: { part: "kept" }, sessionAffinity: "ClientIP" };
     await cluster.mustKubectl(["label", "pod", "web", "far", "part=kept", "--overwrite"]);
@@ -136,11 +136,11 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     await cluster.mustKubectl(["label", "pod", "web", "far", "part-"]);
   });
 
-  test("transfers 64 MiB to the machine complete, too", async () => {
+  test("transfers 64 MiB to the machine completely", async () => {
     await arrivesWhole(lab, { from: "web", to: "there", bytes: 2 ** 26, within: 10 });
   });
 
-  test("endpoints leave out pods that end or are not ready", async () => {
+  test("endpoints omit pods that are terminating or not ready", async () => {
     const { cluster } = lab;
     await cluster.apply([service("brief", { selector: { app: "brief" } }), server("brief", placed)]);
     const ready = async () =>
@@ -214,7 +214,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     }
   });
 
-  test("follows a Service that comes, changes and goes at once", async () => {
+  test("follows a Service that is created, changed and deleted at once", async () => {
     const { cluster } = lab;
     await cluster.apply([service("late", { clusterIP: "10.96.9.9" })]);
     const answers = async () => (await inside("far", `${get("http://10.96.9.9/hostname")} --max-time 1`)).code === 0;
@@ -224,7 +224,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     await until("the Service to be gone", false);
   });
 
-  test("serves only the node's pods on the machine", async () => {
+  test("admits only the node's pods on the machine", async () => {
     const { cluster, edge } = lab;
     const web = await addressOf(cluster, "web");
     const port = /redirect to :(\d+)/.exec(await rules())?.[1];
@@ -245,7 +245,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.equal(await said("far", get("http://web/hostname")), "web");
   });
 
-  test("a break of the link ends connections; everything works within five seconds afterwards", async () => {
+  test("a broken link ends connections; everything works within five seconds of its return", async () => {
     const { cluster, edge } = lab;
     await edge.unplug();
     await new Promise((resolve) => setTimeout(resolve, 3_000));
@@ -259,7 +259,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("graftlet replaced under load: pods keep the tunnel, and nobody else answers", async () => {
+  test("pods keep the tunnel while graftlet is replaced under load, and no other Pod answers", async () => {
     const { cluster } = lab;
     const [heard, over] = [new Set<string>(), new AbortController()];
     const asking = ["far there", "far web", "web there"].map(async (way) => {
@@ -290,7 +290,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.deepEqual([...heard].toSorted(), ["there: far", "web: web"]);
   });
 
-  test("limited to namespaces reaches the API server and DNS, and refuses Services elsewhere", async () => {
+  test("limited to namespaces, reaches the API server and DNS, and refuses Services of other namespaces", async () => {
     const { cluster } = lab;
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=nodes[0].ssh.serviceNamespaces={elsewhere}"]);
     await cluster.waitFor(
@@ -302,7 +302,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     assert.match(version.text, /"major": "1"/);
   });
 
-  test("without it leaves nothing on the machine, and reports the condition", async () => {
+  test("leaves nothing on the machine once it is switched off, and reports the condition", async () => {
     const { cluster } = lab;
     assert.match(await rules(), /table ip graftlet-/);
     await lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=51"]);
@@ -315,7 +315,7 @@ describe("network: tunneled: pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("uninstall with drain leaves nothing of it, also of a killed graftlet", async () => {
+  test("uninstall with drain removes all of it, also after graftlet was killed", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=onUninstall=drain"]);
     await lab.cluster.waitFor("the rules", async () => (await rules()).includes("redirect to"), 60_000);
     await releaseOf(lab).kill();

@@ -51,13 +51,13 @@ describe("user namespaces", { timeout: 900_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("says on the node that the runtime's handlers have user namespaces", async () => {
+  test("reports on the node that the runtime's handlers support user namespaces", async () => {
     const { status } = (await lab.cluster.get<Node>("node", lab.cluster.nodeName)) ?? {};
     const features = status?.runtimeHandlers?.map((handler) => handler.features?.userNamespaces);
     assert.deepEqual(features, [true, true, true]);
   });
 
-  test("gives each pod a range of its own, in which root is no user of the target", async () => {
+  test("gives each pod its own range, in which root is no user of the target", async () => {
     const { pods, cluster } = lab;
     await pods.create("one", namespaced());
     await pods.create("two", namespaced({ securityContext: { runAsUser: 1000, runAsGroup: 1000 } }));
@@ -135,7 +135,7 @@ describe("user namespaces", { timeout: 900_000 }, () => {
     await end("used");
   });
 
-  test("more pods than there are ranges get one each over time, and leave none behind", async () => {
+  test("more pods than there are ranges each get one over time, and leave none behind", async () => {
     const { pods, cluster } = lab;
     const seen: number[] = [];
     for (const round of ["a", "b"]) {
@@ -155,7 +155,7 @@ describe("user namespaces", { timeout: 900_000 }, () => {
     );
   });
 
-  test("counts starts, and failed ones", async () => {
+  test("counts successful and failed starts", async () => {
     const { pods, cluster } = lab;
     await pods.create("bogus", namespaced({ containers: [{ command: ["bogus"] }] }));
     await pods.event("bogus", "Failed");

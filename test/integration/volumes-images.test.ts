@@ -12,7 +12,7 @@ after(() => lab?.[Symbol.asyncDispose]());
 const volumes = [{ name: "tools", image: { reference: images.busybox } }];
 
 describe("images as volumes", { concurrency: 4 }, () => {
-  test("containerd mounts their files for reading, in whole or in part", async (t) => {
+  test("containerd mounts image volumes read-only, in whole or in part", async (t) => {
     const { pods, cluster } = lab;
     if (cluster.provider !== "cri" || cluster.containerd === "1.6") return t.skip("the runtime mounts no images");
     const script =
@@ -25,7 +25,7 @@ describe("images as volumes", { concurrency: 4 }, () => {
     assert.match(output, /^whole\npart\ntouch: .*[Rr]ead-only file system/);
   });
 
-  test("a missing one keeps its container waiting, as a container's image does, and no other", async (t) => {
+  test("a missing image keeps only its own container waiting, as a container's image does", async (t) => {
     const { pods, cluster } = lab;
     if (cluster.provider !== "cri") return t.skip("the pod is held");
     const reference = "registry.k8s.io/e2e-test-images/no-such-image:1";
@@ -47,7 +47,7 @@ describe("images as volumes", { concurrency: 4 }, () => {
     await pods.event("absent", "Failed", "Error: ErrImagePull");
   });
 
-  test("Docker holds the pod", async (t) => {
+  test("with Docker the pod is held", async (t) => {
     const { pods, cluster } = lab;
     if (!cluster.provider.includes("docker")) return t.skip("the runtime is to say");
     await pods.create("held", { volumes, containers: [{ volumeMounts: [{ name: "tools", mountPath: "/tools" }] }] });

@@ -55,7 +55,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     assert.ok(!lab.agent.log().includes("s3cret-w0rd"));
   });
 
-  test("updates of ConfigMaps and Secrets reach running pods atomically within seconds, and write only changes", async () => {
+  test("updates of ConfigMaps and Secrets reach running pods atomically within seconds, and only changes are written", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([
       configMap("live", { a: "1", b: "1" }),
@@ -197,7 +197,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     );
   });
 
-  test("items that repeat one value a thousand times make no volume, and take no memory", async () => {
+  test("items that repeat one value a thousand times are rejected without using memory", async () => {
     const { agent, cluster, pods } = lab;
     await cluster.apply([configMap("large", { value: "x".repeat(150_000) })]);
     const items = Array.from({ length: 1_000 }, (_, index) => ({ key: "value", path: `f${index}` }));
@@ -211,7 +211,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     await pods.remove("multiplied");
   });
 
-  test("projected: a valid token, its CA, the namespace, pod fields", async () => {
+  test("projected: a valid token, its CA, the namespace and pod fields", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("part", { m: "map" }), secret("part", { s: "secret" })]);
     const sources = [
@@ -320,7 +320,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     assert.equal(statusOf(await pods.ready("downward"))?.restartCount, 0);
   });
 
-  test("keeps the content of an immutable object after others of the volume have changed", async () => {
+  test("keeps the content of an immutable object when others of the volume change", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([
       configMap("rock", { a: "1" }, { immutable: true }),
@@ -341,7 +341,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     });
   });
 
-  test("of sources with the same path the later wins; a file in place of a directory keeps the pod waiting", async () => {
+  test("the later of two sources with the same path wins; a file in place of a directory keeps the pod waiting", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("first", { same: "first", way: "file" }), secret("second", { same: "second" })]);
     const below = { items: [{ path: "way/name", fieldRef: { fieldPath: "metadata.name" } }] };

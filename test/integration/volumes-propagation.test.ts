@@ -28,7 +28,7 @@ async function onMachine(...argv: readonly string[]): Promise<void> {
 const privileged = { securityContext: { privileged: true } };
 
 describe("mount propagation", { concurrency: 4 }, () => {
-  test("Bidirectional propagates a mount to those that ask for it and no others, and ends with the pod", async () => {
+  test("Bidirectional propagates a mount only to containers that request it, and ends with the pod", async () => {
     const { cluster, pods } = lab;
     const sees = (mountPropagation: string) =>
       shell("exec sleep infinity", {
@@ -64,7 +64,7 @@ describe("mount propagation", { concurrency: 4 }, () => {
     assert.deepEqual(podMounts(cluster, pod), []);
   });
 
-  test("HostToContainer shows later mounts of the machine, by subPath too; unmounting the pod's leaves the machine's", async () => {
+  test("HostToContainer shows later mounts of the machine, also by subPath; unmounting the pod's leaves the machine's", async () => {
     const { cluster, pods } = lab;
     await pods.create("later", {
       volumes: [{ name: "host", hostPath: { path: shared } }],
@@ -96,7 +96,7 @@ describe("mount propagation", { concurrency: 4 }, () => {
     await onMachine("umount", inside);
   });
 
-  test("mounts the machine's whole tree", async () => {
+  test("a hostPath of the machine's root includes all of its mounts", async () => {
     const { pods } = lab;
     const script = `ls -d /host${shared}`;
     const container = shell(script, { volumeMounts: [mount("host")] });
@@ -104,7 +104,7 @@ describe("mount propagation", { concurrency: 4 }, () => {
     assert.equal(output, `/host${shared}\n`);
   });
 
-  test("recursive read-only as the runtime supports it, else refused in the kubelet's words", async () => {
+  test("mounts recursively read-only if the runtime supports it, and otherwise rejects it in the kubelet's words", async () => {
     const { cluster, pods } = lab;
     const below = join(shared, "before");
     await onMachine("mount", "-t", "tmpfs", "tmpfs", below);

@@ -27,7 +27,7 @@ const part = (subPath: string, more = {}) => mount("data", { mountPath: "/part",
 const layOut = (script: string): ContainerDraft => shell(`cd /data; ${script}`, { volumeMounts: [whole] });
 
 describe("subPath mounts", { concurrency: 4 }, () => {
-  test("mount a directory, a file, a missing one, one named by the environment, and one of a read-only volume", async () => {
+  test("mount a directory, a file, a missing path, a path named by the environment, and a path of a read-only volume", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([
       configMap("parts", { "app.conf": "x=1\n", other: "none" }),
@@ -101,7 +101,7 @@ describe("subPath mounts", { concurrency: 4 }, () => {
     ["a file in the way", "touch it", "it/x", "prepare subPath"],
   ];
   for (const [index, [what, script, subPath, step]] of refused.entries())
-    test(`${what} prevents a container's start, in the kubelet's words, until it is gone`, async () => {
+    test(`${what} prevents a container's start, in the kubelet's words, until it is removed`, async () => {
       const { cluster, pods } = lab;
       const name = `refused-${index}`;
       await pods.create(name, {
@@ -138,7 +138,7 @@ describe("subPath mounts", { concurrency: 4 }, () => {
     assert.equal(text, "fifo\nwithin\n");
   });
 
-  test("a directory that a container swaps with a link never leads out, and everything goes with the pod", async () => {
+  test("a directory that a container swaps with a link never leads outside, and everything is removed with the pod", async () => {
     const { cluster, pods } = lab;
     const victims = Array.from({ length: 16 }, (_, index) =>
       shell("ls /part; exec sleep infinity", { name: `victim-${index}`, volumeMounts: [part("way")] }),
@@ -177,7 +177,7 @@ describe("subPath mounts", { concurrency: 4 }, () => {
   });
 });
 
-test("a restarted graftlet unmounts what its predecessor bound", async () => {
+test("a restarted graftlet unmounts what the previous process bound", async () => {
   const { cluster, pods } = lab;
   await pods.create("left", { volumes: data, containers: [{ volumeMounts: [part("it")] }] });
   const pod = await pods.ready("left");

@@ -38,7 +38,7 @@ async function smuggle(name: string, data: Readonly<Record<string, string>>): Pr
 }
 
 describe("input that leaves a volume", () => {
-  test("keys with dots and slashes that no API server admits: files within the volume, or refused", async () => {
+  test("keys with dots and slashes that no API server admits become files within the volume, or are rejected", async () => {
     const root = join(cluster.root, cluster.layout.kubeletRoot);
     await smuggle("leaving", { fine: "1", "../../../../escape": "2" });
     await smuggle("around", { "a/../../../escape": "2" });
@@ -59,7 +59,7 @@ describe("input that leaves a volume", () => {
     assert.ok(existsSync(root));
   });
 
-  test("the API server rejects paths of items, subPaths and directories that lead out", async () => {
+  test("the API server rejects paths of items, subPaths and directories that lead outside", async () => {
     const key = { key: "k", path: "../k" };
     const field = { path: "/f", fieldRef: { fieldPath: "metadata.name" } };
     const volumes = [
@@ -86,7 +86,7 @@ describe("input that leaves a volume", () => {
   });
 });
 
-test("without disk space new pods wait with a reason, running ones are unharmed, and all recover", async () => {
+test("without disk space new pods wait with a reason, running ones are unaffected, and all recover", async () => {
   const { kubeletRoot } = cluster.layout;
   const text = (letter: string) => letter.repeat(50_000);
   await cluster.apply([configMap("standing", { key: text("a") }), configMap("late", { key: text("b") })]);

@@ -55,7 +55,7 @@ describe("volumes", { concurrency: 4 }, () => {
     assert.deepEqual((await gone).found, []);
   });
 
-  test("fsGroup: the pod's group owns volumes, reads them all and writes the emptyDirs", async () => {
+  test("fsGroup: the pod's group owns volumes, reads all of them and writes the emptyDirs", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("grouped", { key: "value" }), secret("grouped", { key: "value" })]);
     const volumes = [
@@ -90,7 +90,7 @@ describe("volumes", { concurrency: 4 }, () => {
     assert.equal(told.trimEnd().split("\n").slice(1).join("\n"), rights(1000));
   });
 
-  test("hostPath: mounts what each type names", async () => {
+  test("hostPath: mounts what each type allows", async () => {
     writeFileSync(join(folder, "file"), "content\n");
     mkdirSync(join(folder, "directory"));
     const server = createServer().listen(join(folder, "socket"));

@@ -59,7 +59,7 @@ export function attachTests(lab: () => Lab): void {
         }
       });
 
-      test("-it attaches the container's terminal, with the client's size", async () => {
+      test("-it attaches to the container's terminal, with the client's size", async () => {
         const { cluster, pods } = lab();
         const pod = named("terminal");
         await pods.create(pod, { restartPolicy: "Never", containers: [{ command: ["sh"], stdin: true, tty: true }] });

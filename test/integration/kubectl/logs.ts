@@ -56,7 +56,7 @@ export function logTests(lab: () => Lab): void {
       assert.equal(await logs("lines", `--since=${seconds + 60}s`, "--limit-bytes=3"), "old");
     });
 
-    test("shows a line longer than the runtime's buffer complete", async () => {
+    test("shows a line longer than the runtime's buffer completely", async () => {
       const { pods } = lab();
       await pods.create("long-line", {
         restartPolicy: "Never",
@@ -128,7 +128,7 @@ export function logTests(lab: () => Lab): void {
       assert.deepEqual(all.split(/(?=main|preparing)/).sort(), ["main\n", "preparing\nprepared\n"]);
     });
 
-    test("reports what a container waits for that has no log yet", async () => {
+    test("reports what a container without a log yet is waiting for", async () => {
       const { pods } = lab();
       await pods.create("creating", {
         volumes: [{ name: "settings", configMap: { name: "never-there" } }],

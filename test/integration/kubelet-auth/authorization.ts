@@ -77,7 +77,7 @@ export function authorizationTests(lab: () => Lab, callers: () => Callers): void
       "/": ["proxy"],
     };
     for (const account of ["nothing", ...subresources]) {
-      test(`get on nodes/${account} allows its paths and no others`, async () => {
+      test(`get on nodes/${account} allows only its own paths`, async () => {
         const statuses = await kubeletStatuses(lab().cluster, Object.keys(doors), callers().account(account));
         const open = Object.entries(statuses)
           .filter(([, status]) => status !== 403)
@@ -94,7 +94,7 @@ export function authorizationTests(lab: () => Lab, callers: () => Callers): void
       });
     }
 
-    test("get on proxy reads, create on proxy executes, also by a WebSocket's GET", async () => {
+    test("get on proxy allows reads, create on proxy allows exec, also for a WebSocket's GET", async () => {
       const reader = await callers().withCertificate("reader");
       const runner = await callers().withCertificate("runner", { organization: "runners" });
       assert.deepEqual(await callers().ask(log, reader), { status: 200, body: "hello from the log\n" });

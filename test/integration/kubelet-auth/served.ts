@@ -97,7 +97,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       );
     });
 
-    test("lead nowhere outside what their path names", async () => {
+    test("never lead outside of what their path names", async () => {
       const outside = [
         "/containerLogs/default/target/..%2f..%2f..%2fetc",
         "/containerLogs/../../etc/passwd",
@@ -117,7 +117,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       }
     });
 
-    test("allow no more than their area under any spelling of a path", async () => {
+    test("allow no access beyond their area, however a path is spelled", async () => {
       for (const path of [
         "/healthz/../pods",
         "/healthz/..%2fpods",
@@ -152,7 +152,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       assert.equal(await set("0"), "successfully set klog.logging.verbosity to 0\n");
     });
 
-    test("10248 answers ok on the loopback alone", async () => {
+    test("port 10248 answers ok on the loopback only", async () => {
       const { cluster } = lab();
       const curl = (url: string): ReturnType<typeof cluster.runAtAgent> =>
         cluster.runAtAgent([cluster.tools.path("curl"), "--silent", "--max-time", "10", url]);

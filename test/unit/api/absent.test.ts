@@ -17,7 +17,7 @@ test("rejects API requests at once, and writes events to the log", async () => {
   assert.match(lines.join(""), /"about":"Pod\/ns\/p","reason":"Failed","msg":"no image"/);
 });
 
-test("has no Node and no Services, and nothing waits for them", async () => {
+test("has no Node and no Services, and no caller waits for them", async () => {
   await noNode.ready(new AbortController().signal);
   assert.deepEqual([noNode.node(), noNode.synced(), noServices.list()], [undefined, true, []]);
 });

@@ -97,7 +97,7 @@ test("refuses an expired client certificate; accepts certificate and key in one 
   });
 });
 
-test("loads a rotated certificate within seconds, and ignores a broken one", async () => {
+test("loads a rotated certificate within seconds, and ignores an invalid one", async () => {
   using at = folder();
   const [first, second] = [await makeSelfSigned("n1", [], Date.now()), await makeSelfSigned("n2", [], Date.now())];
   const pem = join(at.dir, "current.pem");

@@ -6,7 +6,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const never = new AbortController().signal;
 
-test("waits for the first list of the Node for the given time at most", async () => {
+test("waits for the first list of the Node, for the given time at most", async () => {
   const clock = fakeClock();
   const done: string[] = [];
   const silent = withFirstListTimeout({ ...noNode, ready: () => new Promise(() => undefined) }, 2_000, clock);

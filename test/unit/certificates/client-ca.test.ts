@@ -10,7 +10,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const pem = (name: string) => `-----BEGIN CERTIFICATE-----\n${name}\n-----END CERTIFICATE-----\n`;
 
-test("cluster CA: undefined before the first response, notifies of changes, keeps the known CA on failures and logs one", async () => {
+test("cluster CA: undefined before the first response, reports changes, keeps the known CA on failures and logs one failure", async () => {
   const clock = fakeClock();
   let logged = "";
   const log = createLogger(0, { write: (line: string) => void (logged += line) });

@@ -85,7 +85,7 @@ test("does not count pods whose containers are gone, or that ended before graftl
   assert.deepEqual(shares(), [[burstable, 2]]);
 });
 
-test("sets all limits again on repair; retries a failed limit at the next occasion", async () => {
+test("sets all limits again on repair, and retries a failed limit at the next change", async () => {
   const { pods, shares, tiers, failing } = rig();
   pods.push(asking("a", "1"));
   await tiers.ensure(never);

@@ -20,7 +20,7 @@ function leavingOf(argv: readonly string[], env: Readonly<Record<string, string>
   return { ...asked, nodes: asked.nodes.map(({ nodeName }) => nodeName) };
 }
 
-test("leave: all nodes of the file or the selected one leave, with a separate kubeconfig", () => {
+test("leave: all nodes of the file or the selected one leave, with a kubeconfig of its own", () => {
   const admin = "--kubeconfig=/kubeconfig";
   assert.deepEqual(leavingOf([admin, "--nodes=/n.yaml"]), {
     kind: "leave",

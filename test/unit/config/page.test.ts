@@ -8,7 +8,7 @@ const file = (fields: string) => ({
 const several = (fields: string, flags: readonly string[] = []) =>
   run(["--nodes=/n.yaml", ...flags], file(fields)).page;
 
-test("has no page without a port; the default address is loopback", () => {
+test("serves no page without a port; the default address is loopback", () => {
   assert.equal(run([]).page, undefined);
   assert.equal(several(""), undefined);
   assert.deepEqual(run(["--page-port=4194"]).page, { address: "127.0.0.1", port: 4194 });

@@ -36,7 +36,7 @@ test("a focus is a part of suite and name or a regular expression, and must matc
   assert.throws(() => names("(sig-node"), /FOCUS is "\(sig-node": .* and it is no regular expression/);
 });
 
-test("takes a test's area from the group at the start of its name", () => {
+test("reads a test's area from the group at the start of its name", () => {
   assert.equal(areaOf({ suite: "e2e", name: "[sig-node] [NodeConformance] A" }), "sig-node");
   assert.equal(areaOf({ suite: "e2e", name: "A [sig-node]" }), "others");
 });

@@ -138,7 +138,7 @@ function attempt<T>(assign: () => T): T | undefined {
 const nodesOf = ({ cpus }: CpuTopology, taken: CpuSet) =>
   new Set(cpus.filter(({ id }) => taken.has(id)).map(({ numaNode }) => numaNode)).size;
 
-test("uses as few NUMA nodes as an exhaustive search finds, where nodes are free as a whole", () => {
+test("uses no more NUMA nodes than an exhaustive search, if nodes are entirely free", () => {
   fc.assert(
     fc.property(draft, fc.infiniteStream(fc.boolean()), fc.nat(), (of, free, wish) => {
       const topology = machine(of);
@@ -162,7 +162,7 @@ test("uses as few NUMA nodes as an exhaustive search finds, where nodes are free
   );
 });
 
-test("distributes CPUs over as few NUMA nodes as an exhaustive search finds that can share them", () => {
+test("distributes CPUs over no more NUMA nodes than an exhaustive search that may use parts of them", () => {
   const small = draft.filter((of) => sizeOf(of) <= 32);
   fc.assert(
     fc.property(small, fc.infiniteStream(fc.boolean()), fc.nat(), (of, free, wish) => {

@@ -29,7 +29,7 @@ function hintsOf(pod: Pod, of: "container" | "pod", assigned: Assignments = new 
   return hints ? hints.map(shown).join(" ") || "none" : "any";
 }
 
-test("hints the NUMA nodes with enough free CPUs; as few as the machine could do with are preferred", () => {
+test("hints the NUMA nodes with enough free CPUs, and prefers as few as an idle machine would need", () => {
   const one = (cpu: string) => hintsOf(podOf("p", [asking("a", cpu)]), "container");
   assert.equal(one("3"), "0+ 1+ 01");
   assert.equal(one("4"), "1+ 01", "a CPU of node 0 is reserved");
@@ -38,7 +38,7 @@ test("hints the NUMA nodes with enough free CPUs; as few as the machine could do
   assert.equal(one("500m"), "any", "no exclusive CPUs");
 });
 
-test("CPUs that a container has give its hints; in another number they cannot be satisfied", () => {
+test("hints the NUMA nodes of the CPUs that a container has; a different number of CPUs cannot be satisfied", () => {
   const has: Assignments = new Map([["p", new Map([["a", cpus(5, 6)]])]]);
   assert.equal(hintsOf(podOf("p", [asking("a", "2")]), "container", has), "1+ 01");
   assert.equal(hintsOf(podOf("p", [asking("a", "3")]), "container", has), "none");
@@ -47,7 +47,7 @@ test("CPUs that a container has give its hints; in another number they cannot be
   assert.equal(hintsOf(podOf("p", [asking("a", "2"), asking("b", "1")]), "pod", has), "1+ 01", "those left of node 1");
 });
 
-test("a pod needs what its containers have at a time", () => {
+test("a pod needs the most CPUs that its containers have at one time", () => {
   const sidecar = asking("s", "1", { restartPolicy: "Always" });
   const pod = podOf("p", [asking("a", "2"), asking("b", "1")], { initContainers: [sidecar, asking("i", "4")] });
   assert.equal(podCpuCount(pod), 5);
@@ -55,7 +55,7 @@ test("a pod needs what its containers have at a time", () => {
   assert.equal(hintsOf(pod, "pod"), "01+");
 });
 
-test("a container after an init container is hinted to the nodes whose CPUs it reuses", () => {
+test("hints a container that follows an init container to the nodes whose CPUs it reuses", () => {
   const policy = policyOf(two);
   const init = asking("i", "2");
   const pod = podOf("p", [asking("a", "3")], { initContainers: [init] });
@@ -65,7 +65,7 @@ test("a container after an init container is hinted to the nodes whose CPUs it r
   assert.deepEqual(hints.map(shown), ["1+", "01"]);
 });
 
-test("with align-by-socket all NUMA nodes of as few sockets as needed are preferred, and their CPUs taken first", () => {
+test("with align-by-socket, prefers all NUMA nodes of as few sockets as needed, and takes their CPUs first", () => {
   const draft = { sockets: 2, nodes: 2, cores: 2 };
   const pod = podOf("p", [asking("a", "2")]);
   assert.equal(hintsOf(pod, "container", new Map(), policyOf(draft)).split(" ")[0], "1+");
@@ -81,7 +81,7 @@ test("with align-by-socket all NUMA nodes of as few sockets as needed are prefer
   assert.equal(taken(bySocket), "1-3");
 });
 
-test("takes CPUs of the hint's NUMA nodes first, and only what they lack from others", () => {
+test("takes CPUs of the hint's NUMA nodes first, and only the missing ones from others", () => {
   const policy = policyOf(two);
   const take = (cpu: string, ...nodes: readonly number[]) => {
     const container = asking("a", cpu);

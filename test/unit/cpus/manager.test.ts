@@ -160,7 +160,7 @@ test("rejects pods with the kubelet's reasons", async (t) => {
   assert.deepEqual(whole.measured.slice(2), ["requested", "whole cores", "shared cache"]);
 });
 
-test("releases CPUs of pods that nobody knows any more before the next pod is admitted", async (t) => {
+test("releases CPUs of pods that no source knows any more before the next pod is admitted", async (t) => {
   const { admit, known } = rig(t);
   await admit("gone", asking("main", "3"));
   known.delete("gone");

@@ -15,13 +15,13 @@ const state = {
 };
 const kubelets = '{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1-2"}},"checksum":2830386497}';
 
-test("reads what it has written", async () => {
+test("a state file that was written is read back unchanged", async () => {
   const fs = filesOf({});
   await writeState(fs, "/root", state, never);
   assert.deepEqual(await readState(fs, "/root", silentLog(), never), { file: "/root/graftlet/cpus.json", ...state });
 });
 
-test("takes over a kubelet's state, unless there is one of graftlet's own, which counts as none without pods", async () => {
+test("takes over a kubelet's state unless graftlet has a state of its own with pods", async () => {
   const files: Record<string, string> = { "/root/cpu_manager_state": kubelets };
   const fs = filesOf(files);
   const read = () => readState(fs, "/root", silentLog(), never);
@@ -38,7 +38,7 @@ test("a corrupt file counts as no state, even beside a kubelet's older one", asy
   assert.equal(await readState(filesOf(files), "/root", silentLog(), never), undefined);
 });
 
-test("rejects states that make no sense", () => {
+test("rejects a state with contradictory CPUs", () => {
   for (const text of ["", "[]", "{}", '{"version":2,"policy":"static","shared":"0"}'])
     assert.equal(parseState(text), undefined);
   assert.equal(parseState('{"version":1,"policy":"static","shared":"0-","pods":{}}'), undefined);

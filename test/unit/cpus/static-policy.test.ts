@@ -24,7 +24,7 @@ const none: Assignments = new Map();
 const shown = (own: ReadonlyMap<string, ReadonlySet<number>>) =>
   Object.fromEntries([...own].map(([name, set]) => [name, formatCpus(set)]));
 
-test("gives exclusive CPUs to containers of Guaranteed pods that request whole CPUs, and to no others", () => {
+test("gives exclusive CPUs only to containers of Guaranteed pods that request whole CPUs", () => {
   const counts = (pod: ReturnType<typeof podOf>) => pod.spec.containers.map((each) => exclusiveCpuCount(pod, each));
   assert.deepEqual(counts(podOf("a", [asking("x", "2"), asking("y", "1500m"), asking("z", "3000m")])), [2, 0, 3]);
   assert.deepEqual(counts(podOf("b", [asking("x", "2", { resources: { requests: { cpu: "2" } } })])), [0]);
@@ -32,7 +32,7 @@ test("gives exclusive CPUs to containers of Guaranteed pods that request whole C
   assert.deepEqual(counts(podOf("c", [asking("x", "2")], { resources: whole })), [0], "pod-level resources");
 });
 
-test("reserves CPUs of the first cores when they are reserved by amount", () => {
+test("reserves CPUs of the first cores if a number of CPUs is reserved", () => {
   const topology = machine({ cores: 4, threads: 2 });
   const reservedBy = (reservedMilli: number) =>
     formatCpus(createStaticPolicy({ topology, options: noOptions, reserved: cpus(), reservedMilli }).reserved);
@@ -47,7 +47,7 @@ test("refuses reserved CPUs that are not online", () => {
   );
 });
 
-test("init containers hand their CPUs on; those of sidecars stay theirs", () => {
+test("containers reuse the CPUs of init containers before them; sidecars keep theirs", () => {
   const policy = policyOf(machine({ cores: 8 }), [0]);
   const pod = podOf("p", [asking("main", "2")], {
     initContainers: [asking("init", "3"), asking("sidecar", "1", { restartPolicy: "Always" }), asking("more", "2")],
@@ -57,7 +57,7 @@ test("init containers hand their CPUs on; those of sidecars stay theirs", () => 
   assert.equal(formatCpus(sharedPool(policy, new Map([["p", own]]))), "0,4-7");
 });
 
-test("a pod keeps the CPUs that it has, and nothing is assigned to a pod that does not fit", () => {
+test("a pod keeps its CPUs, and no CPUs are assigned to a pod that does not fit", () => {
   const policy = policyOf(machine({ cores: 4 }), [0]);
   const before: Assignments = new Map([["p", new Map([["a", cpus(3)]])]]);
   const own = assignPod(policy, before, podOf("p", [asking("a", "1"), asking("b", "1")]));
@@ -69,7 +69,7 @@ test("a pod keeps the CPUs that it has, and nothing is assigned to a pod that do
   assert.equal(before.size, 1);
 });
 
-test("with full-pcpus-only a request is whole cores, without cores of reserved CPUs", () => {
+test("with full-pcpus-only, assigns whole cores, without cores of reserved CPUs", () => {
   const policy = policyOf(machine({ cores: 4, threads: 2 }), [0], { fullCores: true });
   const ask = (cpu: string) => () => assignPod(policy, none, podOf("p", [asking("a", cpu)]));
   assert.deepEqual(shown(ask("2")()), { a: "1,5" });
@@ -84,14 +84,14 @@ test("with full-pcpus-only a request is whole cores, without cores of reserved C
   );
 });
 
-test("with full-pcpus-only a running pod is admitted again after a restart on a full node", () => {
+test("with full-pcpus-only, a running pod is admitted again after a restart on a full node", () => {
   const policy = policyOf(machine({ cores: 2, threads: 2 }), [0, 2], { fullCores: true });
   const pod = podOf("p", [asking("a", "2")]);
   const own = assignPod(policy, none, pod);
   assert.deepEqual(shown(assignPod(policy, new Map([["p", own]]), pod)), { a: "1,3" });
 });
 
-test("with strict-cpu-reservation nothing runs on reserved CPUs", () => {
+test("with strict-cpu-reservation, nothing runs on reserved CPUs", () => {
   const policy = policyOf(machine({ cores: 4 }), [0, 1], { strictReservation: true });
   assert.equal(formatCpus(sharedPool(policy, none)), "2-3");
   assert.equal(formatCpus(sharedPool(policyOf(machine({ cores: 4 }), [0, 1]), none)), "0-3");

@@ -31,7 +31,7 @@ test("reads cores, sockets and NUMA nodes; a core is named after its first CPU",
   assert.deepEqual(count, { numaNode: 2, socket: 2, cache: 2, core: 2 });
 });
 
-test("leaves out offline CPUs, and takes sockets for NUMA nodes on a kernel without", () => {
+test("omits offline CPUs, and treats sockets as NUMA nodes on a kernel without NUMA", () => {
   const { cpus } = parseTopology(linesOf({ "cpu/online": "0,2", ...cpu(0, 0, 0), ...cpu(1, 1, 0), ...cpu(2, 0, 1) }));
   assert.deepEqual(
     cpus.map(({ id, numaNode }) => [id, numaNode]),
@@ -42,7 +42,7 @@ test("leaves out offline CPUs, and takes sockets for NUMA nodes on a kernel with
   );
 });
 
-test("tells L3 caches of a part of a NUMA node from one of all of it", () => {
+test("distinguishes L3 caches of a part of a NUMA node from one of the whole node", () => {
   const cache = (id: number, cacheId: number, shared: string) => ({
     [`cpu/cpu${id}/cache/index2/id`]: id,
     [`cpu/cpu${id}/cache/index2/level`]: 2,
@@ -60,7 +60,7 @@ test("tells L3 caches of a part of a NUMA node from one of all of it", () => {
   assert.deepEqual(caches(Object.fromEntries(one.flatMap((each) => Object.entries(each)))), [5, 5, 5, 5]);
 });
 
-test("ignores text that is no description of a CPU", () => {
+test("ignores text that does not describe a CPU", () => {
   assert.deepEqual(
     parseTopology(["", "cpu/online:0-", "cpu/cpu0/topology/core_id:x", "node/node0/cpulist:0-99999999"]).cpus,
     [],

@@ -42,7 +42,7 @@ function hintsOf(count: number, { devices, inUse = [], own = [], reusable = [], 
   return hints ? hints.map(shown).join(" ") || "none" : "any";
 }
 
-test("hints the NUMA nodes with enough free devices; as few as could have enough are preferred", () => {
+test("hints the NUMA nodes with enough free devices, and prefers as few as possible", () => {
   const devices = ["a@0", "b@0", "c@1"];
   assert.equal(hintsOf(1, { devices }), "0+ 1+ 01");
   assert.equal(hintsOf(2, { devices }), "0+ 01");
@@ -52,13 +52,13 @@ test("hints the NUMA nodes with enough free devices; as few as could have enough
   assert.equal(hintsOf(2, { devices: ["a@0,1", "b@1", "c"] }), "1+ 01", "a device of two nodes");
 });
 
-test("devices without NUMA nodes come from anywhere; nodes that the machine does not have are left out", () => {
+test("devices without NUMA nodes come from anywhere; nodes that the machine does not have are ignored", () => {
   assert.equal(hintsOf(1, { devices: ["a", "b"] }), "any");
   assert.equal(hintsOf(1, { devices: ["a@0", "b@7"], inUse: ["a"] }), "none");
   assert.equal(hintsOf(1, { devices: ["a@0", "b@99999999999"] }), "0+");
 });
 
-test("devices that a container has, and those that it has to reuse, give its hints", () => {
+test("hints the NUMA nodes of devices that a container has or must reuse", () => {
   const devices = ["a@0", "b@0", "c@1"];
   assert.equal(hintsOf(1, { devices, own: ["c"] }), "1+ 01");
   assert.equal(hintsOf(2, { devices, own: ["c"] }), "none");
@@ -83,20 +83,20 @@ async function allocate(t: TestContext, pod: TestPod, prefer?: (ids: readonly st
   return { allocated, asked };
 }
 
-test("takes devices of the hint's NUMA nodes, then of others, and those without a node last", async (t) => {
+test("takes devices of the hint's NUMA nodes first, then of others, and devices without a node last", async (t) => {
   assert.deepEqual((await allocate(t, asking(2))).allocated, ["b,c"]);
   assert.deepEqual((await allocate(t, asking(4))).allocated, ["b,c,d,a"]);
   assert.deepEqual((await allocate(t, asking(5))).allocated, ["b,c,d,a,n"]);
 });
 
-test("the plugin chooses among the devices of the nodes, or among the others if it needs them all", async (t) => {
+test("the plugin chooses among the devices of the hint's nodes, or among the others if it needs all of those", async (t) => {
   const last = (ids: readonly string[]) => ids.toReversed();
   assert.deepEqual(await allocate(t, asking(2), last), { allocated: ["d,c"], asked: ["bcd with "] });
   assert.deepEqual(await allocate(t, asking(3), last), { allocated: ["b,c,d"], asked: [] });
   assert.deepEqual(await allocate(t, asking(4), () => ["n"]), { allocated: ["b,c,d,n"], asked: ["anbcd with bcd"] });
 });
 
-test("a container after an init container reuses its devices, wherever they are", async (t) => {
+test("a container reuses the devices of an init container before it, wherever they are", async (t) => {
   const pod = asking(2, "uid-1", { initContainers: [wanting("i", 1)] });
   assert.deepEqual((await allocate(t, pod)).allocated, ["b", "b,c"]);
 });

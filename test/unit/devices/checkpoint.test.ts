@@ -58,7 +58,7 @@ test("an empty list of allocations is null, like Go's nil slice", () => {
   assert.equal(Checksum, fnv32a(print));
 });
 
-test("decodes what it encoded", () => {
+test("a checkpoint that was encoded is decoded unchanged", () => {
   const read = decodeCheckpoint(encodeCheckpoint(checkpoint));
   assert.deepEqual(read.registered, checkpoint.registered);
   const [allocation] = read.allocations;

@@ -27,7 +27,7 @@ test("commands are in console blocks, with a prompt", () => {
   );
 });
 
-test("each block of commands names the test that runs it, or why none does", () => {
+test("each block of commands names the test that runs it, or the reason why no test does", () => {
   const unmarked = commands.filter(({ mark }) => !/^_(Run by test\/|Not run[ :])[^]*\._$/.test(mark));
   assert.deepEqual(
     unmarked.map(({ place }) => place),

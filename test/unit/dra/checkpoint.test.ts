@@ -47,14 +47,14 @@ test("the file has the kubelet's format", () => {
   });
 });
 
-test("reads what it has written, and a file of the kubelet with null lists", () => {
+test("reads the file that it wrote, and a kubelet's file with null lists", () => {
   assert.deepEqual(decodeCheckpoint(Buffer.from(encodeCheckpoint([claim]))), [claim]);
   // Written by k8s.io/kubernetes v1.36.3.
   const data = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1","ClaimInfoStateList":null}';
   assert.deepEqual(decodeCheckpoint(Buffer.from(JSON.stringify({ Data: data, Checksum: 4010664294 }))), []);
 });
 
-test("rejects a torn file, and one with another checksum", () => {
+test("rejects a truncated file, and one with a wrong checksum", () => {
   const text = encodeCheckpoint([claim]);
   assert.throws(() => decodeCheckpoint(Buffer.from(text.slice(0, -9))), { code: "invalid_argument" });
   assert.throws(() => decodeCheckpoint(Buffer.from(text.replace("gpu-0", "gpu-1"))), /checksum mismatch/);

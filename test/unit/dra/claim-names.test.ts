@@ -34,7 +34,7 @@ test("omits a claim that was intentionally not created, and rejects one that is 
   assert.throws(() => claimsOf(aPod({ resourceClaims: [{ name: "x" }] })), /none of the supported fields are set$/);
 });
 
-test("lists what a container uses, request by request, with the extended resources that it requests", () => {
+test("lists the requests that a container uses, with the extended resources that it requests", () => {
   const container = aContainer("c", {
     resources: {
       claims: [{ name: "named", request: "gpu" }],

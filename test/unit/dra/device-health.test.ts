@@ -24,7 +24,7 @@ function records() {
   return { clock, health, changed, get };
 }
 
-test("a report changes a device if its health or message differs", () => {
+test("a report changes a device only if its health or message differs", () => {
   const { changed, get } = records();
   assert.deepEqual(get("a"), { health: "Unknown", message: "" });
   assert.deepEqual(changed([report("a", HEALTHY), report("b", HEALTHY)]), ["a", "b"]);
@@ -75,7 +75,7 @@ test("cuts a long message to 1,024 bytes, at a character", () => {
   assert.equal(get("b").message.length, 1024);
 });
 
-test("keeps the health of 10,000 devices of a driver at most", () => {
+test("keeps the health of at most 10,000 devices of a driver", () => {
   const { health, changed } = records();
   const many = (prefix: string) =>
     Array.from({ length: 12_000 }, (_, index) => report(`${prefix}${index}`, HEALTHY, { timeoutSeconds: 2n ** 40n }));

@@ -53,7 +53,7 @@ test("rejects plugins without a supported service, in the kubelet's words", () =
   );
 });
 
-test("a driver has plugins while they are registered; two of them may not share an endpoint", async () => {
+test("a driver has plugins while they are registered; no two of them may share an endpoint", async () => {
   const { registry, register, deregister } = bench();
   assert.throws(() => registry.driver("gpu.example.com"), { message: "DRA driver gpu.example.com is not registered" });
   assert.throws(() => registry.driver(""), { message: "DRA driver name is empty" });

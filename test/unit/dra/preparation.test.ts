@@ -78,7 +78,7 @@ test("prepares a shared claim once, and releases it after the last pod", async (
   assert.equal(calls.at(-1), "save 0");
 });
 
-test("prepares a claim again after a restart: its driver may have been replaced", async () => {
+test("prepares a claim again after a restart, as its driver may have been replaced", async () => {
   const { deps, calls, records, first } = bench();
   await prepareClaims(deps, first, never);
   records.restore(records.all());
@@ -87,7 +87,7 @@ test("prepares a claim again after a restart: its driver may have been replaced"
   assert.equal(calls.filter((call) => call.startsWith("prepare")).length, 2);
 });
 
-test("records nothing of a pod whose driver is not registered", async () => {
+test("records nothing for a pod whose driver is not registered", async () => {
   const { deps, calls, claim, first } = bench();
   const unknown = { ...claim, status: { ...claim.status, allocation: { devices: { results: [results("x", "d")] } } } };
   await assert.rejects(prepareClaims({ ...deps, claim: async () => unknown }, first, never), {

@@ -23,7 +23,7 @@ function running(...failures: ErrorCode[]) {
   return { clock, cleanup, deleted, stop: () => (stop.abort(), ended) };
 }
 
-test("deletes the slices of all drivers at its start, and retries with longer delays", async () => {
+test("deletes the slices of all drivers at the start, and retries with increasing delays", async () => {
   const { clock, deleted, stop } = running("unavailable", "unavailable");
   await clock.advance(0);
   assert.deepEqual(deleted, ["spec.nodeName=node"]);
@@ -43,7 +43,7 @@ for (const code of ["not_found", "permission_denied"] as const)
     await stop();
   });
 
-test("deletes the slices of a driver that stays away for 30 s, and not of one that comes back", async () => {
+test("deletes the slices of a driver that is gone for 30 s, but not of one that comes back", async () => {
   const { clock, cleanup, deleted, stop } = running();
   await clock.advance(0);
   for (const driver of ["away", "back"]) cleanup.setUsable(driver, false);
@@ -60,7 +60,7 @@ test("deletes the slices of a driver that stays away for 30 s, and not of one th
   await stop();
 });
 
-test("deletes nothing after its end", async () => {
+test("deletes nothing after it has stopped", async () => {
   const { clock, cleanup, deleted, stop } = running();
   await clock.advance(0);
   cleanup.setUsable("away", false);

@@ -273,7 +273,7 @@ test("emits an event for a headless Service that selects a pod of the node", asy
   await t.stop();
 });
 
-test("publishes pods even if slices claim all ports at graftlet's address", async () => {
+test("publishes pods even if other slices claim all ports at graftlet's address", async () => {
   const [endpoint] = serviceEndpoints([shop], [pod("gone")]);
   assert.ok(endpoint);
   const ports = Array.from({ length: 10_000 }, (_, index) => ({ port: 20_000 + index }));

@@ -334,7 +334,7 @@ test("retries a target that fails, and does not query an unreachable one", async
   assert.equal(t.evicted.length, 1);
 });
 
-test("after a start waits until terminated pods are removed, then observes the node again", async () => {
+test("waits until terminated pods are removed after a start, then observes the node again", async () => {
   await using t = await node([]);
   t.world.allSourcesReady = false;
   await t.pass();

@@ -30,7 +30,7 @@ test("at least nine faults are found only on a real cluster, some of them with e
   deepEqual(new Set(providers), new Set([undefined, "ssh", "ssh-docker"]));
 });
 
-test("the tests that find them exist, and continuous integration runs them", () => {
+test("the tests that find each fault exist, and continuous integration runs them", () => {
   for (const { name, foundBy } of faults)
     for (const one of foundBy) {
       ok(existsSync(join(project, one.file)), `${name}: ${one.file}`);
@@ -56,7 +56,7 @@ function isRun({ part, provider, file }: FaultTest): boolean {
   return [...on, ...more].some((one) => one === (provider ?? "cri"));
 }
 
-test("a failing test finds a fault, also in its set-up, but not if no test ran", () => {
+test("a failing test finds a fault, also if its set-up fails, but not if no test ran", () => {
   const passed = { title: "adds", passed: true, inSetUp: false, message: "" };
   const failed = { title: "adds (2)", passed: false, inSetUp: false, message: "1 !== 3" };
   deepEqual(verdictOf([passed, failed]), { found: true, because: '"adds (2)": 1 !== 3' });

@@ -92,7 +92,7 @@ const impossible: readonly (readonly [string, string, Mistake, RegExp])[] = [
   ["a file that is not there", "charts/b.yaml", drop(text("one")), /matches no file/],
   ["a text that is there twice", "charts/a.yaml", drop(text("e: ")), /is not found once/],
 ];
-test("rejects a mistake that does not change just one place, and one whose names or code do not fit the file", () => {
+test("rejects a mistake that does not change exactly one place, and one whose names or code do not fit the file", () => {
   using files = parsedFiles();
   for (const [what, at, mistake, error] of impossible)
     throws(() => makeMistake(files.program, at, mistake), error, what);

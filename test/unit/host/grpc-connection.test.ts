@@ -80,7 +80,7 @@ test("concurrent callers share one connection; after a loss it is opened again",
   assert.equal(dials.length, 2);
 });
 
-test("a caller that aborts leaves the attempt to the others", async (t) => {
+test("a caller that aborts leaves the connection attempt to the other callers", async (t) => {
   const { path, listen, dials, host } = await rig(t);
   await listen();
   const connection = createGrpcConnection({ host, clock }, path);

@@ -72,7 +72,7 @@ test("does not query an unreachable target; queries it as soon as it is back", a
   assert.equal(t.ahead(), hour);
 });
 
-test("a target that does not answer blocks nothing, and the last offset stays", async () => {
+test("a target that does not answer blocks nothing, and the last offset is kept", async () => {
   await using t = start(undefined);
   await t.ready();
   assert.equal(t.ahead(), 0);

@@ -6,7 +6,7 @@ import type { TargetNetwork } from "../../../src/seams/provider.ts";
 const isolated: TargetNetwork = { isolated: true };
 const tunneled: TargetNetwork = { isolated: false, tunneled: true };
 
-test("registers a Node without DaemonSets if pods have their own network, or that is not known", () => {
+test("registers a Node without DaemonSets if pods have their own network, or if that is unknown", () => {
   const none = { "graftlet.dev/daemon-sets": "none" };
   const says = { ...none, "graftlet.dev/pod-network": "isolated" };
   assert.deepEqual([registeredAnnotations({ network: isolated }), registeredAnnotations(undefined)], [says, none]);

@@ -36,7 +36,7 @@ test("gives an actor only the state and signals that the wiring lists for it", (
   assert.deepEqual(Object.keys(stateOf("pleg").signals), ["wake", "retry"]);
 });
 
-test("refuses to stateOf out the writer of a column a second time", () => {
+test("refuses to hand out the writer of a column a second time", () => {
   const stateOf = wireActors(state, createSignals());
   stateOf("pleg");
   assert.throws(() => stateOf("pleg"), { message: "pleg: column podCache has a writer already" });

@@ -27,7 +27,7 @@ test("a million one-byte chunks cost no more than the bytes kept", () => {
   assert.ok(grown < 32, `${grown} MiB`);
 });
 
-test("what is taken holds no more memory than twice its length, and stays as it is", () => {
+test("the returned buffer uses at most twice its length of memory, and does not change later", () => {
   const kept = new BoundedBuffer(2 ** 20);
   const taken = ["small", "x".repeat(3_000), "y".repeat(5_000), "end"].map((text) => {
     kept.add(Buffer.from(text));

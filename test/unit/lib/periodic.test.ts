@@ -85,7 +85,7 @@ test("a run aborted by shutdown is not logged as a failure", async () => {
   assert.deepEqual(lines, []);
 });
 
-test("an event ends the interval early, and is awaited in each", async () => {
+test("an event ends the interval early, and is awaited in every interval", async () => {
   const asked: AbortSignal[] = [];
   let tell = () => {};
   const changed = (signal: AbortSignal) => {

@@ -41,7 +41,7 @@ test("the first failure stops all services and is thrown", async () => {
   assert.deepEqual(seen, ["a runs", "a ended"]);
 });
 
-test("a group stopped before its start runs nothing", async () => {
+test("a group that is stopped before its start runs nothing", async () => {
   const seen: string[] = [];
   await runGroup([service("a", seen)], AbortSignal.abort());
   assert.deepEqual(seen, []);
@@ -87,7 +87,7 @@ test("semaphore: runs at most n at once, in order, and releases on failure", asy
   );
 });
 
-test("a wait ends with the promise or the signal, whichever comes first; rejects at once for an aborted signal", async () => {
+test("a wait ends with the promise or the signal, whichever comes first, and rejects at once if the signal has aborted", async () => {
   const stop = new AbortController();
   const reason = new CodedError("cancelled", "stopped");
   assert.equal(await untilAborted(Promise.resolve(1), stop.signal), 1);

@@ -32,7 +32,7 @@ test("reads every file in turn when several rotations behind, compressed ones to
   assert.equal(on.openFiles(), 0);
 });
 
-test("recognizes the file it reads after compression by its time, or by its name if rotated before", async () => {
+test("recognizes the file it was reading after compression by its time, or by its name if rotated before", async () => {
   await using on = await disk();
   const rotated = (second: number) => `${on.log}.20260101-00000${second}`;
   await writeFile(on.log, line("one"));

@@ -89,7 +89,7 @@ test("a rejected pod leaves nothing once it is released", async (t) => {
   assert.equal(await admit(single("q", "7Gi")), undefined);
 });
 
-test("memory of init containers is free for others once the containers after them start", async (t) => {
+test("memory of init containers is free for other pods once the containers after them start", async (t) => {
   const { admit, mems } = rig(t);
   const init = asking("init", "7Gi");
   const pod = podOf("p", [asking("main", "1Gi")], [init]);
@@ -110,14 +110,14 @@ test("admits a pod whose memory cannot be saved, and saves it in the next period
   assert.deepEqual(saved(), ["p"]);
 });
 
-test("releases memory of pods that nobody knows any more before the next pod is admitted", async (t) => {
+test("releases memory of pods that no source knows any more before the next pod is admitted", async (t) => {
   const { admit, known } = rig(t);
   await admit(single("gone", "7Gi"));
   known.delete("gone");
   assert.equal(await admit(single("p", "7Gi")), undefined);
 });
 
-test("offers hints, and allocates from the nodes of a topology manager", async (t) => {
+test("offers hints, and allocates from the nodes that a topology manager chose", async (t) => {
   const { manager } = rig(t);
   const pod = single("p", "2Gi");
   const [main] = pod.spec.containers;
@@ -143,7 +143,7 @@ test("offers hints, and allocates from the nodes of a topology manager", async (
   assert.match((await ofOdd?.allocate(asking("main", "100m"), unaligned))?.message ?? "", /quantity as int64/);
 });
 
-test("lists the memory that containers can get", (t) => {
+test("lists the memory that can be allocated to containers", (t) => {
   assert.deepEqual(rig(t).manager.allocatableMemory(), [
     { nodes: 1n, type: "memory", bytes: 3 * gib },
     { nodes: 2n, type: "memory", bytes: 4 * gib },

@@ -33,7 +33,7 @@ test("skips lines that no kernel prints", () => {
   assert.deepEqual(parseMemoryTopology(lines), []);
 });
 
-test("refuses a machine without NUMA memory, and one with more nodes than can be looked at", async () => {
+test("rejects a machine without NUMA memory, and one with too many nodes to search", async () => {
   const read = (lines: readonly string[]) =>
     readMemoryTopology(
       { run: async () => ({ code: 0, stdout: lines.join("\n"), stderr: "", truncated: false }) },

@@ -43,7 +43,7 @@ async function savedFiles(): Promise<Record<string, string>> {
   return files;
 }
 
-test("opens the target's memory with what containers had before a restart", async () => {
+test("opens the target's memory with the assignments from before a restart", async () => {
   const before = await open({}, await savedFiles()).opened;
   assert.equal(
     before && describeMemory(before),
@@ -73,7 +73,7 @@ test("does not start a node whose policy, memory or reservation do not fit, with
   await refused(open({}, {}, "").opened, /does not tell the memory of its NUMA nodes/);
 });
 
-test("a target that does not answer is not refused for good", async () => {
+test("a target that does not answer is not rejected permanently", async () => {
   const fs = { readFile: () => Promise.reject(new CodedError("unavailable", "no target")) };
   const run = () => Promise.reject(new CodedError("unavailable", "no target"));
   await assert.rejects(openMemory(settings, { run, fs }, silentLog(), never), { code: "unavailable" });

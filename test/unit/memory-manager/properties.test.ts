@@ -103,7 +103,7 @@ function assertEnough({ assigned }: MemoryState, pod: Pod): void {
   assert.ok(total >= sum([...initContainers.filter(isSidecar), ...containers]));
 }
 
-test("no node gives more than it has, a release gives everything back, and a restart at any point changes nothing", async () => {
+test("no node allocates more than it has, a release returns everything, and a restart at any point changes nothing", async () => {
   await fc.assert(
     fc.asyncProperty(nodes, steps, async (sizes, actions) => {
       const topology = sizes.map((of, id) => node(id, of.size, of.pages));

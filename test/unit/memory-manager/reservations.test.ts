@@ -16,7 +16,7 @@ const reservations: Reservations = {
 };
 const reserve = (more: Partial<Reservations>) => systemReservedOf({ ...reservations, ...more }, topology);
 
-test("takes reserved memory and huge pages from what containers can get on a node", () => {
+test("subtracts reserved memory and huge pages from what a node can allocate", () => {
   const [first, second] = [...idleMachine(topology, reserve({})).values()].map(({ tables }) =>
     Object.fromEntries([...tables].map(([type, { allocatable, free, total }]) => [type, [total, allocatable, free]])),
   );
@@ -24,13 +24,13 @@ test("takes reserved memory and huge pages from what containers can get on a nod
   assert.deepEqual(second, { memory: [4 * gib, 3484 * 2 ** 20, 3484 * 2 ** 20] });
 });
 
-test("hard eviction thresholds in percent count of the machine's memory", () => {
+test("hard eviction thresholds in percent refer to the machine's memory", () => {
   const limits = { memory: String(1.5 * gib + 0.5 * gib) };
   const found = reserve({ reservedMemory: [{ numaNode: 1, limits }], evictionHard: "6.25%" });
   assert.deepEqual(found, new Map([[1, new Map([["memory", 2 * gib]])]]));
 });
 
-test("refuses reservations that do not add up to the node's, in the kubelet's words", () => {
+test("rejects reservations that do not add up to the node's, in the kubelet's words", () => {
   const refused = (more: Partial<Reservations>, message: string) => assert.throws(() => reserve(more), { message });
   const sum = (reserved: string, type: string, expected: string) =>
     `the total amount "${reserved}" of type "${type}" is not equal to the value "${expected}" determined by Node Allocatable feature`;
@@ -48,7 +48,7 @@ test("refuses reservations that do not add up to the node's, in the kubelet's wo
   );
 });
 
-test("refuses to reserve more on a node than it has", () => {
+test("rejects a reservation that exceeds a NUMA node's memory", () => {
   const limits = { memory: "5Gi" };
   const all = {
     reservedMemory: [{ numaNode: 1, limits }],

@@ -29,14 +29,14 @@ const kubelets = {
   checksum: 1,
 };
 
-test("reads what it has written", async () => {
+test("a state file that was written is read back unchanged", async () => {
   const fs = filesOf({});
   await writeState(fs, "/root", state, never);
   const read = await readState(fs, "/root", silentLog(), never);
   assert.deepEqual(read, { file: "/root/graftlet/memory.json", policy: "Static", ...state });
 });
 
-test("takes over a kubelet's state, unless there is one of graftlet's own, which counts as none without pods", async () => {
+test("takes over a kubelet's state unless graftlet has a state of its own with pods", async () => {
   const fs = filesOf({ "/root/memory_manager_state": JSON.stringify(kubelets) });
   const read = () => readState(fs, "/root", silentLog(), never);
   assert.deepEqual(await read(), { file: "/root/memory_manager_state", policy: "Static", ...state });
@@ -61,7 +61,7 @@ test("a corrupt file counts as no state, even beside a kubelet's older one", asy
   assert.equal(await readState(filesOf(files), "/root", silentLog(), never), undefined);
 });
 
-test("rejects states that make no sense", () => {
+test("rejects a state with contradictory amounts", () => {
   const withBlock = (block: object) => JSON.stringify({ ...kubelets, entries: { uid: { main: [block] } } });
   const [block] = kubelets.entries.uid.main;
   assert.ok(parseKubeletState(withBlock({ ...block })));
@@ -72,14 +72,14 @@ test("rejects states that make no sense", () => {
   assert.equal(parseState(JSON.stringify({ ...kubelets, version: 2 })), undefined);
 });
 
-test("goes on with a state that fits the machine, and starts anew from an empty one", () => {
+test("continues with a state that fits the machine, and begins a new one if it is empty", () => {
   const saved = { file: "f", policy: "Static", ...state };
   assert.deepEqual(restoredState(machine(4, 4), saved), state);
   const empty = { file: "f", policy: "Static", machine: new Map(), assigned: new Map() };
   assert.deepEqual(restoredState(machine(4, 4), empty), idle(4, 4));
 });
 
-test("refuses a state of another policy or machine, in the kubelet's words", () => {
+test("rejects a state of another policy or machine, in the kubelet's words", () => {
   const saved = { file: "f", policy: "Static", ...state };
   assert.throws(() => checkPolicy(saved, "None"), {
     message:

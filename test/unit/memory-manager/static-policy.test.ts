@@ -31,7 +31,7 @@ const has = (state: MemoryState, uid: string, name = "main") =>
 const free = ({ machine }: MemoryState) =>
   [...machine.values()].map(({ tables }) => (tables.get("memory")?.free ?? 0) / gib);
 
-test("gives a container memory of one NUMA node, the lowest with enough", () => {
+test("allocates memory of one NUMA node to a container, the lowest with enough", () => {
   const first = admit(idle(4, 4), single("p", "3Gi"));
   assert.deepEqual([has(first, "p"), free(first)], ["3 on 0", [0, 4]]);
   const second = admit(first, single("q", "1Gi"));
@@ -39,7 +39,7 @@ test("gives a container memory of one NUMA node, the lowest with enough", () => 
   assert.equal(admit(second, single("q", "1Gi")), second, "a container keeps what it has");
 });
 
-test("a request beyond one node gets several, which then serve only requests for the same group", () => {
+test("allocates several nodes for a request that exceeds one, which then only take requests for the same group", () => {
   const group = admit(idle(4, 4, 4), single("p", "5Gi"));
   assert.deepEqual([has(group, "p"), free(group)], ["5 on 0+1", [0, 2, 4]]);
   const beside = admit(group, single("q", "2Gi"));
@@ -58,7 +58,7 @@ test("a request beyond one node gets several, which then serve only requests for
   assert.equal(has(admit(p, single("r", "3Gi")), "r"), "3 on 0", "the group ends with its last block");
 });
 
-test("a node in use on its own is in no group", () => {
+test("a node that is allocated alone does not become part of a group", () => {
   const state = admit(idle(4, 4), single("p", "1Gi"));
   assert.throws(() => admit(state, single("q", "5Gi")), /no NUMA nodes with enough memory is available/);
   const hint = { nodes: numaNodes([0, 1]), preferred: true };
@@ -85,7 +85,7 @@ test("allocates from the nodes of a hint, and extends a hint that is too small",
   );
 });
 
-test("containers take over the memory of init containers before them, which get the rest back at the next start", () => {
+test("containers reuse the memory of init containers before them, which have it again at the next start", () => {
   const init = [asking("first", "2Gi"), asking("second", "3Gi")];
   const pod = podOf("p", [asking("main", "1Gi")], init);
   const state = admit(idle(8), pod);
@@ -130,7 +130,7 @@ test("only containers of Guaranteed pods without pod-level resources have memory
   assert.ok(!isPinned({ ...pod, spec: { ...pod.spec, resources: { limits: { memory: "1Gi" } } } }));
 });
 
-test("offers each set of nodes with enough memory, and prefers those that an idle machine needs", () => {
+test("offers each set of nodes with enough memory, and prefers those that an idle machine would need", () => {
   const hintsOf = (state: MemoryState, pod: Pod, container: Container | undefined) =>
     [...topologyHints(state, pod, container)].map(([type, hints]) => [
       type,

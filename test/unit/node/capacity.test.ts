@@ -22,7 +22,7 @@ test("formats capacity as the kubelet does", () => {
   assert.deepEqual([small["pods"], small["hugepages-2Mi"]], ["40", "4096Ki"]);
 });
 
-test("has no ephemeral storage, whatever is reserved of it, if local storage is not accounted for", () => {
+test("has no ephemeral storage, regardless of reservations, if local storage isolation is off", () => {
   const capacity = nodeCapacity({ facts, storageBytes: undefined, maxPods: 110, podsPerCore: 0 });
   const reserved = {
     ...nothing,
@@ -50,7 +50,7 @@ test("allocatable is capacity less reservations and hard eviction thresholds", (
   });
 });
 
-test("without reservations everything is allocatable, and nothing becomes negative", () => {
+test("without reservations everything is allocatable, and no amount becomes negative", () => {
   const capacity = nodeCapacity({ facts, storageBytes: gi, maxPods: 110, podsPerCore: 0 });
   assert.deepEqual(nodeAllocatable(capacity, nothing), {
     cpu: "4",

@@ -162,7 +162,7 @@ test("reports a problem and its end immediately when hurried", async () => {
   );
 });
 
-test("a starting agent does not mark its node unready before it knows", async () => {
+test("a starting agent does not mark its node unready before it knows the node's state", async () => {
   await using t = start({ shown: shownReady, problems: ["container runtime status check may not have completed yet"] });
   await t.clock.advance(2_000);
   assert.equal(t.patches(), 0);

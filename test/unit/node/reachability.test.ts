@@ -146,7 +146,7 @@ test("checks every two seconds while a new Pod's Service has no route, without a
   assert.equal(at.verdict()?.reason, "NoRoute", "later it is one at once");
 });
 
-test("whether the kubelet API is reachable is not known before the first result, or if the result is unknown", () => {
+test("reachability of the kubelet API is unknown before the first result, or if the result is unknown", () => {
   const state = (status: "True" | "False" | "Unknown") =>
     isReachable({ type: "KubeletReachable", status, reason: "KubeletReachable", message: "" });
   assert.deepEqual(

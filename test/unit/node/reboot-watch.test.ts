@@ -165,7 +165,7 @@ test("a reboot ends the run before any pass continues", async () => {
   assert.equal(pass(), "cancelled");
 });
 
-test("ignores a result from before another loss", async () => {
+test("ignores a check's result from before another loss", async () => {
   await using t = await start();
   t.link.cut();
   t.link.mend();

@@ -25,7 +25,7 @@ async function check(renewClaim: () => Promise<void>, memory = "MemTotal: 400000
   return unfitReason({ host, renewClaim, facts }, never);
 }
 
-test("a target that is as before can be continued", async () => {
+test("a target that has not changed can be continued", async () => {
   assert.equal(await check(async () => {}), undefined);
 });
 
@@ -39,7 +39,7 @@ test("a target that another agent uses cannot be continued", async () => {
   assert.equal(await check(() => Promise.reject(taken)), "another agent uses the runtime");
 });
 
-test("a target whose locks cannot be renewed is asked again", async () => {
+test("a target whose locks cannot be renewed is checked again", async () => {
   await assert.rejects(
     check(() => Promise.reject(new CodedError("unavailable", "it is away"))),
     { code: "unavailable" },

@@ -13,7 +13,7 @@ test("pods on the cluster network have no isolation", () => {
   );
 });
 
-test("pods on the target's own network are isolated always, with the obstacle if it was not requested", () => {
+test("pods on the target's own network are always isolated, with the obstacle if isolation was not requested", () => {
   const reasonOf = (obstacle?: string) => isolationOf({ isolated: true, obstacle }, () => undefined)?.()?.reason;
   assert.deepEqual([reasonOf(), reasonOf("nft was missing")], ["TargetNetworkOnly", "ServiceTunnelUnavailable"]);
 });

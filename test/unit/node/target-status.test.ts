@@ -86,7 +86,7 @@ test("reports the runtime's name, its largest images and resource pressure", asy
   assert.equal(await lines(), "MemoryPressure False, DiskPressure True, PIDPressure False, Ready True");
 });
 
-test("reports missing handler features, and that a runtime has no handlers any more", async () => {
+test("reports missing handler features, and a runtime that no longer has handlers", async () => {
   const { told, target } = rig();
   const shown = async () => {
     const { status } = await target.desired(never);
@@ -171,7 +171,7 @@ test("reads images at most every half minute", async () => {
   assert.equal(reads(), 2);
 });
 
-test("a hanging runtime delays the status by seconds only, and keeps its images", async () => {
+test("a hanging runtime delays the status by seconds only, and the last images are kept", async () => {
   const { clock, runtime, target } = rig();
   await target.desired(never);
   await clock.advance(30_000);
@@ -201,7 +201,7 @@ test("reports an unreadable target as a problem, and no pressures", async () => 
   );
 });
 
-test("sets no own conditions for an ordinary target, and removes stale ones", async () => {
+test("sets no conditions of its own for an ordinary target, and removes stale ones", async () => {
   const { target } = rig();
   assert.deepEqual((await target.desired(never)).absent, [
     "PodNetworkIsolated",
@@ -229,7 +229,7 @@ test("sets conditions for an isolated network and missing privileges, with the n
   );
 });
 
-test("sets no condition for a routed network, and a good one for complete privileges", async () => {
+test("sets no condition for a routed network, and a true one for complete privileges", async () => {
   const whole = { messages: [], unsupported: {} };
   const known = rig("known", { isolation: () => undefined, rights: { read: async () => whole } });
   assert.match(await known.lines(), /^TargetPrivileges True, MemoryPressure/);

@@ -287,7 +287,7 @@ describe("an observation by another actor", () => {
 });
 
 describe("a slow runtime", () => {
-  it("does not block the relist on one pod, which needs inspection until it responds", async (t) => {
+  it("does not block the relist on one pod, which is inspected again until the runtime responds", async (t) => {
     const stuck = Promise.withResolvers<string>();
     const { clock, runtime, wakes, pleg, seen } = rig(t, false, {
       terminationMessage: async ({ labels }) => (labels[podUidLabel] === "u1" ? stuck.promise : ""),
@@ -327,7 +327,7 @@ describe("a slow runtime", () => {
     assert.ok(seen.get("u1"));
   });
 
-  it("forgets a slow pod that is gone meanwhile", async (t) => {
+  it("forgets a slow pod that disappears meanwhile", async (t) => {
     const { clock, runtime, pleg } = rig(t, false);
     runtime.failNext("containerStatus", new Error("broken"), 5);
     const id = await startPod(runtime, "u1");

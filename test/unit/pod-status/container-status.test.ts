@@ -265,7 +265,7 @@ test("a container that could not be started is waiting with the reason; its term
   );
 });
 
-test("ready follows the readiness probe; without one, running", () => {
+test("ready follows the readiness probe, or without one whether the container runs", () => {
   const probed = aPod({ containers: [aContainer("c", { readinessProbe: { exec: { command: ["true"] } } })] });
   const observed = observe([aSandbox()], [running("a")]);
   const ready = (given: Given) => only({ observed, ...given }).ready;
@@ -330,7 +330,7 @@ test("a sidecar is ready and started like a main container; a missing one is wai
   assert.equal(ended?.ready, false);
 });
 
-test("ephemeral containers have no ready and started; others are sorted by name", () => {
+test("ephemeral containers have neither ready nor started, and are sorted by name", () => {
   const pod = aPod({ containers: [aContainer("b"), aContainer("a")], ephemeralContainers: [aContainer("e")] });
   const [status] = statuses("ephemeralContainers", {
     pod,

@@ -73,7 +73,7 @@ test("static and mirror pods are identified by annotation", () => {
   assert.equal(isMirrorPod(annotated({ "kubernetes.io/config.mirror": "hash" })), true);
 });
 
-test("object references of events", () => {
+test("events refer to their object by kind, namespace, name and UID", () => {
   const pod = aPod({ initContainers: [aContainer("i")] }, { resourceVersion: "7" });
   assert.deepEqual(podReference(pod), {
     kind: "Pod",

@@ -36,7 +36,7 @@ function condition(status: PodStatus, type: string): Partial<PodCondition> | und
 
 const withStatus = (pod: Pod, status: PodStatus): Pod => ({ ...pod, status });
 
-test("a fresh pod: Pending, nothing ready, scheduled", () => {
+test("a new pod is Pending and scheduled, with nothing ready", () => {
   const status = generate({ pod: aPod({ initContainers: [aContainer("i")] }, { generation: 3 }) });
   assert.equal(status.phase, "Pending");
   assert.deepEqual(status.conditions, [
@@ -68,7 +68,7 @@ test("a fresh pod: Pending, nothing ready, scheduled", () => {
   assert.deepEqual([status.hostIP, status.hostIPs, status.podIP], ["10.1.0.1", [{ ip: "10.1.0.1" }], undefined]);
 });
 
-test("a running pod: Running, all True, addresses", () => {
+test("a running pod is Running with all conditions True and its addresses", () => {
   const status = generate({ observed: observe([aSandbox()], [up()]) });
   assert.equal(status.phase, "Running");
   assert.deepEqual(new Set(status.conditions?.map((one) => one.status)), new Set(["True"]));

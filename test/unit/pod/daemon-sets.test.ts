@@ -37,7 +37,7 @@ test("selects pods by annotation, or by mounting a plugin directory unless the a
   assert.equal(standing(ofDaemonSet({}, { "graftlet.dev/run": "true" }), "none"), "placeholder", "none is none");
 });
 
-test("pods without a DaemonSet owner run: no owner, another owner, another API group, static pods", () => {
+test("pods that no DaemonSet of the API group apps owns run, including static pods", () => {
   const always = "pod pod pod pod";
   assert.equal(standings(aPod()), always);
   assert.equal(standings(aPod({}, { ownerReferences: [{ ...daemonSet, kind: "ReplicaSet" }] })), always);
@@ -53,7 +53,7 @@ test("a pod never changes between running and placeholder: it is replaced, unles
   assert.equal(standings(pod, marked), "placeholder placeholder placeholder! placeholder");
 });
 
-test("what the runtime has takes precedence over the status; a placeholder without its DaemonSet does not start", () => {
+test("the runtime's containers take precedence over the status; a placeholder without its DaemonSet does not start", () => {
   assert.equal(standings(ofDaemonSet(), marked, true), "pod! pod! pod pod");
   assert.equal(standings(ofDaemonSet(), { ...marked, podIP: "10.0.0.1" }), "pod! pod! pod pod");
   assert.equal(standings(aPod(), marked), "placeholder placeholder placeholder placeholder");

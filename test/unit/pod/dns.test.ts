@@ -133,7 +133,7 @@ describe("a resolv.conf", () => {
     });
     assert.deepEqual(parseResolvConf(""), { servers: [], searches: [], options: [] });
   });
-  it("needs an address on a nameserver line", () => {
+  it("a nameserver line without an address is invalid", () => {
     assert.throws(() => parseResolvConf("nameserver"), /nameserver list is empty/);
   });
 });

@@ -43,7 +43,7 @@ for (const [what, text] of [
     assert.throws(() => envFileValue(`# ok\n${text}`, "Z"), /line 2/);
   });
 
-test("errors before the variable are reported, errors after it are ignored", () => {
+test("reports errors before the variable, and ignores errors after it", () => {
   assert.equal(envFileValue("A='x'\nnonsense", "A"), "x");
 });
 

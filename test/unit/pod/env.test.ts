@@ -86,7 +86,7 @@ describe("a container's environment", () => {
     for (const path of ["bad", "none"])
       assert.throws(() => build(from("A", path, true), { files }), /^Error: couldn't parse env file$/);
   });
-  it("applies envFrom first, with prefixes, later ones over earlier ones, then env over all", () => {
+  it("applies envFrom first, with prefixes, later sources over earlier ones, and env over all of them", () => {
     const env = build({
       envFrom: [{ configMapRef: { name: "settings" } }, { prefix: "DB_", secretRef: { name: "login" } }],
       env: [{ name: "LEVEL", value: "$(LEVEL)1" }],
@@ -239,7 +239,7 @@ describe("service variables", () => {
     assert.equal(all["MY_DNS_PORT_53_TCP"], "tcp://10.96.0.10:53");
     assert.ok(!Object.keys(all).some((name) => /HEADLESS|FOREIGN/.test(name)));
   });
-  it("have IPv6 addresses in brackets, prefer the pod's own namespace, are overridden by env", () => {
+  it("have IPv6 addresses in brackets, prefer the pod's own namespace, and are overridden by env", () => {
     const own = service("kubernetes", "apps", "fd00::1", [{ port: 80 }]);
     for (const services of [
       [own, kubernetes],

@@ -4,7 +4,7 @@ import { backoffKey, containerHash } from "../../../src/pod/hash.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 describe("the hash of a container", () => {
-  it("is the kubelet's", () => {
+  it("is the same as the kubelet's", () => {
     assert.equal(containerHash({ name: "c", image: "busybox" }), "ad819b5c");
   });
   it("depends on name and image only", () => {

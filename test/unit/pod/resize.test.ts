@@ -16,7 +16,7 @@ import { aContainer, aPod } from "../../fakes/pods.ts";
 const small: Resources = { requests: { cpu: "100m", memory: "64Mi" }, limits: { cpu: "200m", memory: "128Mi" } };
 const large: Resources = { requests: { cpu: "300m", memory: "64Mi" }, limits: { cpu: "1", memory: "256Mi" } };
 
-test("resources are compared by amount, and absent ones are equal to none", () => {
+test("resources are compared by amount, and absent resources are equal to empty ones", () => {
   assert.equal(sameResources({ requests: { cpu: "1" } }, { requests: { cpu: "1000m" }, limits: {} }), true);
   assert.equal(sameResources({ limits: { memory: "1Gi" } }, { limits: { memory: "1024Mi" } }), true);
   assert.equal(sameResources(undefined, {}), true);
@@ -66,7 +66,7 @@ test("a container without a limit gets the pod-level one", () => {
   });
 });
 
-test("mixedResources takes CPU and memory from different sides", () => {
+test("mixedResources takes CPU and memory from different specs", () => {
   assert.deepEqual(amountsOf(combineResources(small, large)), {
     cpuRequest: 100,
     cpuLimit: 200,

@@ -185,7 +185,7 @@ describe("a container's CRI security context", () => {
       message: "missing localhost apparmor profile name",
     });
   });
-  it("sets AppArmor profiles in the current and the deprecated field: container, annotation, pod", () => {
+  it("uses AppArmor profiles of the current or the deprecated field: container, annotation, pod", () => {
     const local = secure(
       { appArmorProfile: { type: "Unconfined" } },
       { appArmorProfile: { type: "Localhost", localhostProfile: "mine" } },

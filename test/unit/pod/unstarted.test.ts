@@ -52,7 +52,7 @@ const records: readonly (readonly [what: string, run: ContainerStatus, ran: "no"
 ];
 
 for (const [what, run, ran] of records) {
-  test(`the record of ${what}: ran ${ran}`, () => {
+  test(`the record of ${what} shows whether the container ran: ${ran}`, () => {
     assert.deepEqual([neverRan(run), mayHaveRun(run)], [ran === "no", ran === "perhaps"]);
   });
 }

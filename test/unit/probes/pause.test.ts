@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { createPause } from "../../../src/probes/worker.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("a wait ends by timeout, poke or signal; an earlier poke counts, one during a firm wait does not", async () => {
+test("a wait ends by timeout, wake-up or signal; an earlier wake-up counts, one during an uninterruptible wait does not", async () => {
   const clock = fakeClock();
   const stop = new AbortController();
   const pause = createPause(clock, stop.signal);

@@ -104,7 +104,7 @@ test("allows nodes that share their runtime to coexist, but not an exclusive one
   await assert.rejects(claimTarget(deps("shared"), node, never), refused);
 });
 
-test("ignores the process' own health endpoint, and that of nodes with other runtimes", async () => {
+test("ignores its own process's health endpoint, and that of nodes with other runtimes", async () => {
   const { host, deps } = machine();
   const says = (who: string, instance: string) =>
     `HTTP/1.1 200 OK\r\nServer: ${who}\r\nGraftlet-Instance: ${instance}\r\nContent-Length: 2\r\n\r\nok`;

@@ -73,7 +73,7 @@ test("rejects the signature of another image", async (t) => {
   await assert.rejects(verifySigned(by.registry, published, by.key.publicPem), /is not signed by the release's key/);
 });
 
-test("rejects an unsigned chart, and an attestation of something else", async (t) => {
+test("rejects an unsigned chart, and an attestation about another subject", async (t) => {
   const by = signing(t);
   await attachSignature(by, published.image, published.imageDigest);
   await assert.rejects(verifySigned(by.registry, published, by.key.publicPem), /manifest unknown/);

@@ -54,7 +54,7 @@ test("this checkout has one version, and a commit with a date", async () => {
   assert.match(notes, /^(### |- )/);
 });
 
-test("rejects what is not a release in one sentence, before building", () => {
+test("rejects an invalid release in one sentence, before building", () => {
   const main = join(import.meta.dirname, "..", "..", "..", "tools", "release", "main.ts");
   const refusal = (step: string) => {
     const env = { ...process.env, TAG: "v0.0.0" };

@@ -35,7 +35,7 @@ const commandsOf = (name: string) => jobsOf(name).flatMap(({ steps }) => steps.f
 describe("the workflows", () => {
   const names = globSync("*.yml", { cwd: join(root, ".github", "workflows") });
 
-  test("refers to each action by a commit with its release in a comment, and by the same one everywhere", () => {
+  test("refers to each action by a commit with its release in a comment, the same one everywhere", () => {
     const commits = new Map<string, string>();
     for (const name of names)
       for (const [, used = ""] of textOf(`.github/workflows/${name}`).matchAll(/uses: (.*)$/gm)) {

@@ -45,7 +45,7 @@ async function rig(serve: (socket: Socket) => void) {
   };
 }
 
-test("resumes every paused connection once the tunnel has room again", async () => {
+test("resumes every paused connection once the tunnel has capacity again", async () => {
   using t = await rig((socket) => {
     socket.write("first");
     socket.on("data", () => socket.write("second"));
@@ -61,7 +61,7 @@ test("resumes every paused connection once the tunnel has room again", async () 
   await t.until("what both say then", () => t.said(1n).length === 2 && t.said(2n).length === 2);
 });
 
-test("keeps a connection paused by the server paused while the tunnel has room", async () => {
+test("keeps a connection that the server paused paused while the tunnel has capacity", async () => {
   using t = await rig((socket) => socket.on("data", () => socket.write("said")));
   t.dial(1n);
   t.carrier.handle({ kind: "pause", connection: 1n });

@@ -96,7 +96,7 @@ describe("access to a present image", () => {
     assert.deepEqual((await recordOf())["credentialMapping"], { "registry.test:5000/team/app": all });
   });
 
-  it("is recorded by the name that was pulled", async () => {
+  it("is recorded under the name that was pulled", async () => {
     const { manager, pull } = rig();
     await pull(manager, secret("a"));
     assert.equal(

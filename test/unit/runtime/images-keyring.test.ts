@@ -48,7 +48,7 @@ describe("credentials for an image", () => {
     ["*************************x.example.com", `${"a".repeat(60)}.example.com/app`, false],
   ];
   for (const [location, repository, fits] of cases) {
-    it(`${location} ${fits ? "fits" : "does not fit"} ${repository}`, () =>
+    it(`${location} ${fits ? "matches" : "does not match"} ${repository}`, () =>
       assert.deepEqual(users(repository, secretFor(location)), fits ? [location] : []));
   }
   it("are ordered by specificity, then by secret", () => {
@@ -58,7 +58,7 @@ describe("credentials for an image", () => {
     const two = secretOf({ "https://quay.io": { username: "two", password: "" } });
     assert.deepEqual(users("quay.io/x", one, two), ["one", "two"]);
   });
-  it("under Docker Hub's legacy key are used only if nothing else fits", () => {
+  it("under Docker Hub's legacy key are used only if no others match", () => {
     assert.deepEqual(users("docker.io/library/busybox", secretFor("index.docker.io", "docker.io")), ["docker.io"]);
   });
   it("are decoded from auth, which takes precedence", () => {

@@ -87,20 +87,20 @@ describe("planning init containers", () => {
   const init = [aContainer("i1"), aContainer("i2")];
   const pod = aPod({ initContainers: init, restartPolicy: "OnFailure" });
   const after = (...statuses: Parameters<typeof observe>[1]) => plan(pod, observe([aSandbox()], statuses));
-  it("runs them one after another, then the main ones", () => {
+  it("runs init containers one after another, then the main ones", () => {
     assert.deepEqual(after(), ["use sandbox 0", "start init i1"]);
     assert.deepEqual(after(aStatus(aContainer("i1"), running)), []);
     assert.deepEqual(after(aStatus(aContainer("i1"), exited)), ["use sandbox 0", "start init i2"]);
     const done = after(aStatus(aContainer("i1"), exited), aStatus(aContainer("i2"), exited));
     assert.deepEqual(done, ["use sandbox 0", "start c"]);
   });
-  it("restarts failed ones, or ends the pod with Never", () => {
+  it("restarts failed init containers, or ends the pod with Never", () => {
     const failed = aStatus(aContainer("i1"), exited, { exitCode: 1 });
     assert.deepEqual(after(failed), ["use sandbox 0", "start init i1"]);
     const over = { ...pod, spec: { ...pod.spec, restartPolicy: "Never" } };
     assert.deepEqual(plan(over, observe([aSandbox()], [failed])), ["kill pod"]);
   });
-  it("counts OOM-killed ones as failed, whatever their exit code", () => {
+  it("counts OOM-killed init containers as failed, whatever their exit code", () => {
     const killed = aStatus(aContainer("i1"), exited, { reason: "OOMKilled" });
     const always = { ...pod, spec: { ...pod.spec, restartPolicy: "Always" } };
     assert.deepEqual(plan(always, observe([aSandbox()], [killed])), ["use sandbox 0", "start init i1"]);
@@ -110,10 +110,10 @@ describe("planning init containers", () => {
     assert.deepEqual(after(killed(0)), ["kill pod"]);
     assert.deepEqual(after(killed(137)), ["use sandbox 0", "start init i1"]);
   });
-  it("does not run them again once a main container runs, even if they were removed", () => {
+  it("does not run init containers again once a main container runs, even if they were removed", () => {
     assert.deepEqual(after(aStatus(aContainer("c"), running)), []);
   });
-  it("removes all but the newest exited one, in a pass that has other steps", () => {
+  it("removes all but the newest exited init container, in a pass that has other steps", () => {
     const runs = ["newest", "older", "oldest"].map((id, at) =>
       aStatus(aContainer("i1"), exited, { id, createdAt: BigInt(-at) }),
     );
@@ -160,8 +160,8 @@ describe("planning main containers", () => {
   const on = (policy: string, ...statuses: Parameters<typeof observe>[1]) =>
     plan(aPod({ restartPolicy: policy }), observe([aSandbox()], statuses));
   const started = ["use sandbox 0", "start c"];
-  it("leaves running ones alone", () => assert.deepEqual(on("Always", aStatus(aContainer("c"), running)), []));
-  it("restarts exited ones according to the restart policy", () => {
+  it("leaves running containers alone", () => assert.deepEqual(on("Always", aStatus(aContainer("c"), running)), []));
+  it("restarts exited containers according to the restart policy", () => {
     const good = aStatus(aContainer("c"), exited);
     const bad = aStatus(aContainer("c"), exited, { exitCode: 3 });
     assert.deepEqual(
@@ -173,15 +173,15 @@ describe("planning main containers", () => {
       [started, started, ["kill pod"]],
     );
   });
-  it("kills the pod if none is left to run", () => {
+  it("kills the pod if no container is left to run", () => {
     assert.deepEqual(on("Never", aStatus(aContainer("c"), exited)), ["kill pod"]);
   });
-  it("replaces one only if its image changed", () => {
+  it("replaces a container only if its image changed", () => {
     const old = aStatus(aContainer("c", { image: "busybox:1" }), running);
     assert.deepEqual(on("Never", old), ["kill c: Container c definition changed, will be restarted", ...started]);
     assert.deepEqual(on("Always", aStatus(aContainer("c", { args: ["other"] }), running)), []);
   });
-  it("kills one with a failed probe, with the probe's grace period, and restarts it if the policy allows", () => {
+  it("kills a container with a failed probe within the probe's grace period, and restarts it if the policy allows", () => {
     const probe = { exec: { command: ["x"] }, terminationGracePeriodSeconds: 7 };
     const container = aContainer("c", { livenessProbe: probe, startupProbe: { exec: { command: ["x"] } } });
     const status = aStatus(container, running);
@@ -201,11 +201,11 @@ describe("planning main containers", () => {
     ]);
     assert.deepEqual(condemned("Never", "liveness"), ["kill c: Container c failed liveness probe (7 s)"]);
   });
-  it("kills one in unknown state before restarting it", () => {
+  it("kills a container in unknown state before restarting it", () => {
     const text = 'kill c: Container is in "unknown" state, try killing it before restart';
     assert.deepEqual(on("Never", aStatus(aContainer("c"), unknown)), [text, ...started]);
   });
-  it("starts one that was created and never started", () =>
+  it("starts a container that was created and never started", () =>
     assert.deepEqual(on("Never", aStatus(aContainer("c"), created)), started));
   it("uses the newest status", () => {
     const older = aStatus(aContainer("c"), running);

@@ -174,7 +174,7 @@ test("a killed pod has no running container and no ready sandbox", async () => {
   assert.deepEqual([await states(), (await see()).sandboxes.map(({ state }) => state)], [[exited("c")], [1]]);
 });
 
-test("images and old logs are looked up while the sandbox is created; linking a log blocks nothing", async () => {
+test("looks images and old logs up while the sandbox is created; linking a log blocks nothing", async () => {
   const linked = Promise.withResolvers<void>();
   const asked: string[] = [];
   const { first, runtime, see } = rig({
@@ -207,7 +207,7 @@ test("images and old logs are looked up while the sandbox is created; linking a 
   await rest;
 });
 
-test("nothing is looked up ahead for a restarting container, as its back-off may forbid it", async () => {
+test("looks nothing up ahead for a restarting container, as its back-off may forbid it", async () => {
   const asked: string[] = [];
   const { runtime, see, pass, states } = rig({
     findPresentImage: async () => void asked.push("image"),
@@ -220,7 +220,7 @@ test("nothing is looked up ahead for a restarting container, as its back-off may
   assert.deepEqual([await states(), asked], [[exited("c"), running("c", 1)], []]);
 });
 
-test("facts fetched ahead are not fetched again; a failed one is, and its failure is reported then", async () => {
+test("does not fetch prefetched facts again; fetches a failed one again, and reports its failure then", async () => {
   let asked = 0;
   let fails = true;
   const { first, events } = rig({

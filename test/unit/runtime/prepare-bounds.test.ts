@@ -38,7 +38,7 @@ describe("size limits of a container configuration", () => {
       await assert.rejects(preparerIn(root).configure(...podOf(container)), { message });
     });
 
-  it("environment files, each read once", async () => {
+  it("reads each environment file once", async () => {
     const large = `${`#${"x".repeat(60_000)}\n`.repeat(10)}A='written'`;
     await Promise.all(["one", "two"].map((name) => writeFile(join(root, name), large)));
     const { configure } = preparerIn(root, {

@@ -58,7 +58,7 @@ test("tells the runtime all limits without the pod's overhead before each change
   ]);
 });
 
-test("changes nothing if the runtime refuses, and says why", async () => {
+test("changes nothing if the runtime refuses, and reports why", async () => {
   const { calls, setPodLimits } = rig(() => new CodedError("resource_exhausted", "no memory to plug"));
   await assert.rejects(setPodLimits("memory", { memoryBytes: 128 * Mi }, never), {
     message:
@@ -68,7 +68,7 @@ test("changes nothing if the runtime refuses, and says why", async () => {
   assert.equal(calls.filter((call) => call.startsWith("set")).length, 0);
 });
 
-test("goes on without a runtime that does not implement it, in either way of saying so, and asks it once", async () => {
+test("continues without a runtime that does not implement the call, and tries it once", async () => {
   for (const error of [
     new CodedError("unimplemented", "unknown method UpdatePodSandboxResources"),
     new CodedError("unknown", "not implemented yet"),
@@ -80,7 +80,7 @@ test("goes on without a runtime that does not implement it, in either way of say
   }
 });
 
-test("takes the new resources back in the runtime if the cgroup cannot be changed", async () => {
+test("restores the runtime's resources if the cgroup cannot be changed", async () => {
   const { calls, refusals, setPodLimits } = rig();
   refusals.push(new Error("device or resource busy"));
   await assert.rejects(setPodLimits("memory", { memoryBytes: 128 * Mi }, never), {

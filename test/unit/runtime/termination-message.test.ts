@@ -101,7 +101,7 @@ describe("a termination message", () => {
       assert.doesNotMatch(message, /hunter2/);
     }
   });
-  it("is not faked when the caller aborts", async () => {
+  it("is not invented when the caller aborts", async () => {
     const stopped = AbortSignal.abort();
     await assert.rejects(
       readTerminationMessage(

@@ -42,7 +42,7 @@ async function answer(query: string, host = machine()): Promise<readonly [number
   return only;
 }
 
-test("log query: prints the journal of services, each option attached to its value", async () => {
+test("log query: prints the journal of services, with each option attached to its value", async () => {
   const options = "sinceTime=2026-01-02T03:04:05%2B01:00&untilTime=2026-01-03T00:00:00.5Z&tailLines=3&boot=-1";
   const [status, body] = await answer(`query=kubelet&query=ssh&${options}&pattern=a%20b%7C--file=/etc/shadow`);
   assert.equal(status, 200);
@@ -61,7 +61,7 @@ test("log query: prints the journal of services, each option attached to its val
   ]);
 });
 
-test("log query: no service, pattern or file becomes an option or leaves /var/log", async () => {
+test("log query: no service, pattern or file becomes an option or leads out of /var/log", async () => {
   const host = machine(["--file=x"]);
   const refused = await answers(
     ["query=--file=/x", "query=--file%3Dx", "query=a%0Ab", "query=a;b", `query=${"a".repeat(257)}`],
@@ -94,7 +94,7 @@ test("log query: no service, pattern or file becomes an option or leaves /var/lo
     );
 });
 
-test("log query: malformed options, in the kubelet's words", async () => {
+test("log query: rejects malformed options in the kubelet's words", async () => {
   const table: readonly (readonly [query: string, status: number, text: string])[] = [
     ["query=", 400, 'query: Invalid value: [""]: may not be empty'],
     ["query=%20&query=", 400, 'query: Invalid value: [" ",""]: may not be empty'],
@@ -134,7 +134,7 @@ test("log query: malformed options, in the kubelet's words", async () => {
   assert.deepEqual([status, body], [406, "path not allowed in query mode\n"]);
 });
 
-test("log query: services without a journal come from files of their name", async () => {
+test("log query: reads files named after a service that has no journal", async () => {
   assert.deepEqual(await answer("query=app&query=db&query=plain&query=none"), [
     200,
     "from app.log\nfrom db/db.log\nfrom plain\n\nlog not found for none\n",
@@ -152,7 +152,7 @@ test("log query: services without a journal come from files of their name", asyn
   assert.deepEqual(await answer("query=app", none), [200, "from app.log\n"]);
 });
 
-test("log query: compressed for clients that accept gzip alone", async () => {
+test("log query: compresses only for clients that accept gzip", async () => {
   await using server = await start(world(machine()));
   const { headers, bytes } = await ask(server, "/logs/?query=app", {
     headers: { authorization: `Bearer ${adminToken}`, "accept-encoding": "gzip" },
@@ -162,7 +162,7 @@ test("log query: compressed for clients that accept gzip alone", async () => {
   assert.equal(gunzipSync(bytes).toString(), "from app.log\n");
 });
 
-test("log query: ends a journal that takes longer than 30 s, with what it printed", async () => {
+test("log query: ends a journal that takes longer than 30 s, and returns what was printed", async () => {
   const clock = fakeClock();
   const host = machine();
   const killed = Promise.withResolvers<void>();
@@ -184,7 +184,7 @@ test("log query: ends a journal that takes longer than 30 s, with what it printe
   assert.deepEqual([status, body], [200, "so far\n"]);
 });
 
-test("log query: without enableSystemLogQuery the query is ignored", async () => {
+test("log query: is ignored without enableSystemLogQuery", async () => {
   await using server = await start({ ...world(machine()), config: { enableSystemLogQuery: false } });
   assert.match((await ask(server, "/logs/?query=kubelet")).body, /<a href="app\.log">/);
 });

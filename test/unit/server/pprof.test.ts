@@ -19,7 +19,7 @@ function contents(bytes: Buffer) {
   };
 }
 
-test("a CPU profile has the functions that ran, and the time that they took", async () => {
+test("a CPU profile has the functions that ran, with their time", async () => {
   const profiles = createProfiles(systemClock());
   const taking = profiles.take("cpu", 400, AbortSignal.timeout(20_000));
   const stop = new AbortController();
@@ -36,7 +36,7 @@ test("a CPU profile has the functions that ran, and the time that they took", as
   assert.ok((found.sums[0] ?? 0) > 0 && (found.sums[1] ?? 0) > 50e6 && (found.sums[1] ?? 0) < 10e9, String(found.sums));
 });
 
-test("a heap profile has the memory that was allocated while it was taken and is still in use", async () => {
+test("a heap profile has the memory that was allocated during the profile and is still in use", async () => {
   const profiles = createProfiles(systemClock());
   const kept: string[][] = [];
   const taking = profiles.take("heap", 300, AbortSignal.timeout(20_000));
@@ -50,7 +50,7 @@ test("a heap profile has the memory that was allocated while it was taken and is
   assert.ok((found.sums[0] ?? 0) > 1e6, String(found.sums));
 });
 
-test("takes one profile of a kind at a time, and the next once a caller has gone", async () => {
+test("takes one profile of a kind at a time, and the next one once a caller has disconnected", async () => {
   const profiles = createProfiles(systemClock());
   const gone = new AbortController();
   const first = profiles.take("cpu", 60_000, gone.signal);
@@ -97,7 +97,7 @@ test("/debug/pprof takes a profile for the requested or the default time, within
   assert.match((await ask(server, "/debug/pprof/")).body, /^\/debug\/pprof\/\nheap: .*\nprofile: /);
 });
 
-test("/debug/pprof says that a profile is taken already, and that profiling is disabled", async () => {
+test("/debug/pprof reports a profile in progress, and disabled profiling", async () => {
   const busy = { take: () => Promise.reject(new CodedError("failed_precondition", "cpu profiling already in use")) };
   await using server = await start({ deps: { profiles: busy } });
   const answer = await ask(server, "/debug/pprof/profile");

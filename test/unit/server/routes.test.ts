@@ -24,7 +24,7 @@ async function answer(world: World, path: string, method = "GET"): Promise<[numb
   return [status, body];
 }
 
-test("healthz: ok, details on failure or on request, with excluded checks", async () => {
+test("healthz: responds ok, with details on failure or on request, without excluded checks", async () => {
   const sick = { deps: { syncLoop: () => "sync Loop took longer than expected" } };
   assert.deepEqual(await answer({}, "/healthz"), [200, "ok"]);
   for (const name of ["syncloop", "device-plugin"]) assert.deepEqual(await answer({}, `/healthz/${name}`), [200, "ok"]);
@@ -48,7 +48,7 @@ test("healthz: ok, details on failure or on request, with excluded checks", asyn
   assert.equal((await answer({}, "/healthz/none"))[0], 404);
 });
 
-test("pods: the desired pods with the node's current statuses", async () => {
+test("pods: returns the desired pods with the node's current statuses", async () => {
   const other = aPod({}, { name: "q", uid: "uid-2" });
   const world = {
     pods: [pod, { ...other, status: { phase: "Pending" } }],
@@ -71,7 +71,7 @@ test("pods: the desired pods with the node's current statuses", async () => {
   );
 });
 
-test("runningpods: names and images of running containers", async () => {
+test("runningpods: returns names and images of running containers", async () => {
   const [up, down] = [aContainer("up"), aContainer("down")];
   const image = { image: "busybox:1" } as never;
   const seen = observe(
@@ -96,7 +96,7 @@ test("runningpods: names and images of running containers", async () => {
   ]);
 });
 
-test("configz: the complete configuration", async () => {
+test("configz: returns the complete configuration", async () => {
   const configz = () => ({ kind: "KubeletConfiguration", port: 10250, staticPodURLHeader: { "X-Key": ["secret"] } });
   const [, body] = await answer({ deps: { configz } }, "/configz");
   assert.deepEqual(JSON.parse(body), {

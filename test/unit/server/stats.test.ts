@@ -189,7 +189,7 @@ test("logs: follows a /var/log that is a link", async () => {
   assert.deepEqual([status, body], [200, "hello\n"]);
 });
 
-test("logs: disabled by enableSystemLogHandler false", async () => {
+test("logs: are disabled by enableSystemLogHandler: false", async () => {
   await using server = await start({ config: { enableSystemLogHandler: false }, deps: { files: await logs() } });
   const { status, body } = await ask(server, "/logs/syslog");
   assert.deepEqual([status, body], [405, "logs endpoint is disabled.\n"]);

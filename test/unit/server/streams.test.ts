@@ -285,7 +285,7 @@ test("closes the backend's connection when the client vanishes", async (t) => {
   await ended.promise;
 });
 
-test("gives the backend ten seconds after the client's end", async (t) => {
+test("closes the backend's connection ten seconds after the client's end", async (t) => {
   const ended = Promise.withResolvers<void>();
   const served = await backend(t, (socket) => {
     socket.on("end", () => ended.resolve());
@@ -308,7 +308,7 @@ test("gives the backend ten seconds after the client's end", async (t) => {
   assert.equal(served.dialed[0]?.destroyed, true);
 });
 
-test("gives the backend thirty seconds for the handshake", async (t) => {
+test("waits thirty seconds for the backend's handshake", async (t) => {
   const silent = await backend(
     t,
     () => {},

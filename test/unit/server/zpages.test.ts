@@ -16,7 +16,7 @@ const warning =
   "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n";
 const flagzAs = (version: string, type = "application/json") => `${type};as=Flagz;v=${version};g=config.k8s.io`;
 
-test("flagz: the flags in order as text, for clients that accept it", async () => {
+test("flagz: prints the flags in order as text, for clients that accept it", async () => {
   for (const accept of ["", " ", "text/plain", "*/*", "application/json, */*", "text/*;q=0.5"]) {
     const { status, body, headers } = await answer("/flagz", accept);
     assert.deepEqual([status, headers["content-type"]], [200, "text/plain; charset=utf-8"], accept);
@@ -27,7 +27,7 @@ test("flagz: the flags in order as text, for clients that accept it", async () =
   }
 });
 
-test("flagz: the object that the Accept header names, as JSON or YAML", async () => {
+test("flagz: returns the object that the Accept header names, as JSON or YAML", async () => {
   const object = {
     kind: "Flagz",
     apiVersion: "config.k8s.io/v1beta1",
@@ -52,7 +52,7 @@ test("flagz: the object that the Accept header names, as JSON or YAML", async ()
   );
 });
 
-test("flagz: 406 for media types and objects that it does not have", async () => {
+test("flagz: responds 406 for media types and objects that it does not have", async () => {
   const message = "only the following media types are accepted: application/json, application/yaml, text/plain";
   for (const accept of [
     "application/json",
@@ -81,7 +81,7 @@ test("flagz: 406 for media types and objects that it does not have", async () =>
   }
 });
 
-test("statusz: start, versions and paths, as text and as an object", async () => {
+test("statusz: returns start, versions and paths, as text and as an object", async () => {
   const { body } = await answer("/statusz");
   assert.match(
     body.replace(warning, "WARNING\n"),
@@ -104,7 +104,7 @@ test("statusz: start, versions and paths, as text and as an object", async () =>
   assert.deepEqual(JSON.parse(other.body).paths, ["/configz", "/debug", "/healthz", "/logs", "/metrics"]);
 });
 
-test("zpages: 404 without their gate, and without debugging handlers", async () => {
+test("zpages: respond 404 without their feature gate, and without debugging handlers", async () => {
   assert.equal((await answer("/flagz", undefined, { config: { flagz: false } })).status, 404);
   assert.equal((await answer("/statusz", undefined, { config: { statusz: false } })).status, 404);
   for (const path of ["/flagz", "/statusz"])

@@ -99,7 +99,7 @@ test("an observed generation alone is merged with the next status; an error is w
   await w.end();
 });
 
-test("a pod without running containers shows its final phase before its worker is done", async () => {
+test("a pod without running containers shows its final phase before its worker has finished", async () => {
   const w = world({}, { now: true });
   w.manager.set(aPod(), { phase: "Succeeded" }, true);
   await w.settle();

@@ -254,7 +254,7 @@ test("a pod whose containers are gone is terminated, and so are they", () => {
   assert.equal(terminatedStatus(aPod(), { phase: "Succeeded" }).phase, "Succeeded");
 });
 
-test("containers that were never to start keep waiting", () => {
+test("containers that were never meant to start remain waiting", () => {
   const pod = aPod({ initContainers: [aContainer("i"), aContainer("j")] });
   const waiting = { state: { waiting: { reason: "PodInitializing" } } };
   const status: PodStatus = {

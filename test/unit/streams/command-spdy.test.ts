@@ -25,7 +25,7 @@ function outputs({ stdout, stderr }: CommandStreams) {
   return { stdout, stderr };
 }
 
-test("v4: passes stdin up to its half-close and both outputs, then sends the exit code", async () => {
+test("v4: passes stdin until its half-close and both outputs, then sends the exit code", async () => {
   await using server = startServer();
   const endpoint = server.command(all, async (streams) => {
     const { stdout, stderr } = outputs(streams);

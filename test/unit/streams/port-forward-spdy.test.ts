@@ -47,7 +47,7 @@ test("forwards many concurrent connections, each to its port, with independent e
   client.socket.destroy();
 });
 
-test("either side may end first", async () => {
+test("either side may end its direction first", async () => {
   await using server = startServer();
   const heard = Promise.withResolvers<string>();
   const endsFirst: ConnectPort = () => {

@@ -38,7 +38,7 @@ test("forwards both directions and passes each end on as a half-close", async ()
   assert.ok(client.far.destroyed && backend.near.destroyed);
 });
 
-test("a reset on one side ends both", async () => {
+test("a reset on one side closes both", async () => {
   const [client, backend] = [await pair(), await pair()];
   const joined = splice(client.far, backend.near, never);
   client.near.resetAndDestroy();
@@ -48,7 +48,7 @@ test("a reset on one side ends both", async () => {
   backend.far.destroy();
 });
 
-test("aborting ends both", async () => {
+test("aborting closes both sides", async () => {
   const [client, backend] = [await pair(), await pair()];
   const stop = new AbortController();
   const joined = splice(client.far, backend.near, stop.signal);

@@ -10,7 +10,7 @@ const request: CommandRequest = { stdin: false, stdout: true, stderr: false, tty
 const done: RunCommand = () => Promise.resolve(0);
 const v4 = spdyHeaders("v4.channel.k8s.io");
 
-test("an endpoint can be used once", async () => {
+test("an endpoint can be used only once", async () => {
   await using server = startServer();
   const endpoint = server.command(request, done);
   assert.match(endpoint.path, /^\/[a-z]+\/[\w-]{8,}$/);

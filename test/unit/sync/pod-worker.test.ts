@@ -362,7 +362,7 @@ describe("a pod worker", () => {
     assert.deepEqual([calls, worker.phase], [["terminating 30", "terminated"], "finished"]);
   });
 
-  it("does nothing once graftlet stops", async () => {
+  it("does nothing once graftlet is stopping", async () => {
     const { worker, calls, stop } = rig();
     stop.abort();
     worker.update(version("1"));

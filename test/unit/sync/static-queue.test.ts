@@ -87,7 +87,7 @@ test("terminates an older version that only the runtime knows, but never a pod o
   assert.deepEqual(queue.takeReady(), [named("new")]);
 });
 
-test("updates and removes waiting pods", () => {
+test("updates and removes pods that wait in the queue", () => {
   const { queue, work } = rig();
   work(named("old"), "terminating");
   queue.enqueueIfBlocked(named("new"));

@@ -25,7 +25,7 @@ test("continues with other pods if admission of one throws", async (t) => {
   assert.deepEqual(calls, ["admit a beside ", "admit b beside ", "update b"]);
 });
 
-test("is stalled while one pod is admitted for too long, not while many are, nor at rest", async (t) => {
+test("is stalled while one pod is admitted for too long, but not while many are admitted or at rest", async (t) => {
   const admissions: PromiseWithResolvers<undefined>[] = [];
   const { loop, clock, push, phases } = rig(t, () => {
     const admission = Promise.withResolvers<undefined>();

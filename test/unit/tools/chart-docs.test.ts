@@ -7,11 +7,11 @@ import { tableOf, valuesIn, withValues } from "../../../tools/chart-docs.ts";
 const chart = join(import.meta.dirname, "..", "..", "..", "charts", "graftlet");
 const read = (file: string) => readFileSync(join(chart, file), "utf8");
 
-test("the chart's README has the values of values.yaml (make chart-docs)", () => {
+test("the table in the chart's README matches values.yaml (make chart-docs)", () => {
   assert.equal(withValues(read("README.md"), read("values.yaml")), read("README.md"));
 });
 
-test("lists values of groups, their defaults and comments", () => {
+test("lists values of nested groups, their defaults and comments", () => {
   const text = `# A word on the file.
 # -- First, in
 # two lines

@@ -21,7 +21,7 @@ test("has exactly the files of test/integration", () => {
   for (const name of waiting.integration) assert.ok(name in integration, name);
 });
 
-test("runs each file with providers that fit, with a reason", () => {
+test("runs each file with providers that it supports, with a reason", () => {
   for (const [name, { on, more = [], fits = usual, why }] of Object.entries(integration)) {
     const both = [...on, ...more];
     for (const provider of both) assert.ok(fits.includes(provider), `${name} with ${provider}`);
@@ -30,7 +30,7 @@ test("runs each file with providers that fit, with a reason", () => {
   }
 });
 
-test("make test and make test-more run the matrix and all contracts; ONLY, PROVIDER and ALL select what fits", () => {
+test("make test and make test-more run the matrix and all contracts; ONLY, PROVIDER and ALL select what is supported", () => {
   const rows = Object.values(integration).reduce((sum, { on, more = [] }) => sum + on.length + more.length, 0);
   assert.equal(run.size, named("contract").length + rows);
   const [first] = further;

@@ -16,14 +16,14 @@ test("always runs one file per processor, and more while processors are idle and
   assert.ok(!hasRoom(files(5), { idle: 1, memory: much }, 2));
 });
 
-test("of files that mostly wait, runs twice as many while processors are idle and memory is left", () => {
+test("runs twice as many files that mostly wait while processors are idle and memory is left", () => {
   assert.ok(hasRoom(files(9, 4.5), { idle: 0.5, memory: much }, 2));
   assert.ok(!hasRoom(files(10, 5), { idle: 1, memory: much }, 2));
   assert.ok(!hasRoom(files(3, 1.5), { idle: 0.2, memory: much }, 2));
   assert.ok(!hasRoom(files(3, 1.5), { idle: 1, memory: little }, 2));
 });
 
-test("a file with the memory of a machine waits for it, unless it is alone", () => {
+test("a file that needs the memory of a machine waits for it, unless it is alone", () => {
   const machine = 2.5 * 2 ** 30;
   assert.ok(hasRoom(files(1), { idle: 0, memory: much }, 2, machine));
   assert.ok(!hasRoom(files(1), { idle: 1, memory: 2 * little }, 2, machine));

@@ -85,7 +85,7 @@ test("does not repeat many failures, and reports the reason of each", () => {
   assert.deepEqual(said.trimEnd().split("\n").slice(-6, -2).toSorted(), reasons);
 });
 
-test("ends its children when it is ended", async () => {
+test("ends its children when it is terminated", async () => {
   const folder = mkdtempSync(join(tmpdir(), "run-tests-test-"));
   try {
     const file = join(folder, "long.test.mjs");

@@ -147,7 +147,7 @@ before(() => {
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 for (const [index, name] of names.entries())
-  test(`streams without a listener for errors: ${name}`, () => {
+  test(`finds streams without a listener for errors: ${name}`, () => {
     const inFile = found.filter(({ file }) => file === `case-${index}.ts`);
     assert.deepEqual(
       [...new Set(inFile.map((one) => one.name))].toSorted(),

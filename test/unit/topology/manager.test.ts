@@ -109,7 +109,7 @@ test("with scope pod all containers get their resources from the same NUMA node"
   assert.deepEqual(measured.slice(1), ["requested", "aligned pod", "requested", "unaligned pod", "failed"]);
 });
 
-test("restricted admits what needs several NUMA nodes, and best-effort what has to be split", async (t) => {
+test("restricted admits a request for several NUMA nodes, and best-effort one that has to be split", async (t) => {
   const restricted = await nodeWith(t, { policy: "restricted" });
   assert.equal(await restricted.admit("large", asking("main", "6", 3)), undefined);
   assert.equal(restricted.plugin.calls.at(-1), "Allocate a,b,c");
@@ -119,14 +119,14 @@ test("restricted admits what needs several NUMA nodes, and best-effort what has 
   assert.equal(bestEffort.plugin.calls.at(-1), "Allocate b,c");
 });
 
-test("a pod that runs already keeps what it has when it is admitted again", async (t) => {
+test("a running pod keeps its allocations when it is admitted again", async (t) => {
   const { plugin, admit, cpusOf } = await nodeWith(t, {});
   for (const _ of [1, 2]) assert.equal(await admit("pod", asking("main", "4", 1)), undefined);
   assert.deepEqual(cpusOf("pod"), ["4-7"]);
   assert.equal(plugin.calls.filter((call) => call.startsWith("Allocate")).length, 1);
 });
 
-test("an error of a manager is its own; managers without NUMA nodes come last", async (t) => {
+test("an error of a manager affects only that manager; managers without NUMA nodes are asked last", async (t) => {
   const { plugin, admit, measured } = await nodeWith(t, {});
   plugin.break("Allocate", "broken");
   assert.equal((await admit("pod", asking("main", "1", 1)))?.reason, "UnexpectedAdmissionError");

@@ -16,14 +16,14 @@ const open = (text: string, more: Partial<typeof settings> | { maxNodes: number 
     never,
   );
 
-test("reads the NUMA nodes and their distances, also where numbers are missing", () => {
+test("reads the NUMA nodes and their distances, also if numbers are missing", () => {
   const lines = ["node/node10/distance:20 10", "node/node2/distance:10 21", "node/node2", "node/node10"];
   const { ids, distances } = parseNumaTopology(lines);
   assert.deepEqual(ids, [2, 10]);
   assert.deepEqual([distances?.get(2)?.get(10), distances?.get(10)?.get(2)], [21, 20]);
 });
 
-test("takes sockets for NUMA nodes on a kernel without, and ignores other text", () => {
+test("treats sockets as NUMA nodes on a kernel without NUMA, and ignores other text", () => {
   const socket = (cpu: number, id: number) => `cpu/cpu${cpu}/topology/physical_package_id:${id}`;
   assert.deepEqual(parseNumaTopology([socket(0, 0), socket(1, 1), socket(2, 1)]), {
     ids: [0, 1],
@@ -37,7 +37,7 @@ test("takes sockets for NUMA nodes on a kernel without, and ignores other text",
   );
 });
 
-test("reads this machine's NUMA nodes, as its kernel lists them", async () => {
+test("reads this machine's NUMA nodes as its kernel lists them", async () => {
   const { numa } = await openAlignment(
     { ...settings, maxNodes: 64, preferClosest: false },
     localHost({ clock: systemClock() }),

@@ -56,7 +56,7 @@ for (const [title, providers, bestEffort, single] of cases)
     assert.equal(merged("single-numa-node", providers), single);
   });
 
-test("on a machine with one NUMA node, single-numa-node admits what the node has, and names no node", () => {
+test("on a machine with one NUMA node, single-numa-node admits what the node has, without an affinity", () => {
   const one: NumaTopology = { ids: [0], distances: undefined };
   assert.equal(merged("single-numa-node", [{ cpu: "0+" }, { gpu: "0+" }], one), "any+");
   assert.equal(merged("single-numa-node", [{ cpu: "" }], one), "any!");

@@ -24,7 +24,7 @@ const ids = (line: string, groups: string | number = line) => ({
   "getsubids -g kubelet": groups,
 });
 
-test("without the user kubelet, or without getsubids, all IDs between the machine's own and the last range are available", async () => {
+test("all IDs between the machine's own and the last range are available without the user kubelet or getsubids", async () => {
   const all = { first: 65_536, length: 2 ** 32 - 2 * 65_536 };
   assert.deepEqual(await read({ "id -u kubelet": 1 }), all);
   assert.deepEqual(await read({ "id -u kubelet": "998\n" }), all);
@@ -39,7 +39,7 @@ test("the subordinate IDs of the user kubelet are available", async () => {
   assert.deepEqual(await read(ids("0: kubelet 4286578688 8388608\n")), { first: 4_286_578_688, length: 8_323_072 });
 });
 
-test("says in the kubelet's words why subordinate IDs cannot be used", async () => {
+test("reports in the kubelet's words why subordinate IDs cannot be used", async () => {
   const wrong: [Readonly<Record<string, string | number>>, RegExp][] = [
     [{ ...ids(""), "getsubids kubelet": 1 }, /^error retrieving additional uids for user "kubelet": exit status 1$/],
     [ids("0: kubelet 65536 65536\n", 1), /^error retrieving additional gids for user "kubelet"$/],

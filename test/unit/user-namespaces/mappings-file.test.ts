@@ -13,7 +13,7 @@ test("writes and reads the kubelet's file", () => {
   assert.deepEqual(parseMappings(kubelets), { first: 131_072, length: 65_536 });
 });
 
-test("names what is wrong with a file", () => {
+test("reports the problem of an invalid file", () => {
   const wrong: [string, RegExp][] = [
     ["", /^invalid user namespace mappings file: /],
     ["{", /^invalid user namespace mappings file: /],

@@ -76,7 +76,7 @@ test("a pod keeps its range across restarts, and the next one gets it once the p
   assert.equal(await target.has("a"), false);
 });
 
-test("finds the range of a pod whose end a restarted node did not see", async () => {
+test("finds the range of a pod whose end a restarted node did not observe", async () => {
   const target = targetWith({ ranges: 2 });
   const before = target.start();
   await first(before, "a");
@@ -87,7 +87,7 @@ test("finds the range of a pod whose end a restarted node did not see", async ()
   assert.equal(typeof (await first(after, "c")), "number");
 });
 
-test("a range whose file cannot be written or removed is not given to two pods", async () => {
+test("a range whose file cannot be written or removed is never given to two pods", async () => {
   const target = targetWith({ ranges: 2 });
   const ids = target.start();
   const a = await first(ids, "a");
@@ -100,7 +100,7 @@ test("a range whose file cannot be written or removed is not given to two pods",
   assert.equal(await first(ids, "c"), a);
 });
 
-test("writes the file of a pod again whose directory was removed", async () => {
+test("writes the file again for a pod whose directory was removed", async () => {
   const target = targetWith();
   const ids = target.start();
   const own = await first(ids, "a");

@@ -48,7 +48,7 @@ const rewrites: readonly (readonly [string, Files | undefined, Files])[] = [
 ];
 
 for (const [what, before, after] of rewrites) {
-  test(`killed between any two changes, readers see the old set or the new one, and the next write repairs it: ${what}`, async () => {
+  test(`killed between any two changes, readers see the old files or the new ones, and the next write repairs the volume: ${what}`, async () => {
     const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after)])];
     for (let broken = 0; ; broken++) {
       const { host, clock, whole } = await breakOff(before, after, broken);

@@ -69,7 +69,7 @@ test("a changed content or mode creates a new version and removes the old one", 
   assert.equal((await host.fs.stat("/v/a")).mode, 0o400);
 });
 
-test("readers see the old set or the new one after each single change", async () => {
+test("readers see the old files or the new ones after each single change", async () => {
   const { host, clock, write } = await writer();
   await write(contentOf({ a: "old", b: "old" }));
   await clock.advance(1000);

@@ -44,7 +44,7 @@ function slowed(bench: Bench) {
   return most;
 }
 
-test("200 claims take as long as one: calls run concurrently, except for the same volume", async () => {
+test("200 claims take as long as one: calls run concurrently, except those for the same volume", async () => {
   const bench = volumeBench();
   const most = slowed(bench);
   const stage = bench.start();

@@ -48,7 +48,7 @@ const verdicts: readonly (readonly [what: string, claim: PersistentVolumeClaim, 
 for (const [what, claim, verdict] of verdicts)
   test(`a claim that ${what}: ${verdict}`, () => assert.equal(decideExpansion(claim, "2Gi"), verdict));
 
-test("a shared claim without required node expansion is done with the controller's part", () => {
+test("expansion of a shared claim without required node expansion ends with the controller's part", () => {
   const claim = claimOf({ capacity: { storage: "2Gi" } }, { accessModes: ["ReadWriteMany"] });
   const annotations = { "volume.kubernetes.io/node-expansion-not-required": "true" };
   assert.equal(decideExpansion({ ...claim, metadata: { ...metadata, annotations } }, "2Gi"), "done");
@@ -174,7 +174,7 @@ test("retries failures with back-off, and reports an infeasible expansion", asyn
   assert.equal(bench.claims.get("data")?.status?.capacity?.storage, "1500Mi");
 });
 
-test("gives up a failed size that is no longer requested", async () => {
+test("gives up a failed size once it is no longer requested", async () => {
   const bench = bound();
   const { pass } = await started(bench);
   grow(bench);
@@ -223,7 +223,7 @@ test("an unregistered driver is retried without a failure; one without expansion
   assert.equal(bench.claims.get("data")?.status?.capacity?.storage, "2Gi");
 });
 
-test("re-reads a claim after a conflict", async () => {
+test("reads a claim again after a conflict", async () => {
   const bench = bound();
   const { pass } = await started(bench);
   grow(bench);

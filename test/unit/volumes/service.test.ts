@@ -44,7 +44,7 @@ test("waits for the target, and stops the volumes at the end even if it never co
   assert.deepEqual(calls, ["stop"]);
 });
 
-test("does not retry after the end", async () => {
+test("does not retry after it has stopped", async () => {
   const { clock, calls, stop, done } = rig(9);
   await clock.advance(1_000);
   stop.abort();

@@ -140,7 +140,7 @@ test("closes an idle connection; rejects calls in flight when it is lost, and re
 });
 
 for (const refusal of [{ denies: true }, { rejects: true }])
-  test(`falls back to the relay for good when the login is denied (${JSON.stringify(refusal)})`, async () => {
+  test(`falls back to the relay permanently when the login is denied (${JSON.stringify(refusal)})`, async () => {
     await using t = await start(refusal);
     t.host.program("systemd-stdio-bridge", (_args, { stdin, stdout, killed }) => {
       const [near, far] = duplexPair();
@@ -208,7 +208,7 @@ test("treats a polkit password prompt as permission denied", async () => {
   });
 });
 
-test("names what a machine without systemd lacks", async () => {
+test("reports which part of systemd a machine without it lacks", async () => {
   await using t = await start({}, false);
   await assert.rejects(t.cgroups.create(pod, limits, never), {
     code: "unavailable",

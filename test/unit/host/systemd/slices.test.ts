@@ -120,7 +120,7 @@ it("encodes CPUs as a bit mask, lowest byte first", () => {
   assert.deepEqual([...cpuBits("1, 8,17-18")], [0x02, 0x01, 0x06]);
 });
 
-it("a new slice wants its parent, enables accounting, and has no default dependencies", () => {
+it("a new slice has a Wants dependency on its parent, enables accounting, and has no default dependencies", () => {
   const [first, second] = slicesOf("/kubepods.slice/kubepods-burstable.slice");
   assert.deepEqual(first, { slice: "kubepods.slice", parent: "-.slice" });
   const properties = newSlice(second?.slice ?? "", second?.parent ?? "", 2);

@@ -118,7 +118,7 @@ test("decodes numbers and strings only: no arrays, structs or nested variants", 
   assert.deepEqual(variant && valuesOf(variant), [true]);
 });
 
-test("bytes that are not D-Bus end the connection", async () => {
+test("bytes that are not D-Bus close the connection", async () => {
   for (const bytes of [
     Buffer.from("HTTP/1.1 400 Bad Request\r\n"),
     Buffer.from("6c0400010000ff7f0000000100000000", "hex"),
@@ -132,7 +132,7 @@ test("bytes that are not D-Bus end the connection", async () => {
   }
 });
 
-test("an endless handshake ends the connection", async () => {
+test("an endless handshake closes the connection", async () => {
   const [from, to] = [new PassThrough(), new PassThrough()];
   const connecting = connectMessageBus({ from, to }, fakeClock(), never);
   from.write("x".repeat(5_000));

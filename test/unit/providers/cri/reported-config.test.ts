@@ -61,7 +61,7 @@ test("a runtime's configuration is an object or undefined", async () => {
   assert.equal(await readReportedConfig(rig.channel, never), undefined);
 });
 
-test("a containerd that does not inject CDI devices is reported; other runtimes inject them", async () => {
+test("reports a containerd that does not inject CDI devices; other runtimes inject them", async () => {
   for (const [info, expected] of [
     [configured(runc(null)), /^containerd injects no CDI devices: use containerd 2\.0/],
     [{ config: JSON.stringify({ enableCDI: false, cdiSpecDirs: [], containerd: {} }) }, /^containerd injects no CDI/],
@@ -78,7 +78,7 @@ test("a containerd that does not inject CDI devices is reported; other runtimes 
   }
 });
 
-test("user namespaces need a handler that has them", async () => {
+test("user namespaces need a handler that supports them", async () => {
   const able = { name: "runc", features: { userNamespaces: true } };
   const cases: readonly (readonly [{ name: string; features?: { userNamespaces: boolean } }[], RegExp | undefined])[] =
     [

@@ -17,4 +17,4 @@ test("Go's zero time and invalid times are 0", () => {
   assert.equal(nanoseconds("yesterday"), 0n);
 });
 
-test("whole seconds", () => assert.equal(secondsToNanoseconds(1_795_247_628), 1_795_247_628_000_000_000n));
+test("parses whole seconds", () => assert.equal(secondsToNanoseconds(1_795_247_628), 1_795_247_628_000_000_000n));

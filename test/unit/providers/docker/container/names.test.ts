@@ -22,7 +22,7 @@ test("ignores the suffix of a taken name", () => {
   assert.deepEqual(parseSandboxName(`${sandboxName(pod)}_00ffab12`), pod);
 });
 
-test("parses neither as the other, and no foreign names", () => {
+test("parses a sandbox's name not as a container's or vice versa, and no foreign names", () => {
   assert.equal(parseContainerName(sandboxName(pod)), undefined);
   assert.equal(parseSandboxName(containerName({ name: "main", attempt: 0 }, pod)), undefined);
   for (const name of [

@@ -242,7 +242,7 @@ test("requires polling of a daemon that has not been probed yet", async () => {
   assert.equal(lastAliveAt?.(), undefined);
 });
 
-test("requires polling while a call waits for long", async () => {
+test("requires polling while a call waits for a long time", async () => {
   await using daemon = await rawEngine(({ path, response }) => {
     if (path === "/info") response.end(JSON.stringify(info));
   });

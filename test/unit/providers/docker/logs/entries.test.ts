@@ -17,7 +17,7 @@ function read(entries: LogEntryParser, bytes: Buffer, size: number) {
 }
 
 for (const size of [1, 33, 4096, 1_000_000]) {
-  test(`parses frames in blocks of ${size}: one line each, partial lines without a newline`, () => {
+  test(`parses frames in blocks of ${size} into one line each, and partial lines without a newline`, () => {
     const long = "x".repeat(16_384);
     const bytes = Buffer.concat([
       frame(1, `${time(1)} one\n`),

@@ -87,7 +87,7 @@ test("on an unsupported architecture, reports which image to load and asks the r
   assert.equal(asked.length, 2);
 });
 
-test("a pod that stops waiting is released", async () => {
+test("releases a pod that stops waiting", async () => {
   const engine = await rawEngine(({ path, response }) => {
     if (!path.endsWith("/json")) return;
     response.statusCode = 404;

@@ -22,6 +22,6 @@ test("chooses a socat that passes on the end of the server's data", async (t) =>
   assert.equal(await foundWith(t, "exec >/dev/null; cat >/dev/null"), "socat");
 });
 
-test("rejects a socat that does not, or cannot be run this way", async (t) => {
+test("rejects a socat that does not pass it on, or cannot be run this way", async (t) => {
   assert.equal(await foundWith(t, "cat"), "perl");
 });

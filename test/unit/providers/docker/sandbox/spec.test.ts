@@ -28,7 +28,7 @@ function specOf(config: Wish, input: Partial<SandboxSpecInput> = {}) {
   });
 }
 
-test("a pod with its own namespaces", () => {
+test("a pod without host namespaces gets its own hostname, ports and namespaces", () => {
   const { Hostname, HostConfig } = specOf({ linux: { cgroupParent: "/kubepods/podx" } });
   assert.equal(Hostname, "web");
   assert.partialDeepStrictEqual(HostConfig, {

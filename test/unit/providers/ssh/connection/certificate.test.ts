@@ -24,7 +24,7 @@ test("parses certificates of each key type", () => {
   assert.equal(parseCertificate(certificateOf(key, key, { type: "user" })).type, "user");
 });
 
-test("rejects truncated, extended and unknown certificates with a clause", () => {
+test("rejects truncated, extended and unknown certificates with a reason", () => {
   const blob = certificateOf(key, key, { principals: ["a", "b"], critical: ["c"] });
   for (let length = 0; length < blob.length; length += 1)
     assert.throws(() => parseCertificate(blob.subarray(0, length)), /^(Range)?Error: /, String(length));

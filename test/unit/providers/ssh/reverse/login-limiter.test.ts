@@ -45,7 +45,7 @@ describe("login-attempt limiter", () => {
     assert.equal(closed.length, 1, "one of the clean makes room");
   });
 
-  test("an attempt ends once", () => {
+  test("an attempt is ended only once", () => {
     const keeper = createLoginLimiter(fakeClock());
     const visit = keeper.admit("a", closing("a"));
     visit?.loggedIn();

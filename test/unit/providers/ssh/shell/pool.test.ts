@@ -35,7 +35,7 @@ class Fake {
   close = () => void (this.closed = true);
 }
 
-test("a caller without an idle shell gets the first one released; the one started for it is kept", async () => {
+test("a caller without an idle shell gets the first one released; the shell started for it is kept", async () => {
   const { pool, starting, shell, started } = rig();
   const first = await started();
   const second = pool.acquire(never);

@@ -44,7 +44,7 @@ test("uses the last line with an error message, and ignores such words in file n
   assert.equal(codeOfMessage("mkdir: 'File exists': No such file or directory"), "not_found");
 });
 
-test("puts the subject and the target's message into the coded error", () => {
+test("puts the subject and the target's message into the error with a code", () => {
   assert.equal(
     commandError("/x", "rm: cannot remove '/x': Permission denied\n").message,
     "/x: rm: cannot remove '/x': Permission denied",
