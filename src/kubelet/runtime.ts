@@ -88,6 +88,7 @@ export function createNodePodRuntime(
     sandboxOverhead: preparer.sandboxOverhead,
     restartCountFromLogs: preparer.restartCountFromLogs,
     loggedContainers: preparer.loggedContainers,
+    createContainerFiles: preparer.createContainerFiles,
     linkLog: preparer.linkLog,
     removeLog: preparer.removeLog,
     withStableFiles: volumes.withStableFiles,

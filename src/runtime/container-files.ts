@@ -1,19 +1,27 @@
 import { posix } from "node:path";
 import { Mount } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { FileChange } from "../seams/host.ts";
+import { podLogDirectory } from "../pod/log-paths.ts";
+import type { FileChange, HostFs } from "../seams/host.ts";
 import { absolutePath } from "./mounts.ts";
 
 const hostsPath = "/etc/hosts";
 const defaultTerminationPath = "/dev/termination-log";
 
+interface FileSettings {
+  readonly rootDirectory: string;
+  readonly podLogsDirectory: string;
+}
+
+interface CreateFilesDeps {
+  readonly settings: FileSettings;
+  readonly fs: Pick<HostFs, "apply">;
+  readonly facts: (signal: AbortSignal) => Promise<{ readonly selinux: boolean }>;
+}
+
 export interface ContainerFilesInput {
   readonly pod: Pod;
   readonly container: Container;
-  /** Directory of the pod on the target: `<root>/pods/<uid>`. */
-  readonly podDirectory: string;
-  /** Directory of the pod's logs on the target. */
-  readonly logDirectory: string;
   /** Content of /etc/hosts; undefined if the node does not manage it for this pod. */
   readonly hostsFile: string | undefined;
   /** Unique among the runs of this container. */
@@ -24,24 +32,47 @@ export interface ContainerFilesInput {
 /** Files that a container needs on the target before it is created, and their mounts. */
 export interface ContainerFiles {
   readonly changes: readonly FileChange[];
+  /** The last of the changes: writes the pod's hosts file, in place. */
+  readonly hosts: readonly FileChange[];
   readonly mounts: readonly Mount[];
 }
 
 /** A container's log directory, its pod's hosts file and an empty termination message file, with the kubelet's modes.
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/ */
-export function containerFiles(input: ContainerFilesInput): ContainerFiles {
+export function containerFiles(settings: FileSettings, given: ContainerFilesInput): ContainerFiles {
+  const input = { ...given, podDirectory: posix.join(settings.rootDirectory, "pods", given.pod.metadata.uid) };
   const logs: FileChange = {
     kind: "mkdir",
-    path: posix.join(input.logDirectory, input.container.name),
+    path: posix.join(podLogDirectory(settings.podLogsDirectory, input.pod), input.container.name),
     mode: 0o755,
     parents: true,
   };
   const podDirectory: FileChange = { kind: "mkdir", path: input.podDirectory, mode: 0o750, parents: true };
-  const parts = [hostsFile(input), terminationMessage(input)].filter((part) => part !== undefined);
+  const [hosts, message] = [hostsFile(input), terminationMessage(input)];
   return {
-    changes: [logs, podDirectory, ...parts.flatMap(({ changes }) => changes)],
-    mounts: parts.flatMap(({ mounts }) => mounts),
+    changes: [logs, podDirectory, ...message.changes, ...hosts.changes],
+    hosts: hosts.changes,
+    mounts: [...hosts.mounts, ...message.mounts],
   };
+}
+
+/** Creates the files of a container in a new sandbox, with an empty hosts file: the pod has no address yet.
+ *  @param attempt of the sandbox.
+ *  @returns the name of its termination message file. */
+export async function createContainerFiles(
+  { settings, fs, facts }: CreateFilesDeps,
+  { pod, container, attempt }: Pick<ContainerFilesInput, "pod" | "container"> & { readonly attempt: number },
+  signal: AbortSignal,
+): Promise<string> {
+  const { selinux } = await facts(signal);
+  const instance = instanceName(attempt);
+  await fs.apply(containerFiles(settings, { pod, container, hostsFile: "", instance, selinux }).changes, signal);
+  return instance;
+}
+
+/** Eight hexadecimal digits. */
+export function instanceName(number: number): string {
+  return Math.floor(number).toString(16).padStart(8, "0");
 }
 
 /** Path of the termination message in the container; undefined if the spec disables it. */
@@ -49,13 +80,15 @@ export function terminationMessagePath({ terminationMessagePath: path }: Contain
   return path === "" ? undefined : absolutePath(path ?? defaultTerminationPath);
 }
 
-function hostsFile({
-  container,
-  podDirectory,
-  hostsFile: data,
-  selinux,
-}: ContainerFilesInput): ContainerFiles | undefined {
-  if (data === undefined || container.volumeMounts?.some(({ mountPath }) => mountPath === hostsPath)) return undefined;
+interface PodFilesInput extends ContainerFilesInput {
+  readonly podDirectory: string;
+}
+
+type MountedFiles = Pick<ContainerFiles, "changes" | "mounts">;
+const noFiles: MountedFiles = { changes: [], mounts: [] };
+
+function hostsFile({ container, podDirectory, hostsFile: data, selinux }: PodFilesInput): MountedFiles {
+  if (data === undefined || container.volumeMounts?.some(({ mountPath }) => mountPath === hostsPath)) return noFiles;
   const path = posix.join(podDirectory, "etc-hosts");
   return {
     changes: [{ kind: "write", path, data, mode: 0o644 }],
@@ -64,14 +97,9 @@ function hostsFile({
 }
 
 /** World-writable: the container may run as any user. */
-function terminationMessage({
-  container,
-  podDirectory,
-  instance,
-  selinux,
-}: ContainerFilesInput): ContainerFiles | undefined {
+function terminationMessage({ container, podDirectory, instance, selinux }: PodFilesInput): MountedFiles {
   const containerPath = terminationMessagePath(container);
-  if (containerPath === undefined) return undefined;
+  if (containerPath === undefined) return noFiles;
   const directory = posix.join(podDirectory, "containers", container.name);
   const path = posix.join(directory, instance);
   return {

@@ -29,7 +29,7 @@ export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
     kill: (observed, pod, graceSeconds, signal) => terminatePod(deps, { observed, pod, graceSeconds }, signal),
     async plan(pod, observed, signal) {
       const steps = planPod(pod, observed, containerFacts(deps, pod));
-      const { sandbox = [], containers = [] } = Object.groupBy(steps.flatMap(prefetchesOf), ({ kind }) =>
+      const { sandbox = [], containers = [] } = Object.groupBy(prefetchesOf(steps), ({ kind }) =>
         kind === "sandboxConfig" ? "sandbox" : "containers",
       );
       const { sandboxConfig } = await prefetch(deps, pod, sandbox, signal);
@@ -38,7 +38,7 @@ export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
         async perform(mounted, onSandboxReady, until) {
           const prefetched = prefetch(deps, pod, containers, until);
           const context = { pod, observed, sandboxConfig, prefetched, mounted, onSandboxReady };
-          const outcome = await runSteps(deps, steps, context, until);
+          const [outcome] = await Promise.all([runSteps(deps, steps, context, until), prefetched]);
           if (outcome.error && hasUserNamespace(pod) && steps.some(({ kind }) => kind === "runSandbox"))
             deps.measures.userNamespacedPodFailed();
           return outcome;

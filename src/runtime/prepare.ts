@@ -2,7 +2,6 @@ import { isIPv4 } from "node:net";
 import { posix } from "node:path";
 import type { HostAddresses, ServiceLister, SubPathMounts } from "./ports.ts";
 import {
-  type ContainerConfig,
   ImageSpec,
   LinuxContainerConfig,
   type LinuxContainerResources,
@@ -12,7 +11,6 @@ import {
   type UserNamespace,
 } from "../gen/cri.ts";
 import { readWithin } from "../host/read-within.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
@@ -41,12 +39,18 @@ import type { Host } from "../seams/host.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import { buildContainerConfig } from "./container-config.ts";
-import { containerFiles } from "./container-files.ts";
+import { containerFiles, createContainerFiles, instanceName } from "./container-files.ts";
 import { volumeDevices, volumeMounts, volumeSubPaths } from "./mounts.ts";
 import { buildSandboxConfig, overheadOf } from "./sandbox-config.ts";
 import type { EnsuredImage } from "./images/puller.ts";
 import { linkLog, loggedContainers, removeLog, restartCountFromLogs } from "./log-files.ts";
-import { type ContainerStart, type EnsuredImages, type StartDeps, targetContainerId } from "./start-container.ts";
+import {
+  type ConfiguredContainer,
+  type ContainerStart,
+  type EnsuredImages,
+  type StartDeps,
+  targetContainerId,
+} from "./start-container.ts";
 import type { PrefetchDeps } from "./prefetch.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
@@ -96,12 +100,11 @@ export interface PrepareDeps extends ClockAndLog {
   readonly events: EventSink;
 }
 
-/** The default cluster domain. */
 const defaultClusterDomain = "cluster.local";
 
 /** Builds the configurations of sandboxes and containers. */
 export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "removeLog"> &
-  Pick<PrefetchDeps, "loggedContainers"> & {
+  Pick<PrefetchDeps, "loggedContainers" | "createContainerFiles"> & {
     /** @throws Error if the target's resolv.conf cannot be read or the hostname is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
     configureResources(pod: Pod, container: Container, signal: AbortSignal): Promise<LinuxContainerResources>;
@@ -121,6 +124,8 @@ export function createPreparer(deps: PrepareDeps): Preparer {
       configureContainer(deps, { ...start, image, restartCount }, signal),
     restartCountFromLogs: (pod, container, signal) => restartCountFromLogs(deps, pod, container, signal),
     loggedContainers: (pod, signal) => loggedContainers(deps, pod, signal),
+    createContainerFiles: (pod, container, attempt, signal) =>
+      createContainerFiles(deps, { pod, container, attempt }, signal),
     linkLog: (start, config, containerId) => linkLog(deps, start, config, containerId),
     removeLog: (pod, status, signal) => removeLog(deps, pod, status, signal),
   };
@@ -188,7 +193,11 @@ interface ContainerRun extends ContainerStart {
   readonly restartCount: number;
 }
 
-async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: AbortSignal): Promise<ContainerConfig> {
+async function configureContainer(
+  deps: PrepareDeps,
+  run: ContainerRun,
+  signal: AbortSignal,
+): Promise<ConfiguredContainer> {
   const { settings, fs } = deps;
   const { pod, container, image, restartCount } = run;
   const targetId = targetContainerId(run);
@@ -219,17 +228,15 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
       ...(targetId !== undefined && { targetId }),
     }),
   });
-  const files = containerFiles({
+  const files = containerFiles(settings, {
     pod,
     container,
-    podDirectory: posix.join(settings.rootDirectory, "pods", pod.metadata.uid),
-    logDirectory: podLogDirectory(settings.podLogsDirectory, pod),
     hostsFile: await hostsFileOf(deps, run, signal),
-    instance: instanceName(deps.clock),
+    instance: run.instance ?? instanceName(deps.clock.jitter(0, 2 ** 32)),
     selinux,
   });
-  await fs.apply(files.changes, signal);
-  return buildContainerConfig({
+  if (run.instance === undefined) await fs.apply(files.changes, signal);
+  const config = buildContainerConfig({
     pod,
     container,
     image: image.imageRef,
@@ -242,6 +249,10 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     stopSignals: settings.stopSignals,
     ownerLabels,
   });
+  const hostsWritten = run.instance === undefined ? Promise.resolve() : fs.apply(files.hosts, signal);
+  // The caller may fail before it waits for this.
+  hostsWritten.catch(() => undefined);
+  return { config, hostsWritten };
 }
 
 /** Groups that own the files of a pod's volumes. */
@@ -285,13 +296,6 @@ async function supportsRecursiveReadOnly(
     log.warn({ err, uid: pod.metadata.uid, container: name }, "cannot read the features of the pod's runtime handler");
     return false;
   }
-}
-
-/** Eight hexadecimal digits. */
-function instanceName(clock: Clock): string {
-  return Math.floor(clock.jitter(0, 2 ** 32))
-    .toString(16)
-    .padStart(8, "0");
 }
 
 async function environmentOf(deps: PrepareDeps, run: ContainerRun, signal: AbortSignal): Promise<Map<string, string>> {

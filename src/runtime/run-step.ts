@@ -112,10 +112,11 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
 
   async startContainer(deps, { container, containerKind }, { pod, observed, prefetched, sandbox, mounted }, signal) {
     if (!sandbox) throw new Error(`no sandbox for container ${container.name}`);
-    const { images, loggedContainers } = await prefetched;
+    const { images, loggedContainers, instances } = await prefetched;
+    const instance = instances.get(container.name);
     const presentImage = images.get(container.name);
     const hasNoLogs = loggedContainers?.has(container.name) === false;
-    const start: ContainerStart = { pod, container, observed, sandbox, mounted, presentImage, hasNoLogs };
+    const start: ContainerStart = { pod, container, observed, sandbox, mounted, presentImage, hasNoLogs, instance };
     const { started, error } = await deps.start(start, containerKind, signal);
     return {
       ...(started && { made: { containers: [started.id] }, rest: started.linked }),

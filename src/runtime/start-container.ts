@@ -51,6 +51,15 @@ export interface ContainerStart {
   readonly presentImage?: Image | undefined;
   /** True if the container is known to have no logs yet. */
   readonly hasNoLogs?: boolean;
+  /** Name of the container's termination message file, if its files exist already. */
+  readonly instance?: string | undefined;
+}
+
+/** Configuration of a container whose files exist. */
+export interface ConfiguredContainer {
+  readonly config: ContainerConfig;
+  /** Resolves when the content of its hosts file is written, which a created container waits for before it starts. */
+  readonly hostsWritten: Promise<void>;
 }
 
 /** ID of the container that an ephemeral container targets; undefined without a target.
@@ -79,13 +88,13 @@ export interface StartDeps extends KillDeps, StableFiles {
   readonly runtime: KillDeps["runtime"] & Pick<Containers, "createContainer" | "startContainer" | "removeContainer">;
   /** Ensures that the image and those of image volumes are on the target. @throws StartError. */
   readonly ensureImages: (start: ContainerStart, signal: AbortSignal) => Promise<EnsuredImages>;
-  /** Builds the container's configuration and writes its files on the target. @throws StartError. */
+  /** Builds the container's configuration and writes its files on the target. */
   readonly configure: (
     start: ContainerStart,
     images: EnsuredImages,
     restartCount: number,
     signal: AbortSignal,
-  ) => Promise<ContainerConfig>;
+  ) => Promise<ConfiguredContainer>;
   /** The next restart count according to the names in the container's log directory; 0 if there are none. */
   readonly restartCountFromLogs: (pod: Pod, container: Container, signal: AbortSignal) => Promise<number>;
   /** Links the log into the directory of log collectors. */
@@ -159,10 +168,11 @@ async function createContainer(
   { images, restartCount, failed }: Creation,
   signal: AbortSignal,
 ): Promise<Omit<StartedContainer, "linked">> {
-  const config = await deps.configure(start, images, restartCount, signal).catch((error: unknown) => {
+  const configFailed = (error: unknown): never => {
     stopIfAborted(signal);
     throw failed("CreateContainerConfigError", error);
-  });
+  };
+  const { config, hostsWritten } = await deps.configure(start, images, restartCount, signal).catch(configFailed);
   stopIfAborted(signal);
   const request = CreateContainerRequest.fromPartial({
     podSandboxId: start.sandbox.id,
@@ -177,6 +187,7 @@ async function createContainer(
         countImageVolumes(deps, start, images, "failed");
       throw failed("CreateContainerError", error);
     });
+  await hostsWritten.catch(configFailed);
   countImageVolumes(deps, start, images, "mounted");
   deps.events.event(containerReference(start.pod, start.container.name), "Normal", "Created", "Container created");
   return { id, config };

@@ -119,7 +119,7 @@ describe("an image mount", () => {
       },
       { volumes: [aVolume("i", "one:1"), { name: "data", emptyDir: {} }] },
     );
-    const config = await configure(pod, container, ["10.0.0.2"], observe([], []), new Map([["i", image]]));
+    const config = await configure(pod, container, ["10.0.0.2"], observe([], []), { volumes: new Map([["i", image]]) });
     const [whole, part, data] = config.mounts;
     assert.deepEqual([whole?.image, whole?.imageSubPath, whole?.hostPath, whole?.readonly], [image, "", "", true]);
     assert.deepEqual([part?.image, part?.imageSubPath, part?.hostPath], [image, "usr/bin", ""]);
@@ -131,7 +131,7 @@ describe("an image mount", () => {
     const volumeMounts = [{ name: "i", mountPath: "/part", subPath: "../up" }];
     const [pod, container] = podOf({ volumeMounts }, { volumes: [aVolume("i", "one:1")] });
     await assert.rejects(
-      configure(pod, container, ["10.0.0.2"], observe([], []), new Map([["i", image]])),
+      configure(pod, container, ["10.0.0.2"], observe([], []), { volumes: new Map([["i", image]]) }),
       /unable to provision SubPath `..\/up`: must not contain '..'/,
     );
   });

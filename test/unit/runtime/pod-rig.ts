@@ -55,14 +55,17 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
       }),
     findPresentImage: async () => undefined,
     loggedContainers: async () => new Set<string>(),
-    configure: async ({ container }, { imageRef: image }, restartCount) =>
-      ContainerConfig.fromPartial({
+    createContainerFiles: async (_pod, _container, attempt) => String(attempt),
+    configure: async ({ container }, { imageRef: image }, restartCount) => ({
+      config: ContainerConfig.fromPartial({
         metadata: { name: container.name, attempt: restartCount },
         image: { image },
         command: container.command ?? ["sleep", "3600"],
         labels: { [containerNameLabel]: container.name },
         annotations: { [containerHashAnnotation]: containerHash(container) },
       }),
+      hostsWritten: Promise.resolve(),
+    }),
     restartCountFromLogs: async () => 0,
     linkLog: async () => undefined,
     removeLog: async (_pod, status) => void unlogged.push(`${containerNameOf(status)} ${status.id}`),

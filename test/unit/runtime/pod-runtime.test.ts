@@ -194,7 +194,7 @@ test("looks images and old logs up while the sandbox is created; linking a log b
   const release = runtime.hold("runPodSandbox");
   const syncing = first(aPod({ containers: [aContainer("a"), aContainer("b")] }));
   await new Promise(setImmediate);
-  assert.deepEqual(asked.splice(0), ["image of a", "logs", "image of b"]);
+  assert.deepEqual(asked.splice(0), ["logs", "image of a", "image of b"]);
   release();
   const { made, rest } = await syncing;
   assert.deepEqual(asked, ["a has seen", "b has undefined", "count of b"]);
@@ -207,6 +207,18 @@ test("looks images and old logs up while the sandbox is created; linking a log b
   await rest;
 });
 
+test("ends a failed pass only after the creation of its containers' files, so that none outlives the pod", async () => {
+  const created = Promise.withResolvers<string>();
+  const { first, runtime } = rig({ createContainerFiles: () => created.promise });
+  runtime.failNext("runPodSandbox", new Error("no network"));
+  let ended = false;
+  const pass = first(aPod()).finally(() => (ended = true));
+  await new Promise(setImmediate);
+  assert.equal(ended, false);
+  created.resolve("0");
+  assert.equal((await pass).error?.message, "no network");
+});
+
 test("looks nothing up ahead for a restarting container, as its back-off may forbid it", async () => {
   const asked: string[] = [];
   const { runtime, see, pass, states } = rig({
@@ -214,7 +226,7 @@ test("looks nothing up ahead for a restarting container, as its back-off may for
     loggedContainers: async () => (asked.push("logs"), new Set<string>()),
   });
   await pass(aPod());
-  assert.deepEqual(asked.splice(0), ["image", "logs"]);
+  assert.deepEqual(asked.splice(0), ["logs", "image"]);
   runtime.exitContainer((await see()).containers[0]?.id ?? "", 1);
   await pass(aPod());
   assert.deepEqual([await states(), asked], [[exited("c"), running("c", 1)], []]);

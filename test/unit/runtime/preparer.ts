@@ -6,6 +6,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
 import type { MountedVolumes } from "../../../src/pipeline.ts";
+import type { FileChange, HostFs } from "../../../src/seams/host.ts";
 import type { VolumeImages } from "../../../src/runtime/images/puller.ts";
 import { type PrepareDeps, createPreparer } from "../../../src/runtime/prepare.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -34,6 +35,12 @@ export function preparerIn(
   const clock = fakeClock();
   const runtime = fakeRuntime({ clock });
   const events: string[] = [];
+  const { fs } = localHost({ clock: systemClock() });
+  const applied: FileChange[] = [];
+  const apply: HostFs["apply"] = (changes, stop) => {
+    applied.push(...changes);
+    return fs.apply(changes, stop);
+  };
   const deps: PrepareDeps = {
     settings: {
       nodeName: "node",
@@ -52,7 +59,7 @@ export function preparerIn(
       cpuCfsPeriodUs: 100_000,
       ...settings,
     },
-    fs: localHost({ clock: systemClock() }).fs,
+    fs: { ...fs, apply },
     images: runtime,
     objects: {
       secret: (_namespace, name) => Promise.reject(new CodedError("not_found", `secret "${name}" not found`)),
@@ -94,12 +101,12 @@ export function preparerIn(
     ...more,
   };
   const preparer = createPreparer(deps);
-  const configure = (
+  const configure = async (
     pod: Pod,
     container: Container,
     ips: readonly string[] = ["10.0.0.2"],
     observed = observe([], []),
-    volumes: VolumeImages = new Map(),
+    { volumes = new Map(), instance }: { readonly volumes?: VolumeImages; readonly instance?: string } = {},
   ) => {
     const sandbox = {
       id: "sandbox",
@@ -109,10 +116,13 @@ export function preparerIn(
       }),
       ips,
     };
-    const start = { pod, container, observed, sandbox, mounted };
-    return preparer.configure(start, { imageRef: "sha256:abc", volumes }, 2, signal);
+    const start = { pod, container, observed, sandbox, mounted, instance };
+    const image = { imageRef: "sha256:abc", volumes };
+    const { config, hostsWritten } = await preparer.configure(start, image, 2, signal);
+    await hostsWritten;
+    return config;
   };
-  return { preparer, configure, events };
+  return { preparer, configure, events, applied };
 }
 
 /** A pod of one container. */

@@ -49,7 +49,7 @@ function rig(
     ensureImages: async () => ({ imageRef: "sha256:1", volumes: new Map() }),
     configure: async (_start, { imageRef: image }, restartCount) => {
       calls.push(`configure ${restartCount}`);
-      return ContainerConfig.fromPartial({ image: { image } });
+      return { config: ContainerConfig.fromPartial({ image: { image } }), hostsWritten: Promise.resolve() };
     },
     restartCountFromLogs: async () => 3,
     linkLog: async (_start, _config, id) => void calls.push(`link ${id}`),
@@ -107,6 +107,22 @@ test("the pod's files are stable from the configuration until the runtime has an
     "started new",
     "hook",
   ]);
+});
+
+test("starts a container only once its hosts file is written, and reports the failure as one of its configuration", async () => {
+  const written = Promise.withResolvers<void>();
+  const { calls, events, go } = rig({
+    configure: async () => ({ config: ContainerConfig.fromPartial({}), hostsWritten: written.promise }),
+  });
+  const started = go();
+  await new Promise(setImmediate);
+  assert.deepEqual(calls, ["create in box undefined"]);
+  written.reject(new Error("disk full"));
+  await assert.rejects(
+    started,
+    (error) => error instanceof StartError && error.reason === "CreateContainerConfigError",
+  );
+  assert.deepEqual([calls.length, events.lines], [1, ["Warning Failed Error: disk full"]]);
 });
 
 test("counts image volumes with the outcome of their mounts", async () => {
