@@ -1,6 +1,6 @@
 import type { Runs } from "./matrix.ts";
 
-/** Files of test/integration about resource managers. */
+/** Files of test/integration about resource managers and certificates of pods. */
 export const ofResources: Readonly<Record<string, Runs>> = {
   "cpu-manager": {
     on: ["cri"],
@@ -37,5 +37,12 @@ export const ofResources: Readonly<Record<string, Runs>> = {
     why: "containerd 1.6, the runc of Debian 12 and Docker give no pod a user namespace of its own",
     fits: ["cri-2.4"],
     seconds: 120,
+  },
+  "volumes-certificates": {
+    on: ["cri", "ssh"],
+    why: "volumes are files of a Host: this machine's or over SSH",
+    lab: "volumes",
+    fits: ["cri", "cri-2.4", "docker", "ssh"],
+    seconds: 15,
   },
 };

@@ -4,7 +4,6 @@ import {
   type FieldDecisions,
   checkEach,
   checkFields,
-  unsupportedIfSet,
   unsupportedIf,
   type UnsupportedField,
 } from "./field-decisions.ts";
@@ -24,10 +23,10 @@ const emptyDirFields: WireDecisions<k8s.V1EmptyDirVolumeSource> = {
 const imageFields: WireDecisions<k8s.V1ImageVolumeSource> = { pullPolicy: "supported", reference: "supported" };
 
 export const projection: WireDecisions<k8s.V1VolumeProjection> = {
-  clusterTrustBundle: unsupportedIfSet("trust bundles are not supported yet"),
+  clusterTrustBundle: "supported",
   configMap: "supported",
   downwardAPI: "supported",
-  podCertificate: unsupportedIfSet("pod certificates are not supported yet"),
+  podCertificate: "supported",
   secret: "supported",
   serviceAccountToken: "supported",
 };

@@ -19,6 +19,8 @@ const implemented = new Set([
   "ResourceHealthStatusMessage",
   "ContainerStopSignals",
   "CSIVolumeHealth",
+  "ClusterTrustBundleProjection",
+  "PodCertificateRequest",
   "CPUManagerPolicyAlphaOptions",
   "CPUManagerPolicyBetaOptions",
   "DisableCPUQuotaWithExclusiveCPUs",

@@ -18,6 +18,9 @@ import { createRuntimeClasses } from "../api/runtime-classes.ts";
 import { createServiceAccounts } from "../api/service-accounts.ts";
 import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
+import { createTrustBundles } from "../api/trust-bundles.ts";
+import { createPodCertificates } from "../certificates/pod-certificates.ts";
+import { gateEnabled } from "../config/feature-gates.ts";
 import { createServicePublisher } from "../endpoint-publisher/publisher.ts";
 import { sliceSelector } from "../endpoint-publisher/slices.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -40,6 +43,19 @@ export function observeCluster(context: NodeContext): Cluster {
   const objects = createObjectCaches({ client, clock, log });
   const signers = createTokenSigners(clock);
   const tokens = createTokenSource({ client, signers, clock, log });
+  const accounts = createServiceAccounts({ client, clock });
+  const isEnabled = (gate: string) => !standalone && gateEnabled(config.kubelet.featureGates, gate);
+  const trustBundles = createTrustBundles({ client, enabled: isEnabled("ClusterTrustBundleProjection"), clock, log });
+  const podCertificates = createPodCertificates({
+    client,
+    accounts,
+    events,
+    node: nodes.node,
+    nodeName: config.nodeName,
+    enabled: isEnabled("PodCertificateRequest"),
+    clock,
+    log,
+  });
   const headless = createHeadless(context);
   signalChanges(context, { nodes, services });
   // The API server itself may be a static pod: a node with static pods does not wait for it.
@@ -55,10 +71,12 @@ export function observeCluster(context: NodeContext): Cluster {
     runtimeClasses,
     objects,
     claims: createClaims({ client }),
-    accounts: createServiceAccounts({ client, clock }),
+    accounts,
     tokens,
     signers,
-    running: [events, ...watching, objects, tokens],
+    trustBundles,
+    podCertificates,
+    running: [events, ...watching, objects, tokens, trustBundles, podCertificates],
   };
 }
 

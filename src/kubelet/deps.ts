@@ -6,6 +6,8 @@ import type { ObjectCaches } from "../api/objects.ts";
 import type { ServiceAccounts } from "../api/service-accounts.ts";
 import type { TokenSigners } from "../api/token-signers.ts";
 import type { TokenSource } from "../api/tokens.ts";
+import type { TrustBundles } from "../api/trust-bundles.ts";
+import type { PodCertificates } from "../certificates/pod-certificates.ts";
 import type { Approve } from "../certificates/approver.ts";
 import type { PairStore } from "../certificates/pair-store.ts";
 import type { NodeConfig } from "../config/node-config.ts";
@@ -119,6 +121,8 @@ export interface Cluster {
   readonly accounts: ServiceAccounts;
   readonly tokens: TokenSource & Service;
   readonly signers: TokenSigners;
+  readonly trustBundles: TrustBundles;
+  readonly podCertificates: PodCertificates;
   readonly running: readonly Service[];
 }
 

@@ -32,7 +32,7 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   const pipeline = createPodPipeline(context, cluster, observed);
   const { stats } = pipeline;
   const server = await createNodeServer(context, cluster, observed, pipeline);
-  metrics.show(createNodeView(context, observed, pipeline, server));
+  metrics.show(createNodeView(context, cluster, observed, pipeline, server));
   report.onRunning(createNodeIntrospection(context, cluster, observed, stats, server));
 
   const stages = [

@@ -6,7 +6,7 @@ import { type DiskMeter, createDiskMeter } from "../host/disk-meter.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { type DaemonSetPolicy, createDaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import { createPodsApi } from "../pods-api/pods-api.ts";
-import type { PodRuntime } from "../sync/ports.ts";
+import type { ObjectRegistry, PodRuntime } from "../sync/ports.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
 import { hasOwnNetwork, isTargetFeature } from "../seams/provider.ts";
 import { createDriverVolumeStats } from "../stats/driver-volume-stats.ts";
@@ -118,6 +118,7 @@ function createPodStages(context: NodeContext, cluster: Cluster, observed: Obser
   const images = createImageRecords(context);
   const volumes = createNodeVolumes(context, cluster, observed);
   cluster.objects.onChange(volumes.objectChanged);
+  for (const source of [cluster.trustBundles, cluster.podCertificates]) source.onChange(volumes.sourceChanged);
   const settings = podSettings(config, observed.ownerLabels, target.network, unlimitedCpus(context, observed.cpus));
   const cgroups = createCgroupManagers(context, cluster, observed, { allocations, daemonSets, settings });
   const { groups } = cgroups.hostResources;
@@ -209,10 +210,18 @@ function createNodeStatusGenerator(
   });
 }
 
+/** A registry that passes pods on to all of the given ones. */
+function allOf(registries: readonly ObjectRegistry[]): ObjectRegistry {
+  return {
+    register: (pod) => registries.forEach((registry) => registry.register(pod)),
+    unregister: (uid) => registries.forEach((registry) => registry.unregister(uid)),
+  };
+}
+
 /** Creates the passes of pod workers. */
 function createNodePasses(
   context: NodeContext,
-  { events, objects }: Cluster,
+  { events, objects, trustBundles, podCertificates }: Cluster,
   observed: ObservedTarget,
   stages: PodStages,
 ): Passes {
@@ -226,7 +235,7 @@ function createNodePasses(
     inspector: pleg,
     runtime: podRuntime,
     volumes,
-    objects,
+    objects: allOf([objects, trustBundles, podCertificates]),
     prober: probes,
     managers,
     hostResources: cgroups.hostResources,

@@ -221,6 +221,7 @@ export function createNodeIntrospection(
 /** The node's state for gauges. */
 export function createNodeView(
   { target, clientCertificate, stateOf }: NodeContext,
+  { podCertificates }: Cluster,
   { agent, cpus }: ObservedTarget,
   { manager, volumes }: Pick<PodPipeline, "manager" | "volumes">,
   { certificate }: NodeServer,
@@ -237,6 +238,7 @@ export function createNodeView(
     cpus,
     servingCertificate: certificate,
     clientCertificate,
+    podCertificates: podCertificates.states,
     link: target.link,
     reachable: () => isReachable(reachable.get()),
   };

@@ -50,7 +50,7 @@ export function createPluginRegistration(
 /** Creates the volume manager of a node. */
 export function createNodeVolumes(
   { config, target, metrics, clock, log, stateOf }: NodeContext,
-  { objects, claims, nodes, tokens, events }: Cluster,
+  { objects, claims, nodes, tokens, trustBundles, podCertificates, events }: Cluster,
   { waitForTarget, drivers, agent }: ObservedTarget,
 ): Volumes {
   const { volumesInUse, signals } = stateOf("volumes");
@@ -61,6 +61,8 @@ export function createNodeVolumes(
     objects,
     claims,
     tokens,
+    trustBundles,
+    podCertificates,
     drivers,
     node: nodes.node,
     allocatable: agent.allocatable,

@@ -1,4 +1,5 @@
 import { X509Certificate } from "node:crypto";
+import type { PodCertificates } from "../certificates/pod-certificates.ts";
 import type { CpuCounts } from "../cpus/manager.ts";
 import type { ResizeCounts } from "../allocation/resize-states.ts";
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
@@ -25,6 +26,8 @@ export interface NodeView {
   /** Set if containers can get exclusive CPUs. */
   readonly cpus?: { counts(): CpuCounts } | undefined;
   readonly cgroupVersion: number;
+  /** Certificates of projected volumes. */
+  podCertificates(): ReturnType<PodCertificates["states"]>;
   /** PEM certificates: the kubelet API's and the node's client certificate. */
   servingCertificate(): string | undefined;
   clientCertificate(): string | undefined;
@@ -56,6 +59,16 @@ export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, 
   metrics.gauge("volume_manager_total_volumes", "Desired and ready volumes, by plugin.", {
     labels: ["plugin_name", "state"],
     values: () => volumeCounts(view()),
+  });
+  metrics.gauge("kubelet_podcertificate_states", "Certificates of projected volumes, by signer and state.", {
+    labels: ["signer_name", "state"],
+    values: () => {
+      const keys = (view()?.podCertificates() ?? []).map(({ signerName, state }) => `${signerName}\n${state}`);
+      return counted(keys, (key) => {
+        const [signer_name = "", state = ""] = key.split("\n");
+        return { signer_name, state };
+      });
+    },
   });
   metrics.gauge("kubelet_cgroup_version", "Version of the target's cgroups.", {
     values: () => present(view()?.cgroupVersion),

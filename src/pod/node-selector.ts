@@ -1,4 +1,4 @@
-import type { V1NodeSelectorRequirement, V1NodeSelectorTerm } from "@kubernetes/client-node";
+import type { V1LabelSelector, V1NodeSelectorRequirement, V1NodeSelectorTerm } from "@kubernetes/client-node";
 import type { Node } from "../objects.ts";
 
 /** True if a node satisfies all requirements of a term; a term without requirements matches nothing.
@@ -11,6 +11,17 @@ export function termMatches(
   return (
     matchExpressions.every((requirement) => labelMatches(requirement, metadata.labels?.[requirement.key])) &&
     matchFields.every((requirement) => fieldMatches(requirement, metadata.name))
+  );
+}
+
+/** True if labels satisfy a label selector; an empty selector matches everything. */
+export function labelsMatch(
+  { matchLabels = {}, matchExpressions = [] }: V1LabelSelector,
+  labels: Readonly<Record<string, string>> = {},
+): boolean {
+  return (
+    Object.entries(matchLabels).every(([key, value]) => labels[key] === value) &&
+    matchExpressions.every((requirement) => labelMatches(requirement, labels[requirement.key]))
   );
 }
 

@@ -39,6 +39,8 @@ export interface Volumes extends VolumeMounter, SubPathMounts, StableFiles {
   /** Called when a ConfigMap or Secret changed: volumes made from it are refreshed at once, or within seconds while changes keep
    *  coming. */
   objectChanged(kind: "configmap" | "secret", namespace: string, name: string): void;
+  /** Called when something else changed that a pod's volumes are made from; they are refreshed likewise. */
+  sourceChanged(uid: string): void;
   /** UIDs of pods that have a directory on the target. */
   podDirectories(signal: AbortSignal): Promise<readonly string[]>;
   /** Removes the directory of a pod whose volumes are unmounted. */
@@ -104,6 +106,10 @@ export function createVolumes(deps: VolumeDeps): Volumes {
         const { secrets, configMaps } = referencedObjects(state.pod);
         if ((kind === "secret" ? secrets : configMaps).includes(name)) refresher.objectChanged(state);
       }
+    },
+    sourceChanged(uid) {
+      const state = pods.get(uid);
+      if (state) refresher.objectChanged(state);
     },
     podDirectories: (signal) => listPodDirectories(deps.host, deps.rootDir, signal),
     async removePodDirectory(uid, signal) {

@@ -75,8 +75,9 @@ export function apiServerArgv(tools: Tools, layout: Layout, certificates: Cluste
     "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
     `--cert-dir=${join(layout.dir, "apiserver")}`,
     "--profiling=false",
-    // Off by default, and used by test/integration/stop-signals.test.ts.
-    "--feature-gates=ContainerStopSignals=true",
+    // Off by default, and used by test/integration/stop-signals.test.ts and volumes-certificates.test.ts.
+    "--feature-gates=ContainerStopSignals=true,ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
+    "--runtime-config=certificates.k8s.io/v1beta1=true",
     ...(existsSync(auditPolicy(layout))
       ? [`--audit-policy-file=${auditPolicy(layout)}`, `--audit-log-path=${auditLog(layout)}`]
       : []),

@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import type { Volume } from "../../src/objects.ts";
+import type { AgentOptions } from "./agent.ts";
 import { mount, mounts } from "./manifests.ts";
 import { type Pods, shell, statusOf } from "./pods.ts";
+
+/** The agent of the cluster that the tests of volumes share. */
+export const volumesLab: AgentOptions = {
+  args: ["-v=6"],
+  config: { featureGates: { ClusterTrustBundleProjection: true, PodCertificateRequest: true } },
+};
 
 /** Runs a script with volumes, each mounted at its name, and returns what it wrote. */
 export function shown(pods: Pods, name: string, volumes: readonly Volume[], script: string): Promise<string> {

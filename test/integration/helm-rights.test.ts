@@ -34,7 +34,8 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
     const { ssh, kubeletConfiguration: machine, layout } = lab.edge;
     const cgroupRoot = `${layout.cgroup}/second`;
     createCgroup({ ...layout, cgroup: cgroupRoot });
-    const own = { ...machine, cgroupRoot, podLogsDir: join(layout.dir, "second-logs") };
+    const featureGates = { ClusterTrustBundleProjection: true, PodCertificateRequest: true };
+    const own = { ...machine, cgroupRoot, podLogsDir: join(layout.dir, "second-logs"), featureGates };
     const second = {
       name: accountNode,
       identity: "serviceAccount",
@@ -111,6 +112,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
     await lab.cluster.mustKubectl(["delete", "pod", "of-account", "--timeout=55s"]);
     await attachVolume(lab);
     await claimDevice(lab);
+    await requestCertificate(lab);
     // The driver has gone, and with it what it offered.
     await lab.cluster.waitFor(
       "its ResourceSlices to be deleted",
@@ -202,6 +204,19 @@ async function claimDevice({ cluster, edge: { layout } }: HelmLab): Promise<void
   await cluster.mustKubectl(["delete", "pod", "claiming", "--timeout=55s"]);
 }
 
+/** Has the account's node request a certificate for a pod that projects trust anchors, too. */
+async function requestCertificate({ cluster }: HelmLab): Promise<void> {
+  const sources = [
+    { clusterTrustBundle: { name: "none", optional: true, path: "ca" } },
+    { podCertificate: { signerName: "example.com/test", keyType: "ED25519", credentialBundlePath: "bundle" } },
+  ];
+  const pod = user("certified", accountNode, "own", { projected: { sources } });
+  await cluster.apply([pod]);
+  const requests = ["get", "podcertificaterequests", "--output=jsonpath={.items[*].spec.podName}"];
+  await cluster.waitFor("the certificate's request", async () => (await cluster.mustKubectl(requests)) === "certified");
+  await cluster.mustKubectl(["delete", "pod", "certified", "--timeout=55s"]);
+}
+
 /** Asks a node's kubelet API for its pods with a token that may not. @returns the status code. */
 async function askByToken({ cluster }: HelmLab, node: Node | undefined): Promise<string> {
   const token = (await cluster.mustKubectl(["create", "token", "default"])).trim();
@@ -224,6 +239,7 @@ const runtimeClass = {
 interface Requests {
   readonly runtimeClassName?: string;
   readonly claimName?: string;
+  readonly projected?: object;
   /** The name of a ResourceClaim, which the scheduler allocates. */
   readonly deviceClaim?: string;
 }
@@ -233,7 +249,7 @@ function user(
   name: string,
   nodeName: string,
   secretName: string,
-  { runtimeClassName, claimName, deviceClaim }: Requests = {},
+  { runtimeClassName, claimName, projected, deviceClaim }: Requests = {},
 ): object {
   return {
     apiVersion: "v1",
@@ -258,12 +274,14 @@ function user(
           volumeMounts: [
             { name: "secret", mountPath: "/secret" },
             ...(claimName ? [{ name: "claim", mountPath: "/claim" }] : []),
+            ...(projected ? [{ name: "projected", mountPath: "/projected" }] : []),
           ],
         },
       ],
       volumes: [
         { name: "secret", secret: { secretName } },
         ...(claimName ? [{ name: "claim", persistentVolumeClaim: { claimName } }] : []),
+        ...(projected ? [{ name: "projected", projected }] : []),
       ],
     },
   };

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { images, shell, statusOf } from "../harness/pods.ts";
+import { volumesLab } from "../harness/volumes.ts";
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("volumes", { args: ["-v=6"] });
+  lab = await startLab("volumes", volumesLab);
 });
 after(() => lab?.[Symbol.asyncDispose]());
 

@@ -6,10 +6,11 @@ import { mount, mounts } from "../harness/manifests.ts";
 import { processesOf, volumeFolder } from "../harness/pod-machine.ts";
 import { type ContainerDraft, condition, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
+import { volumesLab } from "../harness/volumes.ts";
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("volumes", { args: ["-v=6"] });
+  lab = await startLab("volumes", volumesLab);
 });
 after(() => lab?.[Symbol.asyncDispose]());
 

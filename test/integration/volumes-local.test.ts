@@ -71,6 +71,8 @@ function start(content: string) {
     tokens: {
       token: async () => ({ token: content, refreshAt: clock.now() + 3_600_000, expiresAt: clock.now() + 3_600_000 }),
     },
+    trustBundles: { trustAnchors: async () => assert.fail("no pod projects a trust bundle") },
+    podCertificates: { credentials: () => assert.fail("no pod projects a certificate") },
     allocatable: () => ({ memory: "1Gi" }),
   });
 }

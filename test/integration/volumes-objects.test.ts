@@ -8,11 +8,11 @@ import { type Lab, startLab } from "../harness/lab.ts";
 import { configMap, mount, mounts, secret } from "../harness/manifests.ts";
 import { podFolder, volumeFolder } from "../harness/pod-machine.ts";
 import { images, shell, statusOf } from "../harness/pods.ts";
-import { shown, waitsForVolume } from "../harness/volumes.ts";
+import { shown, volumesLab, waitsForVolume } from "../harness/volumes.ts";
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("volumes", { args: ["-v=6"] });
+  lab = await startLab("volumes", volumesLab);
 });
 after(() => lab?.[Symbol.asyncDispose]());
 

@@ -7,12 +7,13 @@ import { type Lab, startLab } from "../harness/lab.ts";
 import { mount } from "../harness/manifests.ts";
 import { podMounts } from "../harness/pod-machine.ts";
 import { shell, statusOf } from "../harness/pods.ts";
+import { volumesLab } from "../harness/volumes.ts";
 
 let lab: Lab;
 /** A folder of the machine's in which mounts are shared with whoever asks for it. */
 let shared: string;
 before(async () => {
-  lab = await startLab("volumes", { args: ["-v=6"] });
+  lab = await startLab("volumes", volumesLab);
   shared = join(lab.cluster.layout.dir, "shared");
   for (const name of ["later", "before"]) mkdirSync(join(shared, name), { recursive: true });
   await onMachine("mount", "--bind", shared, shared);

@@ -7,12 +7,13 @@ import { type Lab, startLab } from "../harness/lab.ts";
 import { configMap, mount, secret } from "../harness/manifests.ts";
 import { podFolder, podMounts, volumeFolder } from "../harness/pod-machine.ts";
 import { type ContainerDraft, shell, statusOf } from "../harness/pods.ts";
+import { volumesLab } from "../harness/volumes.ts";
 
 let lab: Lab;
 /** A folder of the machine's that is no pod's business. */
 let outside: string;
 before(async () => {
-  lab = await startLab("volumes", { args: ["-v=6"] });
+  lab = await startLab("volumes", volumesLab);
   outside = join(lab.cluster.layout.dir, "outside");
   mkdirSync(outside);
   writeFileSync(join(outside, "secret"), "of the machine");

@@ -7,12 +7,12 @@ import { type Lab, startLab } from "../harness/lab.ts";
 import { configMap, mount, mounts, secret } from "../harness/manifests.ts";
 import { volumeFolder } from "../harness/pod-machine.ts";
 import { shell, statusOf } from "../harness/pods.ts";
-import { shown, waitsForVolume } from "../harness/volumes.ts";
+import { shown, volumesLab, waitsForVolume } from "../harness/volumes.ts";
 
 let lab: Lab;
 let folder: string;
 before(async () => {
-  lab = await startLab("volumes", { args: ["-v=6"] });
+  lab = await startLab("volumes", volumesLab);
   folder = join(lab.cluster.layout.dir, "host");
   mkdirSync(folder);
 });

@@ -252,6 +252,15 @@ nodes:
 {{- toJson $names -}}
 {{- end -}}
 
+{{/* Not empty if a node with identity: serviceAccount has a feature gate of the kubelet on. Takes (list ROOT GATE). */}}
+{{- define "graftlet.gateOfAccount" -}}
+{{- $gate := index . 1 -}}
+{{- range (index . 0).Values.nodes -}}
+{{- $gates := dig "featureGates" dict (.kubeletConfiguration | default dict) -}}
+{{- if and (eq (.identity | default "node") "serviceAccount") (dig $gate (dig "AllBeta" false $gates) $gates) }}true{{ break }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The nodes whose serving certificates the account approves: their names, as JSON. One with identity: serviceAccount would have it
      approve what it has asked for itself. */}}
 {{- define "graftlet.approvedNames" -}}

@@ -14,7 +14,7 @@ import type {
 import type { Host } from "../../seams/host.ts";
 import type { ExpansionStates } from "../persistent/expansion-states.ts";
 import type { PersistentVolumeStates } from "../persistent/volume-states.ts";
-import type { Claims } from "../ports.ts";
+import type { Claims, PodCertificateSource, TrustBundleSource } from "../ports.ts";
 
 /** Dependencies of setting up volumes. */
 export interface VolumeDeps extends NodeSource, ClockAndLog {
@@ -25,6 +25,8 @@ export interface VolumeDeps extends NodeSource, ClockAndLog {
   /** Called with the names, as the cluster knows them, of attached volumes that pods use. */
   readonly onVolumesInUse: (names: readonly string[]) => void;
   readonly tokens: TokenSource;
+  readonly trustBundles: TrustBundleSource;
+  readonly podCertificates: PodCertificateSource;
   readonly events: EventSink;
   readonly waitForTarget: WaitForTarget | undefined;
   readonly measures: VolumeMeasures;

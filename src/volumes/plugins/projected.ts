@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import { CodedError } from "../../lib/errors.ts";
-import type { Pod, Wire } from "../../objects.ts";
+import type { Pod, Volume, Wire } from "../../objects.ts";
 import { commonUser } from "../../pod/common-user.ts";
 import { aggregated } from "../../lib/aggregate.ts";
 import { fsGroupOf } from "../fs-group.ts";
@@ -36,7 +36,9 @@ export const projected: VolumePlugin = {
   async setUp(deps, pod, volume, signal) {
     const sources = volume.projected?.sources ?? [];
     const mode = volume.projected?.defaultMode ?? defaultMode;
-    const parts = await settleAll(sources.map((source) => project(deps, pod, source, mode, signal)));
+    const parts = await settleAll(
+      sources.map((source, index) => project(deps, { pod, volume, index, source, mode }, signal)),
+    );
     const { uid } = pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "projected", volume.name);
     const content = mergeContents(parts.map((part) => part.content));
@@ -54,13 +56,17 @@ async function settleAll<T>(parts: readonly Promise<T>[]): Promise<readonly T[]>
   return settled.filter((part) => part.status === "fulfilled").map(({ value }) => value);
 }
 
-async function project(
-  deps: VolumeDeps,
-  pod: Pod,
-  source: Source,
-  mode: number,
-  signal: AbortSignal,
-): Promise<Projection> {
+/** A source of a projected volume. */
+interface ProjectedSource {
+  readonly pod: Pod;
+  readonly volume: Volume;
+  readonly index: number;
+  readonly source: Source;
+  readonly mode: number;
+}
+
+async function project(deps: VolumeDeps, from: ProjectedSource, signal: AbortSignal): Promise<Projection> {
+  const { pod, source, mode } = from;
   if (source.configMap)
     return {
       content: configMapContent(
@@ -74,13 +80,14 @@ async function project(
     };
   if (source.downwardAPI) return { content: downwardAPIContent(deps, pod, source.downwardAPI.items ?? [], mode) };
   if (source.serviceAccountToken) return tokenFile(deps, pod, source.serviceAccountToken, mode, signal);
+  if (source.clusterTrustBundle) return trustBundleFile(deps, pod, source.clusterTrustBundle, mode, signal);
+  if (source.podCertificate) return certificateFiles(deps, from, source.podCertificate);
   throw new CodedError(
     "unimplemented",
     `unsupported projected source: ${Object.keys(source).join(", ") || "none set"}`,
   );
 }
 
-/** A token file belongs to the common user of all containers, if there is one; the pod's fsGroup may read it. */
 async function tokenFile(
   deps: VolumeDeps,
   pod: Pod,
@@ -93,12 +100,45 @@ async function tokenFile(
     expirationSeconds: source.expirationSeconds ?? defaultTokenSeconds,
   };
   const { token, refreshAt } = await deps.tokens.token(pod, request, signal);
+  return { content: new Map([[cleanPath(source.path), ownedFile(pod, token, mode)]]), refreshAt };
+}
+
+async function trustBundleFile(
+  deps: VolumeDeps,
+  pod: Pod,
+  source: Wire<k8s.V1ClusterTrustBundleProjection>,
+  mode: number,
+  signal: AbortSignal,
+): Promise<Projection> {
+  if (source.name === undefined && source.signerName === undefined)
+    throw new CodedError(
+      "invalid_argument",
+      "ClusterTrustBundle projection requires either name or signerName to be set",
+    );
+  const anchors = await deps.trustBundles.trustAnchors(source, signal);
+  return { content: new Map([[cleanPath(source.path), ownedFile(pod, anchors, mode)]]) };
+}
+
+/** A key and its certificate chain, in one file or in two. */
+function certificateFiles(
+  deps: VolumeDeps,
+  { pod, volume, index, mode }: ProjectedSource,
+  source: Wire<k8s.V1PodCertificateProjection>,
+): Projection {
+  const { key, certificateChain } = deps.podCertificates.credentials(pod, volume.name, index);
+  const files = [
+    [source.credentialBundlePath, key + certificateChain],
+    [source.keyPath, key],
+    [source.certificateChainPath, certificateChain],
+  ] as const;
+  return {
+    content: new Map(files.flatMap(([path, text]) => (path ? [[cleanPath(path), ownedFile(pod, text, mode)]] : []))),
+  };
+}
+
+/** A file that belongs to the common user of all containers, if there is one; the pod's fsGroup may read it. */
+function ownedFile(pod: Pod, text: string, mode: number): ContentFile {
   const user = commonUser(pod.spec);
   const owned = user !== undefined || fsGroupOf(pod) !== undefined;
-  const file: ContentFile = {
-    data: Buffer.from(token),
-    mode: owned ? privateMode : mode,
-    ...(user !== undefined && { uid: user }),
-  };
-  return { content: new Map([[cleanPath(source.path), file]]), refreshAt };
+  return { data: Buffer.from(text), mode: owned ? privateMode : mode, ...(user !== undefined && { uid: user }) };
 }

@@ -122,10 +122,6 @@ test("a pod with API server defaults is supported", async () => {
 
 const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.volumes[0].iscsi", { volumes: [{ name: "v", iscsi: { targetPortal: "p", iqn: "i", lun: 0 } }] }],
-  [
-    "spec.volumes[0].projected.sources[1].clusterTrustBundle",
-    { volumes: [{ name: "v", projected: { sources: [{}, { clusterTrustBundle: { path: "p" } }] } }] },
-  ],
 ];
 
 for (const [field, spec] of heldFields) {
@@ -149,12 +145,9 @@ test("reports all unsupported fields", async () => {
   const spec = {
     containers: [],
     volumes: [
-      { name: "t", projected: { sources: [{ podCertificate: { keyType: "ED25519", signerName: "a/b" } }] } },
+      { name: "t", fc: { targetWWNs: ["a"], lun: 0 } },
       { name: "v", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
     ],
   };
-  assert.deepEqual(await fieldsOf(spec), [
-    "spec.volumes[0].projected.sources[0].podCertificate",
-    "spec.volumes[1].iscsi",
-  ]);
+  assert.deepEqual(await fieldsOf(spec), ["spec.volumes[0].fc", "spec.volumes[1].iscsi"]);
 });

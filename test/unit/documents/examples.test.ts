@@ -73,8 +73,9 @@ const readers: Readonly<Record<string, (text: string) => void>> = {
   Pod: (text) => readPod(parse(text) as Record<string, unknown>),
   RuntimeClass: () => undefined,
   ResourceClaimTemplate: () => undefined,
-  // The API server alone accepts claims.
+  // The API server alone accepts claims and certificates.
   "part of the spec of a pod with claims": () => undefined,
+  "part of the spec of a pod with certificates": () => undefined,
   "part of a DaemonSet": () => undefined,
 };
 

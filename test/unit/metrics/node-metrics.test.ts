@@ -327,6 +327,10 @@ test("gauges are read at scrape time", async () => {
     mounted: (uid) => new Map(uid === "one" ? [["a", { hostPath: "/a", readOnly: false }]] : []),
     resizes: () => ({ deferred: 2, infeasible: 3, inProgress: 1 }),
     cgroupVersion: 2,
+    podCertificates: () => [
+      { signerName: "example.com/s", state: "fresh" },
+      { signerName: "example.com/s", state: "fresh" },
+    ],
     link: { trouble: () => undefined, losses: () => 3 },
     reachable: () => false,
     servingCertificate: () => pair.certificate,
@@ -341,6 +345,7 @@ test("gauges are read at scrape time", async () => {
     "kubelet_desired_pods{static=true}": 1,
     "kubelet_active_pods{static=true}": 0,
     "kubelet_active_pods{static=}": 1,
+    "kubelet_podcertificate_states{signer_name=example.com/s,state=fresh}": 2,
     kubelet_mirror_pods: 1,
     kubelet_managed_ephemeral_containers: 2,
     "kubelet_working_pods{config=desired,lifecycle=sync,static=}": 1,

@@ -3,6 +3,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret, Volume } from "../../../src/objects.ts";
 import type { Token, TokenRequest } from "../../../src/api/tokens.ts";
+import type { PodCredentials, TrustAnchorSelection } from "../../../src/volumes/ports.ts";
 import { createVolumes } from "../../../src/volumes/volumes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -82,6 +83,9 @@ export function volumeBench() {
     tornDown,
     /** Issues tokens; a test may replace it. */
     issue,
+    /** Trust anchors and pod certificates; a test may replace them. */
+    trustAnchors: (_selection: TrustAnchorSelection): string => "",
+    credentials: (_volume: string, _index: number): PodCredentials => ({ key: "", certificateChain: "" }),
     labels: { zone: "a" } as Record<string, string>,
     claims,
     volumes,
@@ -142,6 +146,8 @@ export function volumeBench() {
             : undefined,
         waitForTarget: bench.target.present,
         tokens: { token: (_pod, request) => bench.issue(request) },
+        trustBundles: { trustAnchors: async (selection) => bench.trustAnchors(selection) },
+        podCertificates: { credentials: (_pod, volume, index) => bench.credentials(volume, index) },
         allocatable: () => bench.allocatable,
       }),
   };
