@@ -7,10 +7,11 @@ import { CodedError, messageOf } from "./lib/errors.ts";
 import { visibleText } from "./lib/visible-text.ts";
 import { processTerminal } from "./commands/terminal.ts";
 
-/** Work of Node's threads that cannot be called off: an exit waits for it, be it for minutes. */
+/** Work of Node's threads that cannot be cancelled: a normal exit waits for it, possibly for minutes. */
 const onThreads = /^(GetAddrInfo|GetNameInfo|FSReq)/;
 
-/** The process edge: flags ▷ configuration ▷ nodes ▷ run until a signal. What the nodes need is loaded only when they run. */
+/** The entry point: parses flags, reads the configuration, and runs nodes until a signal arrives. The code of nodes is loaded only when
+ *  they run. */
 async function main(stop: AbortController): Promise<number> {
   const io = processIo();
   const asked = parseCommandLine(process.argv.slice(2), io);
@@ -50,17 +51,17 @@ class Stopped extends CodedError {
   }
 }
 
-/** How long threads may go on with what they are at when all else has ended, and how often that is looked at, milliseconds. */
+/** Time that threads get to finish after everything else has ended, and the interval of checks, milliseconds. */
 const [patienceMs, lookMs] = [1_000, 20];
 
-/** Ends the process; one that a signal has stopped by that signal, where threads hang that an exit would wait for. */
+/** Ends the process. If a signal has stopped it and hanging threads would block the exit, it is killed by that signal. */
 async function end(code: number, stop: AbortSignal): Promise<void> {
   const why: unknown = stop.reason;
   if (why instanceof Stopped) await hanging(() => process.kill(process.pid, why.by));
   process.exit(code);
 }
 
-/** Waits for threads, and calls `hang` when they hang. */
+/** Waits for threads, and calls `hang` if they do not finish. */
 async function hanging(hang: () => void): Promise<void> {
   const clock = systemClock();
   const until = clock.monotonic() + patienceMs;

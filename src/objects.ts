@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 
-/** A Kubernetes object as it travels in JSON: client-node's types with times as RFC 3339 text. */
+/** A Kubernetes object in its JSON form: client-node's types with times as RFC 3339 text. */
 export type Wire<T> = T extends Date
   ? string
   : T extends readonly (infer Item)[]
@@ -11,9 +11,9 @@ export type Wire<T> = T extends Date
 
 export type ObjectMeta = Wire<k8s.V1ObjectMeta>;
 
-/** Metadata of what the API server stores in a namespace. */
+/** Metadata of a namespaced object in the API server. */
 export type NamespacedMeta = ObjectMeta & { name: string; namespace: string; uid: string };
-/** Metadata of what the API server stores outside namespaces. */
+/** Metadata of a cluster-scoped object in the API server. */
 export type ClusterMeta = ObjectMeta & { name: string };
 
 export type PodSpec = Wire<k8s.V1PodSpec>;
@@ -23,7 +23,7 @@ export type Container = Wire<k8s.V1Container>;
 export type EphemeralContainer = Wire<k8s.V1EphemeralContainer>;
 export type ContainerStatus = Wire<k8s.V1ContainerStatus>;
 export type ContainerState = Wire<k8s.V1ContainerState>;
-/** Requests and limits, of a container or of a whole pod. */
+/** Requests and limits of a container or of a whole pod. */
 export type Resources = Wire<Pick<k8s.V1ResourceRequirements, "requests" | "limits">>;
 export type EnvVar = Wire<k8s.V1EnvVar>;
 export type Probe = Wire<k8s.V1Probe>;
@@ -35,7 +35,7 @@ export type NodeStatus = Wire<k8s.V1NodeStatus>;
 export type NodeCondition = Wire<k8s.V1NodeCondition>;
 export type ObjectReference = Wire<k8s.V1ObjectReference>;
 
-/** A pod as the sources hand it on: identity and spec are always there. */
+/** A pod from a source, whose identity and spec are always set. */
 export type Pod = Omit<Wire<k8s.V1Pod>, "metadata" | "spec"> & { metadata: NamespacedMeta; spec: PodSpec };
 export type Node = Omit<Wire<k8s.V1Node>, "metadata"> & { metadata: ClusterMeta };
 export type ServiceAccount = Omit<Wire<k8s.V1ServiceAccount>, "metadata"> & { metadata: NamespacedMeta };
@@ -49,7 +49,7 @@ export type CSINode = Omit<Wire<k8s.V1CSINode>, "metadata"> & { metadata: Cluste
 export type VolumeAttachment = Omit<Wire<k8s.V1VolumeAttachment>, "metadata"> & { metadata: ClusterMeta };
 export type Service = Omit<Wire<k8s.V1Service>, "metadata"> & { metadata: NamespacedMeta };
 export type EndpointSlice = Omit<Wire<k8s.V1EndpointSlice>, "metadata"> & { metadata: NamespacedMeta };
-/** A slice as it is written: its UID is not known before. */
+/** A slice to be written, which has no UID yet. */
 export type WrittenSlice = Omit<EndpointSlice, "metadata"> & {
   metadata: Omit<NamespacedMeta, "uid"> & { readonly uid?: string };
 };

@@ -5,11 +5,11 @@ import type { Rejection } from "./pipeline.ts";
 import type { AllocatedPod } from "./roles.ts";
 import { type TopologyHint, type TopologyHints, unaligned } from "./topology-hints.ts";
 
-/** What resource managers add to a container. Paths on the host are the target's. */
+/** Additions of resource managers to a container. Paths on the host are the target's. */
 export interface ContainerAdditions {
   readonly environment: ReadonlyMap<string, string>;
   readonly mounts: readonly { readonly containerPath: string; readonly hostPath: string; readonly readOnly: boolean }[];
-  /** With the permissions of cgroups: some of `r`, `w` and `m`. */
+  /** Permissions of device cgroups: a combination of `r`, `w` and `m`. */
   readonly devices: readonly {
     readonly containerPath: string;
     readonly hostPath: string;
@@ -18,9 +18,9 @@ export interface ContainerAdditions {
   readonly annotations: Readonly<Record<string, string>>;
   /** Full names, such as `vendor.com/gpu=0`. */
   readonly cdiDevices: readonly string[];
-  /** CPUs that the container may use, in cpuset format; undefined: all. */
+  /** CPUs that the container may use, in cpuset format; undefined for all. */
   readonly cpus?: string;
-  /** NUMA nodes whose memory the container may use, in cpuset format; undefined: all. */
+  /** NUMA nodes whose memory the container may use, in cpuset format; undefined for all. */
   readonly mems?: string;
 }
 
@@ -33,19 +33,22 @@ export const noAdditions: ContainerAdditions = {
   cdiDevices: [],
 };
 
-/** Resources allocated to a container and their health, as in its status. */
+/** Health of the resources that are allocated to a container, as in its status. */
 export type ResourceStatuses = NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
 
-/** Allocates what one pod requests container by container, at its admission: init containers first, in their order. It keeps what matters
- *  to the pod's later containers, such as resources of init containers, which those can reuse. */
+/** Allocates the requests of one pod container by container at its admission, init containers first, in their order. Keeps state that
+ *  later containers of the pod need, such as resources of init containers that they can reuse. */
 export interface PodAllocator {
-  /** Ways to satisfy the requests of a container, or of the pod as a whole. For what is allocated already, the hints that fit it.
-   *  @param container undefined: the pod. */
+  /** Returns ways to satisfy the requests of a container, or of the pod as a whole. For allocated resources, returns the hints that fit
+   *  them.
+   *  @param container undefined for the pod. */
   hints(container: Container | undefined): TopologyHints;
-  /** Allocates what a container requests, from the hint's NUMA nodes as far as they suffice. A container keeps what it has.
-   *  @returns why the pod cannot be admitted; what its containers got so far may stay until `release`. @throws the signal's reason. */
+  /** Allocates the requests of a container, from the hint's NUMA nodes as far as they suffice. A container keeps resources that it already
+   *  has.
+   *  @returns why the pod cannot be admitted; resources that its containers got before may stay until `release`. @throws the signal's
+   *  reason. */
   allocate(container: Container, hint: TopologyHint): Promise<Rejection | undefined>;
-  /** Records the pod's allocation, once all managers have allocated what its containers request. */
+  /** Records the pod's allocation, once all managers have allocated the requests of its containers. */
   commit?(): Promise<void>;
 }
 
@@ -54,7 +57,7 @@ export interface PodAllocator {
 export interface ResourceManager {
   /** Name for log lines. */
   readonly name: string;
-  /** Allocates what a pod requests, at its admission. After a restart the pod is admitted again and keeps its allocation.
+  /** Allocates a pod's requests at its admission. After a restart the pod is admitted again and keeps its allocation.
    *  @param others the other pods that the node has admitted and that have not ended.
    *  @returns why the pod cannot be admitted. @throws unavailable; the signal's reason. */
   allocate(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
@@ -66,21 +69,21 @@ export interface ResourceManager {
     others: readonly AllocatedPod[],
     signal: AbortSignal,
   ): Promise<PodAllocator | undefined>;
-  /** Amounts of the manager's resources, by resource name, with which the pod's requests are compared. Called after the pod's
-   *  allocation. */
+  /** Amounts of the manager's resources by resource name, against which the pod's requests are checked. Called after the pod's allocation. */
   allocatable(pod: Pod): Readonly<Record<string, string>>;
-  /** Prepares what a pod was allocated; called before its sandbox is created, each time. @throws with the kubelet's message if it cannot
+  /** Prepares the resources of a pod; called before its sandbox is created, each time. @throws with the kubelet's message if they cannot
    *  be prepared. */
   preparePod?(pod: AllocatedPod, signal: AbortSignal): Promise<void>;
-  /** Undoes `preparePod`. The pod's containers have stopped, and its end has not been reported. Idempotent.
+  /** Undoes `preparePod` once the pod's containers have stopped and before its end is reported. Idempotent.
    *  @throws with the kubelet's message; the pod's termination is then retried. */
   unpreparePod?(uid: string, signal: AbortSignal): Promise<void>;
-  /** Prepares what a container was allocated; called before the container is created, each time.
-   *  @returns undefined for a container without allocations of this manager. @throws with the kubelet's message if it cannot be prepared. */
+  /** Prepares the resources of a container; called before the container is created, each time.
+   *  @returns undefined for a container without allocations of this manager. @throws with the kubelet's message if they cannot be
+   *  prepared. */
   prepareContainer(pod: Pod, container: Container, signal: AbortSignal): Promise<ContainerAdditions | undefined>;
-  /** Health of what a container was allocated; empty if it has nothing whose health is known. */
+  /** Health of the resources of a container; empty if the health of none is known. */
   health?(pod: Pod, containerName: string): ResourceStatuses;
-  /** Releases a pod's allocation. Its containers have stopped, and none will start. Idempotent. */
+  /** Releases a pod's allocation once its containers have stopped and none will start. Idempotent. */
   release(uid: string): void;
   /** Background work of the manager, for as long as the node runs. */
   readonly services: readonly Service[];
@@ -119,8 +122,9 @@ export async function prepareContainer(
   return joinAdditions(additions);
 }
 
-/** Joins the additions of several managers; where two name the same variable or annotation, CPUs or NUMA nodes, the first counts.
- *  @returns undefined without any. */
+/** Joins the additions of several managers; if two of them set the same variable, annotation, CPUs or NUMA nodes, the first takes
+ *  precedence.
+ *  @returns undefined without additions. */
 export function joinAdditions(additions: readonly (ContainerAdditions | undefined)[]): ContainerAdditions | undefined {
   const all = additions.filter((one) => one !== undefined);
   if (all.length < 2) return all[0];

@@ -1,40 +1,39 @@
 import { type NumaNodes, countNodes, nodeSets } from "./lib/numa-nodes.ts";
 
-/** A way to satisfy a request for a resource: from these NUMA nodes.
+/** A way to satisfy a request for a resource from certain NUMA nodes.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/ */
 export interface TopologyHint {
-  /** Undefined: from any nodes. */
+  /** Undefined for any nodes. */
   readonly nodes: NumaNodes | undefined;
   /** True if no set of fewer nodes could satisfy the request on an idle machine. */
   readonly preferred: boolean;
 }
 
-/** A hint that names nodes. */
+/** A hint that specifies nodes. */
 export interface NodesHint extends TopologyHint {
   readonly nodes: NumaNodes;
 }
 
-/** Hints by resource name. A resource with undefined, or without an entry, may come from any nodes; one with an empty list cannot be
- *  satisfied. */
+/** Hints by resource name. A resource that is undefined or missing may come from any nodes; one with an empty list cannot be satisfied. */
 export type TopologyHints = ReadonlyMap<string, readonly TopologyHint[] | undefined>;
 
-/** The hint that containers are allocated with where no topology manager aligns them. */
+/** The hint for allocations that no topology manager aligns. */
 export const unaligned: TopologyHint = { nodes: undefined, preferred: false };
 
-/** A request for a resource, in terms of NUMA nodes. */
+/** A request for a resource that belongs to NUMA nodes. */
 export interface NodeDemand {
   /** Numbers of the nodes that have the resource, in ascending order. */
   readonly ids: readonly number[];
-  /** True if these nodes could satisfy the request while nothing uses them. */
+  /** True if these nodes could satisfy the request on an idle machine. */
   readonly couldSatisfy: (nodes: NumaNodes) => boolean;
-  /** True if they can satisfy it now. */
+  /** True if these nodes can satisfy the request now. */
   readonly satisfies: (nodes: NumaNodes) => boolean;
 }
 
 /** Number of nodes above which a resource is not aligned: there are 2ⁿ sets of n nodes. */
 export const maxNodesOfHints = 16;
 
-/** Hints for each set of nodes that can satisfy a request. Preferred are those of as few nodes as could satisfy it on an idle machine.
+/** Returns hints for each set of nodes that can satisfy a request. Sets with as few nodes as an idle machine would need are preferred.
  *  @returns undefined, which means any nodes, for a resource of too many nodes.
  *  (kubelet, GetTopologyHints of the managers of CPUs and devices) */
 export function hintsFor({ ids, couldSatisfy, satisfies }: NodeDemand): readonly NodesHint[] | undefined {
@@ -44,7 +43,7 @@ export function hintsFor({ ids, couldSatisfy, satisfies }: NodeDemand): readonly
   return sets.filter(satisfies).map((nodes) => ({ nodes, preferred: countNodes(nodes) === fewest }));
 }
 
-/** Number of nodes that could satisfy a request while nothing uses them; the number of all nodes if they could not. */
+/** Number of nodes that could satisfy a request on an idle machine; the number of all nodes if they could not. */
 export function fewestNodes({ ids, couldSatisfy }: Pick<NodeDemand, "ids" | "couldSatisfy">): number {
   for (const nodes of nodeSets(ids)) if (couldSatisfy(nodes)) return countNodes(nodes);
   return ids.length;

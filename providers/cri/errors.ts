@@ -2,8 +2,8 @@ import { CodedError, abortError, messageOf } from "../../src/lib/errors.ts";
 import { GrpcError } from "../../src/lib/grpc-status.ts";
 import { RuntimeError, runtimeReasons } from "../../src/seams/runtime.ts";
 
-/** Error for a failed call to a runtime: its message is the server's alone (users read it in events), its cause the gRPC error; a
- *  RuntimeError when the message begins with a reason that CRI defines; the signal's reason for an aborted call. */
+/** The error of a failed call to a runtime. Its message is the server's alone, as users read it in events; its cause is the gRPC error. A
+ *  message that begins with a reason that CRI defines gives a RuntimeError, and an aborted call the signal's reason. */
 export function codedCallError(error: unknown, signal: AbortSignal): CodedError {
   if (signal.aborted) return abortError(signal);
   if (error instanceof GrpcError) {

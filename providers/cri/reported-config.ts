@@ -13,7 +13,7 @@ import type { GrpcChannel } from "./client.ts";
  *  @see https://github.com/containerd/containerd/blob/v1.6.20/pkg/cri/config/config.go */
 interface ReportedConfig {
   readonly sandboxImage?: unknown;
-  /** Absent where CDI cannot be disabled, as in containerd 2.4. */
+  /** Absent in versions where CDI cannot be disabled, such as containerd 2.4. */
   readonly enableCDI?: unknown;
   /** Absent before containerd 1.7. */
   readonly cdiSpecDirs?: unknown;

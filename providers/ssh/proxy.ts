@@ -8,7 +8,7 @@ export interface SshProxy {
   readonly host: string;
   readonly port: number;
   readonly user?: string;
-  /** Read on each connect. */
+  /** File with the proxy's password, read on each connection. */
   readonly passwordFile?: string;
 }
 

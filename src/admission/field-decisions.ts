@@ -12,7 +12,7 @@ export type FieldDecision<Value> =
 /** A decision for every field of a type; a missing one does not compile. */
 export type FieldDecisions<Type> = { readonly [Field in keyof Type]-?: FieldDecision<Type[Field]> };
 
-/** Unsupported if set. Absent, false, and empty strings, lists and objects count as not set. */
+/** Unsupported if set. Absent values, false, and empty strings, lists and objects count as not set. */
 export function unsupportedIfSet(why: string): (value: unknown, path: string) => readonly UnsupportedField[] {
   return unsupportedIf((value) => !isUnset(value), why);
 }

@@ -39,7 +39,7 @@ function isPreemptedBy(other: Pod, pod: Pod): boolean {
   return own !== undefined && theirs !== undefined && own > theirs;
 }
 
-/** Needs that remain once these pods are gone. */
+/** Resources that are still needed once these pods are gone. */
 function remainingNeeds(needs: readonly AdmissionRequirement[], gone: readonly Pod[]): readonly AdmissionRequirement[] {
   return needs
     .map(({ resource, quantity }) => ({

@@ -10,7 +10,7 @@ export interface RecordStoreDeps extends ClockAndLog {
 }
 
 export interface RecordStore extends Service {
-  /** Records of a kubelet that had the root directory before. */
+  /** Records of a kubelet that used the root directory before. */
   kubeletCheckpoints(): LoadedRecords["kubelet"];
   /** Removes and returns the record of a pod that has been added. */
   claim(uid: string): ResourceRecord | undefined;

@@ -16,21 +16,21 @@ export interface ResizeStates {
   /** Restores the progress from a pod's conditions in the API server, unless it is known. */
   restore(uid: string, shown: readonly PodCondition[]): void;
   deferredSince(uid: string): number | undefined;
-  /** The resize is deferred or infeasible. @returns whether the state has changed (`news`), or only its message. */
+  /** Marks the resize as deferred or infeasible. @returns whether the state has changed (`news`), or only its message. */
   markPending(
     uid: string,
     why: Pick<PendingResize, "reason" | "message">,
     generation: number,
   ): "news" | "message" | undefined;
-  /** The resize is no longer pending. @returns true if it was. */
+  /** Marks the resize as no longer pending. @returns true if it was pending. */
   clearPending(uid: string): boolean;
-  /** The resize has been allocated. */
+  /** Marks the resize as allocated. */
   markAllocated(uid: string, generation: number): void;
-  /** The allocation has not been actuated yet. */
+  /** Records that the allocation has not been actuated yet. */
   markInProgress(uid: string, generation: number): void;
-  /** The allocation has been actuated. @returns the generation that requested it, if it was in progress. */
+  /** Records that the allocation has been actuated. @returns the generation that requested it, if it was in progress. */
   markCompleted(uid: string): number | undefined;
-  /** The allocation could not be actuated. @returns the generation that requested it, if the error is new. */
+  /** Records that the allocation could not be actuated. @returns the generation that requested it, if the error is new. */
   markFailed(uid: string, error: string, generation: number): number | undefined;
 }
 

@@ -38,7 +38,7 @@ export interface CredentialSource {
 
 /** Interval between checks of files for a change, milliseconds. */
 const fileCheckIntervalMs = 10_000;
-/** Lifetime of a token file's content, milliseconds; client-go's number. */
+/** Lifetime of a token file's content, milliseconds, as in client-go. */
 const tokenFileMs = 60_000;
 
 /** Authentication and impersonation headers, TLS settings and address, kept up to date.
@@ -96,7 +96,7 @@ interface Loaded {
   readonly stamp: string;
 }
 
-/** @param now milliseconds since the epoch; undefined: an expired certificate is no reason to refuse. */
+/** @param now milliseconds since the epoch; undefined to accept an expired certificate. */
 function load(from: AccessFile, now: number | undefined): Loaded {
   const access = from.read();
   const path = from.name;

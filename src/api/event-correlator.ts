@@ -98,7 +98,7 @@ function createSpamFilter(clock: Clock): (happening: ReportedEvent) => boolean {
   };
 }
 
-/** Event names in the usual form: the object's name and a moment in nanoseconds, unique within this process. */
+/** Creates event names in the usual form: the object's name and a time in nanoseconds, unique within this process. */
 function createNames(clock: Clock): (objectName: string) => string {
   let last = 0n;
   return (objectName) => {

@@ -21,7 +21,7 @@ export interface EventRecorderDeps extends ClockAndLog {
 
 /** Largest number of queued events; beyond it the oldest are dropped. */
 const maxQueued = 1000;
-/** client-go's numbers. */
+/** Values of client-go. */
 const maxTries = 12;
 const retryDelayMs = 10_000;
 const requestTimeoutMs = 10_000;

@@ -13,7 +13,7 @@ export interface ListerDeps extends ClockAndLog {
 }
 
 export interface ServiceWatch extends ServiceLister, Running {
-  /** Calls the listener after every change. @returns removes the listener. */
+  /** Calls the listener after every change. @returns a function that removes the listener. */
   onChange(listener: () => void): () => void;
 }
 

@@ -27,7 +27,7 @@ export interface RawResponse {
 export interface Requests extends AsyncDisposable {
   /** @throws CodedError unavailable if there is no response, or the signal's reason. */
   send(credentials: Credentials, request: RawRequest): Promise<RawResponse>;
-  /** The same with a body that may stay silent for minutes. */
+  /** The same for a response whose body may stay silent for minutes. */
   stream(credentials: Credentials, request: RawRequest): Promise<RawResponse>;
   /** Closes every connection: requests in progress fail with `unavailable`, the next one opens a new connection. */
   renew(): void;

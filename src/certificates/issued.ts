@@ -11,7 +11,7 @@ import { createSignal } from "../lib/signal.ts";
 
 /** A certificate issued by the cluster. */
 export interface CertificateMeasures {
-  /** It was not issued; the request will be repeated. */
+  /** The certificate was not issued; the request will be repeated. */
   failed(): void;
   /** @param ageMs age of the replaced certificate. */
   replaced(ageMs: number): void;

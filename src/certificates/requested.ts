@@ -94,7 +94,7 @@ function is({ tag, content }: Element, oid: string): boolean {
 }
 
 interface Element {
-  /** Its tag: the first byte. */
+  /** Tag of the element: its first byte. */
   readonly tag: number;
   readonly content: Buffer;
 }

@@ -25,7 +25,7 @@ export interface NodeAllocatableDeps extends ClockAndLog {
   readonly waitForTarget: WaitForTarget | undefined;
 }
 
-/** The kubelet's period, milliseconds. */
+/** Period of the kubelet, milliseconds. */
 const intervalMs = 60_000;
 /** Retry delay for reading the runtime's cgroup driver, milliseconds. */
 const retryDelayMs = 2_000;

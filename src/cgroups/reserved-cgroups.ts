@@ -31,7 +31,7 @@ export interface ReservedCgroups {
    *  @throws TargetError with the kubelet's text if a cgroup does not exist, or cannot be limited; unavailable while the target or its runtime
    *  does not respond. */
   limit(signal: AbortSignal): Promise<void>;
-  /** Like `limit`, but leaves it to a later call if the target or its runtime does not respond. @throws TargetError as above. */
+  /** Like `limit`, but leaves the work to a later call if the target or its runtime does not respond. @throws TargetError as above. */
   limitIfAvailable(signal: AbortSignal): Promise<void>;
 }
 
@@ -43,7 +43,7 @@ interface ReservedCgroup {
   readonly compressible: boolean;
 }
 
-/** The kubelet's order. */
+/** Resources in the kubelet's order. */
 const reservedCgroups: readonly ReservedCgroup[] = [
   { key: "system-reserved", title: "System Reserved Cgroup", what: "system reserved cgroup", compressible: false },
   { key: "kube-reserved", title: "Kube Reserved Cgroup", what: "kube reserved cgroup", compressible: false },

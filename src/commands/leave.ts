@@ -17,7 +17,7 @@ export interface LeaveOptions {
   readonly nodes: readonly NodeConfig[];
   /** Kubeconfig of the user; undefined in a Pod. */
   readonly kubeconfig: string | undefined;
-  /** Without a namespace: the Pod's. */
+  /** Deployment that runs graftlet; without a namespace, it is in the Pod's. */
   readonly deployment: { readonly namespace: string | undefined; readonly name: string } | undefined;
   readonly timeoutMs: number;
   /** Skip the confirmation. */

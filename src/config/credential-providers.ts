@@ -8,31 +8,31 @@ import { refuse } from "./refusal.ts";
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
 import { bool, duration, oneOf, text, texts } from "./value-types.ts";
 
-/** A program that tells credentials of registries, as a CredentialProviderConfig has it.
+/** A program that returns credentials for registries, as described by a CredentialProviderConfig.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
 export interface CredentialProvider {
   readonly name: string;
-  /** Its file, on the machine that graftlet runs on. */
+  /** Path of the program on the machine that graftlet runs on. */
   readonly path: string;
   readonly args: readonly string[];
   readonly env: readonly { readonly name: string; readonly value: string }[];
-  /** Version of the requests and answers. */
+  /** API version of requests and responses. */
   readonly apiVersion: string;
-  /** Locations of the images that it is asked about, such as `*.dkr.ecr.*.amazonaws.com`. */
+  /** Patterns of the images that the program is run for, such as `*.dkr.ecr.*.amazonaws.com`. */
   readonly matchImages: readonly string[];
-  /** Milliseconds for which an answer holds that does not say so itself. */
+  /** Milliseconds for which a response is cached that does not specify a duration. */
   readonly defaultCacheMs: number;
-  /** Present where it is asked in the name of the pod's service account. */
+  /** Present if the program is run on behalf of the pod's service account. */
   readonly token?: TokenAttributes;
 }
 
 export interface TokenAttributes {
   readonly audience: string;
-  /** Whose answers are kept together: those for one token, or for one service account. */
+  /** What responses are cached for: a token, or a service account. */
   readonly cacheType: "ServiceAccount" | "Token";
-  /** Pods without a service account do not have it asked. */
+  /** The program is not run for pods without a service account. */
   readonly requireServiceAccount: boolean;
-  /** Annotations of the service account that the program is told; without one of the first it is not asked. */
+  /** Annotations of the service account that are passed to the program; without one of the required ones it is not run. */
   readonly requiredAnnotations: readonly string[];
   readonly optionalAnnotations: readonly string[];
 }

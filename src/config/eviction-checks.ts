@@ -72,7 +72,7 @@ export const checkMinimumReclaim = bySignal((signal, value) => {
   return percent > 0 ? undefined : `eviction percentage minimum reclaim ${signal} must be positive: ${value}`;
 });
 
-/** The fate of thresholds of the file system of containers' layers; undefined where none is given. */
+/** What happens to thresholds of the file system of containers' layers; undefined if none is configured. */
 export function overriddenThresholds(map: TextMap): string | undefined {
   const given = Object.keys(map).find((signal) => signal.startsWith("containerfs."));
   return (

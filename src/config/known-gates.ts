@@ -1,10 +1,10 @@
-/** State of a feature gate at Kubernetes 1.36. */
+/** State of a feature gate in Kubernetes 1.36. */
 export interface GateSpec {
   readonly stage: "alpha" | "beta" | "ga" | "deprecated";
   readonly byDefault: boolean;
-  /** It can no longer be set to anything but its default. */
+  /** The gate can no longer be set to anything but its default. */
   readonly locked: boolean;
-  /** The kubelet reads it; the others concern the API server and its peers. */
+  /** The kubelet reads the gate; other gates concern the API server and other components. */
   readonly kubelet: boolean;
 }
 

@@ -38,7 +38,7 @@ export interface NodeConfig {
   readonly certificateSecret: string | undefined;
   /** Address of the kubelet API; `nodeIPs`, if given, take precedence. */
   readonly kubeletAddress: KubeletAddress;
-  /** True if the Pod's service account approves the node's requests for the kubelet API's certificate. */
+  /** The node's identity for the API server in a Pod. */
   readonly approvesServing: boolean;
   /** Publishes this node's pods as endpoints through the Pod's service account, if the target is isolated; absent if disabled. */
   readonly endpoints?: PublishedEndpoints;

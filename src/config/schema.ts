@@ -51,7 +51,7 @@ export function field<T>(type: ValueType<T>, byDefault: NoInfer<T>, options: Fie
   return build(type, byDefault, true, options);
 }
 
-/** A setting for which a zero value in a file is a value. */
+/** A setting for which zero in a file is a value. */
 export function pointer<T>(
   type: ValueType<T>,
   byDefault: NoInfer<T>,

@@ -5,9 +5,9 @@ import { refuse } from "./refusal.ts";
 /** Smallest value of max-allowable-numa-nodes, and its default. */
 const leastMaxNodes = 8;
 
-/** Checks the settings of the topology manager, with the kubelet's messages; with the policy none its options do not matter. All options are
- *  stable: the gates of alpha and beta options concern none. (kubelet, cm/topologymanager/policy_options.go)
- *  @throws CodedError invalid_argument */
+/** Checks the settings of the topology manager, with the kubelet's messages. Options are not checked with policy none. All options are
+ *  stable, so the feature gates of alpha and beta options apply to none of them.
+ *  (kubelet, cm/topologymanager/policy_options.go) @throws CodedError invalid_argument */
 export function topologyManager({
   topologyManagerPolicy: policy,
   topologyManagerPolicyOptions: options,

@@ -5,11 +5,11 @@ import type { CpuTopology } from "./topology.ts";
 /** A choice of NUMA nodes. */
 interface Choice {
   readonly nodes: readonly number[];
-  /** CPUs to take from each of them. */
+  /** CPUs to take from each of these nodes. */
   readonly share: number;
-  /** Nodes to take one group of CPUs more from, each time that they are listed. */
+  /** Nodes that give one more group of CPUs each time that they are listed. */
   readonly remainder: readonly number[];
-  /** Standard deviation of the free CPUs of all nodes afterwards. */
+  /** Standard deviation of the free CPUs of all nodes after the request is satisfied. */
   readonly imbalance: number;
 }
 

@@ -14,8 +14,9 @@ export interface CpuHintInput {
   readonly pod: Pod;
 }
 
-/** Hints for the exclusive CPUs of a container, or of its pod as a whole; none if it has no exclusive CPUs. CPUs that were assigned in another
- *  number than is requested cannot be satisfied. (kubelet, cm/cpumanager/policy_static.go) @param container undefined: the pod. */
+/** Returns hints for the exclusive CPUs of a container, or of its pod as a whole; none without exclusive CPUs. If the number of assigned
+ *  CPUs differs from the request, no hint can satisfy it. (kubelet, cm/cpumanager/policy_static.go) @param container undefined for the
+ *  pod. */
 export function cpuHints(input: CpuHintInput, container: Container | undefined): TopologyHints {
   const hints = container ? containerHints(input, container) : podHints(input);
   return hints ? new Map([["cpu", hints]]) : new Map();
@@ -43,7 +44,7 @@ function podHints({ policy, assigner, pod }: CpuHintInput) {
   return hintsOf(policy, { available: assigner.free(), required: assigner.reusable().union(own), count });
 }
 
-/** Number of exclusive CPUs that a pod needs at a time: init containers run one after the other, beside the sidecars started before them. */
+/** Number of exclusive CPUs that a pod needs at one time: init containers run one after another, next to the sidecars started before them. */
 export function podCpuCount(pod: Pod): number {
   let [sidecars, most] = [0, 0];
   for (const container of pod.spec.initContainers ?? []) {
@@ -57,7 +58,7 @@ export function podCpuCount(pod: Pod): number {
 
 interface CpuDemand {
   readonly available: CpuSet;
-  /** Further CPUs, whose nodes have to be part of a hint. */
+  /** Additional CPUs, whose nodes must be part of a hint. */
   readonly required: CpuSet;
   readonly count: number;
 }

@@ -34,7 +34,7 @@ export interface CpuManager extends ResourceManager {
   exclusiveCpus(uid: string, container: string): CpuSet;
   /** True if a container has exclusive CPUs, or any container of the pod. */
   hasExclusiveCpus(uid: string, container?: string): boolean;
-  /** CPUs that containers can get exclusively. */
+  /** CPUs that can be assigned exclusively. */
   allocatableCpus(): CpuSet;
   /** Shared CPUs that can become exclusive, and exclusive CPUs by NUMA node. */
   counts(): CpuCounts;

@@ -18,7 +18,7 @@ export interface CpuManagerSettings {
   /** KubeletConfiguration.cpuManagerPolicy */
   readonly policy: "none" | "static";
   readonly options: StaticPolicyOptions;
-  /** reservedSystemCPUs; empty if CPUs are reserved by amount. */
+  /** reservedSystemCPUs; empty if an amount of CPU is reserved instead. */
   readonly reserved: CpuSet;
   /** CPU time in kubeReserved and systemReserved, millicores. */
   readonly reservedMilli: number;

@@ -12,16 +12,16 @@ import { sharesCache } from "./topology.ts";
 export interface CpuMeasures {
   /** A container's exclusive CPUs are requested, at each admission of its pod. */
   requested(): void;
-  /** They could not be assigned. @param wholeCores the policy only assigns whole cores. */
+  /** The exclusive CPUs could not be assigned. @param wholeCores the policy only assigns whole cores. */
   failed(wholeCores: boolean): void;
   wholeCores(): void;
-  /** New ones share an L3 cache. */
+  /** Newly assigned CPUs share an L3 cache. */
   sharedCache(): void;
 }
 
 export interface CpuAllocatorDeps {
   readonly policy: StaticPolicy;
-  /** CPUs of all pods; it is not changed. */
+  /** CPUs of all pods; not changed by the allocation. */
   readonly assigned: Assignments;
   readonly measures: CpuMeasures;
   /** Records the exclusive CPUs of the pod's containers. */

@@ -14,19 +14,19 @@ import {
 
 /** Assigns exclusive CPUs to the containers of one pod, in the order in which they start. */
 export interface PodAssigner {
-  /** CPUs of the pod's containers that have exclusive ones. */
+  /** CPUs of each container of the pod with exclusive CPUs. */
   readonly own: ReadonlyMap<string, CpuSet>;
-  /** CPUs that no container has, without reserved ones. */
+  /** CPUs that no container has exclusively, without reserved ones. */
   free(): CpuSet;
   /** CPUs of the pod's init containers that the next container can reuse: they end before it starts. */
   reusable(): CpuSet;
-  /** Assigns CPUs to the next container, which keeps those that it has.
-   *  @param nodes NUMA nodes whose CPUs it gets first; undefined: any. @returns undefined for a container without exclusive CPUs.
+  /** Assigns CPUs to the next container, which keeps CPUs that it already has.
+   *  @param nodes NUMA nodes whose CPUs are taken first; undefined for any. @returns undefined for a container without exclusive CPUs.
    *  @throws SmtAlignmentError; Error in the kubelet's words. */
   assign(container: Container, nodes?: NumaNodes): CpuSet | undefined;
 }
 
-/** @param assigned CPUs of all pods; it is not changed. */
+/** @param assigned CPUs of all pods; not changed. */
 export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, pod: Pod): PodAssigner {
   const own = new Map(assigned.get(pod.metadata.uid));
   const initContainers = new Set(pod.spec.initContainers ?? []);
@@ -64,7 +64,7 @@ export function assignPod(policy: StaticPolicy, assigned: Assignments, pod: Pod)
   return assigner.own;
 }
 
-/** Takes CPUs of these NUMA nodes, and only what they lack from others. (kubelet, cm/cpumanager/policy_static.go) */
+/** Takes CPUs of these NUMA nodes first, and only the missing ones from others. (kubelet, cm/cpumanager/policy_static.go) */
 function takeAligned(policy: StaticPolicy, available: CpuSet, count: number, nodes: NumaNodes | undefined): CpuSet {
   if (nodes === undefined) return takeByPolicy(policy, available, count);
   const near = available.intersection(alignedCpus(policy, nodes));

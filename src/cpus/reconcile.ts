@@ -15,7 +15,7 @@ export interface CpusetUpdaterDeps {
 }
 
 export interface CpusetUpdater {
-  /** Notes the CPUs that a container is about to be created with. */
+  /** Records the CPUs with which a container is about to be created. */
   created(uid: string, container: string, cpus: string): void;
   forget(uid: string): void;
   /** Gives each running container its CPUs, unless it has them already. After a restart all of them are set once, because not every runtime

@@ -63,14 +63,14 @@ export async function writeState(
   await fs.apply(replaceFile(stateFile(rootDir), data, 0o600), signal);
 }
 
-/** Parses graftlet's own file. @returns undefined for a corrupt one. */
+/** Parses graftlet's own file. @returns undefined for a corrupt file. */
 export function parseState(text: string): CpuState | undefined {
   const file = recordIn(text);
   return file?.["version"] === version ? stateOf(file["policy"], file["shared"], file["pods"]) : undefined;
 }
 
 /** Parses a kubelet's cpu_manager_state: fields `policyName`, `defaultCpuSet` and `entries`.
- *  (kubelet, cm/cpumanager/state/checkpoint.go) @returns undefined for a corrupt one. */
+ *  (kubelet, cm/cpumanager/state/checkpoint.go) @returns undefined for a corrupt file. */
 export function parseKubeletState(text: string): CpuState | undefined {
   const file = recordIn(text);
   return file && stateOf(file["policyName"], file["defaultCpuSet"], file["entries"]);

@@ -16,7 +16,7 @@ export interface StaticPolicyOptions {
   readonly distributeAcrossNuma: boolean;
   /** distribute-cpus-across-cores */
   readonly spreadAcrossCores: boolean;
-  /** align-by-socket: matters to the hints of a topology manager only. */
+  /** align-by-socket: affects only the hints for a topology manager. */
   readonly alignBySocket: boolean;
   /** strict-cpu-reservation: no pod uses reserved CPUs. */
   readonly strictReservation: boolean;
@@ -27,7 +27,7 @@ export interface StaticPolicyOptions {
 export interface StaticPolicy {
   readonly topology: CpuTopology;
   readonly options: StaticPolicyOptions;
-  /** CPUs that no container gets exclusively. */
+  /** CPUs that are never assigned exclusively. */
   readonly reserved: CpuSet;
 }
 
@@ -83,7 +83,7 @@ export function exclusiveCpuCount({ spec }: Pod, { resources }: Container): numb
   return quantityMilli(request) % 1000 === 0 ? quantityValue(request) : 0;
 }
 
-/** Takes CPUs as the options say. @throws Error in the kubelet's words if too few are available. */
+/** Takes CPUs according to the options. @throws Error in the kubelet's words if too few are available. */
 export function takeByPolicy(
   { topology, options }: Pick<StaticPolicy, "topology" | "options">,
   available: CpuSet,

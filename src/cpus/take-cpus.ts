@@ -14,13 +14,13 @@ interface Taking {
   readonly topology: CpuTopology;
   readonly options: TakeOptions;
   free: readonly Cpu[];
-  /** CPUs still to be taken. */
+  /** Number of CPUs still to be taken. */
   needed: number;
   readonly taken: Set<number>;
 }
 
-/** Takes CPUs that are close together: whole NUMA nodes and sockets if the request is that large, then whole cores, then single CPUs; of
- *  equal parts the one with the fewest free CPUs, so that large parts stay free.
+/** Takes CPUs that are close to each other: whole NUMA nodes and sockets if the request is large enough, then whole cores, then single
+ *  CPUs. Of equal parts, the one with the fewest free CPUs is taken, so that large parts stay free.
  *  @param available CPUs to choose from. @throws Error in the kubelet's words. (kubelet, cm/cpumanager/cpu_assignment.go)
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/ */
 export function takeCpus(topology: CpuTopology, available: CpuSet, count: number, options: TakeOptions): CpuSet {
@@ -82,7 +82,7 @@ function take(taking: Taking, cpus: readonly Cpu[]): void {
   taking.needed -= cpus.length;
 }
 
-/** Takes parts that are free as a whole, while at least one whole part is needed. @param levels the last one is taken. */
+/** Takes parts that are entirely free while at least one whole part is needed. @param levels the last one is taken. */
 function takeWhole(taking: Taking, levels: readonly CpuLevel[]): void {
   const { topology } = taking;
   const level = levels.at(-1);
@@ -96,7 +96,7 @@ function takeWhole(taking: Taking, levels: readonly CpuLevel[]): void {
   }
 }
 
-/** Takes whole L3 caches, and then a part of one that satisfies the rest of the request. */
+/** Takes whole L3 caches, and then a part of a cache for the rest of the request. */
 function takeCaches(taking: Taking): void {
   const levels = [...nodeLevels(taking.topology), "cache"] as const;
   for (const cache of orderedParts(taking.free, levels)) {

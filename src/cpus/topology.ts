@@ -113,7 +113,7 @@ function numaNodesByCpu(
   return new Map(nodes.flatMap(([node, cpus]) => [...cpus].map((cpu) => [cpu, node] as const)));
 }
 
-/** Highest cache index of a CPU that is looked for. */
+/** Highest index of a CPU's caches that is searched. */
 const maxCacheIndex = 9;
 
 /** ID of a CPU's cache above level 2 that does not serve its whole NUMA node. @param nodeCpus CPUs that a cache of the node serves. */

@@ -23,9 +23,9 @@ export interface AllocateDeps extends ClockAndLog {
   readonly measures: Pick<DeviceMeasures, "allocated">;
 }
 
-/** True for a pod that an earlier process admitted and that is alive in the runtime, until all sources have listed their pods.
- *  All of its containers keep their devices, including those that have ended or have yet to start. A kubelet checks running
- *  containers only, and so terminates a pod whose init container had a device. */
+/** True for a pod that was admitted by an earlier process and is alive in the runtime, until all sources have listed their pods. All of
+ *  its containers keep their devices, including those that have ended or have not started. A kubelet checks running containers only, and
+ *  therefore terminates a pod whose init container had a device. */
 export type IsAlreadyRunning = (uid: string) => boolean;
 
 /** NUMA node of devices without topology information. */
@@ -37,7 +37,7 @@ export interface AllocationTarget {
   /** Devices by resource that the container may reuse. */
   readonly reusable: ReadonlyMap<string, readonly string[]>;
   readonly isAlreadyRunning: IsAlreadyRunning;
-  /** NUMA nodes whose devices are preferred; undefined: any. */
+  /** NUMA nodes whose devices are preferred; undefined for any. */
   readonly nodes?: NumaNodes | undefined;
 }
 

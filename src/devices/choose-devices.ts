@@ -10,7 +10,7 @@ export interface ChoiceInput {
   readonly available: readonly string[];
   /** Devices of init containers, which end before this container starts. */
   readonly reusable: readonly string[];
-  /** NUMA nodes whose devices are preferred; undefined: any. */
+  /** NUMA nodes whose devices are preferred; undefined for any. */
   readonly nodes: NumaNodes | undefined;
   /** NUMA nodes of a device. */
   readonly nodesOf: (id: string) => readonly number[];

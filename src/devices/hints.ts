@@ -16,8 +16,8 @@ export interface DeviceHintInput {
   readonly reusable: ReadonlyMap<string, readonly string[]>;
 }
 
-/** Hints for the devices of a container, or of its pod as a whole. A resource none of whose devices belongs to a NUMA node may come from any
- *  nodes. (kubelet, devicemanager/topology_hints.go) @param container undefined: the pod. */
+/** Returns hints for the devices of a container, or of its pod as a whole. A resource none of whose devices belongs to a NUMA node may
+ *  come from any node. (kubelet, devicemanager/topology_hints.go) @param container undefined for the pod. */
 export function deviceHints(input: DeviceHintInput, container: Container | undefined): TopologyHints {
   const { pod } = input;
   const limits = container ? (container.resources?.limits ?? {}) : podLimits(pod, { overhead: false });
@@ -30,7 +30,7 @@ export function deviceHints(input: DeviceHintInput, container: Container | undef
 interface DeviceRequest {
   readonly resource: string;
   readonly count: number;
-  /** Undefined: the pod. */
+  /** Undefined for the pod. */
   readonly container: Container | undefined;
 }
 
@@ -49,7 +49,7 @@ function hintsOfResource(input: DeviceHintInput, request: DeviceRequest): readon
   return hintsOfDevices(input, request, { available, reusable });
 }
 
-/** Devices that the container, or the pod, has already. */
+/** Devices that the container or the pod already has. */
 function allocatedDevices(
   { allocations, pod }: DeviceHintInput,
   { resource, container }: DeviceRequest,

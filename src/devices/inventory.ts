@@ -44,7 +44,7 @@ interface Resource {
   readonly plugin: DevicePlugin | undefined;
   /** Clock.monotonic() of the time when the plugin was lost. */
   readonly stoppedAt: number | undefined;
-  /** Undefined until the plugin has listed them. */
+  /** Undefined until the plugin has listed its devices. */
   readonly devices: ReadonlyMap<string, Device> | undefined;
   /** Resources known from the checkpoint, though their plugin may not have registered yet. */
   readonly healthy: readonly string[];

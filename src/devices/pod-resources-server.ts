@@ -120,7 +120,7 @@ function toV1alpha1({ spec }: Pod, { name, namespace, containers }: PodResources
 export interface ExclusiveCpus {
   /** CPUs of a container; empty if it has no exclusive ones. */
   exclusiveCpus(uid: string, container: string): ReadonlySet<number>;
-  /** CPUs that containers can get exclusively. */
+  /** CPUs that can be assigned exclusively. */
   allocatableCpus(): ReadonlySet<number>;
 }
 
@@ -131,9 +131,9 @@ export interface ContainerClaims {
 
 /** Memory of containers on NUMA nodes. */
 export interface ContainerMemories {
-  /** Memory of a container; empty if it has none of its own. */
+  /** Memory of a container; empty if no memory is allocated to it. */
   memoryOf(uid: string, container: string): readonly NumaMemoryBlock[];
-  /** Memory that containers can get. */
+  /** Memory that can be allocated to containers. */
   allocatableMemory(): readonly NumaMemoryBlock[];
 }
 
@@ -144,14 +144,14 @@ export interface NumaMemoryBlock {
   readonly nodes: NumaNodes;
 }
 
-/** Resources that containers have to themselves. */
+/** Resources that are allocated exclusively. */
 interface OwnedResources {
   readonly allocations: Allocations;
   /** Undefined if no container can have exclusive CPUs. */
   readonly cpus?: ExclusiveCpus | undefined;
   /** Undefined if no container can have claims. */
   readonly claims?: ContainerClaims | undefined;
-  /** Undefined if no container gets memory on NUMA nodes. */
+  /** Undefined if memory is not allocated by NUMA node. */
   readonly memory?: ContainerMemories | undefined;
 }
 

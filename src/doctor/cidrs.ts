@@ -8,11 +8,11 @@ import { type CheckResult, ok, warning } from "./findings.ts";
 /** A target's networks for the comparison with the cluster's address ranges. */
 export interface TargetNetworks {
   readonly networks: readonly Network[];
-  /** True if the target's pods are not in the cluster's network: then other nodes' addresses must not be on-link there. */
+  /** True if the target's pods are not in the cluster's network. Addresses of other nodes must then not be on-link on the target. */
   readonly separate: boolean;
 }
 
-/** The cluster's address ranges, as far as its objects contain them. */
+/** The cluster's address ranges, as far as its objects specify them. */
 export interface ClusterRanges {
   /** Undefined if the API server does not report them. */
   readonly services: readonly string[] | undefined;

@@ -17,7 +17,7 @@ export interface ClaimRecord {
   readonly namespace: string;
   /** UIDs of the pods that use it. */
   readonly pods: ReadonlySet<string>;
-  /** Devices of each driver that the claim is allocated from; a driver may have none. */
+  /** Devices by driver of the claim's allocation; a driver may have none. */
   readonly drivers: ReadonlyMap<string, readonly PreparedDevice[]>;
 }
 
@@ -30,7 +30,7 @@ export interface ClaimRecords {
   addPod(claim: Pick<ClaimRecord, "uid" | "name" | "namespace">, drivers: readonly string[], pod: string): ClaimRecord;
   removePod(claim: ClaimRecord, pod: string): void;
   setDevices(claim: ClaimRecord, driver: string, devices: readonly PreparedDevice[]): void;
-  /** True if this process has had the claim prepared. */
+  /** True if this process has already had the claim prepared. */
   isPrepared(claim: ClaimRecord): boolean;
   setPrepared(claim: ClaimRecord): void;
   remove(claim: ClaimRecord): void;
@@ -47,7 +47,7 @@ export function createClaimRecords(): ClaimRecords {
     records.set(keyOf(record), record);
     return record;
   };
-  /** The current record of a claim: an earlier one may have been read before a call. */
+  /** Returns the current record of a claim, since a record read before a call may be outdated. */
   const current = (claim: ClaimRecord) => {
     const found = records.get(keyOf(claim));
     return found?.uid === claim.uid ? found : undefined;

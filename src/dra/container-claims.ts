@@ -54,7 +54,7 @@ function resourceId({
   return cdiDeviceIds[0] ?? `${driver}/${poolName}/${deviceName}`;
 }
 
-/** A container's uses of claims that this node knows; empty while a claim does not exist yet. */
+/** A container's uses of claims that have a record on this node; empty while a claim does not exist yet. */
 function knownUses(
   records: ClaimRecords,
   pod: Pod,

@@ -19,7 +19,7 @@ export interface DeviceHealthRecords {
   /** Records a driver's report. @returns the devices whose health, message or timeout has changed. */
   update(driver: string, devices: readonly ReportedHealth[]): readonly DeviceId[];
   get(driver: string, device: DeviceId): DeviceHealth;
-  /** Forgets a driver's reports. @returns the devices that it had reported. */
+  /** Drops a driver's reports. @returns the devices that it had reported. */
   remove(driver: string): readonly DeviceId[];
 }
 
@@ -33,7 +33,7 @@ interface HealthRecord extends DeviceHealth, DeviceId {
 const defaultTimeoutMs = 30_000;
 /** Longest message in a pod's status, bytes. (ResourceHealthMessageMaxLength) */
 const maxMessageBytes = 1_024;
-/** Most devices of a driver whose health is kept. */
+/** Maximum number of devices of a driver whose health is kept. */
 const maxDevices = 10_000;
 const unknown: DeviceHealth = { health: "Unknown", message: "" };
 

@@ -17,7 +17,8 @@ import {
 export interface DriverRegistryDeps extends DriverClientDeps {
   /** Called when a driver becomes usable or stops being usable. */
   readonly onUsable: (driver: string, isUsable: boolean) => void;
-  /** Receives the health of a driver's devices; undefined without a report: its plugin is gone. Absent if nobody wants to know. */
+  /** Receives the health of a driver's devices; undefined if there is no report because its plugin is gone. Absent if health is not
+   *  needed. */
   readonly onHealth?: ((driver: string, devices: readonly DeviceHealth[] | undefined) => void) | undefined;
   readonly log: Logger;
 }
@@ -31,12 +32,12 @@ export interface DriverRegistry {
   close(): void;
 }
 
-/** A plugin of a driver. During an update a driver has two. */
+/** A plugin of a driver. A driver has two plugins during an update. */
 interface RegisteredPlugin {
   readonly endpoint: string;
   readonly client: DriverClient;
   readonly gone: AbortController;
-  /** The connection to it; undefined while there is none. */
+  /** The connection to the plugin; undefined while there is none. */
   session: ClientHttp2Session | undefined;
 }
 
@@ -116,7 +117,7 @@ export function createDriverRegistry(deps: DriverRegistryDeps): DriverRegistry {
   };
 }
 
-/** Connects to a plugin, and again after each loss, until it is gone. @param use resolves once the session has closed. */
+/** Connects to a plugin, and again after each loss, until the plugin is gone. @param use resolves once the session has closed. */
 async function keepConnected(
   { host, clock, log }: DriverRegistryDeps,
   { endpoint, gone }: RegisteredPlugin,

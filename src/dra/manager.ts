@@ -29,9 +29,9 @@ export interface DraManagerDeps {
   readonly rootDir: string;
   /** True once every source has listed its pods. */
   readonly sourcesSynced: () => boolean;
-  /** True for a pod of a source, and for one whose work has not ended. */
+  /** True for a pod that a source wants or a worker handles. */
   readonly isKnown: (uid: string) => boolean;
-  /** How device health is shown; undefined if it is not. */
+  /** How the health of devices is shown; undefined if it is not shown. */
   readonly health: DeviceHealthSettings | undefined;
   readonly measures: DraMeasures;
   readonly clock: Clock;
@@ -39,7 +39,7 @@ export interface DraManagerDeps {
 }
 
 export interface DeviceHealthSettings {
-  /** Drivers' messages are shown, too. */
+  /** The drivers' messages are shown as well. */
   readonly withMessages: boolean;
   /** Called with the UID of each pod with a device whose health has changed. */
   readonly onChange: (uid: string) => void;

@@ -15,8 +15,8 @@ export interface PreparationDeps {
   readonly save: () => Promise<void>;
 }
 
-/** Has drivers prepare a pod's claims. Nothing is recorded before every claim has been checked: a pod whose driver was never installed can
- *  then be deleted without the driver. @throws in the kubelet's words. (kubelet, cm/dra/manager.go) */
+/** Has drivers prepare a pod's claims. Nothing is recorded before every claim has been checked, so that a pod whose driver was never
+ *  installed can be deleted without the driver. @throws in the kubelet's words. (kubelet, cm/dra/manager.go) */
 export async function prepareClaims(deps: PreparationDeps, pod: Pod, signal: AbortSignal): Promise<void> {
   const { records, save } = deps;
   const claims: ResourceClaim[] = [];
@@ -93,7 +93,7 @@ function batchesOf(records: readonly ClaimRecord[]): ReadonlyMap<string, readonl
 
 const requestOf = ({ namespace, uid, name }: ClaimRecord) => ({ namespace, uid, name });
 
-/** Checks that a driver has answered for each claim, and for no others. */
+/** Checks that a driver has responded for each claim, and for no others. */
 function checkResults(
   call: string,
   batch: readonly ClaimRecord[],

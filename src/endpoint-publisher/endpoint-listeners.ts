@@ -11,7 +11,7 @@ import { endWhenIdle, joinStreams, keepAlive } from "../lib/join-streams.ts";
 export interface EndpointListenersDeps extends ClockAndLog {
   /** Opens a connection from the target. */
   readonly dial: Host["dial"];
-  /** The pod's address on the target; undefined while it has none. */
+  /** The pod's address on the target; undefined while the pod has no address. */
   readonly podAddress: (uid: string) => string | undefined;
   /** Cluster address to listen on. */
   readonly listenAddress: string;

@@ -14,8 +14,8 @@ export const sliceSelector = `${managerLabel}=${sliceManager}`;
 export interface PublishedAddress {
   /** Address of graftlet. */
   readonly address: string;
-  /** The cluster node of that address, if known. In its nftables and ipvs modes kube-proxy hairpins connections of an endpoint to itself
-   *  only if the endpoint is on the same node. */
+  /** The cluster node of that address, if known. In nftables and ipvs mode, kube-proxy hairpins connections of an endpoint to itself only
+   *  if the endpoint is on the same node. */
   readonly podNode: string | undefined;
   /** Name of graftlet's node. */
   readonly nodeName: string;

@@ -12,7 +12,7 @@ export interface ThresholdDecision {
 
 /** Tracks which thresholds are met, and for how long. */
 export interface Decider {
-  /** @param nowMs monotonic. */
+  /** @param nowMs time on the monotonic clock, milliseconds. */
   decide(thresholds: readonly Threshold[], observations: Observations, nowMs: number): ThresholdDecision;
 }
 

@@ -82,7 +82,7 @@ interface Round {
   readonly metThresholds: readonly Threshold[];
   readonly observations: Observations;
   readonly layout: DiskLayout;
-  /** Monotonic, milliseconds. */
+  /** Time on the monotonic clock, milliseconds. */
   readonly observedAt: number;
 }
 

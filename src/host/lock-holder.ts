@@ -6,12 +6,12 @@ import type { Argv } from "../seams/command.ts";
 
 /** A process on the target that holds something, such as a lock, until it is disposed. */
 export interface LockHolder extends AsyncDisposable {
-  /** True once the process has ended: by itself, with the connection to the target, or killed after missing heartbeats. */
+  /** True once the process has ended: by itself, with the connection to the target, or because it was killed after missed heartbeats. */
   hasEnded(): boolean;
   /** Resolves when the process has ended. */
   readonly ended: Promise<void>;
-  /** True while the lease is valid. False if the holder may have ended without our knowledge, because no answered heartbeat is
-   *  recent enough, for example after this process was suspended. Without heartbeats true until the holder has ended. */
+  /** True while the lease is valid. False if the holder may have ended unnoticed, because no recent heartbeat was answered, for example
+   *  after this process was suspended. Without heartbeats, true until the holder has ended. */
   isVerified(): boolean;
   /** Resolves once the lease is valid; sends a heartbeat at once if it is not. @throws unavailable if the holder has ended;
    *  the signal's reason. */

@@ -79,7 +79,7 @@ async function lockEach(
   return permanentLocks(stack.move());
 }
 
-/** Locks of this process's own: it has them until it gives them up. */
+/** Locks of this process itself, held until it releases them. */
 function permanentLocks(locks: AsyncDisposableStack): HeldLocks {
   const over = Promise.withResolvers<void>();
   let isOver = false;

@@ -13,8 +13,8 @@ export interface StateSource<State> {
 const maxBytes = 4 * 2 ** 20;
 const writeTimeoutMs = 30_000;
 
-/** Reads the state of a resource manager: graftlet's own, or else that of a kubelet that had the root directory before. Graftlet's own counts
- *  as none while no pod has anything: the settings of a drained node may change.
+/** Reads the state of a resource manager: graftlet's own, or that of a kubelet that used the root directory before. Graftlet's own state
+ *  is ignored while no pod has an allocation, so that the settings of a drained node can be changed.
  *  @returns undefined if there is none; state undefined if the file is corrupt. @throws if the target cannot be read. */
 export async function readSavedState<State extends { readonly assigned: ReadonlyMap<string, unknown> }>(
   fs: Pick<HostFs, "readFile">,
@@ -34,9 +34,9 @@ export async function readSavedState<State extends { readonly assigned: Readonly
 
 /** Saves a state that changes in memory. */
 export interface StateStore {
-  /** Saves the state of now; calls during a write share the next one. @throws if the target cannot be written. */
+  /** Saves the current state; calls made during a write share the next one. @throws if the target cannot be written. */
   save(): Promise<void>;
-  /** True if the last write failed, or there was none. */
+  /** True if the last write failed, or nothing has been written. */
   isUnsaved(): boolean;
 }
 

@@ -12,7 +12,7 @@ export interface SocketServer extends ClockAndLog {
   readonly server: ConnectionServer;
   /** Preparations, in their order. */
   readonly prepare: readonly ((signal: AbortSignal) => Promise<unknown>)[];
-  /** Describes what does not work without the server, for the log. */
+  /** Describes the feature that is unavailable without the server, for the log. */
   readonly failureMessage: string;
 }
 

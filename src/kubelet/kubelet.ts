@@ -12,9 +12,8 @@ import { observeTarget } from "./target.ts";
 import { tracedRuntime } from "../tracing/runtime-calls.ts";
 import { createNodeState, wireActors } from "./wiring.ts";
 
-/** Runs one node until the signal aborts, or until a remote target has rebooted, or has changed or been used by another node while it
- *  was unreachable. State and signals are created first; kubelet/wiring.ts says which actor gets which. Pods keep running when
- *  it ends.
+/** Runs one node until the signal aborts, or until a remote target has rebooted, has changed, or was used by another node while it was
+ *  unreachable. State and signals are created first; kubelet/wiring.ts lists the parts of each actor. Pods keep running afterwards.
  *  @returns `again` if the node should be restarted.
  *  @throws the first failure of a service, such as a port in use, in one sentence. */
 export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<"stopped" | "again"> {

@@ -26,7 +26,7 @@ import type { PodAllocation } from "./resources.ts";
 import type { ImageRecords } from "./runtime.ts";
 import { evictionSettings, imageLimits, logLinksDirectory, rotationSettings, shutdownSettings } from "./settings.ts";
 
-/** What the maintenance of a node's pods works with. */
+/** Dependencies of the maintenance of a node's pods. */
 export interface MaintenanceParts {
   readonly allocations: PodAllocation["allocations"];
   readonly volumes: Volumes;

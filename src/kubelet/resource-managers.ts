@@ -177,7 +177,7 @@ async function createNodeMemoryManager(context: NodeContext): Promise<MemoryMana
   });
 }
 
-/** Returns whether a source wants a pod, or a worker handles it. */
+/** Returns whether a source wants a pod or a worker handles it. */
 function isKnownPod(
   desired: { get(uid: string): unknown },
   worker: { get(uid: string): unknown },
@@ -185,7 +185,7 @@ function isKnownPod(
   return (uid) => desired.get(uid) !== undefined || worker.get(uid) !== undefined;
 }
 
-/** Returns whether a container has exclusive CPUs, whose CPU time is not limited; undefined if CPU time limits apply to all. */
+/** Returns whether a container has exclusive CPUs, so that its CPU time is not limited; undefined if CPU time limits apply to all. */
 export function unlimitedCpus(
   { config: { kubelet } }: NodeContext,
   cpus: CpuManager | undefined,

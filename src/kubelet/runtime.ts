@@ -50,7 +50,7 @@ export function createImageRecords({ config, target, metrics, clock, log }: Node
   };
 }
 
-/** What the runtime of pods works with. */
+/** Dependencies of the runtime of pods. */
 export interface PodRuntimeParts {
   readonly allocation: PodAllocation;
   readonly probes: Probes;

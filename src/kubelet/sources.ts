@@ -20,7 +20,7 @@ import { type SyncLoop, createSyncLoop } from "../sync/sync-loop.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 import type { PodAllocation } from "./resources.ts";
 
-/** What pods from their sources go to. */
+/** The consumers of pods from the sources. */
 export interface PodSourcesParts {
   readonly manager: PodManager;
   readonly workers: PodWorkers;

@@ -153,7 +153,7 @@ function createNodeTunnel(
   });
 }
 
-/** What the Node's status shows of the target. */
+/** Facts about the target that the Node's status shows. */
 interface NodeParts {
   readonly pleg: Pleg;
   readonly rights: TargetRights;

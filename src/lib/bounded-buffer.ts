@@ -35,7 +35,7 @@ export class BoundedBuffer {
     return taken.length === piece.length;
   }
 
-  /** Returns the kept bytes and starts over. What is returned holds at most twice its length. */
+  /** Returns the kept bytes and starts over. The returned buffer uses at most twice its length of memory. */
   take(): Buffer {
     const kept = this.bytes();
     this.#length = 0;

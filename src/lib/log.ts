@@ -15,7 +15,7 @@ export interface Logger {
   child(fields: object): Logger;
 }
 
-/** What most components need. */
+/** Log methods that most components need. */
 export interface ClockAndLog {
   readonly clock: Clock;
   readonly log: Logger;

@@ -4,8 +4,8 @@ import { join } from "node:path";
 /** In the bundle tools/build.ts puts the programs here, by their paths in the repository. */
 declare const builtPrograms: Readonly<Record<string, string>>;
 
-/** Reads a program that runs on targets, a file of its own language beside the source that runs it. Its comments are left out: they would go
- *  over the link each time.
+/** Reads a program that runs on targets: a file in its own language next to the source that runs it. Comments are removed, as they would
+ *  be sent over the link each time.
  *  @param path relative to the repository's root, such as `src/service-tunnel/relay.py`. */
 export function programText(path: string): string {
   if (typeof builtPrograms === "undefined")
@@ -15,7 +15,7 @@ export function programText(path: string): string {
   return text;
 }
 
-/** Removes the lines of a Python, Perl or shell program that are comments. Pure; tools/build.ts calls it, too. */
+/** Removes the comment lines of a Python, Perl or shell program. Pure; also called by tools/build.ts. */
 export function withoutComments(program: string): string {
   return program.replace(/^[ \t]*#.*\n/gm, "");
 }

@@ -4,8 +4,8 @@ import type { Writable } from "node:stream";
 const minBytes = 16 * 1024;
 /** Maximum size difference between a block and its underlying packet buffer, bytes. */
 const maxOverhead = 64;
-/** Memory that Node fills with one read after another, of whichever connection: what is around a block there is another connection's,
- *  bytes. */
+/** Maximum size of the memory that Node fills with successive reads of any connections, bytes: other data in a block's memory may belong
+ *  to another connection. */
 const sharedBytes = 64 * 1024;
 
 /** Frees the memory of a large block that is not read again; its length is 0 afterwards. V8 marks the whole heap each time

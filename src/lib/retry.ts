@@ -10,7 +10,7 @@ export interface FailureLog {
   succeeded(): void;
 }
 
-/** @param message the text of the log line. */
+/** @param message text of the log line. */
 export function createFailureLog(log: Logger, message: string, level: "warn" | "error" = "warn"): FailureLog {
   let last: string | undefined;
   return {

@@ -1,4 +1,4 @@
-/** Wakes a loop that waits. A trigger that fires while nobody waits is kept for the next wait. */
+/** Wakes a waiting loop. A trigger that fires while the loop is not waiting is kept for the next wait. */
 export interface Trigger {
   fire(): void;
   /** Resolves once the trigger has fired since the last wait, or when the signal aborts. */

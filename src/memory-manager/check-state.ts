@@ -15,7 +15,7 @@ export function checkPolicy({ policy, file }: Pick<ReadMemory, "policy" | "file"
 }
 
 /** Checks that a state fits the machine and its reservations. @param idle the machine without containers.
- *  @returns the state to go on with. @throws Error in the kubelet's words. (kubelet, cm/memorymanager/policy_static.go) */
+ *  @returns the state to continue with. @throws Error in the kubelet's words. (kubelet, cm/memorymanager/policy_static.go) */
 export function restoredState(idle: MachineState, saved: ReadMemory): MemoryState {
   checkPolicy(saved, "Static");
   const { machine, assigned, file } = saved;
@@ -43,8 +43,8 @@ export function restoredState(idle: MachineState, saved: ReadMemory): MemoryStat
   return { machine, assigned };
 }
 
-/** True if two states are of the same machine with the same reservations, and containers have the same memory on each group of nodes;
- *  how much of it is on which node of the group depends on the order of past allocations. */
+/** True if two states describe the same machine with the same reservations, and containers have the same memory on each group of nodes.
+ *  The distribution among the nodes of a group depends on the order of past allocations and is ignored. */
 function isSameMachine(saved: MachineState, expected: MachineState): boolean {
   if (saved.size !== expected.size) return false;
   return [...saved].every(([id, node]) => {

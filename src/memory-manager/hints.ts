@@ -8,8 +8,8 @@ export type MemoryRequest = ReadonlyMap<string, number>;
 /** Bytes of a type that a pod's containers can reuse on exactly these nodes. */
 export type ReusableMemory = (nodes: NumaNodes, type: string) => number;
 
-/** Sets of NUMA nodes that a request can be satisfied from. Those with the fewest nodes that an idle machine needs are preferred. A node
- *  that has memory of containers on its own is in no set with others; one whose memory is used together with others only in that set.
+/** Returns sets of NUMA nodes that can satisfy a request. The sets with as few nodes as an idle machine would need are preferred. A node
+ *  whose memory is used alone is in no set with others; a node whose memory is used together with others is only in that set.
  *  (kubelet, cm/memorymanager/policy_static.go) */
 export function memoryHints(
   machine: MachineState,
@@ -26,15 +26,15 @@ export function memoryHints(
   return hints ?? [];
 }
 
-/** True unless a node of the set is used alone, or in another set; a single node may be used alone. */
+/** True unless a node of the set is used alone, or as part of another set; a single node may be used alone. */
 function isUsable(machine: MachineState, nodes: NumaNodes): boolean {
   const [only, ...others] = idsOfNodes(nodes);
   if (only !== undefined && others.length === 0) return countNodes(machine.get(only)?.group ?? 0n) <= 1;
   return !breaksGroup(machine, nodes);
 }
 
-/** Chooses the nodes from which a request is satisfied: those of the hint if it names nodes with enough memory, else the best set that
- *  contains them. @throws Error in the kubelet's words. */
+/** Chooses the nodes for a request: the nodes of the hint if they have enough memory, otherwise the best set that contains them. @throws
+ *  Error in the kubelet's words. */
 export function chooseNodes(
   machine: MachineState,
   request: MemoryRequest,
@@ -81,7 +81,7 @@ function bestOf(hints: readonly NodesHint[]): NodesHint | undefined {
   }, undefined);
 }
 
-/** True if several nodes are not the group that each of them belongs to already. */
+/** True if several nodes are not the group that each of them already belongs to. */
 function breaksGroup(machine: MachineState, nodes: NumaNodes): boolean {
   const ids = idsOfNodes(nodes);
   if (ids.length === 1) return false;

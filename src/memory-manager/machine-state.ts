@@ -5,11 +5,11 @@ import type { MemoryTopology } from "./numa-memory.ts";
 /** Memory of one type on a NUMA node, in bytes. */
 export interface MemoryTable {
   readonly total: number;
-  /** Kept from containers by `reservedMemory`. */
+  /** Memory reserved by `reservedMemory`. */
   readonly systemReserved: number;
-  /** What containers can get. */
+  /** Memory that can be allocated to containers. */
   readonly allocatable: number;
-  /** What containers have. */
+  /** Memory allocated to containers. */
   readonly reserved: number;
   readonly free: number;
 }
@@ -17,7 +17,7 @@ export interface MemoryTable {
 export interface NumaNodeState {
   /** Number of memory blocks on the node. */
   readonly assignments: number;
-  /** The nodes that its blocks spread over; the node itself if each is on this node alone. */
+  /** Nodes over which its blocks are distributed; the node itself if its blocks are on this node alone. */
   readonly group: NumaNodes;
   /** Tables by type: `memory`, or huge pages such as `hugepages-2Mi`. */
   readonly tables: ReadonlyMap<string, MemoryTable>;
@@ -36,7 +36,7 @@ export interface MemoryBlock {
 /** Reserved bytes by NUMA node and type. */
 export type SystemReserved = ReadonlyMap<number, ReadonlyMap<string, number>>;
 
-/** The state of a machine on which no container has memory. @throws CodedError failed_precondition if more is reserved on a node than it
+/** Creates the state of a machine without containers. @throws CodedError failed_precondition if more memory is reserved on a node than it
  *  has. */
 export function idleMachine(topology: MemoryTopology, reserved: SystemReserved): MachineState {
   return new Map(
@@ -59,12 +59,12 @@ export function idleMachine(topology: MemoryTopology, reserved: SystemReserved):
   );
 }
 
-/** Reserves memory for a block, node by node. @param bytes that the block needs beyond memory that it takes over. */
+/** Reserves memory for a block, node by node. @param bytes required in addition to the memory that the block takes over. */
 export function reserveBlock(machine: MachineState, block: MemoryBlock, bytes: number): MachineState {
   return moveMemory(machine, { ...block, bytes }, 1);
 }
 
-/** Gives the memory of a block back. */
+/** Returns the memory of a block. */
 export function releaseBlock(machine: MachineState, block: MemoryBlock): MachineState {
   return moveMemory(machine, block, -1);
 }

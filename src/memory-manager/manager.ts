@@ -27,7 +27,7 @@ export interface MemoryManagerDeps {
   readonly fs: Pick<HostFs, "apply">;
   /** The kubelet's root directory on the target. */
   readonly rootDir: string;
-  /** The target's memory, with what containers had before a restart. */
+  /** The target's memory, with allocations from before a restart. */
   readonly state: MemoryState;
   readonly measures: MemoryMeasures;
   /** True once every source has listed its pods. */
@@ -40,16 +40,16 @@ export interface MemoryManagerDeps {
 
 /** Records allocations of memory on NUMA nodes. */
 export interface MemoryMeasures {
-  /** A container's memory is requested, at each admission of its pod. */
+  /** Memory of a container is requested, at each admission of its pod. */
   requested(): void;
-  /** It could not be allocated. */
+  /** The memory could not be allocated. */
   failed(): void;
 }
 
 export interface MemoryManager extends ResourceManager {
-  /** Memory of a container; empty if it has none of its own. */
+  /** Memory of a container; empty if no memory is allocated to it. */
   memoryOf(uid: string, container: string): readonly MemoryBlock[];
-  /** Memory that containers can get, by NUMA node and type. */
+  /** Memory that can be allocated to containers, by NUMA node and type. */
   allocatableMemory(): readonly MemoryBlock[];
 }
 

@@ -8,7 +8,7 @@ import type { Host } from "../seams/host.ts";
 /** Memory of a NUMA node, in bytes. */
 export interface NumaMemory {
   readonly id: number;
-  /** All of it, with huge pages. */
+  /** Total memory, including huge pages. */
   readonly bytes: number;
   /** Memory in huge pages by resource name, such as `hugepages-2Mi`; also of sizes without pages. */
   readonly hugePages: ReadonlyMap<string, number>;
@@ -17,11 +17,11 @@ export interface NumaMemory {
 /** The NUMA nodes of a target, in ascending order. */
 export type MemoryTopology = readonly NumaMemory[];
 
-/** All sets of NUMA nodes are looked at for each pod; a target must not be able to make that take long. */
+/** Maximum number of NUMA nodes. All sets of nodes are considered for each pod, so a target must not be able to report too many. */
 const maxNodes = 8;
 /** Maximum size of the lines that are read, bytes: of 1,024 nodes with eight sizes of huge pages. */
 const maxBytes = 2 ** 20;
-/** Prints what describes the memory of NUMA nodes, each line after its path. */
+/** Prints the files that describe the memory of NUMA nodes, each line after its path. */
 const readScript = `cd /sys/devices/system/node || exit 0
 grep -sH MemTotal: node[0-9]*/meminfo
 grep -sH '' node[0-9]*/hugepages/hugepages-*/nr_hugepages

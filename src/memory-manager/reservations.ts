@@ -14,7 +14,7 @@ export interface Reservations {
   readonly evictionHard: string;
 }
 
-/** Memory reserved on each NUMA node. The amounts have to add up to what the node as a whole reserves.
+/** Returns the memory reserved on each NUMA node. The amounts must add up to the reservation of the whole node.
  *  @throws Error in the kubelet's words. (kubelet, cm/memorymanager/memory_manager.go) */
 export function systemReservedOf(reservations: Reservations, topology: MemoryTopology): SystemReserved {
   const { reservedMemory } = reservations;
@@ -35,7 +35,7 @@ export function systemReservedOf(reservations: Reservations, topology: MemoryTop
   return reserved;
 }
 
-/** Checks that the reservations of a type on NUMA nodes are as much as the node reserves. */
+/** Checks that the reservations of a type on NUMA nodes add up to the node's reservation. */
 function checkSum(type: string, reservations: Reservations, topology: MemoryTopology): void {
   const { reservedMemory, kubeReserved, systemReserved, evictionHard } = reservations;
   const onNodes = reservedMemory.flatMap(({ limits }) => limits[type] ?? []);

@@ -66,14 +66,14 @@ function blockToWire({ nodes, type, bytes }: MemoryBlock) {
   return { numaAffinity: idsOfNodes(nodes), type, size: bytes };
 }
 
-/** Parses graftlet's own file: a version, and the kubelet's fields. @returns undefined for a corrupt one. */
+/** Parses graftlet's own file: a version, and the kubelet's fields. @returns undefined for a corrupt file. */
 export function parseState(text: string): SavedMemory | undefined {
   const file = recordIn(text);
   return file?.["version"] === version ? stateOf(file) : undefined;
 }
 
 /** Parses a kubelet's memory_manager_state: fields `policyName`, `machineState` and `entries`.
- *  (kubelet, cm/memorymanager/state/checkpoint.go) @returns undefined for a corrupt one. */
+ *  (kubelet, cm/memorymanager/state/checkpoint.go) @returns undefined for a corrupt file. */
 export function parseKubeletState(text: string): SavedMemory | undefined {
   const file = recordIn(text);
   return file && stateOf(file);
@@ -126,14 +126,14 @@ function amountOf(value: unknown): number | undefined {
   return Number.isSafeInteger(value) && Number(value) >= 0 ? Number(value) : undefined;
 }
 
-/** @returns undefined if an item is not right; an empty list for a missing one. */
+/** @returns undefined if an item is invalid; an empty list for a missing one. */
 function listOf<T>(value: unknown, itemOf: (item: unknown) => T | undefined): readonly T[] | undefined {
   const items = (Array.isArray(value) ? value : []).map(itemOf);
   const right = items.filter((item) => item !== undefined);
   return right.length === items.length ? right : undefined;
 }
 
-/** @returns undefined if a value is not right; an empty map for a missing one. */
+/** @returns undefined if a value is invalid; an empty map for a missing one. */
 function mapOf<T>(value: unknown, valueOf: (value: unknown) => T | undefined): ReadonlyMap<string, T> | undefined {
   const map = new Map<string, T>();
   for (const [name, wire] of entriesOf(value)) {

@@ -8,13 +8,13 @@ import { type TopologyHint, type TopologyHints, unaligned } from "../topology-hi
 import { type MemoryRequest, chooseNodes, memoryHints } from "./hints.ts";
 import { type MachineState, type MemoryBlock, releaseBlock, reserveBlock } from "./machine-state.ts";
 
-/** Memory blocks by container name. A container whose memory was released before its pod ended has none, but an entry. */
+/** Memory blocks by container name. A container whose memory was released before its pod ended has an entry without blocks. */
 export type PodMemory = ReadonlyMap<string, readonly MemoryBlock[]>;
 
-/** Which container has which memory. */
+/** Memory of containers. */
 export interface MemoryState {
   readonly machine: MachineState;
-  /** By pod UID. */
+  /** Memory blocks of containers, by pod UID. */
   readonly assigned: ReadonlyMap<string, PodMemory>;
 }
 
@@ -24,8 +24,8 @@ export function isPinned({ spec }: Pod): boolean {
   return qosClass(spec) === "Guaranteed" && !hasPodLevelResources(spec);
 }
 
-/** Allocates memory to a container of a pod that `isPinned`. It takes over what init containers before it have on the same nodes, as they
- *  have ended by then; a container keeps what it has.
+/** Allocates memory to a container of a pod that `isPinned`. The container reuses memory of earlier init containers on the same nodes,
+ *  which have ended by then, and keeps memory that it already has.
  *  @param hint of the topology manager. @throws Error in the kubelet's words. */
 export function allocateMemory(
   state: MemoryState,
@@ -48,7 +48,7 @@ export function allocateMemory(
   return { machine, assigned: new Map(state.assigned).set(uid, containers) };
 }
 
-/** Releases what is left of the memory of init containers that have ended because a container after them starts. */
+/** Releases the remaining memory of init containers that have ended because a later container starts. */
 export function releaseEndedInit(state: MemoryState, { metadata: { uid }, spec }: Pod, starting: string): MemoryState {
   const own = state.assigned.get(uid);
   const init = spec.initContainers ?? [];
@@ -71,8 +71,8 @@ export function releasePod(state: MemoryState, uid: string): MemoryState {
   return { machine: [...own.values()].flat().reduce(releaseBlock, state.machine), assigned };
 }
 
-/** Hints for the memory of a container, or of the pod as a whole; for what is allocated already, its nodes.
- *  @returns no hints if any nodes will do, or none has enough memory: the allocation then fails.
+/** Returns hints for the memory of a container, or of the pod as a whole; for allocated memory, its nodes.
+ *  @returns no hints if any nodes are possible, or no set has enough memory: the allocation then fails.
  *  @throws Error in the kubelet's words. */
 export function topologyHints(state: MemoryState, pod: Pod, container: Container | undefined): TopologyHints {
   const request = container ? requestedMemory(container) : podRequest(pod);
@@ -87,18 +87,18 @@ export function topologyHints(state: MemoryState, pod: Pod, container: Container
   return new Map(hints.length === 0 ? [] : [...request.keys()].map((type) => [type, hints]));
 }
 
-/** @returns no hints if a container has something else than it requests, such as an init container whose memory was taken over. */
+/** @returns no hints if a container's memory differs from its request, such as an init container whose memory was reused. */
 function hintsOfBlocks(blocks: readonly MemoryBlock[], request: MemoryRequest): TopologyHints {
   const isSame = blocks.length === request.size && blocks.every(({ type, bytes }) => request.get(type) === bytes);
   return new Map(isSame ? blocks.map(({ nodes, type }) => [type, [{ nodes, preferred: true }]]) : []);
 }
 
-/** What a container requests. @throws Error in the kubelet's words. */
+/** Returns the memory that a container requests. @throws Error in the kubelet's words. */
 export function requestedMemory({ resources }: Container): MemoryRequest {
   return memoryOf({ ...resources?.limits, ...resources?.requests });
 }
 
-/** What a pod requests at one time. */
+/** Returns the memory that a pod requests at one time. */
 function podRequest(pod: Pod): MemoryRequest {
   return memoryOf(podRequests(pod, { overhead: false }));
 }
@@ -121,7 +121,7 @@ function endingInit({ spec: { initContainers = [] } }: Pod): readonly string[] {
   return initContainers.filter((one) => !isSidecar(one)).map(({ name }) => name);
 }
 
-/** What the pod's init containers still have on exactly these nodes. */
+/** Memory that the pod's init containers still have on exactly these nodes. */
 function reusableBytes(pod: Pod, own: PodMemory, nodes: NumaNodes, type: string): number {
   return endingInit(pod)
     .flatMap((name) => own.get(name) ?? [])
@@ -129,7 +129,7 @@ function reusableBytes(pod: Pod, own: PodMemory, nodes: NumaNodes, type: string)
     .reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Takes memory for new blocks from init containers, first to last, so that the blocks of a pod add up to what it has. */
+/** Takes memory for new blocks from init containers, first to last, so that the pod's blocks add up to its memory. */
 function takeOver(pod: Pod, own: PodMemory, blocks: readonly MemoryBlock[]): PodMemory {
   const left = new Map(blocks.map(({ type, bytes }) => [type, bytes]));
   const nodes = blocks[0]?.nodes;

@@ -1,7 +1,7 @@
 import type { DraMeasures } from "../dra/driver-client.ts";
 import type { Metrics } from "./registry.ts";
 
-/** 15 bounds from 0.1 to 40 s, each the same multiple of the one before. */
+/** 15 buckets from 0.1 to 40 s, each bound a constant multiple of the previous one. */
 const buckets = Array.from({ length: 15 }, (_, at) => 0.1 * 400 ** (at / 14));
 /** Label of the number of claims of any driver. */
 const anyDriver = "<any>";

@@ -32,7 +32,7 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly kubeletVersion: string;
   readonly maxPods: number;
   readonly podsPerCore: number;
-  /** Pods' local storage is part of the capacity. */
+  /** Local storage of pods is part of the node's capacity. */
   readonly localStorageCapacityIsolation: boolean;
   readonly maxImages: number;
   readonly updateMs: number;
@@ -41,7 +41,7 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   /** KubeletConfiguration.failSwapOn and failCgroupV1: whether swap and cgroup v1 on the target are refused. */
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;
-  /** Other kernel settings than those of a kubelet are refused. */
+  /** Kernel settings that differ from those of a kubelet are refused. */
   readonly protectKernelDefaults: boolean;
 }
 

@@ -37,7 +37,7 @@ export function isolationOf(
 export interface TargetTraits {
   /** Undefined while pods reach the cluster. */
   readonly isolation: Isolation | undefined;
-  /** Undefined while unknown; `"whole"` if the provider has no privileges that could be missing. */
+  /** Undefined while unknown; `"whole"` if no privileges can be missing with this provider. */
   readonly rights: MissingPrivileges | "whole" | undefined;
 }
 

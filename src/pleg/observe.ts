@@ -63,7 +63,7 @@ export async function listPods(
   return pods;
 }
 
-/** What is known of a pod before an inspection. */
+/** Known facts about a pod before an inspection. */
 export interface KnownBefore {
   readonly known: RuntimeIds;
   /** Last observed statuses of containers that an event reported as exited. */

@@ -16,7 +16,8 @@ export interface ResourceSettings {
   readonly cpuCfsQuota: boolean;
   /** KubeletConfiguration.cpuCFSQuotaPeriod, microseconds. */
   readonly cpuCfsPeriodUs: number;
-  /** True if a container has exclusive CPUs, or any container of the pod: their CPU time is not limited. Undefined if none can have. */
+  /** True if a container, or any container of the pod, has exclusive CPUs, so that CPU time is not limited. Undefined if no container can
+   *  have exclusive CPUs. */
   readonly hasExclusiveCpus?: ((uid: string, container?: string) => boolean) | undefined;
 }
 
@@ -40,7 +41,7 @@ export interface CpuMemoryQuantities {
   readonly exclusive?: boolean | undefined;
 }
 
-/** The quota that limits nothing. */
+/** Quota without a limit. */
 const unlimitedQuota = -1n;
 
 /** CPU shares without a request: the kernel's minimum. */

@@ -27,7 +27,7 @@ export function createPodEncoder(): PodEncoder {
   };
 }
 
-/** Messages that are scalars in Kubernetes' JSON, by their names in protobuf. */
+/** Messages that are scalars in Kubernetes' JSON, by their protobuf names. */
 const scalars: Readonly<Record<string, (value: unknown) => JsonValue>> = {
   "k8s.io.apimachinery.pkg.apis.meta.v1.Time": (time) => ({ seconds: Math.floor(Date.parse(String(time)) / 1000) }),
   "k8s.io.apimachinery.pkg.api.resource.Quantity": (amount) => ({ string: String(amount) }),
@@ -40,7 +40,7 @@ const scalars: Readonly<Record<string, (value: unknown) => JsonValue>> = {
 /** Messages whose fields are part of the enclosing object in Kubernetes' JSON, by the name of their field. */
 const inlined = new Set(["volumeSource", "ephemeralContainerCommon", "handler", "localObjectReference"]);
 
-/** Kubernetes' JSON of a message in the form of protobuf's JSON. */
+/** Converts Kubernetes' JSON of a message to protobuf's JSON. */
 function messageJson(message: DescMessage, value: unknown): JsonValue {
   const scalar = scalars[message.typeName];
   if (scalar) return scalar(value);

@@ -28,18 +28,18 @@ export interface PodsServerDeps {
 }
 
 export interface PodsApiMeasures {
-  /** A watch has been ended because its client does not read. */
+  /** A watch was ended because its client does not read. */
   dropped(): void;
 }
 
-/** Rate limit of lists and gets: calls per second, and burst; more are rejected. (kubelet, apis/pods) */
+/** Rate limit of list and get calls: calls per second, and burst; further calls are rejected. (kubelet, apis/pods) */
 const perSecond = 100;
 const burst = 10;
 
-/** Events that wait for a client, besides the initial ones; a watch with more is ended. (kubelet, apis/pods) */
+/** Maximum number of events that wait for a client, in addition to the initial ones; a watch with more is ended. (kubelet, apis/pods) */
 const maxWaiting = 100;
 
-/** Watches at a time; more are rejected. */
+/** Maximum number of concurrent watches; further ones are rejected. */
 const maxWatches = 50;
 
 /** Serves Pods v1alpha1: lists and watches the node's pods with their latest statuses. Allocates nothing before the first client
@@ -117,7 +117,7 @@ interface PodWatchDeps extends Pick<PodsServerDeps, "desired" | "status" | "work
 /** One client's watch. A pod is ADDED at its first event, and DELETED when its worker has finished or its record ends. */
 function createPodWatch(deps: PodWatchDeps): PodWatch {
   const { desired, status: statuses, worker, encode, measures, call, current, onEnd } = deps;
-  /** Pods that the client knows, as they are deleted. */
+  /** Pods that the client knows, in the state in which they are reported as deleted. */
   const known = new Map<string, Pod>();
   const waiting: (() => WatchPodsEvent)[] = [];
   let limit = maxWaiting;

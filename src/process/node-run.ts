@@ -48,7 +48,7 @@ export interface NodeRun extends ClockAndLog {
   readonly verbosity: Verbosity;
   /** Profiles of the process. */
   readonly profiles: Profiles;
-  /** Records how the node uses a runtime on graftlet's own machine; undefined: it no longer does. */
+  /** Records how the node uses a runtime on graftlet's own machine; undefined if it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   /** Stops the node instead of the process after an unhandled error. */
   readonly unhandledErrors: Pick<UnhandledErrorHandler, "run">;

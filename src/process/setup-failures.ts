@@ -7,7 +7,7 @@ import { nodeReference } from "../pod/reference.ts";
 
 export interface SetupFailure {
   readonly client: Pick<ApiClient, "create" | "patch">;
-  /** There is no API server. */
+  /** True if there is no API server. */
   readonly standalone: boolean;
   readonly error: unknown;
 }

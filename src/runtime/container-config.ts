@@ -32,7 +32,7 @@ export interface ContainerConfigInput {
   readonly restartCount: number;
   readonly environment: ReadonlyMap<string, string>;
   readonly mounts: readonly Mount[];
-  /** Of the resource managers. */
+  /** Additions of the resource managers. */
   readonly additions: ContainerAdditions | undefined;
   readonly volumeDevices: readonly Device[];
   readonly linux: LinuxContainerConfig;
@@ -86,7 +86,7 @@ function processStrings({ container, environment }: ContainerConfigInput) {
   };
 }
 
-/** The pod's own IDs, with which the runtime shows the files of all mounts. */
+/** User namespace of the pod, with whose IDs the runtime shows the files of all mounts. */
 function mappingsOf({ linux }: ContainerConfigInput): Pick<Mount, "uidMappings" | "gidMappings"> {
   const { uids = [], gids = [] } = linux.securityContext?.namespaceOptions?.usernsOptions ?? {};
   return { uidMappings: uids, gidMappings: gids };

@@ -26,8 +26,8 @@ export async function readWrittenMessage(
   return fs.readTail(path, maxFileBytes, signal).then(String, () => undefined);
 }
 
-/** The termination message of an exited container: the runtime's message, then the end of the message file or, with
- *  FallbackToLogsOnError and an empty file after a failure, the end of the log.
+/** The termination message of an exited container: the runtime's message, then the end of the message file. With FallbackToLogsOnError and
+ *  an empty file after a failure, the end of the log is used.
  *  @param read content of the message file, if it was read after the exit.
  *  @throws only when the signal aborts; read errors become the message.
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/#customizing-the-termination-message */

@@ -73,9 +73,9 @@ export type RuntimeFeature =
   | "cdiDevices"
   | "userNamespace";
 
-/** A hint what to inspect, not a state. A sandbox event has its ID in `sandboxId`; a container event has its ID in `containerId`, and
- *  `sandboxId` only if the runtime reports it. `exited` marks the exit of a main process: inspect until the status shows it.
- *  `removed` marks a removal: unknown IDs can be ignored. `listening` marks the start of the stream: relist once. */
+/** A hint to inspect something, not a state. A sandbox event has its ID in `sandboxId`; a container event has its ID in `containerId`, and
+ *  `sandboxId` only if the runtime reports it. `exited` marks the exit of a main process: inspect until the status shows it. `removed`
+ *  marks a removal: unknown IDs can be ignored. `listening` marks the start of the stream: relist once. */
 export type RuntimeEvent =
   | { readonly kind: "listening" }
   | {

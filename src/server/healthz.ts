@@ -29,7 +29,7 @@ export interface HealthzServerDeps extends ClockAndLog {
 /** Callers are not authenticated here. */
 const connectionLimits = { maxUnauthenticated: 64, maxAuthenticated: 0 };
 
-/** graftlet's value of the `Server` header on its health endpoint. */
+/** Value of the `Server` header on graftlet's health endpoint. */
 export function serverName(sharing: Sharing | undefined): string {
   return `graftlet (${sharing ?? "elsewhere"})`;
 }

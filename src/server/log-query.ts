@@ -33,7 +33,7 @@ const maxServiceLength = 256;
 const maxServices = 4;
 
 export type ParsedLogQuery =
-  /** The request has no option of a query. */
+  /** Error for a request without any option of a log query. */
   | { readonly kind: "none" }
   | { readonly kind: "query"; readonly query: LogQuery }
   | { readonly kind: "malformed"; readonly text: string };

@@ -105,7 +105,7 @@ export interface KubeletServerDeps extends ClockAndLog {
   readonly authorizer: Authorizer;
   /** The process's connections of unauthorized clients. */
   readonly strangers: UnauthenticatedConnections;
-  /** How much the process logs. */
+  /** Log level of the process. */
   readonly verbosity: Verbosity;
   /** Profiles of the process. */
   readonly profiles: Profiles;

@@ -12,17 +12,17 @@ export interface ProfileTimes {
   readonly durationMs: number;
 }
 
-/** A position in the program with a value for each type, by the path of frames to it. */
+/** A call path with a value for each measure. */
 interface Stack {
   /** Innermost frame first. */
   readonly frames: readonly Runtime.CallFrame[];
   readonly values: readonly number[];
 }
 
-/** What the values of a profile count: `type` in `unit`. */
+/** The measures of a profile's values: `type` in `unit`. */
 type Measure = readonly [type: string, unit: string];
 
-/** Encodes a CPU profile as pprof reads it: samples, and nanoseconds for which the thread was not idle.
+/** Encodes a CPU profile for pprof: samples, and the nanoseconds for which the thread was not idle.
  *  @param periodUs sampling interval, microseconds.
  *  @see https://github.com/google/pprof/blob/main/proto/profile.proto */
 export function encodeCpuProfile(
@@ -107,13 +107,13 @@ async function encode(
   return zip(await profile.encodeAsync());
 }
 
-/** Creates the lists of functions and of places in them, which samples name by number, from 1. */
+/** Creates the lists of functions and of locations in them, which samples refer to by number, from 1. */
 function createPlaces(stringTable: StringTable) {
   const functions: PprofFunction[] = [];
   const locations: Location[] = [];
   const known = new Map<string, number>();
   return {
-    /** @returns the number of a frame's place: the function that it is in. */
+    /** @returns the number of a frame's location, which is the function that it is in. */
     locationOf({ functionName, url, scriptId, lineNumber, columnNumber }: Runtime.CallFrame): number {
       const key = `${scriptId}:${lineNumber}:${columnNumber}:${functionName}`;
       const found = known.get(key);

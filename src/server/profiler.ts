@@ -4,7 +4,7 @@ import { CodedError } from "../lib/errors.ts";
 
 export type ProfileKind = "cpu" | "heap";
 
-/** Takes profiles of the process, which are of all its nodes. */
+/** Takes profiles of the process, which cover all of its nodes. */
 export interface Profiles {
   /** Takes one profile of a kind at a time, for a duration, and compresses it.
    *  @throws CodedError failed_precondition while another profile of that kind is taken; the signal's reason if it aborts. */
@@ -17,7 +17,7 @@ const cpuPeriodUs = 10_000;
 /** Go's average of allocated bytes between samples. */
 const heapPeriodBytes = 512 * 1024;
 
-/** Creates the process's profiler. V8's is loaded, and slows the process down, only while a profile is taken. */
+/** Creates the process's profiler. V8's profiler is loaded, and slows the process down, only while a profile is taken. */
 export function createProfiles(clock: Clock): Profiles {
   const taken = new Set<ProfileKind>();
   return {

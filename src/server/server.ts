@@ -16,7 +16,7 @@ import { tlsOptions } from "./tls.ts";
 
 export interface KubeletServer extends Service {
   ready(signal: AbortSignal): Promise<void>;
-  /** Listen address; undefined while not listening. */
+  /** Listen address; undefined while the server is not listening. */
   address(): AddressInfo | undefined;
 }
 

@@ -15,7 +15,7 @@ export interface ZPage {
 const group = "config.k8s.io";
 /** The component's name on its pages. */
 export const component = "kubelet";
-/** Separators between names and values; one is chosen at random, so that nobody parses the text. */
+/** Separators between names and values; one is chosen at random, so that no program relies on the format. */
 export const separators = [":", ": ", "=", " "] as const;
 
 /** First lines of a page's text. */
@@ -144,7 +144,7 @@ function serialized(object: object, mediaType: MediaType, pretty: boolean): stri
   return pretty ? JSON.stringify(object, null, 2) : `${JSON.stringify(object)}\n`;
 }
 
-/** True for a client that shows the response to a person. */
+/** True for a client that displays the response to a person. */
 function isForPeople(request: Request): boolean {
   const pretty = queryOf(request.originalUrl).get("pretty");
   if (pretty) return /^(1|t|T|TRUE|true|True)$/.test(pretty);

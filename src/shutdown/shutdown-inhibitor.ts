@@ -10,7 +10,7 @@ import { type Argv, script, wrapped } from "../seams/command.ts";
 
 export interface ShutdownInhibitorDeps {
   readonly host: Pick<Host, "spawn">;
-  /** The target is another machine. */
+  /** True if the target is another machine. */
   readonly isRemote: boolean;
   readonly clock: Clock;
 }

@@ -74,7 +74,7 @@ export function createShutdownManager(deps: ShutdownDeps): Service {
 interface ShutdownWatch {
   /** True once a watch has been established. */
   hasStarted(): boolean;
-  /** @throws when the connection to logind is lost; what the signal aborted with. */
+  /** @throws if the connection to logind is lost; the signal's reason. */
   run(signal: AbortSignal): Promise<void>;
 }
 

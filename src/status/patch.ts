@@ -59,8 +59,8 @@ function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCo
   return [...changed, ...gone.map(({ type }) => ({ $patch: "delete", type }))];
 }
 
-/** Equality in terms of the API: absent, null and an empty list are equal, and so are no lastState and an empty one. Copies nothing:
- *  every sync compares whole statuses. */
+/** Compares values as the API server does: absent, null and empty lists are equal, and so are an absent and an empty lastState. Does not
+ *  copy, because every sync compares whole statuses. */
 function semanticallyEqual(a: unknown, b: unknown): boolean {
   if (isEmpty(a) || isEmpty(b)) return isEmpty(a) && isEmpty(b);
   if (Array.isArray(a) && Array.isArray(b))

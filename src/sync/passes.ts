@@ -85,7 +85,7 @@ interface PodObserver {
   report(pod: DesiredPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus;
 }
 
-/** What the passes share. */
+/** Dependencies that the passes share. */
 interface PassContext extends PassDeps, PodObserver {
   /** Pods that a pass has changed without observing the outcome: the cache may be stale. */
   readonly needsInspection: ColumnWriter<true>;

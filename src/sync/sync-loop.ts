@@ -20,7 +20,7 @@ import type { PodWorkers } from "./pod-workers.ts";
 import type { StatusSink, ResizeDecider } from "./ports.ts";
 import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 
-/** Delay of a static pod's status report, to let a pass adopt the container statuses of its mirror pod first, milliseconds. */
+/** Delay of a static pod's status report, so that a pass can adopt the container statuses of its mirror pod first, milliseconds. */
 const adoptionDelayMs = 1_000;
 
 /** Counts pods on their way to their workers. */
@@ -176,7 +176,7 @@ function countPods({ op, pods }: PodUpdate, measures: SyncLoopMeasures): void {
 interface ResizeRequests {
   /** Records the requested resources. @returns true if a resize is pending. */
   recordRequests(updated: readonly DesiredPod[]): boolean;
-  /** Retries pending resizes. @param wokenAnyway pods whose workers are woken anyway. */
+  /** Retries pending resizes. @param wokenAnyway pods whose workers are woken in any case. */
   retryPending(trigger: ResizeTrigger, signal: AbortSignal, wokenAnyway?: readonly DesiredPod[]): Promise<void>;
 }
 

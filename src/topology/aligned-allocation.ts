@@ -6,17 +6,17 @@ import { type MergedHint, type PolicySettings, mergeByPolicy } from "./policy.ts
 
 /** How a node aligns resources. */
 export interface Alignment extends PolicySettings {
-  /** KubeletConfiguration.topologyManagerScope: what gets its resources from the same NUMA nodes. */
+  /** KubeletConfiguration.topologyManagerScope: the containers whose resources come from the same NUMA nodes. */
   readonly scope: "container" | "pod";
   readonly numa: NumaTopology;
 }
 
 export interface AlignmentMeasures {
-  /** The resources of a pod could not be aligned, or not be allocated. */
+  /** The resources of a pod could not be aligned, or could not be allocated. */
   failed(): void;
-  /** With single-numa-node: a container, or the whole pod, has got its resources from one NUMA node. */
+  /** With single-numa-node: a container, or the whole pod, got its resources from one NUMA node. */
   aligned(scope: Alignment["scope"]): void;
-  /** With single-numa-node: no NUMA node has what it requests. */
+  /** With single-numa-node: no NUMA node has the requested resources. */
   unaligned(scope: Alignment["scope"]): void;
 }
 
@@ -30,7 +30,8 @@ const notAligned: Rejection = {
   message: "Resources cannot be allocated with Topology locality",
 };
 
-/** Allocates a pod with the hints of all allocators, and commits it. What was allocated to a rejected pod may stay until it is released.
+/** Allocates a pod with the hints of all allocators, and commits the allocation. Resources of a rejected pod may stay allocated until they
+ *  are released.
  *  @returns why the pod cannot be admitted. (kubelet, cm/topologymanager/scope_container.go, scope_pod.go) */
 export async function allocateAligned(
   deps: AlignedAllocationDeps,
@@ -62,9 +63,9 @@ async function allocateSeparately(
   return undefined;
 }
 
-/** Containers that get their resources from the same NUMA nodes. */
+/** Containers whose resources come from the same NUMA nodes. */
 interface ContainerGroup {
-  /** What the hints are for; undefined: the pod. */
+  /** The container that the hints are for; undefined for the pod. */
   readonly of: Container | undefined;
   readonly containers: readonly Container[];
 }

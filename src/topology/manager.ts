@@ -8,14 +8,14 @@ import { type Alignment, type AlignmentMeasures, allocateAligned } from "./align
 export interface TopologyMeasures extends AlignmentMeasures {
   /** The node aligns resources, so that counts of aligned ones exist. */
   enabled(): void;
-  /** A pod's resources are to be allocated. */
+  /** Allocation of a pod's resources begins. */
   requested(): void;
   /** The allocation has ended, successfully or not. */
   ended(ms: number): void;
 }
 
 export interface TopologyManagerDeps {
-  /** Undefined: policy none. */
+  /** Undefined for policy none. */
   readonly alignment: Alignment | undefined;
   /** In the order in which they allocate. */
   readonly managers: readonly Pick<ResourceManager, "allocate" | "podAllocator">[];
@@ -26,8 +26,8 @@ export interface TopologyManagerDeps {
 /** Has the resource managers allocate pods at their admission. */
 export type TopologyManager = Pick<ResourceManager, "allocate">;
 
-/** Topology manager: has the resource managers allocate what belongs together from the same NUMA nodes, as the policy says; with the policy none,
- *  each allocates for itself. The sync loop has them release the allocations of a rejected pod.
+/** Topology manager: has the resource managers allocate resources from the same NUMA nodes according to the policy. With policy none, each
+ *  manager allocates independently. The sync loop releases the allocations of a rejected pod.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/ */
 export function createTopologyManager({ alignment, managers, measures, clock }: TopologyManagerDeps): TopologyManager {
   if (alignment) measures.enabled();
@@ -50,7 +50,7 @@ export function createTopologyManager({ alignment, managers, measures, clock }: 
   };
 }
 
-/** Has each manager allocate what the pod requests, until one rejects it. */
+/** Has each manager allocate the pod's requests, until one of them rejects the pod. */
 async function allocateEach(
   managers: readonly Pick<ResourceManager, "allocate">[],
   ...request: Parameters<ResourceManager["allocate"]>

@@ -2,11 +2,11 @@ import { type NumaNodes, countNodes, isNarrower } from "../lib/numa-nodes.ts";
 import type { TopologyHint, TopologyHints } from "../topology-hints.ts";
 import type { IsBetter } from "./numa.ts";
 
-/** Hints of one resource, of which each way of placing a pod uses one. */
+/** Hints of one resource; each placement of a pod uses one of them. */
 export type HintList = readonly TopologyHint[];
 
-/** One list per resource of all providers. A provider without hints, and a resource without a list, may be placed anywhere; one with an empty
- *  list cannot be satisfied anywhere. */
+/** One list for each resource of all providers. A provider without hints, and a resource without a list, may be placed anywhere; one with
+ *  an empty list cannot be placed at all. */
 export function hintLists(ofProviders: readonly TopologyHints[]): readonly HintList[] {
   const anywhere = (preferred: boolean): HintList => [{ nodes: undefined, preferred }];
   return ofProviders.flatMap((hints): readonly HintList[] => {
@@ -17,8 +17,9 @@ export function hintLists(ofProviders: readonly TopologyHints[]): readonly HintL
   });
 }
 
-/** Combines hints, one of each list: into the nodes that they have in common. A combination is preferred if all its hints are, and name the same
- *  nodes. Of these the best is chosen; without any, the one whose number of nodes is nearest to what the most demanding resource needs.
+/** Combines hints, one of each list, into the nodes that they have in common. A combination is preferred if all of its hints are preferred
+ *  and name the same nodes. The best preferred combination is chosen; if there is none, the one whose number of nodes is closest to what
+ *  the most demanding resource needs.
  *  @returns all nodes, not preferred, if no combination has a node in common. (kubelet, cm/topologymanager/policy.go) */
 export function mergeHints(lists: readonly HintList[], all: NumaNodes, isBetter: IsBetter): TopologyHint {
   const preferred = bestOf(commonPreferred(lists, all), isBetter);
@@ -42,7 +43,7 @@ function commonPreferred(lists: readonly HintList[], all: NumaNodes): Iterable<N
   return [...common].map((nodes) => (nodes ?? all) & all);
 }
 
-/** Nodes of all combinations. Equal ones are merged list by list: there are at most as many as sets of nodes, while the number of
+/** Nodes of all combinations. Equal results are merged list by list, so there are at most as many as sets of nodes, while the number of
  *  combinations is the product of the lists' lengths. */
 function commonNodes(lists: readonly HintList[], all: NumaNodes): Iterable<NumaNodes> {
   let common = new Set([all]);
@@ -61,7 +62,7 @@ function bestOf(sets: Iterable<NumaNodes>, isBetter: IsBetter): NumaNodes | unde
   return best;
 }
 
-/** Number of nodes that the most demanding resource needs at least. */
+/** Minimum number of nodes that the most demanding resource needs. */
 function mostNeeded(lists: readonly HintList[]): number {
   const narrowest = lists.map((list) =>
     bestOf(
@@ -72,7 +73,8 @@ function mostNeeded(lists: readonly HintList[]): number {
   return Math.max(0, ...narrowest.map((nodes) => countNodes(nodes ?? 0n)));
 }
 
-/** Compares numbers of nodes: as many as needed are best, then fewer, as many as possible, then more. @returns undefined if they are equal. */
+/** Compares numbers of nodes: the required number is best, then fewer (as many as possible), then more. @returns undefined if they are
+ *  equal. */
 function isNearer(nodes: NumaNodes, than: NumaNodes, needed: number): boolean | undefined {
   const [own, other] = [countNodes(nodes), countNodes(than)];
   if (own === other) return undefined;

@@ -7,7 +7,7 @@ import type { Host } from "../seams/host.ts";
 export interface NumaTopology {
   /** Numbers of the nodes, in ascending order. */
   readonly ids: readonly number[];
-  /** Distances as the kernel gives them, by the numbers of both nodes; undefined if the target does not tell all of them. */
+  /** Distances in the kernel's units, by the numbers of both nodes; undefined if the target does not report all of them. */
   readonly distances: ReadonlyMap<number, ReadonlyMap<number, number>> | undefined;
 }
 
@@ -51,7 +51,7 @@ export function allNodes({ ids }: NumaTopology): NumaNodes {
   return numaNodes(ids);
 }
 
-/** Order of two sets of nodes. @returns true if the first is the better choice. */
+/** Compares two sets of nodes. @returns true if the first one is the better choice. */
 export type IsBetter = (nodes: NumaNodes, than: NumaNodes) => boolean;
 
 /** Prefers fewer nodes; of equally many, those that are closer to each other on average, then the lower numbers.

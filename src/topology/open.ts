@@ -3,7 +3,7 @@ import { TargetError } from "../seams/provider.ts";
 import type { Alignment } from "./aligned-allocation.ts";
 import { readNumaTopology } from "./numa.ts";
 
-/** Number of NUMA nodes that a machine may have unless configured otherwise: hints are given for every set of nodes. */
+/** Maximum number of NUMA nodes of a machine unless configured otherwise: hints are computed for every set of nodes. */
 export const defaultMaxNodes = 8;
 
 export interface TopologySettings extends Omit<Alignment, "numa"> {

@@ -13,7 +13,7 @@ export interface PolicySettings {
 }
 
 export interface MergedHint {
-  /** What to allocate with. */
+  /** The resulting hint. */
   readonly hint: TopologyHint;
   readonly admit: boolean;
 }

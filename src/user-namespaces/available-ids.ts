@@ -13,8 +13,8 @@ export interface IdSettings {
   readonly maxPods: number;
 }
 
-/** Reads which of the target's IDs pods may use: the subordinate IDs of the user `kubelet`; without that user, or without `getsubids`, all but
- *  those of the target itself. @throws Error in the kubelet's words for IDs that it would not start with.
+/** Reads which of the target's IDs pods may use: the subordinate IDs of the user `kubelet`; without that user or the program `getsubids`,
+ *  all IDs except those of the target itself. @throws Error in the kubelet's words for IDs with which it would not start.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/user-namespaces/#set-up-a-node-to-support-user-namespaces */
 export async function readAvailableIds(
   host: Pick<Host, "run">,
@@ -44,7 +44,7 @@ async function subordinateIds(host: Pick<Host, "run">, signal: AbortSignal): Pro
   return parseSubordinateIds(uids.stdout);
 }
 
-/** @returns undefined without the program. */
+/** @returns undefined if the program is missing. */
 async function getSubordinateIds(host: Pick<Host, "run">, argv: ReturnType<typeof command>, signal: AbortSignal) {
   try {
     return await host.run(argv, { signal });

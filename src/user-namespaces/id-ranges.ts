@@ -1,17 +1,17 @@
 /** A range of user and group IDs of the target. */
 export interface IdRange {
-  /** The ID that is 0 in the pod. */
+  /** The ID on the target that is 0 in the pod. */
   readonly first: number;
   readonly length: number;
 }
 
-/** Ranges of IDs that pods have, all of one length, within the IDs that the node may use. */
+/** ID ranges of pods, all of the same length, within the IDs that the node may use. */
 export interface IdRanges {
   get(uid: string): IdRange | undefined;
-  /** Allocates a free range to a pod without one; which one is random, so that a range is not reused at once.
-   *  @throws Error in the kubelet's words if there is none. */
+  /** Allocates a free range to a pod that has none. The range is random, so that it is not reused at once.
+   *  @throws Error in the kubelet's words if no range is free. */
   allocate(uid: string): IdRange;
-  /** Records the range that a pod has already. @throws Error in the kubelet's words for a range that the pod cannot have. */
+  /** Records the range that a pod already has. @throws Error in the kubelet's words for a range that is not available. */
   record(uid: string, range: IdRange): void;
   /** Frees the range of a pod. Idempotent. */
   release(uid: string): void;
@@ -19,7 +19,7 @@ export interface IdRanges {
   isFull(): boolean;
 }
 
-/** Creates ranges without any pods.
+/** Creates an empty set of ranges.
  *  @param available a multiple of `idsPerPod`, at a multiple of it. @param random returns an integer from 0 to below its argument. */
 export function createIdRanges(available: IdRange, idsPerPod: number, random: (below: number) => number): IdRanges {
   const count = Math.floor(available.length / idsPerPod);

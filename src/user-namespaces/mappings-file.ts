@@ -55,7 +55,7 @@ function listOf(value: unknown): readonly Mapping[] {
   });
 }
 
-/** A field of 32 bits without a sign; a missing one is 0. */
+/** An unsigned 32-bit field; a missing one is 0. */
 function idOf(value: unknown = 0): number {
   if (typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value;
   throw new Error(`invalid user namespace mappings file: ${JSON.stringify(value)} is no ID`);

@@ -22,7 +22,7 @@ export interface PodIdsDeps {
 
 /** Mode of pods' directories. */
 const podMode = 0o750;
-/** Files that are read at once. */
+/** Maximum number of files that are read concurrently. */
 const maxReads = 32;
 
 /** Creates the manager of the IDs of pods with user namespaces. The target is read when the first such pod needs its IDs.
@@ -30,7 +30,7 @@ const maxReads = 32;
 export function createPodIds(deps: PodIdsDeps): PodIds & ResourceManager {
   const { host, rootDir, settings, clock, log } = deps;
   const inTurn = createSemaphore(1);
-  /** Undefined if the files on the target have to be read. */
+  /** Undefined if the files on the target have not been read. */
   let known: IdRanges | undefined;
 
   const load = async (signal: AbortSignal): Promise<IdRanges> => {

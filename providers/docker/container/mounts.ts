@@ -60,7 +60,7 @@ function relabelledBind({ hostPath, containerPath, readonly, propagation }: Moun
   return `${hostPath}:${containerPath}:${options.join(",")}`;
 }
 
-/** Undefined for Docker's own choice. @see `BindMount` */
+/** Undefined to leave the choice to Docker. @see `BindMount` */
 function propagationName(propagation: MountPropagation): DockerPropagation | undefined {
   switch (propagation) {
     case MountPropagation.PROPAGATION_PRIVATE:

@@ -39,7 +39,7 @@ function endReason({ OOMKilled, ExitCode }: ContainerInspectInfo["State"]): stri
   return ExitCode === 0 ? "Completed" : "Error";
 }
 
-/** The later of the two: a daemon that was killed may not know a container's end time. */
+/** Returns the later of two times: a daemon that was killed may not know a container's end time. */
 function later(finishedAt: bigint, startedAt: bigint): bigint {
   return finishedAt > startedAt ? finishedAt : startedAt;
 }

@@ -58,9 +58,7 @@ export async function startExec(
   }
 }
 
-/** Prepares a command in a container of this node.
- *  @returns the daemon's exec ID.
- *  @throws CodedError not_found also for a foreign container, failed_precondition if it is not running. */
+/** The signal that stops a container, given by name or by number; SIGTERM if it is unset. CRI's default if CRI does not know the signal. */
 export async function createExec(parts: DockerParts, options: ExecOptions, signal: AbortSignal): Promise<string> {
   const { docker, facts } = parts;
   if (!facts.containers.get(options.containerId)) await inspectRunning(parts, options.containerId, signal);
@@ -127,10 +125,10 @@ interface ExecState {
 }
 
 interface ExecInspection {
-  /** 0 while there is no process, or if it never started. */
+  /** PID on the target; 0 while there is no process, or if it never started. */
   readonly Pid: number;
   readonly Running: boolean;
-  /** Null until it has ended, or failed to start. */
+  /** Exit code; null until the command has ended, or has failed to start. */
   readonly ExitCode: number | null;
 }
 

@@ -71,11 +71,11 @@ interface StreamPosition {
   last: string;
   /** Number of lines with the time `last`: parts of a long line share theirs. */
   atLast: number;
-  /** Text of the first of them. */
+  /** Text of the first line with that time. */
   first: Buffer | undefined;
-  /** True when the latest of them ended its line. */
+  /** True if the latest line was complete. */
   ended: boolean;
-  /** Number of them still to be skipped. */
+  /** Number of lines with that time that are still to be skipped. */
   repeated: number;
 }
 

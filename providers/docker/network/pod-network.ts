@@ -7,9 +7,9 @@ import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
 
 /** The Docker network of this node's pods. */
 export interface PodNetwork {
-  /** Its ID; creates the network if missing. @throws CodedError with the daemon's message. */
+  /** Returns the network's ID, and creates the network if it is missing. @throws CodedError with the daemon's message. */
   ensure(signal: AbortSignal): Promise<string>;
-  /** Its ID, if known. */
+  /** The network's ID, if known. */
   id(): string | undefined;
   /** Sets the pods' subnet (spec.podCIDRs, comma-separated) and creates the network accordingly. */
   setSubnet(podCidrs: string, signal: AbortSignal): Promise<void>;

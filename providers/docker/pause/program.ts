@@ -72,7 +72,7 @@ const movz = (register: number, value: number) => word(0xd2800000 | (value << 5)
 /** `add xD, sp, #0`, a copy of sp. */
 const fromSp = (register: number) => word(0x91000000 | (sp << 5) | register);
 const svc = word(0xd4000001);
-/** Distances count instructions, which are 4 bytes. */
+/** Distances count instructions of 4 bytes. */
 const branch = (to: string, bits: (instructions: number) => number) =>
   jump(to, 4, (distance) => littleEndian(bits(distance / 4), 4));
 const branchIf = (condition: number, to: string) =>
@@ -151,7 +151,7 @@ function executable(machine: number, text: Uint8Array): Buffer {
 interface Segment {
   /** PT_LOAD or PT_GNU_STACK. */
   readonly type: number;
-  /** 1 execute, 2 write, 4 read. */
+  /** Flags of a segment: 1 execute, 2 write, 4 read. */
   readonly flags: number;
   readonly address: number;
   readonly size: number;

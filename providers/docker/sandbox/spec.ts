@@ -87,8 +87,8 @@ function sandboxUser({ linux }: PodSandboxConfig): string {
   return containerUser(sandboxSecurity(linux?.securityContext));
 }
 
-/** Containers join the IPC namespace of a sandbox that shares it. Root in a pod is the machine's root even if the daemon remaps users by
- *  default: volumes belong to that root. */
+/** Containers join the IPC namespace of a sandbox that shares it. User remapping is off, even if the daemon remaps users by default:
+ *  volumes belong to the machine's root. */
 function namespaceModes({ ipc, pid, usernsOptions }: NamespaceOption, network: string | undefined): HostConfig {
   if (usernsOptions?.mode === NamespaceMode.POD)
     throw new CodedError("unimplemented", "a user namespace of the pod's own is not supported by Docker");

@@ -4,7 +4,7 @@ import { type Session, discardChannel } from "../connection/sessions.ts";
 import { type Reply, packet, packetReader, sftp, stringAt } from "./sftp-packets.ts";
 import { addAbortListener } from "node:events";
 
-/** A request: its type, and its parts as in `packet`. */
+/** A request: its type, followed by its fields (see `packet`). */
 export type SftpRequest = readonly [type: number, ...parts: readonly (string | Buffer | number | bigint)[]];
 
 /** An SFTP session on the target. */

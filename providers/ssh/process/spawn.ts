@@ -40,7 +40,7 @@ const maxPrefaceBytes = 64 * 1024;
 /** Time to wait for the end of a killed command, milliseconds. Killing needs a shell, which may hang in its start-up
  *  files. */
 const endTimeoutMs = 5_000;
-/** The same after the caller's signal has aborted: a hung link must not delay the caller. */
+/** The same time limit after the caller's signal has aborted: a hung link must not delay the caller. */
 const abortedEndTimeoutMs = 1_000;
 
 /** Creates `Host.spawn`, which runs each command in its own session. */

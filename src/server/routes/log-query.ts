@@ -95,7 +95,7 @@ async function sendServices(
 
 interface Copy {
   readonly query: LogQuery;
-  /** Those of its services that the journal knows. */
+  /** Requested services that have a unit in the journal. */
   readonly units: ReadonlySet<string>;
   readonly out: Writable;
 }

@@ -5,7 +5,7 @@ import type { KubeletServerDeps } from "../ports.ts";
 import type { ProfileKind } from "../profiler.ts";
 import { sendText } from "../responses.ts";
 
-/** Profiles by name in the path: what it is, and for how long it is taken unless the request says so, seconds. */
+/** Profiles by the name in the path: description, and duration unless the request specifies one, seconds. */
 const profiles: ReadonlyMap<string, { readonly kind: ProfileKind; readonly seconds: number; readonly title: string }> =
   new Map([
     ["heap", { kind: "heap", seconds: 10, title: "memory allocated within ?seconds=10 and still in use" }],

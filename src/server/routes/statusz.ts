@@ -6,10 +6,10 @@ import { heading, separators, zpage } from "../zpages.ts";
 
 const binaryVersion = kubeletVersion.replace(/^v/, "");
 const emulationVersion = binaryVersion.split(".").slice(0, 2).join(".");
-/** In the place of a kubelet's Go version. */
+/** Shown in place of a kubelet's Go version. */
 const engineVersion = `node ${process.version}`;
 
-/** /statusz: since when the process runs, its versions, and the paths for debugging. */
+/** /statusz: start time and versions of the process, and the paths for debugging. */
 export function statusz(
   deps: Pick<KubeletServerDeps, "config" | "clock">,
 ): (request: Request, response: Response) => void {
