@@ -64,7 +64,7 @@ export function parseSubordinateIds(output: string): IdRange {
   const [first, length] = fields.slice(2).map((field) => {
     const id = Number(field);
     if (/^\d+$/.test(field) && id < allIds) return id;
-    throw new Error(`error parsing line ${JSON.stringify(output)}: ${JSON.stringify(field)} is no ID`);
+    throw new Error(`error parsing line ${JSON.stringify(output)}: ${JSON.stringify(field)} is not an ID`);
   });
   return { first: first ?? 0, length: length ?? 0 };
 }

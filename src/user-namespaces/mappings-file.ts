@@ -58,7 +58,7 @@ function listOf(value: unknown): readonly Mapping[] {
 /** An unsigned 32-bit field; a missing one is 0. */
 function idOf(value: unknown = 0): number {
   if (typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 32) return value;
-  throw new Error(`invalid user namespace mappings file: ${JSON.stringify(value)} is no ID`);
+  throw new Error(`invalid user namespace mappings file: ${JSON.stringify(value)} is not an ID`);
 }
 
 function invalid(why: string): Error {

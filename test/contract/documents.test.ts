@@ -32,20 +32,20 @@ describe("the documents' examples, without a cluster", { timeout: 1_200_000 }, (
   });
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  test("contain commands of helm and of graftlet", () => {
+  test("examples contain commands of helm and of graftlet", () => {
     const programs = new Set(runHere.flatMap(({ block }) => commandsIn(block).map((command) => command.split(" ")[0])));
     assert.deepEqual(programs, new Set(["graftlet", "source", "helm"]));
   });
 
   for (const { block, values } of runHere)
-    test(`run as written: ${block.place}`, async () => {
+    test(`examples run as written: ${block.place}`, async () => {
       if (values) writeFileSync(join(folder, "edge.yaml"), values.text);
       const env = { PATH: `${folder}:${process.env["PATH"] ?? ""}` };
       for (const command of commandsIn(block)) await must(["bash", "-euc", command], { cwd: folder, env });
     });
 
   for (const { place, text } of pages.flatMap(blocksOf).filter(isValues))
-    test(`give values that the chart accepts: ${place}`, async () => {
+    test(`examples give values that the chart accepts: ${place}`, async () => {
       const file = join(folder, "values.yaml");
       writeFileSync(file, text);
       const rendered = objectsIn(await must([helm, ...templateArguments("--values", file)]));

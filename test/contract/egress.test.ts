@@ -163,7 +163,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
   };
   const sum = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
 
-  test("carry many connections to the kubelet's port at once, complete", async () => {
+  test("tunnels carry many connections to the kubelet's port at once, complete", async () => {
     const { port, connect } = await another();
     await using node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).includes("edge-1"));
@@ -175,7 +175,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     await waitFor("all to be closed at the kubelet", () => sockets.size === 0);
   });
 
-  test("reach nothing else", async () => {
+  test("tunnels reach nothing else", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);
@@ -186,7 +186,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     assert.equal(sockets.size, 0);
   });
 
-  test("other connections continue, and little is buffered, for a kubelet that does not read", async () => {
+  test("tunnels keep other connections going, and buffer little, for a kubelet that does not read", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);
@@ -211,7 +211,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     await waitFor("all to be closed at the kubelet", () => sockets.size === 0);
   });
 
-  test("refuse a node that the server does not know, without affecting another node's tunnel", async () => {
+  test("tunnels refuse a node that the server does not know, without affecting another node's tunnel", async () => {
     const { port, connect } = await another();
     await using stranger = run({ ports: () => [port], name: "nobody" });
     await using _other = run({ ports: () => [port], name: "edge-2" });
@@ -220,7 +220,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     assert.deepEqual(stranger.tunnels.connected(), []);
   });
 
-  test("reconnect to a restarted server, and follow servers that are added or removed", async () => {
+  test("tunnels reconnect to a restarted server, and follow servers that are added or removed", async () => {
     const first = await another();
     let ports = [first.port];
     await using node = run({ ports: () => ports });
@@ -240,7 +240,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     assert.equal(await echoed(second.connect, small), sum(small));
   });
 
-  test("close one side when the other closes", async () => {
+  test("tunnels close one side when the other closes", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);
@@ -252,7 +252,7 @@ describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
     assert.equal(await text(socket), "bye");
   });
 
-  test("process frames that arrive together with the handshake's response", async () => {
+  test("tunnels process frames that arrive together with the handshake's response", async () => {
     const { cert, key } = certificates.apiServer;
     const server = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) });
     const sessions = new WebSocketServer({ noServer: true });

@@ -24,7 +24,7 @@ for (const programs of ["debian", "busybox"] as const)
       return true;
     };
 
-    test("use the intended timeout and dd", async () => {
+    test("locks use the intended timeout and dd", async () => {
       await using host = hostOf();
       const { stdout } = await host.run(
         argvOf(["sh", "-c", "for program in timeout dd; do $program --help 2>&1; done"]),
@@ -32,7 +32,7 @@ for (const programs of ["debian", "busybox"] as const)
       assert.equal(stdout.match(/^BusyBox v/gm)?.length ?? 0, programs === "busybox" ? 2 : 0, stdout);
     });
 
-    test("are acquired all or none; another agent is told which one is taken, and acquires them once they are free", async () => {
+    test("locks are acquired all or none; another agent is told which one is taken, and acquires them once they are free", async () => {
       await using host = hostOf();
       await using other = hostOf();
       const [file, directory] = await places("alone");
@@ -45,7 +45,7 @@ for (const programs of ["debian", "busybox"] as const)
       await assert.rejects(acquireLocks(host, [{ path: directory }], never), isTaken(directory));
     });
 
-    test("can be shared, which excludes exclusive holders", async () => {
+    test("locks can be shared, which excludes exclusive holders", async () => {
       await using host = hostOf();
       await using other = hostOf();
       const [, directory] = await places("shared");
@@ -54,7 +54,7 @@ for (const programs of ["debian", "busybox"] as const)
       await assert.rejects(acquireLocks(other, [{ path: directory }], never), isTaken(directory));
     });
 
-    test("are released when heartbeats stop, and kept while they arrive", async () => {
+    test("locks are released when heartbeats stop, and kept while they arrive", async () => {
       await using host = hostOf();
       await using other = hostOf();
       const [file, directory] = await places("silent");

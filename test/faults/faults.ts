@@ -74,7 +74,10 @@ export const faults: readonly Fault[] = [
     breaks: "kube-proxy and network plugins run on a machine that should have none, and rewrite its firewall rules.",
     assertion:
       '"a new DaemonSet pod is a placeholder unless it is selected, or all are": Expected values to be strictly equal',
-    foundBy: [unit("pod/daemon-sets"), integration("daemonsets", "complete their rollouts with ready placeholders")],
+    foundBy: [
+      unit("pod/daemon-sets"),
+      integration("daemonsets", "excluded DaemonSets complete their rollouts with ready placeholders"),
+    ],
   },
   {
     name: "host-port-protocol",
@@ -133,8 +136,8 @@ export const faults: readonly Fault[] = [
     mistake: become(property("timeout"), "0n"),
     breaks: "A probe's command that hangs is no failure: a pod that answers nobody stays Ready.",
     assertion:
-      '"fail a command that exceeds its timeout": waited 60 s in vain for: an event Unhealthy Readiness probe failed: command timed out: "sleep 20" timed out after 1s of slow (last: nothing yet)',
-    foundBy: [integration("probes", "fail a command that exceeds its timeout")],
+      '"readiness probes fail a command that exceeds its timeout": waited 60 s in vain for: an event Unhealthy Readiness probe failed: command timed out: "sleep 20" timed out after 1s of slow (last: nothing yet)',
+    foundBy: [integration("probes", "readiness probes fail a command that exceeds its timeout")],
   },
   {
     name: "removed-key",
@@ -151,8 +154,8 @@ export const faults: readonly Fault[] = [
     mistake: drop(text(' && chmod "$mode" .')),
     breaks: "A directory that is made for a subPath is root's alone: a container of another user cannot read it.",
     assertion:
-      '"mount a directory, a file, a missing path, a path named by the environment, and a path of a read-only volume": Expected values to be strictly equal',
-    foundBy: [integration("volumes-subpath", "mount a directory")],
+      '"subPath mounts mount a directory, a file, a missing path, a path named by the environment, and a path of a read-only volume": Expected values to be strictly equal',
+    foundBy: [integration("volumes-subpath", "subPath mounts mount a directory")],
   },
   {
     name: "subpath-again",

@@ -38,7 +38,7 @@ const kubernetesService = {
 };
 
 describe("the environment of a container", { concurrency: 4 }, () => {
-  test("has variables of every kind, and no others", async () => {
+  test("a container's environment has variables of every kind, and no others", async () => {
     const { pods, cluster } = lab;
     await cluster.apply([
       {
@@ -171,7 +171,7 @@ describe("the environment of a container", { concurrency: 4 }, () => {
     );
   });
 
-  test("is limited to the environment that a process may have, without memory for what a small spec would expand to", async () => {
+  test("a container's environment is limited to the size that a process may have, without memory for what a small spec would expand to", async () => {
     const { pods, agent } = lab;
     const doubled = Array.from({ length: 26 }, (_, level) => ({
       name: `V${level + 1}`,
@@ -339,7 +339,7 @@ describe("the resources of a container", { concurrency: 4 }, () => {
     cgroupValue(lab.cluster, pid, ["memory.limit_in_bytes", "memory.max"], levelsUp);
   const cpuShare = (pid: number, up = 0) => Number(cgroupValue(lab.cluster, pid, ["cpu.shares", "cpu.weight"], up));
 
-  test("are those of its cgroup and its pod's, below the QoS class", async () => {
+  test("a container's resources are those of its cgroup and its pod's, below the QoS class", async () => {
     const { pods, cluster } = lab;
     const limits = (cpu: string, memory: string) => ({ limits: { cpu, memory } });
     await Promise.all([

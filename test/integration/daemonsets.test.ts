@@ -89,7 +89,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("complete their rollouts with ready placeholders, and one event says why", async () => {
+  test("excluded DaemonSets complete their rollouts with ready placeholders, and one event says why", async () => {
     const { cluster } = lab;
     const node = await cluster.get<Node>("node", cluster.nodeName);
     assert.equal(node?.metadata.annotations?.["graftlet.dev/daemon-sets"], byDefault ? "none" : undefined);
@@ -116,7 +116,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.match(await cluster.mustKubectl(["get", "pods"]), /^everywhere-\S+ +0\/1 +NotRunByGraftlet +0 /m);
   });
 
-  test("leave nothing on the machine, and receive no traffic", async () => {
+  test("excluded DaemonSets leave nothing on the machine, and receive no traffic", async () => {
     const { cluster, pods } = lab;
     assert.deepEqual([await runs(), await lens.containers(within())], [[], []]);
     assert.equal(await machine(), untouched);
@@ -131,7 +131,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual(stats.pods, []);
   });
 
-  test("answer requests for logs and exec with one sentence", async () => {
+  test("excluded DaemonSets answer requests for logs and exec with one sentence", async () => {
     const { cluster } = lab;
     const name = placed.find(({ metadata }) => metadata.labels?.["agent"] === "everywhere")?.metadata.name ?? "";
     for (const args of [
@@ -145,7 +145,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     }
   });
 
-  test("complete a second rollout at once, like others", async () => {
+  test("excluded DaemonSets complete a second rollout at once, like others", async () => {
     const names = agents.map((name) => `daemonset/${name}`);
     const since = performance.now();
     await lab.cluster.mustKubectl(["rollout", "restart", ...names]);
@@ -158,7 +158,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual([await runs(), await machine()], [[], untouched]);
   });
 
-  test("use no resources: another pod can use the port that one of them requests", async () => {
+  test("excluded DaemonSets use no resources: another pod can use the port that one of them requests", async () => {
     const { pods, cluster } = lab;
     const ports = [{ containerPort: 9100, hostPort: 9100 }];
     await pods.create("port", { nodeName: cluster.nodeName, containers: [{ ports }] });
@@ -168,7 +168,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     await gone;
   });
 
-  test("stay unchanged across a restart", async () => {
+  test("excluded DaemonSets stay unchanged across a restart", async () => {
     await restart(none);
     await settled([]);
     await lab.pods.create("after", {});
@@ -179,7 +179,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual(await runs(), []);
   });
 
-  test("do not include DaemonSets that mount the plugin directories, or that opt in", async () => {
+  test("excluded DaemonSets do not include those that mount the plugin directories, or that opt in", async () => {
     await restart(told("selected"));
     await lab.cluster.apply(manifest("plugin.yaml"));
     await rollOut(["csi-node"]);

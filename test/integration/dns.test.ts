@@ -71,7 +71,7 @@ async function resolved(pod: string, names: readonly string[], spec: SpecDraft =
 const both = (): string => Object.values(ips).sort().join(" ");
 
 describe("names from a pod", { concurrency: 4 }, () => {
-  test("resolve for Services, other namespaces, headless Services, pods and the outside", async () => {
+  test("names resolve for Services, other namespaces, headless Services, pods and the outside", async () => {
     const { cluster, pods } = lab;
     const { spec } = (await cluster.get<{ spec: { clusterIP: string } }>("service", "web")) ?? {};
     const names = {
@@ -94,7 +94,7 @@ describe("names from a pod", { concurrency: 4 }, () => {
     assert.equal((await pods.until("names", "to be there", () => true)).spec.dnsPolicy, "ClusterFirst");
   });
 
-  test("resolve by the C library, and connect by name", async () => {
+  test("names resolve by the C library, and connect by name", async () => {
     const get = (host: string) => `curl --silent --max-time 10 http://${host}/hostname; echo`;
     const script = [get("web"), get("desk.office:8080"), get("sofa.office.default.svc.cluster.local.:8080")];
     const said = await lab.pods.output("curls", shell(script.join("\n"), { image: images.agnhost }));

@@ -57,7 +57,7 @@ describe("two nodes on one Docker Engine", { timeout: 600_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("run their own pods in their own networks", async () => {
+  test("two nodes run their own pods in their own networks", async () => {
     const { cluster, engine, pods } = lab;
     assert.deepEqual((await namesOn("node-1")).sort(), first);
     assert.deepEqual((await namesOn("node-2")).sort(), others);
@@ -80,7 +80,7 @@ describe("two nodes on one Docker Engine", { timeout: 600_000 }, () => {
     assert.equal(await cluster.mustKubectl(["exec", "one-a", "--", "hostname"]), "one-a\n");
   });
 
-  test("restart their own containers without disturbing the other's", async () => {
+  test("two nodes restart their own containers without disturbing the other's", async () => {
     const { engine, pods } = lab;
     const undisturbed = await standingOf("node-2");
     const before = await pods.ready("one-a");
@@ -99,7 +99,7 @@ describe("two nodes on one Docker Engine", { timeout: 600_000 }, () => {
     assert.deepEqual((await namesOn("node-2")).sort(), others);
   });
 
-  test("find their own pods after a kill, and leave the other node's", async () => {
+  test("two nodes find their own pods after a kill, and leave the other node's", async () => {
     const before = await Promise.all(nodes.map(standingOf));
     const agent = identify(second.pid);
     assert.ok(agent && signalProcess(agent, "SIGKILL"));
@@ -109,7 +109,7 @@ describe("two nodes on one Docker Engine", { timeout: 600_000 }, () => {
     assert.deepEqual(await Promise.all(nodes.map(standingOf)), before);
   });
 
-  test("keep their pods when all of the other node's are removed", async () => {
+  test("two nodes keep their pods when all of the other node's are removed", async () => {
     const { cluster, engine } = lab;
     const before = await standingOf("node-2");
     const own = ["one-a", "one-c"];

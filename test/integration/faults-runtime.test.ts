@@ -164,7 +164,7 @@ describe("missing references are named, and the pod starts once they exist", {
   });
   after(() => invariants.hold(standing));
 
-  test("an image", async () => {
+  test("a pod waits for a missing image", async () => {
     const { cluster, pods } = lab;
     const image = "registry.k8s.io/e2e-test-images/not-there:1";
     await pods.create("no-image", { containers: [{ image, imagePullPolicy: "IfNotPresent" }] });
@@ -180,7 +180,7 @@ describe("missing references are named, and the pod starts once they exist", {
     await pods.ready("no-image");
   });
 
-  test("a command", async () => {
+  test("a pod with a missing command", async () => {
     const { cluster, pods } = lab;
     const { startFailure } = particulars[cluster.provider];
     const path = join(cluster.layout.dir, "programs");
@@ -204,7 +204,7 @@ describe("missing references are named, and the pod starts once they exist", {
     await pods.ready("no-command");
   });
 
-  test("a key of a ConfigMap", async () => {
+  test("a pod waits for a missing key of a ConfigMap", async () => {
     const { cluster, pods } = lab;
     await cluster.apply({ apiVersion: "v1", kind: "ConfigMap", metadata: { name: "settings" }, data: { other: "x" } });
     await pods.create("no-key", {
@@ -227,7 +227,7 @@ describe("missing references are named, and the pod starts once they exist", {
     await pods.logged("no-key", "colour blue\n");
   });
 
-  test("a ConfigMap that is a volume", async () => {
+  test("a pod waits for a missing ConfigMap of a volume", async () => {
     const { cluster, pods } = lab;
     await pods.create("no-volume", {
       containers: [

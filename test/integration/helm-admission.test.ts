@@ -111,7 +111,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     for (const { status } of items) assert.equal(status?.typeChecking?.expressionWarnings, undefined);
   });
 
-  test("allow and approve graftlet's own requests for its nodes", async () => {
+  test("admission policies allow and approve graftlet's own requests for its nodes", async () => {
     const key = await newKey();
     for (const name of ["edge-1", many[99]?.name ?? "", values.nodes.at(-1)?.name ?? ""]) {
       const subject = { commonName: `system:node:${name}`, organization: "system:nodes", names: [] };
@@ -120,13 +120,13 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     }
   });
 
-  test("allow the same requests with other key types and PEM line lengths", async () => {
+  test("admission policies allow the same requests with other key types and PEM line lengths", async () => {
     assert.equal(await ask(pemOf(requestDer([nodes, own]))), "");
     assert.equal(await ask(pemOf(requestDer([nodes, own], { key: "rsa" }))), "");
     assert.equal(await ask(pemOf(requestDer([nodes, own]), 76)), "");
   });
 
-  test("deny another node's name and any subject that is not exact", async () => {
+  test("admission policies deny another node's name and any subject that is not exact", async () => {
     const stranger = named("stranger");
     const unit = [{ oid: organizationalUnit, value: "x" }];
     const masters = [{ oid: organization, value: "system:masters" }];
@@ -155,7 +155,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
       assert.match(await ask(pemOf(requestDer([nodes, stranger], { key }))), /of its own nodes alone/, key);
   });
 
-  test("deny a request that contains a second one", async () => {
+  test("admission policies deny a request that contains a second one", async () => {
     const good = requestDer([nodes, own]);
     const bad = requestDer([nodes, named("stranger")]);
     const broken = good.subarray(0, good.length - 9);
@@ -187,7 +187,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.match(await ask(texts["a block that PEM passes over first"]), /no single PEM block/);
   });
 
-  test("deny another signer, and serving certificates for nodes with identity: certificate", async () => {
+  test("admission policies deny another signer, and serving certificates for nodes with identity: certificate", async () => {
     const pem = pemOf(requestDer([nodes, own]));
     const client = { signerName: "kubernetes.io/kube-apiserver-client" };
     assert.match(await ask(pem, client), /asks for certificates of the signers/);
@@ -196,7 +196,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.equal(await ask(pemOf(requestDer([nodes, named("edge-2.press")])), { signerName: serving }), "");
   });
 
-  test("ignore other users", async () => {
+  test("admission policies ignore other users", async () => {
     const pem = pemOf(requestDer([nodes, named("stranger")]));
     assert.equal(await ask(pem, { as: "" }), "");
     await cluster.mustKubectl(["create", "serviceaccount", "other", "--namespace", namespace]);
@@ -231,7 +231,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     return own?.spec?.clusterIP ?? "";
   };
 
-  test("let the account approve a serving certificate of its nodes with their names and Service addresses", async () => {
+  test("admission policies let the account approve a serving certificate of its nodes with their names and Service addresses", async () => {
     for (const name of ["edge-1", many[99]?.name ?? "", values.nodes.at(-1)?.name ?? ""]) {
       const request = await wish(name, name, await addressOf(name));
       await cluster.waitFor(
@@ -249,7 +249,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.equal(await approve({ request, as: "edge-1", usages }), "");
   });
 
-  test("let the account approve nothing else, and deny no other user", async () => {
+  test("admission policies let the account approve nothing else, and deny no other user", async () => {
     const address = await addressOf("edge-1");
     const elsewhere = await addressOf("edge-2.press");
     const request = await wish("edge-1", "edge-1", address);
@@ -305,7 +305,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.match(await approve(stranger, { type: "Denied" }), asking);
   });
 
-  test("allow only the requesting Pod's addresses for nodes that are reached and published at the Pod", () =>
+  test("admission policies allow only the requesting Pod's addresses for nodes that are reached and published at the Pod", () =>
     askingPodsCount(cluster, namespace));
 
   test("identity: serviceAccount writes only its own Node, Lease and pods", async () => {
@@ -357,9 +357,10 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.match((await cluster.kubectl(["get", "--raw=/api/v1/nodes/edge-1/proxy/pods"])).stderr, past);
   });
 
-  test("let the account change the taints of its release, and nothing else", () => taintsAreKept(cluster, namespace));
+  test("admission policies let the account change the taints of its release, and nothing else", () =>
+    taintsAreKept(cluster, namespace));
 
-  test("let the drain account delete pods of the release's nodes alone", async () => {
+  test("admission policies let the drain account delete pods of the release's nodes alone", async () => {
     const hooks = objectsIn(await helm.mustHelm(["get", "hooks", "edge", "--namespace", namespace]));
     await cluster.apply(hooks.filter(({ metadata, kind }) => metadata.name.endsWith("leave") && kind !== "Job"));
     await cluster.apply(pod("leaving", "edge-2.press"));
@@ -369,7 +370,7 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     assert.equal((await remove("leaving")).stderr, "");
   });
 
-  test("are removed completely by uninstall", async () => {
+  test("admission policies are removed completely by uninstall", async () => {
     await helm.mustHelm(["uninstall", "edge", "--namespace", namespace, "--no-hooks"]);
     const names = await cluster.mustKubectl(["api-resources", "--verbs=list", "--output=name"]);
     const kinds = names.split("\n").filter((name) => name !== "" && !/^(events|componentstatuses)/.test(name));

@@ -52,7 +52,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("are sufficient for two nodes, one with its own certificate and one with the account", async () => {
+  test("RBAC rules are sufficient for two nodes, one with its own certificate and one with the account", async () => {
     await edge.install("--set=approveServingCertificates=false");
     await nodeReady(lab.cluster, accountNode);
     // Before its serving certificate is approved a node's logs cannot be read, and helm test says why.
@@ -86,7 +86,7 @@ describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
     assert.match(refused.stderr, /no relationship found between node 'edge-1' and this object/);
   });
 
-  test("give the account no more rights than its nodes need", async () => {
+  test("RBAC rules give the account no more rights than its nodes need", async () => {
     const account = `--as=system:serviceaccount:${release.namespace}:${release.name}-graftlet`;
     for (const asked of [
       ["get", "nodes/node-1"],

@@ -62,7 +62,7 @@ describe("hooks", { concurrency: 4 }, () => {
     await pods.until("unstarted", "to be tried again", (pod) => restarts(pod, "main") > 0);
   });
 
-  test("call their servers over HTTP, from the target", async () => {
+  test("hooks call their servers over HTTP, from the target", async () => {
     const { pods } = lab;
     await pods.create("server", { containers: [{ image: images.agnhost, command: undefined, args: ["netexec"] }] });
     const server = await pods.ready("server");
@@ -112,7 +112,7 @@ describe("sidecars", { concurrency: 4 }, () => {
       },
     );
 
-  test("start in order, run next to the others, keep no pod alive, and end in reverse order", async () => {
+  test("sidecars start in order, run next to the others, keep no pod alive, and end in reverse order", async () => {
     const { pods } = lab;
     const note = (what: string, name: string) => shell(`echo ${what} >> /work/log`, { name, volumeMounts });
     await pods.create("accompanied", {
@@ -143,7 +143,7 @@ describe("sidecars", { concurrency: 4 }, () => {
     assert.equal(condition(began ?? done, "Initialized")?.status, "True");
   });
 
-  test("restart regardless of the pod's policy, and are ready by their probe", async () => {
+  test("sidecars restart regardless of the pod's policy, and are ready by their probe", async () => {
     const { pods } = lab;
     await pods.create("relapsing", {
       ...work,
@@ -175,7 +175,7 @@ describe("ephemeral containers", { concurrency: 4 }, () => {
   const ephemeral = (pod: Pod, name: string) =>
     pod.status?.ephemeralContainerStatuses?.find((status) => status.name === name);
 
-  test("join a running pod, see their target's processes, support exec and logs, and run once", async () => {
+  test("ephemeral containers join a running pod, see their target's processes, support exec and logs, and run once", async () => {
     const { pods, cluster } = lab;
     await pods.create("patient", {});
     const before = await pods.ready("patient");

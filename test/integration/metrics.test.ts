@@ -202,7 +202,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.ok((value("prober_probe_total", readiness, graftlet.probes) ?? 0) > 0);
   });
 
-  test("are served directly to callers with nodes/metrics, compressed if they accept it", async () => {
+  test("metrics are served directly to callers with nodes/metrics, compressed if they accept it", async () => {
     const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
     const { status, body } = await askKubelet(cluster, "/metrics", { certificate });
     assert.equal(status, 200);

@@ -209,7 +209,7 @@ describe("resize of a running pod", { concurrency: 4 }, () => {
 });
 
 describe("a resize that does not fit", () => {
-  test("is Deferred with a reason, and granted once another pod is gone", async () => {
+  test("a resize that does not fit is Deferred with a reason, and granted once another pod is gone", async () => {
     const { pods } = lab;
     const milli = await allocatableMilli();
     const most = `${Math.ceil(milli * 0.6)}m`;
@@ -238,7 +238,7 @@ describe("a resize that does not fit", () => {
     await lab.pods.resized(await resize("waits", { main: { requests: { cpu: "10m" } } }));
   });
 
-  test("requested while graftlet is down is handled as a resize: the pod keeps running with its previous resources", async () => {
+  test("a resize requested while graftlet is down is handled as a resize: the pod keeps running with its previous resources", async () => {
     const { pods, cluster } = lab;
     await pods.create("asleep", { containers: [sleeper("main", { requests: { cpu: "10m" } })] });
     const before = await pods.ready("asleep");
@@ -256,7 +256,7 @@ describe("a resize that does not fit", () => {
     assert.deepEqual(statusOf(small)?.resources, { requests: { cpu: "20m" } });
   });
 
-  test("that is Deferred is not granted by a restart, although no container shows the allocation", async () => {
+  test("a Deferred resize is not granted by a restart, although no container shows the allocation", async () => {
     const { pods, cluster } = lab;
     const main = sleeper("main", { requests: { cpu: "10m" } });
     await pods.create("begins", { initContainers: [sleeper("init", {})], containers: [main] });

@@ -132,7 +132,7 @@ describe("graftlet's machine dies", { timeout: 400_000 }, () => {
 });
 
 describe("a revoked key", { timeout: 300_000 }, () => {
-  test("is reported by the node, ends no pod, and recovers by itself", async () => {
+  test("a revoked key is reported by the node, ends no pod, and recovers by itself", async () => {
     const { cluster } = lab;
     const file = join(cluster.layout.ssh, "authorized_keys");
     const keys = readFileSync(file);

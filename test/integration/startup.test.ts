@@ -269,7 +269,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.equal(await agent.stop(10_000), true, agent.log());
   });
 
-  test("is NotReady without the runtime, with the reason, reported once, and Ready when it is up; drop-ins override the file, flags both", async () => {
+  test("reports a missing runtime once as the reason for NotReady, and becomes Ready when it is up; drop-ins override the file, flags override both", async () => {
     const dropIns = join(cluster.layout.dir, "drop-ins");
     mkdirSync(dropIns);
     const part = (fields: object) =>

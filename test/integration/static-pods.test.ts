@@ -67,7 +67,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("run from a file, with a mirror pod owned by the node", async () => {
+  test("static pods run from a file, with a mirror pod owned by the node", async () => {
     write("web.json", manifest("web"));
     const pod = await pods.ready(nameOf("web"));
     const node = await pods.api.get<Node>(`/api/v1/nodes/${cluster.nodeName}`);
@@ -83,7 +83,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     assert.equal(pod.status?.observedGeneration, undefined);
   });
 
-  test("support logs and exec by the mirror pod's name", async () => {
+  test("static pods support logs and exec by the mirror pod's name", async () => {
     assert.match(await pods.log(nameOf("web")), /^started/);
     assert.equal(await versionInside("web"), "one\n");
   });

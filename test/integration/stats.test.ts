@@ -222,7 +222,7 @@ describe("statistics", { timeout: 600_000 }, () => {
     assert.ok(pod?.cpu && pod.memory && !pod.volume && !pod.network && !pod.containers[0]?.rootfs);
   });
 
-  test("are served only to callers with nodes/stats and nodes/metrics", async () => {
+  test("statistics are served only to callers with nodes/stats and nodes/metrics", async () => {
     const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
     for (const path of ["/stats/summary", "/metrics/resource", "/metrics/cadvisor"]) {
       assert.equal((await askKubelet(cluster, path, { certificate })).status, 200, path);

@@ -143,7 +143,7 @@ test("creates, adopts, updates and removes volumes of every kind on this machine
   assert.deepEqual(await readdir(`${rootDir}/pods`), []);
 });
 
-test("gives a tree to a group: files, directories, set-id bits, not links; skips the walk if the root is right", async () => {
+test("changes the group of a tree, of files and directories but not links; does not walk it if the root has the group already", async () => {
   const tree = `${directory}/tree`;
   const outside = `${directory}/outside`;
   await mkdir(`${tree}/sub dir`, { recursive: true, mode: 0o700 });

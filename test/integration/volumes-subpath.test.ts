@@ -28,7 +28,7 @@ const part = (subPath: string, more = {}) => mount("data", { mountPath: "/part",
 const layOut = (script: string): ContainerDraft => shell(`cd /data; ${script}`, { volumeMounts: [whole] });
 
 describe("subPath mounts", { concurrency: 4 }, () => {
-  test("mount a directory, a file, a missing path, a path named by the environment, and a path of a read-only volume", async () => {
+  test("subPath mounts mount a directory, a file, a missing path, a path named by the environment, and a path of a read-only volume", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([
       configMap("parts", { "app.conf": "x=1\n", other: "none" }),
@@ -127,7 +127,7 @@ describe("subPath mounts", { concurrency: 4 }, () => {
       assert.deepEqual(readdirSync(outside), ["secret"]);
     });
 
-  test("accept a FIFO and a link that stays in the volume", async () => {
+  test("subPath mounts accept a FIFO and a link that stays in the volume", async () => {
     const { pods } = lab;
     const text = await pods.output(
       "odd",

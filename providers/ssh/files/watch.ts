@@ -111,7 +111,7 @@ async function* watchByPolling(options: WatcherOptions, path: string, signal: Ab
   }
 }
 
-/** Takes a snapshot: by path, the attributes that change with a file. Names with newlines appear in parts. */
+/** Takes a snapshot: the attributes that change with a file, by path. A name with newlines appears in several parts. */
 async function takeSnapshot(
   { run }: WatcherOptions,
   path: string,

@@ -229,7 +229,7 @@ function createAuthentication(
   };
 }
 
-/** Makes the answer name the requested algorithm: ssh2 would name the key's type, which OpenSSH from 10.6 on does not accept for RSA. */
+/** Names the requested algorithm in the answer: ssh2 would name the key's type, which OpenSSH 10.6 and later does not accept for RSA. */
 function nameAlgorithm({ key, hashAlgo }: PublicKeyAuthContext): void {
   if (key.algo === "ssh-rsa" && hashAlgo !== undefined) key.algo = `rsa-sha2-${hashAlgo === "sha256" ? "256" : "512"}`;
 }

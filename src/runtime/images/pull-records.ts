@@ -31,7 +31,7 @@ export interface ImagePulledRecord {
   readonly imageRef: string;
   /** Milliseconds since the epoch. */
   readonly lastUpdated: number;
-  /** By name in pods' specs, without tag and digest. */
+  /** Credentials by image name as in pods' specs, without tag and digest. */
   readonly credentials: ReadonlyMap<string, PullCredentials>;
 }
 

@@ -84,12 +84,12 @@ export function transferTests(lab: () => Lab): void {
       return hash.digest("hex");
     }
 
-    test("from a command", () =>
+    test("kubectl exec transfers them from a command", () =>
       bounded(async () =>
         assert.equal(await received(["exec", "transfer", "--", "sh", "-c", writeLines(bytes)]), expected),
       ));
 
-    test("to a command", () =>
+    test("kubectl exec transfers them to a command", () =>
       bounded(async () => {
         await using talk = converse(lab().cluster.startKubectl(["exec", "-i", "transfer", "--", "md5sum"]));
         const input = talk.child.stdin;
@@ -100,7 +100,7 @@ export function transferTests(lab: () => Lab): void {
         assert.equal(talk.stdout(), `${expected}  -\n`);
       }));
 
-    test("from a container's log, followed while it is written", () =>
+    test("kubectl logs --follow transfers them from a log while it is written", () =>
       bounded(async (turn) => {
         const { pods } = lab();
         const talkative = `talkative-${turn}`;

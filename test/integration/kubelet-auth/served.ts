@@ -8,7 +8,7 @@ import { type Callers, log } from "./callers.ts";
 /** What those who may get. */
 export function servedTests(lab: () => Lab, callers: () => Callers): void {
   describe("endpoints of the kubelet API", { concurrency: 4 }, () => {
-    test("serve health, pods, running pods and the configuration", async () => {
+    test("endpoints serve health, pods, running pods and the configuration", async () => {
       for (const path of ["/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop", "/healthz/device-plugin"])
         assert.deepEqual(await callers().ask(path, callers().admin), { status: 200, body: "ok" });
       const list = async (path: string): Promise<PodList> =>
@@ -40,7 +40,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       );
     });
 
-    test("serve the flags and the status of the process, also through the API server", async () => {
+    test("endpoints serve the flags and the status of the process, also through the API server", async () => {
       const { cluster } = lab();
       const byKubectl = (path: string) =>
         cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy${path}`]);
@@ -55,7 +55,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       assert.deepEqual(paths, ["/configz", "/debug", "/flagz", "/healthz", "/metrics"]);
     });
 
-    test("refuse in the kubelet's words", async () => {
+    test("endpoints refuse requests in the kubelet's words", async () => {
       const { status } = await callers().ask("/no/such/path", callers().admin);
       assert.equal(status, 404);
       assert.deepEqual(await callers().ask("/containerLogs/default/absent/main", callers().admin), {
@@ -97,7 +97,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       );
     });
 
-    test("never lead outside of what their path names", async () => {
+    test("endpoints never lead outside of what their path names", async () => {
       const outside = [
         "/containerLogs/default/target/..%2f..%2f..%2fetc",
         "/containerLogs/../../etc/passwd",
@@ -117,7 +117,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       }
     });
 
-    test("allow no access beyond their area, however a path is spelled", async () => {
+    test("endpoints allow no access beyond their area, however a path is spelled", async () => {
       for (const path of [
         "/healthz/../pods",
         "/healthz/..%2fpods",
@@ -134,7 +134,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       }
     });
 
-    test("let kubectl set the log verbosity", async () => {
+    test("endpoints let kubectl set the log verbosity", async () => {
       const { cluster, agent } = lab();
       const level = join(cluster.layout.dir, "verbosity");
       const set = async (value: string) => {

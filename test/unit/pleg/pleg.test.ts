@@ -171,7 +171,7 @@ describe("events", () => {
     assert.ok(runtime.calls.length - before <= 3 * 2, `${runtime.calls.length - before} calls in a minute`);
   });
 
-  it("of containers that a worker has created and inspected, or removed, trigger nothing", async (t) => {
+  it("events of containers that a worker has created and inspected, or removed, trigger nothing", async (t) => {
     const { clock, runtime, pleg, seen } = rig(t, true);
     await clock.advance(2_000);
     const id = await startPod(runtime, "u1");
@@ -192,7 +192,7 @@ describe("events", () => {
     assert.equal(asked(), removed);
   });
 
-  it("of uninspected containers trigger an inspection after a second", async (t) => {
+  it("events of uninspected containers trigger an inspection after a second", async (t) => {
     const { clock, runtime, seen, wakes } = rig(t, true);
     await clock.advance(2_000);
     const id = await startPod(runtime, "u1");
@@ -206,7 +206,7 @@ describe("events", () => {
     assert.deepEqual([seen.get("u1")?.containers.length, wakes], [0, ["u1"]]);
   });
 
-  it("are subscribed to again when the stream ends, with a relist for missed events", async (t) => {
+  it("events are subscribed to again when the stream ends, with a relist for missed events", async (t) => {
     const streams: string[] = [];
     const measures = {
       ...unmeasured.pleg,
@@ -273,7 +273,7 @@ describe("inspecting a pod", () => {
 });
 
 describe("an observation by another actor", () => {
-  it("is cached unless a newer one is known, and wakes no worker", async (t) => {
+  it("an observation by another actor is cached unless a newer one is known, and wakes no worker", async (t) => {
     const { clock, runtime, wakes, pleg, seen } = rig(t, false);
     await startPod(runtime, "u1");
     await clock.advance(10);

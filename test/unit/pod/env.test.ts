@@ -203,7 +203,7 @@ describe("service variables", () => {
     KUBERNETES_PORT_443_TCP_PORT: "443",
     KUBERNETES_PORT_443_TCP_ADDR: "10.96.0.1",
   };
-  it("have the API server's address as reached by pods, if it is not at its Service", () => {
+  it("service variables have the API server's address as reached by pods, if it is not at its Service", () => {
     const elsewhere = { host: "api.example", port: 6443 };
     const expected = {
       KUBERNETES_SERVICE_HOST: "api.example",
@@ -229,7 +229,7 @@ describe("service variables", () => {
       "tcp://[2001:db8::1]:1",
     );
   });
-  it("always include the API server, and the pod's namespace unless service links are off", () => {
+  it("service variables always include the API server, and the pod's namespace unless service links are off", () => {
     const services = [kubernetes, dns, headless, service("foreign", "other", "10.96.0.9", [{ port: 1 }])];
     assert.deepEqual(build({}, { pod: pod(false), services }), expectedMaster);
     const all = build({}, { pod: pod(), services });
@@ -239,7 +239,7 @@ describe("service variables", () => {
     assert.equal(all["MY_DNS_PORT_53_TCP"], "tcp://10.96.0.10:53");
     assert.ok(!Object.keys(all).some((name) => /HEADLESS|FOREIGN/.test(name)));
   });
-  it("have IPv6 addresses in brackets, prefer the pod's own namespace, and are overridden by env", () => {
+  it("service variables have IPv6 addresses in brackets, prefer the pod's own namespace, and are overridden by env", () => {
     const own = service("kubernetes", "apps", "fd00::1", [{ port: 80 }]);
     for (const services of [
       [own, kubernetes],
@@ -261,7 +261,7 @@ describe("service variables", () => {
 });
 
 describe("environment references", () => {
-  it("are listed once each, and optional only if all references are", () => {
+  it("environment references are listed once each, and optional only if all references are", () => {
     const container = aContainer("c", {
       envFrom: [{ configMapRef: { name: "a", optional: true } }, { secretRef: { name: "s" } }],
       env: [

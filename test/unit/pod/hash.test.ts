@@ -4,16 +4,16 @@ import { backoffKey, containerHash } from "../../../src/pod/hash.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 describe("the hash of a container", () => {
-  it("is the same as the kubelet's", () => {
+  it("a container's hash is the same as the kubelet's", () => {
     assert.equal(containerHash({ name: "c", image: "busybox" }), "ad819b5c");
   });
-  it("depends on name and image only", () => {
+  it("a container's hash depends on name and image only", () => {
     const hash = containerHash(aContainer("c"));
     assert.equal(containerHash(aContainer("c", { command: ["sh"], env: [{ name: "A", value: "1" }] })), hash);
     assert.notEqual(containerHash(aContainer("d")), hash);
     assert.notEqual(containerHash(aContainer("c", { image: "busybox:1" })), hash);
   });
-  it("has no leading zeros", () => {
+  it("a container's hash has no leading zeros", () => {
     const hashes = Array.from({ length: 200 }, (_, index) => containerHash({ name: `c${index}`, image: "i" }));
     assert.ok(
       hashes.some((hash) => hash.length < 8),

@@ -49,14 +49,14 @@ describe("image names", () => {
       });
     });
   }
-  it("get a tag only if they have neither tag nor digest, and keep their registry as written", () => {
+  it("image names get a tag only if they have neither tag nor digest, and keep their registry as written", () => {
     assert.equal(withDefaultTag("busybox"), "busybox:latest");
     assert.equal(withDefaultTag("host:5000/x"), "host:5000/x:latest");
     assert.equal(withDefaultTag("busybox:latest"), "busybox:latest");
     assert.equal(withDefaultTag("busybox:1"), "busybox:1");
     assert.equal(withDefaultTag(`busybox@${digest}`), `busybox@${digest}`);
   });
-  it("determine the default pull policy", () => {
+  it("image names determine the default pull policy", () => {
     assert.equal(defaultPullPolicy("busybox"), "Always");
     assert.equal(defaultPullPolicy("busybox:latest"), "Always");
     assert.equal(defaultPullPolicy("busybox:1"), "IfNotPresent");

@@ -9,7 +9,7 @@ import { portMappings } from "../../../src/runtime/sandbox-config.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 describe("a pod's hostname", () => {
-  it("is the pod's name, or the spec's hostname, with a domain if it has a subdomain", () => {
+  it("a pod's hostname is the pod's name, or the spec's hostname, with a domain if it has a subdomain", () => {
     assert.deepEqual(podHostname(aPod(), "cluster.local"), { hostname: "p", domain: "" });
     assert.deepEqual(podHostname(aPod({ hostname: "h", subdomain: "s" }), "cluster.local"), {
       hostname: "h",
@@ -20,16 +20,16 @@ describe("a pod's hostname", () => {
       { hostname: "o.example", domain: "" },
     );
   });
-  it("is truncated to 63 characters without a trailing separator", () => {
+  it("a pod's hostname is truncated to 63 characters without a trailing separator", () => {
     assert.equal(podHostname(aPod({}, { name: "a".repeat(70) }), "").hostname, "a".repeat(63));
     assert.equal(podHostname(aPod({}, { name: `${"a".repeat(61)}-.b` }), "").hostname, "a".repeat(61));
   });
-  it("is the host's own with hostNetwork, whatever the spec", () => {
+  it("a pod's hostname is the host's own with hostNetwork, whatever the spec", () => {
     const asked = { hostNetwork: true, setHostnameAsFQDN: true, hostname: "h".repeat(60), subdomain: "s".repeat(60) };
     const pod = aPod(asked);
     assert.equal(kernelHostname(pod, podHostname(pod, "cluster.local")), "");
   });
-  it("is fully qualified only with setHostnameAsFQDN, and only if it fits", () => {
+  it("a pod's hostname is fully qualified only with setHostnameAsFQDN, and only if it fits", () => {
     const named = { hostname: "h", domain: "s.default.svc.cluster.local" };
     assert.equal(kernelHostname(aPod(), named), "h");
     assert.equal(kernelHostname(aPod({ setHostnameAsFQDN: true }), named), "h.s.default.svc.cluster.local");
@@ -45,7 +45,7 @@ describe("the hosts file", () => {
   const fixed =
     "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
   const hostAliases = [{ ip: "1.2.3.4", hostnames: ["a", "b"] }];
-  it("has an entry for each pod IP", () => {
+  it("the hosts file has an entry for each pod IP", () => {
     assert.equal(
       podHostsFile(aPod(), ["10.0.0.2", "fd00::2"], { hostname: "p", domain: "" }),
       `${fixed}10.0.0.2\tp\nfd00::2\tp\n`,
@@ -73,7 +73,7 @@ describe("the hosts file", () => {
 });
 
 describe("log paths", () => {
-  it("are the kubelet's", () => {
+  it("log paths are the kubelet's", () => {
     assert.equal(podLogDirectory("/var/log/pods", aPod()), "/var/log/pods/default_p_uid-1");
     assert.equal(containerLogPath("c", 3), "c/3.log");
     assert.equal(
@@ -81,7 +81,7 @@ describe("log paths", () => {
       "/var/log/containers/p_default_c-abc.log",
     );
   });
-  it("are truncated to the maximum file name length", () => {
+  it("log paths are truncated to the maximum file name length", () => {
     const link = containerLogLink("/l", aPod({}, { name: "n".repeat(253) }), "c", "abc");
     assert.equal(link.length, "/l/".length + 255);
     assert.ok(link.endsWith(".log"));
@@ -113,13 +113,13 @@ describe("a pod's cgroup", () => {
     it(`${driver} ${root || "/"} ${qos}, from the QoS class's`, () =>
       assert.equal(cgroupBelow(qosCgroup(qos, { driver, root, perQos: true }), "poda-b", driver), path));
   }
-  it("is left to the runtime without QoS cgroups", () => {
+  it("a pod's cgroup is left to the runtime without QoS cgroups", () => {
     assert.equal(podCgroup("a-b", "Burstable", { driver: "cgroupfs", root: "", perQos: false }), "");
   });
 });
 
 describe("port mappings", () => {
-  it("are those of main containers, each once", () => {
+  it("port mappings are those of main containers, each once", () => {
     const web = aContainer("web", {
       ports: [
         { containerPort: 80, hostPort: 8080, protocol: "TCP", name: "http" },

@@ -27,10 +27,10 @@ const sized = (name: string, requests: object, limits: object = {}, more: Partia
   aContainer(name, { resources: { requests: { ...requests }, limits: { ...limits } }, ...more });
 
 describe("CPU", () => {
-  it("becomes shares between 2 and 262144", () => {
+  it("a CPU request becomes shares between 2 and 262144", () => {
     assert.deepEqual([0, 1, 100, 1000, 1_000_000].map(milliCpuToShares), [2, 2, 102, 1024, 262_144]);
   });
-  it("becomes a quota of at least a millisecond, or none without a limit", () => {
+  it("a CPU limit becomes a quota of at least a millisecond, or none without a limit", () => {
     assert.deepEqual(
       [0, 1, 500, 2000].map((milli) => milliCpuToQuota(milli, 100_000)),
       [0, 1000, 50_000, 200_000],
@@ -57,13 +57,13 @@ describe("a container's resources", () => {
       singleProcessOomKill,
       limitedSwap: false,
     });
-  it("limit all huge page sizes", () => {
+  it("a container's resources limit all huge page sizes", () => {
     assert.deepEqual(make({}).hugepageLimits, [
       { pageSize: "2MB", limit: 4_194_304n },
       { pageSize: "1GB", limit: 0n },
     ]);
   });
-  it("grant no swap if the target can limit it", () => {
+  it("a container's resources grant no swap if the target can limit it", () => {
     assert.equal(make({}).memorySwapLimitInBytes, 0n);
     assert.equal(make({ swapController: true }).memorySwapLimitInBytes, 67_108_864n);
     assert.deepEqual(make({ swapController: true, cgroupV2: true }, true).unified, { "memory.swap.max": "0" });
@@ -80,7 +80,7 @@ describe("oom_score_adj", () => {
   const full = { cpu: "1", memory: "1Gi" };
   const score = (container: Container, spec: object = {}) =>
     oomScoreAdjust(aPod({ containers: [container], ...spec }), container, memory);
-  it("follows the QoS class", () => {
+  it("oom_score_adj follows the QoS class", () => {
     assert.equal(score(sized("c", full, full)), -997);
     assert.equal(score(aContainer("c")), 1000);
     assert.equal(score(aContainer("c"), { priorityClassName: "system-node-critical" }), -997);
@@ -88,7 +88,7 @@ describe("oom_score_adj", () => {
     assert.equal(score(sized("c", { cpu: "1" })), 999);
     assert.equal(score(sized("c", { memory: "4Gi" })), 3);
   });
-  it("of a sidecar is at most that of the main container with the lowest", () => {
+  it("oom_score_adj of a sidecar is at most the lowest of the main containers", () => {
     const sidecar = sized("s", { memory: "1Mi" }, {}, { restartPolicy: "Always" });
     const pod = aPod({
       containers: [sized("a", { memory: "1Gi" }), sized("b", { memory: "2Gi" })],
@@ -100,7 +100,7 @@ describe("oom_score_adj", () => {
 
 describe("what a pod asks for", () => {
   const main = [sized("a", { cpu: "100m", memory: "64Mi" }, { cpu: "1" }), sized("b", { cpu: "200m" })];
-  it("is the sum of its containers, or the largest init container", () => {
+  it("a pod's request is the sum of its containers, or the largest init container", () => {
     const pod = aPod({
       containers: main,
       initContainers: [sized("i", { cpu: "250m", memory: "1Gi" }), sized("j", { cpu: "50m" })],
@@ -108,12 +108,12 @@ describe("what a pod asks for", () => {
     assert.deepEqual(podRequests(pod, { overhead: false }), { cpu: "300m", memory: "1Gi" });
     assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1" });
   });
-  it("adds sidecars to the containers that run after them", () => {
+  it("a pod's request adds sidecars to the containers that run after them", () => {
     const sidecar = sized("s", { cpu: "100m" }, {}, { restartPolicy: "Always" });
     const pod = aPod({ containers: main, initContainers: [sidecar, sized("i", { cpu: "350m" })] });
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "450m");
   });
-  it("includes pod overhead on request", () => {
+  it("a pod's request includes pod overhead on request", () => {
     const pod = aPod({ containers: main, overhead: { cpu: "50m", memory: "8Mi" } });
     assert.equal(podRequests(pod, { overhead: true })["cpu"], "350m");
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "300m");
@@ -135,12 +135,12 @@ describe("pod-level resources", () => {
       limits: { cpu: "2", memory: "4Gi", "hugepages-2Mi": "8Mi" },
     },
   });
-  it("override those of its containers for resources that support it", () => {
+  it("pod-level resources override those of the containers for resources that support it", () => {
     const { cpu, memory, ...rest } = podRequests(pod, { overhead: true });
     assert.deepEqual([cpu, memory, rest], ["1500m", "2560Mi", {}]);
     assert.equal(podLimits(pod, { overhead: true })["cpu"], "3");
   });
-  it("limit containers without a limit of their own", () => {
+  it("pod-level resources limit containers without a limit of their own", () => {
     const of = (container: Container) => {
       const { cpuQuota, cpuShares, memoryLimitInBytes, hugepageLimits } = containerResources({
         ...settings,
@@ -157,12 +157,12 @@ describe("pod-level resources", () => {
     const zero = sized("zero", { cpu: "0" }, { cpu: "0", memory: "0" });
     assert.deepEqual(of(zero).slice(0, 3), [200_000n, 2n, 4_294_967_296n], "a limit of 0 is none");
   });
-  it("in excess of the containers' sum count for all containers in oom_score_adj", () => {
+  it("pod-level resources in excess of the containers' sum count for all containers in oom_score_adj", () => {
     // 1.5 GiB for three containers, of 4 GiB.
     assert.equal(oomScoreAdjust(pod, free, target.memoryBytes), 875);
     assert.equal(oomScoreAdjust(pod, own, target.memoryBytes), 625);
   });
-  it("determine the QoS class", () => {
+  it("pod-level resources determine the QoS class", () => {
     const classOf = (resources: object) => qosClass(aPod({ containers: [own], resources }).spec);
     const same = { cpu: "1", memory: "1Gi" };
     assert.equal(classOf({ requests: same, limits: same }), "Guaranteed");
@@ -172,7 +172,7 @@ describe("pod-level resources", () => {
 });
 
 describe("page sizes", () => {
-  it("are formatted as in cgroup file names", () => {
+  it("page sizes are formatted as in cgroup file names", () => {
     assert.deepEqual([65_536, 2_097_152, 2 ** 30].map(pageSizeName), ["64KB", "2MB", "1GB"]);
   });
 });

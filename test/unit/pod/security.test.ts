@@ -41,7 +41,7 @@ function secure(
 }
 
 describe("the effective security context", () => {
-  it("prefers the container's over the pod's", () => {
+  it("the effective security context prefers the container's over the pod's", () => {
     const { pod, container } = both(
       { runAsUser: 1, runAsGroup: 2, runAsNonRoot: true },
       { runAsUser: 3, privileged: true },
@@ -92,13 +92,13 @@ describe("runAsNonRoot", () => {
 });
 
 describe("a container's CRI security context", () => {
-  it("has the spec's user, otherwise the image's UID or user name", () => {
+  it("a container's CRI security context has the spec's user, otherwise the image's UID or user name", () => {
     assert.equal(secure({ runAsUser: 7 }, undefined).runAsUser?.value, 7n);
     assert.equal(secure(undefined, undefined, { imageUser: { uid: 9n } }).runAsUser?.value, 9n);
     const named = secure(undefined, undefined, { imageUser: { username: "app" } });
     assert.deepEqual([named.runAsUser, named.runAsUsername], [undefined, "app"]);
   });
-  it("adds the groups of volumes to the pod's groups, each once", () => {
+  it("a container's CRI security context adds the groups of volumes to the pod's groups, each once", () => {
     const { supplementalGroups } = secure({ fsGroup: 10, supplementalGroups: [11] }, undefined, {
       volumeGroups: [12n, 11n, 12n, 10n],
     });
@@ -136,7 +136,7 @@ describe("a container's CRI security context", () => {
       /unsupported supplementalGroupsPolicy: Odd/,
     );
   });
-  it("masks /proc and /sys unless procMount is Unmasked", () => {
+  it("a container's CRI security context masks /proc and /sys unless procMount is Unmasked", () => {
     const usual = secure(undefined, undefined);
     assert.ok(
       ["/proc/kcore", "/proc/interrupts", "/sys/firmware", "/sys/heat"].every((path) =>
@@ -177,7 +177,7 @@ describe("a container's CRI security context", () => {
       assert.deepEqual(secure(pod, own, { seccompDefault }).seccomp, { profileType, localhostRef });
     });
   }
-  it("needs a name for a Localhost profile", () => {
+  it("a container's CRI security context needs a name for a Localhost profile", () => {
     assert.throws(() => secure(undefined, { seccompProfile: { type: "Localhost" } }), {
       message: "localhostProfile must be set if seccompProfile type is Localhost.",
     });
@@ -232,7 +232,7 @@ describe("a pod's namespaces", () => {
       assert.deepEqual([network, ipc, pid], modes);
     });
   }
-  it("shares the target's PID namespace if each container has its own", () => {
+  it("a sandbox shares the target's PID namespace if each container has its own", () => {
     const optionsOf = (spec: Partial<PodSpec>) => {
       const container = aContainer("e");
       const { namespaceOptions } = containerSecurity({
@@ -250,7 +250,7 @@ describe("a pod's namespaces", () => {
     assert.deepEqual(optionsOf({}), [NamespaceMode.TARGET, "target"]);
     assert.deepEqual(optionsOf({ shareProcessNamespace: true }), [POD, ""]);
   });
-  it("is privileged if any container is", () => {
+  it("a sandbox is privileged if any container is", () => {
     assert.equal(hasPrivileged(aPod()), false);
     assert.equal(
       hasPrivileged(aPod({ initContainers: [aContainer("i", { securityContext: { privileged: true } })] })),

@@ -66,7 +66,7 @@ printf '%s' "$request" | base64 -w0; printf '"}}}'`;
     assert.deepEqual(runs, ["whole false"]);
   });
 
-  it("may answer without reading its input, and without credentials and duration", async () => {
+  it("a credential provider plugin may answer without reading its input, and without credentials and duration", async () => {
     const { ask } = rig();
     const plugin = program("deaf", `exec 0<&-; echo '${JSON.stringify(whole)}'`);
     assert.deepEqual(await ask(plugin, { image: "x".repeat(1e5) }), {
@@ -76,7 +76,7 @@ printf '%s' "$request" | base64 -w0; printf '"}}}'`;
     });
   });
 
-  it("that fails reports the reason and counts as failed", async () => {
+  it("a credential provider plugin that fails reports the reason and counts as failed", async () => {
     const { ask, runs } = rig();
     const of = (name: string) => `error execing credential provider plugin ${name} for image registry.test/app`;
     assert.equal(
@@ -90,14 +90,14 @@ printf '%s' "$request" | base64 -w0; printf '"}}}'`;
     assert.deepEqual(runs, ["bad true", "shot true", "gone true", "endless true"]);
   });
 
-  it("that hangs is killed when the node stops", async () => {
+  it("a credential provider plugin that hangs is killed when the node stops", async () => {
     const { ask, stop } = rig();
     const hung = failure(ask(program("hung", "sleep 600")));
     stop.abort();
     assert.match(await hung, /^error execing credential provider plugin hung/);
   });
 
-  it("with an invalid response is ignored, and its response is not revealed", async () => {
+  it("a credential provider plugin with an invalid response is ignored, and its response is not revealed", async () => {
     const { ask, runs } = rig();
     const decoding = "error decoding credential provider plugin response from stdout";
     const login = { username: "u", password: "hunter2" };

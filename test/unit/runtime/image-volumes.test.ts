@@ -50,7 +50,7 @@ function setUp(...volumes: readonly Volume[]) {
 }
 
 describe("image volumes", () => {
-  it("are those that the container mounts, each once", () => {
+  it("image volumes are those that the container mounts, each once", () => {
     const volumes = [
       aVolume("i", "one:1"),
       aVolume("j", "two:1"),
@@ -69,7 +69,7 @@ describe("image volumes", () => {
       "the node itself sets up the others alone",
     );
   });
-  it("are pulled according to their policies, for the pod", async () => {
+  it("image volumes are pulled according to their policies, for the pod", async () => {
     const { runtime, events, ensure } = setUp(aVolume("there", "one:1"), aVolume("new", "two"));
     const one = runtime.addImage("one:1");
     runtime.offerImage("two:latest");
@@ -85,7 +85,7 @@ describe("image volumes", () => {
       'Pod Pulling: Pulling image "two"',
     ]);
   });
-  it("keep the container waiting if unavailable, but not the other images", async () => {
+  it("image volumes keep the container waiting if unavailable, but not the other images", async () => {
     const { events, runtime, ensure } = setUp(aVolume("gone", "one:1", "Never"), aVolume("new", "two:1"));
     runtime.offerImage("two:1");
     await assert.rejects(ensure("gone", "new"), (error: unknown) => {
@@ -106,7 +106,7 @@ describe("an image mount", () => {
   after(() => rm(root, { recursive: true }));
   const image = ImageSpec.fromPartial({ image: "sha256:i", userSpecifiedImage: "one:1" });
 
-  it("is read-only and resolved by the runtime; a subPath is relative to the image", async () => {
+  it("an image mount is read-only and resolved by the runtime; a subPath is relative to the image", async () => {
     const { configure } = preparerIn(root);
     const [pod, container] = podOf(
       {
@@ -126,7 +126,7 @@ describe("an image mount", () => {
     assert.equal(whole?.propagation, MountPropagation.PROPAGATION_PRIVATE);
     assert.deepEqual([data?.image, data?.imageSubPath, data?.hostPath], [undefined, "", "/parts/c/2/data:a"]);
   });
-  it("must not leave the image", async () => {
+  it("an image mount must not leave the image", async () => {
     const { configure } = preparerIn(root);
     const volumeMounts = [{ name: "i", mountPath: "/part", subPath: "../up" }];
     const [pod, container] = podOf({ volumeMounts }, { volumes: [aVolume("i", "one:1")] });

@@ -52,7 +52,7 @@ function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImage
 }
 
 describe("access to a present image", () => {
-  it("is open to all pods if nobody pulled it for a pod, or it was pulled anonymously", async () => {
+  it("access to a present image is open to all pods if nobody pulled it for a pod, or it was pulled anonymously", async () => {
     const { mustPull, pull, checks } = rig();
     assert.equal(await mustPull(), false);
     await pull();
@@ -60,7 +60,7 @@ describe("access to a present image", () => {
     assert.deepEqual(checks, ["credentialPolicyAllowed", "credentialRecordFound"]);
   });
 
-  it("is granted to pods with the same secret, the same credentials, or the secret's next credentials", async () => {
+  it("access to a present image is granted to pods with the same secret, the same credentials, or the secret's next credentials", async () => {
     const { manager, mustPull, pull, recordOf } = rig();
     await pull(manager, secret("a"));
     assert.equal(await mustPull(manager, secret("a")), false);
@@ -76,7 +76,7 @@ describe("access to a present image", () => {
     assert.deepEqual((await recordOf())["credentialMapping"], known);
   });
 
-  it("is granted to pods of the service account that a plugin had credentials for", async () => {
+  it("access to a present image is granted to pods of the service account that a plugin had credentials for", async () => {
     const { manager, agent, recordOf } = rig();
     const account = { uid: "uid-a", namespace: "a", name: "builder" };
     await (await manager.begin(image)).succeeded(id, { account });
@@ -96,7 +96,7 @@ describe("access to a present image", () => {
     assert.deepEqual((await recordOf())["credentialMapping"], { "registry.test:5000/team/app": all });
   });
 
-  it("is recorded under the name that was pulled", async () => {
+  it("access to a present image is recorded under the name that was pulled", async () => {
     const { manager, pull } = rig();
     await pull(manager, secret("a"));
     assert.equal(
@@ -106,7 +106,7 @@ describe("access to a present image", () => {
     assert.equal(await manager.mustPull("mirror.test/app:v1", id, async () => [{ secret: secret("a") }]), true);
   });
 
-  it("is verified according to the policy", async () => {
+  it("access to a present image is verified according to the policy", async () => {
     for (const [policy, allowlist, whenPreloaded, whenPulled] of [
       ["NeverVerify", [], false, false],
       ["NeverVerifyPreloadedImages", [], false, true],
@@ -124,7 +124,7 @@ describe("access to a present image", () => {
 });
 
 describe("pull records", () => {
-  it("are in the kubelet's format and survive a restart", async () => {
+  it("pull records are in the kubelet's format and survive a restart", async () => {
     const { manager, agent, mustPull, pull, filesIn, recordOf, host } = rig();
     await pull(manager, secret("a"));
     assert.deepEqual(await filesIn(pulling), [], "a finished pull has no intent record");
@@ -143,7 +143,7 @@ describe("pull records", () => {
     assert.equal(await mustPull(next), true);
   });
 
-  it("that are corrupt cause verification, and are rewritten", async () => {
+  it("pull records that are corrupt cause verification, and are rewritten", async () => {
     const { manager, agent, mustPull, pull, filesIn, host, checks } = rig();
     await pull(manager, secret("a"));
     const [file = ""] = await filesIn(pulled);
@@ -155,7 +155,7 @@ describe("pull records", () => {
     assert.equal(await mustPull(next, secret("a")), false);
   });
 
-  it("of an interrupted pull cause verification", async () => {
+  it("pull records of an interrupted pull cause verification", async () => {
     const { manager, agent, images, mustPull, filesIn } = rig();
     await manager.begin(image);
     assert.equal((await filesIn(pulling)).length, 1);
@@ -166,7 +166,7 @@ describe("pull records", () => {
     assert.deepEqual([(await filesIn(pulling)).length, (await filesIn(pulled)).length], [0, 1]);
   });
 
-  it("of a pull that ended while the target was unreachable are removed with the next pull of that name", async () => {
+  it("pull records of a pull that ended while the target was unreachable are removed with the next pull of that name", async () => {
     const { manager, host, pull, filesIn, mustPull } = rig();
     const begun = await manager.begin(image);
     const apply = host.fs.apply.bind(host.fs);
@@ -180,14 +180,14 @@ describe("pull records", () => {
     assert.equal(await mustPull(manager, secret("a")), false);
   });
 
-  it("of concurrent pulls are all kept", async () => {
+  it("pull records of concurrent pulls are all kept", async () => {
     const { manager, mustPull } = rig();
     const [one, other] = await Promise.all([manager.begin(image), manager.begin(image)]);
     await Promise.all([one.succeeded(id, { secret: secret("a") }), other.succeeded(id, { secret: secret("b") })]);
     for (const namespace of ["a", "b"]) assert.equal(await mustPull(manager, secret(namespace)), false);
   });
 
-  it("are removed with their images, except those pulled since", async () => {
+  it("pull records are removed with their images, except those pulled since", async () => {
     const { manager, clock, mustPull, pull, filesIn } = rig();
     await pull(manager, secret("a"));
     await manager.prune([], clock.now());

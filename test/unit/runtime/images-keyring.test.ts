@@ -51,17 +51,17 @@ describe("credentials for an image", () => {
     it(`${location} ${fits ? "matches" : "does not match"} ${repository}`, () =>
       assert.deepEqual(users(repository, secretFor(location)), fits ? [location] : []));
   }
-  it("are ordered by specificity, then by secret", () => {
+  it("credentials for an image are ordered by specificity, then by secret", () => {
     const first = secretFor("quay.io", "quay.io/team", "quay.io/team/app");
     assert.deepEqual(users("quay.io/team/app", first), ["quay.io/team/app", "quay.io/team", "quay.io"]);
     const one = secretOf({ "quay.io": { username: "one", password: "" } });
     const two = secretOf({ "https://quay.io": { username: "two", password: "" } });
     assert.deepEqual(users("quay.io/x", one, two), ["one", "two"]);
   });
-  it("under Docker Hub's legacy key are used only if no others match", () => {
+  it("credentials for an image under Docker Hub's legacy key are used only if no others match", () => {
     assert.deepEqual(users("docker.io/library/busybox", secretFor("index.docker.io", "docker.io")), ["docker.io"]);
   });
-  it("are decoded from auth, which takes precedence", () => {
+  it("credentials for an image are decoded from auth, which takes precedence", () => {
     const secret = secretOf({ "quay.io": { auth: base64("bob:pa:ss"), username: "eve", password: "no" } });
     const credentialHash = "f89a1eb04f297f42c5be8bc014677a1c4bfe7f4814bb14076e9dfedef4b40434";
     const source = { uid: "u", namespace: "apps", name: "pull", credentialHash };
@@ -69,13 +69,13 @@ describe("credentials for an image", () => {
       { username: "bob", password: "pa:ss", source: { secret: source } },
     ]);
   });
-  it("have the kubelet's hash", () => {
+  it("credentials for an image have the kubelet's hash", () => {
     const secret = secretOf({ "quay.io": { username: "bob", password: "<&>", email: "b@x" } });
     const [{ source } = assert.fail()] = credentialsFor("quay.io/x", keyringOfSecrets([secret]));
     // SHA-256 of {"username":"bob","password":"\\u003c\\u0026\\u003e","email":"b@x"}
     assert.equal(source?.secret?.credentialHash, "1dec2233d058ecef45ebc3859bc7034f657f7d6946c0078fc5f1495406295272");
   });
-  it("are read from dockercfg secrets, and from no other type", () => {
+  it("credentials for an image are read from dockercfg secrets, and from no other type", () => {
     const old: Secret = {
       metadata,
       type: "kubernetes.io/dockercfg",
@@ -85,7 +85,7 @@ describe("credentials for an image", () => {
     assert.deepEqual(users("quay.io/x", { ...old, type: "Opaque" }), []);
     assert.deepEqual(users("quay.io/x", { metadata, type: "kubernetes.io/dockerconfigjson" }), []);
   });
-  it("are not revealed when they cannot be parsed", () => {
+  it("credentials for an image are not revealed when they cannot be parsed", () => {
     const broken = (text: string): Secret => ({
       metadata,
       type: "kubernetes.io/dockerconfigjson",

@@ -138,7 +138,7 @@ describe("a failed pull", () => {
       assert.equal((await failure(ensure()))[1], `Back-off pulling image "busybox:1": ${reason}: ${message}`);
     });
   }
-  it("is not recorded if the signal aborted it", async () => {
+  it("a failed pull is not recorded if the signal aborted it", async () => {
     const { runtime, puller, events, ensure } = setUp();
     runtime.offerImage("busybox:1");
     runtime.hold("pullImage");
@@ -203,7 +203,7 @@ describe("concurrent pulls", () => {
       ["a:1", "c:1"],
     );
   });
-  it("are rate-limited by registryPullQPS", async () => {
+  it("concurrent pulls are rate-limited by registryPullQPS", async () => {
     const { runtime, ensure, clock } = setUp({ qps: 1, burst: 2 });
     for (const image of [...three, "d:1"]) runtime.offerImage(image);
     await ensure({ image: "a:1" });
@@ -226,7 +226,7 @@ describe("pull secrets", () => {
   });
   const image = "quay.io/team/app:1";
   const imagePullSecrets = [{ name: "one" }, { name: "" }, { name: "two" }];
-  it("are tried one after another until one is accepted", async () => {
+  it("pull secrets are tried one after another until one is accepted", async () => {
     const { runtime, ensure, pulls, lines } = setUp({}, [login("one", "ann"), login("two", "bob")]);
     runtime.offerImage(image);
     runtime.failNext("pullImage", new CodedError("unknown", "denied"));
@@ -240,7 +240,7 @@ describe("pull secrets", () => {
     );
     assert.doesNotMatch(lines.join(), /hunter2/);
   });
-  it("are reported as one failure with each text once if all fail", async () => {
+  it("pull secrets are reported as one failure with each text once if all fail", async () => {
     const { runtime, ensure, events } = setUp({}, [login("one", "ann"), login("two", "bob")]);
     runtime.failNext("pullImage", new CodedError("permission_denied", "denied"));
     runtime.failNext("pullImage", new CodedError("unknown", "nothing there"));
@@ -248,7 +248,7 @@ describe("pull secrets", () => {
     assert.deepEqual((await failure(ensure({ image }, { imagePullSecrets }))).slice(0, 2), ["ErrImagePull", text]);
     assert.equal(events.at(-1), `${at} Warning Failed: Failed to pull image "${image}": ${text}`);
   });
-  it("are reported as one failure with the runtime's reason if the registry is unavailable", async () => {
+  it("pull secrets are reported as one failure with the runtime's reason if the registry is unavailable", async () => {
     const { runtime, ensure } = setUp({}, [login("one", "ann"), login("two", "bob")]);
     for (let times = 0; times < 2; times += 1)
       runtime.failNext("pullImage", new RuntimeError("unknown", "RegistryUnavailable", "RegistryUnavailable: down"));
@@ -257,7 +257,7 @@ describe("pull secrets", () => {
       `image pull failed for ${image} because the registry is unavailable: down`,
     ]);
   });
-  it("are named if missing, and the pull continues without them", async () => {
+  it("pull secrets are named if missing, and the pull continues without them", async () => {
     const { runtime, ensure, pulls, events } = setUp();
     runtime.offerImage(image);
     await ensure({ image }, { imagePullSecrets });
@@ -270,7 +270,7 @@ describe("pull secrets", () => {
       "pod Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (one, two); attempting to pull the image may not succeed.",
     );
   });
-  it("fail the pull if they cannot be parsed, without revealing their content", async () => {
+  it("pull secrets fail the pull if they cannot be parsed, without revealing their content", async () => {
     const broken: Secret = {
       ...login("one", "ann"),
       data: { ".dockerconfigjson": Buffer.from("hunter2").toString("base64") },
@@ -301,7 +301,7 @@ describe("a long pull", () => {
     return { ...setUp({ images, clock }), clock };
   };
 
-  it("is reported after 30 s, then every minute, and not after its end", async () => {
+  it("a long pull is reported after 30 s, then every minute, and not after its end", async () => {
     const { clock, events, ensure } = slow(100_000, {
       bytes: 1_234_567,
       totalBytes: 2_600_000,
@@ -320,7 +320,7 @@ describe("a long pull", () => {
     assert.equal(clock.pending, 0);
   });
 
-  it("is reported without an unknown total, and not at all without progress from the runtime", async () => {
+  it("a long pull is reported without an unknown total, and not at all without progress from the runtime", async () => {
     const unsized = slow(40_000, { bytes: 5_000_000, layers: 2, layersDone: 0 });
     const ensured = unsized.ensure();
     await unsized.clock.advance(40_000);

@@ -36,7 +36,7 @@ function rig(context: TestContext) {
 const laterMs = 5 * 60_000;
 
 describe("node credentials", () => {
-  it("are read from the first Docker configuration, again after five minutes", async (context) => {
+  it("node credentials are read from the first Docker configuration, again after five minutes", async (context) => {
     const { put, users, clock } = rig(context);
     assert.deepEqual(await users(), []);
     put("home/.dockercfg", auths("old"));
@@ -54,7 +54,7 @@ describe("node credentials", () => {
     }
   });
 
-  it("are skipped if they cannot be parsed, without logging their content", async (context) => {
+  it("node credentials are skipped if they cannot be parsed, without logging their content", async (context) => {
     const { put, users, lines } = rig(context);
     put("root/config.json", "hunter2");
     put("work/config.json", { auths: { "registry.test": { auth: "hunter2" } } });

@@ -29,7 +29,7 @@ describe("sidecars", () => {
   const s2 = aStatus(sidecar("s2"), running);
   const c = aStatus(aContainer("c"), running);
 
-  it("start in order, and the next one follows while they run", () => {
+  it("sidecars start in order, and the next one follows while they run", () => {
     assert.deepEqual(after(), inSandbox("start init i1"));
     assert.deepEqual(after(i1), inSandbox("start init s1"));
     assert.deepEqual(after(i1, s1), inSandbox("start init i2"));
@@ -37,26 +37,26 @@ describe("sidecars", () => {
     assert.deepEqual(after(i1, s1, i2, s2), inSandbox("start c"));
     assert.deepEqual(after(i1, s1, i2, s2, c), []);
   });
-  it("always restart, whatever the pod's policy, before and after the main containers end", () => {
+  it("sidecars always restart, whatever the pod's policy, before and after the main containers end", () => {
     const over = aStatus(sidecar("s1"), exited);
     assert.deepEqual(after(i1, over), inSandbox("start init s1"));
     assert.deepEqual(after(i1, over, aStatus(aContainer("i2"), running)), inSandbox("start init s1"));
     assert.deepEqual(after(i1, over, i2, s2, c), inSandbox("start init s1"));
     assert.deepEqual(after(i1, aStatus(sidecar("s1"), created), i2, s2, c), inSandbox("start init s1"));
   });
-  it("start again if the runtime lost them, unlike init containers", () => {
+  it("sidecars start again if the runtime lost them, unlike init containers", () => {
     assert.deepEqual(after(c), inSandbox("start init s1", "start init s2"));
   });
-  it("do not keep the pod running or restart once the main containers are done", () => {
+  it("sidecars do not keep the pod running or restart once the main containers are done", () => {
     // Only running containers show that the pod was initialized; the end of the main containers is seen in the phase before.
     assert.deepEqual(after(aStatus(sidecar("s1"), exited), s2, aStatus(aContainer("c"), exited)), ["kill pod"]);
   });
-  it("in unknown state are killed before being replaced", () => {
+  it("sidecars in unknown state are killed before being replaced", () => {
     const lost = aStatus(sidecar("s1"), unknown);
     const text = 'kill s1: Init container is in "unknown" state, try killing it before restart';
     assert.deepEqual(after(i1, lost, i2, s2, c), [text, ...inSandbox("start init s1")]);
   });
-  it("are replaced if their image changed, also with Never", () => {
+  it("sidecars are replaced if their image changed, also with Never", () => {
     const old = aStatus(sidecar("s2", { image: "busybox:1" }), running);
     const text = "kill s2: Init container s2 definition changed";
     assert.deepEqual(after(i1, s1, i2, old, c), [text, ...inSandbox("start init s2")]);
@@ -81,17 +81,17 @@ describe("sidecars and their probes", () => {
       failedProbe: (_name, id) => condemned[id],
     });
 
-  it("let the next one wait for their startup probe", () => {
+  it("sidecars let the next one wait for their startup probe", () => {
     assert.deepEqual(after([s1], []), []);
     assert.deepEqual(after([s1], [s1.id]), inSandbox("start init s2"));
   });
-  it("restart after a failed startup probe, and let nothing after them start", () => {
+  it("sidecars restart after a failed startup probe, and let nothing after them start", () => {
     assert.deepEqual(after([s1], [], { [s1.id]: "startup" }), [
       "kill s1: Init container s1 failed startup probe (3 s)",
       ...inSandbox("start init s1"),
     ]);
   });
-  it("restart after a failed liveness probe without blocking those after them", () => {
+  it("sidecars restart after a failed liveness probe without blocking those after them", () => {
     assert.deepEqual(after([s1, s2], [s1.id], { [s2.id]: "liveness" }), [
       "kill s2: Init container s2 failed liveness probe (4 s)",
       ...inSandbox("start init s2", "start c"),
@@ -103,16 +103,16 @@ describe("ephemeral containers", () => {
   const pod = aPod({ ephemeralContainers: [aContainer("e1"), aContainer("e2")] });
   const c = aStatus(aContainer("c"), running);
   const started = (...statuses: Parameters<typeof observe>[1]) => plan(pod, observe([aSandbox()], statuses));
-  it("start once in an existing sandbox, whatever their exit code", () => {
+  it("ephemeral containers start once in an existing sandbox, whatever their exit code", () => {
     assert.deepEqual(started(c), inSandbox("start ephemeral e1", "start ephemeral e2"));
     const failed = aStatus(aContainer("e1"), exited, { exitCode: 1 });
     assert.deepEqual(started(c, failed), inSandbox("start ephemeral e2"));
   });
-  it("start if they were created and never started, because graftlet stopped in between", () => {
+  it("ephemeral containers start if they were created and never started, because graftlet stopped in between", () => {
     const runs = [aStatus(aContainer("e1"), created), aStatus(aContainer("e2"), exited)];
     assert.deepEqual(started(c, ...runs), inSandbox("start ephemeral e1"));
   });
-  it("do not wait for init containers, and do not start in a sandbox being replaced", () => {
+  it("ephemeral containers do not wait for init containers, and do not start in a sandbox being replaced", () => {
     const waiting = { ...pod, spec: { ...pod.spec, initContainers: [aContainer("i")] } };
     const all = inSandbox("start ephemeral e1", "start ephemeral e2", "start init i");
     assert.deepEqual(plan(waiting, observe([aSandbox()], [])), all);
@@ -133,7 +133,7 @@ describe("container restart policies", () => {
     const seen = observe([aSandbox()], [aStatus(own, exited, { exitCode }), aStatus(aContainer("other"), running)]);
     return plan(pod, seen).includes("start c");
   };
-  it("override the pod's", () => {
+  it("container restart policies override the pod's", () => {
     assert.deepEqual([starts({}, 1), starts({ restartPolicy: "OnFailure" }, 1)], [false, true]);
     assert.deepEqual(
       [starts({ restartPolicy: "OnFailure" }, 0), starts({ restartPolicy: "Always" }, 0)],
@@ -141,7 +141,7 @@ describe("container restart policies", () => {
     );
     assert.equal(starts({ restartPolicy: "Never" }, 1, "Always"), false);
   });
-  it("have exit code rules, of which the first match applies", () => {
+  it("container restart policies have exit code rules, of which the first match applies", () => {
     const ruled = (...restartPolicyRules: ReturnType<typeof rule>[]) => ({
       restartPolicy: "Never",
       restartPolicyRules,
@@ -156,7 +156,7 @@ describe("container restart policies", () => {
     );
     assert.equal(starts(ruled(rule("Surprise", "In", 42), rule("Restart", "In", 42)), 42), false);
   });
-  it("decide whether a container killed by a probe and a failed init container restart", () => {
+  it("container restart policies decide whether a container killed by a probe and a failed init container restart", () => {
     const own = aContainer("c", { restartPolicy: "Never", livenessProbe: probe });
     const killed = plan(aPod({ containers: [own, aContainer("d")] }), observe([aSandbox()], [aStatus(own, running)]), {
       failedProbe: () => "liveness",
@@ -167,14 +167,14 @@ describe("container restart policies", () => {
       plan(aPod({ initContainers: [init] }), observe([aSandbox()], [aStatus(init, exited, { exitCode })]));
     assert.deepEqual([failed(42), failed(43)], [inSandbox("start init i"), ["kill pod"]]);
   });
-  it("do not restart succeeded containers in a new sandbox", () => {
+  it("container restart policies do not restart succeeded containers in a new sandbox", () => {
     const a = aContainer("a", { restartPolicy: "OnFailure" });
     const b = aContainer("b");
     const dead = aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY });
     const seen = observe([dead], [aStatus(a, exited), aStatus(b, exited)]);
     assert.deepEqual(plan(aPod({ containers: [a, b] }), seen).slice(1), ["run sandbox 1", "start b in it"]);
   });
-  it("may restart the whole pod, removing the triggering container last", () => {
+  it("container restart policies may restart the whole pod, removing the triggering container last", () => {
     const asking = aContainer("a", {
       restartPolicy: "Never",
       restartPolicyRules: [rule("RestartAllContainers", "In", 9)],

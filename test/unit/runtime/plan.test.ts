@@ -129,7 +129,7 @@ describe("leftover containers of an earlier sandbox", () => {
   const plans = (own: Parameters<typeof observe>[1], earlier: Parameters<typeof observe>[1]) =>
     plan(pod, observe([aSandbox()], own, earlier)).filter((step) => !step.startsWith("remove"));
   const oldInit2 = aStatus(aContainer("i2"), exited);
-  it("do not let a later init container start early", () => {
+  it("leftover containers do not let a later init container start early", () => {
     assert.deepEqual(plans([], [oldInit2]), ["use sandbox 0", "start init i1"]);
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [oldInit2]), []);
     assert.deepEqual(plans([i1], [oldInit2]), ["use sandbox 0", "start init s"]);
@@ -138,19 +138,19 @@ describe("leftover containers of an earlier sandbox", () => {
     const done = [...again, aStatus(aContainer("i2"), exited)];
     assert.deepEqual(plans(done, [oldInit2]), ["use sandbox 0", "start c"]);
   });
-  it("do not fail the pod by their exit code", () => {
+  it("leftover containers do not fail the pod by their exit code", () => {
     const failed = aStatus(aContainer("i2"), exited, { exitCode: 1 });
     const once = { ...pod, spec: { ...pod.spec, restartPolicy: "OnFailure" } };
     const steps = plan(once, observe([aSandbox()], [aStatus(aContainer("i1"), running)], [failed]));
     assert.deepEqual(steps, []);
   });
-  it("do not let a sidecar start before the init containers ahead of it", () => {
+  it("leftover containers do not let a sidecar start before the init containers ahead of it", () => {
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(side, exited)]), []);
   });
-  it("do not let a main container start first because it was created and never started", () => {
+  it("leftover containers do not let a main container start first because it was created and never started", () => {
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(aContainer("c"), created)]), []);
   });
-  it("are removed in a pass that has other steps", () => {
+  it("leftover containers are removed in a pass that has other steps", () => {
     const old = aStatus(aContainer("i2"), exited, { id: "old" });
     assert.deepEqual(plan(pod, observe([aSandbox()], [i1], [old])), ["remove old", "use sandbox 0", "start init s"]);
   });

@@ -74,7 +74,7 @@ function rig(plugins: readonly CredentialProvider[] = [plugin], annotations: Rea
 const of = (serviceAccountName: string) => aPod({ serviceAccountName });
 
 describe("credential provider plugins", () => {
-  it("run for images that they match", async () => {
+  it("credential provider plugins run for images that they match", async () => {
     const other = { ...plugin, name: "two", matchImages: ["registry.test"] };
     const { users, asked } = rig([plugin, other]);
     assert.deepEqual(await users(), ["one-1", "two-2"]);
@@ -89,7 +89,7 @@ describe("credential provider plugins", () => {
     ["Registry", "one-1", "one-2"],
     ["Global", "one-1", "one-1"],
   ] as const) {
-    it(`have their ${cacheKeyType} response cached for those images and for its duration`, async () => {
+    it(`credential provider plugins have their ${cacheKeyType} response cached for those images and for its duration`, async () => {
       const { users, next, clock, asked } = rig();
       Object.assign(next, { cacheKeyType, cacheMs: 10_000 });
       const seen = [await users(), await users(), await users("registry.test/team/b"), await users("a.mirror.test/x")];
@@ -103,7 +103,7 @@ describe("credential provider plugins", () => {
     });
   }
 
-  it("have their response cached for the configured default, or not at all", async () => {
+  it("credential provider plugins have their response cached for the configured default, or not at all", async () => {
     const { users, next, clock } = rig();
     await users();
     await clock.advance(60_000);
@@ -115,13 +115,13 @@ describe("credential provider plugins", () => {
     assert.deepEqual([await never.users(), await never.users()].flat(), ["one-1", "one-2"]);
   });
 
-  it("run once for concurrent requests", async () => {
+  it("credential provider plugins run once for concurrent requests", async () => {
     const { users, asked } = rig();
     assert.deepEqual(await Promise.all([users(), users()]), [["one-1"], ["one-1"]]);
     assert.equal(asked.length, 1);
   });
 
-  it("do not block a terminating pod; others still get the response", async () => {
+  it("credential provider plugins do not block a terminating pod; others still get the response", async () => {
     const { keyring, next, users, asked, lines } = rig();
     const { promise, resolve } = Promise.withResolvers<void>();
     next.delay = promise;
@@ -135,7 +135,7 @@ describe("credential provider plugins", () => {
     assert.deepEqual([asked.length, lines], [1, []]);
   });
 
-  it("are skipped with a log line if they fail", async () => {
+  it("credential provider plugins are skipped with a log line if they fail", async () => {
     const { users, next, lines } = rig();
     next.failure = new Error("exit status 3");
     assert.deepEqual(await users(), []);
@@ -147,7 +147,7 @@ describe("credential provider plugins", () => {
 });
 
 describe("plugins that run on behalf of a service account", () => {
-  it("get its token and the requested annotations; credentials belong to it", async () => {
+  it("plugins get the service account's token and the requested annotations; credentials belong to it", async () => {
     const own = { ...token, requiredAnnotations: ["a/id"], optionalAnnotations: ["a/team", "a/none"] };
     const { keyring, asked, tokens } = rig([{ ...plugin, token: own }], { "a/id": "1", "a/team": "x", "a/more": "y" });
     const [[, { source }] = assert.fail()] = await keyring("registry.test/team/app", of("builder"), signal);
@@ -162,7 +162,7 @@ describe("plugins that run on behalf of a service account", () => {
     ]);
   });
 
-  it("do not run for a pod without a service account or a required annotation", async () => {
+  it("plugins do not run for a pod without a service account or a required annotation", async () => {
     const required = rig([{ ...plugin, token: { ...token, requiredAnnotations: ["a/id"] } }]);
     assert.deepEqual([await required.users(undefined, of("builder")), await required.users()].flat(), []);
     assert.deepEqual([required.asked, required.lines], [[], []], "it is no failure");
@@ -171,7 +171,7 @@ describe("plugins that run on behalf of a service account", () => {
     assert.deepEqual(open.asked, [{ image: "registry.test/team/app" }]);
   });
 
-  it("have responses cached by service account, or by token", async () => {
+  it("plugins have responses cached by service account, or by token", async () => {
     const { users } = rig([{ ...plugin, token }]);
     const seen = [await users(undefined, of("a")), await users(undefined, of("a")), await users(undefined, of("b"))];
     assert.deepEqual(seen.flat(), ["one-1", "one-1", "one-2"]);
@@ -180,7 +180,7 @@ describe("plugins that run on behalf of a service account", () => {
     assert.deepEqual(each.flat(), ["one-1", "one-2"], "a new token each time");
   });
 
-  it("may return the token as password only if responses are cached by token", async () => {
+  it("plugins may return the token as password only if responses are cached by token", async () => {
     const echo = (password: string) => [["registry.test", { username: "u", password, email: "" }] as const];
     const { users, next, lines } = rig([{ ...plugin, token }]);
     next.logins = echo("a-token-1");
@@ -191,7 +191,7 @@ describe("plugins that run on behalf of a service account", () => {
     assert.deepEqual(await byToken.users(undefined, of("a")), ["u"]);
   });
 
-  it("are skipped if the service account cannot be read", async () => {
+  it("plugins are skipped if the service account cannot be read", async () => {
     const { users, lines, asked } = rig([{ ...plugin, token }]);
     assert.deepEqual(await users(undefined, of("gone")), []);
     assert.match(lines.join(), /Failed to provide credentials for image/);

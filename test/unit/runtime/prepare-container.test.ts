@@ -23,7 +23,7 @@ const setUp = (more?: Parameters<typeof preparerIn>[1], settings?: Partial<Prepa
   preparerIn(root, more, settings);
 
 describe("a container's configuration", () => {
-  it("has the API server's address as reachable from the target's pods", async () => {
+  it("a container's configuration has the API server's address as reachable from the target's pods", async () => {
     const network = { isolated: true, kubernetesService: { host: "192.0.2.9", port: 6443 } };
     const { configure } = setUp({}, { network });
     const { envs } = await configure(...podOf({}));
@@ -44,14 +44,14 @@ describe("a container's configuration", () => {
     for (const path of ["link", "none"]) await assert.rejects(from(path), { message: "couldn't parse env file" });
     await assert.rejects(from("env", "other"), { message: 'cannot find the volume "other" referenced by FileKeyRef' });
   });
-  it("has the stop signal of the spec, with the feature gate", async () => {
+  it("a container's configuration has the stop signal of the spec, with the feature gate", async () => {
     const lifecycle = { stopSignal: "SIGRTMIN+2" };
     assert.equal((await setUp().configure(...podOf({ lifecycle }))).stopSignal, Signal.SIGRTMINPLUS2);
     assert.equal((await setUp().configure(...podOf({}))).stopSignal, Signal.RUNTIME_DEFAULT);
     const without = setUp({}, { stopSignals: false });
     assert.equal((await without.configure(...podOf({ lifecycle }))).stopSignal, Signal.RUNTIME_DEFAULT);
   });
-  it("shares the target container's process namespace with an ephemeral container, and fails without one", async () => {
+  it("a container's configuration shares the target container's process namespace with an ephemeral container, and fails without one", async () => {
     const { configure } = setUp();
     const debug = { ...aContainer("debug"), targetContainerName: "c" };
     const [pod] = podOf({}, { ephemeralContainers: [debug] });
@@ -61,7 +61,7 @@ describe("a container's configuration", () => {
     const { pid, targetId } = linux?.securityContext?.namespaceOptions ?? {};
     assert.deepEqual([pid, targetId], [NamespaceMode.TARGET, "target"]);
   });
-  it("equals the kubelet's", async () => {
+  it("a container's configuration equals the kubelet's", async () => {
     const { configure } = setUp();
     const [pod, container] = podOf(
       {
@@ -172,7 +172,7 @@ describe("a container's configuration", () => {
     const hosts = await readFile(join(root, "kubelet/pods/uid-2/etc-hosts"), "utf8");
     assert.equal(hosts, `# Kubernetes-managed hosts file (host network).\n${await readFile("/etc/hosts", "utf8")}`);
   });
-  it("has owner labels on a shared runtime", async () => {
+  it("a container's configuration has owner labels on a shared runtime", async () => {
     const { configure } = setUp({}, { ownerLabels: { "graftlet.dev/node": "node" } });
     assert.equal((await configure(...podOf({}))).labels["graftlet.dev/node"], "node");
   });
@@ -257,7 +257,7 @@ describe("a container's configuration", () => {
       [false, false],
     );
   });
-  it("has the user namespace of its sandbox, and its IDs in all mounts", async () => {
+  it("a container's configuration has the user namespace of its sandbox, and its IDs in all mounts", async () => {
     const ids = [{ hostId: 131_072, containerId: 0, length: 65_536 }];
     const sandboxUsers = { mode: NamespaceMode.POD, uids: ids, gids: ids };
     const pod = podOf({ volumeMounts: [{ name: "data", mountPath: "/x" }] });
@@ -377,7 +377,7 @@ describe("a container's configuration", () => {
     ],
   ];
   for (const [name, container, message] of refusals) {
-    it(`is rejected if ${name}`, async () => {
+    it(`a container's configuration is rejected if ${name}`, async () => {
       const { configure } = setUp();
       await assert.rejects(configure(...podOf(container)), { message });
     });

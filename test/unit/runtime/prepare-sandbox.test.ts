@@ -20,7 +20,7 @@ const setUp = (more?: Partial<PrepareDeps>, settings?: Partial<PrepareDeps["sett
   preparerIn(root, more, settings);
 
 describe("a sandbox's configuration", () => {
-  it("has the target's resolver on an isolated network, with an event on pod and node", async () => {
+  it("a sandbox's configuration has the target's resolver on an isolated network, with an event on pod and node", async () => {
     const { preparer, events } = setUp({}, { network: { isolated: true } });
     await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\nsearch corp.example\n");
     const { dnsConfig } = await preparer.configureSandbox(aPod(), 0, signal);
@@ -30,7 +30,7 @@ describe("a sandbox's configuration", () => {
       ["Node Warning MissingClusterDNS", "Pod Warning MissingClusterDNS"],
     );
   });
-  it("has the cluster's DNS on a tunneled network, even if the host has systemd-resolved's stub", async () => {
+  it("a sandbox's configuration has the cluster's DNS on a tunneled network, even if the host has systemd-resolved's stub", async () => {
     const { preparer, events } = setUp(
       {},
       { network: { isolated: false, tunneled: true }, clusterDNS: ["10.96.0.10"] },
@@ -53,7 +53,7 @@ describe("a sandbox's configuration", () => {
     await preparer.configureSandbox(aPod(), 0, signal);
     assert.deepEqual(events, []);
   });
-  it("equals the kubelet's", async () => {
+  it("a sandbox's configuration equals the kubelet's", async () => {
     const { preparer, events } = setUp();
     await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\nsearch corp.example\n");
     const container = aContainer("c", {
@@ -108,7 +108,7 @@ describe("a sandbox's configuration", () => {
     );
     assert.deepEqual(events, []);
   });
-  it("has no hostname with hostNetwork, and is privileged if a container is", async () => {
+  it("a sandbox's configuration has no hostname with hostNetwork, and is privileged if a container is", async () => {
     const { preparer } = setUp({}, { resolvConf: "" });
     const container = aContainer("c", { securityContext: { privileged: true } });
     const config = await preparer.configureSandbox(aPod({ containers: [container], hostNetwork: true }), 0, signal);
@@ -133,7 +133,7 @@ describe("a sandbox's configuration", () => {
 });
 
 describe("a container's logs", () => {
-  it("give the restart count if the runtime lost its containers", async () => {
+  it("a container's logs give the restart count if the runtime lost its containers", async () => {
     const { preparer } = setUp();
     const count = (name: string) =>
       preparer.restartCountFromLogs(aPod({}, { name: "logged" }), aContainer(name), signal);
@@ -144,14 +144,14 @@ describe("a container's logs", () => {
       await writeFile(join(directory, name), "");
     assert.equal(await count("c"), 3);
   });
-  it("are found by their directories; a pod without one has none", async () => {
+  it("a container's logs are found by their directories; a pod without one has none", async () => {
     const { preparer } = setUp();
     const pod = aPod({}, { name: "told" });
     assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], []);
     await mkdir(join(root, "logs/default_told_uid-1/c"), { recursive: true });
     assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], ["c"]);
   });
-  it("are linked for log collectors once they exist, and removed with the container, rotated or not", async () => {
+  it("a container's logs are linked for log collectors once they exist, and removed with the container, rotated or not", async () => {
     const { preparer, configure } = setUp();
     const [pod, container] = podOf({});
     const config = await configure(pod, container);

@@ -47,7 +47,7 @@ const common = {
 };
 
 describe("target facts", () => {
-  it("are read with cgroup v1", async () => {
+  it("target facts are read with cgroup v1", async () => {
     const { facts } = targetOf({
       ...common,
       "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes": "0",
@@ -63,7 +63,7 @@ describe("target facts", () => {
       selinux: false,
     });
   });
-  it("are read with cgroup v2", async () => {
+  it("target facts are read with cgroup v2", async () => {
     const v2 = { ...common, "/sys/fs/cgroup/cgroup.controllers": "memory", "/sys/fs/selinux/enforce": "1" };
     const bare = await targetOf(v2).facts(signal);
     assert.deepEqual([bare.cgroupV2, bare.swapController, bare.selinux, bare.hugePageSizes], [true, false, true, []]);
@@ -72,7 +72,7 @@ describe("target facts", () => {
     );
     assert.equal(swap.swapController, true);
   });
-  it("are read once, and again after a failure", async () => {
+  it("target facts are read once, and again after a failure", async () => {
     const { facts, state } = targetOf(common);
     state.down = true;
     await assert.rejects(facts(signal), { code: "unavailable" });

@@ -51,15 +51,15 @@ async function file(name: string, text: string): Promise<string> {
 }
 
 describe("a termination message", () => {
-  it("has the runtime's message, then the container's", async () => {
+  it("a termination message has the runtime's message, then the container's", async () => {
     const path = await file("said", "out of coffee");
     assert.equal(await read(ended(path)), "out of coffee");
     assert.equal(await read(ended(path, { message: "oops" })), "oops: out of coffee");
   });
-  it("has the end of a long file", async () => {
+  it("a termination message has the end of a long file", async () => {
     assert.equal(await read(ended(await file("long", `${"x".repeat(5000)}end`))), `${"x".repeat(4093)}end`);
   });
-  it("has only the runtime's message if there is no file, none is configured, or the container runs", async () => {
+  it("a termination message has only the runtime's message if there is no file, none is configured, or the container runs", async () => {
     const path = await file("unread", "text");
     assert.equal(await read(ended(join(root, "none"), { message: "oops" })), "oops");
     assert.equal(await read(ended(path, { mounts: [] })), "");
@@ -85,7 +85,7 @@ describe("a termination message", () => {
       "Error on reading termination message from logs: no log",
     );
   });
-  it("never follows a link, waits for a pipe or reads a directory", async () => {
+  it("a termination message never follows a link, waits for a pipe or reads a directory", async () => {
     const secret = await file("secret", "hunter2");
     const [link, fifo, directory] = ["link", "fifo", "directory"].map((name) => join(root, name)) as [
       string,
@@ -101,7 +101,7 @@ describe("a termination message", () => {
       assert.doesNotMatch(message, /hunter2/);
     }
   });
-  it("is not invented when the caller aborts", async () => {
+  it("a termination message is not invented when the caller aborts", async () => {
     const stopped = AbortSignal.abort();
     await assert.rejects(
       readTerminationMessage(

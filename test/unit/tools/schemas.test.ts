@@ -41,12 +41,12 @@ const documents = [
 describe("schemas from an API server's OpenAPI", () => {
   const schemas = schemasOf(documents);
 
-  test("cover the API's objects only, at the paths that kubeconform expects", () => {
+  test("schemas cover the API's objects only, at the paths that kubeconform expects", () => {
     assert.deepEqual([...schemas.keys()], ["apps/thing_v1.json"]);
     assert.equal(fileOf("", "v1", "ConfigMap"), "v1/configmap_v1.json");
   });
 
-  test("contain exactly the referenced definitions, and reject unknown fields", () => {
+  test("schemas contain exactly the referenced definitions, and reject unknown fields", () => {
     const { $ref, definitions } = schemas.get("apps/thing_v1.json") as Record<string, Record<string, object>>;
     assert.equal($ref, "#/definitions/Thing");
     assert.deepEqual(Object.keys(definitions ?? {}), ["Thing", "Meta", "Spec"]);
@@ -59,19 +59,19 @@ describe("schemas from an API server's OpenAPI", () => {
     assert.deepEqual(definitions?.["Meta"], { type: "object", properties: { labels }, additionalProperties: false });
   });
 
-  test("fail on a reference to a missing definition", () => {
+  test("schemas fail on a reference to a missing definition", () => {
     assert.throws(() => closureOf("Thing", { Thing: reference("Lost") }), /the OpenAPI has no schema Lost/);
   });
 });
 
-test("treat a field called properties as a field, and leave preserved unknown fields open", () => {
+test("schemas treat a field called properties as a field, and leave preserved unknown fields open", () => {
   const named = { type: "object", properties: { properties: { type: "object" }, type: text } };
   assert.deepEqual(strict(named), { ...named, additionalProperties: false });
   const open = { type: "object", properties: { a: text }, "x-kubernetes-preserve-unknown-fields": true };
   assert.deepEqual(strict(open), open);
 });
 
-test("have each version of a custom resource, with the API server's metadata", () => {
+test("schemas have each version of a custom resource, with the API server's metadata", () => {
   const whole = {
     type: "object",
     properties: { metadata: { type: "object" }, spec: { type: "object", properties: {} } },
@@ -95,7 +95,7 @@ test("have each version of a custom resource, with the API server's metadata", (
   });
 });
 
-test("are those of the API server that the tests and graftlet use", () => {
+test("schemas are those of the API server that the tests and graftlet use", () => {
   const versions = ["tools/schemas/go.mod", "test/cluster/tools/go.mod"].map((file) =>
     requiredVersion(readFileSync(join(root, file), "utf8"), "k8s.io/kubernetes"),
   );

@@ -17,8 +17,8 @@ test("reports the problem of an invalid file", () => {
   const wrong: [string, RegExp][] = [
     ["", /^invalid user namespace mappings file: /],
     ["{", /^invalid user namespace mappings file: /],
-    [file([{ ...mapping, hostId: -1 }]), /^invalid user namespace mappings file: -1 is no ID$/],
-    [file([{ ...mapping, length: 2 ** 32 }]), /^invalid user namespace mappings file: 4294967296 is no ID$/],
+    [file([{ ...mapping, hostId: -1 }]), /^invalid user namespace mappings file: -1 is not an ID$/],
+    [file([{ ...mapping, length: 2 ** 32 }]), /^invalid user namespace mappings file: 4294967296 is not an ID$/],
     ["{}", /^invalid user namespace configuration: no more than one mapping allowed\.$/],
     [file([mapping, mapping]), /: no more than one mapping allowed\.$/],
     [file([mapping], []), /: GID and UID mappings should be identical\.$/],
