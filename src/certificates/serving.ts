@@ -92,6 +92,6 @@ async function loadOrCreatePair(
     const sentence = `cert-dir "${certDir}" is not writable (${messageOf(cause)}): make it writable, or set another directory`;
     throw new CodedError("permission_denied", sentence, { cause });
   }
-  log.info({ certFile }, "made a self-signed serving certificate");
+  log.info({ certFile }, "created a self-signed serving certificate");
   return made;
 }

@@ -104,7 +104,7 @@ export type ParseResult =
       readonly nodes: readonly NodeConfig[];
       /** Kubeconfig for the checks of the cluster; undefined to check only the targets, or in a Pod. */
       readonly kubeconfig: string | undefined;
-      /** Endpoints of their process. */
+      /** Endpoints of the process that runs the nodes. */
       readonly process: ServedByProcess;
       readonly output: "text" | "json";
       /** Manifest of a pod or workload to check instead of targets and cluster. */

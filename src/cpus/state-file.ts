@@ -42,7 +42,7 @@ export async function readState(
   const found = await readSavedState(fs, sources, signal);
   if (!found) return undefined;
   const { file, state } = found;
-  if (!state) log.warn({ file }, "cannot parse the state of the CPU manager; assigning CPUs anew");
+  if (!state) log.warn({ file }, "cannot parse the state of the CPU manager; assigning CPUs from scratch");
   return state && { file, ...state };
 }
 

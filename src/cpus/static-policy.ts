@@ -37,7 +37,7 @@ export type Assignments = ReadonlyMap<string, ReadonlyMap<string, CpuSet>>;
 /** A pod that cannot get whole physical cores. */
 export class SmtAlignmentError extends Error {}
 
-/** @param reserved reservedSystemCPUs; empty: as many CPUs as are reserved by amount, from the first cores.
+/** @param reserved reservedSystemCPUs; if empty, CPUs of the first cores are reserved for `reservedMilli`.
  *  @param reservedMilli reserved CPU time, millicores. @throws Error in the kubelet's words. */
 export function createStaticPolicy({
   topology,

@@ -17,7 +17,7 @@ export function limitInformationalAnswers(): Disposable {
     stream.on("headers", () => {
       count += 1;
       if (count > maxInformational)
-        stream.session?.destroy(new Error(`the server sent more than ${maxInformational} informational answers`));
+        stream.session?.destroy(new Error(`the server sent more than ${maxInformational} informational responses`));
     });
   };
   subscribe(created, watch);

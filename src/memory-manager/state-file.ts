@@ -31,7 +31,7 @@ export async function readState(
   const found = await readSavedState(fs, sources, signal);
   if (!found) return undefined;
   const { file, state } = found;
-  if (!state) log.warn({ file }, "cannot parse the state of the memory manager; allocating memory anew");
+  if (!state) log.warn({ file }, "cannot parse the state of the memory manager; allocating memory from scratch");
   return state && { file, ...state };
 }
 

@@ -46,7 +46,7 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Ser
         return;
       }
       // For example too many open files: waiting callers are accepted later.
-      server.on("error", (err) => log.warn({ err }, "cannot accept a caller of graftlet status"));
+      server.on("error", (err) => log.warn({ err }, "cannot accept a connection for graftlet status"));
       await onAbort(signal);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const caller of callers) caller.destroy();

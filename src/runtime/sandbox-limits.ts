@@ -57,7 +57,7 @@ export function createPodLimits(
       await groups.set(pod, limits, signal);
     } catch (error) {
       await tell(inForce, signal).catch((err: unknown) => {
-        if (!signal.aborted) log.warn({ err, resource, uid: pod.metadata.uid }, "cannot take back a pod's resize");
+        if (!signal.aborted) log.warn({ err, resource, uid: pod.metadata.uid }, "cannot revert a pod's resize");
       });
       throw error;
     }

@@ -48,7 +48,7 @@ export function createApp(deps: AppDeps): Express {
   app.use(async (request, response, next) => {
     const gone = new AbortController();
     signals.set(response, AbortSignal.any([deps.stopped, gone.signal]));
-    response.once("close", () => gone.abort(new CodedError("cancelled", "the client went away")));
+    response.once("close", () => gone.abort(new CodedError("cancelled", "the client has disconnected")));
     if (deps.certificates.isStale(request.socket)) response.set("Connection", "close");
     await admit({ request, response, signal: signalOf(response) }, next);
   });

@@ -104,7 +104,7 @@ export async function copyStreams(
   try {
     await carry(ends, enough.signal);
   } catch (error) {
-    log.debug({ path: pathOf(request), why: messageOf(error) }, "stream broken off");
+    log.debug({ path: pathOf(request), why: messageOf(error) }, "stream was interrupted");
   } finally {
     for (const timer of timers) timer.cancel();
   }

@@ -60,5 +60,5 @@ class ConnectionEnd extends Duplex {
 }
 
 function connectionReset(): CodedError {
-  return new CodedError("unavailable", "connection broken off by the other side");
+  return new CodedError("unavailable", "connection reset by the other side");
 }

@@ -38,7 +38,7 @@ export async function forwardConnection(
     await splice(data, remote, signal);
     return undefined;
   } catch (error) {
-    log.debug({ port, err: error }, "forwarded connection broken off");
+    log.debug({ port, err: error }, "forwarded connection was interrupted");
     return hasSentData || signal.aborted ? undefined : `error forwarding port ${port}: ${messageOf(error)}`;
   } finally {
     data.destroy();

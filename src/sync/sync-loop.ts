@@ -93,7 +93,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const staticQueue = createStaticQueue(deps);
   const mirrorSignal = createMirrorSignal(deps);
   const { recordRequests, retryPending } = createResizeRequests(deps);
-  /** When the loop last began with an update or with one of its pods. */
+  /** Time when the loop last began to handle an update, or one of its pods. */
   let enteredAt = clock.monotonic();
 
   const handle = async (update: QueueItem, signal: AbortSignal) => {

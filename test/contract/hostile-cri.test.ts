@@ -61,7 +61,7 @@ const cases: readonly Case[] = [
   { attack: "an end at once", runtime: /error reading server preface/ },
   { attack: "garbage", runtime: /error reading server preface/ },
   { attack: "header fields without end", runtime: /ENHANCE_YOUR_CALM/ },
-  { attack: "informational answers without end", runtime: /more than 100 informational answers/ },
+  { attack: "informational answers without end", runtime: /more than 100 informational responses/ },
   { attack: "settings without end", runtime: /Flooding was detected/, plugin: lost },
   { attack: "pings without end", runtime: /Flooding was detected/, plugin: lost },
   { attack: "pings without end whose answers are not read", runtime: /Flooding was detected/, plugin: lost },

@@ -25,7 +25,7 @@ describe("HTTP probes and hooks compared with the kubelet's own", { timeout: 120
   });
   after(() => kubelet[Symbol.asyncDispose]());
 
-  test("send the same request to every server, and reach the same verdict and message", async () => {
+  test("probes send the same request to every server, with the same verdict and message", async () => {
     assert.deepEqual(await differencesAmong(kubelet, httpCases()), []);
   });
 

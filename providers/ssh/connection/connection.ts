@@ -256,7 +256,7 @@ function connectClient(
     const onAbort = () => fail(new Error("closed by graftlet"));
     // Later errors belong to a connection that is no longer in use.
     client.on("error", end);
-    client.once("close", () => end(new Error("the target closed the connection before the login was done")));
+    client.once("close", () => end(new Error("the target closed the connection before the login was complete")));
     client.once("ready", () => finish(resolve));
     signal.addEventListener("abort", onAbort, { once: true });
     try {

@@ -101,9 +101,9 @@ function padIntegers(value: Buffer, bytes: number): Buffer {
   const reader = new WireReader(value);
   const padded = [reader.string(), reader.string()].map((number) => {
     const digits = number.subarray(number.findIndex((byte) => byte !== 0));
-    if (digits.length > bytes) throw new RangeError("a number of the signature is too long");
+    if (digits.length > bytes) throw new RangeError("an integer of the signature is too long");
     return Buffer.concat([Buffer.alloc(bytes - digits.length), digits]);
   });
-  if (!reader.atEnd) throw new RangeError("something follows the signature");
+  if (!reader.atEnd) throw new RangeError("data follows the signature");
   return Buffer.concat(padded);
 }

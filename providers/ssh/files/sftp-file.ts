@@ -96,7 +96,7 @@ function hostFile({ path, client, within }: OpenOptions, { handle, inode, close 
         if (isEnd(reply)) break;
         const data = stringAt(expectReply(reply, sftp.data, path), 0);
         if (data.length > (sizes[index] ?? 0))
-          throw new CodedError("unknown", `${path}: the target's SFTP server sent more than was asked for`);
+          throw new CodedError("unknown", `${path}: the target's SFTP server sent more than was requested`);
         parts.push(data);
         // The pieces after a short piece are not contiguous.
         if (data.length < (sizes[index] ?? 0)) break;

@@ -55,7 +55,8 @@ export function lazyRuntime(
     lastAliveAt: () => found()?.lastAliveAt?.(),
     async checkpointContainer(request, signal) {
       const { checkpointContainer } = await find(signal);
-      if (!checkpointContainer) throw new CodedError("unimplemented", "the container runtime has no checkpoints");
+      if (!checkpointContainer)
+        throw new CodedError("unimplemented", "the container runtime does not support checkpoints");
       await checkpointContainer(request, signal);
     },
     async *events(signal) {

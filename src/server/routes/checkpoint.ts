@@ -31,7 +31,7 @@ export function checkpoint(
     const location = posix.join(directory, name);
     const take = async (containerId: string) => {
       if (!runtime.checkpointContainer)
-        throw new CodedError("unimplemented", "the container runtime has no checkpoints");
+        throw new CodedError("unimplemented", "the container runtime does not support checkpoints");
       if (timeout < 0n) throw new Error("CheckpointContainer requires the timeout value to be > 0");
       await files.apply([{ kind: "mkdir", path: directory, mode: 0o700, parents: true }], signal);
       await runtime.checkpointContainer({ containerId, location, timeout }, signal);

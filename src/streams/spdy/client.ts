@@ -110,7 +110,7 @@ export class SpdyClient {
   }
 
   #send(id: number, data: Buffer, fin: boolean, done: (error?: Error | null) => void): void {
-    if (!this.#socket.writable) return done(new CodedError("cancelled", "the server is gone"));
+    if (!this.#socket.writable) return done(new CodedError("cancelled", "the server has disconnected"));
     sendData(this.#socket, { id, data, fin }, done);
   }
 }

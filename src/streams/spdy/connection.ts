@@ -73,7 +73,7 @@ export class SpdyConnection {
       this.#break(new CodedError("deadline_exceeded", "the connection is idle")),
     );
     socket.on("error", () => undefined);
-    socket.once("close", () => this.#lose(new CodedError("cancelled", "the client is gone")));
+    socket.once("close", () => this.#lose(new CodedError("cancelled", "the client has disconnected")));
     socket.pipe(this.#sink());
   }
 
@@ -224,7 +224,7 @@ export class SpdyConnection {
   }
 
   #send(id: number, data: Buffer, fin: boolean, done: (error?: Error | null) => void): void {
-    if (!this.#socket.writable) return done(new CodedError("cancelled", "the client is gone"));
+    if (!this.#socket.writable) return done(new CodedError("cancelled", "the client has disconnected"));
     this.#idle.touch();
     sendData(this.#socket, { id, data, fin }, done);
   }

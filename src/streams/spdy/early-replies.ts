@@ -80,7 +80,7 @@ export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate(
 }
 
 function connectionReset(): CodedError {
-  return new CodedError("unavailable", "the client broke the connection off");
+  return new CodedError("unavailable", "the client closed the connection unexpectedly");
 }
 
 function asError(error: unknown): Error {

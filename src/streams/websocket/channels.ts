@@ -42,7 +42,7 @@ export class Channels {
     this.#closes = supportsClose;
     this.#idle = createIdle(clock, idleTimeoutMs, () => ws.terminate());
     ws.on("message", (data: Buffer) => this.#receive(data));
-    ws.once("close", () => this.#lose(new CodedError("cancelled", "the client is gone")));
+    ws.once("close", () => this.#lose(new CodedError("cancelled", "the client has disconnected")));
   }
 
   /** Aborts when the connection ends. */

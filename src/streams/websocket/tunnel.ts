@@ -26,7 +26,7 @@ export function tunnelStream(ws: WebSocket): Duplex {
   });
   ws.once("close", (code) => {
     if (code === normalClosure) stream.push(null);
-    else stream.destroy(new CodedError("cancelled", "the client is gone"));
+    else stream.destroy(new CodedError("cancelled", "the client has disconnected"));
   });
   return stream;
 }

@@ -68,7 +68,7 @@ test("admits a pod that fits", async () => {
   assert.equal(await admit({ pod: requesting({ cpu: "4", memory: "8Gi", "ephemeral-storage": "10Gi" }) }), undefined);
 });
 
-test("without a cached Node it reads a fresh one, or falls back to the one to be registered", async () => {
+test("reads a fresh Node if none is cached, or uses the Node to be registered", async () => {
   const pod = requesting({ cpu: "5" });
   assert.equal((await admit({ pod, node: undefined }))?.reason, "OutOfcpu");
   assert.equal(await admit({ node: undefined }), undefined);

@@ -38,7 +38,7 @@ describe("completion", () => {
     assert.deepEqual(proposedByBash("graftlet", "help", "rem"), ["remove"]);
   });
 
-  test("fish: completes the same", () => {
+  test("fish: completes the same commands and flags as bash", () => {
     const file = join(folder, "graftlet.fish");
     writeFileSync(file, printed("completion", "fish"));
     const proposed = (line: string) =>

@@ -111,7 +111,7 @@ test("several nodes have separate names, ports and directories", () => {
   assert.equal(logging.verbosity, 3);
 });
 
-test("reads the DaemonSet choice of each node, or of a flag", () => {
+test("reads which DaemonSets a node runs, from its settings or the flag", () => {
   const { nodes } = several("- name: a\n- {name: b, daemonSets: selected}");
   assert.deepEqual(
     nodes.map(({ daemonSets }) => daemonSets),

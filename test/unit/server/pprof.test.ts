@@ -59,7 +59,7 @@ test("takes one profile of a kind at a time, and the next one once a caller has 
     message: "cpu profiling already in use",
   });
   await profiles.take("heap", 1, AbortSignal.timeout(20_000));
-  gone.abort(new CodedError("cancelled", "the client went away"));
+  gone.abort(new CodedError("cancelled", "the client has disconnected"));
   await assert.rejects(first, { code: "cancelled" });
   contents(await profiles.take("cpu", 1, AbortSignal.timeout(20_000)));
 });

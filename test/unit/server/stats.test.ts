@@ -225,7 +225,7 @@ test("stores a checkpoint in the target's root directory, or reports that the ru
     [refused.status, refused.body],
     [
       500,
-      "checkpointing of ns/p/c failed (rpc error: code = Unimplemented desc = the container runtime has no checkpoints)",
+      "checkpointing of ns/p/c failed (rpc error: code = Unimplemented desc = the container runtime does not support checkpoints)",
     ],
   );
 });

@@ -52,5 +52,5 @@ test("rejects a reply that is longer than requested", async () => {
   await using honest = await open(10);
   assert.equal((await honest.read(0, 10)).length, 10);
   await using liar = await open(400_000);
-  await assert.rejects(liar.read(0, 10), /the target's SFTP server sent more than was asked for/);
+  await assert.rejects(liar.read(0, 10), /the target's SFTP server sent more than was requested/);
 });
