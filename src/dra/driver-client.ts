@@ -20,7 +20,7 @@ export interface DriverClient {
 
 /** Durations of operations on pods' claims and of calls of drivers, and the number of claims, for metrics. */
 export interface DraMeasures {
-  /** Preparing or releasing a pod's claims took this long. */
+  /** The claims of a pod were prepared or released. */
   operation(name: "PrepareResources" | "UnprepareResources", failed: boolean, ms: number): void;
   /** @param method `/package.Service/Method`. @param code gRPC's code, as Go names it. */
   called(driver: string, method: string, code: string, ms: number): void;

@@ -2,7 +2,7 @@ import { CodedError, ignoreCode } from "../lib/errors.ts";
 import type { HostFile, HostFs } from "../seams/host.ts";
 import type { KubeletServerDeps } from "./ports.ts";
 
-/** Where the target's logs are. */
+/** Directory of the target's logs. */
 export const root = "/var/log";
 const blockBytes = 64 * 2 ** 10;
 

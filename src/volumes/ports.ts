@@ -1,7 +1,7 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { PersistentVolume, PersistentVolumeClaim, Pod, Wire } from "../objects.ts";
 
-/** Claims of pods and the volumes that they are bound to, read from the API server. Every call throws in its words. */
+/** Claims of pods and the volumes that they are bound to, read from the API server. Every call throws with the API server's message. */
 export interface Claims {
   claim(namespace: string, name: string, signal: AbortSignal): Promise<PersistentVolumeClaim>;
   persistentVolume(name: string, signal: AbortSignal): Promise<PersistentVolume>;

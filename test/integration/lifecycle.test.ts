@@ -198,7 +198,7 @@ describe("ephemeral containers", { concurrency: 4 }, () => {
     await pods.event("patient", "Started", "Container started");
   });
 
-  test("report why they cannot start, and do not affect their pod", async () => {
+  test("ephemeral containers that cannot start report why, and do not affect their pod", async () => {
     const { pods } = lab;
     await pods.create("unmatched", {});
     await pods.ready("unmatched");

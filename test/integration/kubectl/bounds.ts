@@ -69,7 +69,7 @@ export function boundTests(lab: () => Lab): void {
       for (const answer of await Promise.all(answers)) assert.match(answer, /hello\n$/);
     });
 
-    test("limits lists of ports", async () => {
+    test("limits the number of ports of one port-forward request", async () => {
       const { cluster } = lab();
       const headers = [
         "Connection: Upgrade",

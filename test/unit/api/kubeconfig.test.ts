@@ -156,7 +156,7 @@ test("reads a token file again after a minute, and immediately after a refusal",
   assert.equal(await header(), "Bearer three");
 });
 
-test("uses the service account's token and CA in a Pod, and nothing outside", async () => {
+test("uses the service account's token and CA in a Pod only", async () => {
   using at = folder();
   const { dir } = at;
   writeFileSync(join(dir, "ca.crt"), "the CA");

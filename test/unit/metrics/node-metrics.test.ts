@@ -218,7 +218,7 @@ test("observes images by size; counts rejections by a bounded set of reasons", a
     assert.equal(await value(`kubelet_admission_rejections_total{reason=${reason}}`), 1, reason);
 });
 
-test("pod start: from first seen to the first sync, to Running, to the API server's watch", async () => {
+test("measures a pod's start from first seen to the first sync, to Running, and to the API server's watch", async () => {
   const { clock, measures, value } = rig();
   const waiting = pod("p");
   measures.seen([waiting]);
