@@ -7,7 +7,8 @@ import { silentLog } from "../lib/log.ts";
 import { createCsiVolumeRelease } from "./release-csi-volumes.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
 import { managerFiles } from "../kubelet/resource-managers.ts";
-import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
+import { logLinksDirectory, makesIptablesChains, staticSources } from "../kubelet/settings.ts";
+import { ownedIptablesChains } from "../node/iptables-chains.ts";
 import { ownedTunnelResources } from "../service-tunnel/rules.ts";
 import { openTarget } from "../process/open-target.ts";
 import { type CgroupLayout, cgroupBelow, qosCgroup } from "../pod/cgroup-path.ts";
@@ -60,6 +61,8 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   const ownedResources = async (until: AbortSignal) => [
     ...((await runtime.ownedResources?.(until)) ?? []),
     ...(target.link ? await ownedTunnelResources(host, node.rootDir, until) : []),
+    // Other nodes use the same chains.
+    ...(isOnly && makesIptablesChains(node, target) ? await ownedIptablesChains(host, until) : []),
   ];
   const findings = await survey(
     {

@@ -12,7 +12,7 @@ import {
 } from "./field-checks.ts";
 import { loggingFields, securityFields } from "./kubelet-groups.ts";
 import { memoryReservations, priorityGraces, taints } from "./object-types.ts";
-import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
+import { type Field, field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
 import {
   bool,
   boolMap,
@@ -29,10 +29,15 @@ import {
 } from "./value-types.ts";
 
 const ownCgroups = "graftlet stays in the cgroup it was started in";
-const noIptables = "no iptables chains are created";
 const notNegative = checkRange(0, Number.MAX_SAFE_INTEGER);
 const pairs = textMap({ sign: "=" });
 const thresholds = textMap({ sign: "<" });
+
+/** True checks kernel settings, false sets them. Unset leaves them alone, as they belong to the machine's owner. */
+const protectKernelDefaults: Field<boolean | undefined> = {
+  ...optional(bool, { flag: "protect-kernel-defaults", actsByDefault: true }),
+  instead: (isSet) => (isSet === undefined ? "kernel settings are neither checked nor changed" : undefined),
+};
 
 /** Every field of KubeletConfiguration v1beta1 at 1.36: its type, default, flag, bounds and support in graftlet. Deviations: security is
  *  also on with flags alone, images are pulled in parallel, failCgroupV1 is off, the log is JSON.
@@ -144,16 +149,9 @@ export const kubeletFields = {
     flag: "enable-controller-attach-detach",
     instead: "the node leaves attaching volumes to the controller",
   }),
-  protectKernelDefaults: field(bool, false, {
-    flag: "protect-kernel-defaults",
-    instead: (isChecked) => (isChecked ? undefined : "kernel settings are neither checked nor changed"),
-    actsByDefault: true,
-  }),
-  makeIPTablesUtilChains: pointer(bool, true, {
-    flag: "make-iptables-util-chains",
-    instead: noIptables,
-    actsByDefault: true,
-  }),
+  protectKernelDefaults,
+  // Unset, it is true on graftlet's own machine alone.
+  makeIPTablesUtilChains: optional(bool, { flag: "make-iptables-util-chains" }),
   iptablesMasqueradeBit: pointer(int32, 14, { check: checkRange(0, 31) }),
   iptablesDropBit: pointer(int32, 15, { check: checkRange(0, 31) }),
   featureGates: field(boolMap, {}, { flag: "feature-gates" }),

@@ -60,6 +60,11 @@ export function nodeSettings(config: NodeConfig, target: Pick<Target, "network">
   };
 }
 
+/** True if the node creates the kubelet's iptables chains: a remote machine's owner is asked first. */
+export function makesIptablesChains({ kubelet }: NodeConfig, { link }: Pick<Target, "link">): boolean {
+  return kubelet.makeIPTablesUtilChains ?? link === undefined;
+}
+
 /** Annotations of a newly registered Node: without DaemonSets if its pods are not on the cluster network, or that is not known;
  *  with the pod network mode if they are isolated. */
 export function registeredAnnotations(target: Pick<Target, "network"> | undefined): Readonly<Record<string, string>> {

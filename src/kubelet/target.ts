@@ -5,6 +5,7 @@ import type { HostFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { createLogReader } from "../logs/reader.ts";
+import { createIptablesChains } from "../node/iptables-chains.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import { nameResolves } from "../node/own-name.ts";
@@ -24,7 +25,7 @@ import { type ServiceTunnel, createServiceTunnel } from "../service-tunnel/servi
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import { createResourceManagers } from "./resource-managers.ts";
 import { openTargetCgroups } from "./resources.ts";
-import { nodeSettings } from "./settings.ts";
+import { makesIptablesChains, nodeSettings } from "./settings.ts";
 import { type RegisteredPlugins, createPluginRegistration } from "./volumes.ts";
 
 /** Creates the watches of the target's pods, devices and health, and the Node agent.
@@ -63,6 +64,7 @@ export async function observeTarget(
     targetClock,
     health,
     podCidr,
+    ...iptablesChains(context),
     ...managers.flatMap(({ services }) => services),
     ...(standalone ? [] : [...agent.services, ...plugins.services]),
     afterRuntimeAnswers(pleg, health),
@@ -87,6 +89,17 @@ export async function observeTarget(
     cgroups,
     running,
   };
+}
+
+/** Creates the kubelet's iptables chains, if the node has them. */
+function iptablesChains({ config, target, clock, log }: NodeContext): readonly Service[] {
+  if (makesIptablesChains(config, target)) return [createIptablesChains({ host: target.host, clock, log })];
+  if (config.kubelet.makeIPTablesUtilChains === undefined)
+    log.info(
+      {},
+      "the kubelet's iptables chains are not created on a remote machine unless makeIPTablesUtilChains is true",
+    );
+  return [];
 }
 
 /** Pods are added once the runtime's pods are listed and its name is known, which is part of container IDs. */

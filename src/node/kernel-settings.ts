@@ -14,18 +14,25 @@ const required = {
   "kernel/keys/root_maxbytes": 25_000_000,
 } as const;
 
-/** Checks the target's kernel settings, which are never changed. @throws TargetError in the kubelet's words; the signal's reason. */
-export async function checkKernelSettings({ fs }: Pick<Host, "fs">, signal: AbortSignal): Promise<void> {
+/** Checks the target's kernel settings, or sets those that differ.
+ *  @throws TargetError in the kubelet's words; the signal's reason. */
+export async function applyKernelSettings(
+  { fs }: Pick<Host, "fs">,
+  action: "check" | "set",
+  signal: AbortSignal,
+): Promise<void> {
   const checks = Object.entries(required).map(async ([flag, expected]) => {
     const path = `/proc/sys/${flag}`;
     try {
       const actual = (await fs.readFile(path, { signal })).toString().trim();
-      return Number(actual) === expected
-        ? []
-        : [`invalid kernel flag: ${flag}, expected value: ${expected}, actual value: ${actual}`];
+      if (Number(actual) === expected) return [];
+      if (action === "check")
+        return [`invalid kernel flag: ${flag}, expected value: ${expected}, actual value: ${actual}`];
+      await fs.apply([{ kind: "write", path, data: `${expected}` }], signal);
+      return [];
     } catch (error) {
       signal.throwIfAborted();
-      return [`cannot read ${path}: ${messageOf(error)}`];
+      return [`cannot ${action === "check" ? "read" : "set"} ${path}: ${messageOf(error)}`];
     }
   });
   const problems = (await Promise.all(checks)).flat();

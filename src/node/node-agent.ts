@@ -19,7 +19,7 @@ import { type NodeIdentity, newNode, systemLabels } from "./node-object.ts";
 import { createReconcile } from "./reconcile.ts";
 import { type RegistrationDeps, register, type NodeStartMeasures } from "./registration.ts";
 import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
-import { checkKernelSettings } from "./kernel-settings.ts";
+import { applyKernelSettings } from "./kernel-settings.ts";
 import { checkTargetRequirements, checkCgroupControllers, checkTargetAddress } from "./target-requirements.ts";
 
 export interface NodeSettings extends ReservedInput, NodeIdentity {
@@ -41,8 +41,8 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   /** KubeletConfiguration.failSwapOn and failCgroupV1: whether swap and cgroup v1 on the target are refused. */
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;
-  /** Kernel settings that differ from those of a kubelet are refused. */
-  readonly protectKernelDefaults: boolean;
+  /** True refuses kernel settings that differ from those of a kubelet, false sets them. Undefined: neither. */
+  readonly protectKernelDefaults: boolean | undefined;
 }
 
 export interface NodeAgentDeps extends TargetStatusDeps {
@@ -89,7 +89,9 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   const [facts, bootedAt] = await readTarget(reading, signal);
   if (bootedAt !== undefined) measures.booted(bootedAt);
   checkTargetRequirements(settings, facts);
-  if (settings.protectKernelDefaults) await checkKernelSettings(host, signal);
+  const { protectKernelDefaults } = settings;
+  if (protectKernelDefaults !== undefined)
+    await applyKernelSettings(host, protectKernelDefaults ? "check" : "set", signal);
   if (facts.cgroupVersion === 1) checkCgroupControllers(await readTarget(unmountedControllers(host, signal), signal));
   const nodeIPs = chooseAddresses(settings.nodeIPs, deps.ownAddresses ?? facts.addresses);
   const hostIPs = deps.ownAddresses ? targetAddresses(facts) : nodeIPs;

@@ -14,6 +14,8 @@ before(async () => {
       memorySwap: { swapBehavior: "LimitedSwap" },
       featureGates: { MemoryQoS: true },
       memoryReservationPolicy: "TieredReservation",
+      protectKernelDefaults: false,
+      makeIPTablesUtilChains: true,
     },
   });
 });
@@ -39,6 +41,13 @@ describe("a target with its own kernel", () => {
     assert.equal(await says("cat", "/sys/module/apparmor/parameters/enabled"), "Y");
     assert.match(await says("grep", "CapEff", "/proc/self/status"), /:\s*0*1ffffffffff$/);
     assert.equal(await says("hostname"), lab.cluster.nodeName);
+  });
+
+  test("gets a kubelet's kernel settings and iptables chains, if the node asks for them", async () => {
+    assert.equal(await says("sysctl", "-n", "vm.overcommit_memory"), "1");
+    assert.equal(await says("sysctl", "-n", "kernel.panic"), "10");
+    assert.match(await says("iptables", "-w", "-t", "mangle", "-S"), /^-N KUBE-IPTABLES-HINT$/m);
+    assert.match(await says("iptables", "-w", "-S", "INPUT"), /^-A INPUT -j KUBE-FIREWALL$/m);
   });
 
   test("with LimitedSwap gives Burstable pods swap in proportion to their memory request, and others none", async () => {

@@ -280,7 +280,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     await cluster.killRuntime();
     await using agent = await startGraftlet(cluster, {
       untilReady: false,
-      config: { maxPods: 30, makeIPTablesUtilChains: false },
+      config: { maxPods: 30, enableControllerAttachDetach: false },
       args: [`--config-dir=${dropIns}`, "--pod-max-pids=300"],
     });
     const why = await cluster.waitFor(
@@ -298,9 +298,9 @@ describe("start-up", { timeout: 900_000 }, () => {
     const log = agent.log();
     const said = log.slice(log.lastIndexOf('"graftlet starts"')).split("\n");
     assert.equal(said.filter((line) => line.includes("container runtime does not respond")).length, 1);
-    const warnings = said.filter((line) => line.includes('"level":40') && /makeIPTablesUtilChains\b/.test(line));
+    const warnings = said.filter((line) => line.includes('"level":40') && /enableControllerAttachDetach\b/.test(line));
     assert.equal(warnings.length, 1, warnings.join("\n"));
-    assert.match(warnings[0] ?? "", /makeIPTablesUtilChains .*not (served|heeded)/);
+    assert.match(warnings[0] ?? "", /enableControllerAttachDetach .*not (served|heeded)/);
     const defaults = said.filter((line) => line.includes("some kubelet defaults are not supported"));
     assert.equal(defaults.length, 1, defaults.join("\n"));
     assert.match(defaults[0] ?? "", /kernel settings/);

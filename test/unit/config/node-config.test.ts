@@ -76,7 +76,7 @@ test("several nodes have separate names, ports and directories", () => {
   annotations: {example.org/rack: "7 b"}
   taints: [{key: edge, effect: NoSchedule}]
   port: 10251
-  kubeletConfiguration: {maxPods: 5, makeIPTablesUtilChains: false}
+  kubeletConfiguration: {maxPods: 5, enableControllerAttachDetach: false}
 - name: c
 `,
     "-v3",
@@ -105,7 +105,7 @@ test("several nodes have separate names, ports and directories", () => {
   assert.deepEqual(warnings, [
     {
       node: "b",
-      text: "makeIPTablesUtilChains (--make-iptables-util-chains) is not served yet: no iptables chains are created",
+      text: "enableControllerAttachDetach (--enable-controller-attach-detach) is not served yet: the node leaves attaching volumes to the controller",
     },
   ]);
   assert.equal(logging.verbosity, 3);

@@ -56,10 +56,9 @@ test("every field and flag is read somewhere, or has a warning", () => {
   assert.deepEqual(ignored, []);
 });
 
-test("warns of ignored settings of handlers, chains and the log's buffer", () => {
-  const body = "makeIPTablesUtilChains: false\nlogging: {format: text, flushFrequency: 1s}\n";
+test("warns of ignored settings of the log's buffer", () => {
+  const body = "logging: {format: text, flushFrequency: 1s}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
-    "makeIPTablesUtilChains (--make-iptables-util-chains) is not served yet: no iptables chains are created",
     "logging.flushFrequency (--log-flush-frequency) is not served yet: graftlet writes each line to standard error immediately",
   ]);
 });
@@ -72,20 +71,16 @@ test("warns that containerfs thresholds are derived, as in the kubelet", () => {
 });
 
 test("reports unsupported kubelet defaults once for all nodes", () => {
-  const all = ["kernel settings are neither checked nor changed", "no iptables chains are created"];
+  const all = ["kernel settings are neither checked nor changed"];
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
   assert.deepEqual(run([]).defaults, all);
-  const body = `makeIPTablesUtilChains: false
-protectKernelDefaults: true
-`;
-  assert.deepEqual(
-    run(["--config=/k"], { "/k": kubeletFile(body) }).defaults,
-    [],
-    "each has a line of its own, or none",
-  );
+  for (const isSet of ["true", "false"]) {
+    const { defaults, warnings } = run(["--config=/k"], { "/k": kubeletFile(`protectKernelDefaults: ${isSet}\n`) });
+    assert.deepEqual([defaults, warnings], [[], []]);
+  }
   const nodes = `apiVersion: graftlet.dev/v1alpha1
 kind: GraftletConfiguration
-nodes: [{name: a}, {name: b, kubeletConfiguration: {makeIPTablesUtilChains: false}}]
+nodes: [{name: a}, {name: b, kubeletConfiguration: {protectKernelDefaults: true}}]
 `;
   assert.deepEqual(run(["--nodes=/n"], { "/n": nodes }).defaults, all);
 });

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { registeredAnnotations } from "../../../src/kubelet/settings.ts";
+import { makesIptablesChains, registeredAnnotations } from "../../../src/kubelet/settings.ts";
 import type { TargetNetwork } from "../../../src/seams/provider.ts";
+import { run } from "../config/files.ts";
 
 const isolated: TargetNetwork = { isolated: true };
 const tunneled: TargetNetwork = { isolated: false, tunneled: true };
@@ -12,4 +13,19 @@ test("registers a Node without DaemonSets if pods have their own network, or if 
   assert.deepEqual([registeredAnnotations({ network: isolated }), registeredAnnotations(undefined)], [says, none]);
   assert.deepEqual(registeredAnnotations({ network: tunneled }), none);
   assert.deepEqual([registeredAnnotations({}), registeredAnnotations({ network: { isolated: false } })], [{}, {}]);
+});
+
+test("creates iptables chains on its own machine unless refused, and on a remote one if asked", () => {
+  const config = run([]).nodes[0];
+  assert.ok(config);
+  const link = { trouble: () => undefined, losses: () => 0, onChange: () => () => undefined };
+  const made = (makeIPTablesUtilChains: boolean | undefined) => {
+    const node = { ...config, kubelet: { ...config.kubelet, makeIPTablesUtilChains } };
+    return [makesIptablesChains(node, {}), makesIptablesChains(node, { link })];
+  };
+  assert.deepEqual([undefined, true, false].map(made), [
+    [true, false],
+    [true, true],
+    [false, false],
+  ]);
 });

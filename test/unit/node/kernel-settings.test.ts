@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkKernelSettings } from "../../../src/node/kernel-settings.ts";
+import { applyKernelSettings } from "../../../src/node/kernel-settings.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 
@@ -30,18 +30,29 @@ async function targetWith(settings: Readonly<Record<string, string | undefined>>
 }
 
 test("accepts the kernel settings that a kubelet sets", async () => {
-  await checkKernelSettings(await targetWith(right), signal);
+  await applyKernelSettings(await targetWith(right), "check", signal);
 });
 
 test("refuses other kernel settings in the kubelet's words, one or several", async () => {
   const one = await targetWith({ ...right, "kernel/panic": "0" });
-  await assert.rejects(checkKernelSettings(one, signal), {
+  await assert.rejects(applyKernelSettings(one, "check", signal), {
     reason: "KernelSettings",
     message: "invalid kernel flag: kernel/panic, expected value: 10, actual value: 0",
   });
   const several = await targetWith({ ...right, "vm/overcommit_memory": "2", "kernel/keys/root_maxkeys": undefined });
-  await assert.rejects(checkKernelSettings(several, signal), {
+  await assert.rejects(applyKernelSettings(several, "check", signal), {
     message:
       /^\[invalid kernel flag: vm\/overcommit_memory, expected value: 1, actual value: 2, cannot read \/proc\/sys\/kernel\/keys\/root_maxkeys: .*\]$/,
+  });
+});
+
+test("sets the kernel settings that differ, and names one that cannot be set", async () => {
+  const host = await targetWith({ ...right, "kernel/panic": "0", "vm/panic_on_oom": "2" });
+  await applyKernelSettings(host, "set", signal);
+  await applyKernelSettings(host, "check", signal);
+  const { "kernel/keys/root_maxkeys": _missing, ...rest } = right;
+  await assert.rejects(applyKernelSettings(await targetWith(rest), "set", signal), {
+    reason: "KernelSettings",
+    message: /^cannot set \/proc\/sys\/kernel\/keys\/root_maxkeys: /,
   });
 });
