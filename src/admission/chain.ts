@@ -7,6 +7,7 @@ import { isExtendedResource } from "../pod/extended-resource.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import {
   appArmorEnforced,
+  declaredFeaturesMatch,
   hostPortsFree,
   nodeAffinityMatches,
   nodeNameMatches,
@@ -108,7 +109,12 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       const preempts = isCritical(pod) && insufficient.length > 0;
       const refusal = insufficient[0] && !preempts ? outOfResource(insufficient[0]) : rejections[0]?.refusal;
       const lateRejection = preempts && !refusal ? await preempt(pod, others, insufficient, signal) : refusal;
-      return lateRejection ?? appArmorEnforced(pod, deps.facts.appArmor) ?? (deps.shuttingDown.get() && nodeShutdown);
+      return (
+        lateRejection ??
+        appArmorEnforced(pod, deps.facts.appArmor) ??
+        declaredFeaturesMatch(pod) ??
+        (deps.shuttingDown.get() && nodeShutdown)
+      );
     },
   };
 }

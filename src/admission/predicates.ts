@@ -129,3 +129,11 @@ export const supplementalGroupsSupported: PodAdmitHandler = ({ pod, node }) => {
     message: "SupplementalGroupsPolicy=Strict is not supported in this node",
   };
 };
+
+/** Rejects a pod that needs a feature that the node does not declare: a user namespace in the host's network.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/ */
+export function declaredFeaturesMatch({ spec: { hostNetwork, hostUsers } }: Pod): Rejection | undefined {
+  if (!hostNetwork || hostUsers !== false) return undefined;
+  const message = "Pod requires node features that are not available: UserNamespacesHostNetworkSupport";
+  return { reason: "PodFeatureUnsupported", message };
+}

@@ -71,7 +71,14 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
   const manager = createPodManager(context.stateOf("podManager"));
   const disk = createDiskMeter({ host: target.host, clock });
   const stats = createStats(context, cluster, observed, volumes, disk);
-  const sources = createPodSources(context, cluster, { manager, workers, allocation, managers, daemonSets, statuses });
+  const sources = createPodSources(context, cluster, observed, {
+    manager,
+    workers,
+    allocation,
+    managers,
+    daemonSets,
+    statuses,
+  });
   const { syncLoop, allSourcesReady } = sources;
   const maintenance = createMaintenance(context, cluster, observed, {
     allocations: allocation.allocations,

@@ -17,7 +17,7 @@ import { createMirrorPods } from "../sync/mirror-pods.ts";
 import type { PodManager } from "../sync/pod-manager.ts";
 import type { PodWorkers } from "../sync/pod-workers.ts";
 import { type SyncLoop, createSyncLoop } from "../sync/sync-loop.ts";
-import type { Cluster, NodeContext } from "./deps.ts";
+import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import type { PodAllocation } from "./resources.ts";
 
 /** The consumers of pods from the sources. */
@@ -39,11 +39,16 @@ export interface PodSources {
 }
 
 /** Creates the sync loop, the configured pod sources, and the mirror pods of static pods. */
-export function createPodSources(context: NodeContext, cluster: Cluster, parts: PodSourcesParts): PodSources {
+export function createPodSources(
+  context: NodeContext,
+  cluster: Cluster,
+  observed: ObservedTarget,
+  parts: PodSourcesParts,
+): PodSources {
   const { standalone, client, clock, log, stateOf } = context;
   const { nodes } = cluster;
   const { manager } = parts;
-  const syncLoop = createNodeSyncLoop(context, cluster, parts);
+  const syncLoop = createNodeSyncLoop(context, cluster, observed, parts);
   const sources = createConfiguredSources(context, cluster, syncLoop.push);
   const { desired, worker, sourcesReady, signals } = stateOf("mirrorPods");
   const allSourcesReady = () => sourcesReady.all() && syncLoop.isIdle();
@@ -67,6 +72,7 @@ export function createPodSources(context: NodeContext, cluster: Cluster, parts: 
 function createNodeSyncLoop(
   { metrics, clock, log, stateOf }: NodeContext,
   { events }: Cluster,
+  { health }: ObservedTarget,
   { manager, workers, allocation, managers, daemonSets, statuses }: PodSourcesParts,
 ): SyncLoop {
   const { desired, podCache, worker, sourcesSynced, signals } = stateOf("syncLoop");
@@ -82,6 +88,7 @@ function createNodeSyncLoop(
     resizes: allocation.resizes,
     managers,
     isPlaceholder: daemonSets.isPlaceholder,
+    runtimeErrors: health.runtimeErrors,
     status: statuses,
     events,
     measures: metrics.measures,

@@ -20,6 +20,8 @@ export interface RuntimeHealth extends Service {
   /** Problems that keep the runtime from running pods, in the kubelet's order; empty if healthy. (kubelet, runtimeErrors)
    *  @param unhealthy results of the agent's own health checks, which precede the runtime's conditions. */
   problems(unhealthy?: readonly string[]): readonly string[];
+  /** Those problems without a missing network: while there are any, no pod is admitted. */
+  runtimeErrors(): readonly string[];
   /** Why pods get no network; undefined if they do. */
   networkError(): string | undefined;
   /** The last version that the runtime reported. */
@@ -100,6 +102,7 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
   return {
     ...runPeriodically({ name: "runtime-health", intervalMs, clock, log }, round),
     problems,
+    runtimeErrors: () => problems().filter((text) => text !== networkError()),
     networkError,
     version: () => version,
     isAnswering: () => failure === undefined,

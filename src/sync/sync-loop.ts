@@ -23,6 +23,10 @@ import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 /** Delay of a static pod's status report, so that a pass can adopt the container statuses of its mirror pod first, milliseconds. */
 const adoptionDelayMs = 1_000;
 
+/** Delay between checks of a runtime that is not ready, milliseconds. (kubelet, syncLoop) */
+const firstRuntimeDelayMs = 100;
+const maxRuntimeDelayMs = 5_000;
+
 /** Counts pods on their way to their workers. */
 export interface SyncLoopMeasures {
   /** A source has reported pods for the first time. */
@@ -39,6 +43,8 @@ export interface SyncLoopDeps {
   readonly worker: Column<WorkerView>;
   readonly workers: PodWorkers;
   readonly admission: Admission;
+  /** Problems of the runtime: while there are any, pods wait for their admission. */
+  readonly runtimeErrors: () => readonly string[];
   /** True for a pod that is shown as a placeholder: it uses no resources. */
   readonly isPlaceholder: (pod: DesiredPod) => boolean;
   /** Their allocations to a rejected pod are released. */
@@ -54,7 +60,7 @@ export interface SyncLoopDeps {
   readonly signals: Subscribes<"retryPendingResizes"> & Sends<"wake" | "mirrorsChanged">;
   readonly measures: SyncLoopMeasures;
   readonly nowText: () => string;
-  readonly clock: Pick<Clock, "monotonic">;
+  readonly clock: Pick<Clock, "monotonic" | "sleep">;
   readonly log: Logger;
 }
 
@@ -121,9 +127,21 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     if (!staticQueue.remove(uid) || worker.get(uid)) workers.terminate(uid, deletionGracePeriodSeconds);
   };
 
+  const untilRuntimeUp = async (signal: AbortSignal) => {
+    let delayMs = firstRuntimeDelayMs;
+    for (let errors = deps.runtimeErrors(); errors.length > 0; errors = deps.runtimeErrors()) {
+      if (delayMs === firstRuntimeDelayMs) log.info({ errors }, "the runtime is not ready; pods are not admitted");
+      await clock.sleep(delayMs, signal);
+      delayMs = Math.min(2 * delayMs, maxRuntimeDelayMs);
+      // Waiting for the runtime is no stall: the Node's Ready condition shows it.
+      enteredAt = clock.monotonic();
+    }
+  };
+
   const addAll = async (added: readonly DesiredPod[], signal: AbortSignal) => {
     for (const pod of [...added].sort(byCreation)) {
       enteredAt = clock.monotonic();
+      if (!isMirrorPod(pod) && !worker.get(pod.metadata.uid)) await untilRuntimeUp(signal);
       await add(deps, staticQueue, pod, signal).catch((error: unknown) => {
         signal.throwIfAborted();
         // The pods after it are still added.

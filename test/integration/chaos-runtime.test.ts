@@ -82,6 +82,7 @@ describe("a runtime and a registry that hang", { timeout: 400_000 }, () => {
     await pods.create("comer", { tolerations, nodeName: cluster.nodeName });
     await pods.remove("leaver");
     await sleep(60_000 - (performance.now() - frozen));
+    assert.equal(pods.history("comer").at(-1)?.status?.startTime, undefined, "a pod is not admitted meanwhile");
     cluster.signalRuntime("SIGCONT");
     const recovered = await untilReadiness(cluster, /^True KubeletReady /);
     t.diagnostic(`NotReady after ${Math.round(noticed)} ms, Ready again ${Math.round(recovered)} ms after the thaw`);

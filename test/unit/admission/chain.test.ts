@@ -375,3 +375,12 @@ test("rejects all pods, critical ones too, while the node shuts down, after ever
   });
   assert.equal((await admit({ goingDown: true, pod: profiled }))?.reason, "AppArmor");
 });
+
+test("rejects a user namespace in the host's network, which the node does not declare", async () => {
+  assert.deepEqual(await admit({ pod: aPod({ hostNetwork: true, hostUsers: false }) }), {
+    reason: "PodFeatureUnsupported",
+    message: "Pod requires node features that are not available: UserNamespacesHostNetworkSupport",
+  });
+  for (const spec of [{ hostNetwork: true }, { hostUsers: false }])
+    assert.equal(await admit({ pod: aPod(spec) }), undefined);
+});

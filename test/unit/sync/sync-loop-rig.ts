@@ -31,6 +31,7 @@ export function rig(
 ) {
   const calls: string[] = [];
   const counts: string[] = [];
+  const runtimeErrors: string[] = [];
   const phases = new Map<string, WorkerPhase>();
   const events = eventLines();
   const running = new Set<string>();
@@ -66,6 +67,7 @@ export function rig(
     cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
     events,
     resizes: { ...noResizes, ...resizes },
+    runtimeErrors: () => runtimeErrors,
     isPlaceholder: ({ status }) => isPlaceholder(status),
     managers: [{ release: (uid) => void calls.push(`release ${uid}`) }],
     log: silentLog(),
@@ -106,6 +108,7 @@ export function rig(
   return {
     calls,
     counts,
+    runtimeErrors,
     phases,
     running,
     events,

@@ -25,6 +25,20 @@ test("continues with other pods if admission of one throws", async (t) => {
   assert.deepEqual(calls, ["admit a beside ", "admit b beside ", "update b"]);
 });
 
+test("admits no pod while the runtime is down, which is no stall, and then all in order", async (t) => {
+  const { calls, loop, clock, push, runtimeErrors, phases } = rig(t);
+  phases.set("old", "syncing");
+  runtimeErrors.push("container runtime is down");
+  const pushed = push("ADD", named("old"), named("a"), named("b"));
+  await clock.advance(60_000);
+  assert.deepEqual(calls, ["update old"]);
+  assert.equal(loop.isStalled(10_000), false);
+  runtimeErrors.length = 0;
+  await clock.advance(5_000);
+  await pushed;
+  assert.deepEqual(calls.slice(1), ["admit a beside old", "update a", "admit b beside old,a", "update b"]);
+});
+
 test("is stalled while one pod is admitted for too long, but not while many are admitted or at rest", async (t) => {
   const admissions: PromiseWithResolvers<undefined>[] = [];
   const { loop, clock, push, phases } = rig(t, () => {
