@@ -374,6 +374,7 @@ function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
     rootDir: absoluteDirectory("--root-dir", options.rootDir),
     certDir: absoluteDirectory("--cert-dir", options.certDir),
     nodeIPs: nodeIPsFrom(options.nodeIP),
+    ...(options.cloudProvider === "external" && { cloudProvider: true }),
     nodeLabels: options.nodeLabels,
     ...(options.daemonSets && { daemonSets: options.daemonSets }),
     driverTopologyKeys: topologyKeys("--driver-topology-keys", options.driverTopologyKeys),

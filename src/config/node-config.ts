@@ -58,6 +58,8 @@ export interface NodeConfig {
   readonly certDir: string;
   /** Values of --node-ip: none, one (0.0.0.0 or :: select a family), or one of each family. */
   readonly nodeIPs: readonly string[];
+  /** --cloud-provider=external. */
+  readonly cloudProvider?: boolean;
   readonly nodeLabels: TextMap;
   /** Labels, annotations and taints that are reconciled after registration; absent for nodes of a command line. */
   readonly configured?: { readonly labels: TextMap; readonly annotations: TextMap; readonly taints: readonly Taint[] };

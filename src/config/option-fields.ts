@@ -30,10 +30,7 @@ export const optionFields = {
   certDir: field(text, "/var/lib/kubelet/pki", { flag: "cert-dir" }),
   statusSocket: optional(text, { flag: "status-socket" }),
   bootstrapKubeconfig: optional(text, { flag: "bootstrap-kubeconfig" }),
-  cloudProvider: field(oneOf("", "external"), "", {
-    flag: "cloud-provider",
-    instead: "the node does not wait for a cloud controller to initialize it",
-  }),
+  cloudProvider: field(oneOf("", "external"), "", { flag: "cloud-provider" }),
   runtimeCgroups: field(text, "", {
     flag: "runtime-cgroups",
     instead: "the runtime stays in the cgroup it was started in",

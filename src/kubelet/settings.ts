@@ -7,6 +7,7 @@ import type { NodePressureDeps } from "../eviction/node-pressure.ts";
 import type { ImageLimits } from "../gc/image-collection.ts";
 import type { RotationSettings } from "../logs/rotation.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
+import { providedAddressesAnnotation, uninitializedTaint } from "../node/node-object.ts";
 import type { VerificationSettings } from "../runtime/images/verification-policy.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
@@ -35,8 +36,9 @@ export function nodeSettings(config: NodeConfig, target: Pick<Target, "network">
   return {
     nodeName: config.nodeName,
     labels: config.nodeLabels,
-    annotations: registeredAnnotations(target),
-    taints: kubelet.registerWithTaints,
+    annotations: { ...registeredAnnotations(target), ...providedAddresses(config) },
+    taints: [...kubelet.registerWithTaints, ...(config.cloudProvider ? [uninitializedTaint] : [])],
+    cloudProvider: config.cloudProvider === true,
     configured: config.configured,
     providerID: kubelet.providerID,
     registerNode: kubelet.registerNode,
@@ -58,6 +60,12 @@ export function nodeSettings(config: NodeConfig, target: Pick<Target, "network">
     systemReserved,
     evictionHard: kubelet.evictionHard,
   };
+}
+
+/** The annotation that suggests addresses to a cloud controller. */
+function providedAddresses({ cloudProvider, nodeIPs }: NodeConfig): Readonly<Record<string, string>> {
+  const isGiven = cloudProvider && nodeIPs[0] !== undefined && !/^[0:.]+$/.test(nodeIPs[0]);
+  return isGiven ? { [providedAddressesAnnotation]: nodeIPs.join() } : {};
 }
 
 /** True if the node creates the kubelet's iptables chains: a remote machine's owner is asked first. */

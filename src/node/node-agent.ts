@@ -27,6 +27,8 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly registerNode: boolean;
   /** Addresses of --node-ip. */
   readonly nodeIPs: readonly string[];
+  /** A cloud controller initializes the Node, and sets its addresses. */
+  readonly cloudProvider: boolean;
   /** Port of the kubelet API. */
   readonly port: number;
   readonly kubeletVersion: string;
@@ -196,14 +198,19 @@ function createOwnName({ settings: { nodeName }, resolves, clock, log }: NodeAge
 
 /** InternalIPs, and the node's name if it resolves: API servers may try a Hostname address first. Until that is known the Node keeps its
  *  addresses. */
-function addressList(
-  { settings: { nodeName }, nodes }: Pick<NodeAgentDeps, "settings" | "nodes">,
+type AddressSettings = Pick<NodeSettings, "nodeName" | "nodeIPs" | "cloudProvider">;
+
+/** The Node's addresses. With a cloud controller those that it has set; before that those of --node-ip, if any. */
+export function addressList(
+  { settings, nodes }: { readonly settings: AddressSettings; readonly nodes: Pick<NodeSource, "node"> },
   ips: readonly string[],
   resolves: boolean | undefined,
 ): { type: string; address: string }[] {
   const internal = ips.map((address) => ({ type: "InternalIP", address }));
-  const named = { type: "Hostname", address: nodeName };
+  const named = { type: "Hostname", address: settings.nodeName };
   const shown = nodes.node()?.status?.addresses ?? [];
+  if (settings.cloudProvider && shown.length > 0) return shown.map((each) => ({ ...each }));
+  if (settings.cloudProvider && settings.nodeIPs.length === 0) return [named];
   const known = resolves ?? shown.some(({ type, address }) => type === named.type && address === named.address);
   return known ? [...internal, named] : internal;
 }

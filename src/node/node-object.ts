@@ -6,6 +6,17 @@ import { type ConfiguredMetadata, configuredRecord } from "./configured-metadata
 
 export const attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach";
 
+/** Addresses of --node-ip, for a cloud controller. */
+export const providedAddressesAnnotation = "alpha.kubernetes.io/provided-node-ip";
+
+/** Taint of a new Node until a cloud controller has initialized it.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/running-cloud-controller/ */
+export const uninitializedTaint: Taint = {
+  key: "node.cloudprovider.kubernetes.io/uninitialized",
+  value: "true",
+  effect: "NoSchedule",
+};
+
 export interface NodeIdentity {
   readonly nodeName: string;
   /** Labels and taints at registration. */

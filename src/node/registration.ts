@@ -5,7 +5,13 @@ import type { ClockAndLog } from "../lib/log.ts";
 import type { Node, NodeStatus } from "../objects.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityNumber } from "../pod/quantity.ts";
-import { type NodeIdentity, attachAnnotation, defaultLabels, newNode } from "./node-object.ts";
+import {
+  type NodeIdentity,
+  attachAnnotation,
+  defaultLabels,
+  newNode,
+  providedAddressesAnnotation,
+} from "./node-object.ts";
 import { retryUntilDone } from "../lib/retry.ts";
 
 /** Start of a node that registers for the first time, from its machine's boot to its first Ready. Repeated calls are ignored. */
@@ -48,7 +54,7 @@ const reconciledLabels: ReadonlySet<string> = new Set([
   "beta.kubernetes.io/arch",
 ]);
 
-/** Creates the Node object, or takes over an existing one: labels of its system, name and topology and the attach annotation are
+/** Creates the Node object, or takes over an existing one: labels of its system, name and topology and two annotations are
  *  reconciled; on a new target, extended resources are set to 0 until a plugin offers them. Other labels and taints of the command line are
  *  left as they are. Retries until it succeeds or the signal aborts.
  *  @see https://kubernetes.io/docs/concepts/architecture/nodes/#self-registration-of-nodes */
@@ -100,14 +106,24 @@ function zeroesOf({ status }: Node): Pick<NodeStatus, "capacity" | "allocatable"
 }
 
 /** Patch for the metadata of an existing Node; undefined for no change. A label without a value is removed. */
-function reconcile(node: Node, { nodeName, labels: own }: NodeIdentity, facts: HostFacts): object | undefined {
+function reconcile(
+  node: Node,
+  { nodeName, labels: own, annotations: given }: NodeIdentity,
+  facts: HostFacts,
+): object | undefined {
   const shown = node.metadata.labels ?? {};
   const labels = Object.fromEntries(
     Object.entries({ ...defaultLabels(nodeName, facts), ...own })
       .filter(([key, value]) => reconciledLabels.has(key) && (shown[key] ?? "") !== value)
       .map(([key, value]) => [key, value === "" ? null : value]),
   );
-  const annotated = node.metadata.annotations?.[attachAnnotation] === "true";
-  if (Object.keys(labels).length === 0 && annotated) return undefined;
-  return { metadata: { labels, ...(!annotated && { annotations: { [attachAnnotation]: "true" } }) } };
+  const wanted = { [attachAnnotation]: "true", [providedAddressesAnnotation]: given[providedAddressesAnnotation] };
+  const annotations = Object.fromEntries(
+    Object.entries(wanted)
+      .filter(([key, value]) => node.metadata.annotations?.[key] !== value)
+      .map(([key, value]) => [key, value ?? null]),
+  );
+  const isAnnotated = Object.keys(annotations).length === 0;
+  if (Object.keys(labels).length === 0 && isAnnotated) return undefined;
+  return { metadata: { labels, ...(!isAnnotated && { annotations }) } };
 }

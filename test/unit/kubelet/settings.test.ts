@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { makesIptablesChains, registeredAnnotations } from "../../../src/kubelet/settings.ts";
+import { makesIptablesChains, nodeSettings, registeredAnnotations } from "../../../src/kubelet/settings.ts";
 import type { TargetNetwork } from "../../../src/seams/provider.ts";
 import { run } from "../config/files.ts";
 
@@ -28,4 +28,19 @@ test("creates iptables chains on its own machine unless refused, and on a remote
     [true, true],
     [false, false],
   ]);
+});
+
+test("--cloud-provider=external taints a new Node, and suggests the addresses of --node-ip", () => {
+  const settings = (...flags: string[]) => {
+    const node = run(flags).nodes[0];
+    assert.ok(node);
+    const { taints, annotations, cloudProvider } = nodeSettings(node, {});
+    return [taints, annotations, cloudProvider];
+  };
+  const taint = { key: "node.cloudprovider.kubernetes.io/uninitialized", value: "true", effect: "NoSchedule" };
+  const external = "--cloud-provider=external";
+  assert.deepEqual(settings("--node-ip=10.0.0.1"), [[], {}, false]);
+  assert.deepEqual(settings(external, "--node-ip=0.0.0.0"), [[taint], {}, true]);
+  const provided = { "alpha.kubernetes.io/provided-node-ip": "10.0.0.1,fd00::1" };
+  assert.deepEqual(settings(external, "--node-ip=10.0.0.1,fd00::1"), [[taint], provided, true]);
 });

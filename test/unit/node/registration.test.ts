@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { apiError } from "../../../src/api/api-error.ts";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { chooseAddresses } from "../../../src/node/node-agent.ts";
+import { addressList, chooseAddresses } from "../../../src/node/node-agent.ts";
 import { newNode, nodeImages } from "../../../src/node/node-object.ts";
 import { register } from "../../../src/node/registration.ts";
 import type { Node } from "../../../src/objects.ts";
@@ -30,9 +30,23 @@ const labels = {
 };
 const annotations = { "volumes.kubernetes.io/controller-managed-attach-detach": "true" };
 
+interface RunOptions {
+  readonly clock?: ReturnType<typeof fakeClock>;
+  readonly anew?: boolean;
+  readonly own?: Readonly<Record<string, string>>;
+  readonly given?: Readonly<Record<string, string>>;
+  readonly measured?: string[];
+}
+
 async function run(
   answer: (call: Call) => unknown,
-  { clock = fakeClock(), anew = true, own = identity.labels, measured = [] as string[] } = {},
+  {
+    clock = fakeClock(),
+    anew = true,
+    own = identity.labels,
+    given = identity.annotations,
+    measured = [] as string[],
+  }: RunOptions = {},
 ) {
   const client = fakeClient(answer);
   const measures = {
@@ -41,7 +55,7 @@ async function run(
   };
   const deps = {
     client,
-    identity: { ...identity, labels: own },
+    identity: { ...identity, labels: own, annotations: given },
     startsAnew: async () => anew,
     measures,
     clock,
@@ -134,6 +148,38 @@ test("does not patch a node that is up to date", async () => {
     calls.map(({ verb }) => verb),
     ["create", "get"],
   );
+});
+
+test("annotates an existing node with the addresses for a cloud controller, and removes stale ones", async () => {
+  const patched = async (given: Readonly<Record<string, string>>, shown: Readonly<Record<string, string>>) => {
+    const answer = (call: Call) => {
+      if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
+      return { metadata: { name: "n1", labels, annotations: { ...annotations, ...shown } } };
+    };
+    return (await run(answer, { given })).at(-1)?.body;
+  };
+  const provided = { "alpha.kubernetes.io/provided-node-ip": "10.0.0.1" };
+  assert.deepEqual(await patched(provided, {}), { metadata: { labels: {}, annotations: provided } });
+  assert.equal(await patched(provided, provided), undefined);
+  const removed = { "alpha.kubernetes.io/provided-node-ip": null };
+  assert.deepEqual(await patched({}, provided), { metadata: { labels: {}, annotations: removed } });
+});
+
+test("with a cloud controller shows the addresses that it has set, and before that only those of --node-ip", () => {
+  const shownWith = (nodeIPs: readonly string[], addresses: { type: string; address: string }[]) =>
+    addressList(
+      {
+        settings: { nodeName: "n1", nodeIPs, cloudProvider: true },
+        nodes: { node: () => ({ metadata: { name: "n1" }, status: { addresses } }) },
+      },
+      ["10.0.0.2"],
+      false,
+    );
+  const [internal, external] = ["InternalIP", "ExternalIP"].map((type) => ({ type, address: "10.0.0.2" }));
+  assert.ok(internal && external);
+  assert.deepEqual(shownWith([], []), [{ type: "Hostname", address: "n1" }]);
+  assert.deepEqual(shownWith(["10.0.0.2"], []), [internal]);
+  assert.deepEqual(shownWith([], [external]), [external]);
 });
 
 test("zeroes extended resources on a new target, and keeps them on the same one", async () => {
