@@ -1,9 +1,10 @@
-import { cpuCheckpoint, ownDirectory } from "../host/layout.ts";
-import { replaceFile } from "../host/replace-file.ts";
-import { readSavedState } from "../host/saved-state.ts";
+import { stateFilesOf } from "../host/layout.ts";
+import { isIntact, readSavedState, replaceState } from "../host/saved-state.ts";
 import { type CpuSet, formatCpus, parseCpuList } from "../lib/cpu-set.ts";
+import { dumpMap } from "../lib/go-dump.ts";
 import type { Logger } from "../lib/log.ts";
 import { entriesOf, recordIn } from "../lib/record.ts";
+import { fnv32a } from "../pod/hash.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Assignments } from "./static-policy.ts";
 
@@ -20,14 +21,7 @@ export interface SavedState extends CpuState {
   readonly file: string;
 }
 
-const version = 1;
-
-function stateFile(rootDir: string): string {
-  return `${ownDirectory(rootDir)}/cpus.json`;
-}
-
-/** Reads the state in a root directory: graftlet's own, or else that of a kubelet that had the directory before. A corrupt file counts as no
- *  state: CPUs are then assigned from scratch. Changes nothing on the target.
+/** Reads the state in a root directory. A corrupt file counts as no state: CPUs are then assigned from scratch. Changes nothing on the target.
  *  @returns undefined without a state. @throws if the target cannot be read. */
 export async function readState(
   fs: Pick<HostFs, "readFile">,
@@ -35,45 +29,58 @@ export async function readState(
   log: Logger,
   signal: AbortSignal,
 ): Promise<SavedState | undefined> {
-  const sources = {
-    own: { file: stateFile(rootDir), parse: parseState },
-    kubelets: { file: cpuCheckpoint(rootDir), parse: parseKubeletState },
-  };
-  const found = await readSavedState(fs, sources, signal);
+  const parse = { current: parseState, former: parseFormerState };
+  const found = await readSavedState(fs, stateFilesOf(rootDir, "cpus"), parse, signal);
   if (!found) return undefined;
   const { file, state } = found;
   if (!state) log.warn({ file }, "cannot parse the state of the CPU manager; assigning CPUs from scratch");
   return state && { file, ...state };
 }
 
-/** Atomically replaces the state. */
+/** Atomically replaces the state. @param state undefined: removes it. */
 export async function writeState(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
-  { policy, shared, assigned }: CpuState,
+  state: CpuState | undefined,
   signal: AbortSignal,
 ): Promise<void> {
-  const pods = Object.fromEntries(
+  await fs.apply(replaceState(stateFilesOf(rootDir, "cpus"), state && encodeState(state)), signal);
+}
+
+function encodeState(state: CpuState): string {
+  const { policy, shared, assigned } = state;
+  const entries = Object.fromEntries(
     [...assigned].map(([uid, containers]) => [
       uid,
       Object.fromEntries([...containers].map(([name, cpus]) => [name, formatCpus(cpus)])),
     ]),
   );
-  const data = `${JSON.stringify({ version, policy, shared: formatCpus(shared), pods })}\n`;
-  await fs.apply(replaceFile(stateFile(rootDir), data, 0o600), signal);
+  const file = { policyName: policy, defaultCpuSet: formatCpus(shared), entries, checksum: checksumOf(state) };
+  return JSON.stringify(file);
 }
 
-/** Parses graftlet's own file. @returns undefined for a corrupt file. */
+/** Parses a cpu_manager_state, the kubelet's file. (kubelet, cm/cpumanager/state/checkpoint.go) @returns undefined for a corrupt one. */
 export function parseState(text: string): CpuState | undefined {
   const file = recordIn(text);
-  return file?.["version"] === version ? stateOf(file["policy"], file["shared"], file["pods"]) : undefined;
+  const state = file && stateOf(file["policyName"], file["defaultCpuSet"], file["entries"]);
+  return state && isIntact(file["checksum"], checksumOf(state)) ? state : undefined;
 }
 
-/** Parses a kubelet's cpu_manager_state: fields `policyName`, `defaultCpuSet` and `entries`.
- *  (kubelet, cm/cpumanager/state/checkpoint.go) @returns undefined for a corrupt file. */
-export function parseKubeletState(text: string): CpuState | undefined {
+/** Parses the file that graftlet wrote before version 0.2. @returns undefined for a corrupt one. */
+function parseFormerState(text: string): CpuState | undefined {
   const file = recordIn(text);
-  return file && stateOf(file["policyName"], file["defaultCpuSet"], file["entries"]);
+  return file?.["version"] === 1 ? stateOf(file["policy"], file["shared"], file["pods"]) : undefined;
+}
+
+/** FNV-1a over Go's typed dump of the state. */
+function checksumOf({ policy, shared, assigned }: CpuState): number {
+  const pods = [...assigned].map(
+    ([uid, containers]) => [uid, dumpMap([...containers].map(([name, cpus]) => [name, formatCpus(cpus)]))] as const,
+  );
+  return fnv32a(
+    `(*state.CPUManagerCheckpoint){PolicyName:(string)${policy} DefaultCPUSet:(string)${formatCpus(shared)}` +
+      ` Entries:(map[string]map[string]string)${dumpMap(pods)} Checksum:(checksum.Checksum)0}`,
+  );
 }
 
 function stateOf(policy: unknown, sharedText: unknown, pods: unknown): CpuState | undefined {

@@ -2,6 +2,7 @@ import { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 import { decodeBounded, pluginLimits } from "../lib/bounded-decode.ts";
 import { parseBoundedJson } from "../lib/bounded-text.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
+import { dumpList, dumpMap } from "../lib/go-dump.ts";
 import { fnv32a } from "../pod/hash.ts";
 import type { Allocation, AllocationKey } from "./allocations.ts";
 
@@ -78,36 +79,27 @@ function checked({ Data, Checksum }: CheckpointFile): Checkpoint {
   };
 }
 
-/** FNV-1a over Go's typed dump of the data. (k8s.io/utils/dump) */
+/** FNV-1a over Go's typed dump of the data. */
 function checksum({ PodDeviceEntries: entries, RegisteredDevices: registered }: CheckpointData): number {
-  const list = entries === null ? nil : `[${entries.map(printedEntry).join(" ")}]`;
+  const list = entries === null ? nil : dumpList(entries.map(dumpEntry));
+  const resources = registered && dumpMap(Object.entries(registered).map(([name, ids]) => [name, dumpIds(ids)]));
   return fnv32a(
     `(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)${list}` +
-      ` RegisteredDevices:(map[string][]string)${printedMap(registered, byText)}}`,
+      ` RegisteredDevices:(map[string][]string)${resources ?? nil}}`,
   );
 }
 
 const nil = "<nil>";
-const byText = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
-const byNumber = (a: string, b: string) => Number(a) - Number(b);
 
-function printedEntry({ PodUID, ContainerName, ResourceName, DeviceIDs, AllocResp }: PodDevicesEntry): string {
-  const bytes = AllocResp === null ? nil : `[${[...Buffer.from(AllocResp, "base64")].join(" ")}]`;
+function dumpEntry({ PodUID, ContainerName, ResourceName, DeviceIDs, AllocResp }: PodDevicesEntry): string {
+  const bytes = AllocResp === null ? nil : dumpList(Buffer.from(AllocResp, "base64"));
+  const devices = DeviceIDs && dumpMap(Object.entries(DeviceIDs).map(([node, ids]) => [Number(node), dumpIds(ids)]));
   return (
     `{PodUID:(string)${PodUID} ContainerName:(string)${ContainerName} ResourceName:(string)${ResourceName}` +
-    ` DeviceIDs:(checkpoint.DevicesPerNUMA)${printedMap(DeviceIDs, byNumber)} AllocResp:([]uint8)${bytes}}`
+    ` DeviceIDs:(checkpoint.DevicesPerNUMA)${devices ?? nil} AllocResp:([]uint8)${bytes}}`
   );
 }
 
-function printedMap(
-  map: Readonly<Record<string, readonly string[] | null>> | null,
-  order: (a: string, b: string) => number,
-): string {
-  if (map === null) return nil;
-  const keys = Object.keys(map).toSorted(order);
-  return `map[${keys.map((key) => `${key}:${printedList(map[key] ?? null)}`).join(" ")}]`;
-}
-
-function printedList(list: readonly string[] | null): string {
-  return list === null ? nil : `[${list.join(" ")}]`;
+function dumpIds(ids: readonly string[] | null): string {
+  return ids === null ? nil : dumpList(ids);
 }

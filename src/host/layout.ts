@@ -85,12 +85,16 @@ export function resourceCheckpoints(rootDir: string) {
 /** Checkpoint of the ResourceClaims that pods use, relative to a root directory: the kubelet's. */
 export const claimCheckpoint = "dra_manager_state";
 
-/** A kubelet's checkpoint of exclusive CPUs. */
-export function cpuCheckpoint(rootDir: string): string {
-  return `${rootDir}/cpu_manager_state`;
+/** Checkpoints of exclusive CPUs and of memory on NUMA nodes, relative to a root directory: the kubelet's. */
+export const managerCheckpoints = { cpus: "cpu_manager_state", memory: "memory_manager_state" } as const;
+
+/** Files with the state of a resource manager. */
+export interface StateFiles {
+  readonly current: string;
+  /** Where graftlet kept it before version 0.2. */
+  readonly former: string;
 }
 
-/** A kubelet's checkpoint of memory on NUMA nodes. */
-export function memoryCheckpoint(rootDir: string): string {
-  return `${rootDir}/memory_manager_state`;
+export function stateFilesOf(rootDir: string, manager: keyof typeof managerCheckpoints): StateFiles {
+  return { current: `${rootDir}/${managerCheckpoints[manager]}`, former: `${ownDirectory(rootDir)}/${manager}.json` };
 }

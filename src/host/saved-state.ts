@@ -1,35 +1,42 @@
 import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import type { HostFs } from "../seams/host.ts";
-import { readStateFile } from "./replace-file.ts";
+import type { FileChange, HostFs } from "../seams/host.ts";
+import type { StateFiles } from "./layout.ts";
+import { readStateFile, replaceFile } from "./replace-file.ts";
 
-/** A file with the state of a resource manager. */
-export interface StateSource<State> {
-  readonly file: string;
-  /** @returns undefined for a corrupt text. */
-  readonly parse: (text: string) => State | undefined;
-}
+/** Parses a file. @returns undefined for a corrupt text. */
+export type ParseState<State> = (text: string) => State | undefined;
 
 const maxBytes = 4 * 2 ** 20;
 const writeTimeoutMs = 30_000;
 
-/** Reads the state of a resource manager: graftlet's own, or that of a kubelet that used the root directory before. Graftlet's own state
- *  is ignored while no pod has an allocation, so that the settings of a drained node can be changed.
+/** Reads the state of a resource manager. A state in which no pod has anything counts as none: the settings of a drained node may change.
  *  @returns undefined if there is none; state undefined if the file is corrupt. @throws if the target cannot be read. */
 export async function readSavedState<State extends { readonly assigned: ReadonlyMap<string, unknown> }>(
   fs: Pick<HostFs, "readFile">,
-  { own, kubelets }: { readonly own: StateSource<State>; readonly kubelets: StateSource<State> },
+  files: StateFiles,
+  parse: Readonly<Record<keyof StateFiles, ParseState<State>>>,
   signal: AbortSignal,
 ): Promise<{ readonly file: string; readonly state: State | undefined } | undefined> {
-  const [ownText, kubeletText] = await Promise.all(
-    [own, kubelets].map(({ file }) => readStateFile(fs, file, maxBytes, signal)),
+  const [former, current] = await Promise.all(
+    [files.former, files.current].map((file) => readStateFile(fs, file, maxBytes, signal)),
   );
-  const { file, parse } = ownText === undefined ? kubelets : own;
-  const text = ownText ?? kubeletText;
+  const text = former ?? current;
   if (text === undefined) return undefined;
-  const state = parse(text);
-  const isUnused = ownText !== undefined && state?.assigned.size === 0;
-  return isUnused ? undefined : { file, state };
+  const source = former === undefined ? "current" : "former";
+  const state = parse[source](text);
+  return state?.assigned.size === 0 ? undefined : { file: files[source], state };
+}
+
+/** Changes that replace the state of a resource manager. @param data undefined: remove it. */
+export function replaceState({ former, current }: StateFiles, data: string | undefined): readonly FileChange[] {
+  const change = data === undefined ? [{ kind: "remove", path: current } as const] : replaceFile(current, data, 0o600);
+  return [...change, { kind: "remove", path: former }];
+}
+
+/** True unless a file's checksum shows that the file is damaged. Very old files have none. */
+export function isIntact(checksum: unknown, expected: number): boolean {
+  return checksum === undefined || checksum === 0 || checksum === expected;
 }
 
 /** Saves a state that changes in memory. */

@@ -1,12 +1,15 @@
 import { gateEnabled } from "../config/feature-gates.ts";
 import { type CpuManager, createCpuManager } from "../cpus/manager.ts";
 import { openPolicy } from "../cpus/open.ts";
+import { writeState as writeCpuState } from "../cpus/state-file.ts";
 import { type DraManager, createDraManager } from "../dra/manager.ts";
 import { createDeviceManager, type DeviceManager } from "../devices/manager.ts";
 import { type MemoryManager, createMemoryManager } from "../memory-manager/manager.ts";
 import { openMemory } from "../memory-manager/open.ts";
+import { writeState as writeMemoryState } from "../memory-manager/state-file.ts";
 import {
   claimCheckpoint,
+  managerCheckpoints,
   pluginFiles,
   pluginDirectory,
   podResourcesDirectory,
@@ -141,7 +144,10 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
   const { config, target, metrics, clock, log, stateOf, signal } = context;
   const settings = cpuSettings(config);
   const opened = await openPolicy(settings, target.host, log, signal);
-  if (!opened) return undefined;
+  if (!opened) {
+    await writeCpuState(target.host.fs, config.rootDir, undefined, signal);
+    return undefined;
+  }
   const { desired, podCache, worker, sourcesSynced } = stateOf("cpus");
   return createCpuManager({
     policy: opened.policy,
@@ -163,7 +169,10 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
 async function createNodeMemoryManager(context: NodeContext): Promise<MemoryManager | undefined> {
   const { config, target, metrics, clock, log, stateOf, signal } = context;
   const state = await openMemory(memorySettings(config), target.host, log, signal);
-  if (!state) return undefined;
+  if (!state) {
+    await writeMemoryState(target.host.fs, config.rootDir, undefined, signal);
+    return undefined;
+  }
   const { desired, worker, sourcesSynced } = stateOf("memoryManager");
   return createMemoryManager({
     state,
@@ -200,4 +209,5 @@ export const managerFiles: readonly string[] = [
   `${podResourcesDirectory}/${pluginFiles.socket}`,
   `${podsApiDirectory}/${podsApiSocket}`,
   claimCheckpoint,
+  ...Object.values(managerCheckpoints),
 ];

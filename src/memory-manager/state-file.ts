@@ -1,9 +1,10 @@
-import { memoryCheckpoint, ownDirectory } from "../host/layout.ts";
-import { replaceFile } from "../host/replace-file.ts";
-import { readSavedState } from "../host/saved-state.ts";
+import { stateFilesOf } from "../host/layout.ts";
+import { isIntact, readSavedState, replaceState } from "../host/saved-state.ts";
+import { dumpList, dumpMap } from "../lib/go-dump.ts";
 import type { Logger } from "../lib/log.ts";
 import { type NumaNodes, idsOfNodes, maxNumaNode, numaNodes } from "../lib/numa-nodes.ts";
 import { entriesOf, recordIn, recordOf } from "../lib/record.ts";
+import { fnv32a } from "../pod/hash.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { MachineState, MemoryBlock, MemoryTable, NumaNodeState } from "./machine-state.ts";
 import type { MemoryState, PodMemory } from "./static-policy.ts";
@@ -13,70 +14,92 @@ export interface SavedMemory extends MemoryState {
   readonly policy: string;
 }
 
-const version = 1;
-
-/** Reads the state in a root directory: graftlet's own, or else that of a kubelet that had the directory before. A corrupt file counts as no
- *  state: memory is then allocated from scratch. Changes nothing on the target.
- *  @returns the state, and the file that it was read from; undefined without a state. @throws if the target cannot be read. */
+/** Reads the state in a root directory. A corrupt file counts as no state: memory is then allocated from scratch. Changes nothing on the
+ *  target. @returns the state, and the file that it was read from; undefined without a state. @throws if the target cannot be read. */
 export async function readState(
   fs: Pick<HostFs, "readFile">,
   rootDir: string,
   log: Logger,
   signal: AbortSignal,
 ): Promise<(SavedMemory & { readonly file: string }) | undefined> {
-  const sources = {
-    own: { file: stateFile(rootDir), parse: parseState },
-    kubelets: { file: memoryCheckpoint(rootDir), parse: parseKubeletState },
-  };
-  const found = await readSavedState(fs, sources, signal);
+  const parse = { current: parseState, former: parseFormerState };
+  const found = await readSavedState(fs, stateFilesOf(rootDir, "memory"), parse, signal);
   if (!found) return undefined;
   const { file, state } = found;
   if (!state) log.warn({ file }, "cannot parse the state of the memory manager; allocating memory from scratch");
   return state && { file, ...state };
 }
 
-/** Atomically replaces the state. */
+/** Atomically replaces the state. @param state undefined: removes it. */
 export async function writeState(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
-  { machine, assigned }: MemoryState,
+  state: MemoryState | undefined,
   signal: AbortSignal,
 ): Promise<void> {
+  const data = state && encodeState({ policy: "Static", ...state });
+  await fs.apply(replaceState(stateFilesOf(rootDir, "memory"), data), signal);
+}
+
+function encodeState(state: SavedMemory): string {
   const machineState = Object.fromEntries(
-    [...machine].map(([id, { assignments, group, tables }]) => [
+    [...state.machine].map(([id, { assignments, group, tables }]) => [
       id,
       { numberOfAssignments: assignments, memoryMap: Object.fromEntries(tables), cells: idsOfNodes(group) },
     ]),
   );
   const entries = Object.fromEntries(
-    [...assigned].map(([uid, containers]) => [
+    [...state.assigned].map(([uid, containers]) => [
       uid,
       Object.fromEntries([...containers].map(([name, blocks]) => [name, blocks.map(blockToWire)])),
     ]),
   );
-  const data = `${JSON.stringify({ version, policyName: "Static", machineState, entries })}\n`;
-  await fs.apply(replaceFile(stateFile(rootDir), data, 0o600), signal);
-}
-
-function stateFile(rootDir: string): string {
-  return `${ownDirectory(rootDir)}/memory.json`;
+  return JSON.stringify({ policyName: state.policy, machineState, entries, checksum: checksumOf(state) });
 }
 
 function blockToWire({ nodes, type, bytes }: MemoryBlock) {
   return { numaAffinity: idsOfNodes(nodes), type, size: bytes };
 }
 
-/** Parses graftlet's own file: a version, and the kubelet's fields. @returns undefined for a corrupt file. */
-export function parseState(text: string): SavedMemory | undefined {
-  const file = recordIn(text);
-  return file?.["version"] === version ? stateOf(file) : undefined;
+/** FNV-1a over Go's typed dump of the state. */
+function checksumOf({ policy, machine, assigned }: SavedMemory): number {
+  const nodes = [...machine].map(([id, node]) => [id, dumpNode(node)] as const);
+  const pods = [...assigned].map(([uid, containers]) => {
+    const dumped = [...containers].map(([name, blocks]) => [name, dumpList(blocks.map(dumpBlock))] as const);
+    return [uid, dumpMap(dumped)] as const;
+  });
+  return fnv32a(
+    `(*state.MemoryManagerCheckpoint){PolicyName:(string)${policy} MachineState:(state.NUMANodeMap)${dumpMap(nodes)}` +
+      ` Entries:(state.ContainerMemoryAssignments)${dumpMap(pods)} Checksum:(checksum.Checksum)0}`,
+  );
 }
 
-/** Parses a kubelet's memory_manager_state: fields `policyName`, `machineState` and `entries`.
- *  (kubelet, cm/memorymanager/state/checkpoint.go) @returns undefined for a corrupt file. */
-export function parseKubeletState(text: string): SavedMemory | undefined {
+function dumpNode({ assignments, group, tables }: NumaNodeState): string {
+  const dumped = [...tables].map(([type, { total, systemReserved, allocatable, reserved, free }]) => {
+    const amounts =
+      `TotalMemSize:(uint64)${total} SystemReserved:(uint64)${systemReserved} Allocatable:(uint64)${allocatable}` +
+      ` Reserved:(uint64)${reserved} Free:(uint64)${free}`;
+    return [type, `<*>{${amounts}}`] as const;
+  });
+  const cells = dumpList(idsOfNodes(group));
+  return `<*>{NumberOfAssignments:(int)${assignments} MemoryMap:(map[v1.ResourceName]*state.MemoryTable)${dumpMap(dumped)} Cells:([]int)${cells}}`;
+}
+
+function dumpBlock({ nodes, type, bytes }: MemoryBlock): string {
+  return `{NUMAAffinity:([]int)${dumpList(idsOfNodes(nodes))} Type:(v1.ResourceName)${type} Size:(uint64)${bytes}}`;
+}
+
+/** Parses a memory_manager_state, the kubelet's file. (kubelet, cm/memorymanager/state/checkpoint.go) @returns undefined for a corrupt one. */
+export function parseState(text: string): SavedMemory | undefined {
   const file = recordIn(text);
-  return file && stateOf(file);
+  const state = file && stateOf(file);
+  return state && isIntact(file["checksum"], checksumOf(state)) ? state : undefined;
+}
+
+/** Parses the file that graftlet wrote before version 0.2: a version, and the kubelet's fields. @returns undefined for a corrupt one. */
+function parseFormerState(text: string): SavedMemory | undefined {
+  const file = recordIn(text);
+  return file?.["version"] === 1 ? stateOf(file) : undefined;
 }
 
 function stateOf({ policyName, machineState, entries }: Record<string, unknown>): SavedMemory | undefined {

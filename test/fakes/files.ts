@@ -15,7 +15,7 @@ export function filesOf(files: Record<string, string>) {
         else if (change.kind === "rename") {
           files[change.to] = files[change.from] ?? "";
           delete files[change.from];
-        }
+        } else if (change.kind === "remove") delete files[change.path];
       }
     },
   };

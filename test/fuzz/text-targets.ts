@@ -14,10 +14,10 @@ import { recordIn } from "../../src/lib/record.ts";
 import { parseCriLine, parseDockerLine, parserFor } from "../../src/logs/output.ts";
 import { createOomParser } from "../../src/node/oom-watcher.ts";
 import { parseResolvConf } from "../../src/pod/dns.ts";
-import { parseKubeletState, parseState } from "../../src/cpus/state-file.ts";
+import { parseState } from "../../src/cpus/state-file.ts";
 import { parseTopology } from "../../src/cpus/topology.ts";
 import { parseMemoryTopology } from "../../src/memory-manager/numa-memory.ts";
-import { parseKubeletState as parseKubeletMemory } from "../../src/memory-manager/state-file.ts";
+import { parseState as parseMemoryState } from "../../src/memory-manager/state-file.ts";
 import { parseDockerConfig } from "../../src/runtime/images/docker-config.ts";
 import { parseStatus } from "../../src/streams/exit-status.ts";
 import { parseSubordinateIds } from "../../src/user-namespaces/available-ids.ts";
@@ -113,8 +113,7 @@ export const textTargets: readonly Target[] = [
   ),
   text(
     "state of the CPU manager",
-    (json) => [parseState(json), parseKubeletState(json)],
-    '{"version":1,"policy":"static","shared":"0,4-7","pods":{"uid":{"main":"1-3"}}}',
+    (json) => parseState(json),
     '{"policyName":"static","defaultCpuSet":"0,4-7","entries":{"uid":{"main":"1-3"}},"checksum":1}',
   ),
   text(
@@ -124,7 +123,7 @@ export const textTargets: readonly Target[] = [
   ),
   text(
     "state of the memory manager",
-    (json) => parseKubeletMemory(json),
+    (json) => parseMemoryState(json),
     '{"policyName":"Static","machineState":{"0":{"numberOfAssignments":1,"memoryMap":{"memory":{"total":9,"systemReserved":1,"allocatable":8,"reserved":4,"free":4}},"cells":[0]}},"entries":{"uid":{"main":[{"numaAffinity":[0],"type":"memory","size":4}]}},"checksum":1}',
   ),
   text("registry logins", (json) => parseDockerConfig(json, "config.json"), '{"auths":{"a.example":{"auth":"YTpi"}}}'),

@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
+import { rmSync } from "node:fs";
 import { availableParallelism } from "node:os";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { cgroupValue, processStatus } from "../harness/pod-machine.ts";
-import { type ContainerDraft, type SpecDraft, containerId, firstProcess, shell } from "../harness/pods.ts";
+import { type ContainerDraft, type SpecDraft, containerId, firstProcess, shell, targetPath } from "../harness/pods.ts";
 import { clear } from "../harness/pressure.ts";
 import { waitFor } from "../harness/wait.ts";
 
@@ -143,15 +145,21 @@ describe("CPU manager", { timeout: 600_000 }, () => {
     await clear(pods, ["staged"]);
   });
 
-  test("does not start with another policy while a pod has exclusive CPUs", async () => {
+  test("does not start with another policy while a pod has exclusive CPUs, until its state file is deleted", async () => {
     const { pods } = lab;
     await untilCpus("shared", all);
     await pods.create("held", pinned());
     await pods.ready("held");
     await restarted?.kill("SIGKILL");
-    await using other = await startGraftlet(lab.cluster, { untilReady: false });
+    restarted = await startGraftlet(lab.cluster, { untilReady: false });
+    const { log } = restarted;
     const refused = /configured policy \\?"none\\?" differs from state checkpoint policy \\?"static\\?"/;
-    await waitFor("the policy to be refused", () => refused.test(other.log()), { explain: () => other.log() });
+    await waitFor("the policy to be refused", () => refused.test(log()), { explain: log });
+    rmSync(targetPath(lab.cluster, join(lab.cluster.layout.kubeletRoot, "cpu_manager_state")));
+    await pods.create("unpinned", { containers: [shell("exec sleep infinity")] });
+    assert.equal(cpusOf(await pods.ready("unpinned")), all);
+    await clear(pods, ["unpinned"]);
+    await restarted.kill("SIGKILL");
   });
 
   test("starts with another policy once no pod has exclusive CPUs", async () => {

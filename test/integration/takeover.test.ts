@@ -18,6 +18,7 @@ import {
   type SpecDraft,
   statusOf,
 } from "../harness/pods.ts";
+import { processStatus } from "../harness/pod-machine.ts";
 import { pullSecret } from "../harness/pull-secret.ts";
 import { providerUnderTest } from "../harness/runtime-daemon.ts";
 import { must } from "../harness/processes.ts";
@@ -71,6 +72,7 @@ const drafts: Readonly<Record<string, SpecDraft>> = {
     containers: [{ ...shell("test -e /data/ran && exec sleep infinity; touch /data/ran; exit 1"), volumeMounts }],
     volumes: [{ name: "data", emptyDir: {} }],
   },
+  pinned: { containers: [{ resources: { limits: { cpu: "1", memory: "64Mi" } } }] },
   limited: {
     containers: [
       {
@@ -83,6 +85,13 @@ const drafts: Readonly<Record<string, SpecDraft>> = {
   },
 };
 const names = Object.keys(drafts);
+/** Agents with managers of CPUs and memory, whose states each reads from the other's files. */
+const config = {
+  cpuManagerPolicy: "static",
+  memoryManagerPolicy: "Static",
+  systemReserved: { cpu: "100m", memory: "156Mi" },
+  reservedMemory: [{ numaNode: 0, limits: { memory: "256Mi" } }],
+};
 /** Pods that run through every change of agents. */
 const lasting = [
   "talks",
@@ -94,6 +103,7 @@ const lasting = [
   "exec",
   "restarted",
   "limited",
+  "pinned",
   "stays",
   "by-graftlet",
 ];
@@ -156,6 +166,18 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
       [137, statusOf(before)?.containerID],
     );
   };
+  /** Checks that a pod alone has a CPU, which the agent knows. */
+  const isPinned = async (): Promise<void> => {
+    const process = (pod: Pod) => firstProcess(cluster, pod);
+    const cpus = processStatus(cluster, process(await pods.ready("pinned")), "Cpus_allowed_list");
+    assert.equal(cpus, "1");
+    const others = processStatus(cluster, process(await pods.ready("limited")), "Cpus_allowed_list");
+    assert.doesNotMatch(others, /1/);
+    for (const file of ["cpu_manager_state", "memory_manager_state"]) {
+      const state: { readonly entries: object } = JSON.parse(readFileSync(join(agent.rootDir, file), "utf8"));
+      assert.deepEqual(Object.keys(state.entries), [(await pods.ready("pinned")).metadata.uid], file);
+    }
+  };
   /** A pod that runs the image of the registry that asks for credentials. */
   const ofPrivate = (secret: string, imagePullPolicy: string): SpecDraft => ({
     imagePullSecrets: [{ name: secret }],
@@ -187,7 +209,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
   before(async () => {
     cluster = await startCluster({ name: "takeover" });
     invariants = createInvariants(cluster);
-    agent = await startKubelet(cluster);
+    agent = await startKubelet(cluster, { config });
     pods = await openPods(cluster);
     await cluster.apply([
       { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "settings" }, data: { COLOUR: "blue" } },
@@ -222,7 +244,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
           const status = { declaredFeatures: [...byKubelet, "UserNamespacesHostNetworkSupport"].sort() };
           const patch = JSON.stringify({ status });
           await cluster.mustKubectl(["patch", "node", cluster.nodeName, "--subresource=status", "--patch", patch]);
-          return startGraftlet(cluster, { args: ["-v=4"] });
+          return startGraftlet(cluster, { args: ["-v=4"], config });
         });
         await cluster.waitFor("what graftlet does not do to go", async () =>
           isDeepStrictEqual(await declared(), byKubelet),
@@ -243,6 +265,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
         );
         assert.equal((await cluster.get<Pod>("pod", "done"))?.status?.phase, "Succeeded");
         assert.equal(await pods.log("done"), "done\n");
+        await isPinned();
       },
     );
   });
@@ -297,7 +320,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
       await must(["kill", "-9", String(firstProcess(cluster, crashing))]);
       await cluster.waitFor("the other container's end", () => !existsSync(`/proc/${ending}`));
       const before = Math.floor(Date.now() / 1000);
-      agent = await startGraftlet(cluster, { args: ["-v=4"] });
+      agent = await startGraftlet(cluster, { args: ["-v=4"], config });
       const again = await pods.until(
         "crashes",
         "to run again",
@@ -327,7 +350,8 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
     await undisturbed(
       lasting.filter((name) => name !== "stays"),
       async () => {
-        await switchTo(() => startKubelet(cluster));
+        await switchTo(() => startKubelet(cluster, { config }));
+        await isPinned();
         await run("by-kubelet");
         await restarts("stays");
         await staysPrivate("kubelet", "copy");

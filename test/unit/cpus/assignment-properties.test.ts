@@ -77,7 +77,7 @@ async function restarted(policy: ReturnType<typeof createStaticPolicy>, assigned
   await writeState(fs, "/root", state, never);
   const saved = parseState(text);
   assert.ok(saved);
-  return restoredAssignments(policy, { file: "cpus.json", ...saved });
+  return restoredAssignments(policy, { file: "cpu_manager_state", ...saved });
 }
 
 test("a CPU never has two owners or leaves the allowed set, and a restart at any point changes nothing", async () => {

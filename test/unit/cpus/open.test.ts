@@ -13,13 +13,13 @@ const settings: CpuManagerSettings = {
   reserved: cpus(0),
   reservedMilli: 1000,
 };
-const state = '{"version":1,"policy":"static","shared":"0,3","pods":{"uid":{"main":"1-2"}}}';
+const state = '{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1-2"}}}';
 /** Files of a machine with four cores, as the target's grep prints them. */
 const topology = [0, 1, 2, 3]
   .map((id) => `cpu/cpu${id}/topology/core_id:${id}\ncpu/cpu${id}/topology/physical_package_id:0\n`)
   .join("");
 
-/** Opens the policy on a target. @param saved graftlet's own state. */
+/** Opens the policy on a target. @param saved the state file. */
 function open(more: Partial<CpuManagerSettings>, saved?: string, stdout = topology) {
   const commands: string[] = [];
   const host = {
@@ -29,7 +29,7 @@ function open(more: Partial<CpuManagerSettings>, saved?: string, stdout = topolo
     },
     fs: {
       async readFile(path: string) {
-        if (saved === undefined || !path.endsWith("cpus.json")) throw new CodedError("not_found", path);
+        if (saved === undefined || !path.endsWith("cpu_manager_state")) throw new CodedError("not_found", path);
         return Buffer.from(saved);
       },
     },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checkPolicy, restoredAssignments } from "../../../src/cpus/check-state.ts";
-import { parseKubeletState, parseState, readState, writeState } from "../../../src/cpus/state-file.ts";
+import { parseState, readState, writeState } from "../../../src/cpus/state-file.ts";
 import { createStaticPolicy } from "../../../src/cpus/static-policy.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { filesOf } from "../../fakes/files.ts";
@@ -13,37 +13,49 @@ const state = {
   shared: cpus(0, 3),
   assigned: new Map([["uid", new Map([["main", cpus(1, 2)]])]]),
 };
-const kubelets = '{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1-2"}},"checksum":2830386497}';
+const files = { current: "/root/cpu_manager_state", former: "/root/graftlet/cpus.json" };
+const kubelets = '{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"main":"1-2"}},"checksum":3907425778}';
+const before = '{"version":1,"policy":"static","shared":"0,3","pods":{"uid":{"main":"1-2"}}}';
 
-test("a state file that was written is read back unchanged", async () => {
-  const fs = filesOf({});
+test("a state file is written as a kubelet writes it, and read back unchanged", async () => {
+  const written: Record<string, string> = {};
+  const fs = filesOf(written);
   await writeState(fs, "/root", state, never);
-  assert.deepEqual(await readState(fs, "/root", silentLog(), never), { file: "/root/graftlet/cpus.json", ...state });
+  assert.deepEqual(written, { [files.current]: kubelets });
+  assert.deepEqual(await readState(fs, "/root", silentLog(), never), { file: files.current, ...state });
+  await writeState(fs, "/root", undefined, never);
+  assert.deepEqual(written, {});
 });
 
-test("takes over a kubelet's state unless graftlet has a state of its own with pods", async () => {
-  const files: Record<string, string> = { "/root/cpu_manager_state": kubelets };
-  const fs = filesOf(files);
-  const read = () => readState(fs, "/root", silentLog(), never);
-  assert.deepEqual(await read(), { file: "/root/cpu_manager_state", ...state });
-  const assigned = new Map([["own", new Map([["c", new Set([1])]])]]);
-  await writeState(fs, "/root", { ...state, assigned }, never);
-  assert.deepEqual((await read())?.assigned, assigned);
-  await writeState(fs, "/root", { ...state, assigned: new Map() }, never);
-  assert.equal(await read(), undefined);
+test("the checksum is the kubelet's for any number of pods and containers", () => {
+  const entries = { a: { x: "", "b c": "5" }, uid: { main: "1-2" } };
+  const text = (checksum: number) => JSON.stringify({ policyName: "static", defaultCpuSet: "0,3", entries, checksum });
+  assert.ok(parseState(text(3390413117)));
+  assert.ok(parseState('{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'));
 });
 
-test("a corrupt file counts as no state, even beside a kubelet's older one", async () => {
-  const files = { "/root/graftlet/cpus.json": '{"version":1,"policy":"static"', "/root/cpu_manager_state": kubelets };
-  assert.equal(await readState(filesOf(files), "/root", silentLog(), never), undefined);
+test("the file of an earlier version is converted once", async () => {
+  const written: Record<string, string> = { [files.former]: before };
+  const fs = filesOf(written);
+  assert.deepEqual(await readState(fs, "/root", silentLog(), never), { file: files.former, ...state });
+  await writeState(fs, "/root", state, never);
+  assert.deepEqual(written, { [files.current]: kubelets });
 });
 
-test("rejects a state with contradictory CPUs", () => {
-  for (const text of ["", "[]", "{}", '{"version":2,"policy":"static","shared":"0"}'])
+test("a state in which no pod has CPUs counts as none", async () => {
+  const none = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}';
+  assert.equal(await readState(filesOf({ [files.current]: none }), "/root", silentLog(), never), undefined);
+});
+
+test("a corrupt file counts as no state", async () => {
+  for (const torn of [kubelets.slice(0, 60), kubelets.replace("1-2", "1"), ""])
+    assert.equal(await readState(filesOf({ [files.current]: torn }), "/root", silentLog(), never), undefined, torn);
+});
+
+test("rejects states that make no sense", () => {
+  for (const text of ["", "[]", "{}", '{"policyName":"none"}', '{"policyName":"static","defaultCpuSet":"0-"}'])
     assert.equal(parseState(text), undefined);
-  assert.equal(parseState('{"version":1,"policy":"static","shared":"0-","pods":{}}'), undefined);
-  assert.equal(parseState('{"version":1,"policy":"static","shared":"0","pods":{"u":{"c":1}}}'), undefined);
-  assert.equal(parseKubeletState('{"policyName":"none"}'), undefined);
+  assert.equal(parseState('{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":1}}}'), undefined);
 });
 
 const file = "/root/cpu_manager_state";

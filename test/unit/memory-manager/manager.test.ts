@@ -49,7 +49,7 @@ function rig(t: TestContext) {
   };
   const mems = async (pod: Pod, container: Container | undefined) =>
     container && (await manager.prepareContainer(pod, container, never))?.mems;
-  const saved = () => [...(parseState(files["/root/graftlet/memory.json"] ?? "")?.assigned.keys() ?? [])];
+  const saved = () => [...(parseState(files["/root/memory_manager_state"] ?? "")?.assigned.keys() ?? [])];
   return { manager, clock, admit, mems, saved, measured, world, known };
 }
 

@@ -65,9 +65,9 @@ function admit(state: MemoryState, pod: Pod): MemoryState {
 async function restarted(machine: MachineState, state: MemoryState): Promise<MemoryState> {
   const files: Record<string, string> = {};
   await writeState(filesOf(files), "/root", state, never);
-  const saved = parseState(files["/root/graftlet/memory.json"] ?? "");
+  const saved = parseState(files["/root/memory_manager_state"] ?? "");
   assert.ok(saved);
-  return restoredState(machine, { file: "memory.json", ...saved });
+  return restoredState(machine, { file: "memory_manager_state", ...saved });
 }
 
 function assertSound({ machine, assigned }: MemoryState): void {

@@ -4,7 +4,7 @@ import { silentLog } from "../../../src/lib/log.ts";
 import { numaNodes } from "../../../src/lib/numa-nodes.ts";
 import { checkPolicy, restoredState } from "../../../src/memory-manager/check-state.ts";
 import { idleMachine } from "../../../src/memory-manager/machine-state.ts";
-import { parseKubeletState, parseState, readState, writeState } from "../../../src/memory-manager/state-file.ts";
+import { parseState, readState, writeState } from "../../../src/memory-manager/state-file.ts";
 import { type MemoryState, allocateMemory } from "../../../src/memory-manager/static-policy.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
@@ -26,50 +26,70 @@ const kubelets = {
     1: { numberOfAssignments: 1, memoryMap: { memory: table(4 * gib, 0, 2 * gib) }, cells: [0, 1] },
   },
   entries: { uid: { main: [{ numaAffinity: [0, 1], type: "memory", size: 5 * gib }] } },
-  checksum: 1,
+  checksum: 3256676543,
 };
 
-test("a state file that was written is read back unchanged", async () => {
-  const fs = filesOf({});
+const files = { current: "/root/memory_manager_state", former: "/root/graftlet/memory.json" };
+
+test("a state file is written as a kubelet writes it, and read back unchanged", async () => {
+  const written: Record<string, string> = {};
+  const fs = filesOf(written);
   await writeState(fs, "/root", state, never);
+  assert.deepEqual({ [files.current]: JSON.parse(written[files.current] ?? "") }, { [files.current]: kubelets });
   const read = await readState(fs, "/root", silentLog(), never);
-  assert.deepEqual(read, { file: "/root/graftlet/memory.json", policy: "Static", ...state });
+  assert.deepEqual(read, { file: files.current, policy: "Static", ...state });
+  await writeState(fs, "/root", undefined, never);
+  assert.deepEqual(written, {});
 });
 
-test("takes over a kubelet's state unless graftlet has a state of its own with pods", async () => {
-  const fs = filesOf({ "/root/memory_manager_state": JSON.stringify(kubelets) });
-  const read = () => readState(fs, "/root", silentLog(), never);
-  assert.deepEqual(await read(), { file: "/root/memory_manager_state", policy: "Static", ...state });
-  await writeState(fs, "/root", { ...state, assigned: new Map([...state.assigned].slice(0, 1)) }, never);
-  assert.equal((await read())?.file, "/root/graftlet/memory.json");
-  await writeState(fs, "/root", idle(4, 4), never);
-  assert.equal(await read(), undefined);
+test("the file of an earlier version is converted once", async () => {
+  const written: Record<string, string> = { [files.former]: JSON.stringify({ version: 1, ...kubelets }) };
+  const fs = filesOf(written);
+  const read = await readState(fs, "/root", silentLog(), never);
+  assert.deepEqual(read, { file: files.former, policy: "Static", ...state });
+  await writeState(fs, "/root", state, never);
+  assert.deepEqual(Object.keys(written), [files.current]);
 });
 
-test("takes over the state of a kubelet without assignments, and of one with policy None", () => {
-  const { entries: _, ...without } = kubelets;
-  assert.deepEqual(parseKubeletState(JSON.stringify(without))?.assigned, new Map());
-  const none = parseKubeletState('{"policyName":"None","machineState":{},"checksum":4236770233}');
+test("the checksum is the kubelet's for any number of nodes and blocks", () => {
+  const full = { total: 4 * gib, systemReserved: gib, allocatable: 3 * gib, reserved: 3 * gib, free: 0 };
+  const nodeOf = (id: number) => {
+    return { numberOfAssignments: 1, memoryMap: { memory: full, "hugepages-2Mi": full }, cells: [0, id] };
+  };
+  const blocks = [
+    { numaAffinity: [0, 1], type: "memory", size: 5 * gib },
+    { numaAffinity: [0, 1], type: "hugepages-2Mi", size: 5 },
+  ];
+  const [machineState, entries] = [{ 1: nodeOf(1), 10: nodeOf(10), 2: nodeOf(2) }, { uid: { main: blocks, init: [] } }];
+  assert.ok(parseState(JSON.stringify({ policyName: "Static", machineState, entries, checksum: 3940867278 })));
+});
+
+test("the state of a kubelet with policy None is read", () => {
+  const none = parseState('{"policyName":"None","machineState":{},"checksum":4236770233}');
   assert.deepEqual(none, { policy: "None", machine: new Map(), assigned: new Map() });
 });
 
-test("a corrupt file counts as no state, even beside a kubelet's older one", async () => {
-  const files = {
-    "/root/graftlet/memory.json": '{"version":1,"policyName":"Static"',
-    "/root/memory_manager_state": JSON.stringify(kubelets),
-  };
-  assert.equal(await readState(filesOf(files), "/root", silentLog(), never), undefined);
+test("a state in which no pod has memory counts as none", async () => {
+  const written: Record<string, string> = {};
+  await writeState(filesOf(written), "/root", idle(4, 4), never);
+  assert.equal(await readState(filesOf(written), "/root", silentLog(), never), undefined);
 });
 
-test("rejects a state with contradictory amounts", () => {
-  const withBlock = (block: object) => JSON.stringify({ ...kubelets, entries: { uid: { main: [block] } } });
+test("a corrupt file counts as no state", async () => {
+  const text = JSON.stringify(kubelets);
+  for (const torn of [text.slice(0, 100), text.replace(String(5 * gib), "5"), ""])
+    assert.equal(await readState(filesOf({ [files.current]: torn }), "/root", silentLog(), never), undefined, torn);
+});
+
+test("rejects states that make no sense", () => {
+  const withBlock = (block: object) =>
+    JSON.stringify({ ...kubelets, entries: { uid: { main: [block] } }, checksum: undefined });
   const [block] = kubelets.entries.uid.main;
-  assert.ok(parseKubeletState(withBlock({ ...block })));
+  assert.ok(parseState(withBlock({ ...block })));
   for (const wrong of [{ size: -1 }, { size: 2 ** 60 }, { type: 1 }, { numaAffinity: [64] }, { numaAffinity: ["0"] }])
-    assert.equal(parseKubeletState(withBlock({ ...block, ...wrong })), undefined, JSON.stringify(wrong));
+    assert.equal(parseState(withBlock({ ...block, ...wrong })), undefined, JSON.stringify(wrong));
   for (const text of ["", "[]", '{"policyName":1}', '{"policyName":"Static","machineState":{"x":{}}}'])
-    assert.equal(parseKubeletState(text), undefined, text);
-  assert.equal(parseState(JSON.stringify({ ...kubelets, version: 2 })), undefined);
+    assert.equal(parseState(text), undefined, text);
 });
 
 test("continues with a state that fits the machine, and begins a new one if it is empty", () => {
