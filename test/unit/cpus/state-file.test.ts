@@ -52,7 +52,7 @@ test("a corrupt file counts as no state", async () => {
     assert.equal(await readState(filesOf({ [files.current]: torn }), "/root", silentLog(), never), undefined, torn);
 });
 
-test("rejects states that make no sense", () => {
+test("rejects a state with contradictory CPUs", () => {
   for (const text of ["", "[]", "{}", '{"policyName":"none"}', '{"policyName":"static","defaultCpuSet":"0-"}'])
     assert.equal(parseState(text), undefined);
   assert.equal(parseState('{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":1}}}'), undefined);

@@ -81,7 +81,7 @@ test("a corrupt file counts as no state", async () => {
     assert.equal(await readState(filesOf({ [files.current]: torn }), "/root", silentLog(), never), undefined, torn);
 });
 
-test("rejects states that make no sense", () => {
+test("rejects a state with contradictory amounts", () => {
   const withBlock = (block: object) =>
     JSON.stringify({ ...kubelets, entries: { uid: { main: [block] } }, checksum: undefined });
   const [block] = kubelets.entries.uid.main;
