@@ -36,8 +36,14 @@ export const noAdditions: ContainerAdditions = {
 /** Health of the resources that are allocated to a container, as in its status. */
 export type ResourceStatuses = NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
 
-/** Allocates the requests of one pod container by container at its admission, init containers first, in their order. Keeps state that
- *  later containers of the pod need, such as resources of init containers that they can reuse. */
+/** Where CPUs or memory come from: what is left of the node, or what a pod with pod-level resources has as a whole. */
+export type AssignmentSource = "node" | "pod";
+
+/** What a container has: CPUs or memory of its own, or those that the containers of its pod share. */
+export type AssignmentKind = "node_exclusive" | "pod_exclusive" | "pod_shared";
+
+/** Allocates what one pod requests container by container, at its admission: init containers first, in their order. It keeps what matters
+ *  to the pod's later containers, such as resources of init containers, which those can reuse. */
 export interface PodAllocator {
   /** Returns ways to satisfy the requests of a container, or of the pod as a whole. For allocated resources, returns the hints that fit
    *  them.
@@ -48,7 +54,10 @@ export interface PodAllocator {
    *  @returns why the pod cannot be admitted; resources that its containers got before may stay until `release`. @throws the signal's
    *  reason. */
   allocate(container: Container, hint: TopologyHint): Promise<Rejection | undefined>;
-  /** Records the pod's allocation, once all managers have allocated the requests of its containers. */
+  /** Allocates what a pod with pod-level resources requests as a whole, and divides it among its containers. An allocator without it allocates
+   *  to each container. @returns as `allocate`. */
+  allocatePod?(hint: TopologyHint): Promise<Rejection | undefined>;
+  /** Records the pod's allocation, once all managers have allocated what its containers request. */
   commit?(): Promise<void>;
 }
 

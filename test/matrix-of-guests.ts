@@ -27,6 +27,12 @@ export const ofGuests: Readonly<Record<string, Runs>> = {
     fits: onGuest,
     seconds: 240,
   },
+  "guest-numa": {
+    on: [],
+    why: "boots a guest with eight CPUs, of which every other test has two: make integration ONLY=guest-numa PROVIDER=ssh-guest",
+    fits: onGuest,
+    seconds: 400,
+  },
   "guest-reboot": {
     on: [],
     why: "boots a guest by emulation, which takes minutes with the processors to itself: make integration ONLY=guest",

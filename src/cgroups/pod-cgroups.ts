@@ -175,7 +175,7 @@ function podLimitsOf(pod: Pod, { settings, podPidsLimit, memoryQos, pageSizes, s
     cpuShares: qos === "BestEffort" ? minShares : milliCpuToShares(quantityMilli(requests["cpu"] ?? "0")),
     ...(isPodLimited(pod, "cpu") &&
       settings.cpuCfsQuota &&
-      !settings.hasExclusiveCpus?.(pod.metadata.uid) && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
+      !settings.hasExclusiveCpus?.(pod) && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
     ...(isPodLimited(pod, "memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
     ...(memoryQos?.reserves && podMemoryProtection(pod, quantityValue(requests["memory"] ?? "0"))),
     ...(swap && { swapBytes: podSwap(pod, swap) }),

@@ -24,6 +24,7 @@ const implemented = new Set([
   "CPUManagerPolicyAlphaOptions",
   "CPUManagerPolicyBetaOptions",
   "DisableCPUQuotaWithExclusiveCPUs",
+  "PodLevelResourceManagers",
   "MemoryQoS",
   "GracefulNodeShutdown",
   "GracefulNodeShutdownBasedOnPodPriority",

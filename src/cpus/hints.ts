@@ -1,16 +1,16 @@
 import type { CpuSet } from "../lib/cpu-set.ts";
 import { type NumaNodes, countNodes, hasNode, numaNodes } from "../lib/numa-nodes.ts";
 import type { Container, Pod } from "../objects.ts";
-import { isSidecar } from "../pod/containers.ts";
+import { wholePod } from "../pod/pinned-resources.ts";
 import { type TopologyHint, type TopologyHints, fewestNodes, hintsFor } from "../topology-hints.ts";
 import type { PodAssigner } from "./pod-assigner.ts";
-import { type StaticPolicy, exclusiveCpuCount } from "./static-policy.ts";
+import { type StaticPolicy, exclusiveCpuCount, podCpuCount } from "./static-policy.ts";
 import type { CpuTopology } from "./topology.ts";
 
 /** A pod that is being assigned CPUs. */
 export interface CpuHintInput {
   readonly policy: StaticPolicy;
-  readonly assigner: Pick<PodAssigner, "own" | "free" | "reusable">;
+  readonly assigner: Pick<PodAssigner, "own" | "free" | "reusable" | "emptySharedPool">;
   readonly pod: Pod;
 }
 
@@ -33,6 +33,9 @@ function containerHints({ policy, assigner, pod }: CpuHintInput, container: Cont
 function podHints({ policy, assigner, pod }: CpuHintInput) {
   const count = podCpuCount(pod);
   if (count === 0) return undefined;
+  const whole = assigner.own.get(wholePod);
+  if (whole) return whole.size === count ? hintsOf(policy, { available: whole, required: new Set(), count }) : [];
+  if (assigner.emptySharedPool()) return [];
   const containers = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
   const changed = containers.some((container) => {
     const has = assigner.own.get(container.name);
@@ -42,18 +45,6 @@ function podHints({ policy, assigner, pod }: CpuHintInput) {
   const own: CpuSet = new Set([...assigner.own.values()].flatMap((cpus) => [...cpus]));
   if (own.size === count) return hintsOf(policy, { available: own, required: new Set(), count });
   return hintsOf(policy, { available: assigner.free(), required: assigner.reusable().union(own), count });
-}
-
-/** Number of exclusive CPUs that a pod needs at one time: init containers run one after another, next to the sidecars started before them. */
-export function podCpuCount(pod: Pod): number {
-  let [sidecars, most] = [0, 0];
-  for (const container of pod.spec.initContainers ?? []) {
-    const count = exclusiveCpuCount(pod, container);
-    if (isSidecar(container)) sidecars += count;
-    else most = Math.max(most, sidecars + count);
-  }
-  const running = pod.spec.containers.reduce((sum, container) => sum + exclusiveCpuCount(pod, container), sidecars);
-  return Math.max(most, running);
 }
 
 interface CpuDemand {

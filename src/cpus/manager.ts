@@ -3,14 +3,16 @@ import type { Clock } from "../lib/clock.ts";
 import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { createTrigger } from "../lib/trigger.ts";
-import type { Pod } from "../objects.ts";
+import type { Container, Pod } from "../objects.ts";
+import { isPinned } from "../pod/pinned-resources.ts";
+import { hasPodLevelResources } from "../pod/resources.ts";
 import { type PodAllocator, type ResourceManager, allocateContainers, noAdditions } from "../resource-manager.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { HostFs } from "../seams/host.ts";
 import { type CpuMeasures, createCpuAllocator } from "./pod-allocator.ts";
 import { type CpusetUpdaterDeps, createCpusetUpdater } from "./reconcile.ts";
 import { writeState } from "./state-file.ts";
-import { type Assignments, type StaticPolicy, assignedCpus, sharedPool } from "./static-policy.ts";
+import { type Assignments, type StaticPolicy, assignedCpus, exclusiveCpuCount, sharedPool } from "./static-policy.ts";
 
 export interface CpuManagerDeps extends Omit<CpusetUpdaterDeps, "cpusOf"> {
   readonly fs: Pick<HostFs, "apply">;
@@ -21,6 +23,8 @@ export interface CpuManagerDeps extends Omit<CpusetUpdaterDeps, "cpusOf"> {
   readonly assigned: Assignments;
   /** KubeletConfiguration.cpuManagerReconcilePeriod, milliseconds. */
   readonly reconcileMs: number;
+  /** Feature gate PodLevelResourceManagers. */
+  readonly podLevel: boolean;
   readonly measures: CpuMeasures;
   /** True once every source has listed its pods. */
   readonly allSourcesReady: () => boolean;
@@ -32,9 +36,9 @@ export interface CpuManagerDeps extends Omit<CpusetUpdaterDeps, "cpusOf"> {
 export interface CpuManager extends ResourceManager {
   /** Exclusive CPUs of a container; empty if it has none. */
   exclusiveCpus(uid: string, container: string): CpuSet;
-  /** True if a container has exclusive CPUs, or any container of the pod. */
-  hasExclusiveCpus(uid: string, container?: string): boolean;
-  /** CPUs that can be assigned exclusively. */
+  /** True if a container has exclusive CPUs; without one, if any container of the pod has, and with pod-level resources each. */
+  hasExclusiveCpus(pod: Pod, container?: Container): boolean;
+  /** CPUs that containers can get exclusively. */
   allocatableCpus(): CpuSet;
   /** Shared CPUs that can become exclusive, and exclusive CPUs by NUMA node. */
   counts(): CpuCounts;
@@ -100,9 +104,9 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
     name: "cpus",
     services: [reconciling],
     async allocate(pod) {
-      return allocateContainers(podAllocator(pod), pod);
+      return isPinned(pod, deps.podLevel) ? allocateContainers(podAllocator(pod), pod) : undefined;
     },
-    podAllocator: async (pod) => podAllocator(pod),
+    podAllocator: async (pod) => (isPinned(pod, deps.podLevel) ? podAllocator(pod) : undefined),
     allocatable: () => ({}),
     async prepareContainer({ metadata: { uid } }: Pod, { name }) {
       const cpus = formatCpus(cpusOf(uid, name));
@@ -114,8 +118,12 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
       if (assigned.delete(uid)) saveLater();
     },
     exclusiveCpus,
-    hasExclusiveCpus: (uid, container) =>
-      container === undefined ? assigned.has(uid) : exclusiveCpus(uid, container).size > 0,
+    hasExclusiveCpus(pod, container) {
+      const all = container ? [container] : [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+      const isExclusive = (one: Container) =>
+        exclusiveCpus(pod.metadata.uid, one.name).size > 0 && exclusiveCpuCount(pod, one) > 0;
+      return hasPodLevelResources(pod.spec) ? all.every(isExclusive) : all.some(isExclusive);
+    },
     allocatableCpus: () => policy.topology.ids.difference(policy.reserved),
     counts() {
       const exclusive = assignedCpus(assigned);

@@ -1,13 +1,18 @@
 import type { CpuSet } from "../lib/cpu-set.ts";
 import { type NumaNodes, hasNode } from "../lib/numa-nodes.ts";
 import type { Container, Pod } from "../objects.ts";
+import type { Rejection } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
+import { emptySharedPool } from "../pod/pinned-resources.ts";
+import { hasPodLevelResources } from "../pod/resources.ts";
+import { dividePod } from "./divide-pod.ts";
 import {
   type Assignments,
   type StaticPolicy,
   checkAlignment,
   checkFreeCores,
   exclusiveCpuCount,
+  podCpuCount,
   sharedPool,
   takeByPolicy,
 } from "./static-policy.ts";
@@ -24,6 +29,11 @@ export interface PodAssigner {
    *  @param nodes NUMA nodes whose CPUs are taken first; undefined for any. @returns undefined for a container without exclusive CPUs.
    *  @throws SmtAlignmentError; Error in the kubelet's words. */
   assign(container: Container, nodes?: NumaNodes): CpuSet | undefined;
+  /** Assigns CPUs to a pod with pod-level resources as a whole, and divides them among its containers. A pod keeps those that it has.
+   *  @returns undefined for a pod that has some already, or requests none. @throws as `assign`. */
+  assignWhole(nodes?: NumaNodes): CpuSet | undefined;
+  /** Why such a pod cannot be assigned CPUs: none are left for containers without exclusive ones. */
+  emptySharedPool(): Rejection | undefined;
 }
 
 /** @param assigned CPUs of all pods; not changed. */
@@ -50,6 +60,22 @@ export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, p
       const endsEarly = initContainers.has(container) && !isSidecar(container);
       reusable = endsEarly ? reusable.union(cpus) : reusable.difference(cpus);
       return cpus;
+    },
+    assignWhole(nodes) {
+      const count = podCpuCount(pod);
+      if (count === 0 || own.size > 0) return undefined;
+      checkAlignment(policy, count);
+      checkFreeCores(policy, all(), count);
+      const cpus = takeAligned(policy, free(), count, nodes);
+      for (const [name, share] of dividePod(policy, pod, cpus)) own.set(name, share);
+      return cpus;
+    },
+    emptySharedPool() {
+      if (!hasPodLevelResources(pod.spec)) return undefined;
+      const exclusive = (container: Container) => exclusiveCpuCount(pod, container);
+      return emptySharedPool(pod, new Map([["cpu", podCpuCount(pod)]]), (container) => {
+        return new Map(exclusive(container) > 0 ? [["cpu", exclusive(container)]] : []);
+      });
     },
   };
 }

@@ -3,8 +3,9 @@ import { isIntact, readSavedState, replaceState } from "../host/saved-state.ts";
 import { type CpuSet, formatCpus, parseCpuList } from "../lib/cpu-set.ts";
 import { dumpMap } from "../lib/go-dump.ts";
 import type { Logger } from "../lib/log.ts";
-import { entriesOf, recordIn } from "../lib/record.ts";
+import { entriesOf, recordIn, recordOf } from "../lib/record.ts";
 import { fnv32a } from "../pod/hash.ts";
+import { wholePod } from "../pod/pinned-resources.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Assignments } from "./static-policy.ts";
 
@@ -50,20 +51,54 @@ export async function writeState(
 function encodeState(state: CpuState): string {
   const { policy, shared, assigned } = state;
   const entries = Object.fromEntries(
-    [...assigned].map(([uid, containers]) => [
+    ofContainers(assigned).map(([uid, own]) => [
       uid,
-      Object.fromEntries([...containers].map(([name, cpus]) => [name, formatCpus(cpus)])),
+      Object.fromEntries(own.map(([name, cpus]) => [name, formatCpus(cpus)])),
     ]),
   );
-  const file = { policyName: policy, defaultCpuSet: formatCpus(shared), entries, checksum: checksumOf(state) };
-  return JSON.stringify(file);
+  const whole = ofPods(assigned);
+  const podEntries = Object.fromEntries(whole.map(([uid, cpus]) => [uid, { cpuSet: formatCpus(cpus) }]));
+  return JSON.stringify({
+    policyName: policy,
+    defaultCpuSet: formatCpus(shared),
+    entries,
+    ...(whole.length > 0 && { podEntries }),
+    checksum: checksumOf(state, whole.length > 0),
+  });
 }
 
 /** Parses a cpu_manager_state, the kubelet's file. (kubelet, cm/cpumanager/state/checkpoint.go) @returns undefined for a corrupt one. */
 export function parseState(text: string): CpuState | undefined {
   const file = recordIn(text);
-  const state = file && stateOf(file["policyName"], file["defaultCpuSet"], file["entries"]);
-  return state && isIntact(file["checksum"], checksumOf(state)) ? state : undefined;
+  const state =
+    file && withPods(stateOf(file["policyName"], file["defaultCpuSet"], file["entries"]), file["podEntries"]);
+  const expected = [false, true].map((hasPods) => state && checksumOf(state, hasPods));
+  return isIntact(file?.["checksum"], expected) ? state : undefined;
+}
+
+/** Adds the CPUs of pods as a whole. @returns undefined for a corrupt entry. */
+function withPods(state: CpuState | undefined, entries: unknown): CpuState | undefined {
+  const assigned = new Map(state?.assigned);
+  for (const [uid, entry] of entriesOf(entries)) {
+    const cpus = cpusIn(recordOf(entry)?.["cpuSet"] ?? "");
+    if (!cpus) return undefined;
+    assigned.set(uid, new Map([...(assigned.get(uid) ?? []), [wholePod, cpus]]));
+  }
+  return state && { ...state, assigned };
+}
+
+/** CPUs of pods' containers, without those of pods as a whole. */
+function ofContainers(assigned: Assignments) {
+  return [...assigned].flatMap(([uid, own]) => {
+    const containers = [...own].filter(([name]) => name !== wholePod);
+    return containers.length > 0 ? [[uid, containers] as const] : [];
+  });
+}
+
+function ofPods(assigned: Assignments): readonly (readonly [uid: string, cpus: CpuSet])[] {
+  return [...assigned].flatMap(([uid, own]) =>
+    [...own].flatMap(([name, cpus]) => (name === wholePod ? [[uid, cpus]] : [])),
+  );
 }
 
 /** Parses the file that graftlet wrote before version 0.2. @returns undefined for a corrupt one. */
@@ -72,14 +107,19 @@ function parseFormerState(text: string): CpuState | undefined {
   return file?.["version"] === 1 ? stateOf(file["policy"], file["shared"], file["pods"]) : undefined;
 }
 
-/** FNV-1a over Go's typed dump of the state. */
-function checksumOf({ policy, shared, assigned }: CpuState): number {
-  const pods = [...assigned].map(
-    ([uid, containers]) => [uid, dumpMap([...containers].map(([name, cpus]) => [name, formatCpus(cpus)]))] as const,
+/** FNV-1a over Go's typed dump of the state. @param hasPods the file has entries of pods as a whole: the kubelet's third version. */
+function checksumOf({ policy, shared, assigned }: CpuState, hasPods: boolean): number {
+  const entries = ofContainers(assigned).map(
+    ([uid, own]) => [uid, dumpMap(own.map(([name, cpus]) => [name, formatCpus(cpus)]))] as const,
   );
+  const pods = ofPods(assigned).map(([uid, cpus]) => {
+    const ids = [...cpus].map((cpu) => [cpu, "{}"] as const);
+    return [uid, `{CPUSet:(cpuset.CPUSet){elems:(map[int]struct {})${dumpMap(ids)}}}`] as const;
+  });
   return fnv32a(
     `(*state.CPUManagerCheckpoint){PolicyName:(string)${policy} DefaultCPUSet:(string)${formatCpus(shared)}` +
-      ` Entries:(map[string]map[string]string)${dumpMap(pods)} Checksum:(checksum.Checksum)0}`,
+      ` Entries:(map[string]map[string]string)${dumpMap(entries)}` +
+      `${hasPods ? ` PodEntries:(state.PodCPUAssignments)${dumpMap(pods)}` : ""} Checksum:(checksum.Checksum)0}`,
   );
 }
 

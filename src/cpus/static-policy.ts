@@ -1,8 +1,8 @@
 import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
 import type { Container, Pod } from "../objects.ts";
-import { qosClass } from "../pod/qos.ts";
+import { isSidecar } from "../pod/containers.ts";
+import { ownRequests, podLevelRequests } from "../pod/pinned-resources.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
-import { hasPodLevelResources } from "../pod/resources.ts";
 import { distributeCpus } from "./distribute-cpus.ts";
 import { takeCpus } from "./take-cpus.ts";
 import { type CpuTopology, cpusPer } from "./topology.ts";
@@ -31,7 +31,8 @@ export interface StaticPolicy {
   readonly reserved: CpuSet;
 }
 
-/** Exclusive CPUs by pod UID and container name. */
+/** Exclusive CPUs by pod UID and container name. A pod with pod-level resources can have CPUs as a whole, under `wholePod`; then its other
+ *  containers have those that they share. */
 export type Assignments = ReadonlyMap<string, ReadonlyMap<string, CpuSet>>;
 
 /** A pod that cannot get whole physical cores. */
@@ -75,11 +76,27 @@ export function assignedCpus(assigned: Assignments): CpuSet {
   return new Set([...assigned.values()].flatMap((containers) => [...containers.values()].flatMap((cpus) => [...cpus])));
 }
 
-/** Number of exclusive CPUs of a container: a Guaranteed pod's container that requests whole CPUs has them. Pods with pod-level resources
- *  have none, as with a kubelet whose feature gate PodLevelResourceManagers is off. */
-export function exclusiveCpuCount({ spec }: Pod, { resources }: Container): number {
-  if (hasPodLevelResources(spec) || qosClass(spec) !== "Guaranteed") return 0;
-  const request = resources?.requests?.cpu ?? resources?.limits?.cpu ?? "0";
+/** Number of exclusive CPUs of a container of a pod that `isPinned`: one that requests whole CPUs has them. */
+export function exclusiveCpuCount(pod: Pod, container: Container): number {
+  return wholeCpus(ownRequests(pod, container)["cpu"]);
+}
+
+/** Number of exclusive CPUs that such a pod needs at a time: init containers run one after the other, beside the sidecars started before
+ *  them. */
+export function podCpuCount(pod: Pod): number {
+  const ofPod = podLevelRequests(pod);
+  if (ofPod) return wholeCpus(ofPod["cpu"]);
+  let [sidecars, most] = [0, 0];
+  for (const container of pod.spec.initContainers ?? []) {
+    const count = exclusiveCpuCount(pod, container);
+    if (isSidecar(container)) sidecars += count;
+    else most = Math.max(most, sidecars + count);
+  }
+  const running = pod.spec.containers.reduce((sum, container) => sum + exclusiveCpuCount(pod, container), sidecars);
+  return Math.max(most, running);
+}
+
+function wholeCpus(request = "0"): number {
   return quantityMilli(request) % 1000 === 0 ? quantityValue(request) : 0;
 }
 

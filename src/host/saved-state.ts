@@ -34,9 +34,9 @@ export function replaceState({ former, current }: StateFiles, data: string | und
   return [...change, { kind: "remove", path: former }];
 }
 
-/** True unless a file's checksum shows that the file is damaged. Very old files have none. */
-export function isIntact(checksum: unknown, expected: number): boolean {
-  return checksum === undefined || checksum === 0 || checksum === expected;
+/** True unless a file's checksum shows that the file is damaged. Very old files have none. @param expected by format of the file. */
+export function isIntact(checksum: unknown, expected: readonly unknown[]): boolean {
+  return checksum === undefined || checksum === 0 || expected.includes(checksum);
 }
 
 /** Saves a state that changes in memory. */

@@ -27,7 +27,7 @@ import { monitoredPods } from "../devices/monitored-pods.ts";
 import type { Alignment } from "../topology/aligned-allocation.ts";
 import { type TopologyManager, createTopologyManager } from "../topology/manager.ts";
 import { openAlignment } from "../topology/open.ts";
-import { cpuSettings, memorySettings, topologySettings } from "./settings.ts";
+import { cpuSettings, managesPodLevel, memorySettings, topologySettings } from "./settings.ts";
 
 /** Minimum interval between Node updates caused by device plugins, milliseconds. */
 const deviceUpdateIntervalMs = 1_000;
@@ -152,6 +152,7 @@ async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | 
   return createCpuManager({
     policy: opened.policy,
     assigned: opened.assigned,
+    podLevel: managesPodLevel(config),
     fs: target.host.fs,
     rootDir: config.rootDir,
     runtime: target.runtime,
@@ -176,6 +177,7 @@ async function createNodeMemoryManager(context: NodeContext): Promise<MemoryMana
   const { desired, worker, sourcesSynced } = stateOf("memoryManager");
   return createMemoryManager({
     state,
+    podLevel: managesPodLevel(config),
     fs: target.host.fs,
     rootDir: config.rootDir,
     measures: metrics.measures.memory,

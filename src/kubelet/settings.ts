@@ -118,6 +118,11 @@ export function cpuSettings({ kubelet, rootDir }: Pick<NodeConfig, "kubelet" | "
   };
 }
 
+/** True if pods with pod-level resources get CPUs and memory of their own. */
+export function managesPodLevel({ kubelet: { featureGates } }: Pick<NodeConfig, "kubelet">): boolean {
+  return ["PodLevelResourceManagers", "PodLevelResources"].every((gate) => gateEnabled(featureGates, gate));
+}
+
 /** Settings of the topology manager; undefined with the policy none. */
 export function topologySettings({ kubelet }: Pick<NodeConfig, "kubelet">): TopologySettings | undefined {
   const { topologyManagerPolicy: policy, topologyManagerScope: scope, topologyManagerPolicyOptions: options } = kubelet;
@@ -125,6 +130,7 @@ export function topologySettings({ kubelet }: Pick<NodeConfig, "kubelet">): Topo
   return {
     policy,
     scope,
+    podLevel: managesPodLevel({ kubelet }),
     preferClosest: parseBool(options["prefer-closest-numa-nodes"] ?? "false") === true,
     maxNodes: Number(options["max-allowable-numa-nodes"] ?? defaultMaxNodes),
   };

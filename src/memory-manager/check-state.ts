@@ -1,4 +1,5 @@
 import { idsOfNodes } from "../lib/numa-nodes.ts";
+import { wholePod } from "../pod/pinned-resources.ts";
 import { type MachineState, type MemoryTable, reserveBlock, sumOver } from "./machine-state.ts";
 import type { SavedMemory } from "./state-file.ts";
 import type { MemoryState } from "./static-policy.ts";
@@ -27,8 +28,9 @@ export function restoredState(idle: MachineState, saved: ReadMemory): MemoryStat
     throw invalid("machine state can not be empty when it has memory assignments");
   if (machine.size === 0) return { machine: idle, assigned };
   let expected = idle;
-  for (const [pod, containers] of assigned) {
-    for (const [container, blocks] of containers) {
+  for (const [pod, own] of assigned) {
+    const held = own.get(wholePod);
+    for (const [container, blocks] of held ? [["", held] as const] : own) {
       for (const block of blocks) {
         const used = idsOfNodes(block.nodes).map((id) => idle.get(id));
         const where = `(pod: ${pod}, container: ${container}) the memory assignment uses`;

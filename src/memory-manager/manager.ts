@@ -4,7 +4,10 @@ import type { Logger } from "../lib/log.ts";
 import { idsOfNodes, numaNodes } from "../lib/numa-nodes.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Pod } from "../objects.ts";
+import { isPinned, ownRequests } from "../pod/pinned-resources.ts";
 import {
+  type AssignmentKind,
+  type AssignmentSource,
   type PodAllocator,
   type ResourceManager,
   allocateContainers,
@@ -17,7 +20,8 @@ import { writeState } from "./state-file.ts";
 import {
   type MemoryState,
   allocateMemory,
-  isPinned,
+  allocatePodMemory,
+  emptyPodMemory,
   releaseEndedInit,
   releasePod,
   topologyHints,
@@ -29,6 +33,8 @@ export interface MemoryManagerDeps {
   readonly rootDir: string;
   /** The target's memory, with allocations from before a restart. */
   readonly state: MemoryState;
+  /** Feature gate PodLevelResourceManagers. */
+  readonly podLevel: boolean;
   readonly measures: MemoryMeasures;
   /** True once every source has listed its pods. */
   readonly allSourcesReady: () => boolean;
@@ -42,8 +48,10 @@ export interface MemoryManagerDeps {
 export interface MemoryMeasures {
   /** Memory of a container is requested, at each admission of its pod. */
   requested(): void;
-  /** The memory could not be allocated. */
-  failed(): void;
+  /** It could not be allocated to a container, or to a pod with pod-level resources. */
+  failed(source: AssignmentSource): void;
+  /** A container has got memory. @param types number of types of memory. */
+  assigned(kind: AssignmentKind, types: number): void;
 }
 
 export interface MemoryManager extends ResourceManager {
@@ -79,26 +87,51 @@ export function createMemoryManager(deps: MemoryManagerDeps): MemoryManager {
     releaseUnknown();
     if (store.isUnsaved()) await store.save();
   });
+  const countAssignments = (pod: Pod) => {
+    const { initContainers = [], containers } = pod.spec;
+    for (const container of [...initContainers, ...containers]) {
+      const isOwn = Object.keys(ownRequests(pod, container)).length > 0;
+      if (isOwn || initContainers.includes(container)) measures.requested();
+      measures.assigned(isOwn ? "pod_exclusive" : "pod_shared", 1);
+    }
+  };
   const podAllocator = (pod: Pod): PodAllocator => {
     releaseUnknown();
     const before = state;
     return {
       hints(container) {
         try {
-          return isPinned(pod) ? topologyHints(state, pod, container) : new Map();
+          return topologyHints(state, pod, container);
         } catch {
           // The allocation fails for the same reason, and says it.
           return new Map();
         }
       },
       async allocate(container, hint) {
-        if (!isPinned(pod)) return undefined;
         measures.requested();
         try {
-          state = allocateMemory(state, pod, container, hint);
+          const next = allocateMemory(state, pod, container, hint);
+          const blocks = next.assigned.get(pod.metadata.uid)?.get(container.name) ?? [];
+          if (next !== state) measures.assigned("node_exclusive", blocks.length);
+          state = next;
           return undefined;
         } catch (error) {
-          measures.failed();
+          measures.failed("node");
+          return unexpectedAdmission(error);
+        }
+      },
+      async allocatePod(hint) {
+        measures.requested();
+        const empty = emptyPodMemory(pod);
+        if (empty) measures.failed("pod");
+        if (empty) return empty;
+        try {
+          const next = allocatePodMemory(state, pod, hint);
+          if (next !== state) countAssignments(pod);
+          state = next;
+          return undefined;
+        } catch (error) {
+          measures.failed("pod");
           return unexpectedAdmission(error);
         }
       },
@@ -112,8 +145,10 @@ export function createMemoryManager(deps: MemoryManagerDeps): MemoryManager {
   return {
     name: "memory",
     services: [reconciling],
-    allocate: async (pod) => allocateContainers(podAllocator(pod), pod),
-    podAllocator: async (pod) => podAllocator(pod),
+    async allocate(pod) {
+      return isPinned(pod, deps.podLevel) ? allocateContainers(podAllocator(pod), pod) : undefined;
+    },
+    podAllocator: async (pod) => (isPinned(pod, deps.podLevel) ? podAllocator(pod) : undefined),
     allocatable: () => ({}),
     async prepareContainer(pod, { name }) {
       change(releaseEndedInit(state, pod, name));

@@ -5,6 +5,7 @@ import type { Logger } from "../lib/log.ts";
 import { type NumaNodes, idsOfNodes, maxNumaNode, numaNodes } from "../lib/numa-nodes.ts";
 import { entriesOf, recordIn, recordOf } from "../lib/record.ts";
 import { fnv32a } from "../pod/hash.ts";
+import { wholePod } from "../pod/pinned-resources.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { MachineState, MemoryBlock, MemoryTable, NumaNodeState } from "./machine-state.ts";
 import type { MemoryState, PodMemory } from "./static-policy.ts";
@@ -49,28 +50,56 @@ function encodeState(state: SavedMemory): string {
     ]),
   );
   const entries = Object.fromEntries(
-    [...state.assigned].map(([uid, containers]) => [
+    ofContainers(state.assigned).map(([uid, own]) => [
       uid,
-      Object.fromEntries([...containers].map(([name, blocks]) => [name, blocks.map(blockToWire)])),
+      Object.fromEntries(own.map(([name, blocks]) => [name, blocks.map(blockToWire)])),
     ]),
   );
-  return JSON.stringify({ policyName: state.policy, machineState, entries, checksum: checksumOf(state) });
+  const whole = ofPods(state.assigned);
+  const podEntries = Object.fromEntries(whole.map(([uid, blocks]) => [uid, { memoryBlocks: blocks.map(blockToWire) }]));
+  return JSON.stringify({
+    policyName: state.policy,
+    machineState,
+    entries,
+    ...(whole.length > 0 && { podEntries }),
+    checksum: checksumOf(state, whole.length > 0),
+  });
 }
 
 function blockToWire({ nodes, type, bytes }: MemoryBlock) {
   return { numaAffinity: idsOfNodes(nodes), type, size: bytes };
 }
 
-/** FNV-1a over Go's typed dump of the state. */
-function checksumOf({ policy, machine, assigned }: SavedMemory): number {
-  const nodes = [...machine].map(([id, node]) => [id, dumpNode(node)] as const);
-  const pods = [...assigned].map(([uid, containers]) => {
-    const dumped = [...containers].map(([name, blocks]) => [name, dumpList(blocks.map(dumpBlock))] as const);
-    return [uid, dumpMap(dumped)] as const;
+/** Memory of pods' containers, without that of pods as a whole. */
+function ofContainers(assigned: MemoryState["assigned"]) {
+  return [...assigned].flatMap(([uid, own]) => {
+    const containers = [...own].filter(([name]) => name !== wholePod);
+    return containers.length > 0 ? [[uid, containers] as const] : [];
   });
+}
+
+function ofPods(
+  assigned: MemoryState["assigned"],
+): readonly (readonly [uid: string, blocks: readonly MemoryBlock[]])[] {
+  return [...assigned].flatMap(([uid, own]) =>
+    [...own].flatMap(([name, blocks]) => (name === wholePod ? [[uid, blocks]] : [])),
+  );
+}
+
+/** FNV-1a over Go's typed dump of the state. @param hasPods the file has entries of pods as a whole: the kubelet's second version. */
+function checksumOf({ policy, machine, assigned }: SavedMemory, hasPods: boolean): number {
+  const nodes = [...machine].map(([id, node]) => [id, dumpNode(node)] as const);
+  const blocksOf = (blocks: readonly MemoryBlock[]) => dumpList(blocks.map(dumpBlock));
+  const entries = ofContainers(assigned).map(
+    ([uid, own]) => [uid, dumpMap(own.map(([name, blocks]) => [name, blocksOf(blocks)]))] as const,
+  );
+  const pods = ofPods(assigned).map(
+    ([uid, blocks]) => [uid, `{MemoryBlocks:([]state.Block)${blocksOf(blocks)}}`] as const,
+  );
   return fnv32a(
     `(*state.MemoryManagerCheckpoint){PolicyName:(string)${policy} MachineState:(state.NUMANodeMap)${dumpMap(nodes)}` +
-      ` Entries:(state.ContainerMemoryAssignments)${dumpMap(pods)} Checksum:(checksum.Checksum)0}`,
+      ` Entries:(state.ContainerMemoryAssignments)${dumpMap(entries)}` +
+      `${hasPods ? ` PodEntries:(state.PodMemoryAssignments)${dumpMap(pods)}` : ""} Checksum:(checksum.Checksum)0}`,
   );
 }
 
@@ -93,7 +122,8 @@ function dumpBlock({ nodes, type, bytes }: MemoryBlock): string {
 export function parseState(text: string): SavedMemory | undefined {
   const file = recordIn(text);
   const state = file && stateOf(file);
-  return state && isIntact(file["checksum"], checksumOf(state)) ? state : undefined;
+  const expected = [false, true].map((hasPods) => state && checksumOf(state, hasPods));
+  return isIntact(file?.["checksum"], expected) ? state : undefined;
 }
 
 /** Parses the file that graftlet wrote before version 0.2: a version, and the kubelet's fields. @returns undefined for a corrupt one. */
@@ -102,9 +132,14 @@ function parseFormerState(text: string): SavedMemory | undefined {
   return file?.["version"] === 1 ? stateOf(file) : undefined;
 }
 
-function stateOf({ policyName, machineState, entries }: Record<string, unknown>): SavedMemory | undefined {
+function stateOf(file: Record<string, unknown>): SavedMemory | undefined {
+  const { policyName, machineState, entries, podEntries } = file;
   const machine = mapOf(machineState, numaNodeOf);
-  const assigned = mapOf(entries, (pod): PodMemory | undefined => mapOf(pod, (blocks) => listOf(blocks, blockOf)));
+  const containers = mapOf(entries, (pod): PodMemory | undefined => mapOf(pod, (blocks) => listOf(blocks, blockOf)));
+  const pods = mapOf(podEntries, (pod) => listOf(recordOf(pod)?.["memoryBlocks"], blockOf));
+  const assigned = containers && pods && new Map(containers);
+  for (const [uid, blocks] of pods ?? [])
+    assigned?.set(uid, new Map([...(assigned.get(uid) ?? []), [wholePod, blocks]]));
   const ids = machine && [...machine.keys()].map(Number);
   if (typeof policyName !== "string" || !machine || !assigned || !ids?.every(isNumaNode)) return undefined;
   const nodes: MachineState = new Map([...machine].map(([id, node]) => [Number(id), node]));

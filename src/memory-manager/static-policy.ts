@@ -1,14 +1,16 @@
 import type { NumaNodes } from "../lib/numa-nodes.ts";
 import type { Container, Pod } from "../objects.ts";
+import type { Rejection } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
-import { qosClass } from "../pod/qos.ts";
+import { emptySharedPool, ownRequests, podLevelRequests, wholePod } from "../pod/pinned-resources.ts";
 import { quantityNumber } from "../pod/quantity.ts";
-import { hasPodLevelResources, isHugePages, podRequests } from "../pod/resources.ts";
+import { isHugePages, podRequests } from "../pod/resources.ts";
 import { type TopologyHint, type TopologyHints, unaligned } from "../topology-hints.ts";
 import { type MemoryRequest, chooseNodes, memoryHints } from "./hints.ts";
 import { type MachineState, type MemoryBlock, releaseBlock, reserveBlock } from "./machine-state.ts";
 
-/** Memory blocks by container name. A container whose memory was released before its pod ended has an entry without blocks. */
+/** Memory blocks by container name. A container whose memory was released before its pod ended has none, but an entry. A pod with pod-level
+ *  resources can have memory as a whole, under `wholePod`; the blocks of its containers are then parts of it. */
 export type PodMemory = ReadonlyMap<string, readonly MemoryBlock[]>;
 
 /** Memory of containers. */
@@ -18,14 +20,8 @@ export interface MemoryState {
   readonly assigned: ReadonlyMap<string, PodMemory>;
 }
 
-/** True for pods whose containers get memory on NUMA nodes: Guaranteed ones without pod-level resources, as with a kubelet whose feature
- *  gate PodLevelResourceManagers is off. */
-export function isPinned({ spec }: Pod): boolean {
-  return qosClass(spec) === "Guaranteed" && !hasPodLevelResources(spec);
-}
-
-/** Allocates memory to a container of a pod that `isPinned`. The container reuses memory of earlier init containers on the same nodes,
- *  which have ended by then, and keeps memory that it already has.
+/** Allocates memory to a container of a pod that `isPinned`, unless the container only shares what its pod has. It takes over what init containers before it have on the same nodes, as they
+ *  have ended by then; a container keeps what it has.
  *  @param hint of the topology manager. @throws Error in the kubelet's words. */
 export function allocateMemory(
   state: MemoryState,
@@ -36,7 +32,8 @@ export function allocateMemory(
   const { uid } = pod.metadata;
   const own = state.assigned.get(uid) ?? new Map<string, readonly MemoryBlock[]>();
   if (own.has(container.name)) return state;
-  const request = requestedMemory(container);
+  const request = requestedMemory(pod, container);
+  if (request.size === 0) return state;
   const reusable = (at: NumaNodes, type: string) => reusableBytes(pod, own, at, type);
   const nodes = chooseNodes(state.machine, request, reusable, hint);
   const blocks = [...request].map(([type, bytes]): MemoryBlock => ({ nodes, type, bytes }));
@@ -48,7 +45,48 @@ export function allocateMemory(
   return { machine, assigned: new Map(state.assigned).set(uid, containers) };
 }
 
-/** Releases the remaining memory of init containers that have ended because a later container starts. */
+/** Allocates memory to a pod with pod-level resources as a whole, and divides it among its containers. A pod keeps what it has.
+ *  @param hint of the topology manager. @throws Error in the kubelet's words. (kubelet, cm/memorymanager/policy_static.go) */
+export function allocatePodMemory(state: MemoryState, pod: Pod, hint: TopologyHint): MemoryState {
+  const { uid } = pod.metadata;
+  if (state.assigned.has(uid)) return state;
+  const request = podRequest(pod);
+  const nodes = chooseNodes(state.machine, request, () => 0, hint);
+  const blocksOf = (amounts: MemoryRequest) =>
+    [...amounts].map(([type, bytes]): MemoryBlock => ({ nodes, type, bytes }));
+  const whole = blocksOf(request);
+  const machine = whole.reduce((before, block) => reserveBlock(before, block, block.bytes), state.machine);
+  const shares = [...dividePod(pod, request)].map(([name, amounts]) => [name, blocksOf(amounts)] as const);
+  const own: PodMemory = new Map([[wholePod, whole], ...shares]);
+  return { machine, assigned: new Map(state.assigned).set(uid, own) };
+}
+
+/** Divides the memory of a pod among its containers: some have memory of their own, the others share the rest. An init container can use what
+ *  the containers after it have; what sidecars have stays theirs. */
+function dividePod(pod: Pod, all: MemoryRequest): ReadonlyMap<string, MemoryRequest> {
+  const { initContainers = [], containers } = pod.spec;
+  const shares = new Map<string, MemoryRequest>();
+  const left = new Map(all);
+  const rest = () => new Map([...left].filter(([, bytes]) => bytes > 0));
+  const ending = new Set(endingInit(pod));
+  for (const container of [...initContainers, ...containers]) {
+    const endsEarly = ending.has(container.name);
+    const request = requestedMemory(pod, container);
+    if (request.size > 0) {
+      shares.set(container.name, request);
+      if (!endsEarly) for (const [type, bytes] of request) left.set(type, (left.get(type) ?? 0) - bytes);
+    } else if (endsEarly) shares.set(container.name, rest());
+  }
+  for (const { name } of [...initContainers, ...containers]) if (!shares.has(name)) shares.set(name, rest());
+  return shares;
+}
+
+/** Why a pod with pod-level resources cannot be allocated memory: none is left for containers without memory of their own. */
+export function emptyPodMemory(pod: Pod): Rejection | undefined {
+  return emptySharedPool(pod, podRequest(pod), (container) => requestedMemory(pod, container));
+}
+
+/** Releases what is left of the memory of init containers that have ended because a container after them starts. */
 export function releaseEndedInit(state: MemoryState, { metadata: { uid }, spec }: Pod, starting: string): MemoryState {
   const own = state.assigned.get(uid);
   const init = spec.initContainers ?? [];
@@ -56,7 +94,7 @@ export function releaseEndedInit(state: MemoryState, { metadata: { uid }, spec }
   const ended = init
     .slice(0, at < 0 ? init.length : at)
     .filter((one) => !isSidecar(one) && (own?.get(one.name)?.length ?? 0) > 0);
-  if (!own || ended.length === 0) return state;
+  if (!own || own.has(wholePod) || ended.length === 0) return state;
   const machine = ended.flatMap(({ name }) => own.get(name) ?? []).reduce(releaseBlock, state.machine);
   const containers = new Map([...own, ...ended.map(({ name }) => [name, []] as const)]);
   return { machine, assigned: new Map(state.assigned).set(uid, containers) };
@@ -68,19 +106,27 @@ export function releasePod(state: MemoryState, uid: string): MemoryState {
   if (!own) return state;
   const assigned = new Map(state.assigned);
   assigned.delete(uid);
-  return { machine: [...own.values()].flat().reduce(releaseBlock, state.machine), assigned };
+  return { machine: heldBlocks(own).reduce(releaseBlock, state.machine), assigned };
+}
+
+/** The blocks that a pod holds of its nodes: those of its containers, or of the pod as a whole. */
+export function heldBlocks(own: PodMemory): readonly MemoryBlock[] {
+  return own.get(wholePod) ?? [...own.values()].flat();
 }
 
 /** Returns hints for the memory of a container, or of the pod as a whole; for allocated memory, its nodes.
  *  @returns no hints if any nodes are possible, or no set has enough memory: the allocation then fails.
  *  @throws Error in the kubelet's words. */
 export function topologyHints(state: MemoryState, pod: Pod, container: Container | undefined): TopologyHints {
-  const request = container ? requestedMemory(container) : podRequest(pod);
+  const request = container ? requestedMemory(pod, container) : podRequest(pod);
+  if (!container && podLevelRequests(pod) && emptyPodMemory(pod))
+    return new Map([...request.keys()].map((type) => [type, []]));
   const own = state.assigned.get(pod.metadata.uid) ?? new Map<string, readonly MemoryBlock[]>();
   const all = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
   const allocated = container
     ? own.get(container.name)
-    : all.map(({ name }) => own.get(name)).find((blocks) => blocks !== undefined && blocks.length > 0);
+    : (own.get(wholePod) ??
+      all.map(({ name }) => own.get(name)).find((blocks) => blocks !== undefined && blocks.length > 0));
   if (allocated) return hintsOfBlocks(allocated, request);
   const reusable = (at: NumaNodes, type: string) => (container ? reusableBytes(pod, own, at, type) : 0);
   const hints = memoryHints(state.machine, request, reusable);
@@ -93,14 +139,16 @@ function hintsOfBlocks(blocks: readonly MemoryBlock[], request: MemoryRequest): 
   return new Map(isSame ? blocks.map(({ nodes, type }) => [type, [{ nodes, preferred: true }]]) : []);
 }
 
-/** Returns the memory that a container requests. @throws Error in the kubelet's words. */
-export function requestedMemory({ resources }: Container): MemoryRequest {
-  return memoryOf({ ...resources?.limits, ...resources?.requests });
+/** What a container requests for itself. @throws Error in the kubelet's words. */
+function requestedMemory(pod: Pod, container: Container): MemoryRequest {
+  return memoryOf(ownRequests(pod, container));
 }
 
 /** Returns the memory that a pod requests at one time. */
 function podRequest(pod: Pod): MemoryRequest {
-  return memoryOf(podRequests(pod, { overhead: false }));
+  const ofPod = podLevelRequests(pod);
+  if (!ofPod) return memoryOf(podRequests(pod, { overhead: false }));
+  return new Map([...memoryOf(ofPod)].filter(([, bytes]) => bytes > 0));
 }
 
 function memoryOf(amounts: Readonly<Record<string, string>>): MemoryRequest {

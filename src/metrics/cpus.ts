@@ -1,4 +1,5 @@
 import type { CpuMeasures } from "../cpus/pod-allocator.ts";
+import type { AssignmentMeasures } from "./assignments.ts";
 import type { NodeView } from "./node-gauges.ts";
 import type { Metrics } from "./registry.ts";
 import type { AlignmentCounters } from "./topology.ts";
@@ -7,6 +8,7 @@ import type { AlignmentCounters } from "./topology.ts";
 export function cpuMetrics(
   metrics: Metrics,
   { aligned, unaligned }: AlignmentCounters,
+  assignments: AssignmentMeasures,
   view: () => NodeView | undefined,
 ): CpuMeasures {
   const requests = metrics.counter(
@@ -37,10 +39,12 @@ export function cpuMetrics(
   });
   return {
     requested: () => requests.add({}),
-    failed(wholeCores) {
+    failed(source, wholeCores) {
       errors.add({});
+      assignments.failed(source);
       if (wholeCores) unaligned.add({ scope: "container", boundary: "physical_cpu" });
     },
+    assigned: (kind) => assignments.assigned(kind, 1),
     wholeCores: () => aligned.add({ scope: "container", boundary: "physical_cpu" }),
     sharedCache: () => aligned.add({ scope: "container", boundary: "uncore_cache" }),
   };

@@ -1,8 +1,9 @@
 import type { MemoryMeasures } from "../memory-manager/manager.ts";
+import type { AssignmentMeasures } from "./assignments.ts";
 import type { Metrics } from "./registry.ts";
 
 /** Memory on NUMA nodes. */
-export function memoryMetrics(metrics: Metrics): MemoryMeasures {
+export function memoryMetrics(metrics: Metrics, assignments: AssignmentMeasures): MemoryMeasures {
   const requests = metrics.counter(
     "kubelet_memory_manager_pinning_requests_total",
     "Requests of containers for memory on NUMA nodes.",
@@ -13,5 +14,12 @@ export function memoryMetrics(metrics: Metrics): MemoryMeasures {
   );
   requests.add({}, 0);
   errors.add({}, 0);
-  return { requested: () => requests.add({}), failed: () => errors.add({}) };
+  return {
+    requested: () => requests.add({}),
+    failed(source) {
+      errors.add({});
+      assignments.failed(source);
+    },
+    assigned: assignments.assigned,
+  };
 }

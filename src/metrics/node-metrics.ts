@@ -22,6 +22,7 @@ import {
   shutdownMetrics,
 } from "./maintenance.ts";
 import { type NodeView, viewMetrics } from "./node-gauges.ts";
+import { assignmentMetrics } from "./assignments.ts";
 import { cpuMetrics } from "./cpus.ts";
 import { alignmentCounters, topologyMetrics } from "./topology.ts";
 import { memoryMetrics } from "./memory-manager.ts";
@@ -73,7 +74,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
   viewMetrics(metrics, () => view, clock);
   const health = healthMetrics(ofHealth);
   const measures = {
-    ...createMeasures(metrics, () => view, clock),
+    ...createMeasures(metrics, deps, () => view),
     probes: probeMetrics(ofProbes),
     health,
   };
@@ -91,9 +92,15 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
 
 /** Creates the metrics that stages record, one set for each: its interface is beside the code that calls it.
  *  @param view undefined until the node runs. */
-function createMeasures(metrics: Metrics, view: () => NodeView | undefined, clock: Clock) {
+function createMeasures(
+  metrics: Metrics,
+  { gates, clock }: Pick<NodeMetricsDeps, "gates" | "clock">,
+  view: () => NodeView | undefined,
+) {
   const startup = createPodStartup(clock);
   const alignment = alignmentCounters(metrics);
+  const isOn = (gate: string) => gates.some(({ name, enabled }) => enabled && name === gate);
+  const assignments = assignmentMetrics(metrics, isOn("PodLevelResourceManagers"));
   return {
     ...podMetrics(metrics, startup),
     starts: startMetrics(metrics),
@@ -104,8 +111,8 @@ function createMeasures(metrics: Metrics, view: () => NodeView | undefined, cloc
     pulls: pullMetrics(metrics, startup),
     devices: deviceMetrics(metrics),
     topology: topologyMetrics(metrics, alignment),
-    cpus: cpuMetrics(metrics, alignment, view),
-    memory: memoryMetrics(metrics),
+    cpus: cpuMetrics(metrics, alignment, assignments.cpu, view),
+    memory: memoryMetrics(metrics, assignments.memory),
     dra: draMetrics(metrics),
     podResources: podResourcesMetrics(metrics),
     podsApi: podsApiMetrics(metrics),

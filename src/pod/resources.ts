@@ -16,9 +16,8 @@ export interface ResourceSettings {
   readonly cpuCfsQuota: boolean;
   /** KubeletConfiguration.cpuCFSQuotaPeriod, microseconds. */
   readonly cpuCfsPeriodUs: number;
-  /** True if a container, or any container of the pod, has exclusive CPUs, so that CPU time is not limited. Undefined if no container can
-   *  have exclusive CPUs. */
-  readonly hasExclusiveCpus?: ((uid: string, container?: string) => boolean) | undefined;
+  /** True if the CPU time of a container, or of a pod, is not limited because of its exclusive CPUs. Undefined if none can have them. */
+  readonly hasExclusiveCpus?: ((pod: Pod, container?: Container) => boolean) | undefined;
 }
 
 /** Resource facts about the target. */
@@ -104,7 +103,7 @@ export function containerResources(input: ContainerResourcesInput): LinuxContain
   const whole = Object.entries(pod.spec.resources?.limits ?? {}).filter(([name]) => isPodLevelResource(name));
   const effective = effectiveResources(container.resources, pod.spec.resources).limits;
   const limits: ResourceList = { ...Object.fromEntries(whole), ...own, ...effective };
-  const exclusive = input.hasExclusiveCpus?.(pod.metadata.uid, container.name);
+  const exclusive = input.hasExclusiveCpus?.(pod, container);
   const amounts = { cpuRequest: requests.cpu, cpuLimit: limits.cpu, memoryLimit: limits.memory, exclusive };
   const base = cpuAndMemory(amounts, input);
   const unified: Record<string, string> = {};

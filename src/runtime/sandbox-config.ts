@@ -82,7 +82,7 @@ function securityContext(pod: Pod, userNamespace: UserNamespace): LinuxSandboxSe
 function sandboxResources(pod: Pod, settings: ResourceSettings): LinuxContainerResources {
   const limits = podLimits(pod, { overhead: false });
   const cpuRequest = podRequests(pod, { overhead: false }).cpu;
-  const exclusive = settings.hasExclusiveCpus?.(pod.metadata.uid);
+  const exclusive = settings.hasExclusiveCpus?.(pod);
   return cpuAndMemory({ cpuRequest, cpuLimit: limits.cpu, memoryLimit: limits.memory, exclusive }, settings);
 }
 

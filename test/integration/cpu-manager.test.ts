@@ -151,11 +151,12 @@ describe("CPU manager", { timeout: 600_000 }, () => {
     await pods.create("held", pinned());
     await pods.ready("held");
     await restarted?.kill("SIGKILL");
-    restarted = await startGraftlet(lab.cluster, { untilReady: false });
-    const { log } = restarted;
+    const other = await startGraftlet(lab.cluster, { untilReady: false });
     const refused = /configured policy \\?"none\\?" differs from state checkpoint policy \\?"static\\?"/;
-    await waitFor("the policy to be refused", () => refused.test(log()), { explain: log });
+    await waitFor("the policy to be refused", () => refused.test(other.log()), { explain: () => other.log() });
+    await other.kill("SIGKILL");
     rmSync(targetPath(lab.cluster, join(lab.cluster.layout.kubeletRoot, "cpu_manager_state")));
+    restarted = await startGraftlet(lab.cluster);
     await pods.create("unpinned", { containers: [shell("exec sleep infinity")] });
     assert.equal(cpusOf(await pods.ready("unpinned")), all);
     await clear(pods, ["unpinned"]);

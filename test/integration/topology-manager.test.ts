@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -7,6 +6,7 @@ import type { Node, Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type TestPlugin, startTestPlugin } from "../harness/device-plugin.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
+import { processStatus } from "../harness/pod-machine.ts";
 import { type ContainerDraft, type SpecDraft, containerId, firstProcess, shell } from "../harness/pods.ts";
 import { clear } from "../harness/pressure.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -38,10 +38,8 @@ describe("topology manager", { timeout: 600_000 }, () => {
   };
   const aligned = (kind: string, scope: string) =>
     metric(`container_aligned_compute_resources_${kind}{scope="${scope}",boundary="numa_node"}`);
-  const cpusOf = (pod: Pod): string =>
-    /^Cpus_allowed_list:\s*(\S+)$/m.exec(
-      readFileSync(`/proc/${firstProcess(lab.cluster, pod, "main")}/status`, "utf8"),
-    )?.[1] ?? "";
+  const cpusOf = (pod: Pod, name = "main"): string =>
+    processStatus(lab.cluster, firstProcess(lab.cluster, pod, name), "Cpus_allowed_list");
   /** A container that asks for CPUs and devices. */
   const asking = (cpu: string | undefined, count: number, more: ContainerDraft = {}): ContainerDraft => {
     const amounts = { memory: "32Mi", [resource]: String(count), ...(cpu !== undefined && { cpu }) };
@@ -154,5 +152,23 @@ describe("topology manager", { timeout: 600_000 }, () => {
     await pods.create("wide", here(asking(undefined, 3)));
     await pods.ready("wide");
     assert.equal(await pods.log("wide"), "far-0,near-0,near-1\n");
+    await clear(pods, ["wide"]);
+  });
+
+  test("with its feature gate, containers of a pod with pod-level resources share CPUs that no other pod has", async () => {
+    const { pods } = lab;
+    await restart({ ...configOf("single-numa-node", "pod"), featureGates: { PodLevelResourceManagers: true } });
+    const containers = [shell("exec sleep infinity"), shell("exec sleep infinity", { name: "side" })];
+    await pods.create("whole", { resources: { limits: { cpu: cpus, memory: "64Mi" } }, containers });
+    const whole = await pods.ready("whole");
+    await pods.create("beside", { containers: containers.slice(0, 1) });
+    const beside = await pods.ready("beside");
+    assert.deepEqual([cpusOf(whole), cpusOf(whole, "side"), cpusOf(beside)], [exclusive, exclusive, "0"]);
+    const before = containerId(whole);
+    await restart({ ...configOf("single-numa-node", "pod"), featureGates: { PodLevelResourceManagers: true } });
+    const admitted = async () => (await metric("topology_manager_admission_requests_total").catch(() => 0)) > 1;
+    await waitFor("the running pods to be admitted again", admitted);
+    const again = await pods.ready("whole");
+    assert.deepEqual([containerId(again), cpusOf(again, "side")], [before, exclusive]);
   });
 });

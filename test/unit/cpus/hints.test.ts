@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cpuHints, podCpuCount } from "../../../src/cpus/hints.ts";
+import { cpuHints } from "../../../src/cpus/hints.ts";
 import { createPodAssigner } from "../../../src/cpus/pod-assigner.ts";
-import { type Assignments, type StaticPolicyOptions, createStaticPolicy } from "../../../src/cpus/static-policy.ts";
+import {
+  type Assignments,
+  type StaticPolicyOptions,
+  createStaticPolicy,
+  podCpuCount,
+} from "../../../src/cpus/static-policy.ts";
 import { formatCpus } from "../../../src/lib/cpu-set.ts";
 import { numaNodes } from "../../../src/lib/numa-nodes.ts";
 import type { Pod } from "../../../src/objects.ts";

@@ -42,6 +42,7 @@ function rig(t: TestContext, options: Partial<StaticPolicyOptions> = {}) {
       },
     },
     rootDir: "/root",
+    podLevel: true,
     runtime: {
       async updateContainerResources({ containerId, linux }) {
         if (world.updateError) throw world.updateError;
@@ -52,7 +53,8 @@ function rig(t: TestContext, options: Partial<StaticPolicyOptions> = {}) {
     reconcileMs: 10_000,
     measures: {
       requested: () => void measured.push("requested"),
-      failed: (wholeCores) => void measured.push(`failed ${wholeCores}`),
+      failed: (_source, wholeCores) => void measured.push(`failed ${wholeCores}`),
+      assigned() {},
       wholeCores: () => void measured.push("whole cores"),
       sharedCache: () => void measured.push("shared cache"),
     },
@@ -173,7 +175,9 @@ test("counts exclusive and free CPUs; containers without exclusive CPUs get rese
   assert.deepEqual(manager.counts(), { shared: 0, exclusiveByNumaNode: new Map([[0, 3]]) });
   assert.equal(await start("s", shared, "id-s"), "0");
   assert.deepEqual(
-    [manager.hasExclusiveCpus("p"), manager.hasExclusiveCpus("p", "other"), manager.hasExclusiveCpus("s")],
+    [podOf("p", [asking("main", "3"), shared]), podOf("p", [shared]), podOf("s", [shared])].map((pod) =>
+      manager.hasExclusiveCpus(pod),
+    ),
     [true, false, false],
   );
   assert.equal(formatCpus(manager.allocatableCpus()), "1-3");

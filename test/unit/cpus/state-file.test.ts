@@ -4,6 +4,7 @@ import { checkPolicy, restoredAssignments } from "../../../src/cpus/check-state.
 import { parseState, readState, writeState } from "../../../src/cpus/state-file.ts";
 import { createStaticPolicy } from "../../../src/cpus/static-policy.ts";
 import { silentLog } from "../../../src/lib/log.ts";
+import { wholePod } from "../../../src/pod/pinned-resources.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { cpus, machine, noOptions } from "./machines.ts";
@@ -32,6 +33,17 @@ test("the checksum is the kubelet's for any number of pods and containers", () =
   const text = (checksum: number) => JSON.stringify({ policyName: "static", defaultCpuSet: "0,3", entries, checksum });
   assert.ok(parseState(text(3390413117)));
   assert.ok(parseState('{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'));
+});
+
+test("CPUs of pods with pod-level resources are stored as a kubelet stores them", async () => {
+  const pods = '"entries":{"a":{"b c":"5","x":""},"uid":{"main":"1-2"}},"podEntries":{"p":{"cpuSet":"2-3,10"},"q":{}}';
+  const text = `{"policyName":"static","defaultCpuSet":"0,3",${pods},"checksum":2803680168}`;
+  const read = parseState(text);
+  assert.deepEqual(read?.assigned.get("p"), new Map([[wholePod, cpus(2, 3, 10)]]));
+  const written: Record<string, string> = {};
+  await writeState(filesOf(written), "/root", read, never);
+  assert.deepEqual(parseState(written[files.current] ?? ""), read);
+  assert.ok(parseState(text.replace(/"podEntries.*/, '"checksum":276934111}')), "none");
 });
 
 test("the file of an earlier version is converted once", async () => {

@@ -24,12 +24,12 @@ const none: Assignments = new Map();
 const shown = (own: ReadonlyMap<string, ReadonlySet<number>>) =>
   Object.fromEntries([...own].map(([name, set]) => [name, formatCpus(set)]));
 
-test("gives exclusive CPUs only to containers of Guaranteed pods that request whole CPUs", () => {
+test("gives exclusive CPUs only to containers that request whole CPUs", () => {
   const counts = (pod: ReturnType<typeof podOf>) => pod.spec.containers.map((each) => exclusiveCpuCount(pod, each));
   assert.deepEqual(counts(podOf("a", [asking("x", "2"), asking("y", "1500m"), asking("z", "3000m")])), [2, 0, 3]);
-  assert.deepEqual(counts(podOf("b", [asking("x", "2", { resources: { requests: { cpu: "2" } } })])), [0]);
-  const whole = { requests: { cpu: "2", memory: "1Gi" }, limits: { cpu: "2", memory: "1Gi" } };
-  assert.deepEqual(counts(podOf("c", [asking("x", "2")], { resources: whole })), [0], "pod-level resources");
+  const resources = { limits: { cpu: "3", memory: "1Gi" } };
+  const burstable = asking("y", "1", { resources: { requests: { cpu: "1" } } });
+  assert.deepEqual(counts(podOf("b", [asking("x", "2"), burstable], { resources })), [2, 0], "pod-level resources");
 });
 
 test("reserves CPUs of the first cores if a number of CPUs is reserved", () => {

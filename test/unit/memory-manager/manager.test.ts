@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
+import { restoredState } from "../../../src/memory-manager/check-state.ts";
 import { createMemoryManager } from "../../../src/memory-manager/manager.ts";
 import { parseState } from "../../../src/memory-manager/state-file.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
@@ -11,7 +12,7 @@ import { unaligned } from "../../../src/topology-hints.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
-import { asking, gib, idle, podOf } from "./machines.ts";
+import { asking, gib, idle, machine, podOf } from "./machines.ts";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -31,7 +32,12 @@ function rig(t: TestContext) {
       },
     },
     rootDir: "/root",
-    measures: { requested: () => void measured.push("requested"), failed: () => void measured.push("failed") },
+    podLevel: true,
+    measures: {
+      requested: () => void measured.push("requested"),
+      failed: (source) => void measured.push(`failed ${source}`),
+      assigned: (kind, types) => void measured.push(`${kind} ${types}`),
+    },
     allSourcesReady: () => true,
     isKnown: (uid) => known.has(uid),
     clock,
@@ -50,7 +56,7 @@ function rig(t: TestContext) {
   const mems = async (pod: Pod, container: Container | undefined) =>
     container && (await manager.prepareContainer(pod, container, never))?.mems;
   const saved = () => [...(parseState(files["/root/memory_manager_state"] ?? "")?.assigned.keys() ?? [])];
-  return { manager, clock, admit, mems, saved, measured, world, known };
+  return { manager, clock, admit, mems, saved, measured, world, known, files };
 }
 
 const single = (uid: string, memory: string) => podOf(uid, [asking("main", memory)]);
@@ -78,7 +84,7 @@ test("rejects a pod beyond the memory that is left, with the kubelet's reason", 
     message:
       "Allocate failed due to [memorymanager] failed to get the default NUMA affinity, no NUMA nodes with enough memory is available, which is unexpected",
   });
-  assert.deepEqual(measured, ["requested", "requested", "failed"]);
+  assert.deepEqual(measured, ["requested", "node_exclusive 1", "requested", "failed node"]);
 });
 
 test("a rejected pod leaves nothing once it is released", async (t) => {
@@ -148,4 +154,31 @@ test("lists the memory that can be allocated to containers", (t) => {
     { nodes: 1n, type: "memory", bytes: 3 * gib },
     { nodes: 2n, type: "memory", bytes: 4 * gib },
   ]);
+});
+
+test("a pod with pod-level resources has memory as a whole, which its containers share and which is released with it", async (t) => {
+  const { manager, mems, measured, known, files } = rig(t);
+  const shared: Container = { name: "shared", image: "i" };
+  const plain = podOf("p", [asking("main", "1Gi"), shared]);
+  const pod = { ...plain, spec: { ...plain.spec, resources: { limits: { cpu: "1", memory: "3500Mi" } } } };
+  known.add("p");
+  const allocator = await manager.podAllocator?.(allocatedPod(pod), [], never);
+  assert.equal(await allocator?.allocatePod?.(unaligned), undefined);
+  await allocator?.commit?.();
+  const blocks = (name: string) => manager.memoryOf("p", name).map(({ bytes, nodes }) => `${bytes / gib} ${nodes}`);
+  assert.deepEqual([blocks("main"), blocks("shared")], [["1 2"], ["2.41796875 2"]]);
+  assert.equal(await mems(pod, shared), "1");
+  assert.deepEqual(measured, ["requested", "requested", "pod_exclusive 1", "pod_shared 1"]);
+  const read = parseState(files["/root/memory_manager_state"] ?? "");
+  const saved = restoredState(machine(4, 4), {
+    file: "f",
+    policy: "Static",
+    machine: new Map(),
+    assigned: new Map(),
+    ...read,
+  });
+  assert.equal(saved.machine.get(1)?.tables.get("memory")?.free, 4 * gib - 3500 * 2 ** 20);
+  manager.release("p");
+  await settled();
+  assert.equal(parseState(files["/root/memory_manager_state"] ?? "")?.machine.get(1)?.assignments, 0);
 });

@@ -6,6 +6,7 @@ import { checkPolicy, restoredState } from "../../../src/memory-manager/check-st
 import { idleMachine } from "../../../src/memory-manager/machine-state.ts";
 import { parseState, readState, writeState } from "../../../src/memory-manager/state-file.ts";
 import { type MemoryState, allocateMemory } from "../../../src/memory-manager/static-policy.ts";
+import { wholePod } from "../../../src/pod/pinned-resources.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { asking, gib, idle, machine, node, podOf } from "./machines.ts";
@@ -62,6 +63,13 @@ test("the checksum is the kubelet's for any number of nodes and blocks", () => {
   ];
   const [machineState, entries] = [{ 1: nodeOf(1), 10: nodeOf(10), 2: nodeOf(2) }, { uid: { main: blocks, init: [] } }];
   assert.ok(parseState(JSON.stringify({ policyName: "Static", machineState, entries, checksum: 3940867278 })));
+  const none = JSON.stringify({ policyName: "Static", machineState, entries, checksum: 1052817153 });
+  assert.ok(parseState(none), "written with the feature gate PodLevelResourceManagers");
+  const podEntries = { uid: { memoryBlocks: blocks } };
+  const whole = parseState(
+    JSON.stringify({ policyName: "Static", machineState, entries, podEntries, checksum: 2805886068 }),
+  );
+  assert.equal(whole?.assigned.get("uid")?.get(wholePod)?.length, 2);
 });
 
 test("the state of a kubelet with policy None is read", () => {

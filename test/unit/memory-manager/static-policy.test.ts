@@ -5,7 +5,6 @@ import { idleMachine } from "../../../src/memory-manager/machine-state.ts";
 import {
   type MemoryState,
   allocateMemory,
-  isPinned,
   releaseEndedInit,
   releasePod,
   topologyHints,
@@ -123,14 +122,7 @@ test("huge pages come from the nodes of the container's memory", () => {
   assert.throws(() => admit(state, podOf("q", [container, { ...container, name: "more" }])), /no NUMA nodes/);
 });
 
-test("only containers of Guaranteed pods without pod-level resources have memory of their own", () => {
-  const pod = single("p", "1Gi");
-  assert.ok(isPinned(pod));
-  assert.ok(!isPinned(podOf("p", [{ name: "main", image: "i", resources: { requests: { memory: "1Gi" } } }])));
-  assert.ok(!isPinned({ ...pod, spec: { ...pod.spec, resources: { limits: { memory: "1Gi" } } } }));
-});
-
-test("offers each set of nodes with enough memory, and prefers those that an idle machine would need", () => {
+test("offers each set of nodes with enough memory, and prefers those that an idle machine needs", () => {
   const hintsOf = (state: MemoryState, pod: Pod, container: Container | undefined) =>
     [...topologyHints(state, pod, container)].map(([type, hints]) => [
       type,

@@ -163,7 +163,7 @@ test("counts evictions, cgroup operations, resizes, volume teardowns, certificat
   measures.devices.registering("example.com/gpu");
   measures.devices.allocated("example.com/gpu", 250);
   measures.cpus.requested();
-  measures.cpus.failed(true);
+  measures.cpus.failed("node", true);
   measures.cpus.wholeCores();
   measures.cpus.sharedCache();
   for (const operation of ["map_volume", "unmap_volume", "unmap_device"]) {

@@ -20,8 +20,9 @@ const affinityError = {
   message: "Resources cannot be allocated with Topology locality",
 };
 
-/** A node with the CPUs 0 to 3 on NUMA node 0, of which 0 is reserved, and 4 to 7 on node 1; devices `a` and `b` of node 0, `c` of node 1. */
-async function nodeWith(t: TestContext, more: Partial<Alignment>) {
+/** A node with the CPUs 0 to 3 on NUMA node 0, of which 0 is reserved, and 4 to 7 on node 1; devices `a` and `b` of node 0, `c` of node 1.
+ *  @param podLimits pod-level limits of all pods. */
+async function nodeWith(t: TestContext, more: Partial<Alignment>, podLimits?: Readonly<Record<string, string>>) {
   const node = await rig(t);
   const plugin = await node.plugin({ devices: ["a@0", "b@0", "c@1"] });
   await plugin.register();
@@ -46,6 +47,7 @@ async function nodeWith(t: TestContext, more: Partial<Alignment>) {
       policy: "single-numa-node",
       preferClosest: false,
       scope: "container",
+      podLevel: true,
       numa: { ids: [0, 1], distances: undefined },
       ...more,
     },
@@ -61,7 +63,7 @@ async function nodeWith(t: TestContext, more: Partial<Alignment>) {
     clock: fakeClock(),
   });
   const podOf = (uid: string, containers: readonly Container[]) =>
-    aPod({ containers: [...containers] }, { uid, name: uid });
+    aPod({ containers: [...containers], ...(podLimits && { resources: { limits: podLimits } }) }, { uid, name: uid });
   const pods = new Map<string, TestPod>();
   const admit = async (uid: string, ...containers: readonly Container[]) => {
     const pod = podOf(uid, containers);
@@ -71,7 +73,9 @@ async function nodeWith(t: TestContext, more: Partial<Alignment>) {
     return rejection;
   };
   const cpusOf = (uid: string) => [...(assigned.get(uid)?.values() ?? [])].map(formatCpus);
-  return { node, plugin, admit, cpusOf, measured };
+  const shares = (uid: string) =>
+    Object.fromEntries([...(assigned.get(uid) ?? [])].map(([name, set]) => [name, formatCpus(set)]));
+  return { node, plugin, admit, cpusOf, shares, measured };
 }
 
 function asking(name: string, cpu: string | undefined, devices = 0): Container {
@@ -146,4 +150,36 @@ test("an error of a manager affects only that manager; managers without NUMA nod
   });
   assert.deepEqual(await none.allocate(aPod(), [], never), { reason: "Full", message: "b" });
   assert.deepEqual(asked, ["a", "b"]);
+});
+
+/** A container without resources of its own. */
+const sharing = (name: string): Container => ({ name, image: "i" });
+
+test("a pod with pod-level resources gets its CPUs from one NUMA node, and its containers share those that none has alone", async (t) => {
+  const { admit, shares } = await nodeWith(t, { scope: "pod" }, { cpu: "4", memory: "4Gi" });
+  assert.equal(await admit("p", asking("own", "1"), sharing("a"), sharing("b")), undefined);
+  const expected = { "": "4-7", own: "4", a: "5-7", b: "5-7" };
+  assert.deepEqual(shares("p"), expected);
+  assert.equal(await admit("p", asking("own", "1"), sharing("a"), sharing("b")), undefined, "after a restart");
+  assert.deepEqual(shares("p"), expected);
+  assert.deepEqual(await admit("q", sharing("main")), {
+    reason: "TopologyAffinityError",
+    message: "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager",
+  });
+});
+
+test("rejects a pod with pod-level resources whose containers leave no CPUs to share", async (t) => {
+  const node = await nodeWith(t, { scope: "pod", policy: "best-effort" }, { cpu: "2", memory: "4Gi" });
+  const rejection = await node.admit("p", asking("own", "2"), sharing("a"));
+  assert.equal(rejection?.reason, "EmptyPodSharedPoolError");
+});
+
+test("with scope container only containers with requests of their own are aligned", async (t) => {
+  const { admit, shares } = await nodeWith(t, {}, { cpu: "4", memory: "4Gi" });
+  assert.equal(await admit("p", asking("own", "2"), sharing("a")), undefined);
+  assert.deepEqual(shares("p"), { own: "1-2" });
+  assert.deepEqual(await admit("q", asking("own", "5")), {
+    reason: "TopologyAffinityError",
+    message: "Pod Scope pod with pod-level resources failed admission with a container-level topology manager",
+  });
 });

@@ -8,7 +8,7 @@ import { parseNumaTopology } from "../../../src/topology/numa.ts";
 import { TargetError } from "../../../src/seams/provider.ts";
 import { never } from "../../fakes/signals.ts";
 
-const settings = { policy: "restricted", scope: "pod", preferClosest: true, maxNodes: 8 } as const;
+const settings = { policy: "restricted", scope: "pod", podLevel: false, preferClosest: true, maxNodes: 8 } as const;
 const open = (text: string, more: Partial<typeof settings> | { maxNodes: number } = {}) =>
   openAlignment(
     { ...settings, ...more },
