@@ -118,12 +118,7 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
       if (assigned.delete(uid)) saveLater();
     },
     exclusiveCpus,
-    hasExclusiveCpus(pod, container) {
-      const all = container ? [container] : [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
-      const isExclusive = (one: Container) =>
-        exclusiveCpus(pod.metadata.uid, one.name).size > 0 && exclusiveCpuCount(pod, one) > 0;
-      return hasPodLevelResources(pod.spec) ? all.every(isExclusive) : all.some(isExclusive);
-    },
+    hasExclusiveCpus: (pod, container) => hasExclusiveCpus(assigned, pod, container),
     allocatableCpus: () => policy.topology.ids.difference(policy.reserved),
     counts() {
       const exclusive = assignedCpus(assigned);
@@ -136,4 +131,11 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
       };
     },
   };
+}
+
+function hasExclusiveCpus(assigned: Assignments, pod: Pod, container: Container | undefined): boolean {
+  const own = assigned.get(pod.metadata.uid);
+  const all = container ? [container] : [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+  const isExclusive = (one: Container) => own?.has(one.name) === true && exclusiveCpuCount(pod, one) > 0;
+  return hasPodLevelResources(pod.spec) ? all.every(isExclusive) : all.some(isExclusive);
 }

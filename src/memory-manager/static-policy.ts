@@ -56,14 +56,14 @@ export function allocatePodMemory(state: MemoryState, pod: Pod, hint: TopologyHi
     [...amounts].map(([type, bytes]): MemoryBlock => ({ nodes, type, bytes }));
   const whole = blocksOf(request);
   const machine = whole.reduce((before, block) => reserveBlock(before, block, block.bytes), state.machine);
-  const shares = [...dividePod(pod, request)].map(([name, amounts]) => [name, blocksOf(amounts)] as const);
+  const shares = [...divideMemory(pod, request)].map(([name, amounts]) => [name, blocksOf(amounts)] as const);
   const own: PodMemory = new Map([[wholePod, whole], ...shares]);
   return { machine, assigned: new Map(state.assigned).set(uid, own) };
 }
 
 /** Divides the memory of a pod among its containers: some have memory of their own, the others share the rest. An init container can use what
  *  the containers after it have; what sidecars have stays theirs. */
-function dividePod(pod: Pod, all: MemoryRequest): ReadonlyMap<string, MemoryRequest> {
+function divideMemory(pod: Pod, all: MemoryRequest): ReadonlyMap<string, MemoryRequest> {
   const { initContainers = [], containers } = pod.spec;
   const shares = new Map<string, MemoryRequest>();
   const left = new Map(all);

@@ -1,4 +1,4 @@
-import type { MemoryMeasures } from "../memory-manager/manager.ts";
+import type { MemoryMeasures } from "../memory-manager/pod-allocator.ts";
 import type { AssignmentMeasures } from "./assignments.ts";
 import type { Metrics } from "./registry.ts";
 

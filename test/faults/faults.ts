@@ -1,5 +1,4 @@
 import { aroundNodes } from "./around-nodes.ts";
-import { cpus } from "./cpus.ts";
 import { hostile } from "./hostile.ts";
 import { contract, type Fault, integration, unit } from "./fault.ts";
 import {
@@ -20,6 +19,7 @@ import {
   value,
 } from "./mistake.ts";
 import { pulls } from "./pulls.ts";
+import { resourceManagers } from "./resource-managers.ts";
 import { tunnel } from "./tunnel.ts";
 
 /** Of every area and provider some. Those whose tests are all of integration are found on a real cluster alone. */
@@ -361,5 +361,5 @@ export const faults: readonly Fault[] = [
   ...aroundNodes,
   ...hostile,
   ...tunnel,
-  ...cpus,
+  ...resourceManagers,
 ];

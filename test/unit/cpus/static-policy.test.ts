@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { dividePod } from "../../../src/cpus/divide-pod.ts";
 import { assignPod } from "../../../src/cpus/pod-assigner.ts";
 import {
   type Assignments,
@@ -95,4 +96,15 @@ test("with strict-cpu-reservation, nothing runs on reserved CPUs", () => {
   const policy = policyOf(machine({ cores: 4 }), [0, 1], { strictReservation: true });
   assert.equal(formatCpus(sharedPool(policy, none)), "2-3");
   assert.equal(formatCpus(sharedPool(policyOf(machine({ cores: 4 }), [0, 1]), none)), "0-3");
+});
+
+test("divides a pod's CPUs among its containers: those of init containers are reused, and sidecars keep theirs", () => {
+  const policy = policyOf(machine({ cores: 8 }), [0]);
+  const sharing = (name: string) => ({ name, image: "i" });
+  const pod = podOf("p", [asking("main", "1"), sharing("shared")], {
+    initContainers: [asking("init", "4"), asking("sidecar", "1", { restartPolicy: "Always" }), sharing("late")],
+    resources: { limits: { cpu: "4", memory: "8Gi" } },
+  });
+  const expected = { "": "1-4", init: "1-4", sidecar: "1", late: "2-4", main: "2", shared: "3-4" };
+  assert.deepEqual(shown(dividePod(policy, pod, cpus(1, 2, 3, 4))), expected);
 });

@@ -71,6 +71,7 @@ test("prepares a shared claim once, and releases it after the last pod", async (
   await prepareClaims(deps, first, never);
   await prepareClaims(deps, second, never);
   await unprepareClaims(deps, "first", never);
+  assert.ok(!calls.includes("unprepare a.example.com claim"), "the second pod uses it");
   await unprepareClaims(deps, "second", never);
   await unprepareClaims(deps, "second", never);
   const called = calls.filter((call) => !call.startsWith("save"));

@@ -97,11 +97,13 @@ test("a rejected pod leaves nothing once it is released", async (t) => {
 
 test("memory of init containers is free for other pods once the containers after them start", async (t) => {
   const { admit, mems } = rig(t);
-  const init = asking("init", "7Gi");
-  const pod = podOf("p", [asking("main", "1Gi")], [init]);
-  assert.equal(await admit(pod), undefined);
-  assert.equal(await mems(pod, init), "0,1");
-  assert.ok(await admit(single("q", "2Gi")));
+  const [init, main] = [asking("init", "3Gi"), asking("main", "1Gi")];
+  const pod = podOf("p", [main], [init]);
+  assert.deepEqual([await admit(pod), await admit(single("full", "4Gi"))], [undefined, undefined]);
+  assert.equal(await mems(pod, init), "0");
+  assert.ok(await admit(single("early", "2Gi")));
+  assert.equal(await mems(pod, main), "0");
+  assert.equal(await admit(single("late", "2Gi")), undefined);
 });
 
 test("admits a pod whose memory cannot be saved, and saves it in the next period", async (t) => {

@@ -1,0 +1,76 @@
+import { type Fault, unit } from "./fault.ts";
+import { always, become, call, condition, drop, never, operand, result } from "./mistake.ts";
+
+/** CPUs, memory, NUMA nodes, devices of DRA and user IDs of pods. */
+export const resourceManagers: readonly Fault[] = [
+  {
+    name: "exclusive-cpus-of-sidecars",
+    in: "createPodAssigner",
+    mistake: drop(operand("&&", "isSidecar")),
+    breaks: "The main containers of a pod get the exclusive CPUs of its sidecars.",
+    assertion:
+      '"containers reuse the CPUs of init containers before them; sidecars keep theirs": Expected values to be strictly deep-equal',
+    foundBy: [unit("cpus/static-policy")],
+  },
+  {
+    name: "shared-cpus-after-release",
+    in: "createCpuManager.release",
+    mistake: drop(call("saveLater")),
+    breaks:
+      "Containers without exclusive CPUs get those of an ended pod back after ten seconds, and a restart loses them.",
+    assertion:
+      '"moves running containers off CPUs that become exclusive, and back when these are released": Expected values to be strictly deep-equal',
+    foundBy: [unit("cpus/manager")],
+  },
+  {
+    name: "damaged-manager-state",
+    in: "isIntact",
+    mistake: become(result("checksum"), "true"),
+    breaks: "A pod gets CPUs of another one after a restart, because a damaged state file is used.",
+    assertion: '"a corrupt file counts as no state": {"policyName":"static"',
+    foundBy: [unit("cpus/state-file"), unit("memory-manager/state-file")],
+  },
+  {
+    name: "pod-cpus-of-sidecars",
+    in: "dividePod",
+    mistake: drop(operand("&&", "isSidecar")),
+    breaks: "The containers of a pod with pod-level resources get the exclusive CPUs of its sidecars.",
+    assertion:
+      '"divides a pod\'s CPUs among its containers: those of init containers are reused, and sidecars keep theirs": Expected values to be strictly deep-equal',
+    foundBy: [unit("cpus/static-policy")],
+  },
+  {
+    name: "memory-of-ended-init-containers",
+    in: "releaseEndedInit",
+    mistake: always(condition("wholePod")),
+    breaks: "Memory of init containers that have ended stays unused until their pod ends.",
+    assertion:
+      '"memory of init containers is free for other pods once the containers after them start": Expected values to be strictly equal',
+    foundBy: [unit("memory-manager/manager")],
+  },
+  {
+    name: "scope-of-alignment",
+    in: "allocateAligned",
+    mistake: never(condition("scope")),
+    breaks: "With topologyManagerScope pod, the containers of a pod get resources of different NUMA nodes.",
+    assertion:
+      '"with scope pod all containers get their resources from the same NUMA node": Expected values to be strictly deep-equal',
+    foundBy: [unit("topology/manager")],
+  },
+  {
+    name: "user-ids-of-two-pods",
+    in: "createIdRanges.allocate",
+    mistake: never(condition("has")),
+    breaks: "Two pods with user namespaces have the same user IDs on the machine.",
+    assertion: '"fails in the kubelet\'s words once all ranges are taken": Expected values to be strictly deep-equal',
+    foundBy: [unit("user-namespaces/id-ranges")],
+  },
+  {
+    name: "claim-of-two-pods",
+    in: "unprepareClaims",
+    mistake: become(operand("===", "size"), "1"),
+    breaks: "A DRA driver takes a device back when the first of two pods that share it ends.",
+    assertion: '"prepares a shared claim once, and releases it after the last pod": the second pod uses it',
+    foundBy: [unit("dra/preparation")],
+  },
+];
