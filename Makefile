@@ -178,6 +178,11 @@ bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the r
 	$(call say,bench)
 	@PROVIDER="$(PROVIDER)" ONLY="$(ONLY)" NODES="$(NODES)" node test/bench/bench.ts
 
+.PHONY: profile
+profile: $(deps) packages cluster-tools build ## where the time of a scenario goes: by process, call of the runtime and function, and what stays in the heap (SCENARIO=burst, delete or probes; AGENT=kubelet); root
+	$(call say,profile)
+	@SCENARIO="$(SCENARIO)" AGENT="$(AGENT)" node test/bench/profile/profile.ts
+
 # FOCUS, LIST, PROVIDER, NETWORK, AGENT and PART reach the program through the environment, as make passes on what its command line sets.
 .PHONY: conformance conformance-part
 conformance: $(deps) packages cluster-tools build ## Kubernetes' own tests on graftlet's node, the score written into docs/conformance.md (FOCUS=MirrorPod; LIST=FILE; PROVIDER=docker, ssh, ssh-guest, ssh-docker-guest or guest; NETWORK=tunneled over SSH; AGENT=kubelet; SCORE=1 for all other tests); root

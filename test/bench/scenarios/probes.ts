@@ -37,7 +37,7 @@ export const probes: Scenario = async ({ cluster, pods, ledger }, { who, round, 
 
 /** No container is restarted for what its probe says: all that is measured is the probing. A command has ten seconds, since fifty a
  *  second can be more than a machine is able to run. */
-function probed(nodeName: string, withUnfit: boolean): SpecDraft {
+export function probed(nodeName: string, withUnfit: boolean): SpecDraft {
   const probe = (passes: boolean) => ({
     exec: { command: [passes ? "true" : "false"] },
     periodSeconds: 1,
