@@ -4,6 +4,7 @@ import { joinHostPort } from "../lib/http-get.ts";
 /** Go's texts of these errors. */
 const errnoTexts: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connect: connection refused",
+  ECONNRESET: "connect: connection reset by peer",
   ENOENT: "connect: no such file or directory",
   EHOSTUNREACH: "connect: no route to host",
   ENETUNREACH: "connect: network is unreachable",
