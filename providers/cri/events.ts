@@ -92,7 +92,8 @@ function criSource(runtime: GrpcChannel): RuntimeEventSource {
 }
 
 /** Converts a CRI event. A sandbox's own event carries the sandbox's ID as its container ID. */
-export function criEvent({ containerId, containerEventType, podSandboxStatus }: ContainerEventResponse): RuntimeEvent {
+export function criEvent(event: ContainerEventResponse): RuntimeEvent {
+  const { containerId, containerEventType, podSandboxStatus, createdAt } = event;
   const sandboxId = podSandboxStatus?.id;
   const podUid = podSandboxStatus?.metadata?.uid;
   return {
@@ -102,6 +103,7 @@ export function criEvent({ containerId, containerEventType, podSandboxStatus }: 
     ...(podUid !== undefined && { podUid }),
     ...(containerEventType === ContainerEventType.CONTAINER_STOPPED_EVENT && { exited: true }),
     ...(containerEventType === ContainerEventType.CONTAINER_DELETED_EVENT && { removed: true }),
+    ...(createdAt > 0n && { at: Number(createdAt / 1_000_000n) }),
   };
 }
 
@@ -123,12 +125,13 @@ function containerdSource(runtime: GrpcChannel): RuntimeEventSource {
 }
 
 /** Converts a containerd event, which does not distinguish sandboxes from containers; undefined if it has no payload. */
-export function containerdEvent({ topic, event }: Envelope): RuntimeEvent | undefined {
+export function containerdEvent({ topic, event, timestamp }: Envelope): RuntimeEvent | undefined {
   if (!event) return undefined;
+  const at = timestamp && { at: timestamp.getTime() };
   if (topic.startsWith("/tasks/")) {
     const { containerId } = decodeBounded(TaskEvent.decode, event.value, runtimeLimits);
-    return { kind: "changed", containerId, ...(topic === "/tasks/delete" && { exited: true }) };
+    return { kind: "changed", containerId, ...(topic === "/tasks/delete" && { exited: true }), ...at };
   }
   const { id } = decodeBounded(ContainerEvent.decode, event.value, runtimeLimits);
-  return { kind: "changed", containerId: id, ...(topic === "/containers/delete" && { removed: true }) };
+  return { kind: "changed", containerId: id, ...(topic === "/containers/delete" && { removed: true }), ...at };
 }

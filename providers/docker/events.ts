@@ -69,7 +69,7 @@ export interface EngineEvent {
 }
 
 /** Converts an event of the daemon; undefined unless it is about a container. */
-export function runtimeEvent({ Action = "", Actor }: EngineEvent): RuntimeEvent | undefined {
+export function runtimeEvent({ Action = "", Actor, timeNano }: EngineEvent): RuntimeEvent | undefined {
   if (!Actor?.ID || !actions.includes(Action)) return undefined;
   const labels = Actor.Attributes ?? {};
   const podUid = labels[podUidLabel];
@@ -81,6 +81,7 @@ export function runtimeEvent({ Action = "", Actor }: EngineEvent): RuntimeEvent 
     ...(podUid !== undefined && { podUid }),
     ...(Action === "die" && { exited: true }),
     ...(Action === "destroy" && { removed: true }),
+    ...(timeNano !== undefined && { at: Math.trunc(timeNano / 1_000_000) }),
   };
 }
 

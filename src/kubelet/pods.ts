@@ -279,7 +279,7 @@ function createWorkers(
 
 /** Creates node and pod statistics. */
 function createStats(
-  { config, target, clock, log, stateOf }: NodeContext,
+  { config, target, metrics, clock, log, stateOf }: NodeContext,
   { events }: Cluster,
   { agent, cgroups, targetClock, drivers }: ObservedTarget,
   volumes: Volumes,
@@ -295,7 +295,14 @@ function createStats(
     runtime,
     layout: cgroups.layout,
     volumes,
-    driverVolumeStats: createDriverVolumeStats({ host, drivers, queryHealth, clock, log }),
+    driverVolumeStats: createDriverVolumeStats({
+      host,
+      drivers,
+      queryHealth,
+      measures: metrics.measures.drivers,
+      clock,
+      log,
+    }),
     pods: desired,
     cache: podCache,
     disk,

@@ -37,6 +37,7 @@ export function createPluginRegistration(
     host: link ? { fs: host.fs, dial: host.dial.bind(host) } : host,
     directory: pluginRegistryOf(rootDir),
     handlers: { ...handlers, CSIPlugin: drivers.handler },
+    measures: metrics.measures.plugins,
     clock,
     log,
   });

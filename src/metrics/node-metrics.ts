@@ -28,7 +28,7 @@ import { alignmentCounters, topologyMetrics } from "./topology.ts";
 import { memoryMetrics } from "./memory-manager.ts";
 import { draMetrics } from "./dra.ts";
 import { deviceMetrics, podResourcesMetrics, podsApiMetrics } from "./devices.ts";
-import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
+import { driverMetrics, plegMetrics, pluginMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
 
 /** Recording functions of the stages, by set. A call costs a counter's increment; it never waits. */
 export type Measures = ReturnType<typeof createMeasures> & {
@@ -128,6 +128,7 @@ function createMeasures(
     requests: requestMetrics(metrics),
     serving: servingMetrics(metrics),
     nodeStart: nodeStartMetrics(metrics, clock),
+    plugins: pluginMetrics(metrics),
   };
 }
 
@@ -144,6 +145,10 @@ function nameMetrics(metrics: Metrics, deps: NodeMetricsDeps): void {
     values: () => [
       [{ major, minor, git_version: kubeletVersion, platform: `${process.platform}/${goArchitecture()}` }, 1],
     ],
+  });
+  metrics.gauge("kubelet_metrics_provider", "Where the usage of containers is from: the runtime; always 1.", {
+    labels: ["provider"],
+    values: () => [[{ provider: "cri" }, 1]],
   });
   metrics.gauge("graftlet_build_info", "Version of graftlet, as labels; always 1.", {
     labels: ["version", "node_version"],

@@ -2,9 +2,11 @@ import type { Clock } from "../lib/clock.ts";
 import type { DriverMeasures } from "../csi/client.ts";
 import type { RuntimeMeasures } from "./runtime-calls.ts";
 import type { PlegMeasures } from "../pleg/inspector.ts";
+import type { RegistrationMeasures } from "../plugins/manager.ts";
 import type { PluginMeasures } from "../runtime/images/credential-plugin.ts";
 import type { PullCheckMeasures } from "../runtime/images/pull-manager.ts";
 import type { PullMeasures } from "../runtime/images/puller.ts";
+import type { VolumeStatsMeasures } from "../stats/driver-volume-stats.ts";
 import type { VolumeMeasures } from "../volumes/measures.ts";
 import type { PodStartup } from "./pod-startup.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
@@ -76,6 +78,11 @@ export function plegMetrics(metrics: Metrics, clock: Clock): PlegMeasures {
     "kubelet_evented_pleg_connection_error_count",
     "Failed and broken event streams of the runtime.",
   );
+  const delays = metrics.histogram(
+    "kubelet_evented_pleg_connection_latency_seconds",
+    "Time from an event of the runtime to its arrival, seconds; the difference between the clocks of two machines is part of it.",
+    { buckets: defaultBuckets },
+  );
   let lastSeen = 0;
   metrics.gauge("kubelet_pleg_last_seen_seconds", "Start of the last successful relist, Unix time.", {
     values: () => [[{}, lastSeen]],
@@ -90,6 +97,7 @@ export function plegMetrics(metrics: Metrics, clock: Clock): PlegMeasures {
     },
     inspected: (ms) => looks.addMs({}, ms),
     eventStreamOpened: () => streams.add({}),
+    eventArrived: (ms) => delays.addMs({}, ms),
     eventStreamFailed: () => breaks.add({}),
   };
 }
@@ -172,16 +180,36 @@ function sizeLabel(bytes: number): string {
 const storageBuckets = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 
 /** Calls to CSI drivers. */
-export function driverMetrics(metrics: Metrics): DriverMeasures {
+export function driverMetrics(metrics: Metrics): DriverMeasures & VolumeStatsMeasures {
   const calls = metrics.histogram(
     "csi_operations_seconds",
     "Duration of calls to storage drivers, by method and gRPC status, seconds.",
     { labels: ["driver_name", "method_name", "grpc_status_code", "migrated"], buckets: storageBuckets },
   );
+  const stats = metrics.histogram(
+    "kubelet_volume_metric_collection_duration_seconds",
+    "Duration of reading a volume's usage, by driver, or by the command that reads it, seconds.",
+    { labels: ["metric_source"], buckets: defaultBuckets },
+  );
   return {
+    statsRead: (source, ms) => stats.addMs({ metric_source: source }, ms),
     called: (driver, method, code, ms) =>
       calls.addMs({ driver_name: driver, method_name: method, grpc_status_code: code, migrated: "false" }, ms),
   };
+}
+
+/** Plugins that register by their sockets. */
+export function pluginMetrics(metrics: Metrics): RegistrationMeasures {
+  let [registered, desired]: (readonly string[])[] = [[], []];
+  metrics.gauge("plugin_manager_total_plugins", "Plugins by their socket: found, and registered.", {
+    labels: ["socket_path", "state"],
+    values: () => {
+      const of = (sockets: readonly string[] = [], state: string) =>
+        sockets.map((socket_path) => [{ socket_path, state }, 1] as const);
+      return [...of(registered, "actual_state_of_world"), ...of(desired, "desired_state_of_world")];
+    },
+  });
+  return { changed: (actual, wanted) => void ([registered, desired] = [actual, wanted]) };
 }
 
 /** Mounts and unmounts of volumes. */

@@ -56,12 +56,18 @@ export function servingMetrics(metrics: Metrics): ServingMeasures {
     "Duration of requests to the kubelet API, streams until their end, seconds.",
     { labels, buckets: defaultBuckets },
   );
+  const webSockets = metrics.counter(
+    "kubelet_websocket_streaming_requests_total",
+    "Requests for exec, attach and port-forward over WebSocket.",
+    ["subresource"],
+  );
   const open = new Map<string, { readonly labels: Readonly<Record<(typeof labels)[number], string>>; count: number }>();
   metrics.gauge("kubelet_http_inflight_requests", "Requests to the kubelet API in progress.", {
     labels,
     values: () => [...open.values()].map((each) => [each.labels, each.count]),
   });
   return {
+    webSocket: (area) => webSockets.add({ subresource: area.toLowerCase() }),
     began(method, area) {
       const path = areas.has(area) ? area : "other";
       const given = {

@@ -24,6 +24,8 @@ export interface PlegMeasures {
   inspected(ms: number): void;
   /** The event stream of the runtime was established. */
   eventStreamOpened(): void;
+  /** An event arrived. @param ms since it happened, by the target's clock. */
+  eventArrived(ms: number): void;
   /** The event stream failed or broke. */
   eventStreamFailed(): void;
 }

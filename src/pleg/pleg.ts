@@ -168,7 +168,7 @@ async function followEvents(
         if (event.kind === "listening") {
           measures.eventStreamOpened();
           onListening();
-        }
+        } else if (event.at !== undefined) measures.eventArrived(Math.max(0, clock.now() - event.at));
         onEvent(clock, inspector, state, event);
       }
     } catch (error) {

@@ -8,7 +8,14 @@ import type { Host, HostFs } from "../seams/host.ts";
 import { type PluginHandlers, type RegisteredPlugin, registerPlugin } from "./registration.ts";
 import { type FoundSockets, findSockets } from "./sockets.ts";
 
+/** Records which plugins there are. */
+export interface RegistrationMeasures {
+  /** @param registered sockets of the plugins that are registered. @param found sockets in the directory. */
+  changed(registered: readonly string[], found: readonly string[]): void;
+}
+
 export interface PluginManagerDeps extends ClockAndLog {
+  readonly measures: RegistrationMeasures;
   readonly host: Pick<Host, "fs" | "dial" | "watch" | "budget">;
   /** Directory of the sockets on the target. */
   readonly directory: string;
@@ -139,6 +146,7 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
         if (!registered.has(socket) && retries.remaining(socket) === 0)
           begin(socket, () => semaphore(() => register(socket, fingerprint)));
       retries.collect();
+      deps.measures.changed([...registered.keys()], [...wanted.keys()]);
       return busy.size === 0 && wanted.size === registered.size;
     },
     idle: () => Promise.all(busy.values()),

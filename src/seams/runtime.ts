@@ -85,6 +85,8 @@ export type RuntimeEvent =
       readonly podUid?: string;
       readonly exited?: boolean;
       readonly removed?: boolean;
+      /** When it happened, milliseconds since the epoch by the target's clock. */
+      readonly at?: number;
     };
 
 export interface Sandboxes {

@@ -74,10 +74,15 @@ export function createApp(deps: AppDeps): Express {
   return app;
 }
 
+/** Areas of requests that become streams. */
+const streamAreas = new Set(["exec", "attach", "portForward"]);
+
 /** Counts a request; a request that became a stream, until its connection has ended. */
 function count({ serving, clock, upgradeOf }: AppDeps, request: Request, response: Response): void {
   const since = clock.monotonic();
-  const ended = serving.began(request.method, areaOf(request.originalUrl));
+  const area = areaOf(request.originalUrl);
+  const ended = serving.began(request.method, area);
+  if (streamAreas.has(area) && request.headers.upgrade?.toLowerCase() === "websocket") serving.webSocket(area);
   const lasting = upgradeOf(request)?.socket ?? response;
   lasting.once("close", () => ended(clock.monotonic() - since));
 }

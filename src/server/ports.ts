@@ -14,6 +14,8 @@ import type { UnauthenticatedConnections } from "./unauthenticated-connections.t
 export interface ServingMeasures {
   /** @param area first segment of the path. @returns a function to call when the request has ended. */
   began(method: string, area: string): (ms: number) => void;
+  /** A command or port-forward was requested over WebSocket. @param area `exec`, `attach` or `portForward`. */
+  webSocket(area: string): void;
 }
 
 /** Health checks made by the aggregate health endpoints. */

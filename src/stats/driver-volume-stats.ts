@@ -8,10 +8,18 @@ import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { PersistentVolumeFacts, StorageDrivers } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
+import { timed } from "../lib/timed.ts";
 import { type DiskUse, totalUse } from "./disk-stats.ts";
 import { command, commandWithoutDashes } from "../seams/command.ts";
 
+/** Records how long it takes to read volumes' usage. */
+export interface VolumeStatsMeasures {
+  /** @param source the driver, or the kind of command: `statfs`, `block`. */
+  statsRead(source: string, ms: number): void;
+}
+
 export interface DriverVolumeStatsDeps extends ClockAndLog {
+  readonly measures: VolumeStatsMeasures;
   readonly host: Pick<Host, "run">;
   readonly drivers: Pick<StorageDrivers, "driver">;
   /** True to also query the health of volumes (feature gate CSIVolumeHealth). */
@@ -37,6 +45,7 @@ export function createDriverVolumeStats({
   host,
   drivers,
   queryHealth,
+  measures,
   clock,
   log,
 }: DriverVolumeStatsDeps): DriverVolumeStats {
@@ -67,7 +76,14 @@ export function createDriverVolumeStats({
   return (path, volume) => {
     const now = clock.monotonic();
     for (const [other, { until }] of known) if (until <= now) known.delete(other);
-    const last = known.get(path) ?? { until: now + maxAgeMs, use: query(path, volume) };
+    const source = volume === "remote" ? "statfs" : volume === "device" ? "block" : volume.driver;
+    const read = () =>
+      timed(
+        clock,
+        () => query(path, volume),
+        (ms) => measures.statsRead(source, ms),
+      );
+    const last = known.get(path) ?? { until: now + maxAgeMs, use: read() };
     known.set(path, last);
     return last.use;
   };

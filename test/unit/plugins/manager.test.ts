@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { type Socket, createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import type { PluginHandler, RegisteringPlugin } from "../../../src/plugins/ports.ts";
 import { localHost } from "../../../providers/local/host.ts";
@@ -20,6 +20,7 @@ async function rig(t: TestContext, handler: Partial<PluginHandler> = {}) {
   const rootDir = mkdtempSync(join(tmpdir(), "graftlet-plugins-"));
 
   const asked: string[] = [];
+  let counted = "";
   const note = (what: string, { name, endpoint }: RegisteringPlugin) =>
     void asked.push(`${what} ${name} ${endpoint.replace(rootDir, "")}`);
   const clock = systemClock();
@@ -32,6 +33,12 @@ async function rig(t: TestContext, handler: Partial<PluginHandler> = {}) {
         register: async (plugin) => note("register", plugin),
         deregister: async (plugin) => note("deregister", plugin),
         ...handler,
+      },
+    },
+    measures: {
+      changed(registered, found) {
+        const names = (sockets: readonly string[]) => sockets.map((socket) => basename(socket)).join();
+        counted = `${names(registered)} of ${names(found)}`;
       },
     },
     clock,
@@ -50,7 +57,7 @@ async function rig(t: TestContext, handler: Partial<PluginHandler> = {}) {
     return made;
   };
   const directory = join(rootDir, "plugins_registry");
-  return { asked, driver, directory };
+  return { asked, driver, directory, counted: () => counted };
 }
 
 const [validated, registered, gone] = ["validate", "register", "deregister"].map(
@@ -58,11 +65,12 @@ const [validated, registered, gone] = ["validate", "register", "deregister"].map
 );
 
 test("registers and notifies a plugin, and deregisters it when its socket is removed", async (t) => {
-  const { asked, driver } = await rig(t);
+  const { asked, driver, counted } = await rig(t);
   const plugin = await driver();
   await until("the plugin to be told", () => plugin.told.length === 1);
   assert.deepEqual(plugin.told, [{ pluginRegistered: true, error: "" }]);
   assert.deepEqual(asked, [validated, registered]);
+  await until("the plugin to be counted", () => counted() === "d-reg.sock of d-reg.sock");
   plugin.stop();
   await until("the plugin to be given up", () => asked.length === 3);
   assert.deepEqual(asked, [validated, registered, gone]);

@@ -64,6 +64,7 @@ test("measures requests from first to last byte, including refused ones, and str
   const open = new Map<string, number>();
   const said: string[] = [];
   const serving: ServingMeasures = {
+    webSocket: (area) => void said.push(`WebSocket ${area}`),
     began(method, area) {
       const key = `${method} ${area}`;
       said.push(key);
@@ -85,8 +86,11 @@ test("measures requests from first to last byte, including refused ones, and str
   stream.socket.destroy();
   for (const connection of connections) connection.destroy();
   while (open.get("POST exec") !== 0) await new Promise(setImmediate);
-  assert.deepEqual(said, ["GET metrics/probes", "GET healthz", "POST exec"]);
-  assert.deepEqual([...open.values()], [0, 0, 0]);
+  await ask(server, "/exec/ns/none/c?command=sh&output=1", {
+    headers: { authorization: "Bearer let-me-in", upgrade: "websocket" },
+  });
+  assert.deepEqual(said, ["GET metrics/probes", "GET healthz", "POST exec", "GET exec", "WebSocket exec"]);
+  assert.deepEqual([...open.values()], [0, 0, 0, 0]);
 });
 
 test("works without measurements", async () => {

@@ -24,10 +24,12 @@ function rig(...answers: readonly (object | Error)[]) {
 function rigWith(capabilities: readonly Capability[] | undefined, ...answers: readonly (object | Error)[]) {
   const clock = fakeClock();
   const said: string[] = [];
+  const measured: string[] = [];
   const asked: NodeGetVolumeStatsRequest[] = [];
   const left = [...answers];
   const host = fakeHost({ clock });
   const space = createDriverVolumeStats({
+    measures: { statsRead: (source) => void measured.push(source) },
     host,
     drivers: {
       driver: () => ({
@@ -49,7 +51,7 @@ function rigWith(capabilities: readonly Capability[] | undefined, ...answers: re
     clock,
     log: createLogger(0, { write: (line: string) => void said.push(line) }),
   });
-  return { clock, host, said, asked, space };
+  return { clock, host, said, asked, space, measured };
 }
 
 test("reads a driver's volume stats once a minute", async () => {
@@ -83,7 +85,7 @@ test("reports no capacity for a driver that fails or returns none; reports the o
 });
 
 test("measures a remote file system with a command: 5 s timeout, at most once a minute", async () => {
-  const { clock, host, said, space } = rig();
+  const { clock, host, said, space, measured } = rig();
   host.program("stat", (_args, { stdout }) => {
     stdout.write("4096 100 70 60 50 40\n");
     return 0;
@@ -104,6 +106,7 @@ test("measures a remote file system with a command: 5 s timeout, at most once a 
   assert.equal(await space("/gone", "remote"), undefined);
   assert.equal(host.commands.length, 2);
   assert.equal(said.length, 1);
+  assert.deepEqual(measured, ["statfs", "statfs"]);
 });
 
 test("queries the driver for a block volume if the node has its device", async () => {

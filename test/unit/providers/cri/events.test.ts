@@ -156,8 +156,9 @@ test("a CRI event of the sandbox itself has no container; a stop is marked", () 
   const stopped = ContainerEventResponse.fromPartial({
     containerId: "c",
     containerEventType: ContainerEventType.CONTAINER_STOPPED_EVENT,
+    createdAt: 1_700_000_000_123_456_789n,
   });
-  assert.deepEqual(criEvent(stopped), { kind: "changed", containerId: "c", exited: true });
+  assert.deepEqual(criEvent(stopped), { kind: "changed", containerId: "c", exited: true, at: 1_700_000_000_123 });
 });
 
 test("containerd's task and container events name the container", () => {
