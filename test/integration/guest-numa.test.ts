@@ -60,7 +60,9 @@ describe("NUMA nodes of a machine over SSH, on cgroup v2", { timeout: patience(6
 
   test("the containers of a pod with pod-level resources share CPUs and memory of one NUMA node", async () => {
     const containers = [sleeping(limits("1", "64Mi")), sleeping({ name: "side" }), sleeping({ name: "other" })];
-    await pods.create("whole", { ...limits("3", "192Mi"), containers });
+    const amounts = { cpu: "3", memory: "192Mi" };
+    // Without requests, the API server adds up those of the containers: the pod would be Burstable.
+    await pods.create("whole", { resources: { requests: amounts, limits: amounts }, containers });
     const pod = await pods.ready("whole");
     assert.deepEqual(
       ["main", "side", "other"].map((name) => allowed(pod, name)),
