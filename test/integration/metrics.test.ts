@@ -196,6 +196,8 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.ok(patches > 3, `${patches} patches`);
     assert.ok((value("kubelet_image_pull_duration_seconds_count") ?? 0) >= 1);
     assert.ok((value("kubelet_pod_status_sync_duration_seconds_count") ?? 0) > 3);
+    assert.ok((value("kubelet_evented_pleg_connection_latency_seconds_count") ?? 0) > 3);
+    assert.equal(value("kubelet_metrics_provider", { provider: "cri" }), 1);
     assert.ok((value("kubelet_certificate_manager_server_ttl_seconds") ?? 0) > 3600);
     assert.ok((value("process_resident_memory_bytes") ?? 0) > 30 * 2 ** 20);
     const readiness = { probe_type: "Readiness", container: "main", pod: "probed", result: "successful" };

@@ -3,14 +3,21 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { restoredAssignments } from "../../../src/cpus/check-state.ts";
 import { distributeCpus } from "../../../src/cpus/distribute-cpus.ts";
-import { assignPod } from "../../../src/cpus/pod-assigner.ts";
-import { type Assignments, createStaticPolicy, sharedPool } from "../../../src/cpus/static-policy.ts";
+import { assignPod, createPodAssigner } from "../../../src/cpus/pod-assigner.ts";
+import {
+  type Assignments,
+  type StaticPolicy,
+  createStaticPolicy,
+  podCpuCount,
+  sharedPool,
+} from "../../../src/cpus/static-policy.ts";
 import { parseState, writeState } from "../../../src/cpus/state-file.ts";
 import { takeCpus } from "../../../src/cpus/take-cpus.ts";
 import type { CpuTopology } from "../../../src/cpus/topology.ts";
 import type { CpuSet } from "../../../src/lib/cpu-set.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { isSidecar } from "../../../src/pod/containers.ts";
+import { wholePod } from "../../../src/pod/pinned-resources.ts";
 import { never } from "../../fakes/signals.ts";
 import { type MachineDraft, asking, cpus, machine, noOptions, podOf } from "./machines.ts";
 
@@ -38,7 +45,14 @@ const options = fc.constantFrom(
 const container = fc.record({ cpu: fc.integer({ min: 1, max: 12 }), sort: fc.constantFrom("main", "init", "sidecar") });
 const steps = fc.array(
   fc.oneof(
-    { weight: 3, arbitrary: fc.array(container, { minLength: 1, maxLength: 4 }).map((admit) => ({ admit })) },
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        admit: fc.array(container, { minLength: 1, maxLength: 4 }),
+        /** CPUs that the pod has as a whole, beyond those of its containers; undefined for a pod without pod-level resources. */
+        spare: fc.option(fc.integer({ min: 0, max: 3 }), { nil: undefined }),
+      }),
+    },
     { weight: 1, arbitrary: fc.nat().map((release) => ({ release })) },
   ),
   { minLength: 1, maxLength: 25 },
@@ -51,6 +65,16 @@ function podWith(uid: string, containers: readonly { readonly cpu: number; reado
   }));
   const of = (main: boolean) => named.flatMap(({ sort, container }) => ((sort === "main") === main ? [container] : []));
   return podOf(uid, [...of(true), asking("last", "1")], { initContainers: of(false) });
+}
+
+/** Assigns CPUs to a pod, as a whole if it has spare ones. */
+function assign(policy: StaticPolicy, assigned: Assignments, pod: Pod, spare: number | undefined) {
+  if (spare === undefined) return assignPod(policy, assigned, pod);
+  const cpu = String(podCpuCount(pod) + spare);
+  const limited = { ...pod, spec: { ...pod.spec, resources: { limits: { cpu, memory: "64Gi" } } } };
+  const assigner = createPodAssigner(policy, assigned, limited);
+  assert.equal(assigner.assignWhole()?.size, Number(cpu));
+  return assigner.own;
 }
 
 /** CPUs of a pod's containers that run at the same time have one owner each. */
@@ -96,7 +120,7 @@ test("a CPU never has two owners or leaves the allowed set, and a restart at any
           if (uid !== undefined) next.delete(uid);
         } else {
           const pod = podWith(`pod-${at}`, action.admit);
-          const own = attempt(() => assignPod(policy, assigned, pod));
+          const own = attempt(() => assign(policy, assigned, pod, action.spare));
           if (own) {
             next.set(pod.metadata.uid, own);
             assertOwnersDiffer(pod, own);
@@ -104,8 +128,8 @@ test("a CPU never has two owners or leaves the allowed set, and a restart at any
               ({ name, resources }) => [name, Number(resources?.requests?.["cpu"])] as const,
             );
             assert.deepEqual(
-              [...own].map(([name, set]) => [name, set.size]),
-              wanted,
+              new Map([...own].flatMap(([name, set]) => (name === wholePod ? [] : [[name, set.size]]))),
+              new Map(wanted),
             );
           }
         }

@@ -8,11 +8,14 @@ import { parseState, writeState } from "../../../src/memory-manager/state-file.t
 import {
   type MemoryState,
   allocateMemory,
+  allocatePodMemory,
+  heldBlocks,
   releaseEndedInit,
   releasePod,
 } from "../../../src/memory-manager/static-policy.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
 import { isSidecar } from "../../../src/pod/containers.ts";
+import { unaligned } from "../../../src/topology-hints.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { gib, node, podOf } from "./machines.ts";
@@ -29,14 +32,20 @@ const container = fc.record({
 });
 const steps = fc.array(
   fc.oneof(
-    { weight: 3, arbitrary: fc.array(container, { minLength: 1, maxLength: 4 }).map((admit) => ({ admit })) },
+    {
+      weight: 3,
+      arbitrary: fc.record({ admit: fc.array(container, { minLength: 1, maxLength: 4 }), whole: fc.boolean() }),
+    },
     { weight: 1, arbitrary: fc.nat().map((start) => ({ start })) },
     { weight: 1, arbitrary: fc.nat().map((release) => ({ release })) },
   ),
   { minLength: 1, maxLength: 25 },
 );
 
-function podWith(uid: string, drafts: readonly { memory: number; pages: number; sort: string }[]): Pod {
+type Drafts = readonly { readonly memory: number; readonly pages: number; readonly sort: string }[];
+
+/** @param whole the pod has pod-level resources, as much as all of its containers. */
+function podWith(uid: string, drafts: Drafts, whole: boolean): Pod {
   const named = drafts.map(({ memory, pages: huge, sort }, at): { sort: string; one: Container } => {
     const amounts = { cpu: "1", memory: `${memory}Gi`, ...(huge > 0 && { [pages]: `${huge * 512}Mi` }) };
     const restarts = sort === "sidecar" ? ({ restartPolicy: "Always" } as const) : {};
@@ -46,7 +55,12 @@ function podWith(uid: string, drafts: readonly { memory: number; pages: number; 
     };
   });
   const of = (main: boolean) => named.flatMap(({ sort, one }) => ((sort === "main") === main ? [one] : []));
-  return podOf(uid, of(true), of(false));
+  const pod = podOf(uid, of(true), of(false));
+  const [memory, huge] = [drafts.map((each) => each.memory), drafts.map((each) => each.pages)].map((amounts) =>
+    amounts.reduce((sum, amount) => sum + amount, 0),
+  );
+  const limits = { cpu: "9", memory: `${memory}Gi`, ...(huge && { [pages]: `${huge * 512}Mi` }) };
+  return whole ? { ...pod, spec: { ...pod.spec, resources: { limits } } } : pod;
 }
 
 const containersOf = ({ spec: { initContainers = [], containers } }: Pod) => [...initContainers, ...containers];
@@ -54,6 +68,7 @@ const containersOf = ({ spec: { initContainers = [], containers } }: Pod) => [..
 /** Admits a pod, or leaves the state as it is if it does not fit. */
 function admit(state: MemoryState, pod: Pod): MemoryState {
   try {
+    if (pod.spec.resources) return allocatePodMemory(state, pod, unaligned);
     return containersOf(pod).reduce((now, one) => allocateMemory(now, pod, one), state);
   } catch (error) {
     assert.match(String(error), /\[memorymanager\] /);
@@ -71,7 +86,7 @@ async function restarted(machine: MachineState, state: MemoryState): Promise<Mem
 }
 
 function assertSound({ machine, assigned }: MemoryState): void {
-  const blocks = [...assigned.values()].flatMap((own) => [...own.values()].flat());
+  const blocks = [...assigned.values()].flatMap(heldBlocks);
   for (const [id, { tables, group, assignments }] of machine) {
     const here = blocks.filter((block) => idsOfNodes(block.nodes).includes(id));
     assert.equal(assignments, here.length);
@@ -96,8 +111,7 @@ function assertEnough({ assigned }: MemoryState, pod: Pod): void {
   const { initContainers = [], containers } = pod.spec;
   const wanted = ({ resources }: Container) => Number.parseInt(resources?.requests?.["memory"] ?? "", 10) * gib;
   const sum = (of: readonly Container[]) => of.reduce((total, one) => total + wanted(one), 0);
-  const total = [...own.values()]
-    .flat()
+  const total = heldBlocks(own)
     .filter(({ type }) => type === "memory")
     .reduce((bytes, block) => bytes + block.bytes, 0);
   assert.ok(total >= sum([...initContainers.filter(isSidecar), ...containers]));
@@ -112,7 +126,7 @@ test("no node allocates more than it has, a release returns everything, and a re
       const pods = new Map<string, Pod>();
       const chosen = (wish: number) => [...pods.values()][wish % Math.max(1, pods.size)];
       for (const [at, action] of actions.entries()) {
-        const pod = "admit" in action ? podWith(`pod-${at}`, action.admit) : undefined;
+        const pod = "admit" in action ? podWith(`pod-${at}`, action.admit, action.whole) : undefined;
         if (pod) {
           pods.set(pod.metadata.uid, pod);
           state = admit(state, pod);
