@@ -64,7 +64,7 @@ export interface MountedVolume {
   readonly readOnly: boolean;
   /** The file system has no SELinux labels, although the target uses SELinux. */
   readonly unlabelled?: true;
-  /** Set for a PersistentVolumeClaim: the volume that it is bound to. */
+  /** Set for a PersistentVolumeClaim, the volume that it is bound to, and for a pod's own volume of an in-tree type. */
   readonly persistent?: PersistentVolumeFacts;
 }
 

@@ -45,4 +45,11 @@ export const ofResources: Readonly<Record<string, Runs>> = {
     fits: ["cri", "cri-2.4", "docker", "ssh"],
     seconds: 15,
   },
+  "csi-migration": {
+    on: ["cri"],
+    why: "drivers talk to graftlet alone",
+    lab: "volumes",
+    fits: ["cri", "cri-2.4", "docker"],
+    seconds: 15,
+  },
 };

@@ -37,11 +37,11 @@ const projected: WireDecisions<k8s.V1ProjectedVolumeSource> = {
 };
 
 export const volume: WireDecisions<k8s.V1Volume> = {
-  awsElasticBlockStore: unsupportedType,
-  azureDisk: unsupportedType,
-  azureFile: unsupportedType,
+  awsElasticBlockStore: "supported",
+  azureDisk: "supported",
+  azureFile: "supported",
   cephfs: unsupportedType,
-  cinder: unsupportedType,
+  cinder: "supported",
   configMap: "supported",
   csi: "supported",
   downwardAPI: "supported",
@@ -50,7 +50,7 @@ export const volume: WireDecisions<k8s.V1Volume> = {
   fc: unsupportedType,
   flexVolume: unsupportedType,
   flocker: unsupportedType,
-  gcePersistentDisk: unsupportedType,
+  gcePersistentDisk: "supported",
   gitRepo: unsupportedType,
   glusterfs: unsupportedType,
   hostPath: "supported",
@@ -60,14 +60,14 @@ export const volume: WireDecisions<k8s.V1Volume> = {
   nfs: "supported",
   persistentVolumeClaim: "supported",
   photonPersistentDisk: unsupportedType,
-  portworxVolume: unsupportedType,
+  portworxVolume: "supported",
   projected: checkFields(projected),
   quobyte: unsupportedType,
   rbd: unsupportedType,
   scaleIO: unsupportedType,
   secret: "supported",
   storageos: unsupportedType,
-  vsphereVolume: unsupportedType,
+  vsphereVolume: "supported",
 };
 
 /** Unsupported fields of a volume; an unsupported type is reported with the volume's name. */

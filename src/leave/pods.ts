@@ -5,6 +5,7 @@ import type { Clock } from "../lib/clock.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { Node, Pod } from "../objects.ts";
+import { migratedTypeOf } from "../pod/migrated-volume.ts";
 import { isMirrorPod } from "../pod/containers.ts";
 
 export interface DeletePodsDeps {
@@ -71,9 +72,10 @@ function shouldDelete(pod: Pod): boolean {
 
 /** Any claim counts: it may be bound to a CSI volume. */
 function hasStorage({ spec }: Pod): boolean {
-  return (spec.volumes ?? []).some(
-    ({ persistentVolumeClaim, ephemeral, csi }) => (persistentVolumeClaim ?? ephemeral ?? csi) !== undefined,
-  );
+  return (spec.volumes ?? []).some((volume) => {
+    const { persistentVolumeClaim, ephemeral, csi } = volume;
+    return (persistentVolumeClaim ?? ephemeral ?? csi ?? migratedTypeOf(volume)) !== undefined;
+  });
 }
 
 function listPods({ client, nodeName }: DeletePodsDeps, signal: AbortSignal): Promise<readonly Pod[]> {

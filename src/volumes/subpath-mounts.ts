@@ -22,8 +22,8 @@ export function createSubPathMounts(
       const { uid } = pod.metadata;
       const bindings = parts.map((part) => {
         const { hostPath, persistent } = mountedVolume(mounted(uid), part, containerName);
-        // For a claim, the directory is named after the persistent volume.
-        const name = persistent?.name ?? part.volume;
+        // For a claim, the directory is named after the persistent volume, whose name may be a path for an in-tree type.
+        const name = (persistent?.name ?? part.volume).replaceAll("/", "~");
         const target = `${podDirectory(rootDir, uid)}/volume-subpaths/${name}/${containerName}/${part.index}`;
         const below = normalizedSubPath(part.subPath);
         if (isTooLong(hostPath, below)) {

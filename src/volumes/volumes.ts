@@ -9,6 +9,7 @@ import type { Pod, Volume } from "../objects.ts";
 import type { MountedVolumes, VolumeMounter } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
+import { migratedTypeOf } from "../pod/migrated-volume.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { StableFiles, SubPathMounts } from "../runtime/ports.ts";
 import type { VolumeDeps } from "./plugins/plugin.ts";
@@ -188,9 +189,10 @@ function mountedPlugins({ pod, mounted }: PodVolumes): readonly MountedPlugin[] 
   });
 }
 
-/** True if the persistent volume of each claim is known, and each inline CSI volume is mounted. */
+/** True if the persistent volume of each claim is known, and each inline volume of a CSI driver is mounted. */
 function isFullyKnown({ pod, mounted }: PodVolumes): boolean {
-  const isElsewhere = (volume: Volume) => claimNameOf(pod, volume) !== undefined || volume.csi !== undefined;
+  const isElsewhere = (volume: Volume) =>
+    claimNameOf(pod, volume) !== undefined || volume.csi !== undefined || migratedTypeOf(volume) !== undefined;
   return usedVolumes(pod).every((volume) => !isElsewhere(volume) || mounted.has(volume.name));
 }
 

@@ -1,14 +1,15 @@
 import { CodedError } from "../../lib/errors.ts";
-import type { PersistentVolume, PersistentVolumeClaim } from "../../objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim, Pod } from "../../objects.ts";
 import { termMatches } from "../../pod/node-selector.ts";
 import { StepError } from "../failure.ts";
-import type { SetUpDeps, VolumePlugin } from "../plugins/plugin.ts";
+import type { SetUpDeps, VolumePlugin, VolumeReady } from "../plugins/plugin.ts";
 import { claimCapacity } from "./claim-status.ts";
 import { expandWhileMounting } from "./expansion.ts";
 import { persistentPluginFor, pluginNameOf } from "./index.ts";
 import type { PersistentVolumePlugin, PublishResult, VolumeUse } from "./plugin.ts";
 import { mapDevice } from "./map-device.ts";
-import { boundVolume } from "./resolve-claim.ts";
+import { migratedInlineVolume } from "./migration.ts";
+import { type BoundVolume, boundVolume } from "./resolve-claim.ts";
 
 const groupAnnotation = "pv.beta.kubernetes.io/gid";
 const optionsAnnotation = "volume.beta.kubernetes.io/mount-options";
@@ -19,37 +20,56 @@ const readWriteOncePod = "ReadWriteOncePod";
 export const claim: VolumePlugin = {
   refreshes: false,
   async setUp(deps, pod, podVolume, signal) {
-    const { claim: claimObject, volume, readOnly, isDevice } = await boundVolume(deps.claims, pod, podVolume, signal);
-    const { name } = volume.metadata;
-    const plugin = persistentPluginFor(volume);
-    const use: VolumeUse = { pod, volume, readOnly, options: mountOptions(volume) };
-    checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
-    if (!isDevice) checkOptions(plugin, use);
-    const id = plugin.id(volume);
-    deps.volumeStates.reserve(id, pod.metadata.uid);
-    const { space, ...published } = await deps.volumeStates.serialize(id, async () => {
-      checkSinglePod(deps, id, use, isDevice);
-      const published = await (isDevice ? mapVolume : mountVolume)(deps, plugin, use, signal);
-      // The pod uses the volume from here on, even if the expansion fails.
-      deps.volumeStates.markPublished(id, pod.metadata.uid);
-      await expandBeforeUse(deps, plugin, use, claimObject, signal);
-      return published;
-    });
-    const group = annotatedGroup(volume);
-    return {
-      ...published,
-      readOnly,
-      ...(plugin.expand && !readOnly && { expandableId: id }),
-      persistent: {
-        name,
-        plugin: pluginNameOf(plugin, volume),
-        isDevice,
-        ...(space && { space }),
-        ...(group !== undefined && { group }),
-      },
-    };
+    return setUpPersistent(deps, pod, await boundVolume(deps.claims, pod, podVolume, signal), signal);
   },
 };
+
+/** A pod's own volume of an in-tree type, mounted by the CSI driver that replaces the type.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#csi-migration */
+export const migrated: VolumePlugin = {
+  refreshes: false,
+  async setUp(deps, pod, podVolume, signal) {
+    const volume = migratedInlineVolume(pod, podVolume);
+    return setUpPersistent(deps, pod, { volume, readOnly: false, isDevice: false }, signal);
+  },
+};
+
+/** Sets up a persistent volume for a pod; expands it beforehand if it has a claim. */
+async function setUpPersistent(
+  deps: SetUpDeps,
+  pod: Pod,
+  { claim: claimObject, volume, readOnly, isDevice }: Omit<BoundVolume, "claim"> & Partial<BoundVolume>,
+  signal: AbortSignal,
+): Promise<VolumeReady> {
+  const { name } = volume.metadata;
+  const plugin = persistentPluginFor(volume);
+  const use: VolumeUse = { pod, volume, readOnly, options: mountOptions(volume) };
+  checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
+  if (!isDevice) checkOptions(plugin, use);
+  const id = plugin.id(volume);
+  deps.volumeStates.reserve(id, pod.metadata.uid);
+  const { space, ...published } = await deps.volumeStates.serialize(id, async () => {
+    checkSinglePod(deps, id, use, isDevice);
+    const published = await (isDevice ? mapVolume : mountVolume)(deps, plugin, use, signal);
+    // The pod uses the volume from here on, even if the expansion fails.
+    deps.volumeStates.markPublished(id, pod.metadata.uid);
+    if (claimObject) await expandBeforeUse(deps, plugin, use, claimObject, signal);
+    return published;
+  });
+  const group = annotatedGroup(volume);
+  return {
+    ...published,
+    readOnly,
+    ...(claimObject && plugin.expand && !readOnly && { expandableId: id }),
+    persistent: {
+      name,
+      plugin: pluginNameOf(plugin, volume),
+      isDevice,
+      ...(space && { space }),
+      ...(group !== undefined && { group }),
+    },
+  };
+}
 
 async function mountVolume(
   deps: SetUpDeps,

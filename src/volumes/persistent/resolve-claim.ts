@@ -4,6 +4,7 @@ import { claimNameOf } from "../../pod/claim-name.ts";
 import { UnprocessedVolumeError } from "../failure.ts";
 import { namesIn } from "../paths.ts";
 import type { Claims } from "../ports.ts";
+import { migratedVolume } from "./migration.ts";
 
 /** The volume that a pod's claim is bound to. */
 export interface BoundVolume {
@@ -31,7 +32,7 @@ export async function boundVolume(claims: Claims, pod: Pod, volume: Volume, sign
     });
   const claim = await processed(usableClaim(claims, namespace, name, signal));
   if (!volume.persistentVolumeClaim) checkClaimOwner(pod, claim);
-  const found = await processed(volumeOf(claims, claim, signal));
+  const found = migratedVolume(await processed(volumeOf(claims, claim, signal)));
   const mode = found.spec?.volumeMode;
   if (mode === undefined) throw new UnprocessedVolumeError(`cannot get volumeMode for volume: ${found.metadata.name}`);
   for (const [use, fits] of [

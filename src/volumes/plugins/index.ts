@@ -1,5 +1,5 @@
 import type { Volume } from "../../objects.ts";
-import { claim } from "../persistent/claim.ts";
+import { claim, migrated } from "../persistent/claim.ts";
 import { nfs } from "../nfs.ts";
 import { csi } from "./inline-csi.ts";
 import { downwardAPI } from "./downward-api.ts";
@@ -20,6 +20,13 @@ const plugins = {
   ephemeral: claim,
   csi,
   nfs,
+  awsElasticBlockStore: migrated,
+  azureDisk: migrated,
+  azureFile: migrated,
+  cinder: migrated,
+  gcePersistentDisk: migrated,
+  portworxVolume: migrated,
+  vsphereVolume: migrated,
 } as const satisfies Readonly<Record<string, VolumePlugin>>;
 
 /** The plugin for a volume; undefined for an unsupported type. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { downwardAPIContent } from "../../../src/volumes/plugins/downward-api.ts";
 import { never } from "../../fakes/signals.ts";
@@ -298,4 +299,29 @@ test("files of a pod with an fsGroup belong to that group, and follow its change
     assert.deepEqual([directory.mode & 0o2777, directory.gid], [0o2777, fsGroup]);
     assert.deepEqual([file.mode, file.uid, file.gid], [0o440, 0, fsGroup]);
   }
+});
+
+test("trust anchors and certificates are files of the containers' user, and a missing certificate keeps the pod waiting", async () => {
+  const bench = volumeBench();
+  bench.trustAnchors = ({ name }) => `anchors of ${name}`;
+  bench.credentials = (volume, index) => ({ key: `key ${volume} ${index}\n`, certificateChain: "chain\n" });
+  const certificate = { signerName: "s/x", keyType: "ED25519" };
+  const sources = [
+    { clusterTrustBundle: { name: "b", path: "ca" } },
+    { podCertificate: { ...certificate, credentialBundlePath: "both" } },
+    { podCertificate: { ...certificate, keyPath: "key", certificateChainPath: "chain" } },
+  ];
+  const volume = { name: "v", projected: { sources } };
+  await bench.start().mount(podWith([volume], { securityContext: { runAsUser: 7 } }), never);
+  const at = (name: string) => `${directoryOf("projected")}/${name}`;
+  const texts = await Promise.all(["ca", "both", "key", "chain"].map((name) => bench.text(at(name))));
+  assert.deepEqual(texts, ["anchors of b", "key v 1\nchain\n", "key v 2\n", "chain\n"]);
+  const { mode, uid } = await bench.host.fs.stat(at("key"));
+  assert.deepEqual([mode, uid], [0o600, 7]);
+
+  const waiting = volumeBench();
+  waiting.credentials = () => {
+    throw new CodedError("unavailable", "credential bundle is not issued yet");
+  };
+  assert.equal(await refusal(waiting, volume), failed("credential bundle is not issued yet"));
 });
