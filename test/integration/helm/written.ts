@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { generateKeyAndProof } from "../../../src/certificates/pod-key.ts";
 import type { Cluster } from "../../harness/cluster.ts";
 
-/** Checks on a real API server what the account of release `edge` writes of its Node edge-2.press, which has the account's identity, of claims
- *  and of events: what NodeRestriction leaves a node. The Node is there, and no graftlet. */
+/** Checks on a real API server what the account of release `edge` writes of its Node edge-2.press, which has the account's identity, of claims,
+ *  requests for certificates and events: what NodeRestriction leaves a node. The Node is there, and no graftlet. */
 export async function nodeRestrictionHolds(cluster: Cluster, namespace: string): Promise<void> {
   const node = "edge-2.press";
   const account = `system:serviceaccount:${namespace}:edge-graftlet`;
@@ -82,6 +83,25 @@ export async function nodeRestrictionHolds(cluster: Cluster, namespace: string):
     left.trim().split("\n").toSorted(),
     ["foreign", "shared"].map((name) => `resourceslice.resource.k8s.io/${name}`),
   );
+
+  const rights = ["--verb=create", "--resource=podcertificaterequests"];
+  await cluster.mustKubectl(["create", "clusterrole", "certifies", ...rights]);
+  const certifying = ["--clusterrole=certifies", `--serviceaccount=${namespace}:edge-graftlet`];
+  await cluster.mustKubectl(["create", "clusterrolebinding", "certifies", ...certifying]);
+  const { request: stubPKCS10Request } = await generateKeyAndProof("ED25519");
+  const certify = async (nodeName: string) => {
+    const pod = { podName: "p", podUID: "p-uid", serviceAccountName: "default", serviceAccountUID: "account-uid" };
+    const request = {
+      apiVersion: "certificates.k8s.io/v1beta1",
+      kind: "PodCertificateRequest",
+      metadata: { generateName: "req-", namespace },
+      spec: { signerName: "example.com/test", ...pod, nodeName, nodeUID: "node-uid", stubPKCS10Request },
+    };
+    const stdin = JSON.stringify(request);
+    return (await cluster.kubectl(["create", "--filename=-", `--as=${account}`], { stdin })).stderr;
+  };
+  assert.equal(await certify(node), "");
+  assert.match(await certify("stranger"), /asks for certificates of the pods of its own nodes alone/);
 
   let made = 0;
   const tell = async (host: string, reportingInstance = host, core = true) => {
