@@ -1,5 +1,4 @@
 import type { Runtime } from "../../src/seams/runtime.ts";
-import { createStreamServer } from "../../src/streams/stream-server.ts";
 import { dockerOwnedResources } from "./owned-resources.ts";
 import { createCapabilities } from "./engine/capabilities.ts";
 import { createDockerClient } from "./client/client.ts";
@@ -26,14 +25,14 @@ export interface DockerRuntimeOptions extends Omit<DockerParts, "docker" | "fact
 
 /** The Runtime seam over the Docker Engine API. Connects on first use; disposing ends its streams and leaves pods alone. */
 export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptions): Runtime {
-  const { config, host, clock, log } = given;
+  const { config, host, clock } = given;
   const docker = createDockerClient({ socket: config.socket, host, requestTimeoutMs, clock });
   const parts: DockerParts = { ...given, docker, facts: createContainerFactCache(), cache: createResponseCache() };
   const network = createPodNetwork(parts);
   const sandboxImage = createSandboxImage(parts);
   const capabilities = createCapabilities(parts, sandboxImage);
   const loopbackPorts = createLoopbackPorts(parts);
-  const streamServer = createStreamServer({ clock, log });
+  const { [Symbol.asyncDispose]: endStreams, ...streams } = dockerStreams(parts);
   return {
     ...dockerEngineService({ parts, network, capabilities }),
     ...dockerSandboxes({ parts, network, capabilities, sandboxImage, loopbackPorts }),
@@ -41,13 +40,13 @@ export function dockerRuntime({ requestTimeoutMs, ...given }: DockerRuntimeOptio
     ...dockerExec(parts),
     ...dockerImages(parts),
     ...dockerStats(parts),
-    ...dockerStreams(parts, streamServer),
+    ...streams,
     ...dockerLogs(parts),
     events: dockerEvents(parts),
     unsupportedReason: capabilities.unsupportedReason,
     ownedResources: (signal) => dockerOwnedResources(parts, signal),
     async [Symbol.asyncDispose]() {
-      await streamServer[Symbol.asyncDispose]();
+      await endStreams();
       docker.close();
     },
   };

@@ -1,7 +1,6 @@
 import { addAbortSignal } from "node:stream";
 import type { AttachRequest, ExecRequest, PortForwardRequest } from "../../src/gen/cri.ts";
-import type { Streams } from "../../src/seams/runtime.ts";
-import type { StreamServer, CommandStreams } from "../../src/streams/stream-server.ts";
+import type { CommandStreams, RunCommand, Streams } from "../../src/seams/runtime.ts";
 import { createExec, startExec } from "./exec/process.ts";
 import type { DockerParts } from "./parts.ts";
 import { createPortRelay } from "./port-forward/relay.ts";
@@ -12,23 +11,36 @@ import { detachKeys } from "./exec/detach-keys.ts";
 import { hijack } from "./client/hijack.ts";
 import { applyTerminalSizes } from "./exec/terminal-size.ts";
 
-/** exec, attach and port-forward. The Docker Engine does not support Kubernetes' streaming protocols: `server` serves them in this process.
- *  Requests fail before there is an endpoint: not_found, or failed_precondition if the container is not running. */
-export function dockerStreams(parts: DockerParts, server: StreamServer): Streams {
+/** exec, attach and port-forward. Requests fail before the client is served: not_found, or failed_precondition if the container is not
+ *  running. Disposal ends the commands and waits for them. */
+export function dockerStreams(parts: DockerParts): Streams & AsyncDisposable {
   const connectTo = createPortRelay(parts);
+  const closed = new AbortController();
+  const running = new Set<Promise<number>>();
+  const owned = (run: RunCommand): RunCommand => {
+    return (streams, gone) => {
+      const ended = run(streams, AbortSignal.any([gone, closed.signal])).finally(() => running.delete(ended));
+      running.add(ended);
+      return ended;
+    };
+  };
   return {
     async exec(request: ExecRequest, signal) {
       const { containerId, cmd: argv, tty, stdin, stdout, stderr } = request;
       const id = await createExec(parts, { containerId, argv, tty, stdin, stdout, stderr }, signal);
-      return server.command(request, (streams, gone) => streamExec(parts, { id, tty }, streams, gone));
+      return owned((streams, gone) => streamExec(parts, { id, tty }, streams, gone));
     },
     async attach(request: AttachRequest, signal) {
       await inspectRunning(parts, request.containerId, signal);
-      return server.command(request, (streams, gone) => attach(parts, request.containerId, streams, gone));
+      return owned((streams, gone) => attach(parts, request.containerId, streams, gone));
     },
-    async portForward({ podSandboxId, port }: PortForwardRequest, signal) {
+    async portForward({ podSandboxId }: PortForwardRequest, signal) {
       await inspectRunningSandbox(parts, podSandboxId, signal);
-      return server.portForward(port, (wanted, gone) => connectTo(podSandboxId, wanted, gone));
+      return (port, gone) => connectTo(podSandboxId, port, gone);
+    },
+    async [Symbol.asyncDispose]() {
+      closed.abort();
+      await Promise.allSettled(running);
     },
   };
 }

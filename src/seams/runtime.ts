@@ -1,4 +1,4 @@
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable, Writable } from "node:stream";
 import type * as cri from "../gen/cri.ts";
 import { CodedError, type ErrorCode } from "../lib/errors.ts";
 
@@ -162,7 +162,7 @@ export interface Stats {
   ): Promise<readonly cri.PodSandboxStats[]>;
 }
 
-/** Endpoint of a stream: how to connect, and the request path. For one use. */
+/** A stream of a runtime's own streaming server, which speaks SPDY: how to connect, and the request path. For one use. */
 export interface StreamEndpoint {
   /** Path and query of the request line. */
   readonly path: string;
@@ -170,14 +170,41 @@ export interface StreamEndpoint {
   readonly host: string;
   /** Opens the connection (TLS included where the endpoint is https). */
   dial(signal: AbortSignal): Promise<Duplex>;
-  /** True when the endpoint supports every WebSocket protocol of the kubelet API's clients; otherwise only SPDY is guaranteed. */
-  readonly webSockets?: true;
 }
 
+/** Columns and rows of a terminal. */
+export interface TerminalSize {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Standard streams of a command in a container, as the protocol side passes them to the command's runner. A stream fails when the client
+ *  disconnects; its errors need no listener. */
+export interface CommandStreams {
+  /** The client's input; ends at the client's half-close. Present iff requested. */
+  readonly stdin?: Readable;
+  /** Present iff requested. */
+  readonly stdout?: Writable;
+  /** Present iff requested; never with a terminal. */
+  readonly stderr?: Writable;
+  readonly tty: boolean;
+  /** Terminal sizes in order; a slow reader gets only the newest. Empty without a terminal. */
+  readonly sizes: AsyncIterable<TerminalSize>;
+}
+
+/** Runs a command on its streams, until it has ended and all its output is written. @param signal aborts when the client disconnects.
+ *  @returns the exit code. @throws the error that the client gets instead. */
+export type RunCommand = (streams: CommandStreams, signal: AbortSignal) => Promise<number>;
+
+/** Connects to a port inside a pod. @throws the reason of a failure. */
+export type ConnectPort = (port: number, signal: AbortSignal) => Promise<Duplex>;
+
+/** Streams to containers and pods. A runtime without a streaming server returns functions, which are called when the client's streams are
+ *  open. */
 export interface Streams {
-  exec(request: cri.ExecRequest, signal: AbortSignal): Promise<StreamEndpoint>;
-  attach(request: cri.AttachRequest, signal: AbortSignal): Promise<StreamEndpoint>;
-  portForward(request: cri.PortForwardRequest, signal: AbortSignal): Promise<StreamEndpoint>;
+  exec(request: cri.ExecRequest, signal: AbortSignal): Promise<StreamEndpoint | RunCommand>;
+  attach(request: cri.AttachRequest, signal: AbortSignal): Promise<StreamEndpoint | RunCommand>;
+  portForward(request: cri.PortForwardRequest, signal: AbortSignal): Promise<StreamEndpoint | ConnectPort>;
 }
 
 export interface RuntimeLogOptions {

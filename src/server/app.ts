@@ -1,14 +1,10 @@
 import express, { type Express, type NextFunction, type Request, type Response } from "express";
-import type { IncomingMessage } from "node:http";
 import { CodedError } from "../lib/errors.ts";
 import { sendText, sendJson } from "./responses.ts";
 import { type Exchange, createAccessCheck } from "./access-check.ts";
-import { createProxyStream } from "./proxy-stream.ts";
-import type { Upgrade } from "./upgraded-connection.ts";
 import { waitForPod } from "./lookup.ts";
 import { areaOf } from "./path.ts";
 import type { PeerCertificates } from "./peer-certificates.ts";
-import type { KubeletServerDeps } from "./ports.ts";
 import { type HandlerName, type Route, debuggingAreas, routes, templateOf } from "./routes.ts";
 import { type HealthCheck, healthCheck, healthz, ping } from "./routes/health.ts";
 import { checkpoint } from "./routes/checkpoint.ts";
@@ -21,12 +17,11 @@ import { pprof } from "./routes/pprof.ts";
 import { run } from "./routes/run.ts";
 import { statsSummary } from "./routes/stats.ts";
 import { statusz } from "./routes/statusz.ts";
-import { attach, exec, portForward } from "./routes/streams.ts";
+import { type StreamDeps, attach, exec, portForward } from "./routes/streams.ts";
 import { systemLogs } from "./routes/system-logs.ts";
 
-export interface AppDeps extends KubeletServerDeps {
+export interface AppDeps extends StreamDeps {
   readonly certificates: PeerCertificates;
-  readonly upgradeOf: (request: IncomingMessage) => Upgrade | undefined;
   /** Aborts when the server stops. */
   readonly stopped: AbortSignal;
 }
@@ -121,7 +116,6 @@ async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Ex
 }
 
 function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
-  const proxyStream = createProxyStream(deps);
   const checks: readonly HealthCheck[] = [
     ping,
     { name: "log", check: ping.check },
@@ -149,9 +143,9 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     flagz: flagz(deps),
     statusz: statusz(deps),
     run: run(deps),
-    exec: exec(deps, proxyStream),
-    attach: attach(deps, proxyStream),
-    portForward: portForward(deps, proxyStream),
+    exec: exec(deps),
+    attach: attach(deps),
+    portForward: portForward(deps),
   };
 }
 

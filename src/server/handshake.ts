@@ -3,7 +3,6 @@ import { type Duplex, addAbortSignal } from "node:stream";
 import { CodedError, abortError, messageOf } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { StreamEndpoint } from "../seams/runtime.ts";
-import { withoutToken } from "./websocket-token.ts";
 import { addAbortListener } from "node:events";
 
 /** The endpoint's response to an upgrade request. `stream` begins with the first byte after the response's header. */
@@ -11,39 +10,11 @@ export type HandshakeResult =
   | { readonly kind: "upgraded"; readonly response: IncomingMessage; readonly stream: Duplex }
   | { readonly kind: "answered"; readonly response: IncomingMessage };
 
-export interface UpgradeRequest {
-  readonly method: string;
-  /** Names and values alternate. */
-  readonly headers: readonly string[];
-}
-
-/** Headers that an endpoint needs; others, credentials above all, are not forwarded. */
-const forwarded = /^(connection|upgrade|user-agent|origin|x-stream-protocol-version|sec-websocket-.+)$/;
-
-/** The upgrade request for an endpoint: the client's method and protocol headers. */
-export function forwardedUpgrade({ rawHeaders, method = "GET" }: IncomingMessage): UpgradeRequest {
-  const headers: string[] = [];
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    const [name = "", value = ""] = rawHeaders.slice(at, at + 2);
-    const lower = name.toLowerCase();
-    if (!forwarded.test(lower)) continue;
-    const onward = lower === "sec-websocket-protocol" ? withoutToken(value) : value;
-    if (onward !== "") headers.push(name, onward);
-  }
-  return { method, headers };
-}
-
-/** An upgrade to SPDY with one version of the application protocol. */
-export function spdyUpgrade(protocol: string): UpgradeRequest {
-  const headers = ["Connection", "Upgrade", "Upgrade", "SPDY/3.1", "X-Stream-Protocol-Version", protocol];
-  return { method: "POST", headers };
-}
-
-/** Requests an upgrade from an endpoint; path and host are the endpoint's own. @param signal ends only the handshake; an upgraded stream
- *  belongs to the caller. @throws CodedError unavailable if the endpoint is unreachable or breaks off; the signal's reason. */
+/** Requests an upgrade to SPDY from an endpoint. @param protocol version of the application protocol. @param signal ends only the handshake;
+ *  an upgraded stream belongs to the caller. @throws CodedError unavailable if the endpoint is unreachable or breaks off; the signal's reason. */
 export async function handshake(
   endpoint: StreamEndpoint,
-  asking: UpgradeRequest,
+  protocol: string,
   signal: AbortSignal,
 ): Promise<HandshakeResult> {
   const connection = await endpoint.dial(signal);
@@ -51,12 +22,17 @@ export async function handshake(
   using _ = addAbortListener(signal, () => connection.destroy(abortError(signal)));
   try {
     if (signal.aborted) throw abortError(signal);
-    const { method, headers } = asking;
     const request = httpRequest({
       createConnection: () => connection,
-      method,
+      method: "POST",
       path: endpoint.path,
-      headers: ["Host", endpoint.host, ...headers, ...(method === "POST" ? ["Content-Length", "0"] : [])],
+      headers: {
+        Host: endpoint.host,
+        Connection: "Upgrade",
+        Upgrade: "SPDY/3.1",
+        "X-Stream-Protocol-Version": protocol,
+        "Content-Length": "0",
+      },
       maxHeaderSize: 1 << 20,
     });
     request.once("upgrade", (response, stream, head) => {

@@ -8,7 +8,7 @@ import { guardResponses } from "../lib/guard-responses.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createApp } from "./app.ts";
-import type { Upgrade } from "./upgraded-connection.ts";
+import type { Upgrade } from "../streams/upgrade.ts";
 import { requestTimes, serve } from "./listen.ts";
 import { type PeerCertificates, createPeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";

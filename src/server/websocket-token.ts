@@ -1,30 +1,15 @@
 import type { IncomingMessage } from "node:http";
 
 const prefix = "base64url.bearer.authorization.k8s.io.";
-const header = "sec-websocket-protocol";
 
 /** The bearer token that a WebSocket client sends as a subprotocol, as browsers must; undefined if there is none. A token is valid only
  *  together with another subprotocol, which the server can then select.
  *  @see https://kubernetes.io/docs/reference/using-api/health-checks/ (kubernetes/kubernetes#47740) */
 export function protocolToken(request: IncomingMessage): string | undefined {
   if (request.headers.upgrade?.toLowerCase() !== "websocket") return undefined;
-  const offered = protocols(request.headers[header] ?? "");
+  const offered = (request.headers["sec-websocket-protocol"] ?? "").split(",").flatMap((name) => name.trim() || []);
   const tokens = offered.filter((name) => name.startsWith(prefix));
   const [token] = tokens;
   if (token === undefined || tokens.length > 1 || offered.length === 1) return undefined;
   return Buffer.from(token.slice(prefix.length), "base64url").toString("utf8");
-}
-
-/** A Sec-WebSocket-Protocol value without the token's subprotocol. */
-export function withoutToken(value: string): string {
-  return protocols(value)
-    .filter((name) => !name.startsWith(prefix))
-    .join(", ");
-}
-
-function protocols(value: string): string[] {
-  return value
-    .split(",")
-    .map((name) => name.trim())
-    .filter((name) => name !== "");
 }

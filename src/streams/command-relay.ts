@@ -1,10 +1,10 @@
 import { type Duplex, Readable, type Writable } from "node:stream";
-import { finished, pipeline } from "node:stream/promises";
+import { pipeline } from "node:stream/promises";
 import { type ExitStatus, connectionLost, parseStatus } from "./exit-status.ts";
-import type { CommandStreams, RunCommand } from "./remote-command.ts";
+import type { CommandStreams, TerminalSize } from "../seams/runtime.ts";
+import type { CommandRunner } from "./remote-command.ts";
+import { readText } from "./read-text.ts";
 import { SpdyClient } from "./spdy/client.ts";
-import type { SpdyStream } from "./spdy/stream.ts";
-import type { TerminalSize } from "./terminal-sizes.ts";
 import { addAbortListener } from "node:events";
 
 /** Version of the remote command protocol that a relay requests: every CRI runtime supports it. */
@@ -15,18 +15,13 @@ const maxStatusBytes = 1 << 16;
 
 /** Runs a command, or attaches to one, through a runtime's streaming server. The relay speaks SPDY in place of the client, as the kubelet
  *  does for WebSocket clients. The server's status becomes the command's. @param connect returns the connection, upgraded to SPDY and
- *  `relayProtocol`; called once. @throws (the command) unavailable when the connection ends, or `stopped` aborts, before the server has
- *  sent a status. */
-export function relayCommand(connect: (signal: AbortSignal) => Promise<Duplex>, stopped: AbortSignal): RunCommand {
-  return async (streams, gone) => {
-    const signal = AbortSignal.any([gone, stopped]);
-    try {
-      const status = await relay(streams, await connect(signal), signal);
-      if (!status) throw connectionLost();
-      return status;
-    } catch (error) {
-      throw stopped.aborted ? connectionLost() : error;
-    }
+ *  `relayProtocol`; called once. @throws (the command) unavailable when the connection ends before the server has sent a status: clients
+ *  treat an end without a status as success. */
+export function relayCommand(connect: (signal: AbortSignal) => Promise<Duplex>): CommandRunner {
+  return async (streams, signal) => {
+    const status = await relay(streams, await connect(signal), signal);
+    if (!status) throw connectionLost();
+    return status;
   };
 }
 
@@ -41,27 +36,16 @@ async function relay(
   const close = () => client.close();
   using _ = addAbortListener(signal, close);
   try {
-    const status = readStatus(open("error"));
+    const status = readText(open("error"), maxStatusBytes);
     if (stdin) stdin.pipe(open("stdin").resume());
     const output = (type: string, to: Writable | undefined) => to && pipeline(open(type), to, { end: false, signal });
     const outputs = [output("stdout", stdout), output("stderr", stderr)];
     if (tty) Readable.from(encodedSizes(sizes)).pipe(open("resize").resume());
     const [result] = await Promise.all([status, ...outputs]);
-    return result;
+    return parseStatus(result);
   } finally {
     close();
   }
-}
-
-async function readStatus(errors: SpdyStream): Promise<ExitStatus | undefined> {
-  const parts: Buffer[] = [];
-  let length = 0;
-  errors.on("data", (part: Buffer) => {
-    length += part.length;
-    if (length <= maxStatusBytes) parts.push(part);
-  });
-  await finished(errors, { writable: false });
-  return parseStatus(Buffer.concat(parts).toString());
 }
 
 /** Terminal sizes in the clients' format. */

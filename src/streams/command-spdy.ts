@@ -1,16 +1,16 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
-import type { ClockAndLog } from "../lib/log.ts";
-import { internalError, statusBytes } from "./exit-status.ts";
+import { connectionLost, internalError, statusBytes } from "./exit-status.ts";
 import { streamCreationTimeoutMs } from "./timeouts.ts";
 import {
   type CommandRequest,
-  type CommandStreams,
-  type RunCommand,
+  type CommandServerDeps,
+  type CommandRunner,
   runForClient,
   endOutput,
 } from "./remote-command.ts";
+import type { CommandStreams } from "../seams/runtime.ts";
 import { SpdyConnection } from "./spdy/connection.ts";
 import type { Headers } from "./spdy/header-block.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
@@ -35,8 +35,8 @@ const streamTypes = ["error", "stdin", "stdout", "stderr", "resize"];
 export async function serveCommandOverSpdy(
   { socket, protocol }: { readonly socket: Duplex; readonly protocol: CommandProtocol },
   request: CommandRequest,
-  run: RunCommand,
-  { clock, log }: ClockAndLog,
+  run: CommandRunner,
+  { signal: stopped, clock, log }: CommandServerDeps,
 ): Promise<void> {
   const opened = new Map<string, SpdyStream>();
   const accepted = new Set<string>();
@@ -73,12 +73,13 @@ export async function serveCommandOverSpdy(
     await endOutput(error);
   };
   try {
-    await waitForStreams(complete.promise, gone, clock);
+    await waitForStreams(complete.promise, AbortSignal.any([gone, stopped]), clock);
     if (protocol === "channel.k8s.io") opened.get("stdin")?.end();
-    await runForClient({ streams: commandStreams(request, opened), gone, sendStatus }, run, log);
+    await runForClient({ streams: commandStreams(request, opened), gone, stopped, sendStatus }, run, log);
   } catch (error) {
     log.debug({ err: error }, "client did not open its streams");
-    if (!gone.aborted) await sendStatus(internalError(error)).catch(() => undefined);
+    if (!gone.aborted)
+      await sendStatus(internalError(stopped.aborted ? connectionLost() : error)).catch(() => undefined);
   }
   await connection.close();
 }

@@ -1,7 +1,12 @@
 import type { WebSocket } from "ws";
-import type { ClockAndLog } from "../lib/log.ts";
 import { statusBytes } from "./exit-status.ts";
-import { type CommandRequest, type RunCommand, runForClient, endOutput } from "./remote-command.ts";
+import {
+  type CommandRequest,
+  type CommandServerDeps,
+  type CommandRunner,
+  runForClient,
+  endOutput,
+} from "./remote-command.ts";
 import { noSizes, terminalSizes } from "./terminal-sizes.ts";
 import { Channels } from "./websocket/channels.ts";
 
@@ -24,8 +29,8 @@ export const commandSubprotocols = Object.keys(subprotocols) as readonly Command
 export async function serveCommandOverWebSocket(
   { ws, subprotocol }: { readonly ws: WebSocket; readonly subprotocol: CommandSubprotocol },
   request: CommandRequest,
-  run: RunCommand,
-  { clock, log }: ClockAndLog,
+  run: CommandRunner,
+  { signal: stopped, clock, log }: CommandServerDeps,
 ): Promise<void> {
   const { base64, supportsClose, json } = subprotocols[subprotocol];
   const channels = new Channels({ ws, base64, supportsClose, clock });
@@ -48,6 +53,6 @@ export async function serveCommandOverWebSocket(
     if (bytes.length > 0) error.write(bytes);
     await endOutput(error);
   };
-  await runForClient({ streams, gone: channels.gone, sendStatus }, run, log);
+  await runForClient({ streams, gone: channels.gone, stopped, sendStatus }, run, log);
   await channels.close();
 }

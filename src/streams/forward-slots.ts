@@ -4,6 +4,13 @@ import type { Clock } from "../lib/clock.ts";
  *  limited to 1024 descriptors; a provider that forwards by itself needs up to three processes. */
 export const maxForwarded = { toPod: 64, toNode: 128 } as const;
 
+/** Time for which a client waits for a slot, and the polling interval, milliseconds. A runtime keeps each connection for a second after its
+ *  client ends it, so that quick successive connections add up. */
+const slotTimeoutMs = 2000;
+const slotPollIntervalMs = 50;
+/** Time for which a runtime may keep a connection that its client has broken off, milliseconds: containerd gives either side a second. */
+export const releaseDelayMs = 2000;
+
 /** Slots for connections forwarded to the pods of one node. */
 export interface ForwardSlots {
   /** Acquires slots for connections to a pod, all or none. */
@@ -24,6 +31,21 @@ interface HeldSlots {
   readonly connections: number;
   /** Release time on the monotonic clock; undefined while in use. */
   releasedAt?: number;
+}
+
+/** Acquires a slot for one connection to a pod; waits for a moment if all are taken. @throws the signal's reason. */
+export async function waitForSlot(
+  slots: ForwardSlots,
+  podUid: string,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<SlotResult> {
+  const until = clock.monotonic() + slotTimeoutMs;
+  for (;;) {
+    const result = slots.acquire(podUid, 1);
+    if (result.kind === "taken" || clock.monotonic() >= until) return result;
+    await clock.sleep(slotPollIntervalMs, signal);
+  }
 }
 
 /** The slots of one node, all free. */

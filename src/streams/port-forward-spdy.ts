@@ -1,96 +1,129 @@
 import type { Duplex } from "node:stream";
-import type { Timer } from "../lib/clock.ts";
-import type { ClockAndLog } from "../lib/log.ts";
+import { addAbortListener } from "node:events";
+import type { Clock, Timer } from "../lib/clock.ts";
 import { type ForwardHeaders, parseForwardHeaders } from "./forward-headers.ts";
-import { streamCreationTimeoutMs } from "./timeouts.ts";
-import { type ConnectPort, forwardConnection } from "./port-forward.ts";
+import { type ForwardSlot, type SlotResult, releaseDelayMs } from "./forward-slots.ts";
+import { lingerTimeoutMs, streamCreationTimeoutMs } from "./timeouts.ts";
+import type { ForwardPort } from "./port-forward.ts";
 import { endOutput } from "./remote-command.ts";
 import { SpdyConnection } from "./spdy/connection.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
 
-/** The port-forward protocol over SPDY. */
-export const forwardProtocol = "portforward.k8s.io";
-
 /** Maximum number of concurrent connections of one client, including incomplete ones. */
 const maxConnections = 256;
+
+/** Connections that a client forwards over one SPDY connection. */
+export interface ForwardSession {
+  readonly socket: Duplex;
+  readonly forward: ForwardPort;
+  /** Acquires the slot of a connection. */
+  readonly acquireSlot: (signal: AbortSignal) => Promise<SlotResult>;
+  /** Aborts when the runtime can forward no more connections: open ones have ten seconds to end. */
+  readonly runtimeGone?: AbortSignal | undefined;
+  readonly clock: Clock;
+}
 
 /** The two streams of a connection, as far as they are open. */
 interface StreamPair {
   error?: SpdyStream;
   data?: SpdyStream;
+  readonly slot: ForwardSlot;
   readonly expiry: Timer;
 }
 
-/** Serves the connections that a client forwards over one SPDY connection: each has an error stream and a data stream. Resolves when the
- *  client is gone and all connections are closed; never throws.
+/** Serves the connections that a client forwards over one SPDY connection: each has an error stream and a data stream. One without a slot
+ *  only gets an error on its error stream. Resolves when the client is gone and all connections are closed; never throws.
  *  @see https://github.com/kubernetes/cri-streaming (portforward) */
-export async function serveForwardOverSpdy(
-  socket: Duplex,
-  connect: ConnectPort,
-  { clock, log }: ClockAndLog,
-): Promise<void> {
+export async function serveForwardOverSpdy({
+  socket,
+  forward,
+  acquireSlot,
+  runtimeGone,
+  clock,
+}: ForwardSession): Promise<void> {
   const pairs = new Map<string, StreamPair>();
   const running = new Set<Promise<void>>();
-  const over = Promise.withResolvers<void>();
-  const connection = new SpdyConnection({
+  /** For the connection of the stream that is being opened, if it is the first of its connection. */
+  let acquired: SlotResult | undefined;
+  const connection: SpdyConnection = new SpdyConnection({
     socket,
     clock,
-    handler: {
-      accepts(headers, id) {
-        const about = parseForwardHeaders(id, headers);
-        return !!about && (pairs.has(about.connection) || pairs.size + running.size < maxConnections);
-      },
-      onOpened,
-      onReset: discard,
-    },
+    handler: { accepts, onOpened, onReset: discard },
   });
   const { gone } = connection;
 
+  async function accepts(headers: SpdyStream["headers"], id: number): Promise<boolean> {
+    const about = parseForwardHeaders(id, headers);
+    if (!about) return false;
+    const pair = pairs.get(about.connection);
+    if (pair) return !pair[about.kind];
+    if (pairs.size + running.size >= maxConnections) return false;
+    acquired = await acquireSlot(gone);
+    return acquired.kind === "taken" || about.kind === "error";
+  }
+
   function onOpened(stream: SpdyStream): void {
     const { kind, connection: name } = headersOf(stream);
-    const pair = pairs.get(name) ?? { expiry: clock.after(streamCreationTimeoutMs, () => expire(name)) };
-    if (pair[kind]) return void stream.destroy();
+    const pair = pairs.get(name) ?? begin(name, stream);
+    if (!pair) return;
     pair[kind] = stream;
-    pairs.set(name, pair);
     const { error, data } = pair;
     if (!error || !data) return;
     pair.expiry.cancel();
     pairs.delete(name);
-    const work = serve(error, data).finally(() => running.delete(work));
+    const work = serve(error, data, pair.slot).finally(() => running.delete(work));
     running.add(work);
+  }
+
+  /** Begins a connection with its first stream, or sends the reason why there is none. */
+  function begin(name: string, first: SpdyStream): StreamPair | undefined {
+    const result = acquired;
+    acquired = undefined;
+    if (result?.kind !== "taken") return void first.resume().end(result?.text);
+    const expiry = clock.after(streamCreationTimeoutMs, () => remove(name, "timed out waiting for streams"));
+    const pair = { slot: result.slot, expiry };
+    pairs.set(name, pair);
+    return pair;
   }
 
   /** An incomplete connection whose client has reset it is discarded. */
   function discard(stream: SpdyStream): void {
     const { kind, connection: name } = headersOf(stream);
-    const pair = pairs.get(name);
-    if (pair?.[kind] !== stream) return;
-    pair.expiry.cancel();
-    pairs.delete(name);
+    if (pairs.get(name)?.[kind] === stream) remove(name);
   }
 
-  function expire(name: string): void {
+  /** Removes an incomplete connection. @param text for the client. */
+  function remove(name: string, text?: string): void {
     const pair = pairs.get(name);
     pairs.delete(name);
+    pair?.expiry.cancel();
+    pair?.slot.release(0);
     pair?.data?.destroy();
-    pair?.error?.end("timed out waiting for streams");
+    if (text !== undefined) pair?.error?.resume().end(text);
   }
 
-  async function serve(errors: SpdyStream, data: SpdyStream): Promise<void> {
+  async function serve(errors: SpdyStream, data: SpdyStream, slot: ForwardSlot): Promise<void> {
     errors.resume();
-    const { port } = headersOf(data);
-    const text = await forwardConnection({ port, data, gone }, connect, log);
-    if (gone.aborted) return;
-    if (text !== undefined) errors.write(text);
-    await endOutput(errors).catch(() => undefined);
+    try {
+      await forward({ port: headersOf(data).port, data, gone, onError: (text) => errors.end(text) });
+      slot.release(0);
+    } catch {
+      slot.release(releaseDelayMs);
+    }
+    if (!gone.aborted) await endOutput(errors).catch(() => undefined);
     errors.destroy();
   }
 
-  gone.addEventListener("abort", () => over.resolve(), { once: true });
-  await over.promise;
-  for (const { expiry } of pairs.values()) expiry.cancel();
+  const ended = Promise.withResolvers<void>();
+  using _gone = addAbortListener(gone, () => ended.resolve());
+  using _runtimeGone = runtimeGone && addAbortListener(runtimeGone, () => ended.resolve());
+  await ended.promise;
+  const linger = clock.after(lingerTimeoutMs, () => void connection.close());
   await Promise.all(running);
+  linger.cancel();
   await connection.close();
+  for (const name of pairs.keys()) remove(name);
+  if (acquired?.kind === "taken") acquired.slot.release(0);
 }
 
 /** Headers of an accepted stream. */

@@ -1,6 +1,6 @@
 import type { WebSocket } from "ws";
-import type { ClockAndLog } from "../lib/log.ts";
-import { type ConnectPort, forwardConnection } from "./port-forward.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { ForwardPort } from "./port-forward.ts";
 import { endOutput } from "./remote-command.ts";
 import { type Channel, Channels } from "./websocket/channels.ts";
 
@@ -24,8 +24,8 @@ export const forwardSubprotocols = [...(Object.keys(subprotocols) as ForwardSubp
 export async function serveForwardOverWebSocket(
   { ws, subprotocol }: { readonly ws: WebSocket; readonly subprotocol: ForwardSubprotocol },
   ports: readonly number[],
-  connect: ConnectPort,
-  { clock, log }: ClockAndLog,
+  forward: ForwardPort,
+  clock: Clock,
 ): Promise<void> {
   const channels = new Channels({ ws, ...subprotocols[subprotocol], supportsClose: false, clock });
   const pairs = ports.map((port, index) => ({
@@ -38,8 +38,8 @@ export async function serveForwardOverWebSocket(
   const serve = async ({ port, data, error }: { port: number; data: Channel; error: Channel }) => {
     // The protocol has no message for the end of a connection: the pod's end ends both directions.
     const onRemoteEnd = () => data.receiveEnd();
-    const text = await forwardConnection({ port, data, gone: channels.gone, onRemoteEnd }, connect, log);
-    if (text !== undefined) error.write(text);
+    const onError = (text: string) => error.write(text);
+    await forward({ port, data, gone: channels.gone, onError, onRemoteEnd }).catch(() => undefined);
     await endOutput(error).catch(() => undefined);
   };
   await Promise.all(pairs.map(serve));

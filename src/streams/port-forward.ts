@@ -1,10 +1,16 @@
 import type { Duplex } from "node:stream";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import type { ConnectPort } from "../seams/runtime.ts";
+import { readText } from "./read-text.ts";
+import type { SpdyClient } from "./spdy/client.ts";
 import { splice } from "./splice.ts";
 
-/** Connects to a port inside the pod. @throws the reason of a failure. */
-export type ConnectPort = (port: number, signal: AbortSignal) => Promise<Duplex>;
+/** The port-forward protocol over SPDY. */
+export const forwardProtocol = "portforward.k8s.io";
+
+/** Maximum size of a runtime's error message, bytes. */
+const maxErrorBytes = 1 << 16;
 
 /** One forwarded connection, on the protocol side. */
 export interface ForwardedConnection {
@@ -13,34 +19,74 @@ export interface ForwardedConnection {
   readonly data: Duplex;
   /** Aborts when the client disconnects. */
   readonly gone: AbortSignal;
+  /** Called with an error message for the client. */
+  readonly onError: (text: string) => void;
   /** Called when the pod's end has sent all its data. */
   readonly onRemoteEnd?: () => void;
 }
 
-/** Forwards one connection between a client and a port of the pod, until both have ended or either breaks off; `data` is then destroyed.
- *  Never throws. @returns the client's error message: the connection failed, or broke off before it sent anything. A connection that
- *  breaks off later is only closed, because clients abandon all their forwarded connections on an error. */
-export async function forwardConnection(
-  { port, data, gone, onRemoteEnd }: ForwardedConnection,
-  connect: ConnectPort,
-  log: Logger,
-): Promise<string | undefined> {
+/** Forwards one connection between a client and a port of a pod, until both have ended or either breaks off; `data` is then destroyed.
+ *  @throws if the client broke off: the runtime may need a moment longer. */
+export type ForwardPort = (connection: ForwardedConnection) => Promise<void>;
+
+/** Forwards connections to where `connect` connects to. A client gets an error message if the connection failed, or broke off before it
+ *  sent anything. A connection that breaks off later is only closed, because clients abandon all their forwarded connections on an error. */
+export function forwardTo(connect: ConnectPort, log: Logger): ForwardPort {
+  return async ({ port, data, gone, onError, onRemoteEnd }) => {
+    const signal = untilClosed(data, gone);
+    let hasSentData = false;
+    try {
+      const remote = await connect(port, signal);
+      remote.once("data", () => {
+        hasSentData = true;
+      });
+      if (onRemoteEnd) remote.once("end", onRemoteEnd);
+      await splice(data, remote, signal);
+    } catch (error) {
+      log.debug({ port, err: error }, "forwarded connection was interrupted");
+      if (signal.aborted) throw error;
+      if (!hasSentData) onError(`error forwarding port ${port}: ${messageOf(error)}`);
+    } finally {
+      data.destroy();
+    }
+  };
+}
+
+/** Forwards connections through a runtime's streaming server; a client gets the runtime's own error messages. */
+export function relayForwards(runtime: SpdyClient): ForwardPort {
+  let connections = 0;
+  return async ({ port, data, gone, onError, onRemoteEnd }) => {
+    const signal = untilClosed(data, gone);
+    const requestid = String(connections++);
+    const open = (streamtype: string) =>
+      runtime.open(
+        new Map([
+          ["streamtype", streamtype],
+          ["port", String(port)],
+          ["requestid", requestid],
+        ]),
+      );
+    const errors = open("error");
+    const reported = readText(errors.end(), maxErrorBytes).then((text) => text !== "" && onError(text));
+    reported.catch(() => undefined);
+    try {
+      const remote = open("data");
+      if (onRemoteEnd) remote.once("end", onRemoteEnd);
+      await splice(data, remote, signal);
+      await reported;
+    } finally {
+      errors.destroy();
+      data.destroy();
+    }
+  };
+}
+
+/** A signal that aborts when the client disconnects or breaks this connection off. */
+function untilClosed(data: Duplex, gone: AbortSignal): AbortSignal {
   const closed = new AbortController();
-  data.once("close", () => closed.abort(new CodedError("cancelled", "the client closed the connection")));
-  const signal = AbortSignal.any([gone, closed.signal]);
-  let hasSentData = false;
-  try {
-    const remote = await connect(port, signal);
-    remote.once("data", () => {
-      hasSentData = true;
-    });
-    if (onRemoteEnd) remote.once("end", onRemoteEnd);
-    await splice(data, remote, signal);
-    return undefined;
-  } catch (error) {
-    log.debug({ port, err: error }, "forwarded connection was interrupted");
-    return hasSentData || signal.aborted ? undefined : `error forwarding port ${port}: ${messageOf(error)}`;
-  } finally {
-    data.destroy();
-  }
+  data.once("close", () => {
+    if (!data.readableEnded || !data.writableFinished)
+      closed.abort(new CodedError("cancelled", "the client closed the connection"));
+  });
+  return AbortSignal.any([gone, closed.signal]);
 }

@@ -1,10 +1,5 @@
 import type { Readable } from "node:stream";
-
-/** Columns and rows. */
-export interface TerminalSize {
-  readonly width: number;
-  readonly height: number;
-}
+import type { TerminalSize } from "../seams/runtime.ts";
 
 /** Maximum length of an encoded size, bytes. */
 const maxSizeLength = 1024;

@@ -5,7 +5,5 @@
 export const idleTimeoutMs = 4 * 60 * 60 * 1000;
 /** Time for a client to open the streams it needs. */
 export const streamCreationTimeoutMs = 30_000;
-/** Lifetime of an unused endpoint. */
-export const tokenTimeoutMs = 60_000;
 /** Time for a client to hang up after the last message. */
 export const lingerTimeoutMs = 10_000;

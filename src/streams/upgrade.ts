@@ -1,11 +1,10 @@
-import { type IncomingMessage, STATUS_CODES } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
 import { lingerTimeoutMs } from "./timeouts.ts";
 
-/** A request to upgrade to another protocol. */
-export interface UpgradeRequest {
-  readonly request: IncomingMessage;
+/** The connection of a request to upgrade to another protocol. */
+export interface Upgrade {
   readonly socket: Duplex;
   /** Bytes after the request's header. */
   readonly head: Buffer;
@@ -57,24 +56,8 @@ export function negotiateWebSocket<P extends string>(
   return { status: 403, text };
 }
 
-/** Refuses an upgrade request with an HTTP response, and ends the connection. */
-export function refuse(socket: Duplex, { status, text, headers = {} }: Refusal): void {
-  const body = Buffer.from(`${text}\n`);
-  const lines = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
-    ...Object.entries({ ...plainText, ...headers }).map(([name, value]) => `${name}: ${value}`),
-    `Content-Length: ${body.length}`,
-    "Connection: close",
-  ];
-  socket.once("finish", () => socket.destroy());
-  socket.end(Buffer.concat([Buffer.from(`${lines.join("\r\n")}\r\n\r\n`), body]));
-}
-
-/** Headers of a plain-text body. */
-export const plainText = { "Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff" };
-
 /** Upgrades to SPDY. @returns the connection, beginning with the first byte after the request. */
-export function acceptSpdy({ socket, head }: UpgradeRequest, protocol: string): Duplex {
+export function acceptSpdy({ socket, head }: Upgrade, protocol: string): Duplex {
   const lines = ["Connection: Upgrade", "Upgrade: SPDY/3.1", `X-Stream-Protocol-Version: ${protocol}`];
   socket.on("error", () => undefined);
   socket.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join("\r\n")}\r\n\r\n`);
@@ -84,7 +67,8 @@ export function acceptSpdy({ socket, head }: UpgradeRequest, protocol: string): 
 
 /** Upgrades to a WebSocket. @returns undefined if the request was not a valid handshake, and has been refused. */
 export async function acceptWebSocket(
-  { request, socket, head }: UpgradeRequest,
+  request: IncomingMessage,
+  { socket, head }: Upgrade,
   protocol: string,
 ): Promise<WebSocket | undefined> {
   const opened = Promise.withResolvers<WebSocket | undefined>();

@@ -6,8 +6,7 @@ import type { DockerParts } from "../../providers/docker/parts.ts";
 import { dockerRuntime } from "../../providers/docker/runtime.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
-import type { StreamEndpoint, Runtime } from "../../src/seams/runtime.ts";
-import type { ConnectPort, RunCommand, StreamServer } from "../../src/streams/stream-server.ts";
+import type { Runtime } from "../../src/seams/runtime.ts";
 import { addresses } from "../harness/namespaces.ts";
 import type { DockerRig } from "./runtime-docker.ts";
 import type { RuntimeUnderTest } from "./runtime-pods.ts";
@@ -44,29 +43,5 @@ export function dockerOn(
       docker.close();
       await runtime[Symbol.asyncDispose]();
     },
-  };
-}
-
-/** A streaming server without a protocol: what it is given to serve is there to be called. */
-export function capturingServer(): StreamServer & { readonly run: RunCommand; readonly connect: ConnectPort } {
-  const endpoint: StreamEndpoint = {
-    path: "/",
-    host: "localhost",
-    dial: () => Promise.reject(new Error("serves nobody")),
-  };
-  let run: RunCommand = () => Promise.reject(new Error("no command yet"));
-  let connect: ConnectPort = () => Promise.reject(new Error("no port yet"));
-  return {
-    command(_request, given) {
-      run = given;
-      return endpoint;
-    },
-    portForward(_ports, given) {
-      connect = given;
-      return endpoint;
-    },
-    run: (streams, signal) => run(streams, signal),
-    connect: (port, signal) => connect(port, signal),
-    [Symbol.asyncDispose]: () => Promise.resolve(),
   };
 }

@@ -4,12 +4,12 @@ import { PassThrough, Readable, Writable } from "node:stream";
 import { after, before, describe, test } from "node:test";
 import { dockerStreams } from "../../providers/docker/streams.ts";
 import { AttachRequest, ExecRequest } from "../../src/gen/cri.ts";
-import type { TerminalSize } from "../../src/streams/stream-server.ts";
+import type { RunCommand, StreamEndpoint, TerminalSize } from "../../src/seams/runtime.ts";
 import { endOutput } from "../../src/streams/remote-command.ts";
 import { noSizes } from "../../src/streams/terminal-sizes.ts";
 import { forgetPeak, memoryOf } from "../harness/holdings.ts";
 import { waitFor } from "../harness/wait.ts";
-import { type DockerUnderTest, capturingServer, dockerOn } from "./docker-rig-parts.ts";
+import { type DockerUnderTest, dockerOn } from "./docker-rig-parts.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
 import { type Pods, patience, podsOf } from "./runtime-pods.ts";
 import { argvOf } from "../harness/argv.ts";
@@ -43,17 +43,15 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
     readonly signal?: AbortSignal;
   }
 
-  /** Runs a command as a client of the streaming server would. */
+  /** Runs a command as the kubelet API would for a client. */
   async function exec(argv: readonly string[], wish: Wish = {}) {
-    const server = capturingServer();
-    const streams = dockerStreams(docker.parts, server);
     const tty = wish.tty ?? false;
     const request = { containerId, cmd: [...argv], stdin: Boolean(wish.stdin), stdout: true, stderr: !tty, tty };
-    await streams.exec(ExecRequest.fromPartial(request), patience());
-    return talk(server, wish);
+    return talk(await dockerStreams(docker.parts).exec(ExecRequest.fromPartial(request), patience()), wish);
   }
 
-  function talk(server: ReturnType<typeof capturingServer>, wish: Wish) {
+  function talk(command: StreamEndpoint | RunCommand, wish: Wish) {
+    assert.ok(typeof command === "function");
     const tty = wish.tty ?? false;
     const [out, err] = [collector(), collector()];
     const stdout = wish.stdout ?? out.to;
@@ -65,7 +63,7 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
       sizes: wish.sizes ?? noSizes(),
     };
     const run = async () => {
-      const code = await server.run(streams, wish.signal ?? patience());
+      const code = await command(streams, wish.signal ?? patience());
       await Promise.all([stdout, err.to].map(endOutput));
       return code;
     };
@@ -190,20 +188,18 @@ describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }
   test("does not find another node's containers", async () => {
     await using other = dockerOn(rig, "other");
     await assert.rejects(other.runtime.execSync(containerId, ["true"], 5, patience()), { code: "not_found" });
-    const streams = dockerStreams(other.parts, capturingServer());
+    const streams = dockerStreams(other.parts);
     const request = ExecRequest.fromPartial({ containerId, cmd: ["true"], stdout: true });
     await assert.rejects(streams.exec(request, patience()), { code: "not_found" });
     await assert.rejects(streams.attach(AttachRequest.fromPartial({ containerId }), patience()), { code: "not_found" });
   });
 
   async function attachTo(id: string, wish: Wish = {}) {
-    const server = capturingServer();
-    const streams = dockerStreams(docker.parts, server);
-    await streams.attach(
+    const command = await dockerStreams(docker.parts).attach(
       AttachRequest.fromPartial({ containerId: id, stdin: Boolean(wish.stdin), stdout: true, stderr: true }),
       patience(),
     );
-    return talk(server, wish);
+    return talk(command, wish);
   }
 
   async function run(container: Parameters<Pods["create"]>[2]): Promise<string> {

@@ -257,8 +257,8 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "forward-refused",
-    in: "forwardConnection",
-    mistake: negate(operand("||", "hasSentData")),
+    in: "forwardTo",
+    mistake: negate(condition("hasSentData")),
     breaks: "kubectl port-forward says nothing where nobody listens on the port.",
     assertion: '"v4: reports a failed connection on its error channel": Expected values to be strictly equal',
     foundBy: [unit("streams/port-forward-spdy"), unit("streams/port-forward-websocket")],

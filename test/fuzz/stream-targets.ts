@@ -13,7 +13,7 @@ import { startCall } from "../../src/lib/grpc.ts";
 import { createFairShares } from "../../src/lib/fair-shares.ts";
 import { createConnectionForwarder } from "../../src/service-tunnel/connections.ts";
 import { createTunnelGate } from "../../src/service-tunnel/gate.ts";
-import { connectionPair } from "../../src/streams/connection-pair.ts";
+import { connectionPair } from "../fakes/connection-pair.ts";
 import { FrameReader, dataFrameHeader, pingFrame, synStreamFrame } from "../../src/streams/spdy/frames.ts";
 import { createHeaderReader, createHeaderWriter } from "../../src/streams/spdy/header-block.ts";
 import { terminalSizes } from "../../src/streams/terminal-sizes.ts";

@@ -1,5 +1,5 @@
 import { messageOf } from "../../../src/lib/errors.ts";
-import type { TerminalSize } from "../../../src/streams/stream-server.ts";
+import type { TerminalSize } from "../../../src/seams/runtime.ts";
 import type { DockerParts } from "../parts.ts";
 
 /** Applies a client's terminal sizes until there are no more or the signal aborts. Never throws: a failed resize (the

@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Request, Response } from "express";
 import { CodedError } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
@@ -7,10 +7,9 @@ import { sendText, streamingStatus } from "../responses.ts";
 import { containerSpec, inContainer, inSandbox, placeholderText } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
-import { createForwardGate } from "../../streams/forward-gate.ts";
-import { createForwardSlots } from "../../streams/forward-slots.ts";
-import type { ProxyStream } from "../proxy-stream.ts";
-import type { StreamTarget } from "../upgraded-connection.ts";
+import { createForwardSlots, releaseDelayMs, waitForSlot } from "../../streams/forward-slots.ts";
+import type { Upgrade } from "../../streams/upgrade.ts";
+import { type StreamClient, serveCommand, serveForward } from "../client-streams.ts";
 import { goQuote } from "../../lib/go-quote.ts";
 
 /** Handles an upgrade request. */
@@ -25,7 +24,19 @@ class StreamRefusedError extends Error {
   }
 }
 
-type OpenEndpoint = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<StreamTarget>;
+export interface StreamDeps extends KubeletServerDeps {
+  /** The upgrade of a request; undefined for an ordinary request. */
+  readonly upgradeOf: (request: IncomingMessage) => Upgrade | undefined;
+}
+
+/** A stream that the runtime has prepared. */
+interface PreparedStream {
+  serve(client: StreamClient): Promise<void>;
+  /** Called when the stream has ended, or was not used. */
+  release?(): void;
+}
+
+type PrepareStream = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => Promise<PreparedStream>;
 
 /** /exec: a command in a running container. */
 export const exec = streaming(async (deps, request, signal) => {
@@ -36,7 +47,7 @@ export const exec = streaming(async (deps, request, signal) => {
   const start = (containerId: string) => deps.runtime.exec({ containerId, cmd, ...command }, signal);
   const endpoint = await inContainer(deps, pod, name, start, signal);
   if (!endpoint) throw new StreamRefusedError(500, `container not found (${JSON.stringify(name)})`);
-  return { endpoint, command };
+  return { serve: (client) => serveCommand(client, endpoint, command) };
 });
 
 /** /attach: the main process of a running container; the container decides about the terminal. */
@@ -51,11 +62,11 @@ export const attach = streaming(async (deps, request, signal) => {
   const join = (containerId: string) => deps.runtime.attach({ containerId, ...command }, signal);
   const endpoint = spec && (await inContainer(deps, pod, name, join, signal));
   if (!endpoint) throw new StreamRefusedError(500, `container ${name} not found in pod ${fullName}`);
-  return { endpoint, command };
+  return { serve: (client) => serveCommand(client, endpoint, command) };
 });
 
 /** /portForward: ports of a pod; concurrent connections are limited per node. */
-export function portForward(deps: KubeletServerDeps, join: ProxyStream): StreamHandler {
+export function portForward(deps: StreamDeps): StreamHandler {
   const slots = createForwardSlots(deps.clock);
   return streaming(async ({ pods, statuses, runtime }, request, signal) => {
     const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
@@ -66,18 +77,22 @@ export function portForward(deps: KubeletServerDeps, join: ProxyStream): StreamH
     // Without ports in the query, it is one connection that multiplexes others.
     const taken = slots.acquire(pod.metadata.uid, Math.max(1, port.length));
     if (taken.kind === "full") throw new CodedError("resource_exhausted", taken.text);
-    const gate = createForwardGate({ slots, podUid: pod.metadata.uid, sessionSlot: taken.slot, clock: deps.clock });
+    const acquireSlot = (gone: AbortSignal) => waitForSlot(slots, pod.metadata.uid, deps.clock, gone);
     try {
       const forward = (podSandboxId: string) => runtime.portForward({ podSandboxId, port }, signal);
       const endpoint = await inSandbox(deps, pod, forward, signal);
       if (!endpoint)
         throw new StreamRefusedError(500, `pod not found ("${pod.metadata.name}_${pod.metadata.namespace}")`);
-      return { endpoint, gate };
+      const about = { ports: port, acquireSlot };
+      return {
+        serve: (client) => serveForward(client, endpoint, about),
+        release: () => taken.slot.release(releaseDelayMs),
+      };
     } catch (error) {
       taken.slot.release(0);
       throw error;
     }
-  })(deps, join);
+  })(deps);
 }
 
 function optionsOf(query: URLSearchParams): { stdin: boolean; stdout: boolean; stderr: boolean; tty: boolean } {
@@ -98,13 +113,13 @@ function requestedPod(
   return { pod, name: container, uid };
 }
 
-/** Creates a handler from a function that requests an endpoint from the runtime: it returns the refusal in the kubelet's words, or joins
- *  the endpoint to the client. */
-function streaming(ask: OpenEndpoint): (deps: KubeletServerDeps, join: ProxyStream) => StreamHandler {
-  return (deps, join) => async (request, response, signal) => {
-    let to: StreamTarget;
+/** Creates a handler from a function that has the runtime prepare a stream: it returns the refusal in the kubelet's words, or serves the
+ *  client. */
+function streaming(prepare: PrepareStream): (deps: StreamDeps) => StreamHandler {
+  return (deps) => async (request, response, signal) => {
+    let stream: PreparedStream;
     try {
-      to = await ask(deps, request, signal);
+      stream = await prepare(deps, request, signal);
     } catch (error) {
       if (error instanceof StreamRefusedError) return sendText(response, error.status, error.message);
       if (signal.aborted) return void response.destroy();
@@ -113,10 +128,13 @@ function streaming(ask: OpenEndpoint): (deps: KubeletServerDeps, join: ProxyStre
       deps.log.debug({ path: request.path, err: error }, "cannot open a streaming endpoint");
       return sendText(response, status, runtimeErrorText(error));
     }
+    const upgrade = deps.upgradeOf(request);
+    const { clock, log } = deps;
     try {
-      await join(to, request, response, signal);
+      if (upgrade) await stream.serve({ request, response, upgrade, signal, clock, log });
+      else sendText(response, 500, "Upgrade request required\n");
     } finally {
-      to.gate?.close();
+      stream.release?.();
     }
   };
 }

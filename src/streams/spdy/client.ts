@@ -25,6 +25,7 @@ export class SpdyClient {
   readonly #streams = new Map<number, SpdyStream>();
   readonly #frames = new FrameReader();
   readonly #headers = createHeaderWriter();
+  readonly #ended = new AbortController();
   #nextId = 1;
 
   /** Takes over an upgraded socket. */
@@ -34,6 +35,11 @@ export class SpdyClient {
     // Bytes read before a proper end may still be passing through the sink.
     socket.once("close", () => socket.readableEnded || this.#endAll());
     socket.pipe(this.#sink());
+  }
+
+  /** Aborts when the connection ends; its streams may still have unread data. */
+  get ended(): AbortSignal {
+    return this.#ended.signal;
   }
 
   /** Opens a stream without waiting for the server's reply: a refused stream ends. */
@@ -106,6 +112,7 @@ export class SpdyClient {
 
   /** The server ends the connection. */
   #endAll(): void {
+    this.#ended.abort();
     for (const stream of this.#streams.values()) stream.receiveEnd();
   }
 

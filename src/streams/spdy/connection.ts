@@ -24,8 +24,8 @@ import { SpdyStream, resetByClient } from "./stream.ts";
 
 /** Handler of the streams that the client opens. */
 export interface StreamHandler {
-  /** True to accept a stream with these headers; other streams are refused. */
-  accepts(headers: Headers, id: number): boolean;
+  /** True to accept a stream with these headers; other streams are refused. The client is not read until the decision. */
+  accepts(headers: Headers, id: number): boolean | Promise<boolean>;
   /** Called with an accepted stream, once its reply is being sent. */
   onOpened(stream: SpdyStream): void;
   /** Called when the client resets a stream; the stream itself fails too. */
@@ -50,7 +50,7 @@ const streamMask = 0x7fff_ffff;
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
 export class SpdyConnection {
   readonly #socket: Duplex;
-  readonly #taker: StreamHandler;
+  readonly #handler: StreamHandler;
   readonly #clock: Clock;
   readonly #idle: Idle;
   readonly #gone = new AbortController();
@@ -67,7 +67,7 @@ export class SpdyConnection {
   /** Takes over an upgraded socket. */
   constructor({ socket, handler, clock }: SpdyDeps) {
     this.#socket = socket;
-    this.#taker = handler;
+    this.#handler = handler;
     this.#clock = clock;
     this.#idle = createIdle(clock, idleTimeoutMs, () =>
       this.#break(new CodedError("deadline_exceeded", "the connection is idle")),
@@ -141,10 +141,7 @@ export class SpdyConnection {
   }
 
   #take(frame: Frame): Promise<void> | undefined {
-    if (frame.kind === "control") {
-      this.#control(frame.type, frame.payload, frame.fin);
-      return undefined;
-    }
+    if (frame.kind === "control") return this.#control(frame.type, frame.payload, frame.fin);
     const stream = this.#streams.get(frame.id);
     if (!stream) {
       if (frame.id === 0) throw protocolError("data on stream 0");
@@ -156,38 +153,41 @@ export class SpdyConnection {
     return room;
   }
 
-  #control(type: number, payload: Buffer, fin: boolean): void {
+  #control(type: number, payload: Buffer, fin: boolean): Promise<void> | undefined {
     switch (type) {
       case frameType.synStream:
         return this.#synStream(payload, fin);
       case frameType.rstStream:
-        return this.#rstStream(streamId(payload, 8));
+        this.#rstStream(streamId(payload, 8));
+        return undefined;
       case frameType.ping:
         // Odd numbers are the client's pings; the server sends none.
         if (uint32At(payload, 0, 4) % 2 === 1) this.#answer(pingFrame(uint32At(payload, 0, 4)));
-        return;
+        return undefined;
       case frameType.goAway:
         this.#goneAway = true;
-        return;
+        return undefined;
       case frameType.synReply:
       case frameType.headers:
         // Their content is not used, but the compression of later header blocks refers to it.
         this.#headersIn.read(payload.subarray(4));
         if (fin) this.#streams.get(streamId(payload, 4))?.receiveEnd();
-        return;
+        return undefined;
       default:
-      // SETTINGS, WINDOW_UPDATE and unknown frames are ignored.
+        // SETTINGS, WINDOW_UPDATE and unknown frames are ignored.
+        return undefined;
     }
   }
 
-  #synStream(payload: Buffer, fin: boolean): void {
+  async #synStream(payload: Buffer, fin: boolean): Promise<void> {
     const id = streamId(payload, 10);
     const headers = this.#headersIn.read(payload.subarray(10));
     if (this.#goneAway) return;
     if (id % 2 === 0 || id <= this.#lastId) return this.#refuse(id, resetStatus.protocolError);
     this.#lastId = id;
-    if (this.#streams.size >= maxStreams || !this.#taker.accepts(headers, id))
-      return this.#refuse(id, resetStatus.refusedStream);
+    const isAccepted = this.#streams.size < maxStreams && (await this.#handler.accepts(headers, id));
+    if (this.#closing) return;
+    if (!isAccepted) return this.#refuse(id, resetStatus.refusedStream);
     const stream = new SpdyStream(id, headers, {
       data: (of, data, last, done) => this.#send(of, data, last, done),
       closed: (of, whole) => {
@@ -197,7 +197,7 @@ export class SpdyConnection {
     this.#streams.set(id, stream);
     this.#answer(synReplyFrame(id, this.#headersOut.write(new Map())));
     if (fin) stream.receiveEnd();
-    this.#taker.onOpened(stream);
+    this.#handler.onOpened(stream);
   }
 
   #rstStream(id: number): void {
@@ -205,7 +205,7 @@ export class SpdyConnection {
     if (!stream) return;
     this.#streams.delete(id);
     stream.fail(resetByClient());
-    this.#taker.onReset?.(stream);
+    this.#handler.onReset?.(stream);
   }
 
   #refuse(id: number, status: ResetStatus): void {

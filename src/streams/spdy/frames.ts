@@ -19,26 +19,13 @@ export type Frame =
 
 const version = 3;
 /** Length of every frame's header. */
-export const frameHeaderBytes = 8;
-/** First two bytes of every control frame, and therefore of a client's first frame. */
-export const spdyPrefix = 0x8003;
-/** Offset of a control frame's header block, by frame type. */
-export const headerBlockOffset: Readonly<Record<number, number>> = {
-  [frameType.synStream]: frameHeaderBytes + 10,
-  [frameType.synReply]: frameHeaderBytes + 4,
-  [frameType.headers]: frameHeaderBytes + 4,
-};
+const frameHeaderBytes = 8;
 const controlBit = 0x8000_0000;
 const finFlag = 1;
 /** Maximum payload of a received control frame. */
 const maxControlFrameBytes = 1 << 15;
 /** Maximum length of a sent data frame, so that streams of one connection take turns. */
 export const maxDataFrameBytes = 1 << 16;
-
-/** True if these first bytes are SPDY/3.1. */
-export function isSpdy(chunk: Buffer): boolean {
-  return chunk.length >= 2 && chunk.readUInt16BE(0) === spdyPrefix;
-}
 
 /** Splits a byte stream into frames. Data frames are emitted in pieces as they arrive, whatever their length. */
 export class FrameReader {
@@ -117,13 +104,6 @@ export function synStreamFrame(id: number, block: Buffer): Buffer {
 /** Reply that accepts a stream. */
 export function synReplyFrame(id: number, block: Buffer): Buffer {
   return controlFrame(frameType.synReply, Buffer.concat([uint32(id), block]));
-}
-
-/** A control frame's header and fields with a different header block. */
-export function withHeaderBlock(before: Buffer, block: Buffer): Buffer {
-  const frame = Buffer.concat([before, block]);
-  frame.writeUIntBE(frame.length - frameHeaderBytes, 5, 3);
-  return frame;
 }
 
 export function rstStreamFrame(id: number, status: ResetStatus): Buffer {

@@ -4,7 +4,7 @@ import { connect } from "node:http2";
 import { test } from "node:test";
 import { createRegistrationServer } from "../../../src/devices/manager.ts";
 import { createTargetBudget } from "../../../src/lib/target-budget.ts";
-import { connectionPair } from "../../../src/streams/connection-pair.ts";
+import { connectionPair } from "../../fakes/connection-pair.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
 

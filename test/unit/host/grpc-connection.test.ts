@@ -11,7 +11,7 @@ import { localHost } from "../../../providers/local/host.ts";
 import { RuntimeServiceService, VersionRequest, VersionResponse } from "../../../src/gen/cri.ts";
 import { createGrpcConnection } from "../../../src/host/grpc-connection.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
-import { connectionPair } from "../../../src/streams/connection-pair.ts";
+import { connectionPair } from "../../fakes/connection-pair.ts";
 import { splice } from "../../../src/streams/splice.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import { never } from "../../fakes/signals.ts";

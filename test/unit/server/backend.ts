@@ -11,6 +11,16 @@ import { type Running, adminToken } from "./harness.ts";
 /** Request headers of a SPDY client. */
 export const spdy = { connection: "Upgrade", upgrade: "SPDY/3.1", "x-stream-protocol-version": "v4.channel.k8s.io" };
 
+export const spdyForward = { ...spdy, "x-stream-protocol-version": "portforward.k8s.io" };
+
+/** Request headers of a WebSocket client. */
+export const webSocket = {
+  connection: "Upgrade",
+  upgrade: "websocket",
+  "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+  "sec-websocket-version": "13",
+};
+
 export interface Backend {
   readonly endpoint: StreamEndpoint;
   readonly requests: IncomingMessage[];

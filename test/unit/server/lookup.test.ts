@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
-import { backend, upgrade } from "./backend.ts";
+import { backend, spdy, spdyForward, upgrade } from "./backend.ts";
 import { runtimeOf, start } from "./harness.ts";
 
 const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns", uid: "uid-1" });
@@ -31,9 +31,9 @@ test("uses the cached container or sandbox, and queries the runtime only if it i
   });
   const runtimePods = { get: () => seen, list: () => [seen] };
   await using server = await start({ pods: [pod], deps: { runtime, runtimePods } });
-  const go = async (path: string) => (await upgrade(server, path)).socket.destroy();
+  const go = async (path: string, headers = spdy) => (await upgrade(server, path, headers)).socket.destroy();
   await go("/exec/ns/p/c?command=id&output=1");
-  await go("/portForward/ns/p");
+  await go("/portForward/ns/p", spdyForward);
   assert.deepEqual(asked.splice(0), ["seen", "box"]);
   gone = true;
   await go("/exec/ns/p/c?command=id&output=1");

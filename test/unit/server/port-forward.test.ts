@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { maxForwarded } from "../../../src/streams/forward-slots.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
-import { backend, upgrade } from "./backend.ts";
+import { backend, upgrade, webSocket } from "./backend.ts";
 import { adminToken, ask, runtimeOf, start } from "./harness.ts";
 
 const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns", uid: "uid-1" });
@@ -18,7 +18,7 @@ test("counts forwarded ports until some time after they end, and does not count 
     portForward: () => (fails ? Promise.reject(new Error("not now")) : Promise.resolve(served.endpoint)),
   });
   await using server = await start({ pods: [pod], deps: { clock, runtime } });
-  const websocket = { connection: "Upgrade", upgrade: "websocket", authorization: `Bearer ${adminToken}` };
+  const websocket = { ...webSocket, authorization: `Bearer ${adminToken}` };
   const half = Array.from({ length: maxForwarded.toPod / 2 }, (_, index) => index + 1).join(",");
   const path = `/portForward/ns/p?port=${half}`;
   const refusal = () => ask(server, path, { method: "GET", headers: websocket });

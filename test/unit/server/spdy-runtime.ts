@@ -5,12 +5,10 @@ import type { Duplex } from "node:stream";
 import type { TestContext } from "node:test";
 import { connect as connectTls } from "node:tls";
 import { systemClock } from "../../../src/lib/clock.ts";
-import { createLogger } from "../../../src/lib/log.ts";
 import type { StreamEndpoint } from "../../../src/seams/runtime.ts";
-import { type ServeUpgrade, serveCommand, serveForward } from "../../../src/streams/serving.ts";
-import type { ConnectPort, RunCommand } from "../../../src/streams/stream-server.ts";
-import { isWebSocket, refuse } from "../../../src/streams/upgrade.ts";
+import type { ConnectPort, RunCommand } from "../../../src/seams/runtime.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
+import { type ServeUpgrade, refuse, serveCommand, serveForward } from "../../fakes/stream-server.ts";
 import { type WebSocketClient, dialWebSocket } from "../streams/clients.ts";
 import { type Running, adminToken, runtimeOf, start } from "./harness.ts";
 
@@ -24,7 +22,7 @@ export interface SpdyRuntime extends AsyncDisposable {
 }
 
 const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns", uid: "uid-1" });
-const deps = { clock: systemClock(), log: createLogger(5, { write: () => undefined }) };
+const clock = systemClock();
 
 /** @param run executes each command; @param forward handles each forwarded connection. */
 export async function startSpdyRuntime(
@@ -33,16 +31,13 @@ export async function startSpdyRuntime(
 ): Promise<SpdyRuntime> {
   const requests: IncomingMessage[] = [];
   const connections = new Set<Duplex>();
-  let serve: ServeUpgrade = () => ({ status: 404, text: "404 page not found" });
+  let serve: ServeUpgrade = () => Promise.resolve({ status: 404, text: "404 page not found" });
   const http = createServer();
   http.on("connection", (socket) => connections.add(socket));
   http.on("upgrade", (request, socket, head) => {
     requests.push(request);
     socket.on("error", () => undefined);
-    const outcome = isWebSocket(request)
-      ? { status: 400, text: "no WebSockets here" }
-      : serve({ request, socket, head });
-    if (!(outcome instanceof Promise)) refuse(socket, outcome);
+    void serve(request, { socket, head }).then((refusal) => refusal && refuse(socket, refusal));
   });
   http.listen(0, "127.0.0.1");
   await once(http, "listening");
@@ -66,11 +61,11 @@ export async function startSpdyRuntime(
     listContainers: () => Promise.resolve([{ id: "cid", createdAt: 1n }] as never),
     listPodSandbox: () => Promise.resolve([{ id: "sb", createdAt: 1n }] as never),
     exec: (request) => {
-      if (run) serve = serveCommand(request, run, deps);
+      if (run) serve = serveCommand(request, run, clock);
       return Promise.resolve(endpoint);
     },
     portForward: ({ port: ports }) => {
-      if (forward) serve = serveForward(ports, forward, deps);
+      if (forward) serve = serveForward(ports, forward, clock);
       return Promise.resolve(endpoint);
     },
   });

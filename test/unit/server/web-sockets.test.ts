@@ -4,11 +4,11 @@ import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { test } from "node:test";
 import { Readable } from "node:stream";
-import type { RunCommand } from "../../../src/streams/stream-server.ts";
-import { connectionPair } from "../../../src/streams/connection-pair.ts";
+import type { RunCommand } from "../../../src/seams/runtime.ts";
+import { connectionPair } from "../../fakes/connection-pair.ts";
 import { binaryMessages } from "../../fakes/binary-messages.ts";
 import { spdyClient } from "../../fakes/spdy-client.ts";
-import { spdy, upgrade } from "./backend.ts";
+import { spdy, spdyForward, upgrade } from "./backend.ts";
 import { startSpdyRuntime, webSocketTo } from "./spdy-runtime.ts";
 
 const everything = "/exec/ns/p/c?command=sh&input=1&output=1&error=1";
@@ -192,6 +192,69 @@ test("reports a broken connection on a SPDY client's error stream in its protoco
       assert.equal(version.startsWith("v4") ? told(said).message : said, lost, `${end} ${version}`);
     }
   }
+});
+
+test("exec over SPDY: streams, half-close, exit code in the client's protocol version", async (t) => {
+  await using runtime = await startSpdyRuntime(t, { run: answerAll });
+  for (const version of ["v4.channel.k8s.io", "v3.channel.k8s.io"]) {
+    const { response, socket } = await upgrade(runtime.server, everything, {
+      ...spdy,
+      "x-stream-protocol-version": version,
+    });
+    assert.equal(response.headers["x-stream-protocol-version"], version);
+    const client = spdyClient(socket);
+    const [errors, stdin, stdout, stderr] = await Promise.all(
+      ["error", "stdin", "stdout", "stderr"].map((streamtype) => client.open({ streamtype })),
+    );
+    assert.ok(errors && stdin && stdout && stderr);
+    await stdin.write("one");
+    await stdin.end();
+    assert.deepEqual([await stdout.text, await stderr.text], ["heard: one", "to stderr"]);
+    const said = await errors.text;
+    const message = "command terminated with non-zero exit code: 4";
+    assert.equal(version.startsWith("v4") ? told(said).message : said, message);
+    await client.closed;
+  }
+  assert.deepEqual(
+    runtime.requests.map(({ headers }) => [headers["x-stream-protocol-version"], headers.cookie]),
+    [
+      ["v4.channel.k8s.io", undefined],
+      ["v4.channel.k8s.io", undefined],
+    ],
+  );
+});
+
+test("refuses a SPDY client without a common protocol, without asking the runtime", async (t) => {
+  await using runtime = await startSpdyRuntime(t, { run: answerAll });
+  const headers = { ...spdy, "x-stream-protocol-version": "v9.channel.k8s.io" };
+  await assert.rejects(upgrade(runtime.server, everything, headers), /answered 403/);
+  await assert.rejects(upgrade(runtime.server, "/portForward/ns/p", headers), /answered 403/);
+  assert.equal(runtime.requests.length, 0);
+});
+
+test("port-forward over SPDY: gives the runtime's errors unchanged, and ends with the runtime's connection", async (t) => {
+  const forward = (port: number) => {
+    if (port === 81) return Promise.reject(new Error("nothing listens"));
+    const [near, far] = connectionPair();
+    far.on("error", () => undefined).pipe(far);
+    return Promise.resolve(near);
+  };
+  await using runtime = await startSpdyRuntime(t, { forward });
+  const { socket } = await upgrade(runtime.server, "/portForward/ns/p", spdyForward);
+  const client = spdyClient(socket);
+  const open = async (port: string) => [
+    await client.open({ streamtype: "error", port, requestid: port }),
+    await client.open({ streamtype: "data", port, requestid: port }),
+  ];
+  const [[errors, failed], [, data]] = [await open("81"), await open("80")];
+  assert.ok(errors && failed && data);
+  assert.deepEqual([await errors.text, await failed.text], ["error forwarding port 81: nothing listens", ""]);
+  await data.write("there");
+  while (!client.frames.some(({ type, id }) => type === 0 && id === data.id)) await new Promise(setImmediate);
+  runtime.cut();
+  assert.equal(await data.text, "there");
+  await data.end();
+  await client.closed;
 });
 
 test("tunnels port-forward to a SPDY-only runtime", async (t) => {

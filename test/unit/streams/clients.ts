@@ -3,17 +3,16 @@ import { type IncomingMessage, request as httpRequest } from "node:http";
 import type { Duplex } from "node:stream";
 import { text } from "node:stream/consumers";
 import { WebSocket } from "ws";
-import { createLogger } from "../../../src/lib/log.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import type { StreamEndpoint } from "../../../src/seams/runtime.ts";
-import { type StreamServer, createStreamServer } from "../../../src/streams/stream-server.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { type StreamServer, createStreamServer } from "../../fakes/stream-server.ts";
 import { never } from "../../fakes/signals.ts";
 import { type SpdyClient, spdyClient } from "../../fakes/spdy-client.ts";
 
 /** A stream server without log output. */
 export function startServer(clock: Clock = fakeClock()): StreamServer {
-  return createStreamServer({ clock, log: createLogger(5, { write: () => undefined }) });
+  return createStreamServer(clock);
 }
 
 export interface Answer {

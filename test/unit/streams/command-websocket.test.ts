@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { test } from "node:test";
-import type { CommandRequest, RunCommand } from "../../../src/streams/stream-server.ts";
+import type { RunCommand } from "../../../src/seams/runtime.ts";
+import type { CommandRequest } from "../../../src/streams/remote-command.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { ask, dialWebSocket, startServer, until } from "./clients.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { Readable } from "node:stream";
 import { test } from "node:test";
-import { connectionPair } from "../../../src/streams/connection-pair.ts";
+import { connectionPair } from "../../fakes/connection-pair.ts";
 
 /** Reads everything to the end; leaves the stream as it is. */
 async function text(stream: Readable): Promise<string> {

@@ -10,7 +10,7 @@ import {
   createHeaderWriter,
 } from "../../../src/streams/spdy/header-block.ts";
 import { type Frame, FrameReader } from "../../../src/streams/spdy/frames.ts";
-import type { RunCommand } from "../../../src/streams/stream-server.ts";
+import type { RunCommand } from "../../../src/seams/runtime.ts";
 import { type SpdyClient, controlFrame, dataFrame, headerCompressor, words } from "../../fakes/spdy-client.ts";
 import { dialSpdy, startServer, until } from "./clients.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { pipeline } from "node:stream/promises";
 import { test } from "node:test";
-import type { RunCommand } from "../../../src/streams/stream-server.ts";
+import type { RunCommand } from "../../../src/seams/runtime.ts";
 import { dialSpdy, dialWebSocket, startServer } from "./clients.ts";
 
 const request = { stdin: true, stdout: true, stderr: false, tty: false };

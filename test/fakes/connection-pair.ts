@@ -1,5 +1,5 @@
 import { Duplex } from "node:stream";
-import { CodedError } from "../lib/errors.ts";
+import { CodedError } from "../../src/lib/errors.ts";
 
 /** Two ends of an in-process connection: data written at one end is read at the other, and a write completes when the other side's buffer
  *  (64 KiB) has room again. Ending one side is a half-close. Destroying an ended side leaves unread data to the other; destroying it
