@@ -4,8 +4,8 @@ import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { ConfigMap, Wire } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
 
-/** A user as the API server authenticated it. */
-export interface ReviewedUser {
+/** Identity of a caller. */
+export interface User {
   readonly name: string;
   readonly uid?: string;
   readonly groups: readonly string[];
@@ -15,9 +15,10 @@ export interface ReviewedUser {
 /** Authenticates and authorizes callers through the API server. Caches nothing. */
 export interface AccessReview {
   /** The user of a bearer token; undefined for an invalid token. @throws CodedError if the review fails. */
-  byToken(token: string, signal: AbortSignal): Promise<ReviewedUser | undefined>;
-  /** True if the user may perform `verb` on a subresource of this node. @throws CodedError if the review fails. */
-  allowed(user: ReviewedUser, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
+  byToken(token: string, signal: AbortSignal): Promise<User | undefined>;
+  /** True if the user may perform `verb` on a subresource of this node. @param verb get, create, update, patch, delete; empty for other
+   *  HTTP methods. @param subresource such as `proxy`. @param path of the request. @throws CodedError if the review fails. */
+  allowed(user: User, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
 }
 
 const reviewTimeoutMs = 10_000;

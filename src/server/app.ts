@@ -1,6 +1,6 @@
 import express, { type Express, type NextFunction, type Request, type Response } from "express";
 import { CodedError } from "../lib/errors.ts";
-import { sendText, sendJson } from "./responses.ts";
+import { type Handler, sendText, sendJson } from "./responses.ts";
 import { type Exchange, createAccessCheck } from "./access-check.ts";
 import { waitForPod } from "./lookup.ts";
 import { areaOf } from "./path.ts";
@@ -25,8 +25,6 @@ export interface AppDeps extends StreamDeps {
   /** Aborts when the server stops. */
   readonly stopped: AbortSignal;
 }
-
-type Handler = (request: Request, response: Response, signal: AbortSignal) => void | Promise<void>;
 
 /** The kubelet API as an express application. Before any route, every request, upgrades included, is authenticated, its path is checked,
  *  and it is authorized; only then is an unknown path a 404. */
@@ -151,6 +149,6 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
 
 /** /configz: the effective configuration, whole, as the kubelet shows it.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/ */
-function configz(configuration: () => object): (request: Request, response: Response) => void {
+function configz(configuration: () => object): Handler {
   return (_request, response) => sendJson(response, { kubeletconfig: configuration() });
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { PeerCertificates } from "./peer-certificates.ts";
-import type { Authenticator, User } from "./ports.ts";
+import type { User } from "../api/access.ts";
+import type { Authenticator } from "./ports.ts";
 import { protocolToken } from "./websocket-token.ts";
 
 export interface AuthenticationDeps {

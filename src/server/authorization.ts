@@ -1,5 +1,6 @@
 import { hasCode, messageOf } from "../lib/errors.ts";
-import type { Authorizer, User } from "./ports.ts";
+import type { User } from "../api/access.ts";
+import type { Authorizer } from "./ports.ts";
 import { subresourcesOf, verbOf } from "./routes.ts";
 
 /** Result when the limit of concurrent reviews is reached. */

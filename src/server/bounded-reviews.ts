@@ -1,13 +1,9 @@
 import { createRateLimit } from "../lib/token-bucket.ts";
+import type { AccessReview, User } from "../api/access.ts";
 import type { TokenSigners } from "../api/token-signers.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type FairQueue, createFairQueue } from "../lib/fair-queue.ts";
-import type { Authorizer, User } from "./ports.ts";
-
-/** Reviews callers without limits, and without their addresses. */
-export interface Reviews extends Authorizer {
-  byToken(token: string, signal: AbortSignal): Promise<User | undefined>;
-}
+import type { Authorizer } from "./ports.ts";
 
 /** A review costs the API server about a millisecond and writes nothing. */
 const rate = { qps: 400, burst: 400 };
@@ -26,7 +22,7 @@ function createReviewQueue(clock: Clock): FairQueue {
  *  token: addresses take turns, and within an address the classes of tokens. @param signers records valid tokens. @returns an
  *  Authenticator's `byToken`, which throws CodedError resource_exhausted beyond the limit. */
 export function boundedTokens(
-  { byToken }: Pick<Reviews, "byToken">,
+  { byToken }: Pick<AccessReview, "byToken">,
   signers: TokenSigners,
   clock: Clock,
 ): (token: string, from: string, signal: AbortSignal) => Promise<User | undefined> {

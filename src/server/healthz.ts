@@ -5,7 +5,7 @@ import { guardResponses } from "../lib/guard-responses.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { HealthMeasures } from "./ports.ts";
 import type { Sharing } from "../seams/provider.ts";
-import { sendText } from "./responses.ts";
+import { type Handler, sendText } from "./responses.ts";
 import { requestTimes, serve } from "./listen.ts";
 import { healthCheck, healthz, ping } from "./routes/health.ts";
 import type { KubeletServer } from "./server.ts";
@@ -63,10 +63,12 @@ export function createHealthzServer({
         response.set(instanceHeader, instance);
         next();
       });
-      app.all("/healthz", healthz([ping], measures));
-      app.all("/livez", healthz([ping]));
-      app.all("/readyz", healthz([ping, { name: "nodes", check: () => readiness.unready() }]));
-      app.all("/healthz/:check", healthCheck([ping]));
+      const route = (path: string, handler: Handler) =>
+        app.all(path, (request, response) => handler(request, response, signal));
+      route("/healthz", healthz([ping], measures));
+      route("/livez", healthz([ping]));
+      route("/readyz", healthz([ping, { name: "nodes", check: () => readiness.unready() }]));
+      route("/healthz/:check", healthCheck([ping]));
       app.use((_request, response) => sendText(response, 404, "404 page not found\n"));
       app.use((_error: unknown, _request: Request, response: Response, _next: NextFunction) =>
         sendText(response, 400, "400 Bad Request\n"),

@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { createBoundedMap } from "../lib/bounded-map.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { User } from "./ports.ts";
+import type { User } from "../api/access.ts";
 
 /** User and groups of a connection's client certificate. */
 export type Peer =

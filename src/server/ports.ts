@@ -1,4 +1,4 @@
-import type * as cri from "../gen/cri.ts";
+import type { AccessReview, User } from "../api/access.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
@@ -23,14 +23,6 @@ export interface HealthMeasures {
   checked(name: string, isHealthy: boolean): void;
 }
 
-/** Identity of a caller. */
-export interface User {
-  readonly name: string;
-  readonly uid?: string;
-  readonly groups: readonly string[];
-  readonly extra?: Readonly<Record<string, readonly string[]>>;
-}
-
 /** Authenticates bearer tokens. */
 export interface Authenticator {
   /** Undefined for an invalid token. @param from address of the caller. @throws CodedError resource_exhausted beyond the limit of
@@ -39,11 +31,7 @@ export interface Authenticator {
 }
 
 /** Decides whether a user may perform an action on this node. */
-export interface Authorizer {
-  /** @param verb get, create, update, patch, delete; empty for other HTTP methods. @param subresource of nodes, such as `proxy`. @param
-   *  path of the request. @throws if the review fails. */
-  allowed(user: User, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
-}
+export type Authorizer = Pick<AccessReview, "allowed">;
 
 /** KubeletConfiguration authorization.mode AlwaysAllow. */
 export const alwaysAllow: Authorizer = { allowed: () => Promise.resolve(true) };
@@ -52,17 +40,11 @@ export const alwaysAllow: Authorizer = { allowed: () => Promise.resolve(true) };
 export const neverAllow: Authorizer = { allowed: () => Promise.resolve(false) };
 
 /** Runtime functions of the kubelet API. */
-export interface ServedRuntime extends Streams, Pick<Runtime, "checkpointContainer" | "logRoots"> {
-  listPodSandbox(filter: cri.PodSandboxFilter | undefined, signal: AbortSignal): Promise<readonly cri.PodSandbox[]>;
-  listContainers(filter: cri.ContainerFilter | undefined, signal: AbortSignal): Promise<readonly cri.Container[]>;
-  containerStatus(containerId: string, signal: AbortSignal): Promise<cri.ContainerStatusResponse>;
-  execSync(
-    containerId: string,
-    argv: readonly string[],
-    timeoutSeconds: number,
-    signal: AbortSignal,
-  ): Promise<cri.ExecSyncResponse>;
-}
+export type ServedRuntime = Streams &
+  Pick<
+    Runtime,
+    "checkpointContainer" | "logRoots" | "listPodSandbox" | "listContainers" | "containerStatus" | "execSync"
+  >;
 
 /** Configuration of the kubelet API; names and values as in KubeletConfiguration where possible. */
 export interface ServerConfig {

@@ -1,5 +1,8 @@
-import type { Response } from "express";
+import type { Request, Response } from "express";
 import { CodedError } from "../lib/errors.ts";
+
+/** Serves a request. @param signal aborts when the client disconnects, and when the server stops. */
+export type Handler = (request: Request, response: Response, signal: AbortSignal) => void | Promise<void>;
 
 /** Responds with plain text, unchanged. */
 export function sendText(response: Response, status: number, text: string): void {

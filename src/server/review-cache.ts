@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { createBoundedMap } from "../lib/bounded-map.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { Authenticator, Authorizer, User } from "./ports.ts";
+import type { User } from "../api/access.ts";
+import type { Authenticator, Authorizer } from "./ports.ts";
 
 /** Maximum number of cached results of a kind; the least recently used one is dropped. */
 const maxEntries = 4096;

@@ -1,6 +1,7 @@
 import type { Request, Response } from "express";
 import { stringify } from "yaml";
 import { queryOf } from "./path.ts";
+import type { Handler } from "./responses.ts";
 
 /** One diagnostic page: a text for people, and an object for programs.
  *  @see https://kubernetes.io/docs/reference/instrumentation/zpages/ */
@@ -38,7 +39,7 @@ interface Accepted {
 }
 
 /** Serves a page: as text unless the Accept header asks for its object by `as`, `g` and `v`; 406 if it accepts neither. */
-export function zpage(page: ZPage): (request: Request, response: Response) => void {
+export function zpage(page: ZPage): Handler {
   return (request, response) => {
     const header = request.headers.accept ?? "";
     const accepted = header.trim() === "" ? asText : negotiate(header, (params) => versionOf(page, params));

@@ -1,9 +1,8 @@
 import { posix } from "node:path";
-import type { Request, Response } from "express";
 import { CodedError } from "../../lib/errors.ts";
 import { rfc3339 } from "../../lib/rfc3339.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
-import { sendJson, sendText } from "../responses.ts";
+import { type Handler, sendJson, sendText } from "../responses.ts";
 import { containerSpec, inContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
@@ -13,9 +12,7 @@ const folder = "checkpoints";
 
 /** POST /checkpoint: saves the state of a running container, including its memory, in an archive on the target.
  *  @see https://kubernetes.io/docs/reference/node/kubelet-checkpoint-api/ */
-export function checkpoint(
-  deps: KubeletServerDeps,
-): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+export function checkpoint(deps: KubeletServerDeps): Handler {
   const { runtime, files, config, clock } = deps;
   return async (request, response, signal) => {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;

@@ -1,7 +1,7 @@
-import type { Request, Response } from "express";
+import type { Response } from "express";
 import { goQuote } from "../../lib/go-quote.ts";
 import { BoundedBuffer } from "../../lib/bounded-buffer.ts";
-import { sendText } from "../responses.ts";
+import { type Handler, sendText } from "../responses.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
 /** Maximum body size, bytes; far more than a number needs. */
@@ -13,7 +13,7 @@ export function debugFlags({
   config,
   verbosity,
   log,
-}: Pick<KubeletServerDeps, "config" | "verbosity" | "log">): (request: Request, response: Response) => Promise<void> {
+}: Pick<KubeletServerDeps, "config" | "verbosity" | "log">): Handler {
   return async (request, response) => {
     if (!config.enableDebugFlagsHandler) return sendText(response, 405, "flags endpoint is disabled.\n");
     if (request.method !== "PUT") return sendLine(response, 406, "unsupported http method");

@@ -1,6 +1,5 @@
-import type { Request, Response } from "express";
 import type { HealthMeasures } from "../ports.ts";
-import { sendText } from "../responses.ts";
+import { type Handler, sendText } from "../responses.ts";
 import { queryOf } from "../path.ts";
 
 export interface HealthCheck {
@@ -15,10 +14,7 @@ export const ping: HealthCheck = { name: "ping", check: () => undefined };
 /** /healthz: `ok`, or every check with its result if one failed or `verbose` is set; `exclude=name` omits one. Only a check's own path
  *  shows its reason.
  *  @see https://kubernetes.io/docs/reference/using-api/health-checks/ */
-export function healthz(
-  checks: readonly HealthCheck[],
-  measures?: HealthMeasures,
-): (request: Request, response: Response) => void {
+export function healthz(checks: readonly HealthCheck[], measures?: HealthMeasures): Handler {
   return (request, response) => {
     const query = queryOf(request.originalUrl);
     const excluded = new Set(query.getAll("exclude"));
@@ -38,7 +34,7 @@ export function healthz(
 }
 
 /** /healthz/NAME: `ok`, or the reason of a failure. */
-export function healthCheck(checks: readonly HealthCheck[]): (request: Request, response: Response) => void {
+export function healthCheck(checks: readonly HealthCheck[]): Handler {
   return (request, response) => {
     const found = checks.find(({ name }) => name === request.params["check"]);
     const failure = found?.check();

@@ -1,8 +1,8 @@
-import type { Request, Response } from "express";
+import type { Response } from "express";
 import { messageOf } from "../../lib/errors.ts";
 import type { LogOptions, LogSource } from "../../pipeline.ts";
 import type { Pod } from "../../objects.ts";
-import { sendText } from "../responses.ts";
+import { type Handler, sendText } from "../responses.ts";
 import { containerSpec, placeholderText, loggedContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
@@ -10,9 +10,7 @@ import type { KubeletServerDeps } from "../ports.ts";
 /** /containerLogs: a container's log as a chunked stream. An error after the first byte appears in the stream itself, because the status
  *  has been sent.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/ */
-export function containerLogs(
-  deps: KubeletServerDeps,
-): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+export function containerLogs(deps: KubeletServerDeps): Handler {
   return async (request, response, signal) => {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
     const decoded = decodeLogOptions(queryOf(request.originalUrl), deps.targetClock.now());

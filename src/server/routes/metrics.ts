@@ -1,16 +1,13 @@
-import type { Request, Response } from "express";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
-import { sendText } from "../responses.ts";
+import { type Handler, sendText } from "../responses.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
 const zip = promisify(gzip);
 
 /** /metrics and related paths: Prometheus' text format, regardless of the requested format, compressed if the scraper accepts it.
  *  @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format */
-export function metrics(
-  text: (signal: AbortSignal) => Promise<string>,
-): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+export function metrics(text: (signal: AbortSignal) => Promise<string>): Handler {
   return async (request, response, signal) => {
     const body = await text(signal);
     response.status(200).setHeader("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
@@ -22,10 +19,7 @@ export function metrics(
 
 /** /metrics/slis: results of health checks; DELETE empties it.
  *  @see https://kubernetes.io/docs/reference/instrumentation/slis/ */
-export function sliMetrics({
-  slis,
-  resetSlis,
-}: KubeletServerDeps["metrics"]): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+export function sliMetrics({ slis, resetSlis }: KubeletServerDeps["metrics"]): Handler {
   const show = metrics(slis);
   return async (request, response, signal) => {
     if (request.method !== "DELETE") return show(request, response, signal);

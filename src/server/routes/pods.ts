@@ -1,19 +1,12 @@
-import type { Request, Response } from "express";
 import { PodSandboxState } from "../../gen/cri.ts";
 import type { Pod } from "../../objects.ts";
 import type { PodCache, PodStore, RuntimePod, StatusReader } from "../../pipeline.ts";
-import { sendJson } from "../responses.ts";
+import { type Handler, sendJson } from "../responses.ts";
 import { isRunning } from "../../pod/runs.ts";
 
 /** /pods: the node's desired pods, with its current statuses.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
-export function pods({
-  pods,
-  statuses,
-}: {
-  pods: PodStore;
-  statuses: StatusReader;
-}): (request: Request, response: Response) => void {
+export function pods({ pods, statuses }: { pods: PodStore; statuses: StatusReader }): Handler {
   return (_request, response) => sendJson(response, podList(servedPods(pods, statuses)));
 }
 
@@ -23,7 +16,7 @@ export function servedPods(pods: Pick<PodStore, "list">, statuses: StatusReader)
 }
 
 /** /runningpods/: the runtime's pods, with names and images only. */
-export function runningPods(runtimePods: PodCache): (request: Request, response: Response) => void {
+export function runningPods(runtimePods: PodCache): Handler {
   return (_request, response) => sendJson(response, podList(runtimePods.list().flatMap(runningPod)));
 }
 

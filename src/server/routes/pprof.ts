@@ -1,9 +1,9 @@
-import type { Request, Response } from "express";
+import type { Response } from "express";
 import { hasCode, messageOf } from "../../lib/errors.ts";
 import { pathSegments, queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 import type { ProfileKind } from "../profiler.ts";
-import { sendText } from "../responses.ts";
+import { type Handler, sendText } from "../responses.ts";
 
 /** Profiles by the name in the path: description, and duration unless the request specifies one, seconds. */
 const profiles: ReadonlyMap<string, { readonly kind: ProfileKind; readonly seconds: number; readonly title: string }> =
@@ -21,11 +21,7 @@ export function pprof({
   config,
   profiles: taken,
   log,
-}: Pick<KubeletServerDeps, "config" | "profiles" | "log">): (
-  request: Request,
-  response: Response,
-  signal: AbortSignal,
-) => Promise<void> {
+}: Pick<KubeletServerDeps, "config" | "profiles" | "log">): Handler {
   return async (request, response, signal) => {
     if (!config.enableProfilingHandler) return sendText(response, 405, "profiling endpoint is disabled.\n");
     const name = pathSegments(request.originalUrl)?.slice(2).join("/") ?? "";

@@ -1,14 +1,11 @@
-import type { Request, Response } from "express";
 import { runtimeErrorText } from "../../pod/error-text.ts";
-import { sendText } from "../responses.ts";
+import { type Handler, sendText } from "../responses.ts";
 import { inContainer, placeholderText } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
 /** POST /run: runs `cmd`, split at spaces, to its end and returns all its output. */
-export function run(
-  deps: KubeletServerDeps,
-): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+export function run(deps: KubeletServerDeps): Handler {
   return async (request, response, signal) => {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
     const pod = deps.pods.byName(namespace, podName);

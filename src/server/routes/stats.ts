@@ -1,19 +1,11 @@
-import type { Request, Response } from "express";
 import { messageOf } from "../../lib/errors.ts";
-import { sendJson, sendText } from "../responses.ts";
+import { type Handler, sendJson, sendText } from "../responses.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
 /** /stats/summary: resource usage of the node, its pods and their containers; `only_cpu_and_memory=true` omits networks and disks.
  *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source */
-export function statsSummary({
-  stats,
-  log,
-}: Pick<KubeletServerDeps, "stats" | "log">): (
-  request: Request,
-  response: Response,
-  signal: AbortSignal,
-) => Promise<void> {
+export function statsSummary({ stats, log }: Pick<KubeletServerDeps, "stats" | "log">): Handler {
   return async (request, response, signal) => {
     const asked = queryOf(request.originalUrl).getAll("only_cpu_and_memory");
     try {

@@ -1,8 +1,8 @@
-import type { Request, Response } from "express";
 import { rfc3339 } from "../../lib/rfc3339.ts";
 import { kubeletVersion } from "../../version.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 import { heading, separators, zpage } from "../zpages.ts";
+import type { Handler } from "../responses.ts";
 
 const binaryVersion = kubeletVersion.replace(/^v/, "");
 const emulationVersion = binaryVersion.split(".").slice(0, 2).join(".");
@@ -10,9 +10,7 @@ const emulationVersion = binaryVersion.split(".").slice(0, 2).join(".");
 const engineVersion = `node ${process.version}`;
 
 /** /statusz: start time and versions of the process, and the paths for debugging. */
-export function statusz(
-  deps: Pick<KubeletServerDeps, "config" | "clock">,
-): (request: Request, response: Response) => void {
+export function statusz(deps: Pick<KubeletServerDeps, "config" | "clock">): Handler {
   const { clock } = deps;
   const uptimeSeconds = () => Math.floor(process.uptime());
   const startedAt = () => new Date(Math.round(clock.now() / 1000 - process.uptime()) * 1000);

@@ -1,9 +1,9 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import type { Request, Response } from "express";
+import type { Request } from "express";
 import { CodedError } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
-import { sendText, streamingStatus } from "../responses.ts";
+import { type Handler, sendText, streamingStatus } from "../responses.ts";
 import { containerSpec, inContainer, inSandbox, placeholderText } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
@@ -11,9 +11,6 @@ import { createForwardSlots, releaseDelayMs, waitForSlot } from "../../streams/f
 import type { Upgrade } from "../../streams/upgrade.ts";
 import { type StreamClient, serveCommand, serveForward } from "../client-streams.ts";
 import { goQuote } from "../../lib/go-quote.ts";
-
-/** Handles an upgrade request. */
-export type StreamHandler = (request: Request, response: Response, signal: AbortSignal) => Promise<void>;
 
 /** A request that the kubelet refuses with a specific status. */
 class StreamRefusedError extends Error {
@@ -66,7 +63,7 @@ export const attach = streaming(async (deps, request, signal) => {
 });
 
 /** /portForward: ports of a pod; concurrent connections are limited per node. */
-export function portForward(deps: StreamDeps): StreamHandler {
+export function portForward(deps: StreamDeps): Handler {
   const slots = createForwardSlots(deps.clock);
   return streaming(async ({ pods, statuses, runtime }, request, signal) => {
     const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
@@ -115,7 +112,7 @@ function requestedPod(
 
 /** Creates a handler from a function that has the runtime prepare a stream: it returns the refusal in the kubelet's words, or serves the
  *  client. */
-function streaming(prepare: PrepareStream): (deps: StreamDeps) => StreamHandler {
+function streaming(prepare: PrepareStream): (deps: StreamDeps) => Handler {
   return (deps) => async (request, response, signal) => {
     let stream: PreparedStream;
     try {

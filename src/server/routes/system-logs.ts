@@ -5,7 +5,7 @@ import type { Request, Response } from "express";
 import { CodedError, type ErrorCode, codeOf, messageOf } from "../../lib/errors.ts";
 import type { HostFs } from "../../seams/host.ts";
 import type { Exchange } from "../access-check.ts";
-import { sendText } from "../responses.ts";
+import { type Handler, sendText } from "../responses.ts";
 import { isLog, readBlocks, root } from "../system-log-files.ts";
 import { pathSegments } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
@@ -20,9 +20,7 @@ const statuses: { readonly [code in ErrorCode]?: number } = {
 
 /** /logs: the files of the target's /var/log, directory listings, and queries. Links are followed only to log directories.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/ */
-export function systemLogs(
-  deps: KubeletServerDeps,
-): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+export function systemLogs(deps: KubeletServerDeps): Handler {
   const { config, log } = deps;
   const query = logQuery(deps);
   return async (request, response, signal) => {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { Agent } from "node:https";
 import { test } from "node:test";
-import type { Authorizer, User } from "../../../src/server/ports.ts";
+import type { User } from "../../../src/api/access.ts";
+import type { Authorizer } from "../../../src/server/ports.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { ask, settable, start } from "./harness.ts";
 import { serverAuth, testCA } from "./pki.ts";
