@@ -4,7 +4,12 @@ import { parseBoundedJson } from "../lib/bounded-text.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import { dumpList, dumpMap } from "../lib/go-dump.ts";
 import { fnv32a } from "../pod/hash.ts";
-import type { Allocation, AllocationKey } from "./allocations.ts";
+import { createCheckpoint } from "../host/checkpoint.ts";
+import { pluginFiles } from "../host/layout.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Allocation, AllocationKey, Allocations } from "./allocations.ts";
+import type { PluginDirectory } from "./directory.ts";
+import type { Inventory } from "./inventory.ts";
 
 /** Device state that survives a restart. */
 export interface Checkpoint {
@@ -32,6 +37,32 @@ interface PodDevicesEntry {
   readonly DeviceIDs: Readonly<Record<string, readonly string[]>> | null;
   /** The plugin's serialized response, base64. */
   readonly AllocResp: string | null;
+}
+
+/** Checkpoint of the device state on the target. */
+export function createDeviceCheckpoint(
+  directory: Pick<PluginDirectory, "readCheckpoint" | "writeCheckpoint">,
+  inventory: Inventory,
+  allocations: Allocations,
+  log: Logger,
+) {
+  return createCheckpoint({
+    path: pluginFiles.checkpoint,
+    read: directory.readCheckpoint,
+    restore(text: string) {
+      const checkpoint = decodeCheckpoint(text);
+      for (const { uid, container, resource, ...allocation } of checkpoint.allocations)
+        allocations.set({ uid, container, resource }, allocation);
+      inventory.restore([...checkpoint.registered.keys()]);
+    },
+    write: () =>
+      directory.writeCheckpoint(
+        encodeCheckpoint({ allocations: allocations.entries(), registered: inventory.registered() }),
+      ),
+    unreadable: "cannot read the device checkpoint; starting without allocations",
+    unwritable: `failed to write checkpoint file "${pluginFiles.checkpoint}"`,
+    log,
+  });
 }
 
 export function encodeCheckpoint({ allocations, registered }: Checkpoint): string {

@@ -21,7 +21,7 @@ import {
   createPodResourcesServer,
   type PodsProvider,
 } from "./pod-resources-server.ts";
-import { createCheckpointStore } from "./checkpoint-store.ts";
+import { createDeviceCheckpoint } from "./checkpoint.ts";
 import { type SocketServer, serve } from "../host/socket-server.ts";
 import { Empty, type RegisterRequest, RegistrationService } from "../gen/device-plugin.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -66,7 +66,7 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
   const inventory = createInventory({ clock });
   const allocations = createAllocations();
   const directory = createPluginDirectory(host.fs, deps.rootDir);
-  const record = createCheckpointStore({ directory, inventory, allocations, log });
+  const record = createDeviceCheckpoint(directory, inventory, allocations, log);
   const saveLater = () => {
     record.save().catch((err: unknown) => log.warn({ err }, "cannot save the device checkpoint"));
   };

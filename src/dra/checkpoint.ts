@@ -1,7 +1,12 @@
 import { crc32 } from "node:zlib";
 import { parseBoundedJson } from "../lib/bounded-text.ts";
-import { CodedError, messageOf } from "../lib/errors.ts";
-import type { ClaimRecord } from "./claim-records.ts";
+import { CodedError, ignoreNotFound, messageOf } from "../lib/errors.ts";
+import { createCheckpoint } from "../host/checkpoint.ts";
+import { claimCheckpoint } from "../host/layout.ts";
+import { replaceFile } from "../host/replace-file.ts";
+import type { Logger } from "../lib/log.ts";
+import type { HostFs } from "../seams/host.ts";
+import type { ClaimRecord, ClaimRecords } from "./claim-records.ts";
 
 const kind = "DRACheckpoint";
 const apiVersion = "checkpoint.dra.kubelet.k8s.io/v1";
@@ -34,6 +39,25 @@ interface DeviceState {
   readonly ShareID?: string | null;
   readonly RequestNames: readonly string[] | null;
   readonly CDIDeviceIDs: readonly string[] | null;
+}
+
+/** Checkpoint of the claims that pods use, on the target. */
+export function createClaimCheckpoint(
+  fs: Pick<HostFs, "readFile" | "apply">,
+  rootDir: string,
+  records: ClaimRecords,
+  log: Logger,
+) {
+  const path = `${rootDir}/${claimCheckpoint}`;
+  return createCheckpoint({
+    path,
+    read: (signal) => ignoreNotFound(fs.readFile(path, { signal })),
+    restore: (text: Buffer) => records.restore(decodeCheckpoint(text)),
+    write: () => fs.apply(replaceFile(path, encodeCheckpoint(records.all()), 0o600)),
+    unreadable: "cannot read the checkpoint of ResourceClaims; starting without claims",
+    unwritable: "checkpoint ResourceClaim state",
+    log,
+  });
 }
 
 /** Text of a checkpoint file. */

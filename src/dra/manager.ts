@@ -11,7 +11,7 @@ import type { Container, Pod, ResourceClaim } from "../objects.ts";
 import type { PluginHandler } from "../plugins/ports.ts";
 import { type ResourceManager, noAdditions } from "../resource-manager.ts";
 import type { Host, HostFs } from "../seams/host.ts";
-import { createCheckpointStore } from "./checkpoint-store.ts";
+import { createClaimCheckpoint } from "./checkpoint.ts";
 import { claimUsesOf } from "./claim-names.ts";
 import { type ClaimRecords, cdiDevicesOf, createClaimRecords, podsWithDevices } from "./claim-records.ts";
 import { claimHealth, dynamicResources } from "./container-claims.ts";
@@ -64,7 +64,7 @@ export function createDraManager(deps: DraManagerDeps): DraManager {
   const { host, client, nodeName, rootDir, clock, log } = deps;
   const records = createClaimRecords();
   deps.measures.claimsInUse(() => records.all().map((claim) => [...claim.drivers.keys()]));
-  const store = createCheckpointStore({ fs: host.fs, rootDir, records, log });
+  const store = createClaimCheckpoint(host.fs, rootDir, records, log);
   const slices = createSliceCleanup({ client, nodeName, clock, log });
   const health = createDeviceHealthRecords(clock);
   const onHealth: DriverRegistryDeps["onHealth"] = (driver, devices) => {
