@@ -1,7 +1,7 @@
 import type { ListerDeps } from "../api/listers.ts";
 import { createReflector } from "../api/reflector.ts";
 import type { Timer } from "../lib/clock.ts";
-import { onAbort, type Service } from "../lib/service-group.ts";
+import { onAbort } from "../lib/service-group.ts";
 import type { CSIDriver } from "../objects.ts";
 
 export interface LimitUpdatesDeps extends ListerDeps {
@@ -11,18 +11,10 @@ export interface LimitUpdatesDeps extends ListerDeps {
   readonly onCSIDriver: (driver: string, signal: AbortSignal) => Promise<void>;
 }
 
-/** Periodic updates of the drivers' volume limits. */
-export interface LimitUpdates extends Service {
-  /** The driver is registered. */
-  addDriver(driver: string): void;
-  /** The driver is no longer registered. */
-  removeDriver(driver: string): void;
-}
-
 /** Reads the volume limits of drivers periodically, at the interval in each CSIDriver; drivers without one are skipped.
  *  CSIDriver objects are watched only once a driver is registered: most nodes never have one.
  *  @see https://kubernetes.io/docs/concepts/storage/storage-limits/#mutable-csi-node-allocatable-count */
-export function createLimitUpdates({ refreshLimit, onCSIDriver, ...deps }: LimitUpdatesDeps): LimitUpdates {
+export function createLimitUpdates({ refreshLimit, onCSIDriver, ...deps }: LimitUpdatesDeps) {
   const { clock, log } = deps;
   const firstDriver = Promise.withResolvers<void>();
   const installed = new Set<string>();
@@ -69,16 +61,18 @@ export function createLimitUpdates({ refreshLimit, onCSIDriver, ...deps }: Limit
   });
   return {
     name: "csi-limits",
-    addDriver(driver) {
+    /** The driver is registered. */
+    addDriver(driver: string): void {
       installed.add(driver);
       firstDriver.resolve();
       handleChange(driver);
     },
-    removeDriver(driver) {
+    /** The driver is no longer registered. */
+    removeDriver(driver: string): void {
       installed.delete(driver);
       reschedule(driver);
     },
-    async run(signal) {
+    async run(signal: AbortSignal): Promise<void> {
       await Promise.race([firstDriver.promise, onAbort(signal)]);
       if (!signal.aborted) await reflector.run(signal);
       stopped.abort();

@@ -2,7 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/service-group.ts";
 
 export interface SliceCleanupDeps {
   readonly client: Pick<ApiClient, "delete">;
@@ -11,21 +11,16 @@ export interface SliceCleanupDeps {
   readonly log: Logger;
 }
 
-/** Deletes ResourceSlices of drivers that are not usable, so that no pods are scheduled for their devices. */
-export interface SliceCleanup extends Service {
-  /** Deletes a driver's slices after a grace period without a usable plugin. */
-  setUsable(driver: string, isUsable: boolean): void;
-}
-
 /** Time for a driver to come back before its slices are deleted, milliseconds: the kubelet's. */
 const gracePeriodMs = 30_000;
 const initialRetryDelayMs = 1_000;
 const maxRetryDelayMs = 300_000;
 const resourceSlices = "/apis/resource.k8s.io/v1/resourceslices";
 
-/** Creates the cleanup. At its start it deletes the slices of all drivers of the node: none has registered yet.
+/** Deletes ResourceSlices of drivers that are not usable, so that no pods are scheduled for their devices; at its start those of all drivers
+ *  of the node, as none has registered yet.
  *  (kubelet, cm/dra/plugin/dra_plugin_manager.go) */
-export function createSliceCleanup({ client, nodeName, clock, log }: SliceCleanupDeps): SliceCleanup {
+export function createSliceCleanup({ client, nodeName, clock, log }: SliceCleanupDeps) {
   const pending = new Map<string, AbortController>();
   const stop = new AbortController();
   const remove = async (driver: string | undefined, signal: AbortSignal) => {
@@ -50,12 +45,13 @@ export function createSliceCleanup({ client, nodeName, clock, log }: SliceCleanu
   };
   return {
     name: "resource slices",
-    async run(signal) {
+    async run(signal: AbortSignal): Promise<void> {
       await remove(undefined, signal);
       await onAbort(signal);
       stop.abort();
     },
-    setUsable(driver, isUsable) {
+    /** Deletes a driver's slices after a grace period without a usable plugin. */
+    setUsable(driver: string, isUsable: boolean): void {
       if (isUsable) {
         pending.get(driver)?.abort();
         pending.delete(driver);

@@ -3,22 +3,14 @@ import { CodedError } from "../lib/errors.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 import { type GrpcDeps, connectionError, openGrpc } from "./grpc-session.ts";
 
-/** A connection to a gRPC server on a Unix socket of the target. It is opened on first use, and again after a loss. */
-export interface GrpcConnection {
-  /** Returns the open session, or opens one. Concurrent callers share one attempt.
-   *  @throws GrpcError Unavailable if the server cannot be reached; the signal's reason. */
-  session(signal: AbortSignal): ClientHttp2Session | Promise<ClientHttp2Session>;
-  /** Ends all calls. */
-  close(): void;
-}
-
 /** Timeout of opening a connection, milliseconds: gRPC's default. */
 const connectTimeoutMs = 20_000;
 /** Minimum delay between a failed attempt and the next one, milliseconds. */
 const reconnectDelayMs = 100;
 
-/** @param path of the socket. */
-export function createGrpcConnection({ host, clock }: GrpcDeps, path: string): GrpcConnection {
+/** A connection to a gRPC server on a Unix socket of the target. It is opened on first use, and again after a loss. @param path of the
+ *  socket. */
+export function createGrpcConnection({ host, clock }: GrpcDeps, path: string) {
   const shared = createSharedPromise<ClientHttp2Session>(clock, connectTimeoutMs);
   const closing = new AbortController();
   let session: ClientHttp2Session | undefined;
@@ -35,11 +27,14 @@ export function createGrpcConnection({ host, clock }: GrpcDeps, path: string): G
     }
   };
   return {
-    session(signal) {
+    /** Returns the open session, or opens one. Concurrent callers share one attempt.
+     *  @throws GrpcError Unavailable if the server cannot be reached; the signal's reason. */
+    session(signal: AbortSignal): ClientHttp2Session | Promise<ClientHttp2Session> {
       if (session && !session.closed && !session.destroyed) return session;
       return shared(open, signal);
     },
-    close() {
+    /** Ends all calls. */
+    close(): void {
       closing.abort(new CodedError("cancelled", "the connection is closed"));
       session?.destroy();
     },

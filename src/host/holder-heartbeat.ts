@@ -13,18 +13,6 @@ export interface HolderHeartbeat {
 /** Heartbeats for remote targets, whose sshd may keep a dead connection for hours. */
 export const remoteHeartbeat = { intervalMs: 15_000, timeoutSeconds: 60 };
 
-/** A lease on a lock holder: the holder echoes each heartbeat, and ends only after the heartbeat timeout. */
-export interface HolderLease {
-  /** Sends heartbeats and processes their answers until `ended` aborts. @param onSilence called once if the holder has
-   *  answered none for the heartbeat timeout. */
-  start(holder: Pick<HostProcess, "stdin" | "stdout">, ended: AbortSignal, onSilence: () => void): void;
-  /** True while the lease is valid: the holder cannot have timed out, with one interval to spare for operations sent to the
-   *  target now. */
-  isValid(): boolean;
-  /** Sends a heartbeat unless the lease is valid, and resolves once it is. @throws the signal's reason. */
-  renew(signal: AbortSignal): Promise<void>;
-}
-
 /** A time by both clocks: the monotonic clock stops while the machine is suspended, the wall clock may be set back. */
 interface ClockTimes {
   readonly monotonic: number;
@@ -33,8 +21,9 @@ interface ClockTimes {
 
 const heartbeatByte = ".".charCodeAt(0);
 
-/** Creates a lease that starts now, right before the holder is started. */
-export function createHolderLease({ clock, intervalMs, timeoutSeconds }: HolderHeartbeat): HolderLease {
+/** A lease on a lock holder: the holder echoes each heartbeat, and ends only after the heartbeat timeout. It starts now, right before the
+ *  holder is started. */
+export function createHolderLease({ clock, intervalMs, timeoutSeconds }: HolderHeartbeat) {
   const now = (): ClockTimes => ({ monotonic: clock.monotonic(), wall: clock.now() });
   const timeoutMs = timeoutSeconds * 1_000;
   /** Number of unanswered heartbeats after which the holder counts as dead. */
@@ -60,7 +49,9 @@ export function createHolderLease({ clock, intervalMs, timeoutSeconds }: HolderH
     isPending = false;
   };
   return {
-    start({ stdin, stdout }, ended, onSilence) {
+    /** Sends heartbeats and processes their answers until `ended` aborts. @param onSilence called once if the holder has
+     *  answered none for the heartbeat timeout. */
+    start({ stdin, stdout }: Pick<HostProcess, "stdin" | "stdout">, ended: AbortSignal, onSilence: () => void): void {
       send = () => {
         if (ended.aborted || !stdin.writable) return;
         sent.push(now());
@@ -78,8 +69,11 @@ export function createHolderLease({ clock, intervalMs, timeoutSeconds }: HolderH
       let timer = clock.after(intervalMs, next);
       void onAbort(ended).then(() => timer.cancel());
     },
+    /** True while the lease is valid: the holder cannot have timed out, with one interval to spare for operations sent to the
+     *  target now. */
     isValid,
-    async renew(signal) {
+    /** Sends a heartbeat unless the lease is valid, and resolves once it is. @throws the signal's reason. */
+    async renew(signal: AbortSignal): Promise<void> {
       while (!isValid()) {
         const { promise } = renewed;
         if (!isPending) {

@@ -40,14 +40,7 @@ export function isIntact(checksum: unknown, expected: readonly unknown[]): boole
 }
 
 /** Saves a state that changes in memory. */
-export interface StateStore {
-  /** Saves the current state; calls made during a write share the next one. @throws if the target cannot be written. */
-  save(): Promise<void>;
-  /** True if the last write failed, or nothing has been written. */
-  isUnsaved(): boolean;
-}
-
-export function createStateStore(clock: Clock, write: (signal: AbortSignal) => Promise<void>): StateStore {
+export function createStateStore(clock: Clock, write: (signal: AbortSignal) => Promise<void>) {
   let unsaved = true;
   const save = coalesce(async () => {
     unsaved = false;
@@ -58,5 +51,9 @@ export function createStateStore(clock: Clock, write: (signal: AbortSignal) => P
       throw error;
     }
   });
-  return { save, isUnsaved: () => unsaved };
+  return {
+    /** Saves the current state; calls made during a write share the next one. @throws if the target cannot be written. */
+    save /** True if the last write failed, or nothing has been written. */,
+    isUnsaved: () => unsaved,
+  };
 }

@@ -2,23 +2,17 @@ import type { Clock } from "./clock.ts";
 import { messageOf } from "./errors.ts";
 import type { Logger } from "./log.ts";
 
-/** Logs failures of work that is repeated. */
-export interface FailureLog {
-  /** Logs a failure, unless its text is that of the last one. */
-  failed(err: unknown, fields?: object): void;
-  /** The work has succeeded: the next failure is logged, whatever its text. */
-  succeeded(): void;
-}
-
-/** @param message text of the log line. */
-export function createFailureLog(log: Logger, message: string, level: "warn" | "error" = "warn"): FailureLog {
+/** Logs failures of work that is repeated. @param message text of the log line. */
+export function createFailureLog(log: Logger, message: string, level: "warn" | "error" = "warn") {
   let last: string | undefined;
   return {
-    failed(err, fields) {
+    /** Logs a failure, unless its text is that of the last one. */
+    failed(err: unknown, fields?: object): void {
       const text = messageOf(err);
       if (text !== last) log[level]({ err, ...fields }, message);
       last = text;
     },
+    /** The work has succeeded: the next failure is logged, whatever its text. */
     succeeded: () => void (last = undefined),
   };
 }

@@ -1,13 +1,3 @@
-/** A queue that accepts items at any time and handles them one at a time. */
-export interface SerialQueue<T> {
-  /** Never waits. */
-  push(item: T): void;
-  /** True when the queue is empty and nothing is being handled. */
-  isIdle(): boolean;
-  /** Handles items until the signal aborts. */
-  run(work: SerialQueueHandler<T>, signal: AbortSignal): Promise<void>;
-}
-
 export interface SerialQueueHandler<T> {
   /** Must not reject. */
   handle(item: T): Promise<void>;
@@ -15,17 +5,21 @@ export interface SerialQueueHandler<T> {
   handled?(item: T): void;
 }
 
-export function createSerialQueue<T extends object>(): SerialQueue<T> {
+/** A queue that accepts items at any time and handles them one at a time. */
+export function createSerialQueue<T extends object>() {
   const queue: T[] = [];
   let wakeUp = Promise.withResolvers<void>();
   let busy = false;
   return {
-    push(item) {
+    /** Never waits. */
+    push(item: T): void {
       queue.push(item);
       wakeUp.resolve();
     },
+    /** True when the queue is empty and nothing is being handled. */
     isIdle: () => queue.length === 0 && !busy,
-    async run(work, signal) {
+    /** Handles items until the signal aborts. */
+    async run(work: SerialQueueHandler<T>, signal: AbortSignal): Promise<void> {
       signal.addEventListener("abort", () => wakeUp.resolve(), { once: true });
       while (!signal.aborted) {
         const item = queue.shift();

@@ -2,12 +2,6 @@ import { type FSWatcher, watch } from "node:fs";
 import { stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-/** Watches a path of this machine, even if the file there is replaced. */
-export interface PathWatch extends Disposable {
-  /** Checks whether the path still refers to the watched file, and otherwise watches the new one. */
-  renew(): Promise<void>;
-}
-
 /** The change: a file's entry in its directory (created, removed or replaced) or its contents. */
 export interface PathChange {
   /** Absolute path; undefined if the kernel does not report it. */
@@ -18,14 +12,15 @@ export interface PathChange {
 /** Calls back at changes in a directory, or when a file is replaced or written. Only a hint: changes that the kernel does not report
  *  (network file systems, exhausted watches) are found by regular polling.
  *  @see https://man7.org/linux/man-pages/man7/inotify.7.html */
-export function watchPath(path: string, onChange: (change: PathChange) => void): PathWatch {
+export function watchPath(path: string, onChange: (change: PathChange) => void) {
   let watched: { readonly inode: number; readonly watcher: FSWatcher } | undefined;
   const stop = () => {
     watched?.watcher.close();
     watched = undefined;
   };
   return {
-    async renew() {
+    /** Checks whether the path still refers to the watched file, and otherwise watches the new one. */
+    async renew(): Promise<void> {
       const found = await stat(path).catch(() => undefined);
       // A file is replaced by renaming another: its directory reports that.
       const directory = found?.isDirectory() ? path : dirname(path);

@@ -95,15 +95,7 @@ async function ensureAndScan(fs: HostFs, directory: string, signal: AbortSignal)
   return findSockets(fs, directory, signal);
 }
 
-interface Reconciler {
-  /** Sets the sockets that exist now. */
-  setSockets(sockets: FoundSockets): void;
-  /** Starts all pending registrations and deregistrations, one per socket at a time. @returns true if nothing is pending. */
-  reconcile(): boolean;
-  idle(): Promise<unknown>;
-}
-
-function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconciler {
+function createReconciler(deps: PluginManagerDeps, signal: AbortSignal) {
   const { clock, log } = deps;
   const registered = new Map<string, RegisteredPlugin & { readonly fingerprint: string }>();
   const busy = new Map<string, Promise<void>>();
@@ -137,8 +129,10 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
   };
 
   return {
-    setSockets: ({ sockets }) => (wanted = sockets),
-    reconcile() {
+    /** Sets the sockets that exist now. */
+    setSockets: ({ sockets }: FoundSockets) => (wanted = sockets),
+    /** Starts all pending registrations and deregistrations, one per socket at a time. @returns true if nothing is pending. */
+    reconcile(): boolean {
       // Deregister first: another socket may belong to the same plugin.
       for (const [socket, known] of registered)
         if (wanted.get(socket) !== known.fingerprint) begin(socket, () => deregister(socket, known));
@@ -153,21 +147,14 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
   };
 }
 
-/** Notifies about possible changes in directories. */
-interface DirectoryWatcher {
-  /** Watches exactly these directories. @returns true if all of them have been watched since the last call. */
-  watch(directories: readonly string[]): boolean;
-  stop(): void;
-}
-
 interface DirectoryWatcherDeps {
   readonly host: Pick<Host, "watch">;
   readonly onChange: () => void;
   readonly log: Logger;
 }
 
-/** Watches directories if the host supports it; a broken watch is restarted by the next call. */
-function createDirectoryWatcher({ host, onChange, log }: DirectoryWatcherDeps): DirectoryWatcher {
+/** Notifies about possible changes in directories, if the host can watch them; a broken watch is restarted by the next call. */
+function createDirectoryWatcher({ host, onChange, log }: DirectoryWatcherDeps) {
   const watches = new Map<string, AbortController>();
   const follow = async (directory: string, ending: AbortController) => {
     try {
@@ -183,7 +170,8 @@ function createDirectoryWatcher({ host, onChange, log }: DirectoryWatcherDeps): 
     watches.delete(directory);
   };
   return {
-    watch(directories) {
+    /** Watches exactly these directories. @returns true if all of them have been watched since the last call. */
+    watch(directories: readonly string[]): boolean {
       const wanted = new Set(directories);
       for (const directory of watches.keys()) if (!wanted.has(directory)) drop(directory);
       const added = directories.filter((directory) => !watches.has(directory));

@@ -6,21 +6,7 @@ import type { Column } from "../state/records.ts";
 import { createSignal } from "../lib/signal.ts";
 
 /** Addresses of this node's pods: those in the pod cache, corrected by changes that are not observed yet. */
-export interface PodAddresses {
-  /** IPv4 addresses, sorted; those of pods on the target's host network are omitted. */
-  list(): readonly string[];
-  /** IPv6 addresses, sorted. */
-  listIPv6(): readonly string[];
-  /** Adds the addresses of a pod's new sandbox before it is observed. */
-  add(uid: string, addresses: readonly string[]): void;
-  /** Removes a pod's addresses before its sandboxes are stopped, as other pods may get them. */
-  remove(uid: string): void;
-  /** Calls the listener when the list may have changed. @returns removes the listener. */
-  onChange(listener: () => void): () => void;
-}
-
-/** Tracks the addresses of observed pods. */
-export function createPodAddresses(seen: Column<RuntimePod>): PodAddresses {
+export function createPodAddresses(seen: Column<RuntimePod>) {
   /** Addresses that are newer than the pod cache, by UID. */
   const pending = new Map<string, readonly string[]>();
   const changed = createSignal();
@@ -38,14 +24,19 @@ export function createPodAddresses(seen: Column<RuntimePod>): PodAddresses {
     return [...new Set([...old, ...[...pending.values()].flat()])].sort();
   };
   return {
+    /** IPv4 addresses, sorted; those of pods on the target's host network are omitted. */
     list: () => ofIPv4(all()),
+    /** IPv6 addresses, sorted. */
     listIPv6: () => all().filter((address) => isIPv6(address)),
-    add: (uid, addresses) =>
+    /** Adds the addresses of a pod's new sandbox before it is observed. */
+    add: (uid: string, addresses: readonly string[]) =>
       note(
         uid,
         addresses.filter((address) => isIP(address) > 0),
       ),
-    remove: (uid) => note(uid, []),
+    /** Removes a pod's addresses before its sandboxes are stopped, as other pods may get them. */
+    remove: (uid: string) => note(uid, []),
+    /** Calls the listener when the list may have changed. @returns removes the listener. */
     onChange: changed.subscribe,
   };
 }

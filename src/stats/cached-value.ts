@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/service-group.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 
 export interface CachedValueDeps<T> {
@@ -15,22 +15,7 @@ export interface CachedValueDeps<T> {
 }
 
 /** A value that is read on request and cached. Without requests, nothing is read. */
-export interface CachedValue<T> extends Service {
-  /** A fresh value: from the cache, or read now. */
-  fresh(signal: AbortSignal): Promise<T>;
-  /** The last value; if it is stale, it is refreshed in the background. If it is much too old or missing, waits up to
-   *  `patienceMs`. @returns undefined if there is no value by then. */
-  latest(patienceMs: number, signal: AbortSignal): Promise<T | undefined>;
-}
-
-export function createCachedValue<T>({
-  name,
-  read,
-  maxAgeMs,
-  timeoutMs,
-  onError,
-  clock,
-}: CachedValueDeps<T>): CachedValue<T> {
+export function createCachedValue<T>({ name, read, maxAgeMs, timeoutMs, onError, clock }: CachedValueDeps<T>) {
   const stop = new AbortController();
   const shared = createSharedPromise<T>(clock, timeoutMs);
   let known: { readonly value: T; readonly at: number } | undefined;
@@ -43,10 +28,13 @@ export function createCachedValue<T>({
   };
   return {
     name,
-    async fresh(signal) {
+    /** A fresh value: from the cache, or read now. */
+    async fresh(signal: AbortSignal): Promise<T> {
       return known && age() < maxAgeMs ? known.value : shared(refresh, signal);
     },
-    async latest(patienceMs, signal) {
+    /** The last value; if it is stale, it is refreshed in the background. If it is much too old or missing, waits up to
+     *  `patienceMs`. @returns undefined if there is no value by then. */
+    async latest(patienceMs: number, signal: AbortSignal): Promise<T | undefined> {
       if (age() < maxAgeMs) return known?.value;
       refreshing = shared(refresh, stop.signal).then(
         () => undefined,
@@ -61,7 +49,7 @@ export function createCachedValue<T>({
       waited.abort();
       return known?.value;
     },
-    async run(signal) {
+    async run(signal: AbortSignal): Promise<void> {
       await onAbort(signal);
       stop.abort();
       await refreshing;

@@ -49,14 +49,8 @@ function isDimension(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= maxDimension;
 }
 
-interface Latest<T> {
-  put(value: T): void;
-  end(): void;
-  readonly values: AsyncIterable<T>;
-}
-
 /** Holds one value; a newer one replaces an unread one. A value set before the end is still delivered. */
-function createLatest<T>(): Latest<T> {
+function createLatest<T>() {
   let next: { readonly value: T } | undefined;
   let ended = false;
   let changed = Promise.withResolvers<void>();
@@ -74,12 +68,12 @@ function createLatest<T>(): Latest<T> {
     changed = Promise.withResolvers<void>();
   };
   return {
-    put(value) {
+    put(value: T): void {
       if (ended) return;
       next = { value };
       notify();
     },
-    end() {
+    end(): void {
       ended = true;
       notify();
     },

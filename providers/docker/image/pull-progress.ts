@@ -32,29 +32,23 @@ const stages: Readonly<Record<string, Stage>> = {
   "Already exists": "done",
 };
 
-export interface PullTracker {
-  add(message: PullMessage): void;
-  progress(): PullProgress;
-  /** True while no data is expected from the registry: layers are unpacked, or wait for other pulls. Engines 25 to 27 with containerd's
-   *  image store send nothing while they unpack: there every unfinished layer has been fetched. */
-  idle(): boolean;
-}
-
 /** Maximum number of tracked layers: an image has at most 127, and each message sums up all of them. */
 const maxLayers = 1_000;
 
 /** Sums up a pull's messages. Byte counts are of the compressed layers. */
-export function createPullTracker(): PullTracker {
+export function createPullTracker() {
   const layers = new Map<string, Layer>();
   return {
-    add({ status = "", id, progressDetail }) {
+    add({ status = "", id, progressDetail }: PullMessage): void {
       const stage = stages[status];
       if (id === undefined || stage === undefined) return;
       if (layers.size >= maxLayers && !layers.has(id)) return;
       layers.set(id, nextLayer(layers.get(id), stage, status === "Downloading" ? progressDetail : undefined));
     },
     progress: () => progressOf([...layers.values()]),
-    idle() {
+    /** True while no data is expected from the registry: layers are unpacked, or wait for other pulls. Engines 25 to 27 with containerd's
+     *  image store send nothing while they unpack: there every unfinished layer has been fetched. */
+    idle(): boolean {
       const now = new Set([...layers.values()].map(({ stage }) => stage));
       return now.has("extracting") || ((now.has("waiting") || now.has("fetched")) && !now.has("fetching"));
     },

@@ -70,13 +70,7 @@ function pullError(image: string, error: unknown): CodedError {
   return new CodedError(codeOf(error), message, { cause: error });
 }
 
-interface ProgressWatch extends Disposable {
-  /** Aborts with `deadline_exceeded` if the registry has sent nothing for too long. */
-  readonly signal: AbortSignal;
-  touch(): void;
-}
-
-function watchProgress(clock: Clock, idle: () => boolean): ProgressWatch {
+function watchProgress(clock: Clock, idle: () => boolean) {
   const controller = new AbortController();
   let lastMessageAt = clock.monotonic();
   const check = () => {
@@ -90,11 +84,12 @@ function watchProgress(clock: Clock, idle: () => boolean): ProgressWatch {
   };
   let timer = clock.after(progressTimeoutMs, check);
   return {
+    /** Aborts with `deadline_exceeded` if the registry has sent nothing for too long. */
     signal: controller.signal,
-    touch() {
+    touch(): void {
       lastMessageAt = clock.monotonic();
     },
-    [Symbol.dispose]() {
+    [Symbol.dispose](): void {
       timer.cancel();
     },
   };

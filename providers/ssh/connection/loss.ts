@@ -1,15 +1,6 @@
-/** Signals the loss of a connection to its users. */
-export interface ConnectionLoss {
-  readonly lost: AbortSignal;
-  /** Reports the loss; later calls are ignored. */
-  reportLoss(cause?: unknown): void;
-  /** Registers a listener for the loss, called at once if the connection is lost already. @returns a function that removes it. */
-  onLost(listener: () => void): () => void;
-}
-
-/** Streams, of which there may be thousands, use `onLost`: adding a listener to an AbortSignal takes time linear in the number of listeners.
- *  @param reasonOf turns a cause into the signal's reason. */
-export function createLoss(reasonOf: (cause: unknown) => Error): ConnectionLoss {
+/** Signals the loss of a connection to its users. Streams, of which there may be thousands, use `onLost`: adding a listener to
+ *  an AbortSignal takes time linear in the number of listeners. @param reasonOf turns a cause into the signal's reason. */
+export function createLoss(reasonOf: (cause: unknown) => Error) {
   const controller = new AbortController();
   const { signal: lost } = controller;
   const listeners = new Set<() => void>();
@@ -23,10 +14,12 @@ export function createLoss(reasonOf: (cause: unknown) => Error): ConnectionLoss 
   );
   return {
     lost,
-    reportLoss(cause) {
+    /** Reports the loss; later calls are ignored. */
+    reportLoss(cause?: unknown): void {
       if (!lost.aborted) controller.abort(reasonOf(cause));
     },
-    onLost(listener) {
+    /** Registers a listener for the loss, called at once if the connection is lost already. @returns a function that removes it. */
+    onLost(listener: () => void): () => void {
       if (lost.aborted) {
         listener();
         return () => undefined;

@@ -15,17 +15,10 @@ export interface SftpSessionOptions {
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
 }
 
-/** The shared SFTP session of a target. With sudo the SFTP server runs as root in an exec session. */
-export interface SftpSession {
-  /** Opens the session on a new connection. @throws LinkError NoSftp, a sentence with the remedy; the signal's reason. */
-  openOn(connection: Connection, privileges: Privileges, signal: AbortSignal): Promise<void>;
-  /** Returns the session, which is reopened if it has ended. @throws unavailable, LinkError NoSftp. */
-  get(signal: AbortSignal): Promise<SftpClient>;
-}
-
 const startTimeoutMs = 15_000;
 
-export function createSftpSession({ link, sessions, clock, privileges }: SftpSessionOptions): SftpSession {
+/** The shared SFTP session of a target. With sudo the SFTP server runs as root in an exec session. */
+export function createSftpSession({ link, sessions, clock, privileges }: SftpSessionOptions) {
   let opened: Promise<SftpClient> | undefined;
   const remember = (opening: Promise<SftpClient>): Promise<SftpClient> => {
     opened = opening;
@@ -40,7 +33,8 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
     return startWith({ open, link, stop }, await privileges(stop));
   };
   return {
-    async openOn(connection, rights, signal) {
+    /** Opens the session on a new connection. @throws LinkError NoSftp, a sentence with the remedy; the signal's reason. */
+    async openOn(connection: Connection, rights: Privileges, signal: AbortSignal): Promise<void> {
       const stop = clock.within(startTimeoutMs, signal);
       const open = (start: SessionRequest["start"]) => sessions.openOn(connection, start, stop);
       try {
@@ -50,7 +44,8 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
         throw hasCode(error, "deadline_exceeded") ? noSftp(rights, error) : error;
       }
     },
-    async get(signal) {
+    /** Returns the session, which is reopened if it has ended. @throws unavailable, LinkError NoSftp. */
+    async get(signal: AbortSignal): Promise<SftpClient> {
       // A new connection opens its own session.
       await link.connection(signal);
       const before = opened;

@@ -49,15 +49,7 @@ const sftpServers = [
 const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc", "docker"];
 
 /** The login's privileges, as probed on the newest connection. */
-export interface PrivilegesProbe {
-  /** Probes a new connection. Its session is free again on return.
-   *  @throws LinkError LoginShellTimeout, NoPosixShell, NoSessions; the signal's reason. */
-  probe(connection: Connection, signal: AbortSignal): Promise<Privileges>;
-  /** Returns the last result; waits for the link. @throws unavailable while the link is down. */
-  current(signal: AbortSignal): Promise<Privileges>;
-}
-
-export function createPrivileges({ config, link, sessions, clock }: PrivilegesOptions): PrivilegesProbe {
+export function createPrivileges({ config, link, sessions, clock }: PrivilegesOptions) {
   let found: Privileges | undefined;
   const runProbe = async (connection: Connection, stop: AbortSignal): Promise<Privileges> => {
     const session = await sessions.openOn(connection, { exec: plainShell }, stop);
@@ -74,7 +66,9 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
     }
   };
   return {
-    async probe(connection, signal) {
+    /** Probes a new connection. Its session is free again on return.
+     *  @throws LinkError LoginShellTimeout, NoPosixShell, NoSessions; the signal's reason. */
+    async probe(connection: Connection, signal: AbortSignal): Promise<Privileges> {
       const stop = clock.within(shellTimeoutMs, signal);
       found = await runProbe(connection, stop).catch((error: unknown) => {
         if (signal.aborted) throw abortError(signal);
@@ -85,7 +79,8 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
       });
       return found;
     },
-    async current(signal) {
+    /** Returns the last result; waits for the link. @throws unavailable while the link is down. */
+    async current(signal: AbortSignal): Promise<Privileges> {
       await link.connection(signal);
       if (!found) throw new CodedError("unavailable", "the target's privileges are not known yet");
       return found;

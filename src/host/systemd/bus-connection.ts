@@ -10,16 +10,6 @@ export interface BusStreams {
   readonly to: Writable;
 }
 
-/** An authenticated D-Bus connection. */
-export interface BusConnection {
-  /** Sends bytes; queues them until authentication has succeeded. */
-  send(bytes: Uint8Array): void;
-  /** Aborts when the connection is closed: with permission_denied if the bus rejects graftlet's user, otherwise with
-   *  unavailable. */
-  readonly lost: AbortSignal;
-  close(): void;
-}
-
 /** Maximum handshake size, bytes: it has three short lines. */
 const maxHandshakeBytes = 4096;
 /** Maximum unsent bytes for a bus that does not read. A call has about 500. */
@@ -36,7 +26,7 @@ export function openBusConnection(
   { from, to }: BusStreams,
   clock: Clock,
   onMessage: (message: IncomingMessage) => void,
-): BusConnection {
+) {
   const lost = new AbortController();
   const unsent: Uint8Array[] = [];
   const lose = (error: CodedError) => {
@@ -82,7 +72,10 @@ export function openBusConnection(
   write("\0");
   write("AUTH EXTERNAL\r\n");
   return {
-    send: (bytes) => void (login ? unsent.push(bytes) : write(bytes)),
+    /** Sends bytes; queues them until authentication has succeeded. */
+    send: (bytes: Uint8Array) => void (login ? unsent.push(bytes) : write(bytes)),
+    /** Aborts when the connection is closed: with permission_denied if the bus rejects graftlet's user, otherwise with
+     *  unavailable. */
     lost: lost.signal,
     close: () => lose(connectionLost()),
   };

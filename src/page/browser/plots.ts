@@ -25,18 +25,14 @@ const kinds: readonly PlotKind[] = [
 
 const height = 150;
 
-export interface Plots {
-  draw(model: Model, scope: Scope): void;
-}
-
 /** Creates the four plots. The same line has the same colour in all of them. */
-export function createPlots(into: HTMLElement): Plots {
+export function createPlots(into: HTMLElement) {
   const plots = kinds.map((kind) => createPlot(kind));
   into.replaceChildren(...plots.map(({ element }) => element));
   let colours = new Map<string, number>();
   let of = "";
   return {
-    draw(model, scope) {
+    draw(model: Model, scope: Scope): void {
       const now = JSON.stringify(scope);
       if (of !== now) colours = new Map();
       of = now;
