@@ -23,16 +23,13 @@ export interface DevicePlugin {
   devices(signal: AbortSignal): AsyncIterable<readonly Device[]>;
   allocate(ids: readonly string[], signal: AbortSignal): Promise<ContainerAllocateResponse>;
   /** GetPreferredAllocation call. */
-  preferredAllocation(choice: PreferredChoice, signal: AbortSignal): Promise<readonly string[]>;
+  preferredAllocation(
+    choice: { readonly available: readonly string[]; readonly mustInclude: readonly string[]; readonly size: number },
+    signal: AbortSignal,
+  ): Promise<readonly string[]>;
   /** PreStartContainer call, before each start of the container. */
   preStart(ids: readonly string[], signal: AbortSignal): Promise<void>;
   close(): void;
-}
-
-export interface PreferredChoice {
-  readonly available: readonly string[];
-  readonly mustInclude: readonly string[];
-  readonly size: number;
 }
 
 export interface PluginDeps {

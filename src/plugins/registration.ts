@@ -49,15 +49,10 @@ async function dial(deps: GrpcDeps, socket: string, signal: AbortSignal): Promis
   }
 }
 
-interface RegistrationCall {
-  readonly socket: string;
-  readonly onAccepted: (registered: RegisteredPlugin) => void;
-}
-
 async function registerOverSession(
   session: ClientHttp2Session,
   { host: { budget }, handlers, clock }: GrpcDeps & { readonly handlers: PluginHandlers },
-  { socket, onAccepted }: RegistrationCall,
+  { socket, onAccepted }: { readonly socket: string; readonly onAccepted: (registered: RegisteredPlugin) => void },
   signal: AbortSignal,
 ): Promise<void> {
   const notify = async (error: string) => {

@@ -75,13 +75,10 @@ function sameFile(before: FileInfo, opened: SftpAttributes, after: FileInfo): bo
   );
 }
 
-interface OpenHandle {
-  readonly handle: Buffer;
-  readonly inode: number;
-  readonly close: () => Promise<void>;
-}
-
-function hostFile({ path, client, within }: OpenOptions, { handle, inode, close }: OpenHandle): HostFile {
+function hostFile(
+  { path, client, within }: OpenOptions,
+  { handle, inode, close }: { readonly handle: Buffer; readonly inode: number; readonly close: () => Promise<void> },
+): HostFile {
   let closing: Promise<void> | undefined;
   const closeOnce = () => (closing ??= close());
   return {

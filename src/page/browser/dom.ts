@@ -1,15 +1,9 @@
 // Text is only set as text content, so that names of pods and machines cannot become markup.
 
-export interface Made {
-  readonly class?: string;
-  readonly text?: string;
-  readonly title?: string;
-}
-
 /** Creates an element with its class, text and children. */
 export function make<K extends keyof HTMLElementTagNameMap>(
   tag: K,
-  { class: name, text, title }: Made = {},
+  { class: name, text, title }: { readonly class?: string; readonly text?: string; readonly title?: string } = {},
   children: readonly (Node | undefined)[] = [],
 ): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag);

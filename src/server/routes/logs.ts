@@ -36,15 +36,9 @@ export function containerLogs(deps: KubeletServerDeps): Handler {
   };
 }
 
-interface LogRequest {
-  readonly pod: Pod;
-  readonly container: string;
-  readonly options: LogOptions;
-}
-
 async function stream(
   deps: KubeletServerDeps,
-  { pod, container, options }: LogRequest,
+  { pod, container, options }: { readonly pod: Pod; readonly container: string; readonly options: LogOptions },
   response: Response,
   signal: AbortSignal,
 ): Promise<void> {

@@ -32,12 +32,6 @@ export interface StreamHandler {
   onReset?(stream: SpdyStream): void;
 }
 
-export interface SpdyDeps {
-  readonly socket: Duplex;
-  readonly handler: StreamHandler;
-  readonly clock: Clock;
-}
-
 /** Maximum number of open streams: each may hold 64 KiB of unread data. */
 const maxStreams = 512;
 /** Maximum size of unsent replies to control frames, bytes; beyond it, no more frames are read. */
@@ -65,7 +59,11 @@ export class SpdyConnection {
   #answersSent = Promise.withResolvers<void>();
 
   /** Takes over an upgraded socket. */
-  constructor({ socket, handler, clock }: SpdyDeps) {
+  constructor({
+    socket,
+    handler,
+    clock,
+  }: { readonly socket: Duplex; readonly handler: StreamHandler; readonly clock: Clock }) {
     this.#socket = socket;
     this.#handler = handler;
     this.#clock = clock;
