@@ -1,10 +1,10 @@
+import { ignoreNotFound } from "../../src/lib/errors.ts";
 import type { ContainerInfo, NetworkInspectInfo } from "dockerode";
 import { nodeLabel } from "../../src/pod/labels.ts";
 import type { OwnedResource } from "../../src/seams/runtime.ts";
 import { inspectImage } from "./image/inspect.ts";
 import type { DockerParts } from "./parts.ts";
 import { loopbackRules } from "./network/loopback-ports.ts";
-import { ifFound } from "./client/errors.ts";
 import { localPauseImage } from "./config.ts";
 import { forceRemove } from "./container/remove.ts";
 import { removeImage } from "./image/remove.ts";
@@ -46,7 +46,7 @@ async function ownNetworks(parts: OwnedResourcesDeps, signal: AbortSignal): Prom
 
 /** @throws CodedError with the daemon's message while a foreign container is attached. */
 async function removeNetwork({ docker }: OwnedResourcesDeps, id: string, signal: AbortSignal): Promise<void> {
-  await ifFound(docker.request({ method: "DELETE", path: `/networks/${id}` }, signal));
+  await ignoreNotFound(docker.request({ method: "DELETE", path: `/networks/${id}` }, signal));
 }
 
 async function pauseImage(parts: OwnedResourcesDeps, signal: AbortSignal): Promise<OwnedResource[]> {

@@ -1,15 +1,15 @@
 import { addAbortSignal } from "node:stream";
 import type { AttachRequest, ExecRequest, PortForwardRequest } from "../../src/gen/cri.ts";
-import type { CommandStreams, RunCommand, Streams } from "../../src/seams/runtime.ts";
+import type { CommandStreams, RunCommand, Streams, TerminalSize } from "../../src/seams/runtime.ts";
 import { createExec, startExec } from "./exec/process.ts";
 import type { DockerParts } from "./parts.ts";
 import { createPortRelay } from "./port-forward/relay.ts";
-import { inspectRunning, inspectRunningSandbox } from "./container/running.ts";
-import { hasCode, throwIfAborted } from "../../src/lib/errors.ts";
+import { sandboxType } from "./container/names.ts";
+import { inspectRunning } from "./container/running.ts";
+import { hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
 import { demultiplex } from "./exec/demultiplex.ts";
 import { detachKeys } from "./exec/detach-keys.ts";
 import { hijack } from "./client/hijack.ts";
-import { applyTerminalSizes } from "./exec/terminal-size.ts";
 
 /** exec, attach and port-forward. Requests fail before the client is served: not_found, or failed_precondition if the container is not
  *  running. Disposal ends the commands and waits for them. */
@@ -35,7 +35,7 @@ export function dockerStreams(parts: DockerParts): Streams & AsyncDisposable {
       return owned((streams, gone) => attach(parts, request.containerId, streams, gone));
     },
     async portForward({ podSandboxId }: PortForwardRequest, signal) {
-      await inspectRunningSandbox(parts, podSandboxId, signal);
+      await inspectRunning(parts, podSandboxId, signal, sandboxType);
       return (port, gone) => connectTo(podSandboxId, port, gone);
     },
     async [Symbol.asyncDispose]() {
@@ -132,5 +132,27 @@ async function streamExec(
     streams.stdin?.unpipe(connection);
     connection.destroy();
     await sizes;
+  }
+}
+
+/** Applies a client's terminal sizes until there are no more or the signal aborts. Never throws: a failed resize (the
+ *  command has just ended) has no effect.
+ *  @param path of the daemon's resize call. */
+async function applyTerminalSizes(
+  { docker, log }: DockerParts,
+  path: string,
+  sizes: AsyncIterable<TerminalSize>,
+  signal: AbortSignal,
+): Promise<void> {
+  const { promise: stopped, resolve: stop } = Promise.withResolvers<undefined>();
+  signal.addEventListener("abort", () => stop(undefined), { once: true });
+  const iterator = sizes[Symbol.asyncIterator]();
+  while (!signal.aborted) {
+    const next = await Promise.race([iterator.next(), stopped]);
+    if (!next || next.done) return;
+    const { width, height } = next.value;
+    await docker
+      .request({ method: "POST", path, query: { w: width, h: height } }, signal)
+      .catch((error: unknown) => log.debug({ path, why: messageOf(error) }, "cannot set terminal size"));
   }
 }

@@ -1,4 +1,4 @@
-import { CodedError, type ErrorCode, abortError, codeOfErrno, hasCode, messageOf } from "../../../src/lib/errors.ts";
+import { CodedError, type ErrorCode, abortError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
 import { errnoOf, hasErrno } from "../../local/errors.ts";
 
 const codes: Readonly<Record<number, ErrorCode>> = {
@@ -35,16 +35,6 @@ export function codedDockerError(error: unknown, socket: string, signal: AbortSi
       { cause: error },
     );
   return new CodedError(code, messageOf(error), { cause: error });
-}
-
-/** The result of a call; undefined when it fails with not_found. */
-export async function ifFound<T>(call: Promise<T>): Promise<T | undefined> {
-  try {
-    return await call;
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
 }
 
 /** HTTP status of an error response, as dockerode reports it. */

@@ -6,7 +6,7 @@ import {
   type ContainerFilter,
   ImageSpec,
 } from "../../../src/gen/cri.ts";
-import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import { CodedError, hasCode, ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { Containers } from "../../../src/seams/runtime.ts";
 import type { DockerRequest } from "../client/client.ts";
 import { containerLifecycle, listedState } from "./state.ts";
@@ -18,7 +18,6 @@ import { inspectOwn, listOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 import { removeContainer } from "./remove.ts";
 import { createSemaphore } from "../../../src/lib/semaphore.ts";
-import { ifFound } from "../client/errors.ts";
 import { criLabels } from "./labels.ts";
 import { secondsToNanoseconds } from "../client/times.ts";
 
@@ -134,6 +133,6 @@ async function inspectedState(
   id: string,
   signal: AbortSignal,
 ): Promise<ContainerState | undefined> {
-  const found = await ifFound(inspectOwn(parts, id, containerType, signal));
+  const found = await ignoreNotFound(inspectOwn(parts, id, containerType, signal));
   return found && containerLifecycle(found).state;
 }

@@ -1,7 +1,6 @@
 import type { ContainerCreateOptions, ContainerInfo, ContainerInspectInfo } from "dockerode";
-import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import { CodedError, hasCode, ignoreNotFound } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
-import { ifFound } from "../client/errors.ts";
 import type { DockerParts } from "../parts.ts";
 
 type CreateNamedDeps = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
@@ -23,7 +22,9 @@ export async function createNamed(
     return await create(parts, name, body, signal);
   } catch (error) {
     if (!hasCode(error, "conflict")) throw error;
-    const holder = await findHolder(parts, name, signal);
+    const path = `/containers/${encodeURIComponent(name)}/json`;
+    const holder = await ignoreNotFound(parts.docker.request<ContainerInspectInfo>({ path }, signal));
+    // The container is gone, or the conflict had another cause.
     if (!holder) throw error;
     if (await isOwnName(parts, name, holder, signal))
       throw new CodedError("already_exists", `the name ${name} is taken by a container of this node`, { cause: error });
@@ -51,16 +52,6 @@ async function create(
   if (Warnings && Warnings.length > 0)
     log.debug({ container: Id, name, warnings: Warnings }, "Docker returned warnings for a created container");
   return Id;
-}
-
-/** The container with this name; undefined if it is gone, or the conflict had another cause. */
-function findHolder(
-  { docker }: CreateNamedDeps,
-  name: string,
-  signal: AbortSignal,
-): Promise<ContainerInspectInfo | undefined> {
-  const path = `/containers/${encodeURIComponent(name)}/json`;
-  return ifFound(docker.request<ContainerInspectInfo>({ path }, signal));
 }
 
 /** True if a container of this node has the name, with or without a suffix. */

@@ -1,6 +1,6 @@
+import { ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { ImageInfo, ImageInspectInfo } from "dockerode";
 import { Image, Int64Value } from "../../../src/gen/cri.ts";
-import { ifFound } from "../client/errors.ts";
 import { fullName, isImageId } from "./reference.ts";
 import type { DockerParts } from "../parts.ts";
 import { pullQuery } from "./pull-query.ts";
@@ -17,7 +17,7 @@ export async function inspectImage(
   signal: AbortSignal,
 ): Promise<ImageInspection | undefined> {
   const path = `/images/${lookupName(name)}/json`;
-  return ifFound(docker.request<ImageInspection>({ path }, signal));
+  return ignoreNotFound(docker.request<ImageInspection>({ path }, signal));
 }
 
 /** An image name in an Engine API path. */

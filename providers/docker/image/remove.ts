@@ -1,6 +1,5 @@
 import type { ContainerInfo } from "dockerode";
-import { CodedError } from "../../../src/lib/errors.ts";
-import { ifFound } from "../client/errors.ts";
+import { CodedError, ignoreNotFound } from "../../../src/lib/errors.ts";
 import { inspectImage, lookupName, taggedNames } from "./inspect.ts";
 import type { DockerParts } from "../parts.ts";
 import { isImageId } from "./reference.ts";
@@ -18,7 +17,8 @@ export async function removeImage(parts: RemoveImageDeps, image: string, signal:
   const names = isImageId(image)
     ? [...taggedNames(found.RepoTags), ...taggedNames(found.RepoDigests), found.Id]
     : [lookupName(image)];
-  for (const name of names) await ifFound(parts.docker.request({ method: "DELETE", path: `/images/${name}` }, signal));
+  for (const name of names)
+    await ignoreNotFound(parts.docker.request({ method: "DELETE", path: `/images/${name}` }, signal));
 }
 
 async function rejectInUse({ docker }: RemoveImageDeps, id: string, signal: AbortSignal): Promise<void> {

@@ -1,7 +1,6 @@
 import type { NetworkInspectInfo } from "dockerode";
-import { hasCode, messageOf } from "../../../src/lib/errors.ts";
+import { hasCode, messageOf, ignoreNotFound } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
-import { ifFound } from "../client/errors.ts";
 import type { DockerParts } from "../parts.ts";
 import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
 
@@ -109,7 +108,7 @@ function inspectNetwork(
   id: string,
   signal: AbortSignal,
 ): Promise<NetworkInspectInfo | undefined> {
-  return ifFound(docker.request<NetworkInspectInfo>({ path: `/networks/${id}` }, signal));
+  return ignoreNotFound(docker.request<NetworkInspectInfo>({ path: `/networks/${id}` }, signal));
 }
 
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Network/operation/NetworkCreate */

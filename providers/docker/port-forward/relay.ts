@@ -6,7 +6,8 @@ import { type ForwardSlots, createForwardSlots } from "../../../src/streams/forw
 import type { DockerParts } from "../parts.ts";
 import { ProcessConnection } from "./connection.ts";
 import { type RelayProgram, findProgramScript, relayProgram } from "./programs.ts";
-import { inspectRunningSandbox } from "../container/running.ts";
+import { sandboxType } from "../container/names.ts";
+import { inspectRunning } from "../container/running.ts";
 import { type Argv, script, wrapped } from "../../../src/seams/command.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { forwardedAbort } from "../../../src/lib/service-group.ts";
@@ -53,7 +54,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
   }
 
   const connect: ConnectToPort = async (sandboxId, port, signal) => {
-    const sandbox = await inspectRunningSandbox(parts, sandboxId, signal);
+    const sandbox = await inspectRunning(parts, sandboxId, signal, sandboxType);
     if (sandbox.HostConfig.NetworkMode === "host")
       return dialFirst("on the node", port, (address) => dial(forUsers, address, port, signal), signal);
     const { Pid: pid } = sandbox.State;

@@ -10,9 +10,8 @@ import {
   PodSandboxState,
   PodSandboxStatus,
 } from "../../../src/gen/cri.ts";
-import { hasCode } from "../../../src/lib/errors.ts";
+import { hasCode, ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { Sandboxes } from "../../../src/seams/runtime.ts";
-import { ifFound } from "../client/errors.ts";
 import { takeStartInspection } from "./start.ts";
 import { type LoopbackPorts, isLoopback, onLoopback } from "../network/loopback-ports.ts";
 import { cacheSandbox } from "../container-facts.ts";
@@ -93,7 +92,7 @@ async function stopSandbox(
   const containers = await containersOf(parts, id, signal);
   const running = containers.filter(({ State }) => !["created", "exited", "dead"].includes(State));
   await Promise.all(running.map(({ Id }) => stop(parts, Id, 0, signal)));
-  const sandbox = await ifFound(inspectOwn(parts, id, sandboxType, signal));
+  const sandbox = await ignoreNotFound(inspectOwn(parts, id, sandboxType, signal));
   if (sandbox?.State.Running) await stop(parts, sandbox.Id, sandboxGraceSeconds, signal);
   return sandbox;
 }
@@ -105,8 +104,8 @@ async function removeSandbox(
   signal: AbortSignal,
 ): Promise<ContainerInspectInfo | undefined> {
   const containers = await containersOf(parts, id, signal);
-  await Promise.all(containers.map(({ Id }) => ifFound(removeContainer(parts, Id, signal))));
-  const sandbox = await ifFound(inspectOwn(parts, id, sandboxType, signal));
+  await Promise.all(containers.map(({ Id }) => ignoreNotFound(removeContainer(parts, Id, signal))));
+  const sandbox = await ignoreNotFound(inspectOwn(parts, id, sandboxType, signal));
   if (sandbox) await forceRemove(parts, sandbox.Id, signal);
   parts.facts.sandboxes.delete(id);
   parts.facts.emptySandboxes.delete(id);
