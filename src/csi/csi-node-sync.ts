@@ -1,6 +1,6 @@
 import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { onAbort, type Service } from "../lib/service-group.ts";
+import { onAbort } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { CsiNodes } from "./csi-node.ts";
 import type { CsiDriverRegistry } from "./driver-registry.ts";
@@ -16,12 +16,6 @@ export interface CsiNodeSyncDeps extends ClockAndLog {
   readonly onChange: () => void;
 }
 
-/** Creates the node's CSINode; the node is not Ready before. */
-export interface CsiNodeSync extends Service {
-  /** Why the node is not Ready; undefined once the CSINode exists. */
-  problem(): string | undefined;
-}
-
 /** Retry delays, milliseconds, multiplied by eight each time. */
 const initialRetryDelayMs = 30;
 const maxRetryDelayMs = 30_000;
@@ -29,7 +23,7 @@ const factor = 8;
 
 /** Creates the CSINode once the Node exists. If the Node is replaced, creates it again and adds the registered drivers. The node
  *  is not Ready before. */
-export function createCsiNodeSync({ csiNodes, drivers, nodes, onChange, clock, log }: CsiNodeSyncDeps): CsiNodeSync {
+export function createCsiNodeSync({ csiNodes, drivers, nodes, onChange, clock, log }: CsiNodeSyncDeps) {
   let problem: string | undefined = "CSINode is not yet initialized";
   let syncedUid = "";
   const setProblem = (why: string | undefined) => {
@@ -56,8 +50,9 @@ export function createCsiNodeSync({ csiNodes, drivers, nodes, onChange, clock, l
   };
   return {
     name: "csi-node",
+    /** Why the node is not Ready; undefined once the CSINode exists. */
     problem: () => problem,
-    async run(signal) {
+    async run(signal: AbortSignal): Promise<void> {
       let changed = Promise.withResolvers<void>();
       const unsubscribe = nodes.onChange(() => changed.resolve());
       const ended = onAbort(signal);

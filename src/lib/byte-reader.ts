@@ -132,27 +132,16 @@ export function createByteReader(connection: Duplex): ByteReader {
 }
 
 /** Received bytes that have not been consumed. */
-interface ByteBuffer {
-  length(): number;
-  /** The first index of a byte at or after `from`, or -1. */
-  indexOf(byte: number, from: number): number;
-  add(chunk: Buffer): void;
-  /** The first byte. */
-  first(): number | undefined;
-  /** A copy of at most `count` bytes. */
-  peek(count: number): Buffer;
-  take(count: number): Buffer;
-  /** Consumes bytes as a latin1 string. */
-  takeText(count: number): string;
-}
+type ByteBuffer = ReturnType<typeof createByteBuffer>;
 
 /** One contiguous buffer that doubles as it fills, so that many small chunks cost no more than a few large ones. */
-function createByteBuffer(): ByteBuffer {
+function createByteBuffer() {
   let store = Buffer.alloc(0);
   let [start, end] = [0, 0];
   const peek = (count: number): Buffer => Buffer.from(store.subarray(start, Math.min(start + count, end)));
   return {
     length: () => end - start,
+    /** The first index of a byte at or after `from`, or -1. */
     indexOf(byte: number, from: number): number {
       const at = store.indexOf(byte, start + from);
       return at < 0 || at >= end ? -1 : at - start;
@@ -166,8 +155,11 @@ function createByteBuffer(): ByteBuffer {
       chunk.copy(store, end);
       end += chunk.length;
     },
+    /** The first byte. */
     first: (): number | undefined => (start < end ? store[start] : undefined),
+    /** A copy of at most `count` bytes. */
     peek,
+    /** Consumes bytes as a latin1 string. */
     takeText(count: number): string {
       const text = store.toString("latin1", start, start + count);
       start += count;

@@ -1,29 +1,23 @@
 /** Cache of the daemon's responses: they are valid while its event stream runs and reports no change. */
-export interface ResponseCache {
-  /** The event stream has started: changes before it are unknown. */
-  start(): void;
-  stop(): void;
-  /** The daemon or its images may have changed. */
-  invalidate(): void;
-  /** Token of the current state; undefined while no event stream runs. */
-  version(): number | undefined;
-  /** Caches a response until the next change. */
-  cached<T>(ask: (signal: AbortSignal) => Promise<T>): (signal: AbortSignal) => Promise<T>;
-}
+export type ResponseCache = ReturnType<typeof createResponseCache>;
 
-export function createResponseCache(): ResponseCache {
+export function createResponseCache() {
   let changeCount = 0;
   let isStreaming = false;
   const version = () => (isStreaming ? changeCount : undefined);
   return {
-    start() {
+    /** The event stream has started: changes before it are unknown. */
+    start(): void {
       isStreaming = true;
       changeCount += 1;
     },
     stop: () => void (isStreaming = false),
+    /** The daemon or its images may have changed. */
     invalidate: () => void (changeCount += 1),
+    /** Token of the current state; undefined while no event stream runs. */
     version,
-    cached<T>(ask: (signal: AbortSignal) => Promise<T>) {
+    /** Caches a response until the next change. */
+    cached<T>(ask: (signal: AbortSignal) => Promise<T>): (signal: AbortSignal) => Promise<T> {
       let kept: { readonly at: number; readonly answer: T } | undefined;
       return async (signal: AbortSignal) => {
         const at = version();

@@ -4,14 +4,8 @@ import type { SshPeer } from "./ssh2-peer.ts";
 const maxBufferedBytes = 2 ** 20;
 
 /** Holds data back while the peer does not read or is exchanging keys. Needed since a peer may announce a window of any size, and ssh2 buffers
- *  all data that fits into it. */
-export interface Outbound {
-  /** Calls `send` now, or once the peer has read enough; never after the connection is lost. */
-  whenWritable(send: () => void): void;
-}
-
-/** @param onKeyExchange registers a listener for the end of each key exchange. */
-export function createOutbound({ protocol, socket }: SshPeer, onKeyExchange: (listener: () => void) => void): Outbound {
+ *  all data that fits into it. @param onKeyExchange registers a listener for the end of each key exchange. */
+export function createOutbound({ protocol, socket }: SshPeer, onKeyExchange: (listener: () => void) => void) {
   const waiting = new Set<() => void>();
   const isFull = () => socket.writableLength > maxBufferedBytes || protocol._kexinit !== undefined;
   const sendWaiting = () => {
@@ -25,7 +19,8 @@ export function createOutbound({ protocol, socket }: SshPeer, onKeyExchange: (li
   socket.on("drain", sendWaiting);
   onKeyExchange(sendWaiting);
   return {
-    whenWritable(send) {
+    /** Calls `send` now, or once the peer has read enough; never after the connection is lost. */
+    whenWritable(send: () => void): void {
       if (!protocol._destruct) return;
       if (waiting.size === 0 && !isFull()) send();
       else waiting.add(send);

@@ -1,4 +1,5 @@
 import type { Clock } from "../../../src/lib/clock.ts";
+import { createTokenBucket } from "../../../src/lib/token-bucket.ts";
 
 /** A login attempt in progress. Only the first call of either method counts. */
 export interface LoginAttempt {
@@ -8,13 +9,7 @@ export interface LoginAttempt {
 }
 
 /** Limits login attempts. */
-export interface LoginLimiter {
-  /** Admits a new connection. @param from the peer's address. @param close closes the connection, which may be evicted for another one.
-   *  @returns undefined if the connection has to be rejected at once. */
-  admit(from: string, close: () => void): LoginAttempt | undefined;
-  /** Total number of connections that were rejected or did not log in. */
-  rejections(): number;
-}
+export type LoginLimiter = ReturnType<typeof createLoginLimiter>;
 
 /** Limit of concurrent login attempts. */
 const maxAttempts = 128;
@@ -32,22 +27,14 @@ interface PendingAttempt {
 
 /** Bounds the CPU time and memory that unauthenticated peers can consume. Addresses whose last login failed share a low rate of attempts,
  *  and are evicted in favour of other addresses. */
-export function createLoginLimiter(clock: Pick<Clock, "monotonic" | "jitter">): LoginLimiter {
+export function createLoginLimiter(clock: Pick<Clock, "monotonic" | "jitter">) {
   const pending = new Set<PendingAttempt>();
   const failures = new Map<string, number>();
   let refusals = 0;
-  let [tokens, filledAt] = [failingBurst, clock.monotonic()];
+  const takeToken = createTokenBucket(clock, failingRate, failingBurst);
   const isFailing = (from: string) => {
     const failedAt = failures.get(from);
     return failedAt !== undefined && clock.monotonic() - failedAt < failureMemoryMs;
-  };
-  const takeToken = (): boolean => {
-    const now = clock.monotonic();
-    tokens = Math.min(failingBurst, tokens + ((now - filledAt) / 1000) * failingRate);
-    filledAt = now;
-    if (tokens < 1) return false;
-    tokens -= 1;
-    return true;
   };
   const ensureRoom = (from: string): boolean => {
     const failing = isFailing(from);
@@ -68,8 +55,11 @@ export function createLoginLimiter(clock: Pick<Clock, "monotonic" | "jitter">): 
     if (failures.size > maxRememberedAddresses && oldest !== undefined) failures.delete(oldest);
   };
   return {
+    /** Total number of connections that were rejected or did not log in. */
     rejections: () => refusals,
-    admit(from, close) {
+    /** Admits a new connection. @param from the peer's address. @param close closes the connection, which may be evicted for another one.
+     *  @returns undefined if the connection has to be rejected at once. */
+    admit(from: string, close: () => void): LoginAttempt | undefined {
       if (!ensureRoom(from)) {
         refusals += 1;
         return undefined;
