@@ -10,11 +10,14 @@ import type { Tools } from "./tools.ts";
  *  third of its work. */
 const lazily = ["env", "GOGC=400"] as const;
 
-/** What volumes with certificates need, off by default; Kubernetes 1.34 serves them in another version. */
-const podCertificates = [
-  "--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
-  "--runtime-config=certificates.k8s.io/v1beta1=true",
-];
+/** Features that are off by default: of test/integration/stop-signals.test.ts and volumes-certificates.test.ts. Kubernetes 1.34 serves what
+ *  the latter needs in another version. */
+function optionalFeatures(): readonly string[] {
+  const stopSignals = "ContainerStopSignals=true";
+  if (process.env["GRAFTLET_TEST_KUBERNETES"] !== undefined) return [`--feature-gates=${stopSignals}`];
+  const certificates = "ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true";
+  return [`--feature-gates=${stopSignals},${certificates}`, "--runtime-config=certificates.k8s.io/v1beta1=true"];
+}
 
 /** Where the API server answers, inside the cluster's network. */
 export const apiServerUrl = `https://${addresses.node}:${addresses.apiServerPort}`;
@@ -81,9 +84,7 @@ export function apiServerArgv(tools: Tools, layout: Layout, certificates: Cluste
     "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
     `--cert-dir=${join(layout.dir, "apiserver")}`,
     "--profiling=false",
-    // Off by default, and used by test/integration/stop-signals.test.ts.
-    "--feature-gates=ContainerStopSignals=true",
-    ...(process.env["GRAFTLET_TEST_KUBERNETES"] === undefined ? podCertificates : []),
+    ...optionalFeatures(),
     ...(existsSync(auditPolicy(layout))
       ? [`--audit-policy-file=${auditPolicy(layout)}`, `--audit-log-path=${auditLog(layout)}`]
       : []),
