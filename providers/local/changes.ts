@@ -103,7 +103,7 @@ async function mountTmpfs(
   signal?: AbortSignal,
 ): Promise<void> {
   try {
-    const { code, stderr } = await run(mountTmpfsCommand(path, options), { ...(signal && { signal }) });
+    const { code, stderr } = await run(mountTmpfsCommand(path, options), { brief: true, ...(signal && { signal }) });
     if (code !== 0) throw new Error(stderr.trim() || `exit code ${code}`);
   } catch (error) {
     throwIfAborted(signal);

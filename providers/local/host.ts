@@ -8,6 +8,7 @@ import type { Host } from "../../src/seams/host.ts";
 import { dialLocal, listenLocal } from "./dial.ts";
 import type { RunCommand } from "./changes.ts";
 import { localFs } from "./fs.ts";
+import { createHelperShell } from "./helper-shell.ts";
 import { nsenterFromPod } from "./in-pod.ts";
 import { runLocal, spawnLocal } from "./run.ts";
 import { codedError, hasErrno } from "./errors.ts";
@@ -24,7 +25,9 @@ export interface LocalHostDeps {
 export function localHost({ clock, machinePid }: LocalHostDeps): Host {
   const onMachine = machinePid === undefined ? async (argv: readonly string[]) => argv : nsenterFromPod(machinePid);
   const root = machinePid === undefined ? "" : `/proc/${machinePid}/root`;
-  const run: RunCommand = async (argv, options) => runLocal(clock, await onMachine(argv), options);
+  const helper = createHelperShell({ clock, startShell: async () => spawnLocal(await onMachine(["sh"])) });
+  const run: RunCommand = async (argv, options = {}) =>
+    options.brief ? helper.run(argv, options) : runLocal(clock, await onMachine(argv), options);
   return {
     fs: localFs(run),
     budget: createTargetBudget({ clock }),
@@ -38,7 +41,7 @@ export function localHost({ clock, machinePid }: LocalHostDeps): Host {
     dial: dialLocal,
     listen: listenLocal,
     watch: watchLocal,
-    async [Symbol.asyncDispose]() {},
+    [Symbol.asyncDispose]: () => helper[Symbol.asyncDispose](),
   };
 }
 

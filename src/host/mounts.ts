@@ -221,9 +221,9 @@ export function isRemote({ fsType }: Pick<Mount, "fsType">): boolean {
   return ["nfs", "nfs4", "cifs", "smb3", "ceph"].includes(fsType);
 }
 
-/** Unmounts a path if it is mounted; by force if its server does not answer. */
-export async function unmount(host: Host, path: string, signal?: AbortSignal): Promise<void> {
-  const options = { timeoutMs: unmountTimeoutMs, ...(signal && { signal }) };
+/** Unmounts a path if it is mounted; by force if its server does not answer. @param inMemory the mount is a tmpfs. */
+export async function unmount(host: Host, path: string, signal?: AbortSignal, inMemory = false): Promise<void> {
+  const options = { timeoutMs: unmountTimeoutMs, brief: inMemory, ...(signal && { signal }) };
   const { code, stderr } =
     (await ignoreCode(host.run(command("umount", [], [path]), options), "deadline_exceeded")) ??
     (await host.run(command("umount", ["-f"], [path]), options));

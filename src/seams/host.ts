@@ -106,6 +106,9 @@ export interface RunOptions {
   readonly timeoutMs?: number;
   /** Bytes kept of each output stream; the rest is dropped and `truncated` set. Default 1 MiB. */
   readonly maxOutputBytes?: number;
+  /** True for a command that ends at once, reads no input and whose standard output is not used: a host may run it after others of its
+   *  kind in a resident shell, which is cheaper than a process of its own. Without such a program the exit code is 127. */
+  readonly brief?: boolean;
   readonly signal?: AbortSignal;
 }
 

@@ -76,10 +76,13 @@ async function unmountTree(
     first.filter((mount) => !isRemote(mount)),
     directory,
   );
-  const mounts = (await unmountTogether(host, local, signal)) ? await mounted() : all;
+  const inMemory = new Set(first.filter(({ fsType }) => fsType === "tmpfs").map(({ path }) => path));
+  const mounts = (await unmountTogether(host, local, inMemory, signal)) ? await mounted() : all;
   for (const path of mounts) {
     const outermost = outermostMount(path, mounts);
-    await (outermost === path ? unmount(host, path, signal) : unmountPrivately(host, path, outermost, signal));
+    await (outermost === path
+      ? unmount(host, path, signal, inMemory.has(path))
+      : unmountPrivately(host, path, outermost, signal));
   }
   const [left] = await mounted();
   if (left !== undefined) throw new CodedError("failed_precondition", `${left} is still mounted`);
@@ -87,13 +90,19 @@ async function unmountTree(
 
 /** Unmounts all non-nested mounts in one command, if there are several.
  *  @returns true if it tried; failures show in the next list of mounts. */
-async function unmountTogether(host: Host, mounts: readonly string[], signal: AbortSignal): Promise<boolean> {
+async function unmountTogether(
+  host: Host,
+  mounts: readonly string[],
+  inMemory: ReadonlySet<string>,
+  signal: AbortSignal,
+): Promise<boolean> {
   const around = mounts.map((path) => outermostMount(path, mounts));
   const alone = mounts.filter((path) => around.filter((outermost) => outermost === path).length === 1);
   const apart = alone.filter((path) => outermostMount(path, mounts) === path);
   if (apart.length < 2) return false;
   // If one takes too long, each mount is then unmounted separately.
-  await ignoreCode(host.run(command("umount", [], apart), { signal }), "deadline_exceeded");
+  const brief = apart.every((path) => inMemory.has(path));
+  await ignoreCode(host.run(command("umount", [], apart), { brief, signal }), "deadline_exceeded");
   return true;
 }
 
