@@ -2,10 +2,11 @@ import { createGrpcConnection } from "../../src/host/grpc-connection.ts";
 import { deadlineError } from "../../src/host/grpc-session.ts";
 import { runtimeLimits } from "../../src/lib/bounded-decode.ts";
 import type { Clock } from "../../src/lib/clock.ts";
-import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import { CodedError, abortError, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
 import { type GrpcMethod, UnprocessedError, serverStreamingCall, unaryCall } from "../../src/lib/grpc.ts";
+import { GrpcError } from "../../src/lib/grpc-status.ts";
 import type { Host } from "../../src/seams/host.ts";
-import { codedCallError } from "./errors.ts";
+import { RuntimeError, runtimeReasons } from "../../src/seams/runtime.ts";
 
 /** Timeout of a unary call: milliseconds, or none except the signal. */
 export type CallTimeout = number | "none";
@@ -100,4 +101,17 @@ export function createGrpcChannel(options: ChannelOptions): GrpcChannel {
     },
     close: () => connection.close(),
   };
+}
+
+/** The error of a failed call to a runtime. Its message is the server's alone, as users read it in events; its cause is the gRPC error. A
+ *  message that begins with a reason that CRI defines gives a RuntimeError, and an aborted call the signal's reason. */
+function codedCallError(error: unknown, signal: AbortSignal): CodedError {
+  if (signal.aborted) return abortError(signal);
+  if (error instanceof GrpcError) {
+    const { code, description } = error;
+    const reason = runtimeReasons.find((word) => description.startsWith(word));
+    const options = { cause: error };
+    return reason ? new RuntimeError(code, reason, description, options) : new CodedError(code, description, options);
+  }
+  return error instanceof CodedError ? error : new CodedError("unknown", messageOf(error), { cause: error });
 }

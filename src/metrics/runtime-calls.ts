@@ -10,46 +10,19 @@ export interface RuntimeMeasures {
   sandboxRun(handler: string, ms: number, failed: boolean): void;
 }
 
-/** Counted calls, with the kubelet's names for them. */
-const operations = {
-  version: "version",
-  status: "status",
-  runtimeConfig: "runtime_config",
-  updateRuntimeConfig: "update_runtime_config",
-  runPodSandbox: "run_podsandbox",
-  stopPodSandbox: "stop_podsandbox",
-  removePodSandbox: "remove_podsandbox",
-  podSandboxStatus: "podsandbox_status",
-  listPodSandbox: "list_podsandbox",
-  updatePodSandboxResources: "update_podsandbox_resources",
-  createContainer: "create_container",
-  startContainer: "start_container",
-  stopContainer: "stop_container",
-  removeContainer: "remove_container",
-  listContainers: "list_containers",
-  containerStatus: "container_status",
-  updateContainerResources: "update_container",
-  reopenContainerLog: "reopen_container_log",
-  execSync: "exec_sync",
-  checkpointContainer: "checkpoint_container",
-  exec: "exec",
-  attach: "attach",
-  portForward: "port_forward",
-  listImages: "list_images",
-  imageStatus: "image_status",
-  pullImage: "pull_image",
-  removeImage: "remove_image",
-  imageFsInfo: "image_fs_info",
-  containerStats: "container_stats",
-  listContainerStats: "list_container_stats",
-  podSandboxStats: "podsandbox_stats",
-  listPodSandboxStats: "list_podsandbox_stats",
-} as const satisfies Readonly<Record<RuntimeCall, string>>;
+/** The kubelet's name of a call: in snake case, with podsandbox as one word. */
+function operationOf(call: RuntimeCall): string {
+  if (call === "updateContainerResources") return "update_container";
+  return call
+    .replace(/PodSandbox/, "_podsandbox")
+    .replace(/podSandbox/, "podsandbox")
+    .replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
 
 /** The same runtime with every call counted and timed. */
 export function measuredRuntime(runtime: Runtime, measures: RuntimeMeasures, clock: Clock): Runtime {
   const measured = wrapCalls(runtime, (name, call) =>
-    timed(clock, call, (ms, failed) => measures.called(operations[name], ms, failed)),
+    timed(clock, call, (ms, failed) => measures.called(operationOf(name), ms, failed)),
   );
   const runPodSandbox: Runtime["runPodSandbox"] = (request, signal) =>
     timed(

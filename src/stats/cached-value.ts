@@ -1,4 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
+import { pause } from "../lib/pause.ts";
 import { onAbort } from "../lib/service-group.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 
@@ -43,10 +44,7 @@ export function createCachedValue<T>({ name, read, maxAgeMs, timeoutMs, onError,
         },
       );
       if (age() < 2 * maxAgeMs) return known?.value;
-      const waited = new AbortController();
-      const patience = clock.sleep(patienceMs, AbortSignal.any([signal, waited.signal])).catch(() => undefined);
-      await Promise.race([refreshing, patience]);
-      waited.abort();
+      await pause(clock, patienceMs, refreshing, signal);
       return known?.value;
     },
     async run(signal: AbortSignal): Promise<void> {

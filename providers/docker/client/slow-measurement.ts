@@ -1,6 +1,6 @@
-import type { Clock } from "../../../src/lib/clock.ts";
-import { messageOf } from "../../../src/lib/errors.ts";
+import { messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { ClockAndLog } from "../../../src/lib/log.ts";
+import { pause } from "../../../src/lib/pause.ts";
 
 export interface SlowMeasurementOptions<T> extends ClockAndLog {
   /** Name of the measurement, for the log. */
@@ -47,18 +47,8 @@ export function createSlowMeasurement<T>({
   };
   return async (signal) => {
     if (clock.monotonic() >= dueAt) running ??= measure();
-    if (running) await waitAtMost(waitTimeoutMs, running, clock, signal);
+    if (running) await pause(clock, waitTimeoutMs, running, signal);
+    throwIfAborted(signal);
     return last;
   };
-}
-
-async function waitAtMost(ms: number, work: Promise<void>, clock: Clock, signal: AbortSignal): Promise<void> {
-  const done = new AbortController();
-  const waited = clock.sleep(ms, AbortSignal.any([signal, done.signal]));
-  try {
-    await Promise.race([work, waited]);
-  } finally {
-    done.abort();
-    await waited.catch(() => undefined);
-  }
 }
