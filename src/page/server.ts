@@ -1,8 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import type { ClockAndLog } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
-import { serve } from "../server/listen.ts";
+import { createListening, serve } from "../server/listen.ts";
 import type { KubeletServer } from "../server/server.ts";
 import {
   type UnauthenticatedConnections,
@@ -33,10 +32,9 @@ const connectionLimits = { maxUnauthenticated: 64, maxAuthenticated: 256 };
  *  @param open true for plain HTTP. */
 export function createPage(deps: PageDeps, open = isLoopback(deps.address)): KubeletServer {
   const { address, port, clock, log } = deps;
-  const listening = Promise.withResolvers<void>();
+  const listening = createListening("page", log);
   const strangers = createUnauthenticatedConnections(connectionLimits);
   const feed = createFeed(deps);
-  let bound: AddressInfo | undefined;
   const serving: Service = {
     name: "page server",
     async run(signal) {
@@ -45,23 +43,17 @@ export function createPage(deps: PageDeps, open = isLoopback(deps.address)): Kub
         requestHandler({ ...deps, files, feed, admit, strangers, stopped: signal });
       const { server, end } = open ? plainListener(answer) : tlsListener(deps, answer);
       const at = { address, port, addressField: "pageAddress", portField: "pagePort" };
-      const onListening = (where: AddressInfo) => {
-        bound = where;
-        log.info({ address: where.address, port: where.port }, "page listening");
-        listening.resolve();
-      };
       try {
-        await serve({ server, at, strangers, clock, log, onListening }, signal);
+        await serve({ server, at, strangers, listening, clock, log }, signal);
       } finally {
         end();
-        bound = undefined;
       }
     },
   };
   return {
     name: "page",
-    ready: () => listening.promise,
-    address: () => bound,
+    ready: listening.ready,
+    address: listening.address,
     run: (signal) => runGroup([feed, serving], signal),
   };
 }

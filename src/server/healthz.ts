@@ -1,12 +1,11 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import express, { type NextFunction, type Request, type Response } from "express";
 import { guardResponses } from "../lib/guard-responses.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { HealthMeasures } from "./ports.ts";
 import type { Sharing } from "../seams/provider.ts";
 import { type Handler, sendText } from "./responses.ts";
-import { requestTimes, serve } from "./listen.ts";
+import { createListening, requestTimes, serve } from "./listen.ts";
 import { healthCheck, healthz, ping } from "./routes/health.ts";
 import type { KubeletServer } from "./server.ts";
 import { createUnauthenticatedConnections } from "./unauthenticated-connections.ts";
@@ -50,12 +49,11 @@ export function createHealthzServer({
   clock,
   log,
 }: HealthzServerDeps): KubeletServer {
-  const listening = Promise.withResolvers<void>();
-  let bound: AddressInfo | undefined;
+  const listening = createListening("healthz", log);
   return {
     name: "healthz",
-    ready: () => listening.promise,
-    address: () => bound,
+    ready: listening.ready,
+    address: listening.address,
     async run(signal) {
       const app = express().disable("x-powered-by").disable("etag");
       app.use((_request, response, next) => {
@@ -74,20 +72,9 @@ export function createHealthzServer({
         sendText(response, 400, "400 Bad Request\n"),
       );
       const at = { address, port, addressField: "healthzBindAddress", portField: "healthzPort" };
-      try {
-        const onListening = (where: AddressInfo) => {
-          bound = where;
-          log.info({ address: where.address, port: where.port }, "healthz listening");
-          listening.resolve();
-        };
-        const strangers = createUnauthenticatedConnections(connectionLimits);
-        await serve(
-          { server: guardResponses(createServer(requestTimes, app)), at, strangers, clock, log, onListening },
-          signal,
-        );
-      } finally {
-        bound = undefined;
-      }
+      const strangers = createUnauthenticatedConnections(connectionLimits);
+      const server = guardResponses(createServer(requestTimes, app));
+      await serve({ server, at, strangers, listening, clock, log }, signal);
     },
   };
 }

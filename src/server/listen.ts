@@ -1,6 +1,6 @@
 import { type AddressInfo, type Server, type Socket, createServer } from "node:net";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
-import type { ClockAndLog } from "../lib/log.ts";
+import type { ClockAndLog, Logger } from "../lib/log.ts";
 import { onAbort } from "../lib/service-group.ts";
 import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
@@ -22,14 +22,33 @@ export interface ServeOptions extends ClockAndLog {
   readonly server: Server;
   readonly at: ListenAddress;
   readonly strangers: UnauthenticatedConnections;
-  /** Called with the address once it listens. */
-  readonly onListening: (at: AddressInfo) => void;
+  readonly listening: Listening;
 }
+
+/** Where a server listens. @param name of the server, for the log. */
+export function createListening(name: string, log: Logger) {
+  const started = Promise.withResolvers<void>();
+  let bound: AddressInfo | undefined;
+  return {
+    /** Resolves once the server listens for the first time. */
+    ready: () => started.promise,
+    /** Undefined while the server does not listen. */
+    address: () => bound,
+    set(at: AddressInfo | undefined): void {
+      bound = at;
+      if (!at) return;
+      log.info({ address: at.address, port: at.port }, `${name} listening`);
+      started.resolve();
+    },
+  };
+}
+
+export type Listening = ReturnType<typeof createListening>;
 
 /** Serves until the signal aborts, then closes every connection. @throws CodedError, one sentence with the field, the value and the
  *  remedy, if it cannot listen. */
 export async function serve(
-  { server, at, strangers, clock, log, onListening }: ServeOptions,
+  { server, at, strangers, listening, clock, log }: ServeOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const sockets = new Set<Socket>();
@@ -42,13 +61,14 @@ export async function serve(
   // For example too many open files: pending connections are accepted later.
   server.on("error", (err) => log.warn({ err, port: at.port }, "cannot accept connection"));
   const address = server.address();
-  if (typeof address === "object" && address) onListening(address);
+  if (typeof address === "object" && address) listening.set(address);
   await onAbort(signal);
   const closed = new AbortController();
   const closing = new Promise<void>((resolve) => server.close(() => resolve())).then(() => closed.abort());
   await clock.sleep(shutdownGraceMs, closed.signal).catch(() => {});
   for (const socket of sockets) socket.destroy();
   await closing;
+  listening.set(undefined);
 }
 
 /** Checks whether an address can be listened on. @throws CodedError already_exists if the port is in use; else as `serve`. */

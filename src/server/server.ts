@@ -9,7 +9,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createApp } from "./app.ts";
 import type { Upgrade } from "../streams/upgrade.ts";
-import { requestTimes, serve } from "./listen.ts";
+import { createListening, requestTimes, serve } from "./listen.ts";
 import { type PeerCertificates, createPeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
 import { tlsOptions } from "./tls.ts";
@@ -39,12 +39,11 @@ const keepAliveMs = 30_000;
 export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
   const { config, clock, log } = deps;
   const tls = tlsOptions(config);
-  const listening = Promise.withResolvers<void>();
-  let address: AddressInfo | undefined;
+  const listening = createListening("kubelet API", log);
   return {
     name: "kubelet-api",
-    ready: () => listening.promise,
-    address: () => address,
+    ready: listening.ready,
+    address: listening.address,
     async run(signal) {
       const certificates = createPeerCertificates(() => deps.clientCA.current() !== undefined, clock, tlsHandshakeMs);
       const server = guardResponses(
@@ -70,15 +69,9 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
       const unsubscribe = [deps.certificate.onChange(renew), deps.clientCA.onChange(renew)];
       try {
         const at = { address: config.address, port: config.port, addressField: "address", portField: "port" };
-        const onListening = (bound: AddressInfo) => {
-          address = bound;
-          log.info({ address: bound.address, port: bound.port }, "kubelet API listening");
-          listening.resolve();
-        };
-        await serve({ server, at, strangers: deps.strangers, clock, log, onListening }, signal);
+        await serve({ server, at, strangers: deps.strangers, listening, clock, log }, signal);
       } finally {
         for (const stop of unsubscribe) stop();
-        address = undefined;
       }
     },
   };

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { guardResponses } from "../../../src/lib/guard-responses.ts";
 import { createLogger, silentLog } from "../../../src/lib/log.ts";
-import { serve } from "../../../src/server/listen.ts";
+import { createListening, serve } from "../../../src/server/listen.ts";
 import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { createHealthzServer } from "../../../src/server/healthz.ts";
 import { tlsOptions } from "../../../src/server/tls.ts";
@@ -34,7 +34,8 @@ test("continues after a failed accept and after a failed response", async () => 
     response.write("after the end");
   });
   const lines: string[] = [];
-  const listening = Promise.withResolvers<number>();
+  const log = createLogger(0, { write: (line: string) => void lines.push(line) });
+  const listening = createListening("test", log);
   const stop = new AbortController();
   const serving = serve(
     {
@@ -42,12 +43,13 @@ test("continues after a failed accept and after a failed response", async () => 
       at: { address: "127.0.0.1", port: 0, addressField: "address", portField: "port" },
       strangers: createUnauthenticatedConnections({ maxUnauthenticated: 10, maxAuthenticated: 10 }),
       clock: systemClock(),
-      log: createLogger(0, { write: (line: string) => void lines.push(line) }),
-      onListening: ({ port }) => listening.resolve(port),
+      log,
+      listening,
     },
     stop.signal,
   );
-  const port = await listening.promise;
+  await listening.ready();
+  const port = listening.address()?.port;
   server.emit("error", Object.assign(new Error("accept EMFILE"), { code: "EMFILE" }));
   const answer = await new Promise<IncomingMessage>((resolve) =>
     get({ host: "127.0.0.1", port, agent: false }, resolve),
