@@ -18,6 +18,8 @@ import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
 export interface RequestMeasures {
   /** @param code HTTP status, or `<error>` without a response. */
   answered(code: string, method: string, host: string, ms: number): void;
+  /** A request has waited for the client's own rate limit. */
+  delayed(method: string, host: string, ms: number): void;
 }
 
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
@@ -165,7 +167,7 @@ async function attempt<T>(
 ): Promise<T> {
   const { clock } = parts.deps;
   for (let tried = 0, refused = false; ; tried += 1) {
-    await limit?.wait(call.signal);
+    await untilAllowed(parts, limit, call);
     const held = limit && call.method !== "GET" ? parts.throttle : undefined;
     await held?.wait(call.signal);
     const answer = await reportWrite(once(parts, call, read), held);
@@ -180,6 +182,19 @@ async function attempt<T>(
     if (wait === undefined || tried >= maxRetries) throw error;
     await clock.sleep(Math.min(wait, maxRetryDelayMs), call.signal);
   }
+}
+
+/** Waits for the rate limit, if there is one. */
+async function untilAllowed(
+  { deps: { clock, measures }, credentials }: ApiClientParts,
+  limit: RateLimit | undefined,
+  { method, signal }: Call & CallOptions,
+): Promise<void> {
+  if (!limit) return;
+  const since = clock.monotonic();
+  await limit.wait(signal);
+  const ms = clock.monotonic() - since;
+  if (measures) measures.delayed(method, (await untilAborted(credentials.current(), signal)).server.host, ms);
 }
 
 /** Reports the outcome of a write to the throttle; cancelled and unsent writes are not reported. */
@@ -243,7 +258,7 @@ async function* watch<T>(
   limit: RateLimit | undefined,
   call: Call & CallOptions,
 ): AsyncGenerator<WatchEvent<T>, void, undefined> {
-  await limit?.wait(call.signal);
+  await untilAllowed(parts, limit, call);
   const query = { ...call.query, watch: true };
   const credentials = await untilAborted(parts.credentials.current(), call.signal);
   const request = { ...rawRequest(parts.deps.userAgent, { ...call, query }), signal: call.signal };

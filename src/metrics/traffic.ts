@@ -9,16 +9,26 @@ export function requestMetrics(metrics: Metrics): RequestMeasures {
     "Requests to the API server, by status code; <error> without a response.",
     ["code", "method", "host"],
   );
+  const histogram = {
+    labels: ["verb", "host"],
+    buckets: [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60],
+  } as const;
   const durations = metrics.histogram(
     "rest_client_request_duration_seconds",
     "Latency of requests to the API server, seconds; a watch ends when it starts.",
-    { labels: ["verb", "host"], buckets: [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60] },
+    histogram,
+  );
+  const delays = metrics.histogram(
+    "rest_client_rate_limiter_duration_seconds",
+    "Time that requests to the API server waited for kubeAPIQPS and kubeAPIBurst, seconds.",
+    histogram,
   );
   return {
     answered(code, method, host, ms) {
       answers.add({ code, method, host });
       durations.addMs({ verb: method, host }, ms);
     },
+    delayed: (method, host, ms) => delays.addMs({ verb: method, host }, ms),
   };
 }
 

@@ -12,7 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { inspect } from "node:util";
-import { type ApiClient, createApiClient } from "../../../src/api/client.ts";
+import { type ApiClient, type ApiClientDeps, createApiClient } from "../../../src/api/client.ts";
 import { kubeconfigFile } from "../../../src/api/kubeconfig.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { type Clock, systemClock } from "../../../src/lib/clock.ts";
@@ -26,7 +26,13 @@ async function connected(
   server: Server,
   cluster: object,
   scheme: "http" | "https",
-  { port = 0, clock = systemClock() }: { readonly port?: number; readonly clock?: Clock } = {},
+  {
+    port = 0,
+    clock = systemClock(),
+    ...limits
+  }: Partial<Pick<ApiClientDeps, "clock" | "qps" | "burst" | "measures">> & {
+    readonly port?: number;
+  } = {},
 ) {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const dir = mkdtempSync(join(tmpdir(), "client-"));
@@ -49,6 +55,7 @@ async function connected(
     userAgent: "graftlet/test",
     qps: 0,
     burst: 0,
+    ...limits,
   });
   return {
     client,
@@ -344,4 +351,21 @@ test("writes one at a time while the server fails; heartbeats and reads are not 
   assert.deepEqual(asked.slice(23), ["PATCH /mangled", "GET /read"], "half an answer counts as a failure too");
   mangled = false;
   await Promise.all(again);
+});
+
+test("measures how long requests wait for the rate limit", async () => {
+  const delays: [string, string, number][] = [];
+  const measures = {
+    answered: () => undefined,
+    delayed: (...delay: [string, string, number]) => void delays.push(delay),
+  };
+  const server = createServer((_, response) => response.end("{}"));
+  await using t = await connected(server, {}, "http", { qps: 20, burst: 1, measures });
+  for (const path of ["/a", "/b"]) await t.client.get(path, { signal });
+  const { port } = server.address() as AddressInfo;
+  assert.deepEqual(
+    delays.map(([method, host]) => `${method} ${host}`),
+    Array.from({ length: 2 }, () => `GET 127.0.0.1:${port}`),
+  );
+  assert.ok((delays[0]?.[2] ?? 9) < (delays[1]?.[2] ?? 0), String(delays));
 });
