@@ -18,6 +18,7 @@ const implemented = new Set([
   "ResourceHealthStatus",
   "ResourceHealthStatusMessage",
   "ContainerStopSignals",
+  "ImageVolumeWithDigest",
   "CSIVolumeHealth",
   "ClusterTrustBundleProjection",
   "PodCertificateRequest",

@@ -212,6 +212,7 @@ function createNodeStatusGenerator(
       ? (pod, name) => managers.flatMap((manager) => manager.health?.(pod, name) ?? [])
       : undefined,
     stopSignals: gateEnabled(config.kubelet.featureGates, "ContainerStopSignals"),
+    imageVolumeDigests: gateEnabled(config.kubelet.featureGates, "ImageVolumeWithDigest"),
     hostIPs: agent.hostIPs,
     runtimeName: () => health.version()?.runtimeName,
   });

@@ -7,7 +7,9 @@ import { type Pods, shell, statusOf } from "./pods.ts";
 /** The agent of the cluster that the tests of volumes share. */
 export const volumesLab: AgentOptions = {
   args: ["-v=6"],
-  config: { featureGates: { ClusterTrustBundleProjection: true, PodCertificateRequest: true } },
+  config: {
+    featureGates: { ClusterTrustBundleProjection: true, PodCertificateRequest: true, ImageVolumeWithDigest: true },
+  },
 };
 
 /** Runs a script with volumes, each mounted at its name, and returns what it wrote. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import type { Pod } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { images, shell, statusOf } from "../harness/pods.ts";
 import { volumesLab } from "../harness/volumes.ts";
@@ -24,6 +25,11 @@ describe("images as volumes", { concurrency: 4 }, () => {
     ];
     const output = await pods.output("reads", shell(`(${script}) 2>&1`, { volumeMounts }), { volumes });
     assert.match(output, /^whole\npart\ntouch: .*[Rr]ead-only file system/);
+    const served = await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/pods`]);
+    const { items } = JSON.parse(served) as { items: readonly Pod[] };
+    const { status } = items.find(({ metadata }) => metadata.name === "reads") ?? {};
+    const imageRefs = status?.containerStatuses?.[0]?.volumeMounts?.map((mount) => mount.volumeStatus?.image?.imageRef);
+    assert.match(imageRefs?.[0] ?? "", /^sha256:[0-9a-f]{64}$/);
   });
 
   test("a missing image keeps only its own container waiting, as a container's image does", async (t) => {

@@ -30,6 +30,8 @@ export interface ContainerStatusInput {
   readonly resourceHealth?: ((containerName: string) => ResourceStatuses) | undefined;
   /** Show the signals that end containers (feature gate ContainerStopSignals). */
   readonly stopSignals: boolean;
+  /** Mounts of image volumes show the image (feature gate ImageVolumeWithDigest). */
+  readonly imageVolumeDigests: boolean;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
 }
@@ -151,7 +153,7 @@ function fromRuntime(
     ...(requests && { allocatedResources: requests }),
     ...(user && { user: { linux: user } }),
     ...(stopSignal !== undefined && { stopSignal }),
-    ...volumeMounts(container, before, newest),
+    ...withImageDigests(volumeMounts(container, before, newest), newest, input),
   };
 }
 
@@ -291,6 +293,24 @@ function volumeMounts(
       mountPath,
       ...(readOnly && { readOnly, recursiveReadOnly: isRecursive(run, mountPath) ? "Enabled" : "Disabled" }),
     })),
+  };
+}
+
+/** Mounts of image volumes with the images that the runtime has mounted. (gate ImageVolumeWithDigest) */
+function withImageDigests(
+  { volumeMounts: mounts }: Pick<ContainerStatus, "volumeMounts">,
+  { mounts: actual }: RuntimeStatus,
+  { pod, imageVolumeDigests }: ContainerStatusInput,
+): Pick<ContainerStatus, "volumeMounts"> {
+  if (!mounts) return {};
+  if (!imageVolumeDigests) return { volumeMounts: mounts };
+  const images = new Set(pod.spec.volumes?.filter(({ image }) => image).map(({ name }) => name));
+  return {
+    volumeMounts: mounts.map((mount) => {
+      const imageRef = actual.find(({ containerPath, image }) => containerPath === mount.mountPath && image)?.image
+        ?.image;
+      return images.has(mount.name) && imageRef ? { ...mount, volumeStatus: { image: { imageRef } } } : mount;
+    }),
   };
 }
 

@@ -40,6 +40,8 @@ export interface StatusGeneratorDeps {
   readonly resourceHealth: ((pod: DesiredPod, containerName: string) => ResourceStatuses) | undefined;
   /** Containers' stop signals are shown (feature gate ContainerStopSignals). */
   readonly stopSignals: boolean;
+  /** Mounts of image volumes show the image (feature gate ImageVolumeWithDigest). */
+  readonly imageVolumeDigests: boolean;
   /** The target's addresses, primary first. */
   readonly hostIPs: () => readonly string[];
   /** The scheme of container IDs, such as `containerd`; undefined while unknown. */
@@ -69,6 +71,7 @@ export function createStatusGenerator(deps: StatusGeneratorDeps): StatusGenerato
       started: (name, id) => probes.started(uid, name, id),
       resourceHealth: resourceHealth && ((name) => resourceHealth(desired, name)),
       stopSignals: deps.stopSignals,
+      imageVolumeDigests: deps.imageVolumeDigests,
       hostIPs: hostIPs(),
       runtimeName: deps.runtimeName() ?? "",
     });

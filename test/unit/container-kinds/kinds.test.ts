@@ -182,6 +182,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
         started: () => true,
         actualResources: () => undefined,
         stopSignals: false,
+        imageVolumeDigests: false,
         runtimeName: "containerd",
       }).find(({ name }) => name === kind)?.ready;
     assert.deepEqual([readyWith("Success"), readyWith("Failure")], [true, false]);

@@ -18,6 +18,7 @@ interface Given {
   readonly verdict?: ProbeVerdict;
   readonly inForce?: ResizableAmounts;
   readonly stopSignals?: boolean;
+  readonly imageVolumeDigests?: boolean;
   readonly resourceHealth?: ContainerStatusInput["resourceHealth"];
 }
 
@@ -33,6 +34,7 @@ function statuses(kind: "containers" | "initContainers" | "ephemeralContainers",
     actualResources: () => inForce,
     ...(resourceHealth && { resourceHealth }),
     stopSignals: given.stopSignals ?? false,
+    imageVolumeDigests: given.imageVolumeDigests ?? false,
     runtimeName: "containerd",
   });
 }
@@ -368,4 +370,20 @@ test("an interrupted start whose container may have run is marked; other failure
   );
   const refused = "failed to create containerd task: OCI runtime create failed: no such program";
   assert.equal(messageOf(refused), refused);
+});
+
+test("mounts of image volumes show the image that the runtime has mounted, with the feature gate", () => {
+  const volumeMounts = ["image", "disk"].map((name) => ({ name, mountPath: `/${name}` }));
+  const pod = aPod({
+    containers: [aContainer("c", { volumeMounts })],
+    volumes: [
+      { name: "image", image: { reference: "busybox:1" } },
+      { name: "disk", emptyDir: {} },
+    ],
+  });
+  const mounts = [Mount.fromPartial({ containerPath: "/image", image: { image: "sha256:1" } })];
+  const observed = observe([aSandbox()], [running("c1", { mounts })]);
+  const shown = { name: "image", mountPath: "/image", volumeStatus: { image: { imageRef: "sha256:1" } } };
+  assert.deepEqual(only({ pod, observed, imageVolumeDigests: true }).volumeMounts, [shown, volumeMounts[1]]);
+  assert.deepEqual(only({ pod, observed }).volumeMounts, volumeMounts);
 });

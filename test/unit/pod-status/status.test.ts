@@ -22,6 +22,7 @@ function generate(more: Partial<StatusInput> = {}): PodStatus {
     hostIPs: ["10.1.0.1"],
     isTerminating: false,
     stopSignals: false,
+    imageVolumeDigests: false,
     runtimeName: "containerd",
     ...more,
   });

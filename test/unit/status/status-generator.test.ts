@@ -22,6 +22,7 @@ function generator(more: Partial<StatusGeneratorDeps> = {}) {
     probes: { readiness: () => undefined, started: () => undefined },
     resourceHealth: undefined,
     stopSignals: true,
+    imageVolumeDigests: false,
     hostIPs: () => ["10.1.0.1"],
     runtimeName: () => "containerd",
     ...more,
