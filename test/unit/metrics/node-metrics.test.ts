@@ -124,8 +124,6 @@ test("counts runtime calls and HTTP requests by outcome", async () => {
   assert.equal(await value("kubelet_run_podsandbox_errors_total{runtime_handler=kata}"), 1);
   measures.requests.answered("<error>", "PATCH", "10.0.0.1:6443", 20);
   assert.equal(await value("rest_client_requests_total{code=<error>,host=10.0.0.1:6443,method=PATCH}"), 1);
-  measures.requests.delayed("GET", "10.0.0.1:6443", 20);
-  assert.equal(await value("rest_client_rate_limiter_duration_seconds_sum{host=10.0.0.1:6443,verb=GET}"), 0.02);
   const end = measures.serving.began("GET", "exec");
   measures.serving.began("BREW", "teapot")(1);
   const exec = "long_running=true,method=GET,path=exec,server_type=readwrite";
