@@ -194,7 +194,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.equal(value("kubernetes_feature_enabled", { name: "RotateKubeletServerCertificate" }), 1);
     const patches = value("rest_client_requests_total", { method: "PATCH", code: "200" }) ?? 0;
     assert.ok(patches > 3, `${patches} patches`);
-    assert.ok((value("rest_client_rate_limiter_duration_seconds_count", { verb: "PATCH" }) ?? 0) >= patches);
+    assert.ok((value("rest_client_rate_limiter_duration_seconds_count", { verb: "PATCH" }) ?? 0) > 3);
     assert.ok((value("kubelet_image_pull_duration_seconds_count") ?? 0) >= 1);
     assert.ok((value("kubelet_pod_status_sync_duration_seconds_count") ?? 0) > 3);
     assert.ok((value("kubelet_evented_pleg_connection_latency_seconds_count") ?? 0) > 3);
