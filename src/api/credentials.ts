@@ -90,14 +90,8 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
   };
 }
 
-interface Loaded {
-  readonly access: ClusterAccess;
-  readonly tls: TlsOptions;
-  readonly stamp: string;
-}
-
 /** @param now milliseconds since the epoch; undefined to accept an expired certificate. */
-function load(from: AccessFile, now: number | undefined): Loaded {
+function load(from: AccessFile, now: number | undefined) {
   const access = from.read();
   const path = from.name;
   const { cluster, user } = access;

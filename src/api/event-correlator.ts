@@ -26,11 +26,6 @@ export interface EventToWrite extends ReportedEvent {
   readonly key: string;
 }
 
-export interface EventCorrelator {
-  /** @returns undefined if the object has exceeded its event budget. */
-  observe(happening: ReportedEvent): EventToWrite | undefined;
-}
-
 const cacheEntries = 4096;
 /** Number of messages of one reason about one object, within this time, that are combined into one event. */
 const maxSimilar = 10;
@@ -42,13 +37,14 @@ const spamRefillMs = 300_000;
 
 /** Folds repeated and similar events and drops floods, as client-go's correlator does.
  *  @see https://pkg.go.dev/k8s.io/client-go/tools/record#EventCorrelator */
-export function createEventCorrelator(clock: Clock): EventCorrelator {
+export function createEventCorrelator(clock: Clock) {
   const aggregate = createAggregator(clock);
   const admit = createSpamFilter(clock);
   const seen = createBoundedMap<Pick<EventToWrite, "name" | "count" | "firstTimestamp">>(cacheEntries);
   const names = createNames(clock);
   return {
-    observe(happening) {
+    /** @returns undefined if the object has exceeded its event budget. */
+    observe(happening: ReportedEvent) {
       const { about, message, key } = aggregate(happening);
       const now = rfc3339(clock.now());
       const before = seen.get(key);

@@ -76,15 +76,7 @@ export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
 }
 
 /** References from pods to objects, and the watches that follow from them. */
-interface References {
-  /** Sets the objects that a pod references, by key. */
-  set(uid: string, keys: ReadonlySet<string>): void;
-  watched(key: string): WatchedObject | undefined;
-  /** Ends every watch. */
-  stop(): Promise<void>;
-}
-
-function createReferences(deps: ObjectCachesDeps, onChange: ChangeListener): References {
+function createReferences(deps: ObjectCachesDeps, onChange: ChangeListener) {
   const entries = new Map<string, Entry>();
   const keysOfPod = new Map<string, ReadonlySet<string>>();
   const ending = new Set<Promise<void>>();
@@ -106,6 +98,7 @@ function createReferences(deps: ObjectCachesDeps, onChange: ChangeListener): Ref
     const ended = entry.watched.stop().finally(() => ending.delete(ended));
     ending.add(ended);
   };
+  /** Sets the objects that a pod references, by key. */
   const set = (uid: string, keys: ReadonlySet<string>) => {
     for (const key of keys) reference(key, uid);
     for (const key of keysOfPod.get(uid) ?? []) if (!keys.has(key)) release(key, uid);
@@ -114,7 +107,8 @@ function createReferences(deps: ObjectCachesDeps, onChange: ChangeListener): Ref
   };
   return {
     set,
-    watched: (key) => entries.get(key)?.watched,
+    watched: (key: string) => entries.get(key)?.watched,
+    /** Ends every watch. */
     async stop() {
       for (const uid of keysOfPod.keys()) set(uid, new Set());
       await Promise.all(ending);

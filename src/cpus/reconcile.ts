@@ -14,17 +14,8 @@ export interface CpusetUpdaterDeps {
   readonly log: Logger;
 }
 
-export interface CpusetUpdater {
-  /** Records the CPUs with which a container is about to be created. */
-  created(uid: string, container: string, cpus: string): void;
-  forget(uid: string): void;
-  /** Gives each running container its CPUs, unless it has them already. After a restart all of them are set once, because not every runtime
-   *  reports them. @throws unavailable. */
-  update(signal: AbortSignal): Promise<void>;
-}
-
 /** Creates the updater of running containers: those without exclusive CPUs lose CPUs that became exclusive, and get released ones. */
-export function createCpusetUpdater({ runtime, cache, cpusOf, log }: CpusetUpdaterDeps): CpusetUpdater {
+export function createCpusetUpdater({ runtime, cache, cpusOf, log }: CpusetUpdaterDeps) {
   /** CPUs of the newest container by pod UID and container name. */
   const created = new Map<string, Map<string, string>>();
   /** CPUs last set by container ID. */
@@ -36,12 +27,16 @@ export function createCpusetUpdater({ runtime, cache, cpusOf, log }: CpusetUpdat
         containers.filter(isRunning).map((run) => ({ uid, id: run.id, name: containerNameOf(run) })),
       );
   return {
-    created(uid, container, cpus) {
+    /** Records the CPUs with which a container is about to be created. */
+    created(uid: string, container: string, cpus: string) {
       const ofPod = created.get(uid) ?? new Map<string, string>();
       created.set(uid, ofPod.set(container, cpus));
     },
-    forget: (uid) => void created.delete(uid),
-    async update(signal) {
+    forget: (uid: string) => void created.delete(uid),
+    /** Gives each running container its CPUs, unless it has them already. After a restart all of them are set once, because not every
+     *  runtime reports them.
+     *  @throws unavailable. */
+    async update(signal: AbortSignal) {
       const runs = running();
       const ids = new Set(runs.map(({ id }) => id));
       for (const id of applied.keys()) if (!ids.has(id)) applied.delete(id);

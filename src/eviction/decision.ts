@@ -10,21 +10,16 @@ export interface ThresholdDecision {
   readonly metThresholds: readonly Threshold[];
 }
 
-/** Tracks which thresholds are met, and for how long. */
-export interface Decider {
-  /** @param nowMs time on the monotonic clock, milliseconds. */
-  decide(thresholds: readonly Threshold[], observations: Observations, nowMs: number): ThresholdDecision;
-}
-
 /** Creates a decider without pressure. @param transitionMs KubeletConfiguration.evictionPressureTransitionPeriod: how long a
  *  condition stays after its threshold is no longer met.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-conditions */
-export function createDecider(transitionMs: number): Decider {
+export function createDecider(transitionMs: number) {
   let met: readonly Threshold[] = [];
   let since = new Map<string, number>();
   const lastMet = new Map<keyof Pressure, number>();
   return {
-    decide(thresholds, observations, nowMs) {
+    /** @param nowMs time on the monotonic clock, milliseconds. */
+    decide(thresholds: readonly Threshold[], observations: Observations, nowMs: number) {
       const now = thresholdsMet(thresholds, observations, { reclaimed: false });
       // A threshold that was met stays met until its minimum reclaim is reached.
       const stillMet = thresholdsMet(met, observations, { reclaimed: true });

@@ -24,16 +24,6 @@ export interface LimitedPod {
   readonly limits: StorageLimits;
 }
 
-/** Paths of a pod's files that count towards its limits. */
-interface PodPaths {
-  readonly volumes: ReadonlyMap<string, string>;
-  /** Names of the memory volumes, which do not count as disk usage. */
-  readonly inMemory: ReadonlySet<string>;
-  /** Logs of running containers: those of terminated ones do not count. (kubelet) */
-  readonly logs: ReadonlyMap<string, string>;
-  readonly hostsFile: string;
-}
-
 /** Maximum age of reused measurements, milliseconds: less than the interval between checks. */
 const maxAgeMs = 5_000;
 
@@ -79,7 +69,7 @@ function total(numbers: readonly number[]): number {
 function podPathsOf(
   { volumes, cache, ...roots }: StorageUsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,
-): PodPaths {
+) {
   const { uid } = pod.metadata;
   const mounted = volumes.mounted(uid);
   const seen = cache.get(uid);
@@ -94,7 +84,9 @@ function podPathsOf(
         return path === undefined ? [] : [[name, path] as const];
       }),
     ),
+    /** Names of the memory volumes, which do not count as disk usage. */
     inMemory: new Set(counted.filter(({ emptyDir }) => emptyDir?.medium).map(({ name }) => name)),
+    /** Logs of running containers: those of terminated ones do not count. (kubelet) */
     logs: new Map([...logs].filter(([name]) => newestRun(seen, name, isRunning) !== undefined)),
     hostsFile,
   };

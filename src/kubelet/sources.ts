@@ -30,27 +30,20 @@ export interface PodSourcesParts {
   readonly statuses: StatusManager;
 }
 
-/** The sync loop and the sources of its pods. */
-export interface PodSources {
-  readonly syncLoop: SyncLoop;
-  /** True once every source has reported, and all updates have been handled. */
-  readonly allSourcesReady: () => boolean;
-  readonly running: readonly Service[];
-}
-
 /** Creates the sync loop, the configured pod sources, and the mirror pods of static pods. */
 export function createPodSources(
   context: NodeContext,
   cluster: Cluster,
   observed: ObservedTarget,
   parts: PodSourcesParts,
-): PodSources {
+) {
   const { standalone, client, clock, log, stateOf } = context;
   const { nodes } = cluster;
   const { manager } = parts;
   const syncLoop = createNodeSyncLoop(context, cluster, observed, parts);
   const sources = createConfiguredSources(context, cluster, syncLoop.push);
   const { desired, worker, sourcesReady, signals } = stateOf("mirrorPods");
+  /** True once every source has reported, and all updates have been handled. */
   const allSourcesReady = () => sourcesReady.all() && syncLoop.isIdle();
   const mirrors = createMirrorPods({
     pods: desired,

@@ -41,19 +41,13 @@ export interface TargetTraits {
   readonly rights: MissingPrivileges | "whole" | undefined;
 }
 
-/** Graftlet's own conditions. They describe the target, not its health: none makes a node unready. */
-export interface TargetConditions {
-  readonly verdicts: readonly NodeConditionState[];
-  /** Types to remove from the Node: left by another target of the same name, or by other settings. */
-  readonly absent: readonly string[];
-}
-
 const isolatedType = "PodNetworkIsolated";
 const rightsType = "TargetPrivileges";
 
 /** The conditions of a target by its traits. Pure. */
-export function targetConditions({ isolation, rights }: TargetTraits): TargetConditions {
+export function targetConditions({ isolation, rights }: TargetTraits) {
   const verdicts: NodeConditionState[] = [];
+  /** Types to remove from the Node: left by another target of the same name, or by other settings. */
   const absent: string[] = [];
   if (isolation) verdicts.push({ type: isolatedType, status: "True", ...isolation });
   else absent.push(isolatedType);

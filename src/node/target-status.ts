@@ -16,7 +16,6 @@ import {
   shuttingDown,
   type NodeConditionState,
 } from "./conditions.ts";
-import type { DesiredStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { reachableType } from "./reachability.ts";
 import type { RuntimeHealth } from "./runtime-health.ts";
@@ -63,20 +62,13 @@ export interface TargetConstants {
   readonly allocatable: ResourceList;
 }
 
-export interface TargetStatus {
-  /** The status without images and conditions, for registration. */
-  bare(): NodeStatus;
-  /** Reads the target and returns the desired status. If the target cannot be read, the node is not ready. */
-  desired(signal: AbortSignal): Promise<DesiredStatus>;
-}
-
 /** Minimum interval between reads of the image list. */
 const imagesIntervalMs = 30_000;
 /** Timeout of calls to the runtime, milliseconds: a hanging runtime must not delay the status that reports it. */
 const runtimeTimeoutMs = 2_000;
 
 /** Builds the node's status from the target. */
-export function createTargetStatus(deps: TargetStatusDeps, constants: TargetConstants): TargetStatus {
+export function createTargetStatus(deps: TargetStatusDeps, constants: TargetConstants) {
   const { settings, runtime, clock } = deps;
   const images = createImageList(deps);
   const isSilent = createSilence(deps);
@@ -108,8 +100,10 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
     };
   };
   return {
+    /** The status without images and conditions, for registration. */
     bare: () => status([]),
-    async desired(signal) {
+    /** Reads the target and returns the desired status. If the target cannot be read, the node is not ready. */
+    async desired(signal: AbortSignal) {
       const trouble = deps.link?.trouble() ?? limitTrouble(deps.host);
       // The target's shutdown is the reason that it is unreachable.
       if (trouble && deps.goingDown())

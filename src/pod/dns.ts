@@ -33,11 +33,6 @@ export interface DnsWarning {
   readonly nodeMessage?: string;
 }
 
-export interface PodDns {
-  readonly config: DNSConfig;
-  readonly warnings: readonly DnsWarning[];
-}
-
 const maxServers = 3;
 export const maxSearches = 32;
 export const maxSearchChars = 2048;
@@ -45,7 +40,7 @@ export const maxDomainChars = 253;
 
 /** A pod's resolv.conf from its DNS policy and dnsConfig, truncated to the resolver's limits.
  *  @see https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy */
-export function podDns(input: DnsInput): PodDns {
+export function podDns(input: DnsInput) {
   const warnings: DnsWarning[] = [];
   const base = baseConfig(input, warnings);
   const extra = input.pod.spec.dnsConfig;

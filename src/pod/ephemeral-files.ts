@@ -3,20 +3,15 @@ import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 import { podLogDirectory } from "./log-paths.ts";
 
-/** Paths on the target of the files that the node creates for a pod, in addition to its volumes. */
-export interface EphemeralFiles {
-  /** Log directories by container. */
-  readonly logs: ReadonlyMap<string, string>;
-  readonly hostsFile: string;
-}
-
-/** @param roots the target's root directory, and KubeletConfiguration.podLogsDir. */
+/** Paths on the target of the files that the node creates for a pod, in addition to its volumes. @param roots the target's root directory,
+ *  and KubeletConfiguration.podLogsDir. */
 export function ephemeralFiles(
   pod: Pick<Pod, "metadata" | "spec">,
   roots: { readonly rootDir: string; readonly podLogsDir: string },
-): EphemeralFiles {
+) {
   const logs = podLogDirectory(roots.podLogsDir, pod);
   return {
+    /** Log directories by container. */
     logs: new Map(allContainers(pod).map(({ container: { name } }) => [name, posix.join(logs, name)])),
     hostsFile: posix.join(roots.rootDir, "pods", pod.metadata.uid, "etc-hosts"),
   };

@@ -29,19 +29,15 @@ export function expand(text: string, valueOf: (name: string) => string | undefin
   return parts.join("");
 }
 
-/** Adds up the sizes of a process's arguments and environment. */
-export interface ArgumentSizes {
-  /** @param what name of the string, for the error.
-   *  @throws Error if the string, or the total, exceeds the limit. */
-  add(what: string, ...parts: readonly string[]): void;
-}
-
-/** Starts at zero. Overridden strings count, too: the total also bounds the work.
+/** Adds up the sizes of a process's arguments and environment. Starts at zero. Overridden strings count, too: the total also bounds the
+ *  work.
  *  @param strings name of the strings, for the error. */
-export function createArgumentSizes(strings = "environment, command and args of the container"): ArgumentSizes {
+export function createArgumentSizes(strings = "environment, command and args of the container") {
   let sum = 0;
   return {
-    add(what, ...parts) {
+    /** @param what name of the string, for the error.
+     *  @throws Error if the string, or the total, exceeds the limit. */
+    add(what: string, ...parts: readonly string[]) {
       const lengths = parts.map((part) => Buffer.byteLength(part));
       if (lengths.some((length) => length > maxStringBytes)) throw tooLong(what);
       // Each ends with a NUL; a variable also has a "=".

@@ -1,11 +1,3 @@
-/** Parts of an image name, with the fully qualified repository: `docker.io/library/busybox`. */
-export interface ImageName {
-  readonly repository: string;
-  /** Empty only if there is a digest. */
-  readonly tag: string;
-  readonly digest: string;
-}
-
 const host =
   /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?$/;
 const pathComponent = /^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$/;
@@ -16,10 +8,11 @@ const maxRepository = 255;
 /** Length of a DNS name and a port; checked before the regular expression runs. */
 const maxDomain = 253 + 6;
 
-/** Parses an image reference like `docker pull`; without tag and digest the tag is `latest`.
+/** Parses an image reference like `docker pull`: the repository is fully qualified (`docker.io/library/busybox`), and the tag is `latest`
+ *  if there is neither tag nor digest.
  *  @throws Error `couldn't parse image name "…": …`.
  *  @see https://github.com/distribution/reference */
-export function parseImageName(image: string): ImageName {
+export function parseImageName(image: string) {
   const parseError = (why: string) => new Error(`couldn't parse image name ${JSON.stringify(image)}: ${why}`);
   if (/^[a-f0-9]{64}$/.test(image))
     throw parseError(`invalid repository name (${image}), cannot specify 64-byte hexadecimal strings`);

@@ -1,16 +1,10 @@
 import type { EnvVar, Pod, Volume } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
-/** Names in the pod's own namespace, each once. */
-export interface ObjectReferences {
-  readonly secrets: readonly string[];
-  readonly configMaps: readonly string[];
-}
-
-/** The Secrets and ConfigMaps that a pod references in env, envFrom, volumes (configMap, secret, projected, csi) and imagePullSecrets.
- *  Pure. The Node authorizer lets a node read exactly these.
+/** Names in the pod's own namespace, each once. The Secrets and ConfigMaps that a pod references in env, envFrom, volumes (configMap,
+ *  secret, projected, csi) and imagePullSecrets. Pure. The Node authorizer lets a node read exactly these.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
-export function referencedObjects(pod: Pod): ObjectReferences {
+export function referencedObjects(pod: Pod) {
   const named: readonly Named[] = [
     ...(pod.spec.imagePullSecrets ?? []).map(({ name }) => ({ secret: name })),
     ...ofContainers(pod),

@@ -74,17 +74,11 @@ export function startProbeWorker(
   return { verdictOn: runner.verdictOn, poke: pause.poke, done: run() };
 }
 
-interface ProbeRunner {
-  /** Runs the probe if it is due. @returns milliseconds from the beginning of this call to the next; undefined: when poked. */
-  probeIfDue(signal: AbortSignal): Promise<number | undefined>;
-  verdictOn(containerId: string): ProbeVerdict | undefined;
-}
-
 /** The kubelet's guards: no probe before the container exists, before its initial delay, or while it does not run; a new container
  *  starts from scratch. Until a container has started, only its startup probe runs, and never again afterwards. A container that failed
  *  its probe, and the pod once it is being deleted, are no longer probed. While the target is unreachable nothing is probed and verdicts
  *  stay; after a reconnect counting starts again, spread over a period, as all probes of the node would run at once. */
-function createProbeRunner(deps: ProbeWorkerDeps, container: Container, probe: Probe): ProbeRunner {
+function createProbeRunner(deps: ProbeWorkerDeps, container: Container, probe: Probe) {
   const { kind } = deps;
   const periodMs = (probe.periodSeconds ?? 10) * 1000;
   let probed: ProbedContainer | undefined;
@@ -100,8 +94,9 @@ function createProbeRunner(deps: ProbeWorkerDeps, container: Container, probe: P
     deps.onVerdictChange(result);
   };
   return {
-    verdictOn: (id) => (probed?.id === id ? probed.verdict : undefined),
-    async probeIfDue(signal) {
+    verdictOn: (id: string) => (probed?.id === id ? probed.verdict : undefined),
+    /** Runs the probe if it is due. @returns milliseconds from the beginning of this call to the next; undefined: when poked. */
+    async probeIfDue(signal: AbortSignal) {
       if (!deps.reachability.isReachable()) return periodMs;
       const status = deps.newestStatus();
       const pod = deps.pod();

@@ -32,16 +32,10 @@ export interface Reports {
   readonly notes: Notes;
 }
 
-interface NotesWriter {
-  /** Adds a JSON line of the process's log if it is a warning or an error. */
-  line(text: string): void;
-  event(node: string, about: EventObject, type: EventType, reason: string, message: string): void;
-}
-
 /** Number of notes kept, of events and of the log each. */
 const maxNotes = 200;
 
-export function createNotes(clock: Pick<Clock, "now">): Notes & NotesWriter {
+export function createNotes(clock: Pick<Clock, "now">) {
   const added = createSignal<[note: Note]>();
   const kept: Record<Note["source"], Note[]> = { event: [], log: [] };
   let last = 0;
@@ -57,11 +51,12 @@ export function createNotes(clock: Pick<Clock, "now">): Notes & NotesWriter {
   return {
     all: () => [...kept.event, ...kept.log],
     onNote: added.subscribe,
-    line(text) {
+    /** Adds a JSON line of the process's log if it is a warning or an error. */
+    line(text: string) {
       const note = noteOf(text);
       if (note) keep(note);
     },
-    event(node, { kind = "", namespace, name }, type, reason, message) {
+    event(node: string, { kind = "", namespace, name }: EventObject, type: EventType, reason: string, message: string) {
       const about = [kind, namespace, name].filter(Boolean).join("/");
       const level = type === "Warning" ? "warning" : "normal";
       keep({ source: "event", node, level, about, reason, text: message });

@@ -58,26 +58,15 @@ export async function killContainer(deps: KillDeps, request: KillRequest, signal
   order?.markStopped(name);
 }
 
-/** A running preStop hook. */
-interface RunningHook {
-  /** Never rejects. */
-  readonly done: Promise<void>;
-  /** Aborts the hook once its container is gone. */
-  end(): Promise<void>;
-}
-
-/** A hook may exceed the grace period; it is then aborted together with its container. */
-function startPreStop(
-  { hooks, events, log }: KillDeps,
-  { status, pod, podIP }: KillRequest,
-  signal: AbortSignal,
-): RunningHook | undefined {
+/** A running preStop hook. A hook may exceed the grace period; it is then aborted together with its container. */
+function startPreStop({ hooks, events, log }: KillDeps, { status, pod, podIP }: KillRequest, signal: AbortSignal) {
   const name = containerNameOf(status);
   const container = allContainers(pod).find((one) => one.container.name === name)?.container;
   const hook = container && "lifecycle" in container ? container.lifecycle?.preStop : undefined;
   if (!container || !hook) return undefined;
   const over = new AbortController();
   const target = { pod, container, containerId: status.id, podIP };
+  /** Never rejects. */
   const done = hooks.run(hook, target, AbortSignal.any([signal, over.signal])).catch((error: unknown) => {
     if (signal.aborted || (over.signal.aborted && hook.sleep)) return;
     // A command's output may be a secret.
@@ -86,6 +75,7 @@ function startPreStop(
   });
   return {
     done,
+    /** Aborts the hook once its container is gone. */
     async end() {
       over.abort();
       await done;

@@ -12,18 +12,6 @@ import {
   killInUnknownState,
 } from "./planned-kill.ts";
 
-/** The decision on a pod's main containers. */
-export interface MainPlan {
-  /** At least one keeps running. */
-  readonly keepsAny: boolean;
-  /** In spec order. */
-  readonly start: readonly Container[];
-  readonly kill: readonly PlannedKill[];
-  readonly resize: readonly ContainerResize[];
-  /** A container restarts for a resize. */
-  readonly resizePod: boolean;
-}
-
 /** The decision on one main container; empty for a container that stays terminated. */
 interface MainAction {
   readonly keep?: true;
@@ -34,7 +22,7 @@ interface MainAction {
 }
 
 /** Plans the main containers of an initialized pod. */
-export function planMain(pod: Pod, observed: RuntimePod, facts: ContainerFacts): MainPlan {
+export function planMain(pod: Pod, observed: RuntimePod, facts: ContainerFacts) {
   const actions = pod.spec.containers.map((container) => {
     const status = newestRun(observed, container.name);
     const action =
@@ -44,10 +32,13 @@ export function planMain(pod: Pod, observed: RuntimePod, facts: ContainerFacts):
     return { container, ...action };
   });
   return {
+    /** At least one keeps running. */
     keepsAny: actions.some(({ keep }) => keep),
+    /** In spec order. */
     start: actions.filter(({ start }) => start).map(({ container }) => container),
     kill: actions.flatMap(({ kill }) => kill ?? []),
     resize: actions.flatMap(({ resize }) => resize ?? []),
+    /** A container restarts for a resize. */
     resizePod: actions.some((action) => action.resizePod),
   };
 }

@@ -15,25 +15,19 @@ export interface ShutdownInhibitorDeps {
   readonly clock: Clock;
 }
 
-/** logind's delay inhibitor lock of a node: at most one at a time. */
-export interface ShutdownInhibitor {
-  /** Acquires a new lock, then releases the previous one. @param onLost called when the lock ends without having been released. @throws as
-   *  `inhibitShutdown` does. */
-  acquire(onLost: () => void, signal: AbortSignal): Promise<void>;
-  /** Lets the machine shut down. Safe to repeat. */
-  release(): Promise<void>;
-}
-
 /** Creates the lock, not yet acquired. */
-export function createShutdownInhibitor({ host, isRemote, clock }: ShutdownInhibitorDeps): ShutdownInhibitor {
+export function createShutdownInhibitor({ host, isRemote, clock }: ShutdownInhibitorDeps) {
   let current: LockHolder | undefined;
+  /** Lets the machine shut down. Safe to repeat. */
   const release = async () => {
     const previous = current;
     current = undefined;
     await previous?.[Symbol.asyncDispose]();
   };
   return {
-    async acquire(onLost, signal) {
+    /** Acquires a new lock, then releases the previous one. @param onLost called when the lock ends without having been released.
+     *  @throws as `inhibitShutdown` does. */
+    async acquire(onLost: () => void, signal: AbortSignal) {
       const acquired = await inhibitShutdown(host, signal, isRemote ? { ...remoteHeartbeat, clock } : undefined);
       await release();
       current = acquired;

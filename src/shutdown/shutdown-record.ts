@@ -17,19 +17,11 @@ export interface ShutdownRecordDeps {
   readonly log: Logger;
 }
 
-/** Start and end of the node's last shutdown, on the target and in /metrics. Read and write failures are logged and block nothing. */
-export interface ShutdownRecord {
-  /** Publishes the previous shutdown's times when the node starts. */
-  load(signal: AbortSignal): Promise<void>;
-  /** @param at milliseconds since the epoch. */
-  recordStart(at: number, signal: AbortSignal): Promise<void>;
-  recordEnd(at: number, signal: AbortSignal): Promise<void>;
-}
-
 const goZeroTime = "0001-01-01T00:00:00Z";
 
-/** Keeps the record in the kubelet's format. (kubelet, nodeshutdown/storage.go) */
-export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecordDeps): ShutdownRecord {
+/** Start and end of the node's last shutdown, on the target and in /metrics. Read and write failures are logged and block nothing. Keeps
+ *  the record in the kubelet's format. (kubelet, nodeshutdown/storage.go) */
+export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecordDeps) {
   let startedAt = 0;
   const store = async (endedAt: number | undefined, signal: AbortSignal) => {
     const state = {
@@ -41,7 +33,8 @@ export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecord
     });
   };
   return {
-    async load(signal) {
+    /** Publishes the previous shutdown's times when the node starts. */
+    async load(signal: AbortSignal) {
       try {
         const stored = await ignoreNotFound(fs.readFile(file, { maxBytes: 4096, signal }));
         if (!stored) return;
@@ -52,13 +45,14 @@ export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecord
         if (!signal.aborted) log.error({ err }, "Failed to load graceful shutdown state");
       }
     },
-    async recordStart(at, signal) {
+    /** @param at milliseconds since the epoch. */
+    async recordStart(at: number, signal: AbortSignal) {
       startedAt = at;
       measures.began(at);
       measures.ended(0);
       await store(undefined, signal);
     },
-    async recordEnd(at, signal) {
+    async recordEnd(at: number, signal: AbortSignal) {
       measures.ended(at);
       await store(at, signal);
     },

@@ -71,15 +71,8 @@ export function createShutdownManager(deps: ShutdownDeps): Service {
   };
 }
 
-interface ShutdownWatch {
-  /** True once a watch has been established. */
-  hasStarted(): boolean;
-  /** @throws if the connection to logind is lost; the signal's reason. */
-  run(signal: AbortSignal): Promise<void>;
-}
-
 /** Watches the target's logind. Its signal only announces a change: the property read afterwards decides what to do. */
-function createShutdownWatch(deps: ShutdownDeps): ShutdownWatch {
+function createShutdownWatch(deps: ShutdownDeps) {
   const { host, rootDir, periods, shuttingDown, recordsShutdowns } = deps;
   const inhibitor = createShutdownInhibitor(deps);
   const record = recordsShutdowns
@@ -102,8 +95,10 @@ function createShutdownWatch(deps: ShutdownDeps): ShutdownWatch {
   };
 
   return {
+    /** True once a watch has been established. */
     hasStarted: () => hasStarted,
-    async run(signal) {
+    /** @throws if the connection to logind is lost; the signal's reason. */
+    async run(signal: AbortSignal) {
       let changed = Promise.withResolvers<void>();
       const logind = await connectLogind(deps, () => changed.resolve(), signal);
       const lockLost = new AbortController();

@@ -19,14 +19,6 @@ export interface ManifestSetDeps {
   readonly clock: Clock;
 }
 
-/** Turns the contents of files into pods, and remembers previous contents. */
-export interface ManifestSet {
-  /** The pods of these files, which are the complete set. A file that becomes invalid keeps the pod that it contained. */
-  podsOf(files: readonly ManifestFile[], signal: AbortSignal): Promise<readonly Pod[]>;
-  /** True if the file's contents are unchanged since the last read. */
-  isUnchanged(file: ManifestFile): boolean;
-}
-
 interface ParsedManifest {
   readonly text: string;
   /** Ignored fields. */
@@ -37,7 +29,8 @@ interface ParsedManifest {
 /** Maximum number of fields in one warning. */
 const maxNamedFields = 10;
 
-export function createManifestSet({ nodeName, adopt, complaints, clock }: ManifestSetDeps): ManifestSet {
+/** Turns the contents of files into pods, and remembers previous contents. */
+export function createManifestSet({ nodeName, adopt, complaints, clock }: ManifestSetDeps) {
   let held = new Map<string, ParsedManifest>();
   const readings = createParseCache(nodeName);
   let seen: readonly string[] = [];
@@ -66,8 +59,10 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
   };
 
   return {
-    isUnchanged: (file) => "text" in file && held.get(file.path)?.text === file.text,
-    async podsOf(files, signal) {
+    /** True if the file's contents are unchanged since the last read. */
+    isUnchanged: (file: ManifestFile) => "text" in file && held.get(file.path)?.text === file.text,
+    /** The pods of these files, which are the complete set. A file that becomes invalid keeps the pod that it contained. */
+    async podsOf(files: readonly ManifestFile[], signal: AbortSignal) {
       await using reader = openManifestReader(clock);
       const round: Round = { reader, signal, adopt: first ? adopt : ({ pod }) => pod };
       const holdings: ManifestWithPod[] = [];

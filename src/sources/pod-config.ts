@@ -13,22 +13,18 @@ export interface PodConfigDeps {
   readonly clock: Clock;
 }
 
-export interface PodConfig {
-  /** Accepts the complete set of pods of a source at each change; an empty set also marks the source as ready. Emits the differences from
-   *  the previous set. */
-  set(source: SourceName, pods: readonly Pod[]): void;
-}
-
 /** The order in which changes of one set are emitted: removals make room for additions. */
 const emissionOrder: readonly PodOperation[] = ["REMOVE", "ADD", "UPDATE", "DELETE", "RECONCILE"];
 
 /** Turns each source's complete sets into changes. Pods are identified by UID; a DELETE is the start of a graceful deletion, a REMOVE the
  *  removal of the object. Source: kubelet. */
-export function createPodConfig(deps: PodConfigDeps): PodConfig {
+export function createPodConfig(deps: PodConfigDeps) {
   const { sourcesReady, emit, clock } = deps;
   const known = new Map<SourceName, Map<string, KnownPod>>();
   return {
-    set(source, wanted) {
+    /** Accepts the complete set of pods of a source at each change; an empty set also marks the source as ready. Emits the differences from
+     *  the previous set. */
+    set(source: SourceName, wanted: readonly Pod[]) {
       const before = known.get(source);
       const pods = withoutDuplicates(source, wanted, deps.events);
       const { now, changes } = compare({ source, before: before ?? new Map(), pods, seenAt: clock.now() });

@@ -10,15 +10,10 @@ export function refused(field: string, remedy: string): CodedError {
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-export interface TypedSpec {
-  readonly spec: PodSpec;
-  /** Paths of unknown fields: they are dropped, as by the API server. */
-  readonly unknown: readonly string[];
-}
-
 /** Decodes a pod's spec, with each field of its API type. Nulls and empty texts count as absent; quantities may be numbers. @throws
  *  CodedError invalid_argument, a sentence that names the first field of a wrong type. */
-export function typedSpec(value: unknown): TypedSpec {
+export function typedSpec(value: unknown) {
+  /** Paths of unknown fields: they are dropped, as by the API server. */
   const unknown: string[] = [];
   const spec = typed(value, "V1PodSpec", "spec", unknown) as PodSpec;
   return { spec, unknown };

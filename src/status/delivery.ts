@@ -29,15 +29,7 @@ export interface DeliveryDeps extends WriterDeps {
 }
 
 /** Delivers statuses to the API server: one writer per pod, several pods concurrently; failures are retried with back-off. */
-export interface Delivery {
-  /** Writes the pod's pending status, once running. @param afterMs maximum delay; 0 for now. */
-  send(uid: string, afterMs?: number): void;
-  forget(uid: string): void;
-  /** Delivers until the signal aborts. @param waiting pods whose statuses were set before. */
-  run(waiting: readonly string[], signal: AbortSignal): Promise<void>;
-}
-
-export function createDelivery(deps: DeliveryDeps): Delivery {
+export function createDelivery(deps: DeliveryDeps) {
   const { clock, log, pendingStatus } = deps;
   const slots = new Map<string, LatestSlot<string>>();
   const writer = createStatusWriter(deps);
@@ -48,6 +40,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
   const changedAt = new Map<string, number>();
   let running: AbortSignal | undefined;
 
+  /** Writes the pod's pending status, once running. @param afterMs maximum delay; 0 for now. */
   const send = (uid: string, afterMs = 0) => {
     if (!pendingStatus(uid)) return;
     if (!changedAt.has(uid)) changedAt.set(uid, clock.monotonic());
@@ -87,7 +80,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
 
   return {
     send,
-    forget(uid) {
+    forget(uid: string) {
       // A busy slot stays until it is done: a pod never has two writers.
       if (!slots.get(uid)?.busy) slots.delete(uid);
       delayed.drop(uid);
@@ -95,7 +88,8 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
       backoff.reset(uid);
       writer.forget(uid);
     },
-    async run(waiting, signal) {
+    /** Delivers until the signal aborts. @param waiting pods whose statuses were set before. */
+    async run(waiting: readonly string[], signal: AbortSignal) {
       running = signal;
       for (const uid of waiting) send(uid);
       await onAbort(signal);

@@ -39,13 +39,6 @@ export interface WriterDeps extends ClockAndLog {
   readonly measures: StatusMeasures;
 }
 
-export interface StatusWriter {
-  /** Updates the pod in the API server; deletes the object of a finished pod that is marked for deletion.
-   *  @returns true if the object is gone. @throws if the write should be retried. */
-  write(outgoing: StatusUpdate, signal: AbortSignal): Promise<boolean>;
-  forget(uid: string): void;
-}
-
 const requestTimeoutMs = 10_000;
 
 /** The API server's last response for a pod, possibly newer than the watch. */
@@ -55,7 +48,7 @@ interface CachedResponse {
   readonly ignoredPatch?: string;
 }
 
-export function createStatusWriter({ api, apiPods: column, worker, clock, log, measures }: WriterDeps): StatusWriter {
+export function createStatusWriter({ api, apiPods: column, worker, clock, log, measures }: WriterDeps) {
   const responses = new Map<string, CachedResponse>();
   const newestCopy = (uid: string) => {
     const pod = column.get(uid);
@@ -106,7 +99,9 @@ export function createStatusWriter({ api, apiPods: column, worker, clock, log, m
   };
 
   return {
-    async write(outgoing, signal) {
+    /** Updates the pod in the API server; deletes the object of a finished pod that is marked for deletion.
+     *  @returns true if the object is gone. @throws if the write should be retried. */
+    async write(outgoing: StatusUpdate, signal: AbortSignal) {
       const shown = newestCopy(outgoing.uid);
       if (!shown) return false;
       try {
@@ -122,7 +117,7 @@ export function createStatusWriter({ api, apiPods: column, worker, clock, log, m
         return !isMirrorPod(shown);
       }
     },
-    forget: (uid) => void responses.delete(uid),
+    forget: (uid: string) => void responses.delete(uid),
   };
 }
 

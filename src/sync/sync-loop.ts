@@ -191,22 +191,17 @@ function countPods({ op, pods }: PodUpdate, measures: SyncLoopMeasures): void {
   if (op === "REMOVE") for (const { metadata } of pods) measures.forget(metadata.uid);
 }
 
-interface ResizeRequests {
-  /** Records the requested resources. @returns true if a resize is pending. */
-  recordRequests(updated: readonly DesiredPod[]): boolean;
-  /** Retries pending resizes. @param wokenAnyway pods whose workers are woken in any case. */
-  retryPending(trigger: ResizeTrigger, signal: AbortSignal, wokenAnyway?: readonly DesiredPod[]): Promise<void>;
-}
-
 /** Creates the sync loop's access to resizes of running pods. */
-function createResizeRequests(deps: SyncLoopDeps): ResizeRequests {
+function createResizeRequests(deps: SyncLoopDeps) {
   const { worker, isPlaceholder, signals, resizes } = deps;
   return {
-    recordRequests(updated) {
+    /** Records the requested resources. @returns true if a resize is pending. */
+    recordRequests(updated: readonly DesiredPod[]) {
       const running = updated.filter((pod) => worker.get(pod.metadata.uid)?.phase === "syncing" && !isPlaceholder(pod));
       return running.filter(resizes.recordRequest).length > 0;
     },
-    async retryPending(trigger, signal, wokenAnyway = []) {
+    /** Retries pending resizes. @param wokenAnyway pods whose workers are woken in any case. */
+    async retryPending(trigger: ResizeTrigger, signal: AbortSignal, wokenAnyway: readonly DesiredPod[] = []) {
       for (const uid of await resizes.retryPending(() => admitted(deps), trigger, signal))
         if (!wokenAnyway.some(({ metadata }) => metadata.uid === uid)) signals.wake.send(uid, "config");
     },

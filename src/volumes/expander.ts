@@ -23,18 +23,10 @@ const minCheckIntervalMs = 5_000;
 /** Maximum pause while the control plane has not finished its own part of the expansion, milliseconds. */
 const maxWaitDelayMs = 10_000;
 
-/** Expands volumes that are in use. */
-export interface VolumeExpander {
-  /** Checks whether volumes of a pod need to be expanded, and follows each expansion to its end. Returns at once. */
-  check(state: PodVolumes): void;
-  /** Forgets volumes that are no longer used by any pod. */
-  forgetUnused(): void;
-}
-
-/** A node may not watch claims. It therefore reads the claims of a pod with each sync, at most every five seconds for all pods
- *  that share a volume.
+/** Expands volumes that are in use. A node may not watch claims. It therefore reads the claims of a pod with each sync, at most every five
+ *  seconds for all pods that share a volume.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#expanding-persistent-volumes-claims */
-export function createVolumeExpander(deps: VolumeDeps & SharedState): VolumeExpander {
+export function createVolumeExpander(deps: VolumeDeps & SharedState) {
   const { clock, log, expansionStates, volumeStates } = deps;
   const inProgress = new Set<string>();
   const lastCheckedAt = new Map<string, number>();
@@ -63,7 +55,8 @@ export function createVolumeExpander(deps: VolumeDeps & SharedState): VolumeExpa
   };
 
   return {
-    check(state) {
+    /** Checks whether volumes of a pod need to be expanded, and follows each expansion to its end. Returns at once. */
+    check(state: PodVolumes) {
       for (const volume of usedVolumes(state.pod)) {
         const id = state.mounted.get(volume.name)?.expandableId;
         if (id === undefined || inProgress.has(id)) continue;
@@ -76,6 +69,7 @@ export function createVolumeExpander(deps: VolumeDeps & SharedState): VolumeExpa
         );
       }
     },
+    /** Forgets volumes that are no longer used by any pod. */
     forgetUnused() {
       expansionStates.forgetUnused();
       for (const backoff of [failures, waits]) backoff.collect();

@@ -6,23 +6,13 @@ import { namesIn } from "../paths.ts";
 import type { Claims } from "../ports.ts";
 import { migratedVolume } from "./migration.ts";
 
-/** The volume that a pod's claim is bound to. */
-export interface BoundVolume {
-  readonly claim: PersistentVolumeClaim;
-  readonly volume: PersistentVolume;
-  /** The pod requests it read-only. */
-  readonly readOnly: boolean;
-  /** Containers use it as a block device, not as files. */
-  readonly isDevice: boolean;
-}
-
 /** A claim that is being deleted may still be used while it has this finalizer. */
 const protectionFinalizer = "kubernetes.io/pvc-protection";
 
 /** Finds the volume that a pod's claim, or the claim of its generic ephemeral volume, is bound to.
  *  @throws UnprocessedVolumeError in the kubelet's words.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding */
-export async function boundVolume(claims: Claims, pod: Pod, volume: Volume, signal: AbortSignal): Promise<BoundVolume> {
+export async function boundVolume(claims: Claims, pod: Pod, volume: Volume, signal: AbortSignal) {
   const { namespace } = pod.metadata;
   const name = claimNameOf(pod, volume) ?? "";
   const processed = <T>(step: Promise<T>): Promise<T> =>
@@ -41,7 +31,9 @@ export async function boundVolume(claims: Claims, pod: Pod, volume: Volume, sign
   ] as const)
     if (mode !== fits && namesIn(pod, use).has(volume.name))
       throw new UnprocessedVolumeError(`volume ${volume.name} has volumeMode ${mode}, but is specified in ${use}`);
+  /** The pod requests it read-only. */
   const readOnly = volume.persistentVolumeClaim?.readOnly === true;
+  // A device is used by containers as it is, not as files.
   return { claim, volume: found, readOnly, isDevice: mode === "Block" };
 }
 
