@@ -18,7 +18,7 @@ import { type RecordStore, type RecordStoreDeps, createRecordStore } from "./rec
 import type { LoadedRecords, ResourceRecord } from "./resource-records.ts";
 
 export interface AllocationsDeps extends RecordStoreDeps {
-  readonly cache: Pick<PodCache, "get">;
+  readonly podCache: Pick<PodCache, "get">;
   readonly privateColumn: PrivateColumn;
 }
 
@@ -148,8 +148,8 @@ function createEntries(deps: AllocationsDeps) {
   };
 }
 
-function runsOf({ cache }: Pick<AllocationsDeps, "cache">, { metadata }: DesiredPod | AllocatedPod) {
-  return cache.get(metadata.uid)?.containers ?? [];
+function runsOf({ podCache }: Pick<AllocationsDeps, "podCache">, { metadata }: DesiredPod | AllocatedPod) {
+  return podCache.get(metadata.uid)?.containers ?? [];
 }
 
 interface RunningContainer {

@@ -38,7 +38,7 @@ export interface ResizeMeasures extends ResizeRequestMeasures {
 
 export interface ResizesDeps extends ClockAndLog {
   readonly allocations: Allocations;
-  readonly pods: PodStore;
+  readonly desired: PodStore;
   readonly admission: Admission;
   readonly events: EventSink;
   /** True if containers may use the target's swap, with a limit. */
@@ -62,7 +62,7 @@ export interface ResizesDeps extends ClockAndLog {
  *  (kubelet, allocation/allocation_manager.go)
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
-  const { allocations, pods, privateColumn, measures, log } = deps;
+  const { allocations, desired, privateColumn, measures, log } = deps;
   /** Pods with a resize that has not been decided, or that is deferred. */
   const pendingResizes = privateColumn<true>();
   const requests = createRequestTracker(privateColumn, measures);
@@ -73,7 +73,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
     if (waiting.length === 0 || !deps.sourcesReady.all()) return [];
     const wanted = new Map(
       waiting
-        .flatMap(([uid]) => pods.get(uid) ?? [])
+        .flatMap(([uid]) => desired.get(uid) ?? [])
         .filter((pod) => !isEnding(pod))
         .map((pod) => [pod.metadata.uid, pod]),
     );

@@ -8,20 +8,20 @@ import type { Containers } from "../seams/runtime.ts";
 
 export interface CpusetUpdaterDeps {
   readonly runtime: Pick<Containers, "updateContainerResources">;
-  readonly cache: Pick<PodCache, "list">;
+  readonly podCache: Pick<PodCache, "list">;
   /** CPUs that a container may use now. */
   readonly cpusOf: (uid: string, container: string) => CpuSet;
   readonly log: Logger;
 }
 
 /** Creates the updater of running containers: those without exclusive CPUs lose CPUs that became exclusive, and get released ones. */
-export function createCpusetUpdater({ runtime, cache, cpusOf, log }: CpusetUpdaterDeps) {
+export function createCpusetUpdater({ runtime, podCache, cpusOf, log }: CpusetUpdaterDeps) {
   /** CPUs of the newest container by pod UID and container name. */
   const created = new Map<string, Map<string, string>>();
   /** CPUs last set by container ID. */
   const applied = new Map<string, string>();
   const running = () =>
-    cache
+    podCache
       .list()
       .flatMap(({ uid, containers }) =>
         containers.filter(isRunning).map((run) => ({ uid, id: run.id, name: containerNameOf(run) })),

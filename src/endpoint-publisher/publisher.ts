@@ -38,8 +38,8 @@ export interface PublisherDeps extends ClockAndLog {
   /** EndpointSlices of graftlet's nodes. */
   readonly slices: Omit<OwnSlices, "name" | "run">;
   readonly report: ReportLimitation;
-  readonly shown: Column<ApiPod>;
-  readonly seen: Column<RuntimePod>;
+  readonly apiPods: Column<ApiPod>;
+  readonly podCache: Column<RuntimePod>;
 }
 
 /** Minimum interval between reactions to changes, milliseconds. */
@@ -52,7 +52,7 @@ const cleanupTimeoutMs = 5_000;
 /** Publishes the pods of an isolated target as endpoints of the cluster's Services, at ports of graftlet itself that forward over the
  *  link. Deletes the slices when it stops, since its address may be reassigned. */
 export function createServicePublisher(deps: PublisherDeps): Service {
-  const { services, headless, slices, shown, seen, clock, log } = deps;
+  const { services, headless, slices, apiPods, podCache, clock, log } = deps;
   const warn = createRateLimitedWarning({ log, clock }, "cannot publish endpoints of the node's pods; retrying");
   return {
     name: "Service endpoint publisher",
@@ -61,7 +61,7 @@ export function createServicePublisher(deps: PublisherDeps): Service {
       if (signal.aborted) return;
       await using listeners = createEndpointListeners({
         dial: (deps.host.forPods ?? deps.host).dial,
-        podAddress: (uid) => agreedPodAddress(shown.get(uid), seen.get(uid)),
+        podAddress: (uid) => agreedPodAddress(apiPods.get(uid), podCache.get(uid)),
         listenAddress: deps.own,
         connections: deps.places.connections,
         nodeName: deps.nodeName,
@@ -73,7 +73,7 @@ export function createServicePublisher(deps: PublisherDeps): Service {
       const reportChange = reportChanges(deps.report);
       const sync = coalesce(async () => {
         const all = [...(services.list() ?? []), ...(headless?.list() ?? [])];
-        reportChange("ServicesNotForwarded", unsupportedServicesText(all.filter(deps.mayPublish), shown.list()));
+        reportChange("ServicesNotForwarded", unsupportedServicesText(all.filter(deps.mayPublish), apiPods.list()));
         owner ??= await deps.owner(signal);
         const { own: address, podNode, nodeName } = deps;
         await publish({ ...deps, listeners, written }, { address, podNode, nodeName, owner }, signal);
@@ -88,7 +88,9 @@ export function createServicePublisher(deps: PublisherDeps): Service {
           clock.after(retryDelayMs, follow);
         }
       };
-      const stops = [services, slices, shown, ...(headless ? [headless] : [])].map((source) => source.onChange(follow));
+      const stops = [services, slices, apiPods, ...(headless ? [headless] : [])].map((source) =>
+        source.onChange(follow),
+      );
       follow();
       await onAbort(signal);
       for (const stop of stops) stop();
@@ -107,10 +109,10 @@ interface Publishing extends PublisherDeps {
 
 /** Reconciles the cluster's slices with Services and pods. @throws the first failure, after all were tried. */
 async function publish(deps: Publishing, publishedAt: PublishedAddress, signal: AbortSignal): Promise<void> {
-  const { services, slices, shown, listeners, written } = deps;
+  const { services, slices, apiPods, listeners, written } = deps;
   const known = services.list();
   if (!known || signal.aborted) return;
-  const wanted = serviceEndpoints(known.filter(deps.mayPublish), shown.list());
+  const wanted = serviceEndpoints(known.filter(deps.mayPublish), apiPods.list());
   listeners.closeExcept(wanted.flatMap(publishedPorts));
   const avoided = publishedPortsAt(slices.list(), publishedAt.address);
   const listed = new Map(ownSlices(deps).map((slice) => [sliceKey(slice), slice]));

@@ -8,7 +8,7 @@ import { type StorageUsageDeps, createStorageUsage } from "./storage-usage.ts";
 import type { DiskLayout } from "./thresholds.ts";
 
 export interface LocalLimitsDeps extends StorageUsageDeps {
-  readonly pods: Pick<PodStore, "list">;
+  readonly desired: Pick<PodStore, "list">;
   readonly evict: Evict;
   readonly clock: Clock;
 }
@@ -25,12 +25,12 @@ const graceSeconds = 1;
 /** Enforces local storage limits. Costs nothing while no pod has a limit.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
 export function createLocalLimits(deps: LocalLimitsDeps): EnforceLocalLimits {
-  const { pods, evict, clock } = deps;
+  const { desired, evict, clock } = deps;
   const measure = createStorageUsage(deps);
   let notBefore = Number.NEGATIVE_INFINITY;
   return async (disks, signal) => {
     if (clock.monotonic() < notBefore) return [];
-    const limited = pods.list().flatMap((pod) => {
+    const limited = desired.list().flatMap((pod) => {
       const limits = isTerminal(pod.status?.phase) || isCritical(pod) ? undefined : storageLimits(pod);
       return limits ? [{ pod, limits }] : [];
     });

@@ -21,7 +21,7 @@ export interface EvictionDeps extends ClockAndLog {
   /** Terminated pods that still have API objects. */
   readonly terminatedPods: () => readonly Pod[];
   /** True once every pod source has reported. */
-  readonly sourcesReady: () => boolean;
+  readonly allSourcesReady: () => boolean;
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly events: EventSink;
   readonly waitForTarget: WaitForTarget | undefined;
@@ -38,15 +38,15 @@ const cleanupTimeoutMs = 30_000;
  *  conditions.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/ */
 export function createEviction(deps: EvictionDeps): Service {
-  const { observeNode, enforceLocalLimits, log, sourcesReady, terminatedPods, clock } = deps;
+  const { observeNode, enforceLocalLimits, log, allSourcesReady, terminatedPods, clock } = deps;
   let hasWaited = false;
   const sourcesDeadline = clock.monotonic() + cleanupTimeoutMs;
   /** True once all pods are known, or a source has not reported within the timeout. A pod that is not known yet may be about
    *  to free resources. */
-  const canEvict = () => hasWaited || sourcesReady() || clock.monotonic() >= sourcesDeadline;
+  const canEvict = () => hasWaited || allSourcesReady() || clock.monotonic() >= sourcesDeadline;
   /** Waits once for terminated pods, as soon as all pods are known. @returns true if it waited. */
   const waitForTerminated = async (signal: AbortSignal): Promise<boolean> => {
-    if (hasWaited || !sourcesReady()) return false;
+    if (hasWaited || !allSourcesReady()) return false;
     hasWaited = true;
     const pods = terminatedPods();
     // Each pod with an object gets a worker, if only for its cleanup.

@@ -12,7 +12,7 @@ export interface StorageUsageDeps {
   readonly disk: Pick<DiskMeter, "bytes">;
   readonly runtime: Pick<Stats, "listContainerStats">;
   readonly volumes: Pick<VolumeMounter, "mounted">;
-  readonly cache: Pick<PodCache, "get">;
+  readonly podCache: Pick<PodCache, "get">;
   /** The target's root directory. */
   readonly rootDir: string;
   /** KubeletConfiguration.podLogsDir. */
@@ -67,12 +67,12 @@ function total(numbers: readonly number[]): number {
 
 /** A pod's volumes that count: those with their own limit, and all on disk if the pod has a limit. */
 function podPathsOf(
-  { volumes, cache, ...roots }: StorageUsageDeps,
+  { volumes, podCache, ...roots }: StorageUsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,
 ) {
   const { uid } = pod.metadata;
   const mounted = volumes.mounted(uid);
-  const seen = cache.get(uid);
+  const seen = podCache.get(uid);
   const { logs, hostsFile } = ephemeralFiles(pod, roots);
   const counted = (pod.spec.volumes ?? []).filter(
     (volume) => limits?.volumes.has(volume.name) || (limits?.pod && isEphemeral(volume)),

@@ -30,8 +30,8 @@ export interface ContainerCollectionDeps extends ClockAndLog {
   readonly runtime: Pick<Containers, "listContainers" | "containerStatus" | "stopContainer" | "removeContainer"> &
     Pick<Sandboxes, "listPodSandbox" | "stopPodSandbox" | "removePodSandbox">;
   readonly fs: HostFs;
-  readonly pods: Pick<PodStore, "get">;
-  readonly cache: PodCache;
+  readonly desired: Pick<PodStore, "get">;
+  readonly podCache: PodCache;
   readonly worker: Pick<Column<WorkerView>, "get">;
   readonly inspector: Pick<PodInspector, "inspect" | "needsInspection">;
   /** True once all pod sources have reported; until then no pod counts as unknown. */
@@ -65,7 +65,7 @@ const minGraceSeconds = 2;
 /** Removes dead containers and sandboxes, and their logs.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
 export function createContainerCollection(deps: ContainerCollectionDeps): ContainerCollection {
-  const { runtime, fs, cache, worker, podLogsDir, log } = deps;
+  const { runtime, fs, podCache, worker, podLogsDir, log } = deps;
   const serialize = createSemaphore(1);
   const isTerminated = (uid: string) => ["terminated", "finished"].includes(worker.get(uid)?.phase ?? "");
   /** True for an evicted or preempted pod that has ended: none of its containers are kept. */
@@ -84,7 +84,7 @@ export function createContainerCollection(deps: ContainerCollectionDeps): Contai
   };
 
   const sweepLinks = (signal: AbortSignal) => {
-    const living = cache
+    const living = podCache
       .list()
       .flatMap(({ containers }) => containers.filter(({ state }) => state !== ContainerState.CONTAINER_EXITED));
     return removeDanglingLinks(fs, deps.containerLogsDir, new Set(living.map(({ id }) => id)), signal);
@@ -151,10 +151,11 @@ async function removePodLogs(
 /** True if no source wants the pod and the runtime does not have it: only its logs are left. On a shared runtime such a directory may
  *  belong to another node. */
 function isUnknown(
-  { pods, cache, worker, inspector, ownerLabels, allSourcesReady }: ContainerCollectionDeps,
+  { desired, podCache, worker, inspector, ownerLabels, allSourcesReady }: ContainerCollectionDeps,
   uid: string,
 ): boolean {
-  const isKnown = uid === "" || pods.get(uid) || worker.get(uid) || cache.get(uid) || inspector.needsInspection(uid);
+  const isKnown =
+    uid === "" || desired.get(uid) || worker.get(uid) || podCache.get(uid) || inspector.needsInspection(uid);
   return !isKnown && Object.keys(ownerLabels).length === 0 && allSourcesReady();
 }
 
@@ -192,12 +193,12 @@ async function removeContainers(
 
 /** Log paths by container ID. */
 async function logPaths(
-  { runtime, cache }: ContainerCollectionDeps,
+  { runtime, podCache }: ContainerCollectionDeps,
   dead: readonly Container[],
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, string>> {
   if (dead.length === 0) return new Map();
-  const cached = new Map(cache.list().flatMap(({ containers }) => containers.map((status) => [status.id, status])));
+  const cached = new Map(podCache.list().flatMap(({ containers }) => containers.map((status) => [status.id, status])));
   const pathOf = async ({ id }: Container): Promise<readonly [string, string][]> => {
     const status: Pick<ContainerStatus, "logPath"> | undefined =
       cached.get(id) ?? (await ignoreNotFound(runtime.containerStatus(id, signal)))?.status;

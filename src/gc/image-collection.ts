@@ -39,7 +39,7 @@ export interface ImageCollectionDeps extends ClockAndLog {
   readonly runtime: Pick<Images, "listImages" | "removeImage" | "imageFsInfo"> &
     Pick<Containers, "listContainers" | "containerStatus">;
   readonly fs: Pick<HostFs, "freeSpace">;
-  readonly cache: Pick<PodCache, "list">;
+  readonly podCache: Pick<PodCache, "list">;
   /** On a shared runtime, the images that this node pulled: only those are removed. */
   readonly pulled: Pick<PulledImages, "namesOf" | "reconcile"> | undefined;
   /** Forgets pull records of images that are not in the list. @param since milliseconds since the epoch: records of later pulls are
@@ -121,7 +121,7 @@ async function pruneRecords({ prunePulls, present: { ids, since }, log }: Collec
 
 /** @returns unused images, in removal order. @throws when the runtime cannot be reached. */
 async function detect(collector: Collector, signal: AbortSignal): Promise<readonly UnusedImage[]> {
-  const { runtime, cache, pulled, ages, clock } = collector;
+  const { runtime, podCache, pulled, ages, clock } = collector;
   const began = clock.monotonic();
   const since = clock.now();
   const [images, containers] = await Promise.all([
@@ -129,7 +129,9 @@ async function detect(collector: Collector, signal: AbortSignal): Promise<readon
     runtime.listContainers(undefined, signal),
   ]);
   collector.present = { ids: new Set(images.map(({ id }) => id)), since };
-  const cached = new Map(cache.list().flatMap((pod) => pod.containers.map((status) => [status.id, status] as const)));
+  const cached = new Map(
+    podCache.list().flatMap((pod) => pod.containers.map((status) => [status.id, status] as const)),
+  );
   const containerStatusOf = async (id: string) =>
     cached.get(id) ?? (await ignoreNotFound(runtime.containerStatus(id, signal)))?.status ?? [];
   const statuses = (await Promise.all(containers.map(({ id }) => containerStatusOf(id)))).flat();

@@ -99,15 +99,15 @@ function createHeadless({ account, target, client, clock, log }: NodeContext): C
 }
 
 /** Signals changes of the Node and the first list of Services. */
-function signalChanges({ stateOf }: NodeContext, { nodes, services }: Pick<Cluster, "nodes" | "services">): void {
-  const { signals } = stateOf("nodeWatch");
+function signalChanges({ partsOf }: NodeContext, { nodes, services }: Pick<Cluster, "nodes" | "services">): void {
+  const { signals } = partsOf("nodeWatch");
   nodes.onChange((node) => {
     // A deleted Node is registered again immediately.
     if (!node) signals.nodeChanged.send();
     signals.mirrorsChanged.send();
   });
   // Containers wait for the Services, which are part of their environment: pods that came first need not wait for their retry delay.
-  const { retry } = stateOf("serviceWatch").signals;
+  const { retry } = partsOf("serviceWatch").signals;
   const unsubscribe = services.onChange(() => {
     unsubscribe();
     retry.send();
@@ -116,7 +116,7 @@ function signalChanges({ stateOf }: NodeContext, { nodes, services }: Pick<Clust
 
 /** Creates the publisher of pod endpoints for targets outside the cluster network, if configured. */
 export function createEndpointPublishing(
-  { config, account, target, places, clock, log, stateOf }: NodeContext,
+  { config, account, target, places, clock, log, partsOf }: NodeContext,
   { services, headless, events }: Cluster,
 ): readonly Service[] {
   const { nodeName, endpoints } = config;
@@ -126,8 +126,8 @@ export function createEndpointPublishing(
   const { client } = account;
   const { owner, namespaces, podNode } = endpoints;
   const slices = createOwnSlices({ client, clock, log }, sliceSelector);
-  const { apiPods, podCache } = stateOf("servicePublisher");
   const publisher = createServicePublisher({
+    ...partsOf("servicePublisher"),
     host: target.host,
     nodeName,
     own,
@@ -139,10 +139,6 @@ export function createEndpointPublishing(
     slices,
     places,
     report: createLimitationReporter(events, nodeName),
-    shown: apiPods,
-    seen: podCache,
-    clock,
-    log,
   });
   return [slices, publisher];
 }

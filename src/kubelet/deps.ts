@@ -42,7 +42,7 @@ import type { Profiles } from "../server/profiler.ts";
 import type { TopologyManager } from "../topology/manager.ts";
 import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import type { Claims } from "../volumes/ports.ts";
-import type { ActorStates } from "./wiring.ts";
+import type { PartsOf } from "./wiring.ts";
 
 /** The locks that reserve the target for this node. */
 export interface TargetClaim extends Fence {
@@ -98,8 +98,8 @@ export interface KubeletDeps {
 
 /** Dependencies of a running node. */
 export interface NodeContext extends KubeletDeps {
-  /** Returns the state and signals that kubelet/wiring.ts names for an actor. */
-  readonly stateOf: ActorStates;
+  /** Returns the state and signals that kubelet/wiring.ts names for an actor, with the clock and the log. */
+  readonly partsOf: PartsOf;
   /** Creates state of one actor about pods. */
   readonly privateColumn: PrivateColumn;
   /** Calls back when the work on a pod has ended and its values are freed. */

@@ -23,8 +23,8 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
   const { state, privateColumn, onEnd } = createNodeState(clock, sourceNames(deps));
   const calls = tracer.isOn ? tracedRuntime(target.runtime, tracer) : target.runtime;
   const runtime = measuredRuntime(calls, metrics.measures.runtime, clock);
-  const stateOf = wireActors(state, createSignals());
-  const context: NodeContext = { ...deps, target: { ...target, runtime }, stateOf, privateColumn, onEnd, signal };
+  const partsOf = wireActors(state, createSignals(), deps);
+  const context: NodeContext = { ...deps, target: { ...target, runtime }, partsOf, privateColumn, onEnd, signal };
 
   const cluster = observeCluster(context);
   const observed = await observeTarget(context, cluster, () => restart.abort());
@@ -51,8 +51,8 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
 }
 
 /** Marks the node as ready once the kubelet API can answer requests about pods. */
-function readiness({ config, readiness: process, stateOf }: NodeContext, { certified }: NodeServer): Service {
-  const { sourcesSynced } = stateOf("kubeletServer");
+function readiness({ config, readiness: process, partsOf }: NodeContext, { certified }: NodeServer): Service {
+  const { sourcesSynced } = partsOf("kubeletServer");
   return onceThenIdle("readiness", async (signal) => {
     await untilAborted(Promise.all([sourcesSynced.reached, certified]), signal);
     process.markReady(config.nodeName);
@@ -69,21 +69,17 @@ function liveness(
 
 /** Creates the self-test of the connection from the API server to the kubelet API; only in a Pod, whose service account may run it. */
 function selfTest(
-  { account, config, clock, log, stateOf }: NodeContext,
+  { account, config, partsOf }: NodeContext,
   { pendingCertificateRequest }: NodeServer,
   tunnels: Tunnels | undefined,
 ): readonly Service[] {
   if (!account || !config.kubelet.enableServer) return [];
-  const { reachable, signals } = stateOf("selfTest");
   const reachability = createReachability({
+    ...partsOf("selfTest"),
     client: account.client,
     nodeName: config.nodeName,
     waiting: pendingCertificateRequest,
     tunnels: () => tunnels?.connected() ?? [],
-    reachable,
-    signals,
-    clock,
-    log,
   });
   return [reachability];
 }

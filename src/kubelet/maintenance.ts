@@ -10,7 +10,6 @@ import { createImageCollection } from "../gc/image-collection.ts";
 import type { DiskMeter } from "../host/disk-meter.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { createLogRotation } from "../logs/rotation.ts";
-import type { DaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import { createOomWatcher } from "../node/oom-watcher.ts";
 import { setOwnOomScore } from "../node/own-oom-score.ts";
 import { checkResolvConf } from "../node/resolv-conf-check.ts";
@@ -19,23 +18,14 @@ import { isTerminal } from "../pod/phase.ts";
 import { createShutdownManager } from "../shutdown/shutdown.ts";
 import { createHousekeeping } from "../sync/housekeeping.ts";
 import type { PodWorkers } from "../sync/pod-workers.ts";
-import type { SyncLoop } from "../sync/sync-loop.ts";
-import type { Volumes } from "../volumes/volumes.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
-import type { PodAllocation } from "./resources.ts";
-import type { ImageRecords } from "./runtime.ts";
+import type { PodStages } from "./runtime.ts";
+import type { PodSources } from "./sources.ts";
 import { evictionSettings, imageLimits, logLinksDirectory, rotationSettings, shutdownSettings } from "./settings.ts";
 
 /** Dependencies of the maintenance of a node's pods. */
-export interface MaintenanceParts {
-  readonly allocations: PodAllocation["allocations"];
-  readonly volumes: Volumes;
-  readonly images: ImageRecords;
-  readonly daemonSets: DaemonSetPolicy;
+export interface MaintenanceParts extends PodStages, PodSources {
   readonly workers: PodWorkers;
-  readonly syncLoop: SyncLoop;
-  /** True once every source has reported, and all updates have been handled. */
-  readonly allSourcesReady: () => boolean;
   readonly disk: DiskMeter;
   readonly usages: PodUsages;
 }
@@ -58,52 +48,42 @@ export function createMaintenance(
   ];
 }
 
-/** Creates housekeeping. */
 function createNodeHousekeeping(
-  { metrics, clock, log, stateOf }: NodeContext,
+  { metrics, partsOf }: NodeContext,
   { waitForTarget }: ObservedTarget,
-  { allocations, volumes, workers, syncLoop, allSourcesReady }: MaintenanceParts,
+  { allocation, volumes, workers, syncLoop, allSourcesReady }: MaintenanceParts,
   garbage: ContainerCollection,
 ): Service {
-  const { desired, podCache, worker, sourcesReady } = stateOf("housekeeping");
   return createHousekeeping({
-    pods: desired,
-    cache: podCache,
-    worker,
+    ...partsOf("housekeeping"),
     workers,
-    sourcesReady,
     allSourcesReady,
     isWaiting: syncLoop.isWaiting,
     resumeWaiting: syncLoop.resumeWaiting,
     directories: volumes.podDirectories,
-    pruneRecords: allocations.pruneRecords,
+    pruneRecords: allocation.allocations.pruneRecords,
     async cleanUpPod(uid, keepsContainers, signal) {
       if (!keepsContainers) await garbage.removePodLeftovers(uid, signal);
       await volumes.removePodDirectory(uid, signal);
     },
     waitForTarget,
     measures: metrics.measures,
-    clock,
-    log,
   });
 }
 
 /** Creates garbage collection of containers and images. */
 function createGarbageCollection(
-  { config, target, metrics, tracer, clock, log, stateOf }: NodeContext,
+  { config, target, metrics, tracer, partsOf }: NodeContext,
   { events }: Cluster,
   { waitForTarget, pleg, ownerLabels, targetClock }: ObservedTarget,
   { images, allSourcesReady }: MaintenanceParts,
 ): { readonly garbage: ContainerCollection; readonly reclaim: Reclaim; readonly services: readonly Service[] } {
   const { host, runtime } = target;
   const { kubelet, nodeName } = config;
-  const { desired, podCache, worker } = stateOf("garbage");
   const garbage = createContainerCollection({
+    ...partsOf("garbage"),
     runtime,
     fs: host.fs,
-    pods: desired,
-    cache: podCache,
-    worker,
     inspector: pleg,
     allSourcesReady,
     ownerLabels,
@@ -115,13 +95,11 @@ function createGarbageCollection(
     targetClock,
     waitForTarget,
     tracer,
-    clock,
-    log,
   });
   const imageCollection = createImageCollection({
+    ...partsOf("imageCollection"),
     runtime,
     fs: host.fs,
-    cache: stateOf("imageCollection").podCache,
     pulled: images.pulled,
     prunePulls: images.pullManager?.prune,
     limits: imageLimits(kubelet),
@@ -130,8 +108,6 @@ function createGarbageCollection(
     waitForTarget,
     measures: metrics.measures.imageRemovals,
     tracer,
-    clock,
-    log,
   });
   const { deleteUnusedContainers } = garbage;
   const { deleteUnusedImages } = imageCollection;
@@ -141,15 +117,14 @@ function createGarbageCollection(
 /** Creates the OOM watcher and log rotation, checks the target's resolver file once, and sets graftlet's own oom_score_adj if it runs on
  *  the target. */
 function createTargetUpkeep(
-  { config, target, clock, log, stateOf }: NodeContext,
+  { config, target, clock, log, partsOf }: NodeContext,
   { events }: Cluster,
   { waitForTarget }: ObservedTarget,
 ): readonly Service[] {
   const { kubelet, nodeName } = config;
   const { host, runtime, link } = target;
   const settings = rotationSettings(config);
-  const cache = stateOf("logRotation").podCache;
-  const rotation = createLogRotation({ runtime, host, settings, cache, waitForTarget, clock, log });
+  const rotation = createLogRotation({ ...partsOf("logRotation"), runtime, host, settings, waitForTarget });
   const oom = createOomWatcher({ host, nodeName, events, waitForTarget, clock, log });
   const score = onceThenIdle("oom-score", () => setOwnOomScore(kubelet.oomScoreAdj, log));
   const { resolvConf, clusterDomain } = kubelet;
@@ -158,22 +133,22 @@ function createTargetUpkeep(
   return [oom, resolver, ...(settings.maxSizeBytes < 0 ? [] : [rotation]), ...(link ? [] : [score])];
 }
 
-/** Creates the eviction manager. */
 function createEvictionManager(
-  { config, target, metrics, clock, log, stateOf, onEnd }: NodeContext,
+  { config, target, metrics, partsOf, onEnd }: NodeContext,
   { events }: Cluster,
   { waitForTarget, agent: { facts }, cgroups }: ObservedTarget,
-  { allocations, volumes, daemonSets, allSourcesReady, disk, usages }: MaintenanceParts,
+  { allocation, volumes, daemonSets, allSourcesReady, disk, usages }: MaintenanceParts,
   reclaim: Reclaim,
 ): readonly Service[] {
   const { kubelet, nodeName, rootDir } = config;
   const { host, runtime } = target;
   const { podLogsDir } = kubelet;
-  const { desired: pods, podCache, worker, pressure, signals } = stateOf("eviction");
+  const parts = partsOf("eviction");
+  const { desired, clock, log } = parts;
   const { evictions: measures } = metrics.measures;
   const { cgroupVersion, maxPid } = facts;
   const { layout } = cgroups;
-  const evict = createEvict({ worker, onEnd, signals, events, measures, log });
+  const evict = createEvict({ ...parts, onEnd, events, measures });
   const observe = createObserver({ host, images: runtime, rootDir, layout, cgroupVersion, maxPid, clock, log });
   // cgroup v2 has no memory threshold events: the kubelet has no notifier there either.
   const notifier =
@@ -181,70 +156,57 @@ function createEvictionManager(
       ? createMemoryNotifier({ host, waitForTarget, clock, log })
       : undefined;
   const observeNode = createNodePressure({
+    ...parts,
     settings: evictionSettings(kubelet),
     nodeName,
     observe,
     onObservation: ({ memory }, thresholds) => notifier?.setBounds(memoryBounds(thresholds, memory)),
     candidates: () =>
       daemonSets
-        .withoutPlaceholders(pods.list())
+        .withoutPlaceholders(desired.list())
         .filter(({ status }) => !isTerminal(status?.phase))
-        .map(allocations.allocatedPod),
+        .map(allocation.allocations.allocatedPod),
     usages,
     reclaim,
     evict,
-    pressure,
-    signals,
     events,
     measures,
-    clock,
-    log,
   });
   const enforceLocalLimits = kubelet.localStorageCapacityIsolation
-    ? createLocalLimits({ pods, cache: podCache, runtime, disk, volumes, rootDir, podLogsDir, evict, clock })
+    ? createLocalLimits({ ...parts, runtime, disk, volumes, rootDir, podLogsDir, evict })
     : undefined;
   const eviction = createEviction({
+    ...parts,
     observeNode,
-    terminatedPods: () => pods.list().filter(({ status }) => isTerminal(status?.phase)),
-    sourcesReady: allSourcesReady,
-    worker,
+    terminatedPods: () => desired.list().filter(({ status }) => isTerminal(status?.phase)),
+    allSourcesReady,
     events,
     enforceLocalLimits,
     changed: notifier?.crossed,
     waitForTarget,
-    clock,
-    log,
   });
   return notifier ? [notifier, eviction] : [eviction];
 }
 
 /** Creates graceful node shutdown, if configured. */
 function createShutdown(
-  { config, target, metrics, clock, log, stateOf }: NodeContext,
+  { config, target, metrics, partsOf }: NodeContext,
   { events }: Cluster,
   { waitForTarget }: ObservedTarget,
   { daemonSets }: MaintenanceParts,
 ): readonly Service[] {
-  const { periods, recordsShutdowns, nodeName, rootDir } = shutdownSettings(config);
-  if (periods.length === 0) return [];
-  const { desired, podCache, worker, shuttingDown, signals } = stateOf("shutdown");
+  const settings = shutdownSettings(config);
+  if (settings.periods.length === 0) return [];
+  const { desired, ...parts } = partsOf("shutdown");
   const shutdown = createShutdownManager({
-    periods,
-    recordsShutdowns,
-    nodeName,
-    rootDir,
+    ...parts,
+    ...settings,
     pods: { list: () => daemonSets.withoutPlaceholders(desired.list()) },
-    cache: podCache,
-    worker,
-    shuttingDown,
-    signals,
     host: target.host,
     isRemote: target.link !== undefined,
     waitForTarget,
     events,
     measures: metrics.measures.shutdowns,
-    clock,
-    log,
   });
   return [shutdown];
 }

@@ -6,32 +6,26 @@ import { type DiskMeter, createDiskMeter } from "../host/disk-meter.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { type DaemonSetPolicy, createDaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import { createPodsApi } from "../pods-api/pods-api.ts";
-import type { ObjectRegistry, PodRuntime } from "../sync/ports.ts";
+import type { ObjectRegistry } from "../sync/ports.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
 import { hasOwnNetwork, isTargetFeature } from "../seams/provider.ts";
 import { createDriverVolumeStats } from "../stats/driver-volume-stats.ts";
 import { type NodeStats, createNodeStats } from "../stats/node-stats.ts";
 import { type StatusGenerator, createStatusGenerator } from "../status/generate/status-generator.ts";
-import { type StatusManager, createStatusManager } from "../status/manager.ts";
+import { createStatusManager } from "../status/manager.ts";
 import { createPodApi } from "../status/pod-api.ts";
 import { createPasses } from "../sync/passes.ts";
 import { type PodManager, createPodManager } from "../sync/pod-manager.ts";
 import type { Passes } from "../sync/pod-worker.ts";
-import { type PodWorkers, createPodWorkers } from "../sync/pod-workers.ts";
+import { createPodWorkers } from "../sync/pod-workers.ts";
 import { createWorkersService } from "../sync/workers-service.ts";
 import { createVolumesService } from "../volumes/service.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import { createMaintenance } from "./maintenance.ts";
 import { unlimitedCpus } from "./resource-managers.ts";
-import {
-  type CgroupManagers,
-  type PodAllocation,
-  createCgroupManagers,
-  createPodAllocation,
-  createResizeRetry,
-} from "./resources.ts";
-import { type ImageRecords, createImageRecords, createNodePodRuntime } from "./runtime.ts";
+import { createCgroupManagers, createPodAllocation, createResizeRetry } from "./resources.ts";
+import { type PodStages, createImageRecords, createNodePodRuntime } from "./runtime.ts";
 import { podSettings, syncLoopTimeout } from "./settings.ts";
 import { createPodSources } from "./sources.ts";
 import { createNodeVolumes } from "./volumes.ts";
@@ -46,51 +40,31 @@ export interface PodPipeline {
   readonly running: readonly Service[];
 }
 
-/** Components that pod workers use. */
-interface PodStages {
-  readonly statuses: StatusManager;
-  readonly allocation: PodAllocation;
-  readonly probes: Probes;
-  readonly daemonSets: DaemonSetPolicy;
-  readonly volumes: Volumes;
-  readonly images: ImageRecords;
-  readonly cgroups: CgroupManagers;
-  readonly podRuntime: PodRuntime;
-}
-
 /** Creates the pod pipeline: reads pods from their sources, runs them, reports their status, and cleans up after them. */
 export function createPodPipeline(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodPipeline {
-  const { target, clock, log } = context;
-  const { waitForTarget, managers } = observed;
+  const { target, metrics, tracer, partsOf, clock, log } = context;
+  const { waitForTarget } = observed;
   const { layout } = observed.cgroups;
   const stages = createPodStages(context, cluster, observed);
-  const { statuses, allocation, probes, daemonSets, volumes, images, cgroups } = stages;
+  const { statuses, allocation, probes, daemonSets, volumes, cgroups } = stages;
   const stop = new AbortController();
   const passes = createNodePasses(context, cluster, observed, stages);
-  const workers = createWorkers(context, observed, passes, stop.signal);
-  const manager = createPodManager(context.stateOf("podManager"));
+  const measures = metrics.measures.workers;
+  const workers = createPodWorkers({
+    ...partsOf("podWorkers"),
+    passes,
+    waitForTarget,
+    measures,
+    tracer,
+    stop: stop.signal,
+  });
+  const manager = createPodManager(partsOf("podManager"));
   const disk = createDiskMeter({ host: target.host, clock });
   const stats = createStats(context, cluster, observed, volumes, disk);
-  const sources = createPodSources(context, cluster, observed, {
-    manager,
-    workers,
-    allocation,
-    managers,
-    daemonSets,
-    statuses,
-  });
-  const { syncLoop, allSourcesReady } = sources;
-  const maintenance = createMaintenance(context, cluster, observed, {
-    allocations: allocation.allocations,
-    volumes,
-    images,
-    daemonSets,
-    workers,
-    syncLoop,
-    allSourcesReady,
-    disk,
-    usages: stats.usages,
-  });
+  const sources = createPodSources(context, cluster, observed, { ...stages, manager, workers });
+  const { syncLoop } = sources;
+  const parts = { ...stages, ...sources, workers, disk, usages: stats.usages };
+  const maintenance = createMaintenance(context, cluster, observed, parts);
   const running: readonly Service[] = [
     statuses,
     ...createNodePodsApi(context),
@@ -116,10 +90,15 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
 
 /** Creates the components that pod workers use. */
 function createPodStages(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodStages {
-  const { config, target } = context;
-  const statuses = createNodeStatusManager(context);
+  const { config, target, client, metrics, partsOf, privateColumn, onEnd } = context;
+  const statuses = createStatusManager({
+    ...partsOf("statusManager"),
+    privateColumn,
+    onEnd,
+    api: createPodApi(client),
+    measures: metrics.measures.statuses,
+  });
   const allocation = createPodAllocation(context, cluster, observed);
-  const { allocations } = allocation;
   const probes = createNodeProbes(context, cluster, observed);
   const daemonSets = createNodeDaemonSetPolicy(context, cluster);
   const images = createImageRecords(context);
@@ -127,83 +106,51 @@ function createPodStages(context: NodeContext, cluster: Cluster, observed: Obser
   cluster.objects.onChange(volumes.objectChanged);
   for (const source of [cluster.trustBundles, cluster.podCertificates]) source.onChange(volumes.sourceChanged);
   const settings = podSettings(config, observed.ownerLabels, target.network, unlimitedCpus(context, observed.cpus));
-  const cgroups = createCgroupManagers(context, cluster, observed, { allocations, daemonSets, settings });
-  const { groups } = cgroups.hostResources;
-  const parts = { allocation, probes, volumes, images, settings, groups };
-  const podRuntime = createNodePodRuntime(context, cluster, observed, parts);
-  return { statuses, allocation, probes, daemonSets, volumes, images, cgroups, podRuntime };
-}
-
-/** Creates the status manager. */
-function createNodeStatusManager(context: NodeContext): StatusManager {
-  const { client, metrics, clock, log, stateOf, privateColumn, onEnd } = context;
-  const { apiPods, worker, status } = stateOf("statusManager");
-  return createStatusManager({
-    apiPods,
-    worker,
-    status,
-    privateColumn,
-    onEnd,
-    api: createPodApi(client),
-    measures: metrics.measures.statuses,
-    clock,
-    log,
-  });
+  const cgroups = createCgroupManagers(context, cluster, observed, allocation, { daemonSets, settings });
+  const stages = { statuses, allocation, probes, daemonSets, volumes, images, cgroups };
+  return { ...stages, podRuntime: createNodePodRuntime(context, cluster, observed, { ...stages, settings }) };
 }
 
 /** Creates the Pods API, with its gate. */
-function createNodePodsApi({ config, target, metrics, clock, log, stateOf }: NodeContext): readonly Service[] {
+function createNodePodsApi({ config, target, metrics, partsOf }: NodeContext): readonly Service[] {
   if (!gateEnabled(config.kubelet.featureGates, "PodsAPI")) return [];
   const { host } = target;
   const { rootDir } = config;
-  return [createPodsApi({ ...stateOf("podsApi"), host, rootDir, measures: metrics.measures.podsApi, clock, log })];
+  return [createPodsApi({ ...partsOf("podsApi"), host, rootDir, measures: metrics.measures.podsApi })];
 }
 
-/** Creates the probes of containers. */
 function createNodeProbes(
-  { target, metrics, clock, log, stateOf, onEnd }: NodeContext,
+  { target: { host, runtime, link }, metrics, clock, partsOf, onEnd }: NodeContext,
   { events }: Cluster,
   { targetClock }: ObservedTarget,
 ): Probes {
-  const { host, runtime, link } = target;
-  const { desired, apiPods, podCache, status, starts, signals } = stateOf("probes");
   return createProbes({
+    ...partsOf("probes"),
     host,
     runtime,
     link,
-    pods: desired,
-    apiPods,
-    cache: podCache,
-    status,
-    starts,
-    signals,
     onEnd,
     targetClock,
     events,
     measures: metrics.measures.probes,
     agentStartedAt: clock.now(),
-    clock,
-    log,
   });
 }
 
 /** Creates the DaemonSet policy: from the configuration if it has a setting, or if pods are on the cluster network. */
-function createNodeDaemonSetPolicy({ config, target, log, stateOf }: NodeContext, { nodes }: Cluster): DaemonSetPolicy {
-  const { podCache, status } = stateOf("placeholders");
+function createNodeDaemonSetPolicy({ config, target, partsOf }: NodeContext, { nodes }: Cluster): DaemonSetPolicy {
   const setting = config.daemonSets ?? (hasOwnNetwork(target.network) ? undefined : "all");
-  return createDaemonSetPolicy({ setting, nodes, cache: podCache, status, rootDir: config.rootDir, log });
+  return createDaemonSetPolicy({ ...partsOf("placeholders"), setting, nodes, rootDir: config.rootDir });
 }
 
-/** Creates the status generator. */
 function createNodeStatusGenerator(
-  { config, stateOf }: NodeContext,
+  { config, partsOf }: NodeContext,
   { health, agent, managers }: ObservedTarget,
   { allocation: { allocations }, probes, daemonSets }: PodStages,
 ): StatusGenerator {
-  const { status, starts, resize } = stateOf("statusGenerator");
+  const { resize, ...parts } = partsOf("statusGenerator");
   return createStatusGenerator({
-    status,
-    starts,
+    ...parts,
     resizeConditions: (uid) => resizeConditions(resize.get(uid)),
     isPlaceholder: (pod, observed) => daemonSets.daemonSetDecision(pod, observed).kind === "placeholder",
     allocations,
@@ -226,22 +173,21 @@ function allOf(registries: readonly ObjectRegistry[]): ObjectRegistry {
   };
 }
 
-/** Creates the passes of pod workers. */
 function createNodePasses(
   context: NodeContext,
   { events, objects, trustBundles, podCertificates }: Cluster,
   observed: ObservedTarget,
   stages: PodStages,
 ): Passes {
-  const { config, target, client, metrics, clock, log, stateOf, privateColumn } = context;
+  const { config, target, client, metrics, partsOf, privateColumn } = context;
   const { rights, pleg, health, managers } = observed;
   const { statuses, allocation, probes, daemonSets, volumes, cgroups, podRuntime } = stages;
   const { cpuCFSQuota, syncFrequency } = config.kubelet;
   return createPasses({
-    cache: stateOf("passes").podCache,
+    ...partsOf("passes"),
     privateColumn,
     inspector: pleg,
-    runtime: podRuntime,
+    podRuntime,
     volumes,
     objects: allOf([objects, trustBundles, podCertificates]),
     prober: probes,
@@ -255,43 +201,28 @@ function createNodePasses(
     ),
     daemonSetDecision: daemonSets.daemonSetDecision,
     deletePod: (pod, until) => deletePod(client, pod, {}, until),
-    status: statuses,
+    statuses,
     statusOf: createNodeStatusGenerator(context, observed, stages),
     events,
     onRejected: metrics.measures.rejected,
     networkError: health.networkError,
     syncMs: syncFrequency,
-    clock,
-    log,
   });
-}
-
-/** Creates the pod workers. @param stop aborts their passes. */
-function createWorkers(
-  { metrics, tracer, clock, log, stateOf }: NodeContext,
-  { waitForTarget }: ObservedTarget,
-  passes: Passes,
-  stop: AbortSignal,
-): PodWorkers {
-  const { worker, signals } = stateOf("podWorkers");
-  const measures = metrics.measures.workers;
-  return createPodWorkers({ passes, worker, signals, waitForTarget, measures, tracer, stop, clock, log });
 }
 
 /** Creates node and pod statistics. */
 function createStats(
-  { config, target, metrics, clock, log, stateOf }: NodeContext,
+  { config, target, metrics, clock, log, partsOf }: NodeContext,
   { events }: Cluster,
-  { agent, cgroups, targetClock, drivers }: ObservedTarget,
+  { agent: { facts }, cgroups, targetClock, drivers }: ObservedTarget,
   volumes: Volumes,
   disk: DiskMeter,
-): ReturnType<typeof createNodeStats> {
+) {
   const { kubelet, nodeName, rootDir } = config;
   const { host, runtime } = target;
-  const { facts } = agent;
   const queryHealth = gateEnabled(kubelet.featureGates, "CSIVolumeHealth");
-  const { desired, podCache } = stateOf("stats");
   return createNodeStats({
+    ...partsOf("stats"),
     host,
     runtime,
     layout: cgroups.layout,
@@ -304,8 +235,6 @@ function createStats(
       clock,
       log,
     }),
-    pods: desired,
-    cache: podCache,
     disk,
     cgroupVersion: facts.cgroupVersion,
     facts,
@@ -315,7 +244,5 @@ function createStats(
     diskPeriodMs: kubelet.volumeStatsAggPeriod,
     healthEvents: queryHealth ? events : undefined,
     targetClock,
-    clock,
-    log,
   });
 }

@@ -90,17 +90,17 @@ function createNodePodIds({ config, target, clock, log }: NodeContext): PodIds &
 }
 
 function createNodeDeviceManager(
-  { config, target, metrics, clock, log, stateOf }: NodeContext,
+  { config, target, metrics, clock, partsOf }: NodeContext,
   { cpus, memory, dra: claims }: Pick<NodeResources, "cpus" | "memory" | "dra">,
   alignment: Alignment | undefined,
 ): DeviceManager {
-  const { signals, desired, podCache, status, sourcesSynced } = stateOf("devices");
+  const { desired, podCache, status, sourcesSynced, ...parts } = partsOf("devices");
   return createDeviceManager({
+    ...parts,
     rootDir: config.rootDir,
     requestTimeoutMs: config.kubelet.runtimeRequestTimeout,
     host: target.host,
-    onChange: throttle(() => signals.nodeChanged.send(), deviceUpdateIntervalMs, clock),
-    signals,
+    onChange: throttle(() => parts.signals.nodeChanged.send(), deviceUpdateIntervalMs, clock),
     pods: monitoredPods(desired, status),
     cpus,
     claims,
@@ -112,15 +112,14 @@ function createNodeDeviceManager(
       return pod !== undefined && isAlive(pod);
     },
     measures: metrics.measures,
-    clock,
-    log,
   });
 }
 
-function createNodeDraManager({ config, target, client, metrics, clock, log, stateOf }: NodeContext): DraManager {
-  const { signals, desired, worker, sourcesSynced } = stateOf("dra");
+function createNodeDraManager({ config, target, client, metrics, partsOf }: NodeContext): DraManager {
+  const { signals, desired, worker, sourcesSynced, ...parts } = partsOf("dra");
   const isOn = (gate: string) => gateEnabled(config.kubelet.featureGates, gate);
   return createDraManager({
+    ...parts,
     host: target.host,
     client,
     nodeName: config.nodeName,
@@ -128,54 +127,46 @@ function createNodeDraManager({ config, target, client, metrics, clock, log, sta
     sourcesSynced: sourcesSynced.all,
     isKnown: isKnownPod(desired, worker),
     health: isOn("ResourceHealthStatus")
-      ? {
-          withMessages: isOn("ResourceHealthStatusMessage"),
-          onChange: (uid) => signals.wake.send(uid, "device"),
-        }
+      ? { withMessages: isOn("ResourceHealthStatusMessage"), onChange: (uid) => signals.wake.send(uid, "device") }
       : undefined,
     measures: metrics.measures.dra,
-    clock,
-    log,
   });
 }
 
 /** @returns undefined with the policy none. */
 async function createNodeCpuManager(context: NodeContext): Promise<CpuManager | undefined> {
-  const { config, target, metrics, clock, log, stateOf, signal } = context;
-  const settings = cpuSettings(config);
-  const opened = await openPolicy(settings, target.host, log, signal);
+  const { config, target, metrics, log, partsOf, signal } = context;
+  const opened = await openPolicy(cpuSettings(config), target.host, log, signal);
   if (!opened) {
     await writeCpuState(target.host.fs, config.rootDir, undefined, signal);
     return undefined;
   }
-  const { desired, podCache, worker, sourcesSynced } = stateOf("cpus");
+  const { desired, worker, sourcesSynced, ...parts } = partsOf("cpus");
   return createCpuManager({
-    policy: opened.policy,
-    assigned: opened.assigned,
+    ...parts,
+    ...opened,
     podLevel: managesPodLevel(config),
     fs: target.host.fs,
     rootDir: config.rootDir,
     runtime: target.runtime,
-    cache: podCache,
     measures: metrics.measures.cpus,
     reconcileMs: config.kubelet.cpuManagerReconcilePeriod,
     allSourcesReady: sourcesSynced.all,
     isKnown: isKnownPod(desired, worker),
-    clock,
-    log,
   });
 }
 
 /** @returns undefined with the policy None. */
 async function createNodeMemoryManager(context: NodeContext): Promise<MemoryManager | undefined> {
-  const { config, target, metrics, clock, log, stateOf, signal } = context;
+  const { config, target, metrics, log, partsOf, signal } = context;
   const state = await openMemory(memorySettings(config), target.host, log, signal);
   if (!state) {
     await writeMemoryState(target.host.fs, config.rootDir, undefined, signal);
     return undefined;
   }
-  const { desired, worker, sourcesSynced } = stateOf("memoryManager");
+  const { desired, worker, sourcesSynced, ...parts } = partsOf("memoryManager");
   return createMemoryManager({
+    ...parts,
     state,
     podLevel: managesPodLevel(config),
     fs: target.host.fs,
@@ -183,8 +174,6 @@ async function createNodeMemoryManager(context: NodeContext): Promise<MemoryMana
     measures: metrics.measures.memory,
     allSourcesReady: sourcesSynced.all,
     isKnown: isKnownPod(desired, worker),
-    clock,
-    log,
   });
 }
 

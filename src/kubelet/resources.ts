@@ -36,26 +36,19 @@ export interface PodAllocation {
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
 }
 
-/** Creates admission, allocations and resizes. */
 export function createPodAllocation(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodAllocation {
-  const { config, target, metrics, clock, log, stateOf, privateColumn } = context;
+  const { config, target, metrics, partsOf, privateColumn } = context;
   const { fs } = target.host;
   const admission = createNodeAdmission(context, cluster, observed);
   const allocations = createAllocations({
+    ...partsOf("allocations"),
     fs,
     rootDir: config.rootDir,
-    cache: stateOf("allocations").podCache,
     privateColumn,
-    clock,
-    log,
   });
   const facts = createTargetFacts(fs);
-  const { desired, sourcesReady, resize, signals } = stateOf("resizes");
   const resizes = createResizes({
-    pods: desired,
-    sourcesReady,
-    resize,
-    signals,
+    ...partsOf("resizes"),
     privateColumn,
     allocations,
     admission,
@@ -64,22 +57,20 @@ export function createPodAllocation(context: NodeContext, cluster: Cluster, obse
     usesSwap: (signal) => usesSwap(limitedSwap(config.kubelet), facts, signal),
     events: cluster.events,
     measures: metrics.measures.resizes,
-    clock,
-    log,
   });
   return { admission, allocations, resizes, facts };
 }
 
 /** Creates the admission chain, which admits pods and resizes. */
 function createNodeAdmission(
-  { config, client, metrics, clock, log, stateOf }: NodeContext,
+  { config, client, metrics, partsOf }: NodeContext,
   { nodes, events }: Cluster,
   { agent, topology, managers }: ObservedTarget,
 ): Admission {
-  const { worker, signals } = stateOf("preemption");
-  const preempt = createPreemption({ worker, signals, events, measures: metrics.measures, clock, log });
-  const { pressure, shuttingDown } = stateOf("admission");
+  const preempt = createPreemption({ ...partsOf("preemption"), events, measures: metrics.measures });
+  const { pressure, ...parts } = partsOf("admission");
   return createAdmission({
+    ...parts,
     node: nodes,
     fetchNode: (signal) => client.get<Node>(`/api/v1/nodes/${config.nodeName}`, { signal }),
     ownNode: agent.ownNode,
@@ -89,17 +80,15 @@ function createNodeAdmission(
     managers,
     facts: agent.facts,
     allowedUnsafeSysctls: config.kubelet.allowedUnsafeSysctls,
-    shuttingDown,
     preempt,
-    log,
   });
 }
 
 /** Creates the periodic retry of pending resizes. */
-export function createResizeRetry({ stateOf, clock, log }: NodeContext): Service {
-  const { retryPendingResizes } = stateOf("resizeRetry").signals;
+export function createResizeRetry({ partsOf }: NodeContext): Service {
+  const { signals, clock, log } = partsOf("resizeRetry");
   const options = { name: "resizes", intervalMs: retryIntervalMs, initialDelayMs: firstRetryDelayMs, clock, log };
-  return runPeriodically(options, () => retryPendingResizes.send("periodic_retry"));
+  return runPeriodically(options, () => signals.retryPendingResizes.send("periodic_retry"));
 }
 
 /** Opens the target's cgroups, and limits the reserved cgroups as configured; if the runtime does not respond yet, they are limited
@@ -144,25 +133,21 @@ export interface CgroupManagers {
 
 /** Creates the managers of pod cgroups, of QoS cgroups, and of the cgroup of all pods. */
 export function createCgroupManagers(
-  { config, target, metrics, clock, log, stateOf }: NodeContext,
+  { config, target, metrics, clock, log, partsOf }: NodeContext,
   { events }: Cluster,
   { agent, cgroups: { open, reserved, enforced }, waitForTarget }: ObservedTarget,
-  {
-    allocations,
-    daemonSets,
-    settings,
-  }: Pick<PodAllocation, "allocations"> & { readonly daemonSets: DaemonSetPolicy; readonly settings: PodSettings },
+  { allocations }: PodAllocation,
+  { daemonSets, settings }: { readonly daemonSets: DaemonSetPolicy; readonly settings: PodSettings },
 ): CgroupManagers {
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { memoryBytes, swapBytes } = agent.facts;
-  const { desired, podCache, worker } = stateOf("cgroups");
+  const { desired, ...parts } = partsOf("cgroups");
   const sizes = pageSizes(agent.facts);
   const qosCgroups = createQosCgroups({
+    ...parts,
     cgroups: open,
     pods: { list: () => daemonSets.withoutPlaceholders(desired.list()) },
-    podCache,
-    worker,
     allocatedPod: allocations.allocatedPod,
     pageSizes: sizes,
     memoryQos: settings.memoryQos,

@@ -1,6 +1,8 @@
 import { type PulledImages, createPulledImages } from "../gc/pulled-images.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
 import type { PodRuntime } from "../sync/ports.ts";
+import type { StatusManager } from "../status/manager.ts";
+import type { DaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import type { Probes } from "../probes/probes.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
 import { createHandlerFeatures } from "../runtime/handler-features.ts";
@@ -50,15 +52,19 @@ export function createImageRecords({ config, target, metrics, clock, log }: Node
   };
 }
 
-/** Dependencies of the runtime of pods. */
-export interface PodRuntimeParts {
+/** Components that pod workers use. */
+export interface PodStages {
+  readonly statuses: StatusManager;
   readonly allocation: PodAllocation;
   readonly probes: Probes;
+  readonly daemonSets: DaemonSetPolicy;
   readonly volumes: Volumes;
   readonly images: ImageRecords;
-  readonly settings: PodSettings;
-  readonly groups: CgroupManagers["hostResources"]["groups"];
+  readonly cgroups: CgroupManagers;
+  readonly podRuntime: PodRuntime;
 }
+
+type PodRuntimeParts = Omit<PodStages, "podRuntime"> & { readonly settings: PodSettings };
 
 /** Creates the runtime of pods: pulls images, and creates sandboxes and containers. */
 export function createNodePodRuntime(
@@ -67,38 +73,30 @@ export function createNodePodRuntime(
   observed: ObservedTarget,
   parts: PodRuntimeParts,
 ): PodRuntime {
-  const { config, target, metrics, clock, log, stateOf } = context;
+  const { config, target, metrics, clock, partsOf } = context;
   const { events, runtimeClasses } = cluster;
   const { targetClock, serviceTunnel, managers } = observed;
-  const { allocation, probes, volumes, groups } = parts;
+  const { allocation, probes, volumes, cgroups } = parts;
   const { measures } = metrics;
   const { host, runtime } = target;
-  const { status, starts } = stateOf("podRuntime");
+  const { status, ...actorParts } = partsOf("podRuntime");
   const { maxContainerRestartPeriod: maxMs } = config.kubelet.crashLoopBackOff;
   const images = parts.images.pulled?.images ?? runtime;
   const preparer = createNodePreparer(context, cluster, observed, parts, images);
   const puller = createNodeImagePuller(context, cluster, parts.images, images);
   return createPodRuntime({
+    ...actorParts,
+    ...preparer,
     runtime,
     fs: host.fs,
     runtimeClasses,
-    configure: preparer.configure,
-    configureSandbox: preparer.configureSandbox,
-    configureResources: preparer.configureResources,
-    sandboxOverhead: preparer.sandboxOverhead,
-    restartCountFromLogs: preparer.restartCountFromLogs,
-    loggedContainers: preparer.loggedContainers,
-    createContainerFiles: preparer.createContainerFiles,
-    linkLog: preparer.linkLog,
-    removeLog: preparer.removeLog,
     withStableFiles: volumes.withStableFiles,
-    starts,
     probes,
     isRestartingAll: (uid) => isRestartingAll(status.get(uid)),
     hooks: createHooks({ host, runtime, events, measures: measures.hooks, clock }),
     tunnel: serviceTunnel,
     inForce: allocation.allocations,
-    groups,
+    groups: cgroups.hostResources.groups,
     managers,
     uninterrupted: new AbortController().signal,
     crashLoop: createCrashLoop({ clock, targetClock, events, maxMs }),
@@ -107,8 +105,6 @@ export function createNodePodRuntime(
     events,
     measures: measures.starts,
     resizes: measures.resizes,
-    clock,
-    log,
   });
 }
 
@@ -140,7 +136,6 @@ function createNodePreparer(
   });
 }
 
-/** Creates the image puller. */
 function createNodeImagePuller(
   context: NodeContext,
   cluster: Cluster,

@@ -93,28 +93,21 @@ async function createClientCA({ config, client, standalone, clock, log }: NodeCo
   return clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
 }
 
-/** Creates the kubelet API. */
 function createApi(
-  { config, flags, target, strangers, verbosity, profiles, metrics, tracer, clock, log, stateOf }: NodeContext,
+  { config, flags, target, strangers, verbosity, profiles, metrics, tracer, partsOf }: NodeContext,
   { logs, targetClock }: ObservedTarget,
   { stats, syncLoopHealth }: Pick<PodPipeline, "stats" | "syncLoopHealth">,
   gate: ServerGate,
 ): Service {
   const { kubelet } = config;
-  const { desired, podCache, status, sourcesSynced } = stateOf("kubeletServer");
+  const { sourcesSynced, ...parts } = partsOf("kubeletServer");
   return createKubeletServer({
-    config: gate.config,
-    certificate: gate.certificate,
-    clientCA: gate.clientCA,
-    authenticator: gate.authenticator,
-    authorizer: gate.authorizer,
+    ...parts,
+    ...gate,
     strangers,
     verbosity,
     profiles,
-    pods: desired,
     podsKnown: sourcesSynced.reached,
-    statuses: status,
-    runtimePods: podCache,
     runtime: target.runtime,
     logs,
     files: target.host.fs,
@@ -122,10 +115,8 @@ function createApi(
     podLogsDir: kubelet.podLogsDir,
     syncLoop: syncLoopHealth,
     metrics: {
+      ...metrics,
       text: async (signal) => (await Promise.all([metrics.text(), stats.claims(signal)])).join(""),
-      probes: metrics.probes,
-      slis: metrics.slis,
-      resetSlis: metrics.resetSlis,
     },
     stats,
     serving: metrics.measures.serving,
@@ -133,9 +124,7 @@ function createApi(
     tracer,
     flags,
     configz: () => configurationDocument(kubelet),
-    clock,
     targetClock,
-    log,
   });
 }
 
@@ -202,13 +191,13 @@ function access(
 /** The node's state for status commands and the page, as served by its kubelet API. A standalone node shows the Node that it would
  *  register. */
 export function createNodeIntrospection(
-  { standalone, stateOf }: NodeContext,
+  { standalone, partsOf }: NodeContext,
   { nodes }: Cluster,
   { agent }: ObservedTarget,
   stats: NodeStats,
   { gate }: NodeServer,
 ): NodeIntrospection {
-  const { desired, status } = stateOf("report");
+  const { desired, status } = partsOf("report");
   return {
     standalone,
     node: () => nodes.node() ?? (standalone ? agent.ownNode() : undefined),
@@ -220,17 +209,17 @@ export function createNodeIntrospection(
 
 /** The node's state for gauges. */
 export function createNodeView(
-  { target, clientCertificate, stateOf }: NodeContext,
+  { target, clientCertificate, partsOf }: NodeContext,
   { podCertificates }: Cluster,
   { agent, cpus }: ObservedTarget,
   { manager, volumes }: Pick<PodPipeline, "manager" | "volumes">,
   { certificate }: NodeServer,
 ): NodeView {
-  const { desired, podCache, worker, resize, reachable } = stateOf("metrics");
+  const { desired, podCache, worker, resize, reachable } = partsOf("metrics");
   return {
-    pods: desired,
+    desired,
     mirrors: manager.mirrorPods,
-    cache: podCache,
+    podCache,
     workers: () => worker.entries().map(([uid, { phase, pod }]) => ({ uid, phase, pod })),
     mounted: volumes.mounted,
     resizes: () => countActiveResizes(resize, worker),

@@ -1,6 +1,5 @@
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { DaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import type { Pod } from "../objects.ts";
 import type { PodUpdate, SourceName } from "../pipeline.ts";
 import { adoptRunning } from "../sources/adoption.ts";
@@ -10,25 +9,21 @@ import { createHttpSource } from "../sources/http.ts";
 import { createManifestErrors } from "../sources/manifest-errors.ts";
 import type { Adopt } from "../sources/manifest-set.ts";
 import { createPodConfig } from "../sources/pod-config.ts";
-import type { ResourceManager } from "../resource-manager.ts";
-import type { StatusManager } from "../status/manager.ts";
 import { createMirrorApi } from "../status/pod-api.ts";
 import { createMirrorPods } from "../sync/mirror-pods.ts";
 import type { PodManager } from "../sync/pod-manager.ts";
 import type { PodWorkers } from "../sync/pod-workers.ts";
 import { type SyncLoop, createSyncLoop } from "../sync/sync-loop.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
-import type { PodAllocation } from "./resources.ts";
+import type { PodStages } from "./runtime.ts";
 
 /** The consumers of pods from the sources. */
-export interface PodSourcesParts {
+interface PodSourcesParts extends PodStages {
   readonly manager: PodManager;
   readonly workers: PodWorkers;
-  readonly allocation: PodAllocation;
-  readonly managers: readonly ResourceManager[];
-  readonly daemonSets: DaemonSetPolicy;
-  readonly statuses: StatusManager;
 }
+
+export type PodSources = ReturnType<typeof createPodSources>;
 
 /** Creates the sync loop, the configured pod sources, and the mirror pods of static pods. */
 export function createPodSources(
@@ -37,44 +32,33 @@ export function createPodSources(
   observed: ObservedTarget,
   parts: PodSourcesParts,
 ) {
-  const { standalone, client, clock, log, stateOf } = context;
-  const { nodes } = cluster;
-  const { manager } = parts;
+  const { standalone, client, partsOf } = context;
   const syncLoop = createNodeSyncLoop(context, cluster, observed, parts);
   const sources = createConfiguredSources(context, cluster, syncLoop.push);
-  const { desired, worker, sourcesReady, signals } = stateOf("mirrorPods");
+  const mirrorParts = partsOf("mirrorPods");
+  const { sourcesReady } = mirrorParts;
   /** True once every source has reported, and all updates have been handled. */
   const allSourcesReady = () => sourcesReady.all() && syncLoop.isIdle();
   const mirrors = createMirrorPods({
-    pods: desired,
-    worker,
-    signals,
-    manager,
+    ...mirrorParts,
+    manager: parts.manager,
     api: createMirrorApi(client),
-    node: nodes,
+    node: cluster.nodes,
     allSourcesReady,
     requeue: syncLoop.requeueMirrorSync,
-    clock,
-    log,
   });
   const hasStatic = !standalone && sourcesReady.names.some((name) => name !== "api");
   return { syncLoop, allSourcesReady, running: [syncLoop, ...sources, ...(hasStatic ? [mirrors] : [])] };
 }
 
-/** Creates the sync loop. */
 function createNodeSyncLoop(
-  { metrics, clock, log, stateOf }: NodeContext,
+  { metrics, clock, partsOf }: NodeContext,
   { events }: Cluster,
-  { health }: ObservedTarget,
-  { manager, workers, allocation, managers, daemonSets, statuses }: PodSourcesParts,
+  { health, managers }: ObservedTarget,
+  { manager, workers, allocation, daemonSets, statuses }: PodSourcesParts,
 ): SyncLoop {
-  const { desired, podCache, worker, sourcesSynced, signals } = stateOf("syncLoop");
   return createSyncLoop({
-    pods: desired,
-    cache: podCache,
-    worker,
-    sourcesSynced,
-    signals,
+    ...partsOf("syncLoop"),
     manager,
     workers,
     admission: allocation.admission,
@@ -82,24 +66,22 @@ function createNodeSyncLoop(
     managers,
     isPlaceholder: daemonSets.isPlaceholder,
     runtimeErrors: health.runtimeErrors,
-    status: statuses,
+    statuses,
     events,
     measures: metrics.measures,
     nowText: () => rfc3339(clock.now()),
-    clock,
-    log,
   });
 }
 
 /** Creates the configured pod sources of a node. Each reports its complete set of pods, and none removes pods of another source. */
 function createConfiguredSources(
-  { config, client, standalone, clock, log, stateOf }: NodeContext,
+  { config, client, standalone, clock, log, partsOf }: NodeContext,
   { events, nodes }: Cluster,
   emit: (update: PodUpdate) => void,
 ): readonly Service[] {
   const { kubelet, nodeName } = config;
-  const { podCache, sourcesReady } = stateOf("sources");
-  const podConfig = createPodConfig({ sourcesReady: sourcesReady, emit, events, clock });
+  const { podCache, sourcesReady } = partsOf("sources");
+  const podConfig = createPodConfig({ sourcesReady, emit, events, clock });
   const setterOf = (source: SourceName) => (pods: readonly Pod[]) => podConfig.set(source, pods);
   const adopt: Adopt = (found) => adoptRunning(podCache, found);
   const newManifestErrors = () => createManifestErrors({ nodeName, events, log });

@@ -1,5 +1,4 @@
 import { createLimitationReporter } from "../api/limitations.ts";
-import type { DeviceManager } from "../devices/manager.ts";
 import { ContainerState } from "../gen/cri.ts";
 import type { HostFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
@@ -14,7 +13,7 @@ import { type RebootWatch, createRebootWatch } from "../node/reboot-watch.ts";
 import { type RuntimeHealth, createRuntimeHealth } from "../node/runtime-health.ts";
 import { unfitReason } from "../node/target-check.ts";
 import { type Isolation, isolationOf } from "../node/target-conditions.ts";
-import { type TargetRights, createTargetRights } from "../node/target-rights.ts";
+import { createTargetRights } from "../node/target-rights.ts";
 import type { LogReader, WaitForTarget } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
 import { nodeLabel } from "../pod/labels.ts";
@@ -36,16 +35,16 @@ export async function observeTarget(
   cluster: Cluster,
   onReboot: () => void,
 ): Promise<ObservedTarget> {
-  const { config, target, standalone, clock, log, stateOf, signal } = context;
+  const { config, target, standalone, clock, log, partsOf, signal } = context;
   const { host, runtime, link, network } = target;
   const ownerLabels: Record<string, string> = target.sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const logs = createLogs(context);
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
   const [resources] = await Promise.all([createResourceManagers(context), rights.read(signal)]);
-  const { devices, cpus, memory, dra, podIds, managers, topology } = resources;
-  const { nodeChanged } = stateOf("runtimeHealth").signals;
-  const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
+  const { devices, dra, managers } = resources;
+  const { signals, ...parts } = partsOf("runtimeHealth");
+  const health = createRuntimeHealth({ ...parts, runtime, onChange: () => signals.nodeChanged.send() });
   const plugins = createPluginRegistration(context, cluster, {
     DevicePlugin: devices.handler,
     DRAPlugin: dra?.handler,
@@ -70,6 +69,7 @@ export async function observeTarget(
     afterRuntimeAnswers(pleg, health),
   ];
   return {
+    ...resources,
     waitForTarget: reboot?.present,
     serviceTunnel,
     ownerLabels,
@@ -78,12 +78,6 @@ export async function observeTarget(
     logs,
     pleg,
     health,
-    devices,
-    cpus,
-    podIds,
-    memory,
-    managers,
-    topology,
     drivers: plugins.drivers,
     agent,
     cgroups,
@@ -119,41 +113,36 @@ function createLogs({ config, target, clock, log }: NodeContext): LogReader {
   return createLogReader({ host, clock, log, roots: [config.kubelet.podLogsDir], runtime, isRunning });
 }
 
-/** Creates the PLEG. */
 function createPodWatch(
-  { target, metrics, clock, log, stateOf }: NodeContext,
+  { target, metrics, partsOf }: NodeContext,
   ownerLabels: Readonly<Record<string, string>>,
   logs: LogReader,
 ): Pleg {
   const { host, runtime } = target;
   const ends = { fs: host.fs, logs };
-  const { podCache, signals } = stateOf("pleg");
   return createPleg({
-    podCache,
-    signals,
+    ...partsOf("pleg"),
     runtime,
     ownerLabels,
     measures: metrics.measures.pleg,
     terminationMessage: (status, signal, written) => readTerminationMessage(ends, status, signal, written),
     writtenMessage: (status, signal) => readWrittenMessage(ends, status, signal),
-    clock,
-    log,
   });
 }
 
 /** Creates the service tunnel of pods into the cluster. */
 function createNodeTunnel(
-  { config, target, places, clock, log, stateOf }: NodeContext,
+  { config, target, places, partsOf }: NodeContext,
   { services, headless, events }: Cluster,
   waitForTarget: WaitForTarget,
 ): ServiceTunnel {
-  const { podCache, signals } = stateOf("clusterWay");
+  const { signals, ...parts } = partsOf("serviceTunnel");
   const { rootDir, nodeName, kubelet } = config;
   return createServiceTunnel({
+    ...parts,
     host: target.host,
     rootDir,
     nodeName,
-    seen: podCache,
     services,
     headless,
     serviceFilter: serviceFilter(target.network?.serviceNamespaces, kubelet.clusterDNS),
@@ -161,31 +150,26 @@ function createNodeTunnel(
     waitForTarget,
     onAvailabilityChange: () => signals.nodeChanged.send(),
     report: createLimitationReporter(events, nodeName),
-    clock,
-    log,
   });
 }
 
 /** Facts about the target that the Node's status shows. */
-interface NodeParts {
-  readonly pleg: Pleg;
-  readonly rights: TargetRights;
-  readonly devices: DeviceManager;
-  readonly health: RuntimeHealth;
+interface NodeParts extends Pick<ObservedTarget, "pleg" | "rights" | "devices" | "health"> {
   readonly plugins: RegisteredPlugins;
   readonly isolation: (() => Isolation | undefined) | undefined;
 }
 
 /** Creates the agent of the Node object, its Lease and its status. */
 async function createAgent(
-  { config, target, client, account, metrics, clock, log, stateOf, signal }: NodeContext,
+  { config, target, client, account, metrics, partsOf, signal }: NodeContext,
   { events, nodes }: Cluster,
   { pleg, rights, devices, health, plugins, isolation }: NodeParts,
 ): Promise<NodeAgent> {
   const { host, runtime, link } = target;
-  const { reachable, pressure, shuttingDown, volumesInUse, signals } = stateOf("nodeAgent");
+  const { reachable, shuttingDown, volumesInUse, ...parts } = partsOf("nodeAgent");
   const agent = await createNodeAgent(
     {
+      ...parts,
       settings: nodeSettings(config, target),
       client,
       tainter: account?.client,
@@ -194,7 +178,6 @@ async function createAgent(
       resolves: nameResolves,
       host,
       images: runtime,
-      pressure,
       runtime: health,
       unhealthy: () => [pleg.unhealthy()].filter((problem) => problem !== undefined),
       problems: () => [plugins.problem()].filter((problem) => problem !== undefined),
@@ -207,12 +190,10 @@ async function createAgent(
       devices,
       measures: metrics.measures.nodeStart,
       events,
-      clock,
-      log,
     },
     signal,
   );
-  signals.nodeChanged.subscribe(agent.triggerUpdate);
+  parts.signals.nodeChanged.subscribe(agent.triggerUpdate);
   return agent;
 }
 
@@ -228,7 +209,7 @@ function watchReboots(
 }
 
 /** Updates the Node's status as soon as the target is lost or back. */
-function followLink({ target: { link }, stateOf }: NodeContext): Service {
-  const { nodeChanged } = stateOf("targetLink").signals;
+function followLink({ target: { link }, partsOf }: NodeContext): Service {
+  const { nodeChanged } = partsOf("targetLink").signals;
   return onceThenIdle("link", () => link?.onChange(() => nodeChanged.send()));
 }

@@ -21,13 +21,13 @@ export interface RegisteredPlugins {
 /** Creates plugin registration. A standalone node, which has no CSINode, does not register plugins.
  *  @param handlers handlers of other plugins than CSI drivers, by type. */
 export function createPluginRegistration(
-  { config, target, client, standalone, metrics, clock, log, stateOf }: NodeContext,
+  { config, target, client, standalone, metrics, clock, log, partsOf }: NodeContext,
   { nodes }: Cluster,
   handlers: PluginHandlers,
 ): RegisteredPlugins {
   const { host, link } = target;
   const { nodeName, rootDir } = config;
-  const { nodeChanged } = stateOf("storageDrivers").signals;
+  const { nodeChanged } = partsOf("storageDrivers").signals;
   const csiNodes = createCsiNodes({ client, nodeName, clock, mayLabel: topologyRule(config.driverTopologyKeys) });
   const drivers = createCsiDriverRegistry({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
   const onChange = () => nodeChanged.send();
@@ -48,14 +48,14 @@ export function createPluginRegistration(
   };
 }
 
-/** Creates the volume manager of a node. */
 export function createNodeVolumes(
-  { config, target, metrics, clock, log, stateOf }: NodeContext,
+  { config, target, metrics, partsOf }: NodeContext,
   { objects, claims, nodes, tokens, trustBundles, podCertificates, events }: Cluster,
   { waitForTarget, drivers, agent }: ObservedTarget,
 ): Volumes {
-  const { volumesInUse, signals } = stateOf("volumes");
+  const { volumesInUse, signals, ...parts } = partsOf("volumes");
   return createVolumes({
+    ...parts,
     host: target.host,
     nodeName: config.nodeName,
     rootDir: config.rootDir,
@@ -74,7 +74,5 @@ export function createNodeVolumes(
     waitForTarget,
     events,
     measures: metrics.measures.volumes,
-    clock,
-    log,
   });
 }

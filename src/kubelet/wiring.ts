@@ -1,4 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { ReachableState } from "../node/conditions.ts";
 import type { NodePressure, SourceName } from "../pipeline.ts";
 import { createPodTable } from "../state/pod-table.ts";
@@ -57,7 +58,7 @@ export const wiring = {
   cpus: { reads: ["desired", "podCache", "worker", "sourcesSynced"] },
   memoryManager: { reads: ["desired", "worker", "sourcesSynced"] },
   dra: { reads: ["desired", "worker", "sourcesSynced"], sends: ["wake"] },
-  clusterWay: { reads: ["podCache"], sends: ["nodeChanged"] },
+  serviceTunnel: { reads: ["podCache"], sends: ["nodeChanged"] },
   servicePublisher: { reads: ["apiPods", "podCache"] },
   storageDrivers: { sends: ["nodeChanged"] },
   nodeAgent: { reads: ["reachable", "pressure", "shuttingDown", "volumesInUse"], subscribes: ["nodeChanged"] },
@@ -67,22 +68,14 @@ export const wiring = {
   statusGenerator: { reads: ["status", "starts", "resize"] },
   probes: { reads: ["desired", "apiPods", "podCache", "status", "starts"], sends: ["wake"] },
   allocations: { reads: ["podCache"] },
-  resizes: {
-    reads: ["desired", "sourcesReady"],
-    writes: ["resize"],
-    sends: ["retryPendingResizes"],
-  },
+  resizes: { reads: ["desired", "sourcesReady"], writes: ["resize"], sends: ["retryPendingResizes"] },
   admission: { reads: ["pressure", "shuttingDown"] },
   preemption: { reads: ["worker"], sends: ["end"] },
   cgroups: { reads: ["desired", "podCache", "worker"] },
   volumes: { writes: ["volumesInUse"], sends: ["nodeChanged"] },
   podRuntime: { reads: ["status"], writes: ["starts"] },
   passes: { reads: ["podCache"] },
-  podWorkers: {
-    writes: ["worker"],
-    sends: ["mirrorsChanged"],
-    subscribes: ["wake", "retry", "end"],
-  },
+  podWorkers: { writes: ["worker"], sends: ["mirrorsChanged"], subscribes: ["wake", "retry", "end"] },
   podManager: { writes: ["desired", "apiPods"] },
   syncLoop: {
     reads: ["desired", "podCache", "worker"],
@@ -115,32 +108,31 @@ type Writers<S extends { [P in keyof S]: { readonly writer: unknown } }, K exten
   readonly [P in K]: S[P]["writer"];
 };
 
-/** State and signals of an actor: readers, writers and signals by name. */
-export type ActorState<Name extends ActorName> = Readers<NodeState, Part & Names<(typeof wiring)[Name], "reads">> &
+/** What an actor works with: readers and writers of the state and signals, by name, and the node's clock and log. */
+export type ActorParts<Name extends ActorName> = ClockAndLog &
+  Readers<NodeState, Part & Names<(typeof wiring)[Name], "reads">> &
   Writers<NodeState, Part & Names<(typeof wiring)[Name], "writes">> & {
     readonly signals: Sends<SignalName & Names<(typeof wiring)[Name], "sends">> &
       Subscribes<SignalName & Names<(typeof wiring)[Name], "subscribes">>;
   };
 
-/** Returns the state and signals that the wiring lists for an actor. */
-export type ActorStates = <Name extends ActorName>(name: Name) => ActorState<Name>;
+/** Returns the state and signals that the wiring lists for an actor, for its dependencies. */
+export type PartsOf = <Name extends ActorName>(name: Name) => ActorParts<Name>;
 
 /** Hands out a node's state and signals as the wiring says. What it returns throws when a column would get a second writer. */
-export function wireActors(state: NodeState, signals: NodeSignals): ActorStates {
+export function wireActors(state: NodeState, signals: NodeSignals, { clock, log }: ClockAndLog): PartsOf {
   const written = new Set<Part>();
   return <Name extends ActorName>(name: Name) => {
     const { reads = [], writes = [], sends = [], subscribes = [] }: Wires = wiring[name];
-    const ends: Record<string, unknown> = { signals: pick(signals, [...sends, ...subscribes]) };
-    for (const part of reads) ends[part] = state[part].reader;
+    const names = [...sends, ...subscribes];
+    const parts: Record<string, unknown> = { clock, log };
+    parts["signals"] = Object.fromEntries(names.map((signal) => [signal, signals[signal]]));
+    for (const part of reads) parts[part] = state[part].reader;
     for (const part of writes) {
       if (written.has(part)) throw new Error(`${name}: column ${part} has a writer already`);
       written.add(part);
-      ends[part] = state[part].writer;
+      parts[part] = state[part].writer;
     }
-    return ends as ActorState<Name>;
+    return parts as unknown as ActorParts<Name>;
   };
-}
-
-function pick(signals: NodeSignals, names: readonly SignalName[]): Partial<NodeSignals> {
-  return Object.fromEntries(names.map((name) => [name, signals[name]]));
 }

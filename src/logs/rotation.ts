@@ -23,7 +23,7 @@ export interface RotationSettings {
 
 export interface RotationDeps extends Pick<RotateDeps, "host" | "runtime">, ClockAndLog {
   readonly settings: RotationSettings;
-  readonly cache: Pick<PodCache, "list">;
+  readonly podCache: Pick<PodCache, "list">;
   readonly waitForTarget: WaitForTarget | undefined;
 }
 
@@ -34,7 +34,7 @@ const logName = /^[A-Za-z0-9_][A-Za-z0-9._-]*\/[A-Za-z0-9][A-Za-z0-9._-]*\/\d+\.
  *  rotation may have been interrupted. Logs that are symlinks are left to the runtime that owns their targets.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-rotation */
 export function createLogRotation(deps: RotationDeps): Service {
-  const { settings, host, log, cache } = deps;
+  const { settings, host, log, podCache } = deps;
   const { podLogsDir, maxFiles, maxSizeBytes, workers, intervalMs } = settings;
   const warn = createRateLimitedWarning(deps, "cannot rotate container log; retrying");
   let linked = new Set<string>();
@@ -53,10 +53,10 @@ export function createLogRotation(deps: RotationDeps): Service {
   const failed = (err: unknown, { containerId, path }: LogToRotate) => {
     if (hasCode(err, "unimplemented")) linked.add(containerId);
     // The log of a container that has ended meanwhile is left as is.
-    else if (runningLogs(cache).has(containerId)) warn({ err, containerId, path });
+    else if (runningLogs(podCache).has(containerId)) warn({ err, containerId, path });
   };
   const round = async (signal: AbortSignal) => {
-    const running = runningLogs(cache);
+    const running = runningLogs(podCache);
     linked = new Set([...linked].filter((id) => running.has(id)));
     const logs = [...running].flatMap(([containerId, path]) => {
       const name = posix.relative(podLogsDir, path);

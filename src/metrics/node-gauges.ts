@@ -13,11 +13,11 @@ import type { Metrics } from "./registry.ts";
 /** The node's state at the time of a scrape. */
 export interface NodeView {
   /** Pods desired by the sources. */
-  readonly pods: PodStore;
+  readonly desired: PodStore;
   /** The mirror pods of this node's static pods. */
   mirrors(): readonly Pod[];
   /** The runtime's pods. */
-  readonly cache: PodCache;
+  readonly podCache: PodCache;
   /** The pods with a worker; `pod` is undefined for one known only to the runtime. */
   workers(): readonly PodWorkerState[];
   /** A pod's ready volumes, by name. */
@@ -47,7 +47,7 @@ export interface PodWorkerState {
 export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, clock: Clock): void {
   metrics.gauge("kubelet_running_pods", "Pods with a ready sandbox.", {
     values: () => {
-      const all = view()?.cache.list() ?? [];
+      const all = view()?.podCache.list() ?? [];
       return [[{}, all.filter(({ sandboxes }) => sandboxes.some(isReady)).length]];
     },
   });
@@ -105,7 +105,7 @@ function ownGauges(metrics: Metrics, view: () => NodeView | undefined): void {
 
 /** Desired pods, and the progress of their workers. */
 function podGauges(metrics: Metrics, view: () => NodeView | undefined): void {
-  const wanted = () => view()?.pods.list() ?? [];
+  const wanted = () => view()?.desired.list() ?? [];
   const byStatic = (pods: readonly Pod[]) => {
     const count = pods.filter(isStaticPod).length;
     return [[{ static: "" }, pods.length - count] as const, [{ static: "true" }, count] as const];
@@ -148,7 +148,7 @@ const stateNames: Readonly<Record<ContainerState, string>> = {
 };
 
 function containerStates(view: NodeView | undefined): readonly string[] {
-  return (view?.cache.list() ?? []).flatMap(({ containers }) => containers.map(({ state }) => stateNames[state]));
+  return (view?.podCache.list() ?? []).flatMap(({ containers }) => containers.map(({ state }) => stateNames[state]));
 }
 
 const lifecycles = { syncing: "sync", terminating: "terminating", terminated: "terminated", finished: "terminated" };
@@ -164,7 +164,7 @@ function workingPods(view: NodeView | undefined) {
   const keyOf = (lifecycle: string, config: string, isStatic: string) => `${lifecycle} ${config} ${isStatic}`;
   const counts = new Map<string, number>();
   for (const { uid, phase, pod } of view?.workers() ?? []) {
-    const config = pod === undefined ? "runtime_only" : view?.pods.get(uid) ? "desired" : "orphan";
+    const config = pod === undefined ? "runtime_only" : view?.desired.get(uid) ? "desired" : "orphan";
     const isStatic = pod === undefined ? "unknown" : isStaticPod(pod) ? "true" : "";
     const key = keyOf(lifecycles[phase], config, isStatic);
     counts.set(key, (counts.get(key) ?? 0) + 1);

@@ -16,7 +16,7 @@ export interface DaemonSetPolicyDeps {
     /** Resolves once it is known whether the Node exists. */
     ready(signal: AbortSignal): Promise<void>;
   };
-  readonly cache: PodCache;
+  readonly podCache: PodCache;
   readonly status: StatusReader;
   /** The node's root directory. */
   readonly rootDir: string;
@@ -36,7 +36,7 @@ export interface DaemonSetPolicy {
 
 /** Creates the DaemonSet policy. */
 export function createDaemonSetPolicy(deps: DaemonSetPolicyDeps): DaemonSetPolicy {
-  const { setting, nodes, cache, status, rootDir, log } = deps;
+  const { setting, nodes, podCache, status, rootDir, log } = deps;
   const annotated = () => {
     const node = nodes.node();
     return node && annotatedDaemonSets(node);
@@ -54,7 +54,8 @@ export function createDaemonSetPolicy(deps: DaemonSetPolicyDeps): DaemonSetPolic
     if (annotated() === "all")
       log.warn({}, "running pods of all DaemonSets, as before: set nodes[].daemonSets to none, selected or all");
   });
-  const isPlaceholder = (pod: DesiredPod) => daemonSetDecision(pod, cache.get(pod.metadata.uid)).kind === "placeholder";
+  const isPlaceholder = (pod: DesiredPod) =>
+    daemonSetDecision(pod, podCache.get(pod.metadata.uid)).kind === "placeholder";
   return {
     daemonSetDecision,
     isPlaceholder,

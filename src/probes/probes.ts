@@ -37,8 +37,8 @@ export interface ProbesDeps extends ClockAndLog {
   readonly runtime: Pick<Containers, "execSync">;
   readonly targetClock: Pick<TargetClock, "toOurs">;
   readonly events: EventSink;
-  readonly cache: PodCache;
-  readonly pods: PodStore;
+  readonly podCache: PodCache;
+  readonly desired: PodStore;
   readonly status: StatusReader;
   /** The API server's copies of the pods; for a static pod, its mirror pod. */
   readonly apiPods: Pick<Column<ApiPod>, "get">;
@@ -59,7 +59,7 @@ export interface Probes extends Prober, ContainerProbeResults, Service {}
  *  reach the target gives no verdict on its container.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
 export function createProbes(deps: ProbesDeps): Probes {
-  const { pods, log } = deps;
+  const { desired, log } = deps;
   const podProbes = new Map<string, PodProbes>();
   const ending = new Set<Promise<unknown>>();
   const reachability = createTargetReachability(deps);
@@ -74,7 +74,7 @@ export function createProbes(deps: ProbesDeps): Probes {
         kind,
         reachability,
         log: own,
-        pod: () => pods.get(uid) ?? pod,
+        pod: () => desired.get(uid) ?? pod,
         newestStatus: () =>
           deps.starts.get(uid)?.inProgress.has(container.name) ? undefined : observe(uid, container.name),
         podIP: () => podIP(uid),

@@ -34,9 +34,9 @@ export function probeKey(kind: ProbeKind, containerName: string): string {
 }
 
 export interface VerdictDeps {
-  readonly cache: PodCache;
+  readonly podCache: PodCache;
   readonly status: StatusReader;
-  readonly pods: PodStore;
+  readonly desired: PodStore;
   readonly apiPods: Pick<Column<ApiPod>, "get">;
   readonly targetClock: Pick<TargetClock, "toOurs">;
   /** Milliseconds since the epoch. */
@@ -48,9 +48,9 @@ const startMarginMs = 10_000;
 
 /** Probe verdicts on a node's containers, and the initial ones before the first probe. */
 export function createVerdicts(deps: VerdictDeps, podProbes: ReadonlyMap<string, PodProbes>) {
-  const { cache, status, pods, apiPods } = deps;
-  const newestStatus = (uid: string, name: string) => newestRun(cache.get(uid), name);
-  const podStatusOf = (uid: string) => status.get(uid) ?? pods.get(uid)?.status;
+  const { podCache, status, desired, apiPods } = deps;
+  const newestStatus = (uid: string, name: string) => newestRun(podCache.get(uid), name);
+  const podStatusOf = (uid: string) => status.get(uid) ?? desired.get(uid)?.status;
   const startedBeforeAgent = (uid: string, name: string) => {
     const startedAt = newestStatus(uid, name)?.startedAt ?? 0n;
     const since = deps.targetClock.toOurs(toMilliseconds(startedAt));
@@ -58,7 +58,7 @@ export function createVerdicts(deps: VerdictDeps, podProbes: ReadonlyMap<string,
   };
   const initialVerdict = (kind: ProbeKind, uid: string, name: string, containerId: string): ProbeVerdict => {
     if (kind === "liveness") return "Success";
-    const pod = pods.get(uid);
+    const pod = desired.get(uid);
     // A static pod's manifest has no status: its mirror pod has the containers' state from before a restart.
     const isStatic = pod !== undefined && isStaticPod(pod);
     const mirror = isStatic ? apiPods.get(uid) : undefined;
@@ -78,7 +78,7 @@ export function createVerdicts(deps: VerdictDeps, podProbes: ReadonlyMap<string,
   };
   const isProbed = (uid: string, kind: ProbeKind, name: string) =>
     workerOf(uid, kind, name) !== undefined ||
-    probesOf(pods.get(uid)).some((one) => one.kind === kind && one.container.name === name);
+    probesOf(desired.get(uid)).some((one) => one.kind === kind && one.container.name === name);
   /** The newest verdict. A container that its workers have not seen yet is probed at once, not at the next period. */
   const verdict = (uid: string, kind: ProbeKind, name: string, id: string): ProbeVerdict => {
     if (newestStatus(uid, name)?.id === id) poke(uid, name, ({ verdictOn }) => verdictOn(id) === undefined);
@@ -94,7 +94,7 @@ export function createVerdicts(deps: VerdictDeps, podProbes: ReadonlyMap<string,
     failedProbe: (uid, name, containerId) =>
       killingProbes.find((kind) => workerOf(uid, kind, name)?.verdictOn(bareId(containerId)) === "Failure"),
   };
-  const podIP = (uid: string) => cache.get(uid)?.ips[0] ?? podStatusOf(uid)?.podIP;
+  const podIP = (uid: string) => podCache.get(uid)?.ips[0] ?? podStatusOf(uid)?.podIP;
   return { results, observe: newestStatus, podIP, initially: initialVerdict, verdict, poke };
 }
 

@@ -125,7 +125,7 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     healthz: healthz(checks, deps.health),
     healthCheck: healthCheck(checks),
     pods: pods(deps),
-    runningPods: runningPods(deps.runtimePods),
+    runningPods: runningPods(deps.podCache),
     configz: configz(deps.configz),
     metrics: metrics(deps.metrics.text),
     probeMetrics: metrics(deps.metrics.probes),

@@ -13,21 +13,21 @@ const podsKnownTimeoutMs = 10_000;
 /** If the node has no pod of that name, waits until it knows its pods: after a restart it learns of them within a second or two. @returns
  *  false on a timeout: the pod's existence is then unknown. */
 export async function waitForPod(
-  { pods, podsKnown, clock }: Pick<KubeletServerDeps, "pods" | "podsKnown" | "clock">,
+  { desired, podsKnown, clock }: Pick<KubeletServerDeps, "desired" | "podsKnown" | "clock">,
   namespace: string,
   name: string,
   signal: AbortSignal,
 ): Promise<boolean> {
-  if (pods.byName(namespace, name)) return true;
+  if (desired.byName(namespace, name)) return true;
   return untilAborted(podsKnown, clock.within(podsKnownTimeoutMs, signal)).then(
     () => true,
-    () => pods.byName(namespace, name) !== undefined,
+    () => desired.byName(namespace, name) !== undefined,
   );
 }
 
 /** Why no containers run: a sentence, if the node shows a placeholder for the pod. */
 export function placeholderText(
-  { statuses }: Pick<KubeletServerDeps, "statuses">,
+  { status: statuses }: Pick<KubeletServerDeps, "status">,
   { metadata: { uid, name }, status }: Pod,
 ): string | undefined {
   return isPlaceholder(statuses.get(uid) ?? status)
@@ -42,31 +42,29 @@ export function containerSpec(pod: Pod, name: string): Container | EphemeralCont
 }
 
 /** Dependencies of the look-ups. */
-export type RuntimeLookup = Pick<KubeletServerDeps, "runtime" | "runtimePods">;
+export type RuntimeLookup = Pick<KubeletServerDeps, "runtime" | "podCache">;
 
 /** Acts on the running container of that name, the newest of several. @returns undefined if none runs. @throws the errors of `act`. */
 export function inContainer<T>(
-  { runtime, runtimePods }: RuntimeLookup,
+  { runtime, podCache }: RuntimeLookup,
   pod: Pod,
   name: string,
   act: (containerId: string) => Promise<T>,
   signal: AbortSignal,
 ): Promise<T | undefined> {
   const { uid } = pod.metadata;
-  const seen = newestRun(runtimePods.get(uid), name, isRunning);
+  const seen = newestRun(podCache.get(uid), name, isRunning);
   return tryCachedFirst(seen?.id, act, () => runningContainer(runtime, pod, name, signal));
 }
 
 /** Acts on the pod's ready sandbox, the newest of several. @returns undefined if none is ready. @throws the errors of `act`. */
 export function inSandbox<T>(
-  { runtime, runtimePods }: RuntimeLookup,
+  { runtime, podCache }: RuntimeLookup,
   pod: Pod,
   act: (sandboxId: string) => Promise<T>,
   signal: AbortSignal,
 ): Promise<T | undefined> {
-  const seen = runtimePods
-    .get(pod.metadata.uid)
-    ?.sandboxes.find(({ state }) => state === PodSandboxState.SANDBOX_READY);
+  const seen = podCache.get(pod.metadata.uid)?.sandboxes.find(({ state }) => state === PodSandboxState.SANDBOX_READY);
   return tryCachedFirst(seen?.id, act, () => readySandbox(runtime, pod, signal));
 }
 

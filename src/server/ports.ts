@@ -93,11 +93,11 @@ export interface KubeletServerDeps extends ClockAndLog {
   readonly verbosity: Verbosity;
   /** Profiles of the process. */
   readonly profiles: Profiles;
-  readonly pods: PodStore;
+  readonly desired: PodStore;
   /** Resolves once the initial pods of all sources are known: before that, a missing pod may only be unknown. */
   readonly podsKnown: Promise<void>;
-  readonly statuses: StatusReader;
-  readonly runtimePods: PodCache;
+  readonly status: StatusReader;
+  readonly podCache: PodCache;
   readonly runtime: ServedRuntime;
   readonly logs: LogReader;
   /** The target's. */

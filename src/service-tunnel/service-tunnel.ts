@@ -40,7 +40,7 @@ export interface ServiceTunnel extends Service, PodServiceTunnel {
 export interface ServiceTunnelDeps extends ClockAndLog {
   readonly host: Pick<Host, "run" | "spawn" | "listen" | "fs" | "forPods">;
   readonly rootDir: string;
-  readonly seen: Column<RuntimePod>;
+  readonly podCache: Column<RuntimePod>;
   readonly services: ServiceSource;
   /** Headless Services and their endpoints; absent if graftlet may not read them. */
   readonly headless:
@@ -83,8 +83,8 @@ interface ActiveTunnel {
  *  to graftlet, and graftlet connects to the Service from its own network. The rules remain when graftlet stops; connections are then
  *  refused until it is back. */
 export function createServiceTunnel(deps: ServiceTunnelDeps): ServiceTunnel {
-  const { services, seen, clock, log } = deps;
-  const addresses = createPodAddresses(seen);
+  const { services, podCache, clock, log } = deps;
+  const addresses = createPodAddresses(podCache);
   let unavailable: string | undefined;
   let active: ActiveTunnel | undefined;
   let stateChanged = Promise.withResolvers<void>();

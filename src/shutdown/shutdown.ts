@@ -28,7 +28,7 @@ export interface ShutdownDeps extends EndPodsDeps, ShutdownInhibitorDeps {
   /** Records the start and end of shutdowns. */
   readonly recordsShutdowns: boolean;
   readonly pods: Pick<PodStore, "list">;
-  readonly cache: Pick<PodCache, "get">;
+  readonly podCache: Pick<PodCache, "get">;
   /** True while the machine is shutting down. */
   readonly shuttingDown: ValuePair<true>["writer"];
   readonly signals: Sends<"end" | "nodeChanged">;
@@ -132,12 +132,12 @@ function createShutdownHandler(
   deps: ShutdownDeps,
   record: ReturnType<typeof createShutdownRecord> | undefined,
 ): (release: () => Promise<void>, signal: AbortSignal) => Promise<void> {
-  const { pods, cache, worker, periods, clock, log } = deps;
+  const { pods, podCache, worker, periods, clock, log } = deps;
   return async (release, signal) => {
     reportShutdownState(deps, true, "Shutdown manager detected shutdown event");
     const active = pods
       .list()
-      .filter((pod) => isActive(pod, worker.get(pod.metadata.uid), cache.get(pod.metadata.uid)));
+      .filter((pod) => isActive(pod, worker.get(pod.metadata.uid), podCache.get(pod.metadata.uid)));
     try {
       await record?.recordStart(clock.now(), clock.within(recordTimeoutMs, signal));
       await endPods(deps, periods, active, signal);

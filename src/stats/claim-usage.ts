@@ -12,14 +12,14 @@ import { runningPods } from "./running-pods.ts";
 
 export interface ClaimDeps {
   readonly host: Pick<Host, "fs">;
-  readonly pods: Pick<PodStore, "get">;
+  readonly desired: Pick<PodStore, "get">;
   readonly volumes: Pick<VolumeMounter, "mounted">;
   readonly driverVolumeStats: DriverVolumeStats;
   readonly clock: Clock;
 }
 
 interface MetricsDeps extends ClaimDeps {
-  readonly cache: PodCache;
+  readonly podCache: PodCache;
   readonly log: Logger;
 }
 
@@ -73,7 +73,7 @@ function healthOf(told: readonly Required<Pick<VolumeUse, "claim" | "use">>[]): 
  *  measured.
  *  @see https://kubernetes.io/docs/reference/instrumentation/metrics/ */
 export async function claimMetrics(deps: MetricsDeps, signal: AbortSignal): Promise<string> {
-  const pods = runningPods(deps.cache).flatMap(({ uid }) => deps.pods.get(uid) ?? []);
+  const pods = runningPods(deps.podCache).flatMap(({ uid }) => deps.desired.get(uid) ?? []);
   const measured = Promise.all(pods.map((pod) => claimUsage(deps, pod, signal)));
   const all = await measured.catch((error: unknown) => {
     if (!signal.aborted) deps.log.warn({ err: error }, "cannot measure volume usage");

@@ -25,7 +25,7 @@ export interface DiskDeps {
   readonly host: Pick<Host, "fs" | "run">;
   readonly disk: DiskMeter;
   readonly runtime: Pick<Stats, "listContainerStats"> & Pick<Images, "imageFsInfo">;
-  readonly pods: Pick<PodStore, "get">;
+  readonly desired: Pick<PodStore, "get">;
   readonly volumes: Pick<VolumeMounter, "mounted">;
   readonly driverVolumeStats: DriverVolumeStats;
   /** The target's root directory. */
@@ -63,7 +63,7 @@ export function createDiskReader(
   const fileSystemAt = withDevices(deps.host, spaceAt);
   return async (measured, signal) => {
     const running = new Map(measured.map((one) => [one.uid, new Set(one.running)]));
-    const pods = measured.flatMap(({ uid }) => deps.pods.get(uid) ?? []);
+    const pods = measured.flatMap(({ uid }) => deps.desired.get(uid) ?? []);
     const counted = new Map(pods.map((pod) => [pod, countedVolumes(deps, pod)]));
     const paths = pods.flatMap((pod) => {
       const { logs, hostsFile } = ephemeralFiles(pod, deps);

@@ -57,7 +57,7 @@ const defaultDiskPeriodMs = 60_000;
 
 /** Measures the node on request. Without requests, nothing is measured. */
 export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly services: readonly Service[] } {
-  const { clock, log, cache, diskPeriodMs } = deps;
+  const { clock, log, podCache, diskPeriodMs } = deps;
   const sample = createSampler(deps);
   const readDisk = createDiskReader(deps);
   let sampledAt = Number.NEGATIVE_INFINITY;
@@ -85,7 +85,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     name: "disk statistics",
     read: (signal) =>
       readDisk(
-        runningPods(cache).map(({ uid, containers }) => ({ uid, running: containers.map(containerNameOf) })),
+        runningPods(podCache).map(({ uid, containers }) => ({ uid, running: containers.map(containerNameOf) })),
         signal,
       ),
     maxAgeMs: diskIntervalMs,
@@ -183,7 +183,7 @@ function fileUse(use: DiskUse | undefined): DiskUsage | undefined {
 }
 
 interface VolumeHealthDeps extends ClaimDeps, ClockAndLog {
-  readonly cache: PodCache;
+  readonly podCache: PodCache;
   readonly events: EventSink;
   /** Interval between two checks, milliseconds. */
   readonly intervalMs: number;
@@ -193,12 +193,12 @@ interface VolumeHealthDeps extends ClaimDeps, ClockAndLog {
  *  CSIVolumeHealth).
  *  @see https://kubernetes.io/docs/concepts/storage/volume-health-monitoring/ */
 export function createVolumeHealth(deps: VolumeHealthDeps): Service {
-  const { cache, pods, events, intervalMs, clock, log } = deps;
+  const { podCache, desired, events, intervalMs, clock, log } = deps;
   return runPeriodically(
     { name: "volume health", intervalMs, initialDelayMs: intervalMs, clock, log },
     async (signal) => {
-      for (const { uid } of runningPods(cache)) {
-        const pod = pods.get(uid);
+      for (const { uid } of runningPods(podCache)) {
+        const pod = desired.get(uid);
         if (!pod) continue;
         for (const { name, use } of await claimUsage(deps, pod, signal))
           if (use.condition?.abnormal)

@@ -15,7 +15,7 @@ import type { Sample } from "./sample.ts";
 export interface SamplerDeps extends ClockAndLog {
   readonly host: Pick<Host, "run">;
   readonly runtime: Stats;
-  readonly cache: PodCache;
+  readonly podCache: PodCache;
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
   readonly cgroupVersion: 1 | 2;
   readonly targetClock: Pick<TargetClock, "toOurs">;
@@ -27,12 +27,12 @@ const nothing: RuntimeUsage = { containers: new Map(), pods: new Map(), networks
 /** Measures the machine, pods and containers. Most values are read from the target's cgroups with one command; the runtime is
  *  queried for containers whose cgroups are not found. */
 export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promise<Sample> {
-  const { host, cache, cgroupVersion: version, clock } = deps;
+  const { host, podCache, cgroupVersion: version, clock } = deps;
   const rates = createRates();
   let bootedAt: number | undefined;
   return async (signal) => {
     const layout = await deps.layout(signal);
-    const running = runningPods(cache);
+    const running = runningPods(podCache);
     const shared = qosClasses.map((tier) => qosCgroup(tier, layout));
     const begun = clock.monotonic();
     const wanted = [...["/", ...shared].map((path) => ({ path })), ...running.flatMap((pod) => groupsOf(pod, layout))];

@@ -22,10 +22,10 @@ export interface OrphanMeasures {
 }
 
 export interface HousekeepingDeps extends ClockAndLog {
-  readonly pods: PodStore;
+  readonly desired: PodStore;
   readonly worker: Column<WorkerView>;
   readonly workers: Pick<PodWorkers, "terminate" | "forget">;
-  readonly cache: PodCache;
+  readonly podCache: PodCache;
   readonly waitForTarget: WaitForTarget | undefined;
   /** True once every source has reported: before that, no unknown pod may be treated as an orphan. */
   readonly allSourcesReady: () => boolean;
@@ -51,7 +51,7 @@ const directoriesIntervalMs = 60_000;
 
 /** Finds orphans (pods that only the runtime or the disk knows) and terminates them or removes what is left of them. */
 export function createHousekeeping(deps: HousekeepingDeps): Service {
-  const { pods, worker, workers, cache, clock, log } = deps;
+  const { desired, worker, workers, podCache, clock, log } = deps;
   const cleaningUp = new Set<string>();
   let directoriesDue = 0;
 
@@ -60,8 +60,8 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     if (cleaningUp.has(uid)) return true;
     cleaningUp.add(uid);
     try {
-      await deps.cleanUpPod(uid, deps.isWaiting(uid) && restartsAlways(pods.get(uid)), signal);
-      if (!pods.get(uid) || deps.isWaiting(uid)) workers.forget(uid);
+      await deps.cleanUpPod(uid, deps.isWaiting(uid) && restartsAlways(desired.get(uid)), signal);
+      if (!desired.get(uid) || deps.isWaiting(uid)) workers.forget(uid);
       return true;
     } catch (error) {
       if (!signal.aborted) log.warn({ err: error, uid }, "cannot remove a pod's leftovers; retrying");
@@ -73,14 +73,14 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
 
   /** True if no source wants the pod and no worker handles it. Without manifests a kubelet's static pods are unknown here, and must not
    *  be stopped. */
-  const isOrphan = (uid: string) => !pods.get(uid) && !worker.get(uid) && !isOfOtherSource(cache.get(uid));
+  const isOrphan = (uid: string) => !desired.get(uid) && !worker.get(uid) && !isOfOtherSource(podCache.get(uid));
   const isOfOtherSource = (pod: RuntimePod | undefined) =>
     pod?.sandboxes.some(({ annotations }) => {
       const source = annotations[configSourceAnnotation] ?? "api";
       return !deps.sourcesReady.names.some((own) => own === source);
     }) ?? false;
   const terminateOrphan = (uid: string) => {
-    if (cache.get(uid)) deps.measures.orphanFound();
+    if (podCache.get(uid)) deps.measures.orphanFound();
     workers.terminate(uid, undefined);
   };
   const finished = () => worker.entries().flatMap(([uid, { phase }]) => (phase === "finished" ? [uid] : []));
@@ -90,12 +90,12 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     if (restarting.length > 0) await Promise.all(restarting.map((uid) => cleanUp(uid, signal)));
     deps.resumeWaiting();
     if (!deps.allSourcesReady()) return;
-    for (const { uid } of cache.list()) if (isOrphan(uid)) terminateOrphan(uid);
-    const terminated = finished().filter((uid) => !pods.get(uid));
+    for (const { uid } of podCache.list()) if (isOrphan(uid)) terminateOrphan(uid);
+    const terminated = finished().filter((uid) => !desired.get(uid));
     for (const [uid, { phase }] of worker.entries())
-      if (!pods.get(uid) && phase === "syncing") workers.terminate(uid, undefined);
+      if (!desired.get(uid) && phase === "syncing") workers.terminate(uid, undefined);
     const known = new Set([
-      ...pods.list().map(({ metadata }) => metadata.uid),
+      ...desired.list().map(({ metadata }) => metadata.uid),
       ...worker.entries().map(([uid]) => uid),
     ]);
     const results = await Promise.all(terminated.map((uid) => cleanUp(uid, signal)));

@@ -21,7 +21,7 @@ export interface MirrorApi {
 
 export interface MirrorPodsDeps extends ClockAndLog {
   readonly api: MirrorApi;
-  readonly pods: Pick<PodStore, "byName">;
+  readonly desired: Pick<PodStore, "byName">;
   readonly manager: Pick<PodManager, "mirrorPod" | "mirrorPods" | "staticPods">;
   readonly worker: Pick<Column<WorkerView>, "get" | "list">;
   /** Subscribes to `mirrorsChanged` and reconciles at once. Otherwise only failures are retried. */
@@ -100,12 +100,12 @@ export type MirrorAction =
 /** Next action for the pod of one name. */
 export function nextAction(
   {
-    pods,
+    desired: pods,
     manager,
     worker,
     node,
     allSourcesReady,
-  }: Pick<MirrorPodsDeps, "pods" | "manager" | "worker" | "node" | "allSourcesReady">,
+  }: Pick<MirrorPodsDeps, "desired" | "manager" | "worker" | "node" | "allSourcesReady">,
   namespace: string,
   name: string,
 ): MirrorAction {

@@ -36,15 +36,15 @@ export interface PodHostResources {
 }
 
 export interface PassDeps extends PlaceholderDeps, ClockAndLog {
-  readonly cache: PodCache;
+  readonly podCache: PodCache;
   readonly privateColumn: PrivateColumn;
   readonly inspector: PodInspector;
-  readonly runtime: PodRuntime;
+  readonly podRuntime: PodRuntime;
   readonly volumes: Pick<VolumeMounter, "mount" | "unmount">;
   readonly objects: ObjectRegistry;
   readonly prober: Prober;
   readonly fieldChecker: FieldChecker;
-  readonly status: StatusSink & { reconcile(pod: DesiredPod): void };
+  readonly statuses: StatusSink & { reconcile(pod: DesiredPod): void };
   readonly events: EventSink;
   readonly hostResources: PodHostResources;
   readonly managers: readonly Pick<ResourceManager, "unpreparePod" | "release">[];
@@ -108,7 +108,7 @@ function createPodObserver(deps: PassDeps & Pick<PassContext, "needsInspection">
   const report = (pod: DesiredPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus => {
     const generated = deps.statusOf(pod, observed, ending);
     const status = eviction ? evictedStatus(pod, generated, eviction) : generated;
-    deps.status.set(pod, status, ending);
+    deps.statuses.set(pod, status, ending);
     return status;
   };
   return { inspect, report };
@@ -148,7 +148,7 @@ export function createPasses(deps: PassDeps): Passes {
       deps.prober.stopLivenessAndStartup(uid);
       const observed = await inspect(uid, pod, signal);
       if (pod) report(pod, observed, false, eviction);
-      await deps.runtime.kill(observed, pod, pod ? graceSeconds : 1, signal);
+      await deps.podRuntime.kill(observed, pod, pod ? graceSeconds : 1, signal);
       deps.prober.remove(uid);
       const after = await inspect(uid, pod, signal);
       if (isAlive(after)) throw new Error("containers or sandbox still run after the pod was killed");
@@ -158,30 +158,30 @@ export function createPasses(deps: PassDeps): Passes {
     },
 
     async terminated(uid, pod, signal) {
-      if (pod) deps.status.reconcile(pod);
+      if (pod) deps.statuses.reconcile(pod);
       for (const manager of deps.managers) manager.release(uid);
       await unmountVolumes(deps, uid, pod, signal);
       deps.objects.unregister(uid);
       await deps.hostResources.release(uid, signal);
-      if (pod) deps.status.terminated(pod);
+      if (pod) deps.statuses.terminated(pod);
     },
 
-    objectChanged: (pod) => deps.status.terminated(pod),
+    objectChanged: (pod) => deps.statuses.terminated(pod),
   };
 }
 
 /** Milliseconds until the pod exceeds its activeDeadlineSeconds, counted from its start time, even if another agent started it; Infinity
  *  without a deadline. A pod that has not started has its full time. */
-function msUntilDeadline({ status, clock }: PassDeps, { metadata, spec, status: shown }: DesiredPod): number {
+function msUntilDeadline({ statuses, clock }: PassDeps, { metadata, spec, status: shown }: DesiredPod): number {
   if (spec.activeDeadlineSeconds === undefined) return Number.POSITIVE_INFINITY;
-  const { startTime } = status.get(metadata.uid) ?? shown ?? {};
+  const { startTime } = statuses.get(metadata.uid) ?? shown ?? {};
   const startedAt = Date.parse(startTime ?? "") || clock.now();
   return startedAt + spec.activeDeadlineSeconds * 1000 - clock.now();
 }
 
 /** Fails a pod during a sync pass. @param shown message of the pod's status. */
 function failPod(
-  { cache, events, report }: PassContext,
+  { podCache, events, report }: PassContext,
   pod: DesiredPod,
   type: EventType,
   { reason, message }: Rejection,
@@ -189,7 +189,7 @@ function failPod(
 ): PassResult {
   events.event(podReference(pod), type, reason, message);
   const eviction = { reason, message: shown };
-  report(pod, cache.get(pod.metadata.uid) ?? emptyPod(pod), false, eviction);
+  report(pod, podCache.get(pod.metadata.uid) ?? emptyPod(pod), false, eviction);
   return { terminal: true, requeueAfterMs: 0, eviction };
 }
 
@@ -218,7 +218,7 @@ async function syncOnce(deps: PassContext, desired: DesiredPod, signal: AbortSig
   const { uid } = pod.metadata;
   const mustInspect = needsInspection.get(uid) || deps.inspector.needsInspection(uid);
   const correct = createStartCorrection(deps, desired);
-  const observed = correct(mustInspect ? await inspect(uid, pod, signal) : (deps.cache.get(uid) ?? emptyPod(pod)));
+  const observed = correct(mustInspect ? await inspect(uid, pod, signal) : (deps.podCache.get(uid) ?? emptyPod(pod)));
   const reportCurrent = () => report(desired, observed, false);
   const placeholder = await syncPlaceholder(deps, desired, { observed, show: reportCurrent }, signal);
   if (placeholder) return placeholder;
@@ -232,7 +232,7 @@ async function syncOnce(deps: PassContext, desired: DesiredPod, signal: AbortSig
     [
       (stop) => deps.hostResources.prepare(resizes.actuatedPod(pod, observed), isEmpty(observed), stop),
       (stop) => deps.volumes.mount(pod, stop),
-      (stop) => deps.runtime.plan(pod, observed, stop),
+      (stop) => deps.podRuntime.plan(pod, observed, stop),
     ],
     signal,
   );
@@ -265,11 +265,11 @@ async function syncOnce(deps: PassContext, desired: DesiredPod, signal: AbortSig
 
 /** Corrects observations: a container whose start was cut off, and whose end no status has reported, counts as not started.
  *  @returns a function of an observation and the IDs of containers whose start has just been refused. */
-function createStartCorrection({ status }: PassDeps, desired: DesiredPod) {
+function createStartCorrection({ statuses }: PassDeps, desired: DesiredPod) {
   return (observed: RuntimePod, refused: readonly string[] = []): RuntimePod => {
     const reported = new Set([
       ...refused,
-      ...reportedTerminations(status.get(desired.metadata.uid)),
+      ...reportedTerminations(statuses.get(desired.metadata.uid)),
       ...reportedTerminations(desired.status),
     ]);
     return resetFailedStarts(observed, (id) => reported.has(id));

@@ -11,7 +11,7 @@ export interface PlaceholderDeps {
   readonly daemonSetDecision: (pod: DesiredPod, seen: RuntimePod | undefined) => DaemonSetDecision;
   /** Deletes a pod in the API server with its own grace period; its DaemonSet creates another. */
   readonly deletePod: (pod: DesiredPod["metadata"], signal: AbortSignal) => Promise<void>;
-  readonly status: StatusReader;
+  readonly statuses: StatusReader;
   readonly events: EventSink;
   readonly syncMs: number;
   readonly clock: Clock;
@@ -27,14 +27,14 @@ const replacedMessage =
  *  the pod was created, the pod is deleted, since its status cannot go backwards. @param show reports the pod's status.
  *  @returns undefined for a pod that the node runs. */
 export async function syncPlaceholder(
-  { daemonSetDecision, deletePod, status, events, clock, syncMs }: PlaceholderDeps,
+  { daemonSetDecision, deletePod, statuses, events, clock, syncMs }: PlaceholderDeps,
   pod: DesiredPod,
   { observed, show }: { readonly observed: RuntimePod; readonly show: () => void },
   signal: AbortSignal,
 ): Promise<PassResult | undefined> {
   const { kind, isFinal } = daemonSetDecision(pod, observed);
   if (kind === "pod" && isFinal) return undefined;
-  const isNew = !isPlaceholder(status.get(pod.metadata.uid) ?? pod.status);
+  const isNew = !isPlaceholder(statuses.get(pod.metadata.uid) ?? pod.status);
   show();
   if (!isFinal) {
     events.event(podReference(pod), "Normal", "DaemonSetsChanged", replacedMessage);

@@ -11,7 +11,7 @@ import type { PodWorkers } from "./pod-workers.ts";
 export interface StaticQueueDeps {
   readonly worker: Column<WorkerView>;
   readonly workers: Pick<PodWorkers, "terminate">;
-  readonly cache: PodCache;
+  readonly podCache: PodCache;
 }
 
 /** Queue of static pods that wait until another pod of the same name, or their own previous run, has ended: versions of a static pod
@@ -54,18 +54,18 @@ export function createStaticQueue(deps: StaticQueueDeps): StaticQueue {
 
 /** True while a static pod of the same name, or this pod's previous run, has not ended. If only the runtime knows that pod, it is
  *  terminated: the manifest defines the name, so it must be of an older version. */
-function mustWait({ worker, workers, cache }: StaticQueueDeps, pod: DesiredPod): boolean {
+function mustWait({ worker, workers, podCache }: StaticQueueDeps, pod: DesiredPod): boolean {
   const { uid, namespace, name } = pod.metadata;
   const own = worker.get(uid);
   if (own) return own.phase !== "syncing";
-  for (const one of cache.list()) {
+  for (const one of podCache.list()) {
     const isOther = one.uid !== uid && one.namespace === namespace && one.name === name;
     const fromApi = one.sandboxes.every(({ annotations }) => (annotations[configSourceAnnotation] ?? "api") === "api");
     if (isOther && !fromApi && isAlive(one) && !worker.get(one.uid)) workers.terminate(one.uid, undefined);
   }
   return worker.entries().some(([otherUid, other]) => {
     if (otherUid === uid || other.phase === "finished" || (other.pod && !isStaticPod(other.pod))) return false;
-    const seen = cache.get(otherUid);
+    const seen = podCache.get(otherUid);
     const otherName = other.pod ? fullName(other.pod) : seen && `${seen.namespace}/${seen.name}`;
     return otherName === fullName(pod);
   });

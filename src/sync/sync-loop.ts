@@ -39,7 +39,7 @@ export interface SyncLoopMeasures {
 
 export interface SyncLoopDeps {
   readonly manager: Pick<PodManager, "applyUpdate">;
-  readonly pods: PodStore;
+  readonly desired: PodStore;
   readonly worker: Column<WorkerView>;
   readonly workers: PodWorkers;
   readonly admission: Admission;
@@ -50,8 +50,8 @@ export interface SyncLoopDeps {
   /** Their allocations to a rejected pod are released. */
   readonly managers: readonly Pick<ResourceManager, "release">[];
   readonly resizes: ResizeDecider;
-  readonly status: StatusSink & { reconcile(pod: DesiredPod, afterMs?: number): void };
-  readonly cache: PodCache;
+  readonly statuses: StatusSink & { reconcile(pod: DesiredPod, afterMs?: number): void };
+  readonly podCache: PodCache;
   readonly events: EventSink;
   /** Sources whose first update has been handled. */
   readonly sourcesSynced: SourceMilestonePair["writer"];
@@ -94,7 +94,7 @@ export interface SyncLoop extends Service {
 /** Dispatches updates of pod sources to pod workers. Pods are admitted here, one at a time and in order of creation,
  *  before they get a worker: decisions on contended resources are never concurrent. */
 export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
-  const { manager, pods, workers, worker, sourcesSynced, signals, clock, log } = deps;
+  const { manager, desired, workers, worker, sourcesSynced, signals, clock, log } = deps;
   const inbox = createSerialQueue<QueueItem>();
   const staticQueue = createStaticQueue(deps);
   const mirrorSignal = createMirrorSignal(deps);
@@ -104,7 +104,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
 
   const handle = async (update: QueueItem, signal: AbortSignal) => {
     if ("freed" in update) return retryPending(update.freed, signal);
-    if ("resumed" in update) return addAll(stillDesired(pods, update), signal);
+    if ("resumed" in update) return addAll(stillDesired(desired, update), signal);
     // Before the pod's record is deleted: its worker must be terminating by then.
     if (update.op === "REMOVE") for (const pod of update.pods) if (!isMirrorPod(pod)) remove(pod);
     manager.applyUpdate(update);
@@ -259,38 +259,38 @@ function affectsMirrorPods(item: QueueItem): boolean {
   return "resumed" in item || item.op === "ADD" || item.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod));
 }
 
-function reconcile({ status, worker, workers }: SyncLoopDeps, pod: DesiredPod): void {
-  status.reconcile(pod);
+function reconcile({ statuses, worker, workers }: SyncLoopDeps, pod: DesiredPod): void {
+  statuses.reconcile(pod);
   if (worker.get(pod.metadata.uid) && (isEnding(pod) || pod.spec.readinessGates?.length)) workers.update(pod);
 }
 
 /** Writes the status of a static pod again after its mirror pod has been added, changed or deleted. */
-function reconcileStaticPod({ pods, status }: SyncLoopDeps, { metadata: { namespace, name } }: DesiredPod): void {
-  const pod = pods.byName(namespace, name);
-  if (pod && isStaticPod(pod)) status.reconcile(pod);
+function reconcileStaticPod({ desired, statuses }: SyncLoopDeps, { metadata: { namespace, name } }: DesiredPod): void {
+  const pod = desired.byName(namespace, name);
+  if (pod && isStaticPod(pod)) statuses.reconcile(pod);
 }
 
 /** Handles an added mirror pod. After a restart it has the last container statuses: a pass adopts them before the status is written. */
 function handleMirrorPodAdd(deps: SyncLoopDeps, mirror: DesiredPod): void {
-  const { pods, worker, signals, status } = deps;
-  const pod = pods.byName(mirror.metadata.namespace, mirror.metadata.name);
+  const { desired, worker, signals, statuses } = deps;
+  const pod = desired.byName(mirror.metadata.namespace, mirror.metadata.name);
   const isKnown = pod && isStaticPod(pod) && worker.get(pod.metadata.uid)?.phase === "syncing";
   if (!isKnown || !mirror.status?.containerStatuses?.length) return reconcileStaticPod(deps, mirror);
   signals.wake.send(pod.metadata.uid, "config");
-  status.reconcile(pod, adoptionDelayMs);
+  statuses.reconcile(pod, adoptionDelayMs);
 }
 
 /** Admitted pods that hold resources. */
-function admitted({ worker, pods, cache, isPlaceholder }: SyncLoopDeps): readonly DesiredPod[] {
+function admitted({ worker, desired, podCache, isPlaceholder }: SyncLoopDeps): readonly DesiredPod[] {
   return worker.entries().flatMap(([uid, view]) => {
-    const pod = pods.get(uid);
-    return pod && isActive(pod, view, cache.get(uid)) && !isPlaceholder(pod) ? [pod] : [];
+    const pod = desired.get(uid);
+    return pod && isActive(pod, view, podCache.get(uid)) && !isPlaceholder(pod) ? [pod] : [];
   });
 }
 
 /** Rejects a pod: it is Failed and gets no worker, unless it runs already (it was admitted before a restart): then it is terminated. */
 function reject(
-  { log, events, status, cache, workers, managers, nowText }: SyncLoopDeps,
+  { log, events, statuses, podCache, workers, managers, nowText }: SyncLoopDeps,
   pod: DesiredPod,
   { reason, message }: Rejection,
 ): void {
@@ -298,9 +298,9 @@ function reject(
   events.event(podReference(pod), "Warning", reason, message);
   const qos = pod.status?.qosClass ?? qosClass(pod.spec);
   // The status manager delays the final phase until the worker has terminated the pod.
-  const runs = cache.get(pod.metadata.uid) !== undefined;
+  const runs = podCache.get(pod.metadata.uid) !== undefined;
   if (runs) workers.update({ ...pod, status: { ...pod.status, phase: "Failed" } });
-  status.set(pod, {
+  statuses.set(pod, {
     phase: "Failed",
     reason,
     message: `Pod was rejected: ${message}`,
@@ -309,7 +309,7 @@ function reject(
   });
   if (runs) return;
   for (const manager of managers) manager.release(pod.metadata.uid);
-  status.terminated(pod);
+  statuses.terminated(pod);
 }
 
 function byCreation(a: DesiredPod, b: DesiredPod): number {

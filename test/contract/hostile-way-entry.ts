@@ -107,7 +107,7 @@ async function startNode(name: string, relayKind: string): Promise<string> {
     rootDir: `/hostile-way-${name}`,
     nodeName: name,
     places,
-    seen: aColumn<RuntimePod>(),
+    podCache: aColumn<RuntimePod>(),
     services: { list: () => services, onChange: () => () => undefined },
     serviceFilter: () => true,
     waitForTarget: async () => never,

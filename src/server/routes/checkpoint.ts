@@ -16,7 +16,7 @@ export function checkpoint(deps: KubeletServerDeps): Handler {
   const { runtime, files, config, clock } = deps;
   return async (request, response, signal) => {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
-    const pod = deps.pods.byName(namespace, podName);
+    const pod = deps.desired.byName(namespace, podName);
     if (!pod) return sendText(response, 404, "pod does not exist");
     if (!containerSpec(pod, container)) return sendText(response, 404, `container ${container} does not exist`);
     const given = queryOf(request.originalUrl).getAll("timeout").at(-1);

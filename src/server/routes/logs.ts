@@ -17,7 +17,7 @@ export function containerLogs(deps: KubeletServerDeps): Handler {
     if (decoded.kind === "undecodable") return sendText(response, 400, '{"message": "Unable to decode query."}');
     if (decoded.kind === "invalid") return sendText(response, 422, '{"message": "Invalid request."}');
     const { options } = decoded;
-    const pod = deps.pods.byName(namespace, podName);
+    const pod = deps.desired.byName(namespace, podName);
     if (!pod) return sendText(response, 404, `pod ${JSON.stringify(podName)} does not exist`);
     if (!containerSpec(pod, container)) {
       return sendText(
@@ -44,7 +44,7 @@ async function stream(
 ): Promise<void> {
   let id: string;
   try {
-    const status = deps.statuses.get(pod.metadata.uid) ?? pod.status;
+    const status = deps.status.get(pod.metadata.uid) ?? pod.status;
     id = loggedContainer(pod.metadata.name, status, container, options.previous);
   } catch (error) {
     return sendText(response, 400, messageOf(error));

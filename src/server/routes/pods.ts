@@ -1,13 +1,14 @@
 import { PodSandboxState } from "../../gen/cri.ts";
 import type { Pod } from "../../objects.ts";
 import type { PodCache, PodStore, RuntimePod, StatusReader } from "../../pipeline.ts";
+import type { KubeletServerDeps } from "../ports.ts";
 import { type Handler, sendJson } from "../responses.ts";
 import { isRunning } from "../../pod/runs.ts";
 
 /** /pods: the node's desired pods, with its current statuses.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
-export function pods({ pods, statuses }: { pods: PodStore; statuses: StatusReader }): Handler {
-  return (_request, response) => sendJson(response, podList(servedPods(pods, statuses)));
+export function pods(deps: Pick<KubeletServerDeps, "desired" | "status">): Handler {
+  return (_request, response) => sendJson(response, podList(servedPods(deps.desired, deps.status)));
 }
 
 /** Pods with the node's current statuses. */

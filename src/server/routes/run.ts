@@ -8,7 +8,7 @@ import type { KubeletServerDeps } from "../ports.ts";
 export function run(deps: KubeletServerDeps): Handler {
   return async (request, response, signal) => {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
-    const pod = deps.pods.byName(namespace, podName);
+    const pod = deps.desired.byName(namespace, podName);
     if (!pod) return sendText(response, 404, "pod does not exist");
     const inert = placeholderText(deps, pod);
     if (inert !== undefined) return sendText(response, 400, inert);

@@ -65,10 +65,10 @@ export const attach = streaming(async (deps, request, signal) => {
 /** /portForward: ports of a pod; concurrent connections are limited per node. */
 export function portForward(deps: StreamDeps): Handler {
   const slots = createForwardSlots(deps.clock);
-  return streaming(async ({ pods, statuses, runtime }, request, signal) => {
+  return streaming(async ({ desired, status, runtime }, request, signal) => {
     const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
     if (ports.kind === "invalid") throw new StreamRefusedError(400, ports.text);
-    const { pod, uid } = requestedPod({ pods, statuses }, request);
+    const { pod, uid } = requestedPod({ desired, status }, request);
     if (uid !== "" && uid !== pod.metadata.uid) throw new StreamRefusedError(404, "pod not found");
     const port = [...ports.ports];
     // Without ports in the query, it is one connection that multiplexes others.
@@ -99,11 +99,11 @@ function optionsOf(query: URLSearchParams): { stdin: boolean; stdout: boolean; s
 }
 
 function requestedPod(
-  deps: Pick<KubeletServerDeps, "pods" | "statuses">,
+  deps: Pick<KubeletServerDeps, "desired" | "status">,
   request: Request,
 ): { pod: Pod; name: string; uid: string } {
   const { namespace = "", pod: podName = "", container = "", uid = "" } = request.params as Record<string, string>;
-  const pod = deps.pods.byName(namespace, podName);
+  const pod = deps.desired.byName(namespace, podName);
   if (!pod) throw new StreamRefusedError(404, "pod does not exist");
   const inert = placeholderText(deps, pod);
   if (inert !== undefined) throw new StreamRefusedError(400, inert);

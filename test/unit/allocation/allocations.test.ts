@@ -42,7 +42,7 @@ function target() {
     const allocations = createAllocations({
       fs: host.fs,
       rootDir: "/root",
-      cache: { get: () => seen },
+      podCache: { get: () => seen },
       privateColumn: aColumn,
       clock,
       log: createLogger(0, { write: (line: string) => void lines.push(line) }),

@@ -138,7 +138,7 @@ test("checkpoints the allocation before a resize is deferred", async () => {
   const again = createAllocations({
     fs: host.fs,
     rootDir: "/root",
-    cache: { get: () => undefined },
+    podCache: { get: () => undefined },
     privateColumn: aColumn,
     clock: fakeClock(),
     log: silentLog(),

@@ -52,8 +52,8 @@ export function rig({ hasStaticCpus = false, hasStaticMemory = false } = {}) {
   };
   const common = { clock, log: silentLog() };
   const runs = new Map<string, ReturnType<typeof observe>>();
-  const cache = { get: (uid: string) => runs.get(uid) };
-  const allocations = createAllocations({ ...common, fs: host.fs, rootDir: "/root", cache, privateColumn: aColumn });
+  const podCache = { get: (uid: string) => runs.get(uid) };
+  const allocations = createAllocations({ ...common, fs: host.fs, rootDir: "/root", podCache, privateColumn: aColumn });
   const resize = aColumn<ResizeState>();
   const resizes = createResizes({
     ...common,
@@ -67,7 +67,7 @@ export function rig({ hasStaticCpus = false, hasStaticMemory = false } = {}) {
     usesSwap: async () => world.swaps,
     hasStaticCpus,
     hasStaticMemory,
-    pods: { get: (uid) => store.get(uid), byName: () => undefined, list: () => [...store.values()] },
+    desired: { get: (uid) => store.get(uid), byName: () => undefined, list: () => [...store.values()] },
     admission: {
       async admit(pod, others) {
         weighed.push(`${pod.metadata.uid} ${cpuOf(pod)} beside ${others.map(cpuOf).join()}`);

@@ -49,7 +49,7 @@ function rig(t: TestContext, options: Partial<StaticPolicyOptions> = {}) {
         updates.push(`${containerId} ${linux?.cpusetCpus}`);
       },
     },
-    cache: { list: () => [...containers.values()] },
+    podCache: { list: () => [...containers.values()] },
     reconcileMs: 10_000,
     measures: {
       requested: () => void measured.push("requested"),

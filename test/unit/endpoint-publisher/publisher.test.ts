@@ -32,8 +32,8 @@ const shop: Service = {
 /** A publisher with a cluster of slices, and a pod's server that reports how it was dialled. */
 async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
   const clock = fakeClock();
-  const shown = aColumn<ApiPod>();
-  const seen = aColumn<RuntimePod>();
+  const apiPods = aColumn<ApiPod>();
+  const podCache = aColumn<RuntimePod>();
   const slices = new Map(left.map((slice) => [slice.metadata.name, slice]));
   const calls: string[] = [];
   const events: string[] = [];
@@ -86,8 +86,8 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     headless: { list: () => headless, onChange },
     slices: store,
     report: (reason, message) => void events.push(`${reason} ${message}`),
-    shown,
-    seen,
+    apiPods,
+    podCache,
     clock,
     log: silentLog(),
   });
@@ -100,10 +100,10 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     events,
     dialled,
     show(uid: string, one = pod(uid), ip = address) {
-      shown.set(uid, apiPod(one));
-      seen.set(uid, observe([aSandbox({ network: { ip, additionalIps: [] } })], []));
+      apiPods.set(uid, apiPod(one));
+      podCache.set(uid, observe([aSandbox({ network: { ip, additionalIps: [] } })], []));
     },
-    hide: (uid: string) => shown.delete(uid),
+    hide: (uid: string) => apiPods.delete(uid),
     offer(given: readonly Service[]) {
       services = given;
       tell();

@@ -101,11 +101,11 @@ async function node(
   const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running } = ContainerState;
   const runsOf = (pod: TestPod) =>
     allContainers(pod).map(({ container }) => aStatus(container, world.over.has(container.name) ? exited : running));
-  const cache = {
+  const podCache = {
     get: (uid: string) => observe([], pods.filter(({ metadata }) => metadata.uid === uid).flatMap(runsOf)),
   };
   const enforceLocalLimits = createLocalLimits({
-    cache,
+    podCache,
     disk: createDiskMeter({ host, clock }),
     runtime: { listContainerStats: async (filter) => (world.filters.push(filter?.labelSelector), layers) },
     volumes: {
@@ -113,7 +113,7 @@ async function node(
     },
     rootDir,
     podLogsDir: "/var/log/pods",
-    pods: { list: () => pods.filter(({ metadata }) => !evicted.some(({ uid }) => uid === metadata.uid)) },
+    desired: { list: () => pods.filter(({ metadata }) => !evicted.some(({ uid }) => uid === metadata.uid)) },
     evict,
     clock,
   });
@@ -130,7 +130,7 @@ async function node(
       };
     },
     terminatedPods: () => [...world.former.keys()].map((uid) => aPod({}, { uid })),
-    sourcesReady: () => world.allSourcesReady,
+    allSourcesReady: () => world.allSourcesReady,
     events,
     enforceLocalLimits,
     worker,

@@ -43,8 +43,8 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
     runtime,
     fs: host.fs,
     clock,
-    pods: { get: (uid: string) => (uid === pod.uid ? known : undefined) },
-    cache: { get: (uid: string) => (uid === pod.uid ? pod : undefined), list: () => [pod] },
+    desired: { get: (uid: string) => (uid === pod.uid ? known : undefined) },
+    podCache: { get: (uid: string) => (uid === pod.uid ? pod : undefined), list: () => [pod] },
     worker: {
       get: (uid: string) => (uid === pod.uid ? { phase: "syncing" as const, pod: known, ...view } : undefined),
     },

@@ -59,7 +59,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
         inodesFree: 1,
       }),
     },
-    cache: { list: () => [] },
+    podCache: { list: () => [] },
     pulled: undefined,
     prunePulls: undefined,
     waitForTarget: undefined,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createNodeState, wireActors, wiring } from "../../../src/kubelet/wiring.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { createSignals } from "../../../src/state/signals.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
@@ -27,19 +28,19 @@ test("each signal has a sender and a subscriber", () => {
     assert.ok(using("sends", signal).length > 0 && using("subscribes", signal).length > 0, signal);
 });
 
-test("gives an actor only the state and signals that the wiring lists for it", () => {
-  const stateOf = wireActors(state, createSignals());
-  const handed = stateOf("statusManager");
-  assert.deepEqual(Object.keys(handed).sort(), ["apiPods", "signals", "status", "worker"]);
+test("gives an actor the clock, the log, and only the state and signals that the wiring lists for it", () => {
+  const partsOf = wireActors(state, createSignals(), { clock: fakeClock(), log: silentLog() });
+  const handed = partsOf("statusManager");
+  assert.deepEqual(Object.keys(handed).sort(), ["apiPods", "clock", "log", "signals", "status", "worker"]);
   assert.equal("set" in handed.apiPods, false);
   assert.equal("set" in handed.status, true);
-  assert.deepEqual(Object.keys(stateOf("pleg").signals), ["wake", "retry"]);
+  assert.deepEqual(Object.keys(partsOf("pleg").signals), ["wake", "retry"]);
 });
 
 test("refuses to hand out the writer of a column a second time", () => {
-  const stateOf = wireActors(state, createSignals());
-  stateOf("pleg");
-  assert.throws(() => stateOf("pleg"), { message: "pleg: column podCache has a writer already" });
-  stateOf("kubeletServer");
-  stateOf("kubeletServer");
+  const partsOf = wireActors(state, createSignals(), { clock: fakeClock(), log: silentLog() });
+  partsOf("pleg");
+  assert.throws(() => partsOf("pleg"), { message: "pleg: column podCache has a writer already" });
+  partsOf("kubeletServer");
+  partsOf("kubeletServer");
 });

@@ -57,7 +57,7 @@ async function world(names: readonly string[] = ["c"], isNear = false) {
         if (state.fails) throw state.fails;
       },
     },
-    cache: {
+    podCache: {
       list: () => [
         {
           uid: "uid",

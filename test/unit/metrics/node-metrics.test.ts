@@ -315,9 +315,9 @@ test("gauges are read at scrape time", async () => {
   const all = [wanted, fromFile];
   const pair = await makeSelfSigned("node", [], clock.now());
   const view: NodeView = {
-    pods: { get: (uid) => all.find(({ metadata }) => metadata.uid === uid), byName: () => undefined, list: () => all },
+    desired: { get: (uid) => all.find((one) => one.metadata.uid === uid), byName: () => undefined, list: () => all },
     mirrors: () => [mirror],
-    cache: { get: () => undefined, list: () => [alive, ended] },
+    podCache: { get: () => undefined, list: () => [alive, ended] },
     workers: () => [
       { uid: "one", phase: "syncing", pod: wanted },
       { uid: "file", phase: "finished", pod: fromFile },

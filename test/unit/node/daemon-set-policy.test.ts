@@ -23,7 +23,7 @@ function rig({ setting, node, isRunning = false, latest }: Given) {
   const policy = createDaemonSetPolicy({
     setting,
     nodes: { node: () => node, ready: async () => {} },
-    cache: { get: () => observed, list: () => [] },
+    podCache: { get: () => observed, list: () => [] },
     status: { get: (uid) => (uid === pod.metadata.uid ? latest : undefined) },
     rootDir: "/var/lib/kubelet",
     log: createLogger(0, { write: (line) => void lines.push(line) }),

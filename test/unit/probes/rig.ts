@@ -99,8 +99,8 @@ export function rig({
     targetClock: { toOurs: (time) => time - offsetMs },
     log: silent,
     events: { event: (_about, _type, reason) => void state.told.push(reason) },
-    cache: { get: () => state.cached, list: () => (state.cached ? [state.cached] : []) },
-    pods: {
+    podCache: { get: () => state.cached, list: () => (state.cached ? [state.cached] : []) },
+    desired: {
       get: (id) => state.pods.find((one) => one.metadata.uid === id),
       byName: () => undefined,
       list: () => state.pods,

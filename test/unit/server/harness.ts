@@ -116,15 +116,15 @@ export async function start({
     verbosity: createVerbosity(5),
     profiles: { take: unused("a profile") },
     tracer: noTracer,
-    pods: {
+    desired: {
       get: (uid) => pods.find((pod) => pod.metadata.uid === uid),
       byName: (namespace, name) =>
         pods.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
       list: () => pods,
     },
     podsKnown: Promise.resolve(),
-    statuses: { get: (uid) => statuses.get(uid) },
-    runtimePods: { get: () => undefined, list: () => [] },
+    status: { get: (uid) => statuses.get(uid) },
+    podCache: { get: () => undefined, list: () => [] },
     runtime: runtimeOf({}),
     logs: { read: unused("logs") },
     syncLoop: () => undefined,

@@ -29,8 +29,8 @@ test("uses the cached container or sandbox, and queries the runtime only if it i
     },
     portForward: ({ podSandboxId }) => (asked.push(podSandboxId), Promise.resolve(served.endpoint)),
   });
-  const runtimePods = { get: () => seen, list: () => [seen] };
-  await using server = await start({ pods: [pod], deps: { runtime, runtimePods } });
+  const podCache = { get: () => seen, list: () => [seen] };
+  await using server = await start({ pods: [pod], deps: { runtime, podCache } });
   const go = async (path: string, headers = spdy) => (await upgrade(server, path, headers)).socket.destroy();
   await go("/exec/ns/p/c?command=id&output=1");
   await go("/portForward/ns/p", spdyForward);

@@ -85,7 +85,7 @@ test("runningpods: returns names and images of running containers", async () => 
     [aSandbox({ state: PodSandboxState.SANDBOX_NOTREADY })],
     [aStatus(down, ContainerState.CONTAINER_EXITED)],
   );
-  const world = { deps: { runtimePods: { get: () => undefined, list: () => [seen, gone] } } };
+  const world = { deps: { podCache: { get: () => undefined, list: () => [seen, gone] } } };
   const [, body] = await answer(world, "/runningpods/");
   assert.deepEqual(JSON.parse(body).items, [
     {

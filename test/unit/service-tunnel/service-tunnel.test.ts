@@ -77,7 +77,7 @@ function setUp({
           return 0;
         });
   programs.forEach(install);
-  const seen = aColumn<RuntimePod>();
+  const podCache = aColumn<RuntimePod>();
   const way = createServiceTunnel({
     headless: undefined,
     host,
@@ -85,7 +85,7 @@ function setUp({
     nodeName: "edge-1",
     places: createTunnelLimits(),
     serviceFilter: () => true,
-    seen,
+    podCache,
     services: {
       list: () => services,
       onChange(hear) {

@@ -52,7 +52,7 @@ async function node(pods: readonly TestPod[] = [], hasLogind = true) {
     rootDir,
     recordsShutdowns: true,
     pods: { list: () => pods },
-    cache: { get: () => undefined },
+    podCache: { get: () => undefined },
     worker,
     shuttingDown: goingDown.writer,
     signals,

@@ -37,10 +37,10 @@ function rig() {
   const seen = observe([aSandbox()], [aStatus(aContainer("c"), ContainerState.CONTAINER_RUNNING)]);
   const deps = {
     host: fakeHost({ clock }),
-    pods: { get: () => pod },
+    desired: { get: () => pod },
     volumes: { mounted: () => new Map(mounted) },
     driverVolumeStats: async (path: string) => uses[path],
-    cache: { get: () => seen, list: () => [seen] },
+    podCache: { get: () => seen, list: () => [seen] },
     clock,
     log: silentLog(),
   };

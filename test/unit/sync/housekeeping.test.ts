@@ -52,7 +52,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
   const common = { measures, tracer: noTracer, waitForTarget: undefined, clock, log, stop: stop.signal };
   const workers = createPodWorkers({ passes, worker: worker.writer, signals, ...common });
   const housekeeping = createHousekeeping({
-    pods: {
+    desired: {
       get: (uid) => world.wanted.find(({ metadata }) => metadata.uid === uid),
       byName: () => undefined,
       list: () => world.wanted,
@@ -62,7 +62,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     waitForTarget: target?.present,
     clock,
     log,
-    cache: {
+    podCache: {
       get: (uid) => (world.inRuntime.includes(uid) ? runtimePod(uid) : undefined),
       list: () => world.inRuntime.map(runtimePod),
     },

@@ -47,7 +47,7 @@ function rig(t: TestContext) {
       create: (pod) => (bodies.push(pod), answer("create")),
       remove: ({ uid }) => answer(`remove ${uid}`),
     },
-    pods: table.desired.reader,
+    desired: table.desired.reader,
     manager,
     worker: columnOf(() => [...phases].map(([pod, phase]) => [pod.metadata.uid, { phase, pod }] as const)),
     signals,

@@ -19,7 +19,7 @@ function rig(mount: PassDeps["volumes"]["mount"] = async () => new Map()) {
   const reported: PodStatus[] = [];
   const { clock, events, calls, passes } = passesRig({
     volumes: { mount, unmount: async () => undefined },
-    status: {
+    statuses: {
       get: () => kept,
       set: (_pod, status) => void reported.push(status),
       terminated: () => undefined,

@@ -27,14 +27,14 @@ export function rig(over: Partial<PassDeps> = {}) {
     sandbox: undefined as "new" | "another" | undefined,
   };
   const deps: PassDeps = {
-    cache: { get: () => world.seen, list: () => [world.seen] },
+    podCache: { get: () => world.seen, list: () => [world.seen] },
     privateColumn: aColumn,
     inspector: {
       inspect: async () => (calls.push("inspect"), world.seen),
       needsInspection: () => world.unseen,
       recordObservation: () => void calls.push("learn"),
     },
-    runtime: {
+    podRuntime: {
       plan: async () => {
         calls.push("plan");
         return {
@@ -57,7 +57,7 @@ export function rig(over: Partial<PassDeps> = {}) {
     objects: { register: said("register"), unregister: said("unregister") },
     prober: { add: said("probe"), stopLivenessAndStartup: said("spare"), remove: said("stop probing") },
     fieldChecker: { unsupportedFields: async () => [] },
-    status: {
+    statuses: {
       get: () => undefined,
       set: (_pod, status) => void calls.push(`status ${status.phase}`),
       terminated: said("terminated"),

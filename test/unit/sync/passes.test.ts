@@ -189,7 +189,7 @@ test("runs another pass at once if a container ended during the pass: its event 
     observe([aSandbox()], [{ ...running, state: ContainerState.CONTAINER_EXITED }]),
   ];
   const { passes } = rig({
-    cache: { get: () => views[0], list: () => [] },
+    podCache: { get: () => views[0], list: () => [] },
     privateColumn: aColumn,
     inspector: {
       inspect: async () => views[1] ?? assert.fail(),
@@ -202,7 +202,7 @@ test("runs another pass at once if a container ended during the pass: its event 
 
 test("inspects the pod before using the cache if the previous pass was aborted after changes", async () => {
   const { calls, passes } = rig({
-    runtime: {
+    podRuntime: {
       plan: async () => ({ perform: () => Promise.reject(new Error("cut off")) }),
       kill: async () => undefined,
     },
@@ -219,7 +219,7 @@ test("reports an evicted pod as Failed with the reason, regardless of its contai
   const statuses: PodStatus[] = [];
   const status = { get: () => undefined, set: (_pod: TestPod, now: PodStatus) => void statuses.push(now) };
   const { passes } = rig({
-    status: { ...status, terminated: () => undefined, reconcile: () => undefined },
+    statuses: { ...status, terminated: () => undefined, reconcile: () => undefined },
     statusOf: () => ({ phase: "Succeeded", qosClass: "BestEffort" }),
   });
   const eviction = { reason: "Evicted", message: "too much. " };

@@ -23,7 +23,7 @@ function rig() {
         phases.set(uid, "terminating");
       },
     },
-    cache: { get: (uid) => inRuntime.find((one) => one.uid === uid), list: () => inRuntime },
+    podCache: { get: (uid) => inRuntime.find((one) => one.uid === uid), list: () => inRuntime },
   });
   const work = (pod: TestPod, phase: WorkerPhase) => {
     phases.set(pod.metadata.uid, phase);

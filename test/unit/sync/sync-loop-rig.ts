@@ -58,13 +58,13 @@ export function rig(
     idle: async () => undefined,
   };
   const loop = createSyncLoop({
-    pods,
+    desired: pods,
     manager,
     sourcesSynced: takenIn.writer,
     signals,
     worker: columnOf(() => [...phases].map(([uid, phase]) => [uid, { phase, pod: undefined }] as const)),
     workers,
-    cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
+    podCache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
     events,
     resizes: { ...noResizes, ...resizes },
     runtimeErrors: () => runtimeErrors,
@@ -84,7 +84,7 @@ export function rig(
         admit(pod, others)
       ),
     },
-    status: {
+    statuses: {
       get: () => undefined,
       set(pod, status) {
         statuses.push(status);
