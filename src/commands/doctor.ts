@@ -4,7 +4,7 @@ import { createCredentials } from "../api/credentials.ts";
 import { type Command, execInContainer } from "../api/exec.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { serviceAccount } from "../api/service-account.ts";
-import type { ServedByProcess } from "../config/command-line.ts";
+import type { OptionsOf, ServedByProcess } from "../config/command-line.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { TargetNetworks } from "../doctor/cidrs.ts";
 import { examineCluster } from "../doctor/cluster.ts";
@@ -32,15 +32,7 @@ import { type Port, examinePorts } from "../doctor/ports.ts";
 import { ignoreCode } from "../lib/errors.ts";
 import { requestStatus } from "../process/status-socket.ts";
 
-export interface DoctorOptions {
-  readonly nodes: readonly NodeConfig[];
-  /** Kubeconfig for checks of the cluster; undefined in a Pod, and if only the targets are checked. */
-  readonly kubeconfig: string | undefined;
-  /** Endpoints of the graftlet process. */
-  readonly process: ServedByProcess;
-  readonly output: "text" | "json";
-  /** Manifest of a pod or a workload to check instead of targets and cluster. */
-  readonly manifest: Readonly<Record<string, unknown>> | undefined;
+export interface DoctorOptions extends OptionsOf<"doctor"> {
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly terminal: Terminal;

@@ -1,4 +1,5 @@
 import { createApiClient } from "../api/client.ts";
+import type { OptionsOf } from "../config/command-line.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { type ServiceAccount, serviceAccount } from "../api/service-account.ts";
 import type { NodeConfig } from "../config/node-config.ts";
@@ -13,15 +14,7 @@ import type { ProviderFactory } from "../seams/provider.ts";
 import { confirm, type Terminal } from "./terminal.ts";
 import { graftletVersion } from "../version.ts";
 
-export interface LeaveOptions {
-  readonly nodes: readonly NodeConfig[];
-  /** Kubeconfig of the user; undefined in a Pod. */
-  readonly kubeconfig: string | undefined;
-  /** Deployment that runs graftlet; without a namespace, it is in the Pod's. */
-  readonly deployment: { readonly namespace: string | undefined; readonly name: string } | undefined;
-  readonly timeoutMs: number;
-  /** Skip the confirmation. */
-  readonly yes: boolean;
+export interface LeaveOptions extends OptionsOf<"leave"> {
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly terminal: Terminal;

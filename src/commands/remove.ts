@@ -1,5 +1,5 @@
 import { isOnlyAgent, lockFile, lockTarget } from "../process/claim.ts";
-import type { NodeConfig } from "../config/node-config.ts";
+import type { OptionsOf } from "../config/command-line.ts";
 import { cgroupVersion, exists } from "../host/exists.ts";
 import type { HeldLocks } from "../host/lock.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
@@ -22,10 +22,7 @@ import { type ProviderFactory, type Target, TargetError } from "../seams/provide
 import { confirm, type Terminal } from "./terminal.ts";
 import { ownDirectory } from "../host/layout.ts";
 
-export interface RemovalOptions {
-  readonly node: NodeConfig;
-  /** Skip the confirmation. */
-  readonly yes: boolean;
+export interface RemovalOptions extends OptionsOf<"remove"> {
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly terminal: Terminal;
   /** Set by `graftlet leave`, which has deleted the node's pods already, and deletes the Node afterwards: caps the grace period of containers. */

@@ -1,4 +1,5 @@
 import { systemClock } from "../lib/clock.ts";
+import type { OptionsOf } from "../config/command-line.ts";
 import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { NodeReport, PodReport } from "../report/node-report.ts";
@@ -6,12 +7,7 @@ import type { ProcessReport } from "../process/process-report.ts";
 import { requestStatus } from "../process/status-socket.ts";
 import { type Terminal, printJson } from "./terminal.ts";
 
-export interface StatusOptions {
-  /** Path of the process' socket. */
-  readonly socket: string;
-  /** The only node to show; undefined for all. */
-  readonly node: string | undefined;
-  readonly output: "text" | "json";
+export interface StatusOptions extends OptionsOf<"status"> {
   readonly terminal: Terminal;
   readonly signal: AbortSignal;
 }

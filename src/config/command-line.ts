@@ -111,7 +111,8 @@ export type ParseResult =
       readonly manifest: Readonly<Record<string, unknown>> | undefined;
     };
 
-type Run = Extract<ParseResult, { kind: "run" }>;
+/** What the command line says about a command. */
+export type OptionsOf<Kind extends ParseResult["kind"]> = Omit<Extract<ParseResult, { kind: Kind }>, "kind">;
 
 /** Endpoints of a graftlet process, in addition to those of its nodes; undefined ones are disabled. */
 export interface ServedByProcess {
@@ -328,7 +329,7 @@ function optionsFrom(flags: Flags): Options {
   return options;
 }
 
-function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags): Omit<Run, "flags"> {
+function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags): Omit<Extract<ParseResult, { kind: "run" }>, "flags"> {
   const single = [...flags.keys()].find((flag) => !sharedFlags.has(flag));
   if (single !== undefined) {
     throw refuse(

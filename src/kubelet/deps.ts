@@ -17,8 +17,7 @@ import type { DeviceManager } from "../devices/manager.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { Fence } from "../seams/fenced.ts";
 import type { TargetClock } from "../host/target-clock.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
@@ -55,8 +54,26 @@ export interface TargetClaim extends Fence {
   onLost(listener: () => void): () => void;
 }
 
+/** What a process shares with each of its nodes. */
+export interface ProcessParts {
+  /** ID of this process, to recognize its own health endpoints. */
+  readonly instance: string;
+  readonly readiness: Readiness;
+  readonly liveness: Liveness;
+  /** Limits of unauthenticated connections to this process. */
+  readonly strangers: UnauthenticatedConnections;
+  /** Limits of service tunnel connections of this process. */
+  readonly places: TunnelLimits;
+  /** The values of all flags of the command line, by flag. */
+  readonly flags: Readonly<Record<string, string>>;
+  /** Log level of this process. */
+  readonly verbosity: Verbosity;
+  /** Profiles of this process. */
+  readonly profiles: Profiles;
+}
+
 /** Dependencies of a node: its configuration, and what it works with. */
-export interface KubeletDeps {
+export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly config: NodeConfig;
   readonly target: Target;
   readonly claim: TargetClaim;
@@ -71,29 +88,14 @@ export interface KubeletDeps {
   readonly store: (name: string) => PairStore;
   /** Approves the signing request for the kubelet API's certificate; undefined if others approve it. */
   readonly approve?: Approve;
-  /** ID of this process, to recognize its own health endpoints. */
-  readonly instance: string;
-  readonly readiness: Readiness;
-  readonly liveness: Liveness;
+  /** Receives the node's state. */
   readonly report: NodeReporter;
-  /** Limits of unauthenticated connections to this process. */
-  readonly strangers: UnauthenticatedConnections;
-  /** Limits of service tunnel connections of this process. */
-  readonly places: TunnelLimits;
-  /** The values of all flags of the command line, by flag. */
-  readonly flags: Readonly<Record<string, string>>;
-  /** Log level of this process. */
-  readonly verbosity: Verbosity;
-  /** Profiles of this process. */
-  readonly profiles: Profiles;
   readonly metrics: NodeMetrics;
   readonly tracer: Tracer;
   /** Reads a text file on graftlet's own machine. @throws the errors of `fs.readFile`. */
   readonly readOwnFile: (path: string) => Promise<string>;
   /** The node's client certificate for the API server, in PEM. */
   readonly clientCertificate: () => string | undefined;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Dependencies of a running node. */

@@ -9,53 +9,31 @@ import { type Account, type Identity, clientFor, obtainIdentity, ownCertificate 
 import { kubeletEndpoint } from "./kubelet-address.ts";
 import { createBackoff } from "../lib/backoff.ts";
 import { codeOf, messageOf } from "../lib/errors.ts";
+import type { KubeletDeps, ProcessParts } from "../kubelet/deps.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createNodeMetrics } from "../metrics/node-metrics.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
-import type { Liveness } from "../node/liveness.ts";
-import type { Readiness } from "../node/readiness.ts";
-import type { NodeReporter } from "../report/reported-node.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
-import type { Verbosity } from "../lib/verbosity.ts";
 import { visibleText } from "../lib/visible-text.ts";
 import type { UnhandledErrorHandler } from "./unhandled-errors.ts";
 import { runOnTarget, reportTrouble } from "./on-target.ts";
 import { type SetupFailures, createSetupFailures } from "./setup-failures.ts";
 import { openTarget } from "./open-target.ts";
-import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
-import type { Profiles } from "../server/profiler.ts";
-import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import { openTracer } from "../tracing/tracer.ts";
 import { isStandalone } from "./standalone.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "../seams/provider.ts";
 import { createFailureLog } from "../lib/retry.ts";
 
-export interface NodeRun extends ClockAndLog {
-  readonly config: NodeConfig;
+export interface NodeRun extends ProcessParts, ClockAndLog, Pick<KubeletDeps, "config" | "report"> {
   /** True if the process runs several nodes. */
   readonly several: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly instance: string;
-  /** Limits of unauthenticated connections, shared by all nodes of the process. */
-  readonly strangers: UnauthenticatedConnections;
-  /** Limits of service tunnel connections, shared by all nodes of the process. */
-  readonly places: TunnelLimits;
-  /** The values of all flags of the command line, by flag. */
-  readonly flags: Readonly<Record<string, string>>;
-  /** Log level of the process. */
-  readonly verbosity: Verbosity;
-  /** Profiles of the process. */
-  readonly profiles: Profiles;
   /** Records how the node uses a runtime on graftlet's own machine; undefined if it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   /** Stops the node instead of the process after an unhandled error. */
   readonly unhandledErrors: Pick<UnhandledErrorHandler, "run">;
-  readonly readiness: Readiness;
-  readonly liveness: Liveness;
-  /** Receives the node's state. */
-  readonly report: NodeReporter;
 }
 
 /** Retry delays of a failed node, milliseconds; short enough to keep its Node's Lease alive. */

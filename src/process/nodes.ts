@@ -1,7 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { Warning, Endpoint } from "../config/graftlet-configuration.ts";
-import type { Logging } from "../config/kubelet-groups.ts";
-import type { NodeConfig } from "../config/node-config.ts";
+import type { OptionsOf } from "../config/command-line.ts";
 import { systemClock } from "../lib/clock.ts";
 import { limitInformationalAnswers } from "../lib/informational-answers.ts";
 import { createProcessLog } from "../lib/log.ts";
@@ -23,21 +21,7 @@ import { createProfiles } from "../server/profiler.ts";
 import { createUnauthenticatedConnections, processConnectionLimits } from "../server/unauthenticated-connections.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 
-export interface RunNodesOptions {
-  readonly nodes: readonly NodeConfig[];
-  /** With several nodes, a failed node is retried; a single node exits with a one-line error. */
-  readonly several: boolean;
-  readonly health: Endpoint | undefined;
-  /** Endpoint of the status page. */
-  readonly page: Endpoint | undefined;
-  /** Path of the socket for `graftlet status`; undefined for none. */
-  readonly statusSocket: string | undefined;
-  readonly logging: Logging;
-  /** The values of all flags of the command line, by flag. */
-  readonly flags: Readonly<Record<string, string>>;
-  readonly warnings: readonly Warning[];
-  /** Descriptions of what happens instead of kubelet defaults that graftlet does not support. */
-  readonly defaults: readonly string[];
+export interface RunNodesOptions extends OptionsOf<"run"> {
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   /** Environment of the process: locates the API server in a Pod. */
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -60,8 +44,6 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   for (const { node, text } of warnings) log.warn({ node }, text);
   const instance = randomUUID();
   const uses = createRuntimeUses();
-  const strangers = createUnauthenticatedConnections(processConnectionLimits);
-  const places = createTunnelLimits();
   const readiness = createReadiness(
     nodes.map(({ nodeName }) => nodeName),
     clock,
@@ -81,8 +63,8 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     instance,
     uses,
     readiness,
-    strangers,
-    places,
+    strangers: createUnauthenticatedConnections(processConnectionLimits),
+    places: createTunnelLimits(),
     verbosity,
     profiles: createProfiles(clock),
     clock,
