@@ -7,7 +7,7 @@ import { isResizeCondition } from "../pod/conditions.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { isEnding } from "../pod/phase.ts";
 import { qosClass } from "../pod/qos.ts";
-import { quantityMilli } from "../pod/quantity.ts";
+import { quantityMilli, quantityNumber } from "../pod/quantity.ts";
 import { podReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
 import { changesSwapLimit } from "../pod/swap.ts";
@@ -19,9 +19,10 @@ import type { Sends, ResizeTrigger } from "../state/signals.ts";
 import type { SourceMilestone } from "../state/values.ts";
 import type { Allocations } from "./allocations.ts";
 import { type ResizeRequestMeasures, createRequestTracker } from "./requested-resources.ts";
-import { resizeText } from "./resize-text.ts";
 import { type ResizeStates, createResizeStates, type PendingResize } from "./resize-states.ts";
-import { sortResizes } from "./resize-order.ts";
+import { sortedByKey } from "../lib/sorted.ts";
+import { goJson } from "../pod/go-json.ts";
+import { podRequests } from "../pod/resources.ts";
 
 /** In-place resizes of pods. */
 export interface ResizeMeasures extends ResizeRequestMeasures {
@@ -266,4 +267,59 @@ function actuatedPodOf(allocations: Allocations, pod: AllocatedPod, observed: Ru
 function runningContainer(observed: RuntimePod, { name }: Container) {
   const newest = newestRun(observed, name);
   return newest?.state === ContainerState.CONTAINER_RUNNING ? newest : undefined;
+}
+
+/** Text of a resize event, in the kubelet's format.
+ *  @param generation of the spec that requested it. @param error why it is pending or has failed. */
+function resizeText(what: string, { spec }: Pod, generation: number, error?: string): string {
+  const { containers, initContainers = [] } = spec;
+  const summary = {
+    ...(initContainers.length > 0 && { initContainers: initContainers.map(amounts) }),
+    containers: containers.map(amounts),
+    generation,
+    ...(error && { error }),
+  };
+  return `${what}: ${goJson(summary)}`;
+}
+
+function amounts({ name, resources }: Container) {
+  const { limits, requests } = resources ?? {};
+  return {
+    name,
+    resources: { ...(limits && { limits: sortedByKey(limits) }), ...(requests && { requests: sortedByKey(requests) }) },
+  };
+}
+
+/** Sorts pending resizes in the order of decisions: those that request no more than their allocation first, then by priority, Guaranteed
+ *  pods first, and by waiting time. (kubelet, allocation/allocation_manager.go)
+ *  @param allocatedPodOf returns the allocated pod. @param deferredSince milliseconds since the epoch; undefined for a new resize. */
+function sortResizes(
+  pods: readonly DesiredPod[],
+  allocatedPodOf: (pod: DesiredPod) => AllocatedPod,
+  deferredSince: (uid: string) => number | undefined,
+): readonly DesiredPod[] {
+  const ranks = new Map(pods.map((pod) => [pod, rankOf(pod, allocatedPodOf(pod), deferredSince(pod.metadata.uid))]));
+  return [...pods].sort((a, b) => compare(ranks.get(a) ?? [], ranks.get(b) ?? []));
+}
+
+function rankOf(pod: DesiredPod, before: AllocatedPod, since: number | undefined): readonly number[] {
+  return [
+    requestsMore(pod, before) ? 1 : 0,
+    -(pod.spec.priority ?? 0),
+    qosClass(pod.spec) === "Guaranteed" ? 0 : 1,
+    since ?? Number.MAX_SAFE_INTEGER,
+  ];
+}
+
+function requestsMore(pod: DesiredPod, before: AllocatedPod): boolean {
+  const [now, then] = [podRequests(pod, { overhead: false }), podRequests(before, { overhead: false })];
+  return (
+    quantityMilli(now["cpu"] ?? "0") > quantityMilli(then["cpu"] ?? "0") ||
+    quantityNumber(now["memory"] ?? "0") > quantityNumber(then["memory"] ?? "0")
+  );
+}
+
+function compare(a: readonly number[], b: readonly number[]): number {
+  const at = a.findIndex((value, index) => value !== b[index]);
+  return at < 0 ? 0 : (a[at] ?? 0) - (b[at] ?? 0);
 }

@@ -1,12 +1,15 @@
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { onAbort, type Service } from "../lib/service-group.ts";
-import type { ConfigMap, Pod, Secret } from "../objects.ts";
+import type { ConfigMap, Pod, Secret, PersistentVolume, PersistentVolumeClaim, ServiceAccount } from "../objects.ts";
 import type { ObjectCache } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import type { ObjectRegistry } from "../sync/ports.ts";
 import type { ApiClient } from "./client.ts";
 import { type ObjectKind, type StoredObject, type WatchedObject, watchObject } from "./watched-object.ts";
+import type { Claims } from "../volumes/ports.ts";
+import type { Clock } from "../lib/clock.ts";
+import { retryForbidden } from "./node-authorizer.ts";
 
 type ChangeListener = (kind: ObjectKind, namespace: string, name: string) => void;
 
@@ -129,3 +132,38 @@ function keysOf(pod: Pod): Set<string> {
 const keyOf = (kind: ObjectKind, namespace: string, name: string) => `${kind}/${namespace}/${name}`;
 const parts = (key: string) => key.split("/") as [ObjectKind, string, string];
 const pathOf = (kind: ObjectKind, namespace: string) => `/api/v1/namespaces/${namespace}/${kind}s`;
+
+/** Reads PersistentVolumeClaims and PersistentVolumes when a pod needs them, as the kubelet does: a node may only read those of its own
+ *  pods, and patch the status of their claims.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
+export function createClaims({ client }: { readonly client: ApiClient }): Claims {
+  const pathOf = (namespace: string, name: string) => `/api/v1/namespaces/${namespace}/persistentvolumeclaims/${name}`;
+  return {
+    claim: (namespace, name, signal) => client.get<PersistentVolumeClaim>(pathOf(namespace, name), { signal }),
+    persistentVolume: (name, signal) => client.get<PersistentVolume>(`/api/v1/persistentvolumes/${name}`, { signal }),
+    patchStatus: ({ metadata: { namespace, name } }, body, signal) =>
+      client.patch<PersistentVolumeClaim>(`${pathOf(namespace, name)}/status`, { type: "strategic", body }, { signal }),
+  };
+}
+
+/** Service accounts of the node's pods. */
+export interface ServiceAccounts {
+  /** @throws ApiError, such as not_found. */
+  serviceAccount(namespace: string, name: string, signal: AbortSignal): Promise<ServiceAccount>;
+}
+
+/** Reads service accounts on demand, without a cache. */
+export function createServiceAccounts({
+  client,
+  clock,
+}: {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+}): ServiceAccounts {
+  return {
+    serviceAccount: (namespace, name, signal) =>
+      retryForbidden(clock, signal, () =>
+        client.get<ServiceAccount>(`/api/v1/namespaces/${namespace}/serviceaccounts/${name}`, { signal }),
+      ),
+  };
+}

@@ -9,7 +9,7 @@ import {
 } from "../gen/cri.ts";
 import { removeLogs } from "../host/container-logs.ts";
 import type { TargetClock } from "../host/target-clock.ts";
-import { throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
+import { throwIfAborted, ignoreNotFound, hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -19,12 +19,11 @@ import type { EventSink, PodCache, PodInspector, PodStore, WaitForTarget } from 
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { podTerminationGraceAnnotation } from "../pod/labels.ts";
 import { nodeReference } from "../pod/reference.ts";
-import type { HostFs } from "../seams/host.ts";
+import type { HostFs, FileChange } from "../seams/host.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import { type ContainerLimits, deadContainers, deadSandboxes } from "./dead-containers.ts";
-import { podLogsToRemove, removeDanglingLinks } from "./dead-logs.ts";
 
 export interface ContainerCollectionDeps extends ClockAndLog {
   readonly runtime: Pick<Containers, "listContainers" | "containerStatus" | "stopContainer" | "removeContainer"> &
@@ -233,4 +232,40 @@ async function removeSandboxes(
 async function removeSandbox({ runtime }: ContainerCollectionDeps, id: string, signal: AbortSignal): Promise<void> {
   await ignoreNotFound(runtime.stopPodSandbox(id, signal));
   await ignoreNotFound(runtime.removePodSandbox(id, signal));
+}
+
+/** Changes that remove the log directories of pods for which `isFinished` holds.
+ *  @param directory KubeletConfiguration.podLogsDir, which may not exist. @throws in the kubelet's words if it cannot be read. */
+async function podLogsToRemove(
+  fs: Pick<HostFs, "list">,
+  directory: string,
+  isFinished: (uid: string) => boolean,
+  signal: AbortSignal,
+): Promise<readonly FileChange[]> {
+  const entries = await ignoreNotFound(fs.list(directory, signal)).catch((error: unknown) => {
+    throw new Error(`failed to read podLogsDirectory ${JSON.stringify(directory)}: ${messageOf(error)}`, {
+      cause: error,
+    });
+  });
+  const finished = (entries ?? []).filter(({ name }) => isFinished(/^[^_]+_[^_]+_([^_]+)$/.exec(name)?.[1] ?? ""));
+  return finished.map(({ name }) => ({ kind: "remove", path: `${directory}/${name}`, recursive: true }));
+}
+
+/** Removes dangling links for log collectors, except those of containers in `living` (the end of the link's name is the container ID): a
+ *  running container's log is missing for a moment during rotation. */
+async function removeDanglingLinks(
+  fs: HostFs,
+  directory: string,
+  living: ReadonlySet<string>,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { name, kind } of await fs.list(directory, signal).catch(() => [])) {
+    const path = `${directory}/${name}`;
+    if (kind !== "symlink" || living.has(/-([^-]+)\.log$/.exec(name)?.[1] ?? "")) continue;
+    const dangling = await fs.stat(path, signal).then(
+      () => false,
+      (error: unknown) => hasCode(error, "not_found"),
+    );
+    if (dangling) await fs.apply([{ kind: "remove", path }], signal);
+  }
 }

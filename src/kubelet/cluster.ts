@@ -1,6 +1,5 @@
 import { isIPv4 } from "node:net";
 import { loggedEvents, noNode, noServices } from "../api/absent.ts";
-import { createClaims } from "../api/claims.ts";
 import { type CredentialSource, createCredentials } from "../api/credentials.ts";
 import { clusterRoleOwner, createOwnSlices } from "../api/endpoint-slices.ts";
 import { createEventRecorder, reportedEvents } from "../api/events.ts";
@@ -13,9 +12,8 @@ import {
   createServiceLister,
   withFirstListTimeout,
 } from "../api/listers.ts";
-import { createObjectCaches } from "../api/objects.ts";
+import { createObjectCaches, createClaims, createServiceAccounts } from "../api/objects.ts";
 import { createRuntimeClasses } from "../api/runtime-classes.ts";
-import { createServiceAccounts } from "../api/service-accounts.ts";
 import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
 import { createTrustBundles } from "../api/trust-bundles.ts";

@@ -1,12 +1,13 @@
 import { readLines } from "../host/command-lines.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
-import type { ClockAndLog } from "../lib/log.ts";
+import type { ClockAndLog, Logger } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, WaitForTarget } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
 import { script } from "../seams/command.ts";
+import { readFile, writeFile } from "node:fs/promises";
 
 export interface OomWatcherDeps extends ClockAndLog {
   readonly host: Pick<Host, "spawn">;
@@ -119,4 +120,16 @@ function victimOf(line: string): { readonly cgroup: string; readonly name: strin
   if (task < taskCgroupAt || !/^\d+$/.test(pid)) return undefined;
   const cgroup = line.slice(cgroupAt, taskCgroupAt - ",task_memcg=".length);
   return { cgroup, name: line.slice(task + lastParts[0].length, pidAt), pid };
+}
+
+/** Sets this process's OOM score adjustment. If that is not permitted, it logs the kubelet's message and continues. Child processes inherit
+ *  the score.
+ *  @param score from −1000 (never killed) to 1000; lowering it requires CAP_SYS_RESOURCE.
+ *  @see https://man7.org/linux/man-pages/man5/proc_pid_oom_score_adj.5.html */
+export async function setOwnOomScore(score: number, log: Logger, path = "/proc/self/oom_score_adj"): Promise<void> {
+  try {
+    if (Number(await readFile(path, "utf8")) !== score) await writeFile(path, String(score));
+  } catch (error) {
+    log.info({ why: messageOf(error), oomScoreAdj: score }, "Failed to ApplyOOMScoreAdj");
+  }
 }

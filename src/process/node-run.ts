@@ -20,10 +20,10 @@ import { runOnTarget, reportTrouble } from "./on-target.ts";
 import { type SetupFailures, createSetupFailures } from "./setup-failures.ts";
 import { openTarget } from "./open-target.ts";
 import { openTracer } from "../tracing/tracer.ts";
-import { isStandalone } from "./standalone.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "../seams/provider.ts";
 import { createFailureLog } from "../lib/retry.ts";
+import { staticSources } from "../kubelet/settings.ts";
 
 export interface NodeRun extends ProcessParts, ClockAndLog, Pick<KubeletDeps, "config" | "report"> {
   /** True if the process runs several nodes. */
@@ -151,4 +151,14 @@ function standaloneIdentity({
 function troubleOf(error: unknown): LinkTrouble {
   if (error instanceof TargetError) return error;
   return { reason: "NodeNotStarted", message: messageOf(error) };
+}
+
+/** True for a standalone node: it has static pods, no kubeconfig, and no Pod's service account.
+ *  @see https://kubernetes.io/docs/tutorials/cluster-management/kubelet-standalone/ */
+export function isStandalone(
+  config: Pick<NodeConfig, "kubeconfig" | "bootstrapKubeconfig" | "kubelet">,
+  env: Readonly<Record<string, string | undefined>>,
+): boolean {
+  const hasCredentials = config.kubeconfig || config.bootstrapKubeconfig || env["KUBERNETES_SERVICE_HOST"];
+  return !hasCredentials && staticSources(config).length > 0;
 }

@@ -2,7 +2,7 @@ import { ContainerState } from "../gen/cri.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runConcurrently } from "../lib/run-concurrently.ts";
-import type { PodStatus } from "../objects.ts";
+import type { PodStatus, Pod } from "../objects.ts";
 import type {
   EventSink,
   EventType,
@@ -15,7 +15,6 @@ import type {
   VolumeMounter,
 } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
-import { evictedStatus } from "../pod/evicted.ts";
 import { PodRejectedError } from "../pod/rejected.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isAlive } from "../pod/sandbox.ts";
@@ -26,6 +25,7 @@ import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
 import { type PlaceholderDeps, syncPlaceholder } from "./placeholder-pass.ts";
 import type { PassResult, Passes } from "./pod-worker.ts";
 import type { ObjectRegistry, PodRuntime, Prober, FieldChecker, StatusSink, SyncOutcome, Resizes } from "./ports.ts";
+import { disruption, disruptionCondition } from "../pod/conditions.ts";
 
 /** Data directories and cgroup of a pod on the target. */
 export interface PodHostResources {
@@ -321,4 +321,16 @@ function emptyPod(pod: DesiredPod | AllocatedPod): RuntimePod {
 /** True if the runtime has neither sandboxes nor containers of the pod. */
 function isEmpty({ sandboxes, containers }: RuntimePod): boolean {
   return sandboxes.length + containers.length === 0;
+}
+
+/** The status of a pod that its node terminates: Failed with the given reason. As in the kubelet, a preempted or evicted pod whose
+ *  containers all exit successfully has Succeeded; a pod past its active deadline fails whatever its containers' exit codes. */
+export function evictedStatus(pod: Pod, status: PodStatus, { reason, message, disruption: why }: Eviction): PodStatus {
+  if (why === undefined) return { ...status, phase: "Failed", reason, message };
+  const others = (status.conditions ?? []).filter(({ type }) => type !== disruptionCondition);
+  return {
+    ...status,
+    ...(status.phase !== "Succeeded" && { phase: "Failed", reason, message }),
+    conditions: [...others, disruption(pod, why)],
+  };
 }

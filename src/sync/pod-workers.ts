@@ -8,6 +8,8 @@ import type { WorkerView } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
 import type { Subscribes, Sends } from "../state/signals.ts";
 import { type Passes, type PodWorker, createPodWorker, type WorkerMeasures } from "./pod-worker.ts";
+import type { Clock } from "../lib/clock.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
 
 export interface PodWorkersDeps extends ClockAndLog {
   readonly passes: Passes;
@@ -81,5 +83,27 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
       column.delete(uid);
     },
     idle: async () => void (await Promise.all([...workers.values()].map((worker) => worker.idle()))),
+  };
+}
+
+/** Time for running calls to the runtime to finish when the node stops, milliseconds. */
+const drainTimeoutMs = 20_000;
+
+/** When the node stops: aborts the workers' passes and waits for calls to the runtime that must not be interrupted.
+ *  @param passes aborts the passes. */
+export function createWorkersService(
+  workers: Pick<PodWorkers, "idle">,
+  passes: AbortController,
+  clock: Pick<Clock, "sleep">,
+): Service {
+  return {
+    name: "pod-workers",
+    async run(signal) {
+      await onAbort(signal);
+      passes.abort();
+      const patience = new AbortController();
+      await Promise.race([workers.idle(), clock.sleep(drainTimeoutMs, patience.signal).catch(() => undefined)]);
+      patience.abort();
+    },
   };
 }

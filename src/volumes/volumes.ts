@@ -6,7 +6,7 @@ import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import { createSharedPromise } from "../lib/shared-promise.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
-import type { MountedVolumes, VolumeMounter } from "../pipeline.ts";
+import type { MountedVolumes, VolumeMounter, WaitForTarget } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import { migratedTypeOf } from "../pod/migrated-volume.ts";
@@ -23,6 +23,8 @@ import { createVolumeWaiter } from "./wait-for-volumes.ts";
 import { usedVolumes } from "./paths.ts";
 import { type PodVolumes, type SetUp, createSetUp, maxRetryDelayMs, newPodVolumes } from "./set-up.ts";
 import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.ts";
+import type { Logger } from "../lib/log.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
 
 /** Timeout of listing the pod directories, milliseconds. */
 const listTimeoutMs = 60_000;
@@ -307,4 +309,34 @@ function createRefresher({ clock, log }: VolumeDeps, current: ReadonlyMap<string
 function cancelTimers(refreshes: PodRefreshes | undefined): void {
   refreshes?.refreshTimer?.cancel();
   refreshes?.changeTimer?.cancel();
+}
+
+interface VolumesServiceDeps {
+  readonly volumes: Pick<Volumes, "recover" | "stop">;
+  readonly waitForTarget: WaitForTarget | undefined;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Retry delay for reading the target's volumes, milliseconds. */
+const retryDelayMs = 5_000;
+
+/** Reconstructs volumes that an earlier process left on the node; stops the volume manager at the end. */
+export function createVolumesService({ volumes, waitForTarget, clock, log }: VolumesServiceDeps): Service {
+  const recover = async (signal: AbortSignal) => {
+    for (let logged = false; !signal.aborted; logged = true) {
+      try {
+        await waitForTarget?.(signal);
+        return await volumes.recover(signal);
+      } catch (err) {
+        if (signal.aborted) return;
+        if (!logged) log.warn({ err }, "cannot reconstruct the node's volumes; retrying");
+        await clock.sleep(retryDelayMs, signal).catch(() => undefined);
+      }
+    }
+  };
+  return {
+    name: "volumes",
+    run: (signal) => Promise.all([recover(signal), onAbort(signal).then(volumes.stop)]).then(() => undefined),
+  };
 }

@@ -5,7 +5,7 @@ import type { ClockAndLog } from "../../lib/log.ts";
 import { untilAborted } from "../../lib/service-group.ts";
 import { createSingleFlight } from "../../lib/single-flight.ts";
 import type { Pod } from "../../objects.ts";
-import type { ServiceAccounts } from "../../api/service-accounts.ts";
+import type { ServiceAccounts } from "../../api/objects.ts";
 import type { TokenSource } from "../../api/tokens.ts";
 import type { PluginResponse, RunPlugin } from "./credential-plugin.ts";
 import type { Logins } from "./docker-config.ts";

@@ -14,9 +14,10 @@ import type { SetUpDeps, VolumeDeps, VolumeReady } from "../plugins/plugin.ts";
 import { checkNoLink, podSubdirectory } from "../paths.ts";
 import { attachmentName } from "./csi-attachment.ts";
 import { type CsiVolumeHandle, csiPluginError, csiPluginName } from "./csi-unmounter.ts";
-import { serviceAccountTokens } from "./csi-tokens.ts";
 import { applyFSGroup } from "./apply-fs-group.ts";
 import { type VolumeData, hasVolumeData, publishedPath, removeMountDirectory, saveVolumeData } from "./volume-data.ts";
+import { rfc3339 } from "../../lib/rfc3339.ts";
+import { sortedByKey } from "../../lib/sorted.ts";
 
 /** A CSI volume with everything needed to publish it to a pod. */
 export interface DriverVolume extends CsiVolumeHandle {
@@ -308,4 +309,30 @@ async function applyDriverFSGroup(
     const why = `applyFSGroup failed for vol ${volumeHandle}: ${messageOf(error)}`;
     throw new CodedError(codeOf(error), why, { cause: error });
   });
+}
+
+/** Default lifetime of a token, seconds: the API server's. */
+const defaultTokenSeconds = 3_600;
+
+/** Service account tokens that a driver requests, by audience, as one entry of its volume context; empty if it requests none.
+ *  @throws CodedError in the kubelet's words.
+ *  @see https://kubernetes-csi.github.io/docs/token-requests.html */
+async function serviceAccountTokens(
+  { tokens }: SetUpDeps,
+  pod: Pod,
+  csiDriver: CSIDriver | undefined,
+  signal: AbortSignal,
+): Promise<Readonly<Record<string, string>>> {
+  const asked = csiDriver?.spec.tokenRequests ?? [];
+  if (asked.length === 0) return {};
+  try {
+    const given = asked.map(async ({ audience, expirationSeconds = defaultTokenSeconds }) => {
+      const { token, expiresAt } = await tokens.token(pod, { audience, expirationSeconds }, signal);
+      return [audience, { token, expirationTimestamp: rfc3339(expiresAt) }] as const;
+    });
+    const byAudience = Object.fromEntries(await Promise.all(given));
+    return { "csi.storage.k8s.io/serviceAccount.tokens": JSON.stringify(sortedByKey(byAudience)) };
+  } catch (error) {
+    throw csiPluginError("mounter.SetUpAt failed to get service accoount token attributes: ", error);
+  }
 }

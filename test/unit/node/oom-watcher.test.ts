@@ -5,8 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { createOomWatcher } from "../../../src/node/oom-watcher.ts";
-import { setOwnOomScore } from "../../../src/node/own-oom-score.ts";
+import { createOomWatcher, setOwnOomScore } from "../../../src/node/oom-watcher.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type Spawned, spawning, spokenProcess } from "../../fakes/process.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readFacts } from "../../../src/host/facts.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { unfitReason } from "../../../src/node/target-check.ts";
+import { unfitReason } from "../../../src/node/reboot-watch.ts";
 import { TargetError } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { evictedStatus } from "../../../src/pod/evicted.ts";
+import { evictedStatus } from "../../../src/sync/passes.ts";
 import { aPod } from "../../fakes/pods.ts";
 
 const preempted = { reason: "Preempting", message: "makes room", disruption: "it was preempted" };

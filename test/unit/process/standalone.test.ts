@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defaultConfiguration } from "../../../src/config/kubelet-configuration.ts";
-import { isStandalone } from "../../../src/process/standalone.ts";
+import { isStandalone } from "../../../src/process/node-run.ts";
 
 test("a node is standalone with static pods and without credentials", () => {
   const kubelet = defaultConfiguration();

@@ -5,7 +5,7 @@ import { mergeStatus } from "../../../src/status/writer.ts";
 import { normalizeStatus, terminatedStatus } from "../../../src/status/manager.ts";
 import { statusPatch } from "../../../src/status/patch.ts";
 import { withPreviousTimes, illegalTransition } from "../../../src/status/transition.ts";
-import { evictedStatus } from "../../../src/pod/evicted.ts";
+import { evictedStatus } from "../../../src/sync/passes.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const now = "2026-02-02T00:00:00Z";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createWorkersService } from "../../../src/sync/workers-service.ts";
+import { createWorkersService } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 function rig(idle: () => Promise<void>) {

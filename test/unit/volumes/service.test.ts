@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
-import { createVolumesService } from "../../../src/volumes/service.ts";
+import { createVolumesService } from "../../../src/volumes/volumes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 /** The service over volumes that cannot be read the first `failures` times. */
