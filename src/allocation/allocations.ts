@@ -152,16 +152,11 @@ function runsOf({ podCache }: Pick<AllocationsDeps, "podCache">, { metadata }: D
   return podCache.get(metadata.uid)?.containers ?? [];
 }
 
-interface RunningContainer {
-  readonly run: ContainerStatus;
-  readonly resources: Resources;
-}
-
 /** The pod with resources no lower than the actuated ones. */
 function raisedToActuated(
   allocated: AllocatedPod,
   { wholeInForce }: Allocation,
-  running: readonly RunningContainer[],
+  running: readonly { readonly run: ContainerStatus; readonly resources: Resources }[],
 ): AllocatedPod {
   const inForce = new Map(running.map(({ run, resources }) => [containerNameOf(run), resources]));
   const { containers, pod: whole } = resourcesOf(allocated.spec);

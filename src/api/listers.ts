@@ -62,10 +62,11 @@ export function createEndpointWatch(
   return { name, run: reflector.run, ready: reflector.ready, list: reflector.list, onChange };
 }
 
-type ObjectSelection = Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">;
-
 /** Watches some objects and notifies listeners of changes. */
-function watchObjects<T extends ApiObject>(deps: ListerDeps, which: ObjectSelection) {
+function watchObjects<T extends ApiObject>(
+  deps: ListerDeps,
+  which: Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">,
+) {
   const changed = createSignal();
   const handler = { replace: () => changed.send(), changed: () => changed.send() };
   return { reflector: createReflector<T>({ ...deps, ...which, handler }), onChange: changed.subscribe };

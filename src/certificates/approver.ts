@@ -6,12 +6,6 @@ import type { CertificateSigningRequest } from "../objects.ts";
 import { requestedSubject, canonicalAddress } from "./requested.ts";
 import { retryUntilDone } from "../lib/retry.ts";
 
-/** A node, and the addresses of its kubelet API according to its release. */
-export interface OwnNode {
-  readonly nodeName: string;
-  readonly addresses: readonly string[];
-}
-
 /** Approves a valid request, and logs the reason if it is invalid; stops when the signal aborts, or when the request has been changed.
  *  Never rejects. */
 export type Approve = (request: CertificateSigningRequest, signal: AbortSignal) => Promise<void>;
@@ -37,7 +31,7 @@ const retryBackoff = { initialMs: 500, maxMs: 30_000 };
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
 export function rejectionReason(
   { spec }: CertificateSigningRequest,
-  { nodeName, addresses }: OwnNode,
+  { nodeName, addresses }: { readonly nodeName: string; readonly addresses: readonly string[] },
 ): string | undefined {
   const { signerName, username = "", groups = [], usages = [], request } = spec;
   const user = `system:node:${nodeName}`;

@@ -112,17 +112,11 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
   };
 }
 
-/** Span in which a certificate is valid, milliseconds since the epoch. */
-interface ValidityPeriod {
-  readonly from: number;
-  readonly until: number;
-}
-
 /** The current certificate; undefined before the first is issued and after it has expired. */
 function createCurrentPair(clock: IssuedOptions["clock"]) {
   const changed = createSignal();
   let pair: KeyPair | undefined;
-  let span: ValidityPeriod | undefined;
+  let span: { readonly from: number; readonly until: number } | undefined;
   let renewAt = 0;
   return {
     current: () => pair,

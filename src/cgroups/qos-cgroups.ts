@@ -13,12 +13,10 @@ import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import type { NodeCgroups, CgroupMeasures } from "./node-cgroups.ts";
 
-interface OpenedCgroups extends Pick<NodeCgroups, "layout"> {
-  readonly cgroups: Pick<NodeCgroups["cgroups"], "ensure">;
-}
-
 export interface QosCgroupsDeps {
-  readonly cgroups: (signal: AbortSignal) => Promise<OpenedCgroups>;
+  readonly cgroups: (
+    signal: AbortSignal,
+  ) => Promise<Pick<NodeCgroups, "layout"> & { readonly cgroups: Pick<NodeCgroups["cgroups"], "ensure"> }>;
   readonly pods: Pick<PodStore, "list">;
   readonly worker: Pick<Column<WorkerView>, "get">;
   readonly podCache: Pick<PodCache, "get">;

@@ -157,15 +157,9 @@ function lines(nodeName: string, findings: readonly Finding[]): readonly string[
   ];
 }
 
-interface LocalMachineExamination {
-  readonly node: NodeConfig;
-  readonly process: ServedByProcess;
-  readonly clock: Clock;
-}
-
 /** Checks a node's ports and certificates on graftlet's own machine, on which this runs. */
 async function examineLocalMachine(
-  { node, process, clock }: LocalMachineExamination,
+  { node, process, clock }: { readonly node: NodeConfig; readonly process: ServedByProcess; readonly clock: Clock },
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
   const runner = await runningProcess(node, process, clock, signal);

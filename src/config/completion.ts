@@ -5,8 +5,6 @@ import type { Shape } from "./schema.ts";
 
 /** Shells with completion. */
 export const shells = ["bash", "zsh", "fish"] as const;
-export type Shell = (typeof shells)[number];
-
 /** The commands, with a description and the flags that they have in addition to a node's. */
 const commands: Readonly<Record<string, { readonly does: string; readonly own: Shape }>> = {
   leave: { does: "drains and deletes nodes, and cleans their machines", own: leaveFields },
@@ -24,7 +22,7 @@ interface Flag {
 }
 
 /** The script for completing graftlet's commands and flags; values complete to file names. Pure. */
-export function completionScript(shell: Shell): string {
+export function completionScript(shell: (typeof shells)[number]): string {
   return shell === "fish"
     ? fish()
     : shell === "zsh"

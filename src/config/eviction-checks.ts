@@ -21,10 +21,8 @@ export type EvictionSignal = (typeof evictionSignals)[number];
 /** The names, for lookups of any string. */
 const names: readonly string[] = evictionSignals;
 
-type CheckValue = (signal: string, value: string) => string | undefined;
-
 /** Applies a check to each value by its signal, and returns the first failure. */
-function bySignal(check: CheckValue): (map: TextMap) => string | undefined {
+function bySignal(check: (signal: string, value: string) => string | undefined): (map: TextMap) => string | undefined {
   return (map) => {
     for (const [signal, value] of Object.entries(map)) {
       const fault = names.includes(signal)

@@ -250,10 +250,13 @@ function kubeconfigOf(
   return kubeconfigFrom(io, setting, entry.kubeconfig ?? at.options.kubeconfig);
 }
 
-type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "endpoints">;
-
 /** Settings that exist only in a Pod. @throws CodedError invalid_argument outside a Pod */
-function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: NodeEntry, shared: Shared): InPod {
+function inPod(
+  io: ConfigIo,
+  { path, index }: EntryPlace,
+  entry: NodeEntry,
+  shared: Shared,
+): Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "endpoints"> {
   const { certificateSecret, kubeletAddress: of, approveServingCertificates, endpointsOwner: name } = shared;
   const service = entry.kubeletService || shared.kubeletService;
   const named = entry.kubeletService === "" ? "kubeletService" : `nodes[${index}].kubeletService`;

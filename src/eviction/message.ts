@@ -4,12 +4,6 @@ import type { PodUsage } from "./ports.ts";
 import { type Observations, signals, type StarvedResource } from "./signals.ts";
 import { availableText, thresholdText, type Threshold } from "./thresholds.ts";
 
-/** The kubelet's message and annotations for an eviction. */
-export interface EvictionNotice {
-  readonly message: string;
-  readonly annotations: Readonly<Record<string, string>>;
-}
-
 interface NoticeInput {
   readonly resource: StarvedResource;
   readonly pod: Pod;
@@ -27,7 +21,10 @@ interface Offence {
 }
 
 /** Names the starved resource, and the containers that use more of it than requested. */
-export function evictionNotice(input: NoticeInput): EvictionNotice {
+export function evictionNotice(input: NoticeInput): {
+  readonly message: string;
+  readonly annotations: Readonly<Record<string, string>>;
+} {
   const { resource, pod, usage } = input;
   const low = `The node was low on resource: ${resource}. ${boundOf(input)}`;
   if (!usage) return { message: low, annotations: {} };

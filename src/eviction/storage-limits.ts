@@ -31,12 +31,6 @@ export interface StorageUsage {
   readonly containers: ReadonlyMap<string, number>;
 }
 
-/** The first exceeded limit: the kubelet's message and the eviction signal. */
-export interface StorageExcess {
-  readonly signal: StorageSignal;
-  readonly message: string;
-}
-
 const resource = "ephemeral-storage";
 
 /** A pod's limits; undefined for a pod without limits, like most pods.
@@ -50,7 +44,10 @@ export function storageLimits(pod: Pod): StorageLimits | undefined {
 }
 
 /** The first exceeded limit; undefined when there is none. Pure. */
-export function firstExceededLimit(limits: StorageLimits, usage: StorageUsage): StorageExcess | undefined {
+export function firstExceededLimit(
+  limits: StorageLimits,
+  usage: StorageUsage,
+): { readonly signal: StorageSignal; readonly message: string } | undefined {
   for (const [name, { bytes, text }] of limits.volumes)
     if ((usage.volumes.get(name) ?? 0) > bytes)
       return {

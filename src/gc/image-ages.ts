@@ -10,11 +10,6 @@ export interface UnusedImage {
   readonly lastUsed: number;
 }
 
-interface ImageAge {
-  readonly firstDetected: number;
-  lastUsed: number;
-}
-
 /** First-detected and last-used times of images, by ID. History from before the agent's start is unknown. */
 export interface ImageAges {
   /** Records a list of all images. @param used result of `imagesInUse`. @param at when the listing began, and now.
@@ -30,7 +25,7 @@ export interface ImageAges {
 }
 
 export function createImageAges(): ImageAges {
-  const ages = new Map<string, ImageAge>();
+  const ages = new Map<string, { readonly firstDetected: number; lastUsed: number }>();
   return {
     record(images, used, { began, now }) {
       const present = new Set(images.map(({ id }) => id));

@@ -52,8 +52,6 @@ export interface ImageCollectionDeps extends ClockAndLog {
   readonly tracer: Tracer;
 }
 
-export type ImageCollection = Service & Pick<Reclaim, "deleteUnusedImages">;
-
 /** The kubelet's image detection and garbage collection period. */
 const periodMs = 300_000;
 
@@ -67,7 +65,7 @@ interface Collector extends ImageCollectionDeps {
 
 /** Removes unused images when the image file system fills up, and those unused for longer than the maximum age.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
-export function createImageCollection(deps: ImageCollectionDeps): ImageCollection {
+export function createImageCollection(deps: ImageCollectionDeps): Service & Pick<Reclaim, "deleteUnusedImages"> {
   const { limits, clock, log } = deps;
   const collector: Collector = {
     ...deps,
@@ -279,15 +277,10 @@ function joinErrors(what: string, errors: readonly unknown[]): Error {
   return new Error(`${what}: ${aggregateText(errors.map(runtimeErrorText))}`, { cause: errors[0] });
 }
 
-interface Space {
-  readonly capacityBytes: number;
-  readonly availableBytes: number;
-}
-
 /** Usage of the image file system, and the bytes to free to get down to the low threshold; undefined below the high threshold. Whole
  *  percents and bytes, rounded like the kubelet. Pure. @param space with a capacity above 0. */
 function amountToFree(
-  { capacityBytes, availableBytes }: Space,
+  { capacityBytes, availableBytes }: { readonly capacityBytes: number; readonly availableBytes: number },
   { highPercent, lowPercent }: { readonly highPercent: number; readonly lowPercent: number },
 ): { readonly usedPercent: number; readonly bytes: number | undefined } {
   const capacity = BigInt(capacityBytes);

@@ -56,7 +56,11 @@ export function createPulledImages(deps: PulledImagesDeps): PulledImages {
     return others;
   };
 
-  const pull = async (request: PullImageRequest, signal: AbortSignal, ...more: PullMore): Promise<string> => {
+  const pull = async (
+    request: PullImageRequest,
+    signal: AbortSignal,
+    ...more: Parameters<Images["pullImage"]> extends [unknown, unknown, ...infer Rest] ? Rest : never
+  ): Promise<string> => {
     const wanted = canonicalName(request.image?.image ?? "");
     const others = await beginPull(wanted, signal).catch((error: unknown) => {
       throwIfAborted(signal);
@@ -147,8 +151,6 @@ function createOwnedNames({ fs, rootDir, clock, log }: PulledImagesDeps) {
     }),
   };
 }
-
-type PullMore = Parameters<Images["pullImage"]> extends [unknown, unknown, ...infer Rest] ? Rest : never;
 
 /** Tags first: when a repository's last tag is removed, Docker also removes its digests. */
 function namesIn({ repoTags, repoDigests }: Image): readonly string[] {

@@ -1,14 +1,9 @@
 import type { HostFacts } from "../host/facts.ts";
 import { TargetError } from "../seams/provider.ts";
 
-export interface TargetRequirements {
-  readonly failSwapOn: boolean;
-  readonly failCgroupV1: boolean;
-}
-
 /** @throws TargetError, one sentence, if the target does not meet the requirements. */
 export function checkTargetRequirements(
-  { failSwapOn, failCgroupV1 }: TargetRequirements,
+  { failSwapOn, failCgroupV1 }: { readonly failSwapOn: boolean; readonly failCgroupV1: boolean },
   { swapBytes, cgroupVersion }: Pick<HostFacts, "swapBytes" | "cgroupVersion">,
 ): void {
   if (failSwapOn && swapBytes > 0) {

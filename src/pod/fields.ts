@@ -12,13 +12,6 @@ export interface FieldContext {
   readonly podIPs: readonly string[];
 }
 
-/** A `resourceFieldRef`. */
-export interface ResourceSelector {
-  readonly resource: string;
-  readonly containerName?: string;
-  readonly divisor?: string;
-}
-
 /** The value of a `fieldRef`: a path such as `metadata.labels['k']` or `status.podIP`.
  *  @throws Error that names the path if the downward API does not support it.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#downwardapi-fieldRef */
@@ -71,7 +64,7 @@ export function orderPodIPs(podIPs: readonly string[], hostIPs: readonly string[
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#downwardapi-resourceFieldRef */
 export function resourceField(
   pod: Pod,
-  selector: ResourceSelector,
+  selector: { readonly resource: string; readonly containerName?: string; readonly divisor?: string },
   containerName: string,
   allocatable: Readonly<Record<string, string>>,
 ): string {

@@ -10,12 +10,6 @@ export interface MemoryQos {
   readonly reserves: boolean;
 }
 
-/** Memory protection of a cgroup, bytes: memory.min (hard) and memory.low (best effort). */
-export interface MemoryProtection {
-  readonly memoryMinBytes?: number;
-  readonly memoryLowBytes?: number;
-}
-
 const pageBytes = 4096;
 
 /** The memory.min, memory.low and memory.high of a container's cgroup.
@@ -43,7 +37,10 @@ function containerMemoryProtection(pod: Pod, request: number, reserves: boolean)
 }
 
 /** Memory protection of a pod's cgroup. @param requestBytes memory request of the whole pod. */
-export function podMemoryProtection(pod: Pod, requestBytes: number): MemoryProtection {
+export function podMemoryProtection(
+  pod: Pod,
+  requestBytes: number,
+): { readonly memoryMinBytes?: number; readonly memoryLowBytes?: number } {
   if (requestBytes === 0) return {};
   return qosClass(pod.spec) === "Guaranteed" ? { memoryMinBytes: requestBytes } : { memoryLowBytes: requestBytes };
 }

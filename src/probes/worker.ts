@@ -188,12 +188,6 @@ export function createPause(clock: Clock, signal: AbortSignal): Pause {
   };
 }
 
-/** A probe's successThreshold and failureThreshold. */
-interface Thresholds {
-  readonly success: number;
-  readonly failure: number;
-}
-
 /** Counts consecutive equal results. */
 interface Streak {
   /** Records a result. @returns true if its threshold has been reached. */
@@ -203,7 +197,7 @@ interface Streak {
 }
 
 /** @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#configure-probes */
-function createStreak({ success, failure }: Thresholds): Streak {
+function createStreak({ success, failure }: { readonly success: number; readonly failure: number }): Streak {
   let last: "Success" | "Failure" | undefined;
   let run = 0;
   return {

@@ -23,16 +23,11 @@ const [errorsPerMinute, errorBurst] = [10, 20];
 /** Time for a node's work to end after an unhandled error, milliseconds. Work that the error interrupted may never end. */
 const stopTimeoutMs = 60_000;
 
-interface Scope {
-  readonly node: string;
-  readonly failed: (error: unknown) => void;
-}
-
 /** Handles unhandled errors until it is disposed of. The node is identified by an AsyncLocalStorage, which all its
  *  callbacks, timers and sockets inherit. The process exits with one line on standard error if the node is unknown, if
  *  the error shows that the process itself is unsound, if there are too many errors, and if a node's work does not end after one. */
 export function createUnhandledErrorHandler({ clock, log, exit }: UnhandledErrorHandlerDeps): UnhandledErrorHandler {
-  const scopes = new AsyncLocalStorage<Scope>();
+  const scopes = new AsyncLocalStorage<{ readonly node: string; readonly failed: (error: unknown) => void }>();
   const mayContinue = createTokenBucket(clock, errorsPerMinute / 60, errorBurst);
   const endProcess = (reason: string) => {
     process.stderr.write(`graftlet: ${visibleLine(reason)}\n`);

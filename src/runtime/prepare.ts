@@ -260,15 +260,10 @@ function volumeGroups(mounted: MountedVolumes): readonly bigint[] {
   return [...mounted.values()].flatMap(({ persistent }) => persistent?.group ?? []);
 }
 
-interface MountContext {
-  readonly environment: ReadonlyMap<string, string>;
-  readonly selinux: boolean;
-}
-
 async function mountsOf(
   deps: PrepareDeps,
   { pod, container, mounted, image: { volumes: images } }: ContainerRun,
-  { environment, selinux }: MountContext,
+  { environment, selinux }: { readonly environment: ReadonlyMap<string, string>; readonly selinux: boolean },
   signal: AbortSignal,
 ): Promise<readonly Mount[]> {
   const requested = volumeSubPaths(container, environment);

@@ -155,17 +155,15 @@ export async function startContainer(
 /** Reports the failure of a start by an event. @returns the error for the container's status. */
 type StartFailed = (reason: string, error: unknown, containerId?: string) => StartError;
 
-interface Creation {
-  readonly images: EnsuredImages;
-  readonly restartCount: number;
-  readonly failed: StartFailed;
-}
-
 /** Configures a container and has the runtime create it. @throws StartError. */
 async function createContainer(
   deps: StartDeps,
   start: ContainerStart,
-  { images, restartCount, failed }: Creation,
+  {
+    images,
+    restartCount,
+    failed,
+  }: { readonly images: EnsuredImages; readonly restartCount: number; readonly failed: StartFailed },
   signal: AbortSignal,
 ): Promise<Omit<StartedContainer, "linked">> {
   const configFailed = (error: unknown): never => {

@@ -6,16 +6,15 @@ export class StartError extends Error {
   readonly retryAt: number | undefined;
   /** ID of the container that the runtime reported it could not start; absent if it did not answer. */
   readonly refused: string | undefined;
-  constructor(reason: string, message: string, options: StartErrorOptions = {}) {
+  constructor(
+    reason: string,
+    message: string,
+    options: ErrorOptions & { readonly retryAt?: number; readonly refused?: string | undefined } = {},
+  ) {
     super(message, options);
     this.name = "StartError";
     this.reason = reason;
     this.retryAt = options.retryAt;
     this.refused = options.refused;
   }
-}
-
-interface StartErrorOptions extends ErrorOptions {
-  readonly retryAt?: number;
-  readonly refused?: string | undefined;
 }

@@ -39,19 +39,13 @@ export function createShutdownInhibitor({ host, isRemote, clock }: ShutdownInhib
   };
 }
 
-interface InhibitDelayDeps {
-  readonly fs: HostFs;
-  readonly rootDir: string;
-  readonly clock: Clock;
-}
-
 /** Number of reads of logind's new setting, and the pause after the first, milliseconds; the pause doubles each time. */
 const [maxReads, firstPauseMs] = [5, 100];
 
 /** Raises logind's InhibitDelayMaxSec to the wanted time if it is lower, by a drop-in file that the node records as its own. (kubelet,
  *  nodeshutdown_manager_linux.go, start) @param wantedMs milliseconds. @throws with the kubelet's message if logind keeps a lower value. */
 export async function raiseInhibitDelay(
-  { fs, rootDir, clock }: InhibitDelayDeps,
+  { fs, rootDir, clock }: { readonly fs: HostFs; readonly rootDir: string; readonly clock: Clock },
   logind: Logind,
   wantedMs: number,
   signal: AbortSignal,

@@ -7,11 +7,6 @@ import { type DesiredPod, type ApiPod, apiPod } from "../roles.ts";
 import type { PodTable } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
 
-export interface PodManagerDeps {
-  readonly desired: PodTable["desired"]["writer"];
-  readonly apiPods: ColumnWriter<ApiPod>;
-}
-
 /** Stores the desired pods. Mirror pods have no record of their own: each is the API copy of the static pod of the same name. */
 export interface PodManager {
   /** Applies an update of the set of pods. */
@@ -23,7 +18,13 @@ export interface PodManager {
 }
 
 /** Creates the pod manager, the writer of the columns `desired` and `apiPods`. */
-export function createPodManager({ desired, apiPods }: PodManagerDeps): PodManager {
+export function createPodManager({
+  desired,
+  apiPods,
+}: {
+  readonly desired: PodTable["desired"]["writer"];
+  readonly apiPods: ColumnWriter<ApiPod>;
+}): PodManager {
   const mirrors = new Map<string, ApiPod>();
   const updateApiPod = (pod: DesiredPod) => {
     const { uid } = pod.metadata;

@@ -33,12 +33,6 @@ export function parseMappings(text: string): IdRange {
   return { first: uid.hostId, length: uid.length };
 }
 
-interface Mapping {
-  readonly hostId: number;
-  readonly containerId: number;
-  readonly length: number;
-}
-
 function fieldsOf(text: string): Record<string, unknown> {
   try {
     return recordOf(parseBoundedJson(Buffer.from(text))) ?? {};
@@ -47,7 +41,9 @@ function fieldsOf(text: string): Record<string, unknown> {
   }
 }
 
-function listOf(value: unknown): readonly Mapping[] {
+function listOf(
+  value: unknown,
+): readonly { readonly hostId: number; readonly containerId: number; readonly length: number }[] {
   if (!Array.isArray(value)) return [];
   return value.map((entry: unknown) => {
     const { hostId, containerId, length } = recordOf(entry) ?? {};

@@ -7,11 +7,6 @@ import type { Images } from "../../seams/runtime.ts";
 import { mergeCredentials } from "./pull-credentials.ts";
 import type { PullCredentials, ImagePulledRecord, PullRecords } from "./pull-records.ts";
 
-export interface PullRecordCacheDeps extends ClockAndLog {
-  readonly runtime: Pick<Images, "listImages">;
-  readonly records: PullRecords;
-}
-
 /** A cache of the pull records: each is read once, and writes are serialized. No call is aborted together with the pod that caused it. */
 export interface PullRecordCache {
   /** Adopts pulls that an earlier process did not see complete; runs once. @throws when the target cannot be reached. */
@@ -32,7 +27,12 @@ export interface PullRecordCache {
 
 const ioTimeoutMs = 30_000;
 
-export function createPullRecordCache({ runtime, records, clock, log }: PullRecordCacheDeps): PullRecordCache {
+export function createPullRecordCache({
+  runtime,
+  records,
+  clock,
+  log,
+}: ClockAndLog & { readonly runtime: Pick<Images, "listImages">; readonly records: PullRecords }): PullRecordCache {
   const read = cacheReads(records, clock);
   /** Pulls in progress, by name; and pulls of an earlier process whose outcome is unknown. */
   const inProgress = new Map<string, number>();

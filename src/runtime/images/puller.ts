@@ -181,15 +181,9 @@ function neverPullError({ events }: PullerState, { about, requested }: PullReque
   return new StartError("ErrImageNeverPull", message);
 }
 
-interface VolumesRequest {
-  readonly pod: Pod;
-  readonly container: Container;
-  readonly sandbox: PodSandboxConfig;
-}
-
 async function ensureVolumes(
   puller: PullerState,
-  { pod, container, sandbox }: VolumesRequest,
+  { pod, container, sandbox }: { readonly pod: Pod; readonly container: Container; readonly sandbox: PodSandboxConfig },
   signal: AbortSignal,
 ): Promise<VolumeImages> {
   const images = new Map<string, ImageSpec>();

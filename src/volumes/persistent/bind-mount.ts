@@ -3,18 +3,12 @@ import { CodedError } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { type Option, commandWithoutDashes } from "../../seams/command.ts";
 
-export interface BindMount {
-  readonly from: string;
-  readonly to: string;
-  readonly options: readonly string[];
-}
-
 /** Bind-mounts a directory, then runs a follow-up step. If either fails, the mount is undone, so that the next attempt starts
  *  clean.
  *  @param then the follow-up step. @throws failed_precondition if mounting fails, or the error of `then`. */
 export async function bindMount(
   host: Host,
-  { from, to, options }: BindMount,
+  { from, to, options }: { readonly from: string; readonly to: string; readonly options: readonly string[] },
   signal: AbortSignal,
   then: () => Promise<void>,
 ): Promise<void> {

@@ -1,8 +1,6 @@
 import type { PersistentVolumeClaim } from "../../objects.ts";
 
 type Status = NonNullable<PersistentVolumeClaim["status"]>;
-type Condition = NonNullable<Status["conditions"]>[number];
-
 /** Condition types of a claim's resize. */
 const resizeConditions = ["FileSystemResizePending", "Resizing", "ControllerResizeError", "NodeResizeError"];
 const failureCondition = "NodeResizeError";
@@ -47,7 +45,7 @@ export function failurePatch(
   const isReported = claim.status?.conditions?.some(
     ({ type, status }) => type === failureCondition && status === "True",
   );
-  const condition: Condition = {
+  const condition: NonNullable<Status["conditions"]>[number] = {
     type: failureCondition,
     status: "True",
     lastTransitionTime: now,

@@ -120,16 +120,14 @@ async function stage(
   volumeStates.markStaged(csiVolumeId(source));
 }
 
-interface StageInput {
-  readonly context: Context;
-  readonly staged: string;
-  readonly capabilities: Capabilities;
-}
-
 async function stageRequest(
   deps: SetUpDeps,
   use: VolumeUse,
-  { context, staged, capabilities }: StageInput,
+  {
+    context,
+    staged,
+    capabilities,
+  }: { readonly context: Context; readonly staged: string; readonly capabilities: Capabilities },
   signal: AbortSignal,
 ): Promise<NodeStageVolumeRequest> {
   const source = csiSourceOf(use.volume);
