@@ -28,13 +28,7 @@ export interface Credentials {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-export interface CredentialSource {
-  /** The current credentials: files are read again when they changed, an exec plugin runs again when its answer expired.
-   *  @throws CodedError unauthenticated when a plugin or token file fails. */
-  current(): Promise<Credentials>;
-  /** Called after the server refused them: everything is read again for the next request. */
-  refused(): void;
-}
+export type CredentialSource = ReturnType<typeof createCredentials>;
 
 /** Interval between checks of files for a change, milliseconds. */
 const fileCheckIntervalMs = 10_000;
@@ -43,7 +37,7 @@ const tokenFileMs = 60_000;
 
 /** Authentication and impersonation headers, TLS settings and address, kept up to date.
  *  @throws CodedError, one sentence, if the configuration or a file that it names is unusable, or the certificate has expired. */
-export function createCredentials(deps: { from: AccessFile; clock: Clock; log: Logger }): CredentialSource {
+export function createCredentials(deps: { from: AccessFile; clock: Clock; log: Logger }) {
   const { from, clock, log } = deps;
   let loaded = load(from, clock.now());
   let plugin = new ExecAuth();
@@ -63,6 +57,8 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
   const token = createTokenFile(clock);
   const once = createSingleFlight<PluginAnswer>();
   return {
+    /** The current credentials: files are read again when they changed, an exec plugin runs again when its answer expired.
+     *  @throws CodedError unauthenticated when a plugin or token file fails. */
     async current() {
       if (clock.monotonic() - checkedAt >= fileCheckIntervalMs) {
         checkedAt = clock.monotonic();
@@ -82,6 +78,7 @@ export function createCredentials(deps: { from: AccessFile; clock: Clock; log: L
         headers: { ...headersOf(access, access.tokenFile && token.read(access.tokenFile)), ...answer.headers },
       };
     },
+    /** Called after the server refused them: everything is read again for the next request. */
     refused() {
       checkedAt = Number.NEGATIVE_INFINITY;
       plugin = new ExecAuth();

@@ -147,21 +147,13 @@ export function createClaims({ client }: { readonly client: ApiClient }): Claims
 }
 
 /** Service accounts of the node's pods. */
-export interface ServiceAccounts {
-  /** @throws ApiError, such as not_found. */
-  serviceAccount(namespace: string, name: string, signal: AbortSignal): Promise<ServiceAccount>;
-}
+export type ServiceAccounts = ReturnType<typeof createServiceAccounts>;
 
 /** Reads service accounts on demand, without a cache. */
-export function createServiceAccounts({
-  client,
-  clock,
-}: {
-  readonly client: ApiClient;
-  readonly clock: Clock;
-}): ServiceAccounts {
+export function createServiceAccounts({ client, clock }: { readonly client: ApiClient; readonly clock: Clock }) {
   return {
-    serviceAccount: (namespace, name, signal) =>
+    /** @throws ApiError, such as not_found. */
+    serviceAccount: (namespace: string, name: string, signal: AbortSignal) =>
       retryForbidden(clock, signal, () =>
         client.get<ServiceAccount>(`/api/v1/namespaces/${namespace}/serviceaccounts/${name}`, { signal }),
       ),

@@ -6,11 +6,7 @@ import type { Clock } from "../lib/clock.ts";
 export type TokenKind = "signed" | "jwt" | "other";
 
 /** Headers of valid tokens, which name the signing key: the same in all tokens of that key. */
-export interface TokenSigners {
-  /** Records a valid token: the API server issued it for a pod, or authenticated it. */
-  recordValid(token: string): void;
-  kindOf(token: string): TokenKind;
-}
+export type TokenSigners = ReturnType<typeof createTokenSigners>;
 
 /** Number of signing keys of the cluster, current and former. */
 const maxSigners = 16;
@@ -18,14 +14,15 @@ const maxSigners = 16;
 const maxLength = { head: 1024, payload: 8192 };
 
 /** @see https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims */
-export function createTokenSigners(clock: Pick<Clock, "now">): TokenSigners {
+export function createTokenSigners(clock: Pick<Clock, "now">) {
   const heads = createBoundedMap<true>(maxSigners);
   return {
-    recordValid(token) {
+    /** Records a valid token: the API server issued it for a pod, or authenticated it. */
+    recordValid(token: string) {
       const head = partsOf(token)?.head;
       if (head !== undefined) heads.set(head, true);
     },
-    kindOf(token) {
+    kindOf(token: string) {
       const parts = partsOf(token);
       if (!parts || !isUnexpired(parts.payload, clock.now())) return "other";
       return heads.get(parts.head) ? "signed" : "jwt";

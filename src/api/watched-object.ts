@@ -7,15 +7,7 @@ export type ObjectKind = "secret" | "configmap";
 export type StoredObject = Secret | ConfigMap;
 
 /** One secret or config map, watched by name. */
-export interface WatchedObject {
-  /** The watched state: waits for the first response until `signal` aborts. Undefined if the object does not exist or is not known yet.
-   *  Never rejects. */
-  read(signal: AbortSignal): Promise<StoredObject | undefined>;
-  /** Records a value that a reader got elsewhere, so that the reader is notified when it changes. */
-  recordRead(object: StoredObject | undefined): void;
-  /** Ends the watch. */
-  stop(): Promise<void>;
-}
+export type WatchedObject = ReturnType<typeof watchObject>;
 
 export interface WatchedObjectDeps extends ClockAndLog {
   readonly client: ApiClient;
@@ -30,7 +22,7 @@ export interface WatchedObjectDeps extends ClockAndLog {
 const absent = "absent";
 
 /** Starts watching immediately; stops when the object turns out to be immutable, and keeps it. */
-export function watchObject(deps: WatchedObjectDeps): WatchedObject {
+export function watchObject(deps: WatchedObjectDeps) {
   const { namespace, name, onChange } = deps;
   const stop = new AbortController();
   let immutable: StoredObject | undefined;
@@ -55,17 +47,21 @@ export function watchObject(deps: WatchedObjectDeps): WatchedObject {
   });
   const ended = reflector.run(stop.signal);
   return {
-    async read(signal) {
+    /** The watched state: waits for the first response until `signal` aborts. Undefined if the object does not exist or is not known yet.
+     *  Never rejects. */
+    async read(signal: AbortSignal) {
       if (!reflector.synced()) await reflector.ready(AbortSignal.any([signal, stop.signal])).catch(() => undefined);
       const object = current();
       if (object) handedOut = versionOf(object);
       return object;
     },
-    recordRead(object) {
+    /** Records a value that a reader got elsewhere, so that the reader is notified when it changes. */
+    recordRead(object: StoredObject | undefined) {
       handedOut = versionOf(object);
       // The watch may have shown another version while the value was fetched.
       if (current()) changed();
     },
+    /** Ends the watch. */
     stop() {
       stop.abort();
       return ended;

@@ -2,20 +2,14 @@ import type { Clock, Timer } from "../lib/clock.ts";
 import { abortError } from "../lib/errors.ts";
 
 /** Throttles writes while the API server cannot accept them: retries for a hundred pods would keep it from recovering. */
-export interface WriteThrottle {
-  /** Resolves, in order of the calls, when a write may start: immediately while writes succeed. Rejects when the signal aborts. */
-  wait(signal: AbortSignal): Promise<void>;
-  /** Reports the outcome of a write.
-   *  @param well true if the API server accepted the write, or rejected it as invalid. */
-  ended(well: boolean): void;
-}
+export type WriteThrottle = ReturnType<typeof createWriteThrottle>;
 
 /** Interval between writes to a server that could not accept the last one, milliseconds. */
 const writeIntervalMs = 500;
 
 /** After a successful write, queued ones follow: one, then two, then four, as long as none fails. A server that accepts one may not
  *  accept the next, and one that rejects an invalid write has not stored any. */
-export function createWriteThrottle(clock: Clock): WriteThrottle {
+export function createWriteThrottle(clock: Clock) {
   const waiting = new Set<() => void>();
   let timer: Timer | undefined;
   let isOn = false;
@@ -41,7 +35,8 @@ export function createWriteThrottle(clock: Clock): WriteThrottle {
     timer = undefined;
   };
   return {
-    wait(signal) {
+    /** Resolves, in order of the calls, when a write may start: immediately while writes succeed. Rejects when the signal aborts. */
+    wait(signal: AbortSignal) {
       if (signal.aborted) return Promise.reject(abortError(signal));
       if (!isOn) return Promise.resolve();
       const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -57,7 +52,9 @@ export function createWriteThrottle(clock: Clock): WriteThrottle {
       schedule();
       return promise;
     },
-    ended(well) {
+    /** Reports the outcome of a write.
+     *  @param well true if the API server accepted the write, or rejected it as invalid. */
+    ended(well: boolean) {
       if (well) return isOn ? release() : undefined;
       if (!isOn) nextAt = clock.monotonic() + writeIntervalMs;
       isOn = true;

@@ -30,20 +30,15 @@ export interface QosCgroupsDeps {
 }
 
 /** The cgroups of the QoS classes Burstable and BestEffort, children of the cgroup of all pods. */
-export interface QosCgroups {
-  /** Creates the QoS cgroups, and sets limits that have changed. */
-  ensure(signal: AbortSignal): Promise<void>;
-  /** Sets all limits again, even if they have not changed. */
-  reapplyLimits(signal: AbortSignal): Promise<void>;
-}
+export type QosCgroups = ReturnType<typeof createQosCgroups>;
 
 /** No limit on huge pages: those of the pods apply. */
 const unbounded = 2 ** 62;
 
-/** Creates the manager of QoS cgroups. BestEffort pods together get the minimum CPU share, and Burstable pods the sum of their requests; with
- *  feature gate MemoryQoS, memory is protected as well.
+/** Creates the manager of QoS cgroups. BestEffort pods together get the minimum CPU share, and Burstable pods the sum of their requests;
+ *  with feature gate MemoryQoS, memory is protected as well.
  *  @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/pod-resource-management.md */
-export function createQosCgroups({ pageSizes, ...deps }: QosCgroupsDeps): QosCgroups {
+export function createQosCgroups({ pageSizes, ...deps }: QosCgroupsDeps) {
   const hugepages = Object.fromEntries(pageSizes.map((size) => [size, unbounded]));
   const current = new Map<QosClass, CgroupLimits>();
   // Serialized, so that a concurrent update cannot set an outdated sum after a newer one.
@@ -70,8 +65,10 @@ export function createQosCgroups({ pageSizes, ...deps }: QosCgroupsDeps): QosCgr
     if (protectedMemory) deps.measures.memoryReserved(protectedMemory.guaranteed, protectedMemory.burstable);
   };
   return {
-    ensure: (signal) => serialize(() => ensure(signal)),
-    reapplyLimits: (signal) =>
+    /** Creates the QoS cgroups, and sets limits that have changed. */
+    ensure: (signal: AbortSignal) => serialize(() => ensure(signal)),
+    /** Sets all limits again, even if they have not changed. */
+    reapplyLimits: (signal: AbortSignal) =>
       serialize(() => {
         current.clear();
         return ensure(signal);

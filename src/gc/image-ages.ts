@@ -11,23 +11,18 @@ export interface UnusedImage {
 }
 
 /** First-detected and last-used times of images, by ID. History from before the agent's start is unknown. */
-export interface ImageAges {
-  /** Records a list of all images. @param used result of `imagesInUse`. @param at when the listing began, and now.
-   *  @returns unused images in removal order: by last use, then by first detection. */
-  record(
-    images: readonly Image[],
-    used: ReadonlySet<string>,
-    at: { readonly began: number; readonly now: number },
-  ): readonly UnusedImage[];
-  /** Records that the image is in use after all. */
-  markUsed(id: string, now: number): void;
-  forget(id: string): void;
-}
+export type ImageAges = ReturnType<typeof createImageAges>;
 
-export function createImageAges(): ImageAges {
+export function createImageAges() {
   const ages = new Map<string, { readonly firstDetected: number; lastUsed: number }>();
   return {
-    record(images, used, { began, now }) {
+    /** Records a list of all images. @param used result of `imagesInUse`. @param at when the listing began, and now.
+     *  @returns unused images in removal order: by last use, then by first detection. */
+    record(
+      images: readonly Image[],
+      used: ReadonlySet<string>,
+      { began, now }: { readonly began: number; readonly now: number },
+    ) {
       const present = new Set(images.map(({ id }) => id));
       for (const id of ages.keys()) if (!present.has(id)) ages.delete(id);
       for (const { id } of images) {
@@ -43,11 +38,12 @@ export function createImageAges(): ImageAges {
         })
         .sort(byUse);
     },
-    markUsed(id, now) {
+    /** Records that the image is in use after all. */
+    markUsed(id: string, now: number) {
       const age = ages.get(id);
       if (age) age.lastUsed = now;
     },
-    forget: (id) => void ages.delete(id),
+    forget: (id: string) => void ages.delete(id),
   };
 }
 

@@ -10,12 +10,12 @@ import type { ObjectRegistry } from "../sync/ports.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
 import { hasOwnNetwork, isTargetFeature } from "../seams/provider.ts";
 import { createDriverVolumeStats } from "../stats/driver-volume-stats.ts";
-import { type NodeStats, createNodeStats } from "../stats/node-stats.ts";
+import { createNodeStats } from "../stats/node-stats.ts";
 import { type StatusGenerator, createStatusGenerator } from "../status/generate/status-generator.ts";
 import { createStatusManager } from "../status/manager.ts";
 import { createPodApi } from "../status/pod-api.ts";
 import { createPasses } from "../sync/passes.ts";
-import { type PodManager, createPodManager } from "../sync/pod-manager.ts";
+import { createPodManager } from "../sync/pod-manager.ts";
 import type { Passes } from "../sync/pod-worker.ts";
 import { createPodWorkers, createWorkersService } from "../sync/pod-workers.ts";
 import { type Volumes, createVolumesService } from "../volumes/volumes.ts";
@@ -29,17 +29,10 @@ import { createPodSources } from "./sources.ts";
 import { createNodeVolumes } from "./volumes.ts";
 
 /** The pod pipeline's parts that other components query. */
-export interface PodPipeline {
-  readonly stats: NodeStats;
-  readonly volumes: Volumes;
-  readonly manager: PodManager;
-  /** The kubelet's message if pods are not synced; undefined while they are. */
-  readonly syncLoopHealth: () => string | undefined;
-  readonly running: readonly Service[];
-}
+export type PodPipeline = ReturnType<typeof createPodPipeline>;
 
 /** Creates the pod pipeline: reads pods from their sources, runs them, reports their status, and cleans up after them. */
-export function createPodPipeline(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodPipeline {
+export function createPodPipeline(context: NodeContext, cluster: Cluster, observed: ObservedTarget) {
   const { target, metrics, tracer, partsOf, clock, log } = context;
   const { waitForTarget } = observed;
   const { layout } = observed.cgroups;
@@ -82,6 +75,7 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
   ];
   const timeoutMs = syncLoopTimeout(context.config);
   const isStalled = () => observed.pleg.isStalled(timeoutMs) || syncLoop.isStalled(timeoutMs);
+  /** The kubelet's message if pods are not synced; undefined while they are. */
   const syncLoopHealth = () => (isStalled() ? "sync Loop took longer than expected" : undefined);
   return { stats, volumes, manager, syncLoopHealth, running };
 }

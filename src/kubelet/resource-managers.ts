@@ -25,7 +25,7 @@ import { createPodIds } from "../user-namespaces/pod-ids.ts";
 import type { NodeContext } from "./deps.ts";
 import { monitoredPods } from "../devices/monitored-pods.ts";
 import type { Alignment } from "../topology/aligned-allocation.ts";
-import { type TopologyManager, createTopologyManager } from "../topology/manager.ts";
+import { createTopologyManager } from "../topology/manager.ts";
 import { openAlignment } from "../topology/open.ts";
 import { cpuSettings, managesPodLevel, memorySettings, topologySettings } from "./settings.ts";
 
@@ -36,31 +36,22 @@ const deviceUpdateIntervalMs = 1_000;
 const defaultIdsPerPod = 65_536;
 
 /** The resource managers of a node. */
-export interface NodeResources {
-  readonly devices: DeviceManager;
-  /** Undefined without the static CPU manager policy. */
-  readonly cpus: CpuManager | undefined;
-  /** Undefined without the memory manager policy Static. */
-  readonly memory: MemoryManager | undefined;
-  /** Undefined for a standalone node: its pods have no claims. */
-  readonly dra: DraManager | undefined;
-  readonly podIds: PodIds;
-  /** All of them, in the order in which they allocate. */
-  readonly managers: readonly ResourceManager[];
-  readonly topology: TopologyManager;
-}
+export type NodeResources = Awaited<ReturnType<typeof createResourceManagers>>;
 
 /** Creates the node's resource managers. To add one: its folder, an entry in kubelet/wiring.ts, a line here, and its files below.
  *  @throws TargetError if the target does not fit the configuration; unavailable. */
-export async function createResourceManagers(context: NodeContext): Promise<NodeResources> {
+export async function createResourceManagers(context: NodeContext) {
+  // The first two are undefined without the policy static.
   const [cpus, memory, alignment] = await Promise.all([
     createNodeCpuManager(context),
     createNodeMemoryManager(context),
     openNodeAlignment(context),
   ]);
+  /** Undefined for a standalone node: its pods have no claims. */
   const dra = context.standalone ? undefined : createNodeDraManager(context);
   const devices = createNodeDeviceManager(context, { cpus, memory, dra }, alignment);
   const podIds = createNodePodIds(context);
+  /** All of them, in the order in which they allocate. */
   const managers = [devices, ...(cpus ? [cpus] : []), ...(memory ? [memory] : []), ...(dra ? [dra] : []), podIds];
   const topology = createTopologyManager({
     alignment,

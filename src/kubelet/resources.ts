@@ -1,6 +1,6 @@
 import { createAdmission } from "../admission/chain.ts";
 import { createPreemption } from "../admission/preemption.ts";
-import { type Allocations, createAllocations } from "../allocation/allocations.ts";
+import { createAllocations } from "../allocation/allocations.ts";
 import { createResizes } from "../allocation/resizes.ts";
 import { pageSizes } from "../cgroups/allocatable-limits.ts";
 import { createCgroupLayout } from "../cgroups/cgroup-layout.ts";
@@ -15,11 +15,8 @@ import type { Service } from "../lib/service-group.ts";
 import type { DaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import type { Node } from "../objects.ts";
 import type { Admission } from "../pipeline.ts";
-import type { ResizeDecider, Resizes } from "../sync/ports.ts";
-import type { PodCgroups } from "../runtime/actuate-resources.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
-import { type TargetFacts, createTargetFacts, usesSwap } from "../runtime/target-facts.ts";
-import type { PodHostResources } from "../sync/passes.ts";
+import { createTargetFacts, usesSwap } from "../runtime/target-facts.ts";
 import type { Cluster, NodeContext, ObservedTarget, TargetCgroups } from "./deps.ts";
 import { enforcement, limitedSwap, memoryQos } from "./settings.ts";
 
@@ -28,15 +25,9 @@ const firstRetryDelayMs = 30_000;
 const retryIntervalMs = 180_000;
 
 /** Admission, allocations and resizes of pods. */
-export interface PodAllocation {
-  readonly admission: Admission;
-  readonly allocations: Allocations;
-  readonly resizes: Resizes & ResizeDecider;
-  /** Facts about the target, read once. */
-  readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
-}
+export type PodAllocation = ReturnType<typeof createPodAllocation>;
 
-export function createPodAllocation(context: NodeContext, cluster: Cluster, observed: ObservedTarget): PodAllocation {
+export function createPodAllocation(context: NodeContext, cluster: Cluster, observed: ObservedTarget) {
   const { config, target, metrics, partsOf, privateColumn } = context;
   const { fs } = target.host;
   const admission = createNodeAdmission(context, cluster, observed);
@@ -46,6 +37,7 @@ export function createPodAllocation(context: NodeContext, cluster: Cluster, obse
     rootDir: config.rootDir,
     privateColumn,
   });
+  /** Facts about the target, read once. */
   const facts = createTargetFacts(fs);
   const resizes = createResizes({
     ...partsOf("resizes"),
@@ -124,12 +116,7 @@ export async function openTargetCgroups(
 }
 
 /** Managers of the node's cgroups. */
-export interface CgroupManagers {
-  /** Data directories and cgroups of pods. */
-  readonly hostResources: PodHostResources & { readonly groups: PodCgroups };
-  /** Enforces the node's allocatable resources and the reservations. */
-  readonly nodeAllocatable: Service;
-}
+export type CgroupManagers = ReturnType<typeof createCgroupManagers>;
 
 /** Creates the managers of pod cgroups, of QoS cgroups, and of the cgroup of all pods. */
 export function createCgroupManagers(
@@ -138,7 +125,7 @@ export function createCgroupManagers(
   { agent, cgroups: { open, reserved, enforced }, waitForTarget }: ObservedTarget,
   { allocations }: PodAllocation,
   { daemonSets, settings }: { readonly daemonSets: DaemonSetPolicy; readonly settings: PodSettings },
-): CgroupManagers {
+) {
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { memoryBytes, swapBytes } = agent.facts;
@@ -153,6 +140,7 @@ export function createCgroupManagers(
     memoryQos: settings.memoryQos,
     measures: metrics.measures.cgroups,
   });
+  /** Data directories and cgroups of pods. */
   const hostResources = createPodHostResources({
     host,
     rootDir,
@@ -167,6 +155,7 @@ export function createCgroupManagers(
     events,
     log,
   });
+  /** Enforces the node's allocatable resources and the reservations. */
   const nodeAllocatable = createNodeAllocatable({
     cgroups: open,
     qosCgroups,

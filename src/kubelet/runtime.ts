@@ -1,4 +1,4 @@
-import { type PulledImages, createPulledImages } from "../gc/pulled-images.ts";
+import { createPulledImages } from "../gc/pulled-images.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
 import type { PodRuntime } from "../sync/ports.ts";
 import type { StatusManager } from "../status/manager.ts";
@@ -11,7 +11,7 @@ import { createPluginRunner } from "../runtime/images/credential-plugin.ts";
 import { createNodeKeyring } from "../runtime/images/node-keyring.ts";
 import { createPluginKeyring } from "../runtime/images/plugin-keyring.ts";
 import type { PodKeyring } from "../runtime/images/pod-credentials.ts";
-import { type PullManager, createPullManager } from "../runtime/images/pull-manager.ts";
+import { createPullManager } from "../runtime/images/pull-manager.ts";
 import { createPullRecords } from "../runtime/images/pull-records.ts";
 import { type ImagePuller, type ImagePullerDeps, createImagePuller, ensureImages } from "../runtime/images/puller.ts";
 import { verificationBy } from "../runtime/images/verification-policy.ts";
@@ -24,20 +24,17 @@ import type { CgroupManagers, PodAllocation } from "./resources.ts";
 import { verificationSettings } from "./settings.ts";
 
 /** Records of pulled images. */
-export interface ImageRecords {
-  /** Images pulled by this node; undefined unless the runtime is shared. */
-  readonly pulled: PulledImages | undefined;
-  /** Verifies that pods may use an image that is present already; undefined if verification is off. */
-  readonly pullManager: PullManager | undefined;
-}
+export type ImageRecords = ReturnType<typeof createImageRecords>;
 
 /** Creates the records of pulled images and of the credentials used. */
-export function createImageRecords({ config, target, metrics, clock, log }: NodeContext): ImageRecords {
+export function createImageRecords({ config, target, metrics, clock, log }: NodeContext) {
   const { host, runtime, sharing } = target;
   const { rootDir } = config;
   const verification = verificationSettings(config);
   return {
+    /** Images pulled by this node; undefined unless the runtime is shared. */
     pulled: sharing === "shared" ? createPulledImages({ runtime, fs: host.fs, rootDir, clock, log }) : undefined,
+    /** Verifies that pods may use an image that is present already; undefined if verification is off. */
     pullManager:
       verification &&
       createPullManager({

@@ -3,20 +3,13 @@ import { createCsiNodes } from "../csi/csi-node.ts";
 import { createCsiDriverRegistry } from "../csi/driver-registry.ts";
 import { topologyRule } from "../csi/topology.ts";
 import { pluginRegistryOf } from "../host/layout.ts";
-import type { Service } from "../lib/service-group.ts";
-import type { StorageDrivers } from "../pipeline.ts";
 import { createPluginManager } from "../plugins/manager.ts";
 import type { PluginHandlers } from "../plugins/registration.ts";
 import { type Volumes, createVolumes } from "../volumes/volumes.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 
 /** The plugins that register on the target, including CSI drivers. */
-export interface RegisteredPlugins {
-  readonly drivers: StorageDrivers;
-  /** Why the node is not ready because of CSI drivers; undefined if it is ready. */
-  problem(): string | undefined;
-  readonly services: readonly Service[];
-}
+export type RegisteredPlugins = ReturnType<typeof createPluginRegistration>;
 
 /** Creates plugin registration. A standalone node, which has no CSINode, does not register plugins.
  *  @param handlers handlers of other plugins than CSI drivers, by type. */
@@ -24,7 +17,7 @@ export function createPluginRegistration(
   { config, target, client, standalone, metrics, clock, log, partsOf }: NodeContext,
   { nodes }: Cluster,
   handlers: PluginHandlers,
-): RegisteredPlugins {
+) {
   const { host, link } = target;
   const { nodeName, rootDir } = config;
   const { nodeChanged } = partsOf("storageDrivers").signals;
@@ -43,6 +36,7 @@ export function createPluginRegistration(
   });
   return {
     drivers,
+    /** Why the node is not ready because of CSI drivers; undefined if it is ready. */
     problem: () => (standalone ? undefined : published.problem()),
     services: [published, drivers.updates, plugins],
   };

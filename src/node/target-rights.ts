@@ -3,20 +3,13 @@ import type { Logger } from "../lib/log.ts";
 import type { MissingPrivileges, Target, TargetFeature } from "../seams/provider.ts";
 
 /** Cache of the privileges that graftlet lacks on the target. */
-export interface TargetRights {
-  /** Reads the privileges from the target; if it does not respond, the last known ones are returned. */
-  read(signal: AbortSignal): Promise<MissingPrivileges | "whole" | undefined>;
-  /** Why pods cannot use a feature on this target; undefined if they can, and before the first read. */
-  lacks(feature: TargetFeature): string | undefined;
-}
+export type TargetRights = ReturnType<typeof createTargetRights>;
 
-export function createTargetRights(
-  target: Pick<Target, "missingPrivileges">,
-  { log }: { readonly log: Logger },
-): TargetRights {
+export function createTargetRights(target: Pick<Target, "missingPrivileges">, { log }: { readonly log: Logger }) {
   let known: MissingPrivileges | undefined;
   return {
-    async read(signal) {
+    /** Reads the privileges from the target; if it does not respond, the last known ones are returned. */
+    async read(signal: AbortSignal) {
       if (!target.missingPrivileges) return "whole";
       try {
         const now = await target.missingPrivileges(signal);
@@ -27,6 +20,7 @@ export function createTargetRights(
       }
       return known;
     },
-    lacks: (feature) => known?.unsupported[feature],
+    /** Why pods cannot use a feature on this target; undefined if they can, and before the first read. */
+    lacks: (feature: TargetFeature) => known?.unsupported[feature],
   };
 }

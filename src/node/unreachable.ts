@@ -17,21 +17,19 @@ export interface FailureReporterDeps extends ClockAndLog {
 }
 
 /** Reports why a node cannot start. */
-export interface FailureReporter {
-  /** Writes the failure as the Node's Ready condition; a missing Node is created, without capacity and unready. An unchanged report is
-   *  repeated only to keep the node alive. */
-  report(trouble: LinkTrouble, signal: AbortSignal): Promise<void>;
-}
+export type FailureReporter = ReturnType<typeof createFailureReporter>;
 
 /** Interval of repeated reports: the cluster considers a node dead after 50 s (node-monitor-grace-period). */
 const repeatIntervalMs = 15_000;
 
-export function createFailureReporter(deps: FailureReporterDeps): FailureReporter {
+export function createFailureReporter(deps: FailureReporterDeps) {
   const { clock, log } = deps;
   let lastReport = "";
   let reportedAt = Number.NEGATIVE_INFINITY;
   return {
-    async report(trouble, signal) {
+    /** Writes the failure as the Node's Ready condition; a missing Node is created, without capacity and unready. An unchanged report is
+     *  repeated only to keep the node alive. */
+    async report(trouble: LinkTrouble, signal: AbortSignal) {
       const now = `${trouble.reason} ${trouble.message}`;
       if (now === lastReport && clock.monotonic() - reportedAt < repeatIntervalMs) return;
       try {

@@ -84,19 +84,10 @@ export async function listAndObserve(
 }
 
 /** Statuses that were requested concurrently with a listing, by ID. */
-interface EarlyStatuses {
-  sandbox(id: string): Promise<PodSandboxStatus | undefined> | undefined;
-  container(id: string): Promise<ContainerStatus | undefined> | undefined;
-  /** Message written by an exited container. */
-  writtenMessage(id: string): Promise<string | undefined> | undefined;
-}
+type EarlyStatuses = ReturnType<typeof requestEarly>;
 
 /** Requests the status of known containers and sandboxes without waiting for the listing. Failures are retried after the listing. */
-function requestEarly(
-  { runtime, writtenMessage }: ObserveDeps,
-  { known, ended }: KnownBefore,
-  signal: AbortSignal,
-): EarlyStatuses {
+function requestEarly({ runtime, writtenMessage }: ObserveDeps, { known, ended }: KnownBefore, signal: AbortSignal) {
   const ask = <T>(ids: readonly string[], status: (id: string) => Promise<{ readonly status?: T | undefined }>) => {
     const answers = new Map(
       ids.map((id) => [
@@ -113,7 +104,8 @@ function requestEarly(
   return {
     sandbox: ask(known.sandboxes, (id) => runtime.podSandboxStatus(id, signal)),
     container: ask(known.containers, (id) => runtime.containerStatus(id, signal)),
-    writtenMessage: (id) => written.get(id),
+    /** Message written by an exited container. */
+    writtenMessage: (id: string) => written.get(id),
   };
 }
 

@@ -3,16 +3,7 @@ import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
 /** Distinguishes failures of the container from failures of the connection to the target. */
-export interface TargetReachability {
-  /** False while the target is known to be unreachable: no probe can be run. */
-  isReachable(): boolean;
-  /** Number of connections to the target lost so far. */
-  losses(): number;
-  /** After a failed probe: whether the target itself answers within the probe's timeout. A broken connection is detected late, and until
-   *  then only probes notice it.
-   *  @param withinMs the probe's timeout. */
-  answers(withinMs: number, signal: AbortSignal): Promise<boolean>;
-}
+export type TargetReachability = ReturnType<typeof createTargetReachability>;
 
 export interface TargetReachabilityDeps {
   readonly host: Pick<Host, "fs">;
@@ -21,12 +12,17 @@ export interface TargetReachabilityDeps {
   readonly clock: Clock;
 }
 
-export function createTargetReachability({ host, link, clock }: TargetReachabilityDeps): TargetReachability {
+export function createTargetReachability({ host, link, clock }: TargetReachabilityDeps) {
+  /** Number of connections to the target lost so far. */
   const losses = () => link?.losses() ?? 0;
   return {
+    /** False while the target is known to be unreachable: no probe can be run. */
     isReachable: () => link?.trouble() === undefined,
     losses,
-    async answers(withinMs, signal) {
+    /** After a failed probe: whether the target itself answers within the probe's timeout. A broken connection is detected late, and until
+     *  then only probes notice it.
+     *  @param withinMs the probe's timeout. */
+    async answers(withinMs: number, signal: AbortSignal) {
       if (!link) return true;
       const before = losses();
       const answers = await host.fs.stat("/", clock.within(withinMs, signal)).then(

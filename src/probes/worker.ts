@@ -10,14 +10,7 @@ import { type ProbeAttempt, needsPodIP } from "./attempt.ts";
 import type { TargetReachability } from "./target-reachability.ts";
 
 /** Runs one probe of one container, across its restarts. */
-export interface ProbeWorker {
-  /** The newest verdict on this container ID; undefined before the worker has seen it. */
-  verdictOn(containerId: string): ProbeVerdict | undefined;
-  /** Probes now instead of at the next period. */
-  poke(): void;
-  /** Resolves when the worker has stopped. */
-  readonly done: Promise<void>;
-}
+export type ProbeWorker = ReturnType<typeof startProbeWorker>;
 
 export interface ProbeWorkerDeps extends ClockAndLog {
   readonly kind: ProbeKind;
@@ -47,12 +40,7 @@ interface ProbedContainer {
 }
 
 /** Starts probing; ends when `signal` aborts. */
-export function startProbeWorker(
-  deps: ProbeWorkerDeps,
-  container: Container,
-  probe: Probe,
-  signal: AbortSignal,
-): ProbeWorker {
+export function startProbeWorker(deps: ProbeWorkerDeps, container: Container, probe: Probe, signal: AbortSignal) {
   const { clock } = deps;
   const periodMs = (probe.periodSeconds ?? 10) * 1000;
   const pause = createPause(clock, signal);
@@ -71,7 +59,14 @@ export function startProbeWorker(
       await pause.wait(waitMs && waitMs - (clock.monotonic() - began));
     }
   };
-  return { verdictOn: runner.verdictOn, poke: pause.poke, done: run() };
+  return {
+    /** The newest verdict on this container ID; undefined before the worker has seen it. */
+    verdictOn: runner.verdictOn,
+    /** Probes now instead of at the next period. */
+    poke: pause.poke,
+    /** Resolves when the worker has stopped. */
+    done: run(),
+  };
 }
 
 /** The kubelet's guards: no probe before the container exists, before its initial delay, or while it does not run; a new container
@@ -151,18 +146,9 @@ function remainingDelayMs(
   return targetClock.toOurs(toMilliseconds(startedAt)) + delaySeconds * 1000 - clock.now();
 }
 
-/** An interruptible wait between two probes. */
-interface Pause {
-  /** Resolves after `ms` (never, if undefined), when poked, or when the signal aborts. */
-  wait(ms: number | undefined): Promise<void>;
-  /** Resolves after `ms` or when the signal aborts; pokes in between are ignored. */
-  waitUninterrupted(ms: number): Promise<void>;
-  /** Ends `until`; a poke before it is remembered. */
-  poke(): void;
-}
-
-/** All waits share one abort listener: a node may run fifty probes a second, and a listener each would cost more than the probe. */
-export function createPause(clock: Clock, signal: AbortSignal): Pause {
+/** An interruptible wait between two probes. All waits share one abort listener: a node may run fifty probes a second, and a listener each
+ *  would cost more than the probe. */
+export function createPause(clock: Clock, signal: AbortSignal) {
   let poked = false;
   /** The current wait. */
   let current: { readonly end: () => void; readonly isInterruptible: boolean } | undefined;
@@ -179,8 +165,11 @@ export function createPause(clock: Clock, signal: AbortSignal): Pause {
     poked = false;
   };
   return {
-    wait: (ms) => wait(ms, true),
-    waitUninterrupted: (ms) => wait(ms, false),
+    /** Resolves after `ms` (never, if undefined), when poked, or when the signal aborts. */
+    wait: (ms: number | undefined) => wait(ms, true),
+    /** Resolves after `ms` or when the signal aborts; pokes in between are ignored. */
+    waitUninterrupted: (ms: number) => wait(ms, false),
+    /** Ends `until`; a poke before it is remembered. */
     poke() {
       poked = true;
       if (current?.isInterruptible) current.end();
@@ -189,22 +178,19 @@ export function createPause(clock: Clock, signal: AbortSignal): Pause {
 }
 
 /** Counts consecutive equal results. */
-interface Streak {
-  /** Records a result. @returns true if its threshold has been reached. */
-  record(result: "Success" | "Failure"): boolean;
-  /** Starts counting again. */
-  reset(): void;
-}
+type Streak = ReturnType<typeof createStreak>;
 
 /** @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#configure-probes */
-function createStreak({ success, failure }: { readonly success: number; readonly failure: number }): Streak {
+function createStreak({ success, failure }: { readonly success: number; readonly failure: number }) {
   let last: "Success" | "Failure" | undefined;
   let run = 0;
   return {
+    /** Starts counting again. */
     reset() {
       last = undefined;
     },
-    record(result) {
+    /** Records a result. @returns true if its threshold has been reached. */
+    record(result: "Success" | "Failure") {
       run = result === last ? run + 1 : 1;
       last = result;
       return run >= (result === "Success" ? success : failure);

@@ -13,24 +13,18 @@ export interface SetupFailure {
 }
 
 /** Events of a node that cannot run. */
-export interface SetupFailures {
-  /** Writes the kubelet's event `KubeletSetupFailed` about the Node. A repeated message counts up one event. An API server that does not
-   *  respond delays the caller by a few seconds at most. */
-  record(node: SetupFailure, signal: AbortSignal): Promise<void>;
-}
+export type SetupFailures = ReturnType<typeof createSetupFailures>;
 
 /** Longest wait for the API server, milliseconds: the process is about to exit. */
 const timeoutMs = 5_000;
 
-export function createSetupFailures({
-  nodeName,
-  clock,
-  log,
-}: ClockAndLog & { readonly nodeName: string }): SetupFailures {
+export function createSetupFailures({ nodeName, clock, log }: ClockAndLog & { readonly nodeName: string }) {
   const correlator = createEventCorrelator(clock);
   const about = nodeReference(nodeName);
   return {
-    async record({ client, standalone, error: cause }, signal) {
+    /** Writes the kubelet's event `KubeletSetupFailed` about the Node. A repeated message counts up one event. An API server that does not
+     *  respond delays the caller by a few seconds at most. */
+    async record({ client, standalone, error: cause }: SetupFailure, signal: AbortSignal) {
       if (standalone || signal.aborted) return;
       const message = messageOf(cause);
       const event = correlator.observe({ about, type: "Warning", reason: "KubeletSetupFailed", message });

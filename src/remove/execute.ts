@@ -100,21 +100,16 @@ async function inOrder(stages: readonly RemovalStage[], remove: Remove, tally: T
 /** @returns the reason why the item stays, if that is no failure; or a sentence for each volume that was not released. */
 type Remove = (item: RemovalItem) => Promise<string | readonly string[] | undefined>;
 
-interface Tally {
-  /** @returns true if the next stage may start. */
-  attempt(item: RemovalItem, remove: Remove): Promise<boolean>;
-  skip(things: readonly RemovalItem[]): void;
-  failed(): boolean;
-  outcome(): RemovalOutcome;
-}
+type Tally = ReturnType<typeof createTally>;
 
-function createTally(say: (line: string) => void): Tally {
+function createTally(say: (line: string) => void) {
   const failures: string[] = [];
   const skipped: string[] = [];
   const remaining: string[] = [];
   const notReleased: string[] = [];
   return {
-    async attempt(item, remove) {
+    /** @returns true if the next stage may start. */
+    async attempt(item: RemovalItem, remove: Remove) {
       const line = describeItem(item);
       try {
         const why = await remove(item);
@@ -127,7 +122,7 @@ function createTally(say: (line: string) => void): Tally {
         return false;
       }
     },
-    skip: (things) => void skipped.push(...things.map(describeItem)),
+    skip: (things: readonly RemovalItem[]) => void skipped.push(...things.map(describeItem)),
     failed: () => failures.length > 0,
     outcome: () => ({ failures, skipped, remaining, notReleased }),
   };

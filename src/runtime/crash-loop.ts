@@ -14,11 +14,7 @@ import { StartError } from "./start-error.ts";
 const initialDelayMs = 10_000;
 const resetAfterMs = 600_000;
 
-export interface CrashLoop {
-  /** Records a restart, or rejects it during the back-off.
-   *  @throws StartError CrashLoopBackOff with `retryAt`. */
-  check(pod: Pod, container: Container, observed: RuntimePod): void;
-}
+export type CrashLoop = ReturnType<typeof createCrashLoop>;
 
 /** Crash-loop back-off: the first restart is immediate, later ones wait 10 s, 20 s … up to `maxMs` after each exit; reset after ten
  *  minutes of running. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
@@ -32,7 +28,7 @@ export function createCrashLoop({
   targetClock: Pick<TargetClock, "toOurs">;
   events: EventSink;
   maxMs: number;
-}): CrashLoop {
+}) {
   const backoff: Backoff = createBackoff({
     clock,
     initialMs: Math.min(initialDelayMs, maxMs),
@@ -40,7 +36,9 @@ export function createCrashLoop({
     forgetMs: resetAfterMs,
   });
   return {
-    check(pod, container, observed) {
+    /** Records a restart, or rejects it during the back-off.
+     *  @throws StartError CrashLoopBackOff with `retryAt`. */
+    check(pod: Pod, container: Container, observed: RuntimePod) {
       const last = newestRun(observed, container.name, ({ state }) => state === ContainerState.CONTAINER_EXITED);
       if (!last) return;
       const key = backoffKey(pod, container);

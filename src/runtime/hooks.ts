@@ -25,11 +25,7 @@ export interface HookTarget {
   readonly podIP: string | undefined;
 }
 
-export interface Hooks {
-  /** Runs a hook to completion; the signal interrupts it.
-   *  @throws Error with the kubelet's text. It may contain the program's output: use it in statuses, not in events. */
-  run(hook: LifecycleHandler, target: HookTarget, signal: AbortSignal): Promise<void>;
-}
+export type Hooks = ReturnType<typeof createHooks>;
 
 /** Hooks that did not go as configured. */
 export interface HookMeasures {
@@ -49,9 +45,11 @@ export interface HookDeps {
 
 /** Runs postStart and preStop hooks. Any response is a success of an HTTP hook. If the server of an HTTPS hook speaks plain HTTP, the
  *  request is repeated over HTTP. @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
-export function createHooks(deps: HookDeps): Hooks {
+export function createHooks(deps: HookDeps) {
   return {
-    async run(hook, target, signal) {
+    /** Runs a hook to completion; the signal interrupts it.
+     *  @throws Error with the kubelet's text. It may contain the program's output: use it in statuses, not in events. */
+    async run(hook: LifecycleHandler, target: HookTarget, signal: AbortSignal) {
       try {
         await runHandler(deps, hook, target, signal);
       } catch (error) {

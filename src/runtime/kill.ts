@@ -170,15 +170,11 @@ function gracePeriodOf({ metadata, spec }: Pod): number {
 }
 
 /** The termination order of a pod with sidecars. */
-interface TerminationOrder {
-  /** Waits until the containers that must stop before this one have stopped. @returns whole seconds waited, at most `seconds`. */
-  waitForPredecessors(name: string, seconds: number, signal: AbortSignal): Promise<number>;
-  markStopped(name: string): void;
-}
+type TerminationOrder = ReturnType<typeof terminationOrder>;
 
 /** Sidecars stop after all main containers, in reverse order; containers that are not running are not waited for.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#termination-with-sidecars */
-function terminationOrder(pod: Pod, running: ReadonlySet<string>, clock: Clock): TerminationOrder {
+function terminationOrder(pod: Pod, running: ReadonlySet<string>, clock: Clock) {
   const stops = new Map([...running].map((name) => [name, Promise.withResolvers<void>()]));
   const sidecars = (pod.spec.initContainers ?? []).filter(isSidecar).map(({ name }) => name);
   const predecessors = (name: string): readonly string[] => {
@@ -186,11 +182,12 @@ function terminationOrder(pod: Pod, running: ReadonlySet<string>, clock: Clock):
     return place < 0 ? [] : [...pod.spec.containers.map((container) => container.name), ...sidecars.slice(place + 1)];
   };
   return {
-    async waitForPredecessors(name, seconds, signal) {
+    /** Waits until the containers that must stop before this one have stopped. @returns whole seconds waited, at most `seconds`. */
+    async waitForPredecessors(name: string, seconds: number, signal: AbortSignal) {
       const waiting = predecessors(name).flatMap((other) => stops.get(other)?.promise ?? []);
       return waiting.length === 0 ? 0 : waitSeconds(clock, Promise.all(waiting), seconds, signal);
     },
-    markStopped: (name) => stops.get(name)?.resolve(),
+    markStopped: (name: string) => stops.get(name)?.resolve(),
   };
 }
 

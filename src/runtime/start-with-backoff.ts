@@ -28,13 +28,10 @@ export interface StartOutcome {
   readonly error?: StartError;
 }
 
-export interface Starter {
-  /** Starts a container and runs its postStart hook, unless it is in back-off. @throws the signal's reason. */
-  start(start: ContainerStart, containerKind: ContainerKind, signal: AbortSignal): Promise<StartOutcome>;
-}
+export type Starter = ReturnType<typeof createStarter>;
 
 /** Starts containers, and records the last failure of each container. */
-export function createStarter(deps: StarterDeps): Starter {
+export function createStarter(deps: StarterDeps) {
   const updateStarts = (uid: string, how: (starts: ContainerStarts) => Partial<ContainerStarts>) => {
     const before = deps.starts.get(uid) ?? { inProgress: new Set<string>(), failures: new Map<string, StartFailure>() };
     deps.starts.set(uid, { ...before, ...how(before) });
@@ -51,7 +48,8 @@ export function createStarter(deps: StarterDeps): Starter {
     updateStarts(uid, ({ inProgress }) => ({ inProgress: new Set([...inProgress].filter((other) => other !== name)) }));
 
   return {
-    async start(start, containerKind, signal) {
+    /** Starts a container and runs its postStart hook, unless it is in back-off. @throws the signal's reason. */
+    async start(start: ContainerStart, containerKind: ContainerKind, signal: AbortSignal) {
       if (signal.aborted) throw abortError(signal);
       const { pod, container, observed } = start;
       const { uid } = pod.metadata;

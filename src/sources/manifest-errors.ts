@@ -3,20 +3,13 @@ import type { EventSink } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 
 /** Reports problems of manifests: each once, until it changes or is fixed. */
-export interface ManifestErrors {
-  /** Reports that a manifest is rejected. @param of its source, such as a file's path. */
-  report(of: string, why: string): void;
-  /** Reports that a part of an accepted manifest is ignored. */
-  warn(of: string, what: string): void;
-  /** Clears the problem of a manifest that is valid again, or gone. */
-  clear(of: string): void;
-}
+export type ManifestErrors = ReturnType<typeof createManifestErrors>;
 
 export function createManifestErrors(deps: {
   readonly nodeName: string;
   readonly events: EventSink;
   readonly log: Logger;
-}): ManifestErrors {
+}) {
   const { nodeName, events, log } = deps;
   const reported = new Map<string, string>();
   const once = (of: string, text: string, say: () => void) => {
@@ -25,15 +18,18 @@ export function createManifestErrors(deps: {
     say();
   };
   return {
-    report(of, why) {
+    /** Reports that a manifest is rejected. @param of its source, such as a file's path. */
+    report(of: string, why: string) {
       once(of, why, () => {
         log.warn({ manifest: of, why }, "ignoring invalid static pod manifest");
         events.event(nodeReference(nodeName), "Warning", "InvalidManifest", `${of} is ignored: ${why}`);
       });
     },
-    warn: (of, what) =>
+    /** Reports that a part of an accepted manifest is ignored. */
+    warn: (of: string, what: string) =>
       once(of, what, () => log.warn({ manifest: of, what }, "ignoring part of a static pod manifest")),
-    clear(of) {
+    /** Clears the problem of a manifest that is valid again, or gone. */
+    clear(of: string) {
       if (reported.delete(of)) log.info({ manifest: of }, "static pod manifest is valid again");
     },
   };

@@ -34,13 +34,10 @@ export interface SourceMilestone {
   readonly reached: Promise<void>;
 }
 
-export interface SourceMilestonePair {
-  readonly reader: SourceMilestone;
-  readonly writer: { note(source: SourceName): void };
-}
+export type SourceMilestonePair = ReturnType<typeof createSourceMilestone>;
 
 /** Creates a milestone that no source has reached. */
-export function createSourceMilestone(names: readonly SourceName[]): SourceMilestonePair {
+export function createSourceMilestone(names: readonly SourceName[]) {
   const reachedBy = new Set<SourceName>();
   const reached = Promise.withResolvers<void>();
   const all = () => names.every((name) => reachedBy.has(name));

@@ -8,14 +8,7 @@ import type { PodTable } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
 
 /** Stores the desired pods. Mirror pods have no record of their own: each is the API copy of the static pod of the same name. */
-export interface PodManager {
-  /** Applies an update of the set of pods. */
-  applyUpdate(update: PodUpdate): void;
-  /** Mirror pod of that name, even if it is outdated. */
-  mirrorPod(namespace: string, name: string): ApiPod | undefined;
-  mirrorPods(): readonly ApiPod[];
-  staticPods(): readonly DesiredPod[];
-}
+export type PodManager = ReturnType<typeof createPodManager>;
 
 /** Creates the pod manager, the writer of the columns `desired` and `apiPods`. */
 export function createPodManager({
@@ -24,7 +17,7 @@ export function createPodManager({
 }: {
   readonly desired: PodTable["desired"]["writer"];
   readonly apiPods: ColumnWriter<ApiPod>;
-}): PodManager {
+}) {
   const mirrors = new Map<string, ApiPod>();
   const updateApiPod = (pod: DesiredPod) => {
     const { uid } = pod.metadata;
@@ -40,10 +33,12 @@ export function createPodManager({
     for (const one of desired.list()) if (isStaticPod(one) && fullName(one) === name) updateApiPod(one);
   };
   return {
-    mirrorPod: (namespace, name) => mirrors.get(`${namespace}/${name}`),
+    /** Mirror pod of that name, even if it is outdated. */
+    mirrorPod: (namespace: string, name: string) => mirrors.get(`${namespace}/${name}`),
     mirrorPods: () => [...mirrors.values()],
     staticPods: () => desired.list().filter(isStaticPod),
-    applyUpdate({ op, pods }) {
+    /** Applies an update of the set of pods. */
+    applyUpdate({ op, pods }: PodUpdate) {
       for (const pod of pods) {
         const { uid } = pod.metadata;
         if (isMirrorPod(pod)) updateMirrorPod(pod, op === "REMOVE");

@@ -57,17 +57,7 @@ export interface PodWorkerDeps extends ClockAndLog {
 }
 
 /** Serializes the passes over one pod. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
-export interface PodWorker {
-  /** Sets the latest version of the pod; begins termination if the pod is being deleted or has ended. */
-  update(pod: DesiredPod): void;
-  wake(cause: WakeCause): void;
-  /** Begins termination, or shortens its grace period, which never grows.
-   *  @param eviction set if the node ends the pod; ignored once termination has begun. */
-  terminate(graceSeconds: number | undefined, eviction?: Eviction): void;
-  /** True if the last pass failed, or a pass is running. */
-  isFailing(): boolean;
-  idle(): Promise<void>;
-}
+export type PodWorker = ReturnType<typeof createPodWorker>;
 
 /** Cause of a pod's termination. */
 interface TerminationCause {
@@ -87,7 +77,7 @@ const spanNames: Readonly<Record<SyncKind, string>> = {
 /** A failed pass is retried after 1 to 1.5 times this, milliseconds. */
 const retryDelayMs = 10_000;
 
-export function createPodWorker(deps: PodWorkerDeps): PodWorker {
+export function createPodWorker(deps: PodWorkerDeps) {
   const { uid, passes, waitForTarget, tracer, clock, log, requeueAfter, measures, stop } = deps;
   let phase: WorkerPhase = "syncing";
   let pod: DesiredPod | undefined;
@@ -157,15 +147,20 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   };
 
   return {
-    update(newest) {
+    /** Sets the latest version of the pod; begins termination if the pod is being deleted or has ended. */
+    update(newest: DesiredPod) {
       pod = newest;
       publish();
       if (phase === "finished") return passes.objectChanged(newest);
       if (isEnding(newest)) terminate(newest.metadata.deletionGracePeriodSeconds, { kind: "update" });
       else mailbox.put("config");
     },
-    wake: (cause) => void (phase !== "finished" && mailbox.put(cause)),
-    terminate: (graceSeconds, eviction) => terminate(graceSeconds, { kind: "kill", eviction }),
+    wake: (cause: WakeCause) => void (phase !== "finished" && mailbox.put(cause)),
+    /** Begins termination, or shortens its grace period, which never grows.
+     *  @param eviction set if the node ends the pod; ignored once termination has begun. */
+    terminate: (graceSeconds: number | undefined, eviction?: Eviction) =>
+      terminate(graceSeconds, { kind: "kill", eviction }),
+    /** True if the last pass failed, or a pass is running. */
     isFailing: () => failing,
     idle: () => mailbox.idle(),
   };

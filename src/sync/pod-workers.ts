@@ -28,18 +28,9 @@ const maxParallelRetries = 20;
 const secondRetryDelayMs = 1_000;
 
 /** The pod workers of a node, by UID. Workers run independently. */
-export interface PodWorkers {
-  /** Passes the latest version of a pod to its worker; creates the worker if there is none. */
-  update(pod: DesiredPod): void;
-  /** Terminates a pod. A pod that only the runtime knows gets a worker for that. */
-  terminate(uid: string, graceSeconds: number | undefined): void;
-  /** Drops a finished worker. */
-  forget(uid: string): void;
-  /** Resolves when all workers are idle. */
-  idle(): Promise<void>;
-}
+export type PodWorkers = ReturnType<typeof createPodWorkers>;
 
-export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
+export function createPodWorkers(deps: PodWorkersDeps) {
   const { clock, stop, worker: column, signals } = deps;
   const workers = new Map<string, PodWorker>();
   const retrySemaphore = createSemaphore(maxParallelRetries);
@@ -75,14 +66,18 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
   });
   signals.end.subscribe((uid, { graceSeconds, eviction }) => workers.get(uid)?.terminate(graceSeconds, eviction));
   return {
-    update: (pod) => workerFor(pod.metadata.uid).update(pod),
-    terminate: (uid, graceSeconds) => workerFor(uid).terminate(graceSeconds),
-    forget(uid) {
+    /** Passes the latest version of a pod to its worker; creates the worker if there is none. */
+    update: (pod: DesiredPod) => workerFor(pod.metadata.uid).update(pod),
+    /** Terminates a pod. A pod that only the runtime knows gets a worker for that. */
+    terminate: (uid: string, graceSeconds: number | undefined) => workerFor(uid).terminate(graceSeconds),
+    /** Drops a finished worker. */
+    forget(uid: string) {
       queue.drop(uid);
       workers.delete(uid);
       column.delete(uid);
     },
-    idle: async () => void (await Promise.all([...workers.values()].map((worker) => worker.idle()))),
+    /** Resolves when all workers are idle. */
+    idle: async (): Promise<void> => void (await Promise.all([...workers.values()].map((worker) => worker.idle()))),
   };
 }
 

@@ -16,34 +16,28 @@ export interface StaticQueueDeps {
 
 /** Queue of static pods that wait until another pod of the same name, or their own previous run, has ended: versions of a static pod
  *  never run concurrently. In order of arrival. */
-export interface StaticQueue {
-  /** Enqueues the pod if it must wait. @returns true if it does. */
-  enqueueIfBlocked(pod: DesiredPod): boolean;
-  /** Replaces a waiting pod with a newer version. @returns false if the pod does not wait. */
-  update(pod: DesiredPod): boolean;
-  /** Removes a pod that is no longer wanted. @returns true if it was waiting. */
-  remove(uid: string): boolean;
-  has(uid: string): boolean;
-  /** Removes and returns the pods that need not wait any longer. */
-  takeReady(): readonly DesiredPod[];
-}
+export type StaticQueue = ReturnType<typeof createStaticQueue>;
 
-export function createStaticQueue(deps: StaticQueueDeps): StaticQueue {
+export function createStaticQueue(deps: StaticQueueDeps) {
   const waiting = new Map<string, DesiredPod>();
   const enqueue = (pod: DesiredPod) => void waiting.set(pod.metadata.uid, pod);
   return {
-    enqueueIfBlocked(pod) {
+    /** Enqueues the pod if it must wait. @returns true if it does. */
+    enqueueIfBlocked(pod: DesiredPod) {
       const waits = mustWait(deps, pod);
       if (waits) enqueue(pod);
       return waits;
     },
-    update(pod) {
+    /** Replaces a waiting pod with a newer version. @returns false if the pod does not wait. */
+    update(pod: DesiredPod) {
       const waits = waiting.has(pod.metadata.uid);
       if (waits) enqueue(pod);
       return waits;
     },
-    remove: (uid) => waiting.delete(uid),
-    has: (uid) => waiting.has(uid),
+    /** Removes a pod that is no longer wanted. @returns true if it was waiting. */
+    remove: (uid: string) => waiting.delete(uid),
+    has: (uid: string) => waiting.has(uid),
+    /** Removes and returns the pods that need not wait any longer. */
     takeReady() {
       const free = [...waiting.values()].filter((pod) => !mustWait(deps, pod));
       for (const { metadata } of free) waiting.delete(metadata.uid);

@@ -232,19 +232,14 @@ function stillDesired(pods: PodStore, { resumed }: Resumed): readonly DesiredPod
   return resumed.flatMap((uid) => pods.get(uid) ?? []);
 }
 
-interface MirrorSignal {
-  /** Sends `mirrorsChanged` for a handled item at once, and again once the queue is empty: only then are unwanted mirror pods
-   *  known. @param more the queue is not empty. */
-  onHandled(item: QueueItem, more: boolean): void;
-  /** Sends `mirrorsChanged` once the queue is empty, for whatever items. */
-  requeue(): void;
-}
-
-function createMirrorSignal({ signals }: SyncLoopDeps): MirrorSignal {
+function createMirrorSignal({ signals }: SyncLoopDeps) {
   let isPending = false;
   return {
+    /** Sends `mirrorsChanged` once the queue is empty, for whatever items. */
     requeue: () => void (isPending = true),
-    onHandled(item, more) {
+    /** Sends `mirrorsChanged` for a handled item at once, and again once the queue is empty: only then are unwanted mirror pods
+     *  known. @param more the queue is not empty. */
+    onHandled(item: QueueItem, more: boolean) {
       isPending ||= affectsMirrorPods(item);
       if (!isPending) return;
       isPending = more;

@@ -70,17 +70,7 @@ const transientCodes = ["unavailable", "deadline_exceeded", "resource_exhausted"
 /** Timeout of one attempt, milliseconds: an unresponsive API server does not delay later attempts. */
 export const attemptTimeoutMs = 123_000;
 
-export interface SetUp {
-  /** Sets up a volume that is not ready, or refreshes it. The attempt continues if the signal aborts; only tearing down the
-   *  pod's volumes stops it.
-   *  @throws with the text of the event. */
-  once(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
-  /** Retries until success or until the signal aborts. Returns without success if the volume was mounted before.
-   *  @throws UnprocessedVolumeError at once for a claim without a usable volume. */
-  untilReady(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
-  /** Cancels a pod's set-ups, and forgets the contents of its directories. */
-  cancel(state: PodVolumes, signal: AbortSignal): Promise<void>;
-}
+export type SetUp = ReturnType<typeof createSetUp>;
 
 /** State of persistent volumes, shared by all pods. */
 export interface SharedState {
@@ -89,7 +79,7 @@ export interface SharedState {
 }
 
 /** Sets up volumes with their plugins; each failure is reported as an event and retried with back-off. */
-export function createSetUp(shared: VolumeDeps & SharedState): SetUp {
+export function createSetUp(shared: VolumeDeps & SharedState) {
   const { clock, log } = shared;
   let noswap: boolean | undefined;
   let selinux: boolean | undefined;
@@ -104,6 +94,9 @@ export function createSetUp(shared: VolumeDeps & SharedState): SetUp {
 
   const attempt = createAttempt(deps, retries);
 
+  /** Sets up a volume that is not ready, or refreshes it. The attempt continues if the signal aborts; only tearing down the
+   *  pod's volumes stops it.
+   *  @throws with the text of the event. */
   const once = async (state: PodVolumes, volume: Volume, signal: AbortSignal) => {
     const setUp = state.setUps.get(volume.name) ?? coalesce(() => attempt(state, volume));
     state.setUps.set(volume.name, setUp);
@@ -112,7 +105,9 @@ export function createSetUp(shared: VolumeDeps & SharedState): SetUp {
 
   return {
     once,
-    async untilReady(state, volume, signal) {
+    /** Retries until success or until the signal aborts. Returns without success if the volume was mounted before.
+     *  @throws UnprocessedVolumeError at once for a claim without a usable volume. */
+    async untilReady(state: PodVolumes, volume: Volume, signal: AbortSignal) {
       while (!signal.aborted && !state.ended.signal.aborted) {
         // Read before the attempt, so that a change during it is not missed.
         const kicked = state.retryNow.signal;
@@ -128,7 +123,8 @@ export function createSetUp(shared: VolumeDeps & SharedState): SetUp {
         }
       }
     },
-    async cancel(state, signal) {
+    /** Cancels a pod's set-ups, and forgets the contents of its directories. */
+    async cancel(state: PodVolumes, signal: AbortSignal) {
       state.ended.abort();
       await untilAborted(Promise.all(state.running), signal);
       for (const { name } of state.pod.spec.volumes ?? []) retries.reset(`${state.pod.metadata.uid}/${name}`);

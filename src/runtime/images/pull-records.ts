@@ -37,22 +37,12 @@ export interface ImagePulledRecord {
 
 /** Pull records in the root directory, in the kubelet's own format: a node that was run by a kubelet keeps its records.
  *  @see https://kubernetes.io/docs/concepts/containers/images/#ensureimagepullcredentialverification */
-export interface PullRecords {
-  /** The record of an image; undefined if there is none. @throws when it cannot be read. */
-  pulled(imageRef: string, signal: AbortSignal): Promise<ImagePulledRecord | undefined>;
-  writePulled(record: ImagePulledRecord, signal: AbortSignal): Promise<void>;
-  /** Deletes older records of images that are not in the list. @param before milliseconds since the epoch. */
-  prune(imageRefs: readonly string[], before: number, signal: AbortSignal): Promise<void>;
-  /** Image names with a recorded pull intent, as in pod specs. */
-  intents(signal: AbortSignal): Promise<readonly string[]>;
-  writeIntent(image: string, signal: AbortSignal): Promise<void>;
-  deleteIntent(image: string, signal: AbortSignal): Promise<void>;
-}
+export type PullRecords = ReturnType<typeof createPullRecords>;
 
 const apiVersion = "kubelet.config.k8s.io/v1beta1";
 const maxBytes = 2 ** 20;
 
-export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply">, rootDir: string): PullRecords {
+export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply">, rootDir: string) {
   const pulling = `${pullRecordsDirectory(rootDir)}/pulling`;
   const pulled = `${pullRecordsDirectory(rootDir)}/pulled`;
   const write = (directory: string, key: string, content: object, signal: AbortSignal): Promise<void> => {
@@ -66,14 +56,15 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
     return content && JSON.parse(content.toString("utf8"));
   };
   return {
-    async pulled(imageRef, signal) {
+    /** The record of an image; undefined if there is none. @throws when it cannot be read. */
+    async pulled(imageRef: string, signal: AbortSignal) {
       const content = await read(`${pulled}/${fileName(imageRef)}`, signal);
       if (content === undefined) return undefined;
       const record = parseRecord(content);
       if (!record) throw new Error(`corrupt pull record of image ${imageRef} in ${pulled}`);
       return record.imageRef === imageRef ? record : undefined;
     },
-    writePulled: ({ imageRef, lastUpdated, credentials }, signal) =>
+    writePulled: ({ imageRef, lastUpdated, credentials }: ImagePulledRecord, signal: AbortSignal) =>
       write(
         pulled,
         imageRef,
@@ -86,7 +77,8 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
         },
         signal,
       ),
-    async prune(imageRefs, before, signal) {
+    /** Deletes older records of images that are not in the list. @param before milliseconds since the epoch. */
+    async prune(imageRefs: readonly string[], before: number, signal: AbortSignal) {
       const kept = new Set(imageRefs.map((imageRef) => `${pulled}/${fileName(imageRef)}`));
       for (const file of await recordFiles(fs, pulled, signal)) {
         if (kept.has(file)) continue;
@@ -95,7 +87,8 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
         if (!record || record.lastUpdated < Math.trunc(before / 1000) * 1000) await remove(file, signal);
       }
     },
-    async intents(signal) {
+    /** Image names with a recorded pull intent, as in pod specs. */
+    async intents(signal: AbortSignal) {
       const images: string[] = [];
       for (const file of await recordFiles(fs, pulling, signal)) {
         const image = recordOf(await read(file, signal).catch(() => undefined))?.["image"];
@@ -103,8 +96,9 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
       }
       return images;
     },
-    writeIntent: (image, signal) => write(pulling, image, { kind: "ImagePullIntent", apiVersion, image }, signal),
-    deleteIntent: (image, signal) => remove(`${pulling}/${fileName(image)}`, signal),
+    writeIntent: (image: string, signal: AbortSignal) =>
+      write(pulling, image, { kind: "ImagePullIntent", apiVersion, image }, signal),
+    deleteIntent: (image: string, signal: AbortSignal) => remove(`${pulling}/${fileName(image)}`, signal),
   };
 }
 

@@ -53,25 +53,7 @@ export interface EnsuredImage {
 /** Image volumes of a pod, by volume name, as the runtime mounts them. */
 export type VolumeImages = ReadonlyMap<string, ImageSpec>;
 
-export interface ImagePuller {
-  /** Ensures that a container's image is on the target, pulling it according to its policy. The signal interrupts waits and pulls.
-   *  @param seen result of `findPresent`.
-   *  @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff, RegistryUnavailable or
-   *  SignatureValidationFailed, those with a back-off with `retryAt`. */
-  ensure(
-    pod: Pod,
-    container: Container,
-    sandbox: PodSandboxConfig,
-    signal: AbortSignal,
-    seen?: Image,
-  ): Promise<EnsuredImage>;
-  /** Ensures the images of a container's image volumes; a failing one does not block the others. The signal interrupts as above.
-   *  @throws StartError as above.
-   *  @see https://kubernetes.io/docs/concepts/storage/volumes/#image */
-  ensureVolumes(pod: Pod, container: Container, sandbox: PodSandboxConfig, signal: AbortSignal): Promise<VolumeImages>;
-  /** The image on the target, if the container's pull policy accepts a present image. @throws the runtime's errors. */
-  findPresent(pod: Pod, container: Container, signal: AbortSignal): Promise<Image | undefined>;
-}
+export type ImagePuller = ReturnType<typeof createImagePuller>;
 
 interface PullerState extends ImagePullerDeps {
   readonly gate: PullGate;
@@ -95,7 +77,7 @@ interface PullRequest {
 const backoffMs = { initialMs: 10_000, maxMs: 300_000 };
 
 /** @see https://kubernetes.io/docs/concepts/containers/images/ */
-export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
+export function createImagePuller(deps: ImagePullerDeps) {
   const { clock, serialize, maxParallel } = deps;
   const slots = serialize ? 1 : maxParallel !== undefined && maxParallel >= 1 ? maxParallel : Infinity;
   const puller: PullerState = {
@@ -106,15 +88,30 @@ export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
     lastFailures: new Map(),
   };
   return {
-    async findPresent(pod, container, signal) {
+    /** The image on the target, if the container's pull policy accepts a present image. @throws the runtime's errors. */
+    async findPresent(pod: Pod, container: Container, signal: AbortSignal) {
       const image = withDefaultTag(container.image ?? "");
       return policyOf(container.imagePullPolicy, image) === "Always"
         ? undefined
         : deps.images.imageStatus(specOf(pod, image), signal);
     },
-    ensure: (pod, { name, image: requested = "", imagePullPolicy }, sandbox, signal, seen) =>
+    /** Ensures that a container's image is on the target, pulling it according to its policy. The signal interrupts waits and pulls.
+     *  @param seen result of `findPresent`.
+     *  @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff, RegistryUnavailable or
+     *  SignatureValidationFailed, those with a back-off with `retryAt`. */
+    ensure: (
+      pod: Pod,
+      { name, image: requested = "", imagePullPolicy }: Container,
+      sandbox: PodSandboxConfig,
+      signal: AbortSignal,
+      seen?: Image,
+    ) =>
       ensure(puller, { pod, about: containerReference(pod, name), requested, sandbox, seen }, imagePullPolicy, signal),
-    ensureVolumes: (pod, container, sandbox, signal) => ensureVolumes(puller, { pod, container, sandbox }, signal),
+    /** Ensures the images of a container's image volumes; a failing one does not block the others. The signal interrupts as above.
+     *  @throws StartError as above.
+     *  @see https://kubernetes.io/docs/concepts/storage/volumes/#image */
+    ensureVolumes: (pod: Pod, container: Container, sandbox: PodSandboxConfig, signal: AbortSignal) =>
+      ensureVolumes(puller, { pod, container, sandbox }, signal),
   };
 }
 

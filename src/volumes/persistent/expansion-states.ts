@@ -11,21 +11,18 @@ export interface ExpansionState {
 }
 
 /** Expansion states by volume identity. */
-export interface ExpansionStates {
-  /** The state of a volume. @param size from the claim's status, used only if the volume has no state yet. */
-  stateOf(id: string, size: string): ExpansionState;
-  /** Forgets volumes that are no longer used by any pod. */
-  forgetUnused(): void;
-}
+export type ExpansionStates = ReturnType<typeof createExpansionStates>;
 
-export function createExpansionStates(volumeStates: Pick<PersistentVolumeStates, "isUsedByOtherPod">): ExpansionStates {
+export function createExpansionStates(volumeStates: Pick<PersistentVolumeStates, "isUsedByOtherPod">) {
   const known = new Map<string, ExpansionState>();
   return {
-    stateOf(id, size) {
+    /** The state of a volume. @param size from the claim's status, used only if the volume has no state yet. */
+    stateOf(id: string, size: string) {
       const state = known.get(id) ?? { size, isInUse: false, hasFailed: false };
       known.set(id, state);
       return state;
     },
+    /** Forgets volumes that are no longer used by any pod. */
     forgetUnused() {
       for (const id of known.keys()) if (!volumeStates.isUsedByOtherPod(id, "")) known.delete(id);
     },
