@@ -17,7 +17,6 @@ import { type PodCredentials, type PodCredentialsDeps, podCredentials } from "./
 import { joinedErrorText, pullFailure } from "./pull-error.ts";
 import type { PullManager } from "./pull-manager.ts";
 import { type PullGate, createPullGate } from "./pull-gate.ts";
-import type { ContainerStart, EnsuredImages } from "../start-container.ts";
 
 /** Image pulls. */
 export interface PullMeasures {
@@ -364,14 +363,4 @@ function pullFailed(
 function dropExpired({ backoff, lastFailures }: PullerState): void {
   backoff.collect();
   for (const key of lastFailures.keys()) if (backoff.delay(key) === 0) lastFailures.delete(key);
-}
-
-/** Ensures the images of a container's image volumes, and then its own. @throws StartError. */
-export async function ensureImages(
-  puller: Pick<ImagePuller, "ensure" | "ensureVolumes">,
-  { pod, container, sandbox, presentImage }: Pick<ContainerStart, "pod" | "container" | "sandbox" | "presentImage">,
-  signal: AbortSignal,
-): Promise<EnsuredImages> {
-  const volumes = await puller.ensureVolumes(pod, container, sandbox.config, signal);
-  return { volumes, ...(await puller.ensure(pod, container, sandbox.config, signal, presentImage)) };
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ImageSpec, PodSandboxConfig } from "../../../src/gen/cri.ts";
-import { ensureImages } from "../../../src/runtime/images/puller.ts";
+import { ensureImages } from "../../../src/runtime/images/ensure-images.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
