@@ -12,27 +12,7 @@ export type ResizeCounts = Readonly<Record<"deferred" | "infeasible" | "inProgre
 
 /** Progress of pods' resizes.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
-export interface ResizeStates {
-  /** Restores the progress from a pod's conditions in the API server, unless it is known. */
-  restore(uid: string, shown: readonly PodCondition[]): void;
-  deferredSince(uid: string): number | undefined;
-  /** Marks the resize as deferred or infeasible. @returns whether the state has changed (`news`), or only its message. */
-  markPending(
-    uid: string,
-    why: Pick<PendingResize, "reason" | "message">,
-    generation: number,
-  ): "news" | "message" | undefined;
-  /** Marks the resize as no longer pending. @returns true if it was pending. */
-  clearPending(uid: string): boolean;
-  /** Marks the resize as allocated. */
-  markAllocated(uid: string, generation: number): void;
-  /** Records that the allocation has not been actuated yet. */
-  markInProgress(uid: string, generation: number): void;
-  /** Records that the allocation has been actuated. @returns the generation that requested it, if it was in progress. */
-  markCompleted(uid: string): number | undefined;
-  /** Records that the allocation could not be actuated. @returns the generation that requested it, if the error is new. */
-  markFailed(uid: string, error: string, generation: number): number | undefined;
-}
+export type ResizeStates = ReturnType<typeof createResizeStates>;
 
 /** Counts deferred and infeasible resizes, and those in progress. */
 export function countResizes(states: readonly ResizeState[]): ResizeCounts {
@@ -45,14 +25,15 @@ export function countResizes(states: readonly ResizeState[]): ResizeCounts {
   };
 }
 
-export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clock): ResizeStates {
+export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clock) {
   const set = (uid: string, { pending, inProgress }: { [K in keyof ResizeState]: ResizeState[K] | undefined }) => {
     if (pending || inProgress) states.set(uid, { ...(pending && { pending }), ...(inProgress && { inProgress }) });
     else states.delete(uid);
   };
   const of = (uid: string): ResizeState => states.get(uid) ?? {};
   return {
-    restore(uid, shown) {
+    /** Restores the progress from a pod's conditions in the API server, unless it is known. */
+    restore(uid: string, shown: readonly PodCondition[]) {
       if (states.get(uid)) return;
       const [pending, inProgress] = ["PodResizePending", "PodResizeInProgress"].map((type) =>
         shown.find((condition) => condition.type === type),
@@ -70,32 +51,39 @@ export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clo
         },
       });
     },
-    deferredSince(uid) {
+    deferredSince(uid: string) {
       const { pending } = of(uid);
       return pending?.reason === "Deferred" ? pending.since : undefined;
     },
-    markPending(uid, why, generation) {
+    /** Marks the resize as deferred or infeasible. @returns whether the state has changed (`news`), or only its message. */
+    markPending(uid: string, why: Pick<PendingResize, "reason" | "message">, generation: number) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending: { ...why, generation, since: pending?.since ?? clock.now() }, inProgress });
       if (pending?.generation !== generation || pending.reason !== why.reason) return "news";
       return pending.message === why.message ? undefined : "message";
     },
-    clearPending(uid) {
+    /** Marks the resize as no longer pending. @returns true if it was pending. */
+    clearPending(uid: string) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending: undefined, inProgress });
       return pending !== undefined;
     },
-    markAllocated: (uid, generation) => set(uid, { pending: of(uid).pending, inProgress: { generation } }),
-    markInProgress(uid, generation) {
+    /** Marks the resize as allocated. */
+    markAllocated: (uid: string, generation: number) =>
+      set(uid, { pending: of(uid).pending, inProgress: { generation } }),
+    /** Records that the allocation has not been actuated yet. */
+    markInProgress(uid: string, generation: number) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending, inProgress: inProgress ?? { generation } });
     },
-    markCompleted(uid) {
+    /** Records that the allocation has been actuated. @returns the generation that requested it, if it was in progress. */
+    markCompleted(uid: string) {
       const { pending, inProgress } = of(uid);
       set(uid, { pending, inProgress: undefined });
       return inProgress?.generation;
     },
-    markFailed(uid, error, generation) {
+    /** Records that the allocation could not be actuated. @returns the generation that requested it, if the error is new. */
+    markFailed(uid: string, error: string, generation: number) {
       const { pending, inProgress } = of(uid);
       const since = inProgress?.generation ?? generation;
       set(uid, { pending, inProgress: { error, generation: since } });

@@ -1,7 +1,7 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { ApiClient } from "../api/client.ts";
 import { createReflector, type Reflector } from "../api/reflector.ts";
-import type { ServiceAccounts } from "../api/service-accounts.ts";
+import type { ServiceAccounts } from "../api/objects.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pemBlocks, pemCertificates } from "../lib/pem.ts";

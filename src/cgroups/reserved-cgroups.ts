@@ -26,14 +26,7 @@ export interface ReservedCgroupsDeps {
 }
 
 /** Cgroups of kubeReserved and systemReserved. */
-export interface ReservedCgroups {
-  /** Limits the reserved cgroups to the reservations, once.
-   *  @throws TargetError with the kubelet's text if a cgroup does not exist, or cannot be limited; unavailable while the target or its runtime
-   *  does not respond. */
-  limit(signal: AbortSignal): Promise<void>;
-  /** Like `limit`, but leaves the work to a later call if the target or its runtime does not respond. @throws TargetError as above. */
-  limitIfAvailable(signal: AbortSignal): Promise<void>;
-}
+export type ReservedCgroups = ReturnType<typeof createReservedCgroups>;
 
 interface ReservedCgroup {
   readonly key: string;
@@ -63,16 +56,20 @@ const reservedCgroups: readonly ReservedCgroup[] = [
 
 /** Creates the manager of the reserved cgroups that enforceNodeAllocatable names.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
-export function createReservedCgroups(deps: ReservedCgroupsDeps): ReservedCgroups {
+export function createReservedCgroups(deps: ReservedCgroupsDeps) {
   const { enforceNodeAllocatable } = deps.enforcement;
   const due = reservedCgroups.filter(({ key }) => enforceNodeAllocatable.includes(key));
+  /** Limits the reserved cgroups to the reservations, once.
+   *  @throws TargetError with the kubelet's text if a cgroup does not exist, or cannot be limited; unavailable while the target or its
+   *  runtime does not respond. */
   const limit = async (signal: AbortSignal) => {
     if (due.length > 0) await limitAll(deps, due, signal);
     due.length = 0;
   };
   return {
     limit,
-    limitIfAvailable: (signal) =>
+    /** Like `limit`, but leaves the work to a later call if the target or its runtime does not respond. @throws TargetError as above. */
+    limitIfAvailable: (signal: AbortSignal) =>
       limit(signal).catch((error: unknown) => {
         if (!hasCode(error, "unavailable", "deadline_exceeded")) throw error;
       }),

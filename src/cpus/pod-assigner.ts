@@ -1,7 +1,6 @@
 import type { CpuSet } from "../lib/cpu-set.ts";
 import { type NumaNodes, hasNode } from "../lib/numa-nodes.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { Rejection } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { emptySharedPool } from "../pod/pinned-resources.ts";
 import { hasPodLevelResources } from "../pod/resources.ts";
@@ -18,36 +17,26 @@ import {
 } from "./static-policy.ts";
 
 /** Assigns exclusive CPUs to the containers of one pod, in the order in which they start. */
-export interface PodAssigner {
-  /** CPUs of each container of the pod with exclusive CPUs. */
-  readonly own: ReadonlyMap<string, CpuSet>;
-  /** CPUs that no container has exclusively, without reserved ones. */
-  free(): CpuSet;
-  /** CPUs of the pod's init containers that the next container can reuse: they end before it starts. */
-  reusable(): CpuSet;
-  /** Assigns CPUs to the next container, which keeps CPUs that it already has.
-   *  @param nodes NUMA nodes whose CPUs are taken first; undefined for any. @returns undefined for a container without exclusive CPUs.
-   *  @throws SmtAlignmentError; Error in the kubelet's words. */
-  assign(container: Container, nodes?: NumaNodes): CpuSet | undefined;
-  /** Assigns CPUs to a pod with pod-level resources as a whole, and divides them among its containers. A pod keeps those that it has.
-   *  @returns undefined for a pod that has some already, or requests none. @throws as `assign`. */
-  assignWhole(nodes?: NumaNodes): CpuSet | undefined;
-  /** Why such a pod cannot be assigned CPUs: none are left for containers without exclusive ones. */
-  emptySharedPool(): Rejection | undefined;
-}
+export type PodAssigner = ReturnType<typeof createPodAssigner>;
 
 /** @param assigned CPUs of all pods; not changed. */
-export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, pod: Pod): PodAssigner {
+export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, pod: Pod) {
+  /** CPUs of each container of the pod with exclusive CPUs. */
   const own = new Map(assigned.get(pod.metadata.uid));
   const initContainers = new Set(pod.spec.initContainers ?? []);
   let reusable: CpuSet = new Set();
   const all = () => new Map(assigned).set(pod.metadata.uid, own);
+  /** CPUs that no container has exclusively, without reserved ones. */
   const free = () => sharedPool(policy, all()).difference(policy.reserved);
   return {
     own,
     free,
+    /** CPUs of the pod's init containers that the next container can reuse: they end before it starts. */
     reusable: () => reusable,
-    assign(container, nodes) {
+    /** Assigns CPUs to the next container, which keeps CPUs that it already has.
+     *  @param nodes NUMA nodes whose CPUs are taken first; undefined for any. @returns undefined for a container without exclusive CPUs.
+     *  @throws SmtAlignmentError; Error in the kubelet's words. */
+    assign(container: Container, nodes?: NumaNodes) {
       const count = exclusiveCpuCount(pod, container);
       if (count === 0) return undefined;
       checkAlignment(policy, count);
@@ -61,7 +50,9 @@ export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, p
       reusable = endsEarly ? reusable.union(cpus) : reusable.difference(cpus);
       return cpus;
     },
-    assignWhole(nodes) {
+    /** Assigns CPUs to a pod with pod-level resources as a whole, and divides them among its containers. A pod keeps those that it has.
+     *  @returns undefined for a pod that has some already, or requests none. @throws as `assign`. */
+    assignWhole(nodes?: NumaNodes) {
       const count = podCpuCount(pod);
       if (count === 0 || own.size > 0) return undefined;
       checkAlignment(policy, count);
@@ -70,6 +61,7 @@ export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, p
       for (const [name, share] of dividePod(policy, pod, cpus)) own.set(name, share);
       return cpus;
     },
+    /** Why such a pod cannot be assigned CPUs: none are left for containers without exclusive ones. */
     emptySharedPool() {
       if (!hasPodLevelResources(pod.spec)) return undefined;
       const exclusive = (container: Container) => exclusiveCpuCount(pod, container);
@@ -80,9 +72,10 @@ export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, p
   };
 }
 
-/** Assigns exclusive CPUs to a pod's containers, from any NUMA nodes. CPUs of an init container are reused by the containers after it; those of
- *  a sidecar are not. A container keeps the CPUs that it has.
- *  @returns the CPUs of each container that has exclusive ones. @throws SmtAlignmentError; Error in the kubelet's words. */
+/** Assigns exclusive CPUs to a pod's containers, from any NUMA nodes. CPUs of an init container are reused by the containers after it;
+ *  those of a sidecar are not. A container keeps the CPUs that it has.
+ *  @returns the CPUs of each container that has exclusive ones.
+ *  @throws SmtAlignmentError; Error in the kubelet's words. */
 export function assignPod(policy: StaticPolicy, assigned: Assignments, pod: Pod): ReadonlyMap<string, CpuSet> {
   const { initContainers = [], containers } = pod.spec;
   const assigner = createPodAssigner(policy, assigned, pod);

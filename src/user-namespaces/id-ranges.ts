@@ -6,22 +6,11 @@ export interface IdRange {
 }
 
 /** ID ranges of pods, all of the same length, within the IDs that the node may use. */
-export interface IdRanges {
-  get(uid: string): IdRange | undefined;
-  /** Allocates a free range to a pod that has none. The range is random, so that it is not reused at once.
-   *  @throws Error in the kubelet's words if no range is free. */
-  allocate(uid: string): IdRange;
-  /** Records the range that a pod already has. @throws Error in the kubelet's words for a range that is not available. */
-  record(uid: string, range: IdRange): void;
-  /** Frees the range of a pod. Idempotent. */
-  release(uid: string): void;
-  /** True if no range is free. */
-  isFull(): boolean;
-}
+export type IdRanges = ReturnType<typeof createIdRanges>;
 
 /** Creates an empty set of ranges.
  *  @param available a multiple of `idsPerPod`, at a multiple of it. @param random returns an integer from 0 to below its argument. */
-export function createIdRanges(available: IdRange, idsPerPod: number, random: (below: number) => number): IdRanges {
+export function createIdRanges(available: IdRange, idsPerPod: number, random: (below: number) => number) {
   const count = Math.floor(available.length / idsPerPod);
   const indexes = new Map<string, number>();
   const used = new Set<number>();
@@ -31,18 +20,21 @@ export function createIdRanges(available: IdRange, idsPerPod: number, random: (b
     used.add(index);
   };
   return {
-    get(uid) {
+    get(uid: string) {
       const index = indexes.get(uid);
       return index === undefined ? undefined : rangeAt(index);
     },
-    allocate(uid) {
+    /** Allocates a free range to a pod that has none. The range is random, so that it is not reused at once.
+     *  @throws Error in the kubelet's words if no range is free. */
+    allocate(uid: string) {
       if (used.size >= count) throw new Error("could not find an empty slot to allocate a user namespace");
       let index = random(count);
       while (used.has(index)) index = (index + 1) % count;
       add(uid, index);
       return rangeAt(index);
     },
-    record(uid, { first, length }) {
+    /** Records the range that a pod already has. @throws Error in the kubelet's words for a range that is not available. */
+    record(uid: string, { first, length }: IdRange) {
       if (length !== idsPerPod) throw new Error(`wrong user namespace length ${length}`);
       if (first % idsPerPod !== 0) throw new Error(`wrong user namespace offset specified ${first}`);
       const index = (first - available.first) / idsPerPod;
@@ -53,12 +45,14 @@ export function createIdRanges(available: IdRange, idsPerPod: number, random: (b
       if (own === undefined && used.has(index)) throw new Error(`range picked for pod "${uid}" already taken`);
       add(uid, index);
     },
-    release(uid) {
+    /** Frees the range of a pod. Idempotent. */
+    release(uid: string) {
       const index = indexes.get(uid);
       if (index === undefined) return;
       indexes.delete(uid);
       used.delete(index);
     },
+    /** True if no range is free. */
     isFull: () => used.size >= count,
   };
 }
