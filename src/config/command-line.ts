@@ -329,7 +329,12 @@ function optionsFrom(flags: Flags): Options {
   return options;
 }
 
-function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags): Omit<Extract<ParseResult, { kind: "run" }>, "flags"> {
+function severalNodes(
+  io: ConfigIo,
+  path: string,
+  options: Options,
+  flags: Flags,
+): Omit<Extract<ParseResult, { kind: "run" }>, "flags"> {
   const single = [...flags.keys()].find((flag) => !sharedFlags.has(flag));
   if (single !== undefined) {
     throw refuse(
