@@ -14,33 +14,33 @@ const onThreads = /^(GetAddrInfo|GetNameInfo|FSReq)/;
  *  they run. */
 async function main(stop: AbortController): Promise<number> {
   const io = processIo();
-  const asked = parseCommandLine(process.argv.slice(2), io);
-  if (asked.kind === "help" || asked.kind === "version") {
-    process.stdout.write(`${asked.text}\n`);
+  const command = parseCommandLine(process.argv.slice(2), io);
+  if (command.kind === "help" || command.kind === "version") {
+    process.stdout.write(`${command.text}\n`);
     return 0;
   }
-  if (asked.kind === "status") {
+  if (command.kind === "status") {
     const { runStatus } = await import("./commands/status.ts");
-    return (await runStatus({ ...asked, terminal: processTerminal(), signal: stop.signal })) ? 0 : 1;
+    return (await runStatus({ ...command, terminal: processTerminal(), signal: stop.signal })) ? 0 : 1;
   }
   const { createProviders } = await import("../providers/index.ts");
   const providers = createProviders();
   for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new Stopped(name)));
   const { signal } = stop;
-  if (asked.kind === "remove") {
+  if (command.kind === "remove") {
     const { runRemoval } = await import("./commands/remove.ts");
-    return (await runRemoval({ ...asked, providers, terminal: processTerminal(), signal })) ? 0 : 1;
+    return (await runRemoval({ ...command, providers, terminal: processTerminal(), signal })) ? 0 : 1;
   }
-  if (asked.kind === "leave") {
+  if (command.kind === "leave") {
     const { runLeave } = await import("./commands/leave.ts");
-    return (await runLeave({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
+    return (await runLeave({ ...command, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
   }
-  if (asked.kind === "doctor") {
+  if (command.kind === "doctor") {
     const { runDoctor } = await import("./commands/doctor.ts");
-    return (await runDoctor({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
+    return (await runDoctor({ ...command, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
   }
   const { runNodes } = await import("./process/nodes.ts");
-  return (await runNodes({ ...asked, providers, env: io.env, signal })) ? 0 : 1;
+  return (await runNodes({ ...command, providers, env: io.env, signal })) ? 0 : 1;
 }
 
 class Stopped extends CodedError {

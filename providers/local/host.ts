@@ -70,9 +70,9 @@ async function lockLocal(
   const file = await openForLock(path);
   try {
     const argv = await onMachine(["flock", "-n", shared ? "-s" : "-x", String(descriptor)]);
-    const { code, said } = await runWith(file, argv, signal);
+    const { code, output } = await runWith(file, argv, signal);
     if (code === 0) return { [Symbol.asyncDispose]: () => file.close() };
-    if (code !== lockedExitCode) throw new CodedError("unknown", said || `flock ended with ${code}`);
+    if (code !== lockedExitCode) throw new CodedError("unknown", output || `flock ended with ${code}`);
   } catch (error) {
     await file.close();
     throw error;
@@ -102,16 +102,16 @@ function runWith(
   file: FileHandle,
   [program = "", ...rest]: readonly string[],
   signal: AbortSignal,
-): Promise<{ readonly code: number | null; readonly said: string }> {
+): Promise<{ readonly code: number | null; readonly output: string }> {
   return new Promise((resolve, reject) => {
     const child = spawn(program, rest, { stdio: ["ignore", "ignore", "pipe", file.fd], signal, killSignal: "SIGKILL" });
-    let said = "";
+    let output = "";
     child.stderr
       ?.on("data", (chunk: Buffer) => {
-        said = (said + chunk.toString()).slice(0, 200);
+        output = (output + chunk.toString()).slice(0, 200);
       })
       .on("error", () => undefined);
     child.once("error", (error) => reject(signal.aborted ? abortError(signal) : codedError(program, error)));
-    child.once("close", (code) => resolve({ code, said: said.trim() }));
+    child.once("close", (code) => resolve({ code, output: output.trim() }));
   });
 }

@@ -55,7 +55,7 @@ export interface Allocation {
  *  changed since are recorded, in a file in the root directory; for containers of a kubelet, its checkpoints are read. */
 export function createAllocations(deps: AllocationsDeps): Allocations {
   const { records, get, entryOf, put, change } = createEntries(deps);
-  const cached = new WeakMap<Allocation, { readonly asked: DesiredPod; readonly given: AllocatedPod }>();
+  const cached = new WeakMap<Allocation, { readonly desired: DesiredPod; readonly allocated: AllocatedPod }>();
   const actuatedResourcesOf = (pod: DesiredPod | AllocatedPod, entry: Allocation, status: ContainerStatus) =>
     entry.inForce.get(status.id) ?? actuatedSinceStart(pod, entry, status, records.kubeletCheckpoints());
   const running = (pod: DesiredPod | AllocatedPod, entry: Allocation) =>
@@ -67,9 +67,9 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
     if (!entry) return allocatedPod(pod);
     // Called for all pods on each admission.
     const last = cached.get(entry);
-    if (last?.asked === pod) return last.given;
+    if (last?.desired === pod) return last.allocated;
     const given = allocatedPod(withResources(pod, entry.allocated));
-    cached.set(entry, { asked: pod, given });
+    cached.set(entry, { desired: pod, allocated: given });
     return given;
   };
   return {

@@ -87,8 +87,8 @@ function parseCheckpoint(text: string | undefined): Checkpoint {
   const data = text === undefined ? undefined : recordIn(text)?.["data"];
   const entries = typeof data === "string" ? recordIn(data)?.["entries"] : undefined;
   return new Map(
-    entriesOf(entries).map(([uid, said]) => {
-      const pod = recordOf(said);
+    entriesOf(entries).map(([uid, value]) => {
+      const pod = recordOf(value);
       return [uid, podResourcesOf(pod?.["ContainerResources"], pod?.["PodLevelResources"])] as const;
     }),
   );
@@ -101,8 +101,8 @@ function podResourcesOf(containers: unknown, whole: unknown): PodResources {
 
 function resourceMap(value: unknown): Record<string, Resources> {
   return Object.fromEntries(
-    entriesOf(value).flatMap(([name, said]) => {
-      const resources = readResources(said);
+    entriesOf(value).flatMap(([name, entry]) => {
+      const resources = readResources(entry);
       return resources ? [[name, resources] as const] : [];
     }),
   );

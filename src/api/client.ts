@@ -237,9 +237,9 @@ async function exchange(
     return { ...answer, body };
   } catch (error) {
     count("<error>");
-    const told = unreachable(credentials.server, error, call.signal);
-    span.end(told);
-    throw reportLost(parts, told);
+    const lost = unreachable(credentials.server, error, call.signal);
+    span.end(lost);
+    throw reportLost(parts, lost);
   }
 }
 
@@ -279,9 +279,9 @@ async function* watch<T>(
     if (answer.cut?.()) throw new CodedError("unavailable", `${credentials.server.origin}: the connection was lost`);
   } catch (error) {
     count("<error>");
-    const told = unreachable(credentials.server, error, call.signal);
-    span.end(told);
-    throw reportLost(parts, told);
+    const lost = unreachable(credentials.server, error, call.signal);
+    span.end(lost);
+    throw reportLost(parts, lost);
   } finally {
     answer?.body.destroy();
     span.end();

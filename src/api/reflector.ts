@@ -152,8 +152,8 @@ async function retryCycle<T>(
       const longest = refused > temporaryRefusals ? maxRefusedDelayMs / 2 : maxRetryDelayMs;
       const delay = Math.min(firstRetryDelayMs * 2 ** failures, longest);
       failures += 1;
-      const asked = (err instanceof ApiError && err.retryAfterMs) || 0;
-      const pause = Math.max(clock.jitter(delay, 2 * delay), Math.min(asked, maxRefusedDelayMs));
+      const requestedDelayMs = (err instanceof ApiError && err.retryAfterMs) || 0;
+      const pause = Math.max(clock.jitter(delay, 2 * delay), Math.min(requestedDelayMs, maxRefusedDelayMs));
       await clock.sleep(pause, signal).catch(() => undefined);
     }
   }

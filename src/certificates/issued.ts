@@ -62,7 +62,7 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
     log.warn({ name, why: messageOf(error) }, "cannot read the stored certificate"),
   );
 
-  const told = (request: string) => {
+  const onRequest = (request: string) => {
     waiting = request;
     if (!options.approve)
       log.info(
@@ -73,7 +73,7 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
   const renew = async (stop: AbortSignal) => {
     const before = used.span();
     try {
-      used.take(await issue(options, told, clock.within(approvalTimeoutMs, stop)));
+      used.take(await issue(options, onRequest, clock.within(approvalTimeoutMs, stop)));
       first.resolve();
       if (before) measures.replaced(clock.now() - before.from);
       log.info({ name, until: new Date(used.span()?.until ?? 0).toISOString() }, "certificate issued");

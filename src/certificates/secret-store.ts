@@ -18,7 +18,7 @@ export interface SecretStoreOptions {
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/ */
 export function secretPairStore({ client, namespace, secret, name }: SecretStoreOptions): PairStore {
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(secret)}`;
-  const asked = async <T>(what: () => Promise<T>): Promise<T> => {
+  const request = async <T>(what: () => Promise<T>): Promise<T> => {
     try {
       return await what();
     } catch (cause) {
@@ -31,12 +31,12 @@ export function secretPairStore({ client, namespace, secret, name }: SecretStore
     }
   };
   const valueOf = async (key: string, signal: AbortSignal): Promise<string> => {
-    const { data } = await asked(() => client.get<Secret>(path, { signal }));
+    const { data } = await request(() => client.get<Secret>(path, { signal }));
     return Buffer.from(data?.[key] ?? "", "base64").toString("utf8");
   };
   const setValue = async (key: string, value: string | undefined, signal: AbortSignal): Promise<void> => {
     const data = { [key]: value === undefined ? null : Buffer.from(value).toString("base64") };
-    await asked(() => client.patch(path, { type: "merge", body: { data } }, { signal }));
+    await request(() => client.patch(path, { type: "merge", body: { data } }, { signal }));
   };
   return {
     read: async (signal) => parsePair(await valueOf(`${name}.pem`, signal)),

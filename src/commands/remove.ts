@@ -121,11 +121,11 @@ function qosCgroupPaths(layout: CgroupLayout): readonly string[] {
   return (["BestEffort", "Burstable", "Guaranteed"] as const).map((qos) => qosCgroup(qos, layout));
 }
 
-function printPlan({ print }: Terminal, nodeName: string, plan: RemovalPlan, strangers: readonly string[]): void {
+function printPlan({ print }: Terminal, nodeName: string, plan: RemovalPlan, unowned: readonly string[]): void {
   const things = itemsOf(plan);
   print(things.length === 0 ? `nothing of node ${nodeName} is left` : `of node ${nodeName} on its machine:`);
   for (const thing of things) print(`  ${previewLine(thing)}`);
-  for (const stranger of strangers) print(`not touched: ${stranger}`);
+  for (const stranger of unowned) print(`not touched: ${stranger}`);
   if (things.length > 0) print("not touched: images, and what pods wrote to the machine by hostPath");
 }
 

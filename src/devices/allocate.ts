@@ -59,10 +59,10 @@ export function requestedDevices(
   { inventory, allocations }: Pick<AllocateDeps, "inventory" | "allocations">,
   { resources }: Pick<Container, "resources">,
 ): readonly (readonly [resource: string, required: number])[] {
-  const asked = Object.entries(resources?.limits ?? {}).filter(([name]) => isExtendedResource(name));
-  if (asked.length === 0) return [];
+  const limits = Object.entries(resources?.limits ?? {}).filter(([name]) => isExtendedResource(name));
+  if (limits.length === 0) return [];
   const had = new Set(allocations.resources());
-  return asked
+  return limits
     .filter(([name]) => inventory.hasDevices(name) || had.has(name))
     .map(([name, quantity]) => [name, quantityValue(quantity)] as const);
 }

@@ -80,9 +80,9 @@ export function createDevicePreparer(deps: AllocatorDeps): Pick<ResourceManager,
       if (!requestsExtendedResources(container)) return undefined;
       await loaded(signal);
       const { uid } = pod.metadata;
-      const asked = requestedDevices(deps, container).filter(([, required]) => required > 0);
-      for (const [resource] of asked) await preStart(uid, container.name, resource, signal);
-      const lacks = asked.some(([resource]) => !allocations.get({ uid, container: container.name, resource }));
+      const requested = requestedDevices(deps, container).filter(([, required]) => required > 0);
+      for (const [resource] of requested) await preStart(uid, container.name, resource, signal);
+      const lacks = requested.some(([resource]) => !allocations.get({ uid, container: container.name, resource }));
       const recipient = {
         pod,
         container,

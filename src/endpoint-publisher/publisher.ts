@@ -23,7 +23,7 @@ export interface PublisherDeps extends ClockAndLog {
   readonly host: Pick<Host, "dial" | "forPods">;
   readonly nodeName: string;
   /** Limits of the process, for all of its nodes. */
-  readonly places: { readonly connections: FairShares };
+  readonly tunnelLimits: { readonly connections: FairShares };
   /** Cluster address of graftlet itself. */
   readonly own: string;
   /** The cluster node on which graftlet runs, if known. */
@@ -63,7 +63,7 @@ export function createServicePublisher(deps: PublisherDeps): Service {
         dial: (deps.host.forPods ?? deps.host).dial,
         podAddress: (uid) => agreedPodAddress(apiPods.get(uid), podCache.get(uid)),
         listenAddress: deps.own,
-        connections: deps.places.connections,
+        connections: deps.tunnelLimits.connections,
         nodeName: deps.nodeName,
         clock,
         log,

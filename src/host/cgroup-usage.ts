@@ -269,8 +269,8 @@ function ioV2(files: FileTexts): IoUsage | undefined {
   const text = files.get("io.stat");
   const pressure = pressureOf(files.get("io.pressure"));
   if (text === undefined && !pressure) return undefined;
-  const devices = [...(text ?? "").matchAll(/^(\d+:\d+) (.*)$/gm)].map(([, device = "", said = ""]) => {
-    const value = (name: string) => Number(new RegExp(`\\b${name}=(\\d+)`).exec(said)?.[1] ?? 0);
+  const devices = [...(text ?? "").matchAll(/^(\d+:\d+) (.*)$/gm)].map(([, device = "", fields = ""]) => {
+    const value = (name: string) => Number(new RegExp(`\\b${name}=(\\d+)`).exec(fields)?.[1] ?? 0);
     return {
       device,
       bytes: { Read: value("rbytes"), Write: value("wbytes") },
@@ -283,9 +283,9 @@ function ioV2(files: FileTexts): IoUsage | undefined {
 /** Parses pressure files such as `cpu.pressure` or /proc/pressure/cpu; `full` is 0 on kernels without it. */
 export function pressureOf(text: string | undefined): Pressure | undefined {
   const line = (kind: string): PressureData | undefined => {
-    const said = new RegExp(`^${kind} (.*)$`, "m").exec(text ?? "")?.[1];
-    if (said === undefined) return undefined;
-    const value = (name: string) => Number(new RegExp(`${name}=([\\d.]+)`).exec(said)?.[1] ?? 0);
+    const fields = new RegExp(`^${kind} (.*)$`, "m").exec(text ?? "")?.[1];
+    if (fields === undefined) return undefined;
+    const value = (name: string) => Number(new RegExp(`${name}=([\\d.]+)`).exec(fields)?.[1] ?? 0);
     return { total: value("total"), avg10: value("avg10"), avg60: value("avg60"), avg300: value("avg300") };
   };
   const some = line("some");

@@ -18,7 +18,7 @@ export async function readLines(
   maxLineBytes = defaultMaxLineBytes,
 ): Promise<string> {
   const take = createLineReader(maxLineBytes, onLine);
-  const said = new BoundedBuffer(maxErrorBytes);
+  const output = new BoundedBuffer(maxErrorBytes);
   stdout.on("data", (chunk: Buffer) => {
     if (stdout.destroyed) return;
     try {
@@ -27,7 +27,7 @@ export async function readLines(
       stdout.destroy(error instanceof Error ? error : new Error(String(error)));
     }
   });
-  stderr.on("data", (chunk: Buffer) => void said.add(chunk));
+  stderr.on("data", (chunk: Buffer) => void output.add(chunk));
   // The end of its output shows the failure.
   stdin.on("error", () => undefined);
   try {
@@ -36,5 +36,5 @@ export async function readLines(
     stdin.end();
     await command[Symbol.asyncDispose]();
   }
-  return said.bytes().toString("utf8").trim();
+  return output.bytes().toString("utf8").trim();
 }

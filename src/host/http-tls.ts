@@ -109,9 +109,9 @@ const maxRecord = 16384 + 2048;
 const maxHandshake = 65536;
 
 function handshakeError({ first, bytes }: RecordingStream, error: unknown): HandshakeError {
-  const told = first.length < 5 ? undefined : errorOfRecord(first);
-  const spokeHttp = told === notTls && first.toString("latin1").startsWith("HTTP/");
-  const text = spokeHttp ? "http: server gave HTTP response to HTTPS client" : (told ?? alertOf(error));
+  const reported = first.length < 5 ? undefined : errorOfRecord(first);
+  const spokeHttp = reported === notTls && first.toString("latin1").startsWith("HTTP/");
+  const text = spokeHttp ? "http: server gave HTTP response to HTTPS client" : (reported ?? alertOf(error));
   if (text !== undefined) return new HandshakeError(text, spokeHttp, { cause: error });
   const hasEnded = error instanceof Error && !("syscall" in error);
   if (!hasEnded) throw error;

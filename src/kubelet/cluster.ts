@@ -114,7 +114,7 @@ function signalChanges({ partsOf }: NodeContext, { nodes, services }: Pick<Clust
 
 /** Creates the publisher of pod endpoints for targets outside the cluster network, if configured. */
 export function createEndpointPublishing(
-  { config, account, target, places, clock, log, partsOf }: NodeContext,
+  { config, account, target, tunnelLimits, clock, log, partsOf }: NodeContext,
   { services, headless, events }: Cluster,
 ): readonly Service[] {
   const { nodeName, endpoints } = config;
@@ -135,7 +135,7 @@ export function createEndpointPublishing(
     services,
     headless: headless?.services,
     slices,
-    places,
+    tunnelLimits,
     report: createLimitationReporter(events, nodeName),
   });
   return [slices, publisher];

@@ -60,9 +60,9 @@ export interface ProcessParts {
   readonly readiness: Readiness;
   readonly liveness: Liveness;
   /** Limits of unauthenticated connections to this process. */
-  readonly strangers: UnauthenticatedConnections;
+  readonly unauthenticated: UnauthenticatedConnections;
   /** Limits of service tunnel connections of this process. */
-  readonly places: TunnelLimits;
+  readonly tunnelLimits: TunnelLimits;
   /** The values of all flags of the command line, by flag. */
   readonly flags: Readonly<Record<string, string>>;
   /** Log level of this process. */

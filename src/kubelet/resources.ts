@@ -15,7 +15,7 @@ import type { Service } from "../lib/service-group.ts";
 import type { DaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import type { Node } from "../objects.ts";
 import type { Admission } from "../pipeline.ts";
-import type { PodSettings } from "../runtime/prepare.ts";
+import type { PodSettings } from "../runtime/configure-container.ts";
 import { createTargetFacts, usesSwap } from "../runtime/target-facts.ts";
 import type { Cluster, NodeContext, ObservedTarget, TargetCgroups } from "./deps.ts";
 import { enforcement, limitedSwap, memoryQos } from "./settings.ts";

@@ -17,7 +17,7 @@ import { type ImagePuller, type ImagePullerDeps, createImagePuller } from "../ru
 import { ensureImages } from "../runtime/images/ensure-images.ts";
 import { verificationBy } from "../runtime/images/verification-policy.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
-import { type PodSettings, type Preparer, createPreparer } from "../runtime/prepare.ts";
+import { type PodSettings, type Preparer, createPreparer } from "../runtime/configure-container.ts";
 import { createUserNamespaces } from "../runtime/user-namespace.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
@@ -92,7 +92,7 @@ export function createNodePodRuntime(
     isRestartingAll: (uid) => isRestartingAll(status.get(uid)),
     hooks: createHooks({ host, runtime, events, measures: measures.hooks, clock }),
     tunnel: serviceTunnel,
-    inForce: allocation.allocations,
+    actuatedResources: allocation.allocations,
     groups: cgroups.hostResources.groups,
     managers,
     uninterrupted: new AbortController().signal,

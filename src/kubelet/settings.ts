@@ -9,7 +9,7 @@ import type { RotationSettings } from "../logs/rotation.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
 import { providedAddressesAnnotation, uninitializedTaint } from "../node/node-object.ts";
 import type { VerificationSettings } from "../runtime/images/verification-policy.ts";
-import type { PodSettings } from "../runtime/prepare.ts";
+import type { PodSettings } from "../runtime/configure-container.ts";
 import type { SourceName } from "../pipeline.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import type { ContainerMemoryQos } from "../pod/resources.ts";

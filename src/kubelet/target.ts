@@ -131,7 +131,7 @@ function createPodWatch(
 
 /** Creates the service tunnel of pods into the cluster. */
 function createNodeTunnel(
-  { config, target, places, partsOf }: NodeContext,
+  { config, target, tunnelLimits, partsOf }: NodeContext,
   { services, headless, events }: Cluster,
   waitForTarget: WaitForTarget,
 ): ServiceTunnel {
@@ -145,7 +145,7 @@ function createNodeTunnel(
     services,
     headless,
     serviceFilter: serviceFilter(target.network?.serviceNamespaces, kubelet.clusterDNS),
-    places,
+    tunnelLimits,
     waitForTarget,
     onAvailabilityChange: () => signals.nodeChanged.send(),
     report: createLimitationReporter(events, nodeName),

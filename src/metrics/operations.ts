@@ -130,7 +130,7 @@ export function pullMetrics(metrics: Metrics, startup: PodStartup): PullMeasures
       buckets: [1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600],
     },
   );
-  const asked = metrics.counter(
+  const requests = metrics.counter(
     "kubelet_image_manager_ensure_image_requests_total",
     "Requests for an image, by presence on the node and by whether it was pulled.",
     ["pull_policy", "present_locally", "pull_required"],
@@ -164,7 +164,7 @@ export function pullMetrics(metrics: Metrics, startup: PodStartup): PullMeasures
       };
     },
     ensured: (policy, present, pulled) =>
-      asked.add({
+      requests.add({
         pull_policy: policy.toLowerCase(),
         present_locally: String(present ?? "unknown"),
         pull_required: String(pulled ?? "unknown"),
@@ -222,16 +222,16 @@ export function volumeMetrics(metrics: Metrics): VolumeMeasures {
       buckets: storageBuckets,
     },
   );
-  const told = (operation: string) => (plugin: string, ms: number, failed: boolean) => {
+  const countedAs = (operation: string) => (plugin: string, ms: number, failed: boolean) => {
     const status = failed ? "fail-unknown" : "success";
     operations.addMs({ volume_plugin: plugin, operation_name: operation, status, migrated: "false" }, ms);
   };
   return {
-    setUp: told("volume_mount"),
-    mapped: told("map_volume"),
-    expanded: told("volume_fs_resize"),
-    tornDown: told("volume_unmount"),
-    unmapped: told("unmap_volume"),
-    deviceUnmapped: told("unmap_device"),
+    setUp: countedAs("volume_mount"),
+    mapped: countedAs("map_volume"),
+    expanded: countedAs("volume_fs_resize"),
+    tornDown: countedAs("volume_unmount"),
+    unmapped: countedAs("unmap_volume"),
+    deviceUnmapped: countedAs("unmap_device"),
   };
 }

@@ -29,7 +29,7 @@ interface Start {
   /** Successful pulls: start and end, by Clock.monotonic(). */
   readonly pulls: (readonly [number, number])[];
   /** Its start is not measured or was already reported: this node started it earlier, or has recorded it. */
-  told: boolean;
+  reported: boolean;
   hasStatus: boolean;
 }
 
@@ -38,8 +38,8 @@ export function createPodStartup(clock: Clock): PodStartup {
   const starts = new Map<string, Start>();
   return {
     seen({ metadata: { uid }, status }) {
-      const told = status?.startTime !== undefined;
-      if (!starts.has(uid)) starts.set(uid, { seenAt: clock.monotonic(), pulls: [], told, hasStatus: false });
+      const reported = status?.startTime !== undefined;
+      if (!starts.has(uid)) starts.set(uid, { seenAt: clock.monotonic(), pulls: [], reported, hasStatus: false });
     },
     sinceSeen(uid) {
       const start = starts.get(uid);
@@ -55,13 +55,13 @@ export function createPodStartup(clock: Clock): PodStartup {
       return () => {
         const start = starts.get(uid);
         // A started pod may pull images for years.
-        if (start && !start.told) start.pulls.push([since, clock.monotonic()]);
+        if (start && !start.reported) start.pulls.push([since, clock.monotonic()]);
       };
     },
     shown(pod) {
       const start = starts.get(pod.metadata.uid);
-      if (!start || start.told || !hasStarted(pod)) return undefined;
-      start.told = true;
+      if (!start || start.reported || !hasStarted(pod)) return undefined;
+      start.reported = true;
       const totalMs = clock.now() - Date.parse(pod.metadata.creationTimestamp ?? "");
       if (Number.isNaN(totalMs)) return undefined;
       const ownMs = isStateful(pod) ? undefined : totalMs - lengthOf(start.pulls) - initMs(pod.status);

@@ -8,7 +8,7 @@ const buckets = [10, 50, 100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 
 
 /** Requested resizes of running pods, and their results. @param view undefined until the node runs. */
 export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined): ResizeMeasures & ActuationMeasures {
-  const asked = metrics.counter(
+  const requested = metrics.counter(
     "kubelet_container_requested_resizes_total",
     "Requested resizes, counted per resource and container.",
     ["resource", "requirement", "operation"],
@@ -38,7 +38,7 @@ export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined
     values: () => [[{}, view()?.resizes().inProgress ?? 0]],
   });
   return {
-    requested: (resource, requirement, operation) => asked.add({ resource, requirement, operation }),
+    requested: (resource, requirement, operation) => requested.add({ resource, requirement, operation }),
     infeasible: (detail) => refused.add({ reason_detail: detail }),
     accepted: (trigger) => accepted.add({ retry_trigger: trigger }),
     actuated: (ms, success) => durations.add({ success: String(success) }, ms),

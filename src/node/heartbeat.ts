@@ -165,11 +165,12 @@ function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatu
 
 /** Emits an event when the node is cordoned or uncordoned. */
 function createCordonEvents(deps: HeartbeatDeps): (node: Node) => void {
-  let told = false;
+  let wasUnschedulable = false;
   return ({ spec }) => {
     const { unschedulable = false } = spec ?? {};
-    if (unschedulable !== told) emitStatusEvent(deps, unschedulable ? "NodeNotSchedulable" : "NodeSchedulable");
-    told = unschedulable;
+    if (unschedulable !== wasUnschedulable)
+      emitStatusEvent(deps, unschedulable ? "NodeNotSchedulable" : "NodeSchedulable");
+    wasUnschedulable = unschedulable;
   };
 }
 

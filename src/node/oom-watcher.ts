@@ -39,10 +39,10 @@ kill $!`;
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-out-of-memory-behavior */
 export function createOomWatcher(deps: OomWatcherDeps): Service {
   const { host, nodeName, events, log } = deps;
-  let told = false;
+  let isLogged = false;
   const failed = (why: string) => {
-    if (!told) log.warn({ why }, "cannot read the target's kernel log; SystemOOM events are unavailable");
-    told = true;
+    if (!isLogged) log.warn({ why }, "cannot read the target's kernel log; SystemOOM events are unavailable");
+    isLogged = true;
   };
   const onLine = (parse: ReturnType<typeof createOomParser>) => (line: string) => {
     const kill = parse(line);
@@ -53,8 +53,8 @@ export function createOomWatcher(deps: OomWatcherDeps): Service {
   const watch = async (signal: AbortSignal) => {
     try {
       const reader = await host.spawn(script(reading), signal);
-      const said = await readLines(reader, onLine(createOomParser()), signal, maxLineBytes);
-      if (!signal.aborted && said !== listening) failed(said);
+      const output = await readLines(reader, onLine(createOomParser()), signal, maxLineBytes);
+      if (!signal.aborted && output !== listening) failed(output);
     } catch (error) {
       if (signal.aborted || hasCode(error, "unavailable")) return;
       failed(messageOf(error));

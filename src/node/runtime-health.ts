@@ -92,8 +92,8 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
     const now = clock.monotonic();
     if (askedAt !== undefined && now - askedAt > callTimeoutMs && now - lastAnswer > downAfterMs)
       return [down, ...unhealthy];
-    const told = [unmet(status, "RuntimeReady", "container runtime"), networkError()];
-    return [...unhealthy, ...told.filter((text) => text !== undefined)];
+    const reported = [unmet(status, "RuntimeReady", "container runtime"), networkError()];
+    return [...unhealthy, ...reported.filter((text) => text !== undefined)];
   };
   const networkError = () => (status ? unmet(status, "NetworkReady", "container runtime network") : undefined);
 

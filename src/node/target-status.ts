@@ -180,8 +180,8 @@ const unknownVersion = "Unknown";
 /** Formats a runtime's version as the kubelet does: `v2.1.4` becomes 2.1.4; if it is not a semantic version, such as 1.6.20~ds1, only the
  *  numbers remain. (kubelet, newRuntimeVersion)
  *  @see https://semver.org/#backusnaur-form-grammar-for-valid-semver-versions */
-export function formatRuntimeVersion(told: string): string {
-  const [, numbers, extra = ""] = /^\s*v?(\d+(?:\.\d+)*)(.*)$/.exec(told) ?? [];
+export function formatRuntimeVersion(reported: string): string {
+  const [, numbers, extra = ""] = /^\s*v?(\d+(?:\.\d+)*)(.*)$/.exec(reported) ?? [];
   if (numbers === undefined) return unknownVersion;
   const parts = numbers.split(".");
   const suffix = parts.length === 3 && !parts.some(hasLeadingZero) ? semanticSuffix(extra) : undefined;

@@ -33,18 +33,18 @@ const connectionLimits = { maxUnauthenticated: 64, maxAuthenticated: 256 };
 export function createPage(deps: PageDeps, open = isLoopback(deps.address)): KubeletServer {
   const { address, port, clock, log } = deps;
   const listening = createListening("page", log);
-  const strangers = createUnauthenticatedConnections(connectionLimits);
+  const unauthenticated = createUnauthenticatedConnections(connectionLimits);
   const feed = createFeed(deps);
   const serving: Service = {
     name: "page server",
     async run(signal) {
       const files = await pageFiles();
       const answer = (admit: AuthorizeViewer) =>
-        requestHandler({ ...deps, files, feed, admit, strangers, stopped: signal });
+        requestHandler({ ...deps, files, feed, admit, unauthenticated, stopped: signal });
       const { server, end } = open ? plainListener(answer) : tlsListener(deps, answer);
       const at = { address, port, addressField: "pageAddress", portField: "pagePort" };
       try {
-        await serve({ server, at, strangers, listening, clock, log }, signal);
+        await serve({ server, at, unauthenticated, listening, clock, log }, signal);
       } finally {
         end();
       }
@@ -62,7 +62,7 @@ interface RequestHandlerDeps extends PageDeps {
   readonly files: PageFiles;
   readonly feed: Feed;
   readonly admit: AuthorizeViewer;
-  readonly strangers: UnauthenticatedConnections;
+  readonly unauthenticated: UnauthenticatedConnections;
   /** Aborts when the server stops. */
   readonly stopped: AbortSignal;
 }
@@ -82,7 +82,7 @@ async function handleRequest(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  const { feed, files, admit, strangers, stopped, clock } = deps;
+  const { feed, files, admit, unauthenticated, stopped, clock } = deps;
   const path = (request.url ?? "").replace(/\?.*$/, "");
   if (request.method !== "GET" && request.method !== "HEAD") return refuse(request, response, notRead);
   const gone = new AbortController();
@@ -90,7 +90,7 @@ async function handleRequest(
   const refused = crossSiteRefusal(path, request.headers);
   const maySee = refused ?? (await admit(request, AbortSignal.any([stopped, gone.signal])));
   if (typeof maySee !== "function") return refuse(request, response, maySee);
-  strangers.authenticated(request.socket);
+  unauthenticated.authenticated(request.socket);
   const file = files.get(path);
   if (file) return sendFile(request, response, file);
   if (path !== "/feed") return refuse(request, response, unknown);

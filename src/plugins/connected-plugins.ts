@@ -36,6 +36,6 @@ export async function connectedPlugins(
     if (info?.type !== type) return [];
     return [{ name: info.name, endpoint: info.endpoint || path, versions: info.supportedVersions }];
   };
-  const asked = [...(found?.sockets.keys() ?? [])].map((path) => turns(() => ask(path)));
-  return (await Promise.all(asked)).flat();
+  const answers = [...(found?.sockets.keys() ?? [])].map((path) => turns(() => ask(path)));
+  return (await Promise.all(answers)).flat();
 }

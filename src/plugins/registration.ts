@@ -72,13 +72,13 @@ async function registerOverSession(
     });
     throw new CodedError(codeOf(cause), why, { cause });
   };
-  const asked = unaryCall(session, RegistrationService.getInfo, InfoRequest.create(), {
+  const pendingInfo = unaryCall(session, RegistrationService.getInfo, InfoRequest.create(), {
     userAgent,
     signal: clock.within(infoTimeoutMs, signal),
     budget,
     limits: smallLimits,
   });
-  const info = await asked.catch((error: unknown) => {
+  const info = await pendingInfo.catch((error: unknown) => {
     throwIfAborted(signal);
     throw failure(`failed to get plugin info using RPC GetInfo at socket ${socket}, err: ${messageOf(error)}`, error);
   });

@@ -64,14 +64,14 @@ function isDaemonSetPod(pod: Pod): boolean {
 
 /** True if the annotation selects the pod or, without one, if it mounts a plugin directory of the node. */
 function isSelected({ metadata, spec }: Pod, rootDir: string): boolean {
-  const said = metadata.annotations?.[runAnnotation];
-  if (said === "true" || said === "false") return said === "true";
+  const annotation = metadata.annotations?.[runAnnotation];
+  if (annotation === "true" || annotation === "false") return annotation === "true";
   const folders = pluginDirectories.map((name) => `${rootDir}/${name}/`);
   return (spec.volumes ?? []).some(({ hostPath }) => folders.some((folder) => `${hostPath?.path}/`.startsWith(folder)));
 }
 
 /** The setting in the Node's annotation; `all` without one. */
 export function annotatedDaemonSets({ metadata }: Node): DaemonSets {
-  const said = metadata.annotations?.[daemonSetsAnnotation];
-  return said === "none" || said === "selected" ? said : "all";
+  const annotation = metadata.annotations?.[daemonSetsAnnotation];
+  return annotation === "none" || annotation === "selected" ? annotation : "all";
 }

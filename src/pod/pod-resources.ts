@@ -121,10 +121,10 @@ export function resourcesAnnotationValue({ spec }: Pod, { resources }: Container
 export function parseResourcesAnnotation(note: string | undefined): { own: Resources; whole?: Resources } | undefined {
   if (note === undefined) return undefined;
   try {
-    const said: unknown = JSON.parse(note);
-    const own = readResources(said);
+    const parsed: unknown = JSON.parse(note);
+    const own = readResources(parsed);
     if (!own) return undefined;
-    const whole = readResources((said as { pod?: unknown }).pod);
+    const whole = readResources((parsed as { pod?: unknown }).pod);
     return { own, ...(whole && { whole }) };
   } catch {
     return undefined;

@@ -155,9 +155,9 @@ export function supplementalGroups(
   ofVolumes: readonly bigint[] = [],
 ): bigint[] {
   const { fsGroup, supplementalGroups: named = [] } = context ?? {};
-  const asked = named.map(BigInt);
-  const more = new Set(ofVolumes.filter((group) => !asked.includes(group)));
-  return [...(fsGroup === undefined ? [] : [BigInt(fsGroup)]), ...asked, ...more];
+  const requested = named.map(BigInt);
+  const more = new Set(ofVolumes.filter((group) => !requested.includes(group)));
+  return [...(fsGroup === undefined ? [] : [BigInt(fsGroup)]), ...requested, ...more];
 }
 
 /** @throws Error for a policy that CRI does not have. */

@@ -73,9 +73,9 @@ function isSame(one: NewNote, other: NewNote): boolean {
 
 /** Converts a warning or error of the log to a note, with its fields node, pod, reason and the error's message. Pure. */
 export function noteOf(line: string): NewNote | undefined {
-  const told = warningOf(line);
-  if (!told) return undefined;
-  const { level, node, pod: about, reason, message, cause } = told;
+  const warning = warningOf(line);
+  if (!warning) return undefined;
+  const { level, node, pod: about, reason, message, cause } = warning;
   return { source: "log", node, level, about, reason, text: [message, cause].filter(Boolean).join(": ") };
 }
 

@@ -41,7 +41,7 @@ export interface PodCgroups {
 export interface ResizeDeps extends ClockAndLog, Omit<SandboxLimitsDeps, "runtime" | "groups"> {
   readonly runtime: Pick<Containers, "updateContainerResources"> & SandboxLimitsDeps["runtime"];
   readonly groups: PodCgroups;
-  readonly inForce: Pick<ActuatedResources, "setContainerResources" | "setPodResources" | "podResources">;
+  readonly actuatedResources: Pick<ActuatedResources, "setContainerResources" | "setPodResources" | "podResources">;
   /** The runtime configuration for a container with these resources. */
   readonly configureResources: (
     pod: Pod,
@@ -163,15 +163,15 @@ async function changeResource(
     await deps.runtime.updateContainerResources(request, deps.uninterrupted).catch((error: unknown) => {
       throw new CodedError(codeOf(error), runtimeErrorText(error), { cause: error });
     });
-    await checkpoint(deps, () => deps.inForce.setContainerResources(pod.metadata.uid, containerId, now));
+    await checkpoint(deps, () => deps.actuatedResources.setContainerResources(pod.metadata.uid, containerId, now));
     done.set(containerId, { ...resize, from: now });
   }
   // A request must never exceed its limit, not even briefly.
   for (const { increases, set } of [...limits].reverse()) if (!increases) await setPodLimits(resource, set, signal);
-  const [before, whole] = [deps.inForce.podResources(pod) ?? {}, pod.spec.resources ?? {}];
+  const [before, whole] = [deps.actuatedResources.podResources(pod) ?? {}, pod.spec.resources ?? {}];
   const now = resource === "memory" ? combineResources(before, whole) : combineResources(whole, before);
   if (!sameAmounts(amountsOf(before), amountsOf(now)))
-    await checkpoint(deps, () => deps.inForce.setPodResources(pod.metadata.uid, now));
+    await checkpoint(deps, () => deps.actuatedResources.setPodResources(pod.metadata.uid, now));
   return remaining.map((resize) => done.get(resize.containerId) ?? resize);
 }
 

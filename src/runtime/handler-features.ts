@@ -1,6 +1,6 @@
 import type { RuntimeHandler } from "../gen/cri.ts";
 import type { RuntimeClasses } from "./ports.ts";
-import type { PrepareDeps } from "./prepare.ts";
+import type { PrepareDeps } from "./configure-container.ts";
 
 /** Creates the lookup of the features of a pod's runtime handler.
  *  @param handlers the runtime's handlers; undefined if it does not report them. */

@@ -109,10 +109,10 @@ async function exec(
   });
   const { exitCode, stdout, stderr } = await ran;
   if (exitCode === 0) return;
-  const said = (...parts: Uint8Array[]) => Buffer.concat(parts).subarray(0, maxOutputBytes).toString();
+  const output = (...parts: Uint8Array[]) => Buffer.concat(parts).subarray(0, maxOutputBytes).toString();
   throw new CommandError(
-    `command '${command.join(" ")}' exited with ${exitCode}: ${said(stderr)}`,
-    said(stdout, stderr),
+    `command '${command.join(" ")}' exited with ${exitCode}: ${output(stderr)}`,
+    output(stdout, stderr),
   );
 }
 

@@ -14,8 +14,8 @@ import { StartError } from "./start-error.ts";
 import { createStarter } from "./start-with-backoff.ts";
 import type { Step } from "./step.ts";
 
-export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "inForce">, PrefetchDeps {
-  readonly inForce: ActuatedResources;
+export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "actuatedResources">, PrefetchDeps {
+  readonly actuatedResources: ActuatedResources;
   readonly probes: ProbeResults;
   /** The pod's status has the AllContainersRestarting condition. */
   readonly isRestartingAll: (uid: string) => boolean;
@@ -49,7 +49,7 @@ export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
 }
 
 function containerFacts(
-  { probes, isRestartingAll, inForce, groups }: PodRuntimeDeps,
+  { probes, isRestartingAll, actuatedResources, groups }: PodRuntimeDeps,
   pod: AllocatedPod,
 ): ContainerFacts {
   const { uid } = pod.metadata;
@@ -57,8 +57,8 @@ function containerFacts(
     failedProbe: (name, id) => probes.failedProbe(uid, name, id),
     hasStarted: (name, id) => probes.started(uid, name, id) === true,
     restartAll: isRestartingAll(uid),
-    actualResources: (status) => inForce.containerResources(pod, status),
-    actualPodResources: () => inForce.podResources(pod),
+    actualResources: (status) => actuatedResources.containerResources(pod, status),
+    actualPodResources: () => actuatedResources.podResources(pod),
     podCgroupIsStale: groups.isStale(pod),
   };
 }

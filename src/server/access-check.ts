@@ -13,7 +13,7 @@ export interface AccessCheckDeps extends Omit<AuthenticationDeps, "anonymous">, 
   readonly config: Pick<ServerConfig, "anonymous">;
   readonly authorizer: Authorizer;
   /** Called with the connections of authorized clients. */
-  readonly strangers: Pick<UnauthenticatedConnections, "authenticated">;
+  readonly unauthenticated: Pick<UnauthenticatedConnections, "authenticated">;
 }
 
 export interface Exchange {
@@ -30,7 +30,7 @@ export function createAccessCheck(deps: AccessCheckDeps): (exchange: Exchange, n
     const { request, response } = exchange;
     const verdict = await reviewRequest(deps, exchange, unknown);
     if (verdict.kind === "allowed") {
-      deps.strangers.authenticated(request.socket);
+      deps.unauthenticated.authenticated(request.socket);
       return next();
     }
     // Nothing more is read from an unauthorized client.

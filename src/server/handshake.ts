@@ -56,14 +56,14 @@ const maxRefusalBytes = 1 << 12;
 /** Text of an endpoint's refusal; ends its connection. @throws the signal's reason, or the connection's error. */
 export async function refusalText(response: IncomingMessage, signal: AbortSignal): Promise<string> {
   addAbortSignal(signal, response);
-  let said = Buffer.alloc(0);
+  let body = Buffer.alloc(0);
   try {
     for await (const part of response as AsyncIterable<Buffer>) {
-      said = Buffer.concat([said, part]);
-      if (said.length >= maxRefusalBytes) break;
+      body = Buffer.concat([body, part]);
+      if (body.length >= maxRefusalBytes) break;
     }
   } finally {
     response.socket.destroy();
   }
-  return said.subarray(0, maxRefusalBytes).toString().trim() || `status code ${response.statusCode ?? 0}`;
+  return body.subarray(0, maxRefusalBytes).toString().trim() || `status code ${response.statusCode ?? 0}`;
 }

@@ -72,9 +72,9 @@ export function createHealthzServer({
         sendText(response, 400, "400 Bad Request\n"),
       );
       const at = { address, port, addressField: "healthzBindAddress", portField: "healthzPort" };
-      const strangers = createUnauthenticatedConnections(connectionLimits);
+      const unauthenticated = createUnauthenticatedConnections(connectionLimits);
       const server = guardResponses(createServer(requestTimes, app));
-      await serve({ server, at, strangers, listening, clock, log }, signal);
+      await serve({ server, at, unauthenticated, listening, clock, log }, signal);
     },
   };
 }

@@ -21,7 +21,7 @@ const shutdownGraceMs = 1000;
 export interface ServeOptions extends ClockAndLog {
   readonly server: Server;
   readonly at: ListenAddress;
-  readonly strangers: UnauthenticatedConnections;
+  readonly unauthenticated: UnauthenticatedConnections;
   readonly listening: Listening;
 }
 
@@ -48,13 +48,13 @@ export type Listening = ReturnType<typeof createListening>;
 /** Serves until the signal aborts, then closes every connection. @throws CodedError, one sentence with the field, the value and the
  *  remedy, if it cannot listen. */
 export async function serve(
-  { server, at, strangers, listening, clock, log }: ServeOptions,
+  { server, at, unauthenticated, listening, clock, log }: ServeOptions,
   signal: AbortSignal,
 ): Promise<void> {
   const sockets = new Set<Socket>();
   server.on("connection", (socket) => {
     sockets.add(socket);
-    strangers.accept(socket);
+    unauthenticated.accept(socket);
     socket.once("close", () => sockets.delete(socket));
   });
   await listen(server, at);

@@ -88,7 +88,7 @@ export interface KubeletServerDeps extends ClockAndLog {
   readonly authenticator?: Authenticator;
   readonly authorizer: Authorizer;
   /** The process's connections of unauthorized clients. */
-  readonly strangers: UnauthenticatedConnections;
+  readonly unauthenticated: UnauthenticatedConnections;
   /** Log level of the process. */
   readonly verbosity: Verbosity;
   /** Profiles of the process. */

@@ -69,7 +69,7 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
       const unsubscribe = [deps.certificate.onChange(renew), deps.clientCA.onChange(renew)];
       try {
         const at = { address: config.address, port: config.port, addressField: "address", portField: "port" };
-        await serve({ server, at, strangers: deps.strangers, listening, clock, log }, signal);
+        await serve({ server, at, unauthenticated: deps.unauthenticated, listening, clock, log }, signal);
       } finally {
         for (const stop of unsubscribe) stop();
       }
@@ -100,7 +100,7 @@ function serveRequests(
   server.prependListener("secureConnection", (socket) => {
     certificates.accept(socket);
     const isAuthenticated = certificates.identify(socket).kind === "known";
-    if (isAuthenticated) deps.strangers.authenticated(socket);
+    if (isAuthenticated) deps.unauthenticated.authenticated(socket);
     // Node reads the header limits from the server for each new connection.
     Object.assign(server, isAuthenticated ? authenticatedHeaderLimits : unauthenticatedHeaderLimits);
   });

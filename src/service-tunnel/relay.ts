@@ -74,8 +74,8 @@ export async function startRelay(
     throw error;
   });
   ended.catch(() => undefined);
-  const early = ended.then((said): never => {
-    throw new CodedError("failed_precondition", `the relay on the target exited: ${said || "no output"}`);
+  const early = ended.then((output): never => {
+    throw new CodedError("failed_precondition", `the relay on the target exited: ${output || "no output"}`);
   });
   early.catch(() => undefined);
   const writeLine = (line: string) => void stdin.write(`${line}\n`);

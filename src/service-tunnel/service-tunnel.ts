@@ -53,7 +53,7 @@ export interface ServiceTunnelDeps extends ClockAndLog {
   readonly serviceFilter: ServiceFilter;
   readonly nodeName: string;
   /** Limits of the process, for all of its nodes. */
-  readonly places: TunnelLimits;
+  readonly tunnelLimits: TunnelLimits;
   readonly waitForTarget: WaitForTarget;
   readonly onAvailabilityChange: () => void;
   /** Reports a limitation of the running tunnel as an event on the node. */
@@ -157,7 +157,7 @@ async function runTunnel(deps: RunTunnelDeps, signal: AbortSignal): Promise<void
   const onRefused = createRateLimitedWarning({ log, clock }, "refused a pod's connection to a Service");
   const rulesLost = createRateLimitedWarning({ log, clock }, rulesMissingText);
   const link = tunnelSocket(rootDir);
-  const connections = createFairShares(maxConnections, () => deps.places.connections.acquire(deps.nodeName));
+  const connections = createFairShares(maxConnections, () => deps.tunnelLimits.connections.acquire(deps.nodeName));
   const join = createConnectionForwarder({
     gate,
     shares: connections,
@@ -166,7 +166,7 @@ async function runTunnel(deps: RunTunnelDeps, signal: AbortSignal): Promise<void
     clock,
   });
   stack.use(await listenOnTarget(host, link, (connection) => void join(connection), until));
-  const shares = createFairShares(maxFlows, () => deps.places.flows.acquire(deps.nodeName));
+  const shares = createFairShares(maxFlows, () => deps.tunnelLimits.flows.acquire(deps.nodeName));
   const flows = createDatagramFlows({ gate, shares, clock, reply: (datagram) => relay.reply(datagram) });
   stack.defer(() => flows.close());
   let applied: Redirections | undefined;
@@ -210,7 +210,7 @@ async function runTunnel(deps: RunTunnelDeps, signal: AbortSignal): Promise<void
   stack.defer(addresses.onChange(followPods));
   deps.ready({ sync });
   void relay.ended.then(
-    (said) => fail(new CodedError("unavailable", `the relay on the target exited: ${said || "no output"}`)),
+    (output) => fail(new CodedError("unavailable", `the relay on the target exited: ${output || "no output"}`)),
     fail,
   );
   await onAbort(until);

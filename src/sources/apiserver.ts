@@ -19,10 +19,10 @@ export interface ApiServerSourceDeps extends ClockAndLog {
 export function createApiServerSource(deps: ApiServerSourceDeps): Service {
   const { client, clock, log, nodeName, set, after } = deps;
   const push = () => set(reflector.list());
-  let told = false;
+  let isLogged = false;
   const replace = (pods: readonly Pod[]) => {
-    if (!told) log.info({ pods: pods.length }, "listed the node's pods");
-    told = true;
+    if (!isLogged) log.info({ pods: pods.length }, "listed the node's pods");
+    isLogged = true;
     push();
   };
   const reflector: Reflector<Pod> = createReflector<Pod>({

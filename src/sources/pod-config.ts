@@ -115,14 +115,14 @@ function changeOf(old: Pod, now: Pod): Exclude<PodOperation, "ADD" | "REMOVE"> |
 }
 
 function differs(old: Pod, now: Pod): boolean {
-  const wish = ({ metadata, spec }: Pod) => [
+  const comparable = ({ metadata, spec }: Pod) => [
     spec,
     metadata.labels ?? {},
     metadata.deletionTimestamp,
     metadata.deletionGracePeriodSeconds,
     foreignAnnotations(metadata.annotations),
   ];
-  return !isDeepStrictEqual(wish(old), wish(now));
+  return !isDeepStrictEqual(comparable(old), comparable(now));
 }
 
 function foreignAnnotations(annotations: Readonly<Record<string, string>> | undefined): Record<string, string> {

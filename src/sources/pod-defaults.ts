@@ -35,12 +35,12 @@ function withPodLevelRequests(spec: PodSpec): PodSpec {
   const pages = chosen(podLimits(containers, { overhead: false }), (name) => isHugePages(name) && !(name in own));
   const limits = { ...pages, ...ownLimits };
   if (Object.keys(limits).length === 0) return spec;
-  const asked = chosen(
+  const requested = chosen(
     podRequests(containers, { overhead: false }),
     (name) => isPodLevelResource(name) && !isHugePages(name),
   );
   const given = chosen(limits, isPodLevelResource);
-  return { ...spec, resources: { ...spec.resources, limits, requests: { ...given, ...asked, ...own } } };
+  return { ...spec, resources: { ...spec.resources, limits, requests: { ...given, ...requested, ...own } } };
 }
 
 function chosen(amounts: ResourceList, counts: (name: string) => boolean): ResourceList {

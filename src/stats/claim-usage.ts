@@ -58,12 +58,12 @@ const series: readonly (readonly [name: string, help: string, value: (use: Volum
   ];
 
 /** Health of claims whose drivers report it. Pure. */
-function healthOf(told: readonly Required<Pick<VolumeUse, "claim" | "use">>[]): Family {
+function healthOf(volumes: readonly Required<Pick<VolumeUse, "claim" | "use">>[]): Family {
   return {
     name: "kubelet_volume_stats_health_status_abnormal",
     help: "Abnormal volume health status: 1 if the volume is unhealthy, 0 if it is healthy",
     type: "gauge",
-    samples: told.flatMap(({ claim: { namespace, name }, use: { condition } }) =>
+    samples: volumes.flatMap(({ claim: { namespace, name }, use: { condition } }) =>
       condition ? [{ labels: { namespace, persistentvolumeclaim: name }, value: Number(condition.abnormal) }] : [],
     ),
   };

@@ -64,9 +64,9 @@ export function createDriverVolumeStats({
     const { driver, volumeHandle, at = volumePath } = volume;
     const request = NodeGetVolumeStatsRequest.fromPartial({ volumeId: volumeHandle, volumePath: at });
     try {
-      const asked = drivers.driver(driver);
-      const answer = await asked.stats(request);
-      const tellsHealth = queryHealth && (await asked.capabilities()).has(Capability.VOLUME_CONDITION);
+      const registered = drivers.driver(driver);
+      const answer = await registered.stats(request);
+      const tellsHealth = queryHealth && (await registered.capabilities()).has(Capability.VOLUME_CONDITION);
       return diskUseOf(answer, tellsHealth, clock.now());
     } catch (error) {
       log.warn({ driver, volumeHandle, why: messageOf(error) }, "CSI driver did not report the usage of a volume");

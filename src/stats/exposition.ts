@@ -27,8 +27,8 @@ export function exposition(families: readonly Family[]): string {
 }
 
 function line(name: string, { labels, value, at }: Point): string {
-  const said = Object.entries(labels).map(([label, text]) => `${label}="${escaped(text)}"`);
-  const series = said.length > 0 ? `${name}{${said.join(",")}}` : name;
+  const labelTexts = Object.entries(labels).map(([label, text]) => `${label}="${escaped(text)}"`);
+  const series = labelTexts.length > 0 ? `${name}{${labelTexts.join(",")}}` : name;
   return at === undefined ? `${series} ${number(value)}` : `${series} ${number(value)} ${Math.round(at)}`;
 }
 

@@ -111,8 +111,8 @@ function podSample(input: SampleInput, pod: RunningPod): PodSample {
   const { uid, name, namespace, sandbox, containers, onHostNetwork } = pod;
   const { runtimeUsage, toOurs } = input;
   const path = input.podPath(pod);
-  const said = runtimeUsage.pods.get(uid);
-  const measured = groupAt(input, path) ?? (said && withCpuRate(input, uid, said));
+  const reported = runtimeUsage.pods.get(uid);
+  const measured = groupAt(input, path) ?? (reported && withCpuRate(input, uid, reported));
   const network = onHostNetwork ? undefined : (networkOf(input, sandbox) ?? runtimeUsage.networks.get(uid));
   const created = sandbox?.createdAt ?? containers.at(-1)?.createdAt ?? 0n;
   return {
@@ -149,8 +149,8 @@ function sandboxSample(input: SampleInput, status: cri.PodSandboxStatus): Contai
 
 function cgroupUsage(input: SampleInput, id: string): Pick<ContainerSample, "path" | "measured"> {
   const path = input.containers.get(id);
-  const said = input.runtimeUsage.containers.get(id);
-  const measured = groupAt(input, path) ?? (said && withCpuRate(input, id, said));
+  const reported = input.runtimeUsage.containers.get(id);
+  const measured = groupAt(input, path) ?? (reported && withCpuRate(input, id, reported));
   return { ...(path !== undefined && { path }), ...(measured && { measured }) };
 }
 

@@ -94,7 +94,7 @@ export function createDelivery(deps: DeliveryDeps) {
       for (const uid of waiting) send(uid);
       await onAbort(signal);
       delayed.stop();
-      await Promise.all([...slots.values()].map((box) => box.idle()));
+      await Promise.all([...slots.values()].map((slot) => slot.idle()));
     },
   };
 }

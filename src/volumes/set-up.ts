@@ -25,7 +25,7 @@ export interface PodVolumes {
   /** Set-up function of each volume by name. It runs once at a time: two writers in one directory would undo each other's work. */
   readonly setUps: Map<string, () => Promise<void>>;
   /** Volumes that may already exist on the target; undefined if any may. */
-  readonly touched: Set<string> | undefined;
+  readonly mayExist: Set<string> | undefined;
   /** Volumes that wait to be attached, each with a check for the attachment limit of the node. */
   readonly unattached: Map<string, (signal: AbortSignal) => Promise<boolean>>;
   /** Serializes container starts and replacements of files that a start may read. */
@@ -42,7 +42,7 @@ export interface PodVolumes {
 export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
   return {
     pod,
-    touched: fresh ? new Set<string>() : undefined,
+    mayExist: fresh ? new Set<string>() : undefined,
     mounted: new Map<string, VolumeReady>(),
     setUps: new Map<string, () => Promise<void>>(),
     unattached: new Map<string, (signal: AbortSignal) => Promise<boolean>>(),
@@ -110,7 +110,7 @@ export function createSetUp(shared: VolumeDeps & SharedState) {
     async untilReady(state: PodVolumes, volume: Volume, signal: AbortSignal) {
       while (!signal.aborted && !state.ended.signal.aborted) {
         // Read before the attempt, so that a change during it is not missed.
-        const kicked = state.retryNow.signal;
+        const retryRequested = state.retryNow.signal;
         try {
           return await once(state, volume, signal);
         } catch (error) {
@@ -119,7 +119,7 @@ export function createSetUp(shared: VolumeDeps & SharedState) {
           log.debug({ err: error, uid: state.pod.metadata.uid, volume: volume.name }, "volume is not ready; retrying");
           const pause = retries.remaining(retryKey(state, volume));
           const longest = hasCode(error, ...transientCodes) ? maxTransientRetryDelayMs : maxRetryDelayMs;
-          await clock.sleep(Math.min(pause, longest), AbortSignal.any([signal, kicked])).catch(() => undefined);
+          await clock.sleep(Math.min(pause, longest), AbortSignal.any([signal, retryRequested])).catch(() => undefined);
         }
       }
     },
@@ -149,8 +149,8 @@ function createAttempt(deps: CommonDeps, retries: Backoff) {
       throwIfAborted(ended);
       if (!plugin) throw new CodedError("unimplemented", `no volume plugin matched: ${volume.name}`);
       const attemptSignal = deps.clock.within(attemptTimeoutMs, lost ? AbortSignal.any([ended, lost]) : ended);
-      const fresh = state.touched?.has(volume.name) === false;
-      state.touched?.add(volume.name);
+      const fresh = state.mayExist?.has(volume.name) === false;
+      state.mayExist?.add(volume.name);
       const onAwaitingAttach: SetUpDeps["onAwaitingAttach"] = (isExhausted) => {
         if (isExhausted) state.unattached.set(volume.name, isExhausted);
         else state.unattached.delete(volume.name);

@@ -62,7 +62,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
     unmounters,
   );
   const shared = { ...deps, volumeStates, expansionStates: createExpansionStates(volumeStates) };
-  const tearDown = createTearDown(deps, volumeStates);
+  const tearDown = createPodTeardown(deps, volumeStates);
   const setUp = createSetUp(shared);
   const expander = createVolumeExpander(shared);
   const waitForVolumes = createVolumeWaiter(deps, setUp);
@@ -129,7 +129,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
 }
 
 /** Unmounts all volumes of a pod at once and records the duration for each. The caller retries a failure. */
-function createTearDown(deps: VolumeDeps, volumeStates: PersistentVolumeStates) {
+function createPodTeardown(deps: VolumeDeps, volumeStates: PersistentVolumeStates) {
   const { host, rootDir, measures, clock } = deps;
   const list = createMountLister(host);
   /** Plugins of the mounted volumes, by the pod's UID, kept until the teardown succeeds. */

@@ -23,7 +23,7 @@ import { firstLine, start } from "../harness/processes.ts";
 const [kind = ""] = process.argv.slice(2);
 const clock = systemClock();
 const dir = mkdtempSync(join(tmpdir(), "hostile-way-"));
-const places = createTunnelLimits();
+const tunnelLimits = createTunnelLimits();
 const stop = new AbortController();
 const events = new Set<string>();
 
@@ -106,7 +106,7 @@ async function startNode(name: string, relayKind: string): Promise<string> {
     host,
     rootDir: `/hostile-way-${name}`,
     nodeName: name,
-    places,
+    tunnelLimits,
     podCache: aColumn<RuntimePod>(),
     services: { list: () => services, onChange: () => () => undefined },
     serviceFilter: () => true,

@@ -44,14 +44,14 @@ export async function containerStatus(parts: DockerParts, id: string, signal: Ab
 async function imageRefFor(
   parts: DockerParts,
   { Id, Image }: Pick<ContainerInspectInfo, "Id" | "Image">,
-  asked: string,
+  requestedImage: string,
   signal: AbortSignal,
 ): Promise<string> {
   const cached = parts.facts.containers.get(Id);
   if (cached) return cached.imageRef;
   const image = await inspectImage(parts, Image, signal);
   if (!image) return Image;
-  const imageRef = imageRefOf(image, asked);
+  const imageRef = imageRefOf(image, requestedImage);
   parts.facts.containers.set(Id, { imageRef });
   return imageRef;
 }

@@ -252,7 +252,7 @@ function connectClient(
       });
     // An early end of the socket is reported as an error without the peer's message.
     const end = (error?: unknown) =>
-      fail(handshake.turnedAway() && !isLimitError(error) ? rejectedError(sshd, handshake.said(), error) : error);
+      fail(handshake.turnedAway() && !isLimitError(error) ? rejectedError(sshd, handshake.banner(), error) : error);
     const onAbort = () => fail(new Error("closed by graftlet"));
     // Later errors belong to a connection that is no longer in use.
     client.on("error", end);
@@ -277,7 +277,7 @@ function watchHandshake(
   client: Client,
   socket: Duplex,
   exceeded: LimitErrorFactory,
-): { turnedAway(): boolean; said(): string } {
+): { turnedAway(): boolean; banner(): string } {
   let bytes = 0;
   const heard = { connected: !(socket instanceof Socket && socket.connecting), agreed: false, ended: false, text: "" };
   socket.once("connect", () => (heard.connected = true));
@@ -295,18 +295,18 @@ function watchHandshake(
     heard.agreed = true;
     socket.off("data", listen);
   });
-  return { turnedAway: () => heard.connected && heard.ended && !heard.agreed, said: () => heard.text };
+  return { turnedAway: () => heard.connected && heard.ended && !heard.agreed, banner: () => heard.text };
 }
 
 /** Error for a connection that was closed before the login. sshd may give its reason in a plain-text line, as may any other service on that
  *  port, or give none at all. */
 function rejectedError(sshd: SshEndpoint, text: string, cause: unknown): LinkError {
   const line = /^(?!SSH-)[ -~]+/.exec(text)?.[0].trim();
-  const said = line ? `, saying ${JSON.stringify(line)}` : "";
+  const quoted = line ? `, saying ${JSON.stringify(line)}` : "";
   return new LinkError(
     "ConnectionRejected",
     "unavailable",
-    `${endpointName(sshd)} closed the connection before the login${said}: sshd does so for too many concurrent logins (MaxStartups) or repeated failures (PerSourcePenalties); otherwise check that port is that of an sshd.`,
+    `${endpointName(sshd)} closed the connection before the login${quoted}: sshd does so for too many concurrent logins (MaxStartups) or repeated failures (PerSourcePenalties); otherwise check that port is that of an sshd.`,
     { cause },
   );
 }

@@ -98,15 +98,22 @@ export function useCertificate(client: Client, { blob, keyType }: UserCertificat
   protocol.authPK = (user, _key, given, sign) => {
     const algorithm = given ?? keyType;
     if (algorithm === "ssh-rsa") throw onlySha1();
-    const asked = encodeAuthRequest(user, { algorithm: certificateName(algorithm), blob, signed: sign !== undefined });
-    if (!sign) return send(protocol, asked);
+    const request = encodeAuthRequest(user, {
+      algorithm: certificateName(algorithm),
+      blob,
+      signed: sign !== undefined,
+    });
+    if (!sign) return send(protocol, request);
     const { sessionID } = protocol._kex ?? {};
     if (!sessionID) throw new Error("there is no session to log in to");
-    sign(Buffer.concat([wireString(sessionID), asked]), (raw) => {
+    sign(Buffer.concat([wireString(sessionID), request]), (raw) => {
       const signature = wire.convertSignature(raw, keyType);
       if (signature === false) throw new Error("the key's signature cannot be written");
       // The signature is the plain key's: its algorithm has the plain name.
-      send(protocol, Buffer.concat([asked, wireString(Buffer.concat([wireString(algorithm), wireString(signature)]))]));
+      send(
+        protocol,
+        Buffer.concat([request, wireString(Buffer.concat([wireString(algorithm), wireString(signature)]))]),
+      );
     });
   };
 }

@@ -65,10 +65,10 @@ function connectHttp(
   const ask = scheme === "https" ? secureRequest : plainRequest;
   return new Promise((resolve, reject) => {
     const headers = { Host: place, ...login };
-    const asked = ask({ host, port, method: "CONNECT", path: place, headers, agent: false });
-    const late = () => asked.destroy();
+    const request = ask({ host, port, method: "CONNECT", path: place, headers, agent: false });
+    const late = () => request.destroy();
     signal.addEventListener("abort", late, { once: true });
-    asked.once("connect", (answer: IncomingMessage, socket: Socket, head: Buffer) => {
+    request.once("connect", (answer: IncomingMessage, socket: Socket, head: Buffer) => {
       signal.removeEventListener("abort", late);
       if (answer.statusCode !== 200) {
         socket.destroy();
@@ -78,12 +78,12 @@ function connectHttp(
       resolve(socket);
     });
     // Some proxies refuse with an ordinary response.
-    asked.once("response", (answer) => {
+    request.once("response", (answer) => {
       answer.resume();
       reject(refusal(answer));
     });
-    asked.once("error", reject);
-    asked.end();
+    request.once("error", reject);
+    request.end();
   });
 }
 

@@ -136,6 +136,6 @@ export function expectReply({ type, body }: Reply, expected: number, what: strin
   if (type !== sftp.status)
     throw new CodedError("unknown", `${what}: the target's SFTP server sent an unexpected reply`);
   const code = body.readUInt32BE(0);
-  const said = body.length > 8 ? clipText(stringAt(body, 4).toString("utf8")) : `status ${code}`;
-  throw new CodedError(codes[code] ?? "unknown", `${what}: ${said}`);
+  const message = body.length > 8 ? clipText(stringAt(body, 4).toString("utf8")) : `status ${code}`;
+  throw new CodedError(codes[code] ?? "unknown", `${what}: ${message}`);
 }

@@ -84,9 +84,9 @@ async function established(stderr: Readable): Promise<boolean> {
   let last = "";
   return new Promise((resolve, reject) => {
     const onData = (chunk: Buffer) => {
-      const said = last + chunk.toString("latin1");
-      last = said.slice(-ready.length);
-      if (!said.includes(ready)) return;
+      const output = last + chunk.toString("latin1");
+      last = output.slice(-ready.length);
+      if (!output.includes(ready)) return;
       stderr.off("data", onData);
       resolve(true);
     };

@@ -27,8 +27,8 @@ const errorPatterns: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** Returns the errno, such as `ENOENT`, that a command or sshd reports in its last line with a known message. */
-export function errnoOfMessage(said: string): string | undefined {
-  const lines = said.trimEnd().split("\n").reverse();
+export function errnoOfMessage(output: string): string | undefined {
+  const lines = output.trimEnd().split("\n").reverse();
   for (const line of lines) {
     const found = errorPatterns.find(([pattern]) => pattern.test(line.trim()));
     if (found) return found[1];
@@ -47,13 +47,13 @@ export interface SystemError extends Error {
 }
 
 /** Extracts the system error from a message; undefined if there is none. */
-export function systemError(said: string): SystemError | undefined {
-  const code = errnoOfMessage(said);
-  return code === undefined ? undefined : Object.assign(new Error(said.trim().split("\n").at(-1)), { code });
+export function systemError(output: string): SystemError | undefined {
+  const code = errnoOfMessage(output);
+  return code === undefined ? undefined : Object.assign(new Error(output.trim().split("\n").at(-1)), { code });
 }
 
 /** Creates the coded error for a failed command: its subject and the target's message. */
 export function commandError(what: string, stderr: string): CodedError {
-  const said = stderr.trim().split("\n").at(-1) ?? "";
-  return new CodedError(codeOfMessage(stderr), `${what}: ${said || "failed without a message"}`);
+  const output = stderr.trim().split("\n").at(-1) ?? "";
+  return new CodedError(codeOfMessage(stderr), `${what}: ${output || "failed without a message"}`);
 }

@@ -83,9 +83,9 @@ function pathTooLongError(path: string): CodedError {
 
 /** Creates the error for a failed connection, as reported by sshd or a relay. Its cause is the system error, if known. */
 function dialError(to: Address, error: unknown): CodedError {
-  const said = messageOf(error);
-  const cause = systemError(said) ?? error;
-  return new CodedError(codeOfDial(cause), `${formatAddress(to)}: ${said}`, { cause });
+  const message = messageOf(error);
+  const cause = systemError(message) ?? error;
+  return new CodedError(codeOfDial(cause), `${formatAddress(to)}: ${message}`, { cause });
 }
 
 /** Maps an error to the two codes of Host.dial. */

@@ -124,11 +124,11 @@ export async function relayConnection(
   printsGreeting: boolean,
   { clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<Duplex> {
-  let said = "";
-  relay.stderr.on("data", (chunk: Buffer) => (said = (said + chunk.toString("latin1")).slice(0, maxErrorBytes)));
+  let output = "";
+  relay.stderr.on("data", (chunk: Buffer) => (output = (output + chunk.toString("latin1")).slice(0, maxErrorBytes)));
   const stderrEnded = new Promise((resolve) => relay.stderr.once("end", resolve).once("close", resolve));
   const failed = Promise.all([relay.exited, stderrEnded]).then(([code]) => {
-    const cause = systemError(said);
+    const cause = systemError(output);
     throw new CodedError("unavailable", `nothing answers there (the relay ended with ${code})`, { cause });
   });
   failed.catch(() => undefined);

@@ -87,18 +87,18 @@ function createLogin(
   write: (line: string) => void,
   lose: (error: CodedError) => void,
 ): (chunk: Buffer) => Buffer | undefined {
-  let said = Buffer.alloc(0);
+  let received = Buffer.alloc(0);
   return (chunk) => {
-    said = Buffer.concat([said, chunk]);
+    received = Buffer.concat([received, chunk]);
     for (;;) {
-      const end = said.indexOf("\r\n");
-      if (end > maxHandshakeBytes || (end < 0 && said.length > maxHandshakeBytes)) throw notABus();
+      const end = received.indexOf("\r\n");
+      if (end > maxHandshakeBytes || (end < 0 && received.length > maxHandshakeBytes)) throw notABus();
       if (end < 0) return undefined;
-      const line = said.toString("latin1", 0, end);
-      said = said.subarray(end + 2);
+      const line = received.toString("latin1", 0, end);
+      received = received.subarray(end + 2);
       if (/^OK\b/.test(line)) {
         write("BEGIN\r\n");
-        return said;
+        return received;
       }
       if (/^DATA\b/.test(line)) write("DATA\r\n");
       else if (/^REJECTED\b/.test(line)) {

@@ -211,10 +211,10 @@ const codes: Readonly<Record<string, ErrorCode>> = {
 /** Names of services for messages. */
 const serviceNames: Readonly<Record<string, string>> = { [bus]: "the system bus", "org.freedesktop.login1": "logind" };
 
-function errorOf(asked: string, message: IncomingMessage): CodedError {
+function errorOf(destination: string, message: IncomingMessage): CodedError {
   const { errorName = "an error without a name" } = message;
-  let said: Scalar | undefined;
-  withValues(message, ([text]) => (said = text));
-  const text = (typeof said === "string" && said !== "" ? said : errorName).slice(0, maxErrorText);
-  return new CodedError(codes[errorName] ?? "unknown", `${serviceNames[asked] ?? "systemd"}: ${text}`);
+  let reported: Scalar | undefined;
+  withValues(message, ([text]) => (reported = text));
+  const text = (typeof reported === "string" && reported !== "" ? reported : errorName).slice(0, maxErrorText);
+  return new CodedError(codes[errorName] ?? "unknown", `${serviceNames[destination] ?? "systemd"}: ${text}`);
 }

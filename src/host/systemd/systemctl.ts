@@ -37,11 +37,11 @@ export function commandSlices(host: Pick<Host, "run">): SliceUnits {
   const must = async (call: Call, signal: AbortSignal, passes: readonly number[] = [0]) => {
     const { code, stdout, stderr } = await run(call, signal);
     if (passes.includes(code)) return { code, stdout };
-    const said = stderr.trim().split("\n")[0] ?? "";
+    const output = stderr.trim().split("\n")[0] ?? "";
     const mayNot = code === denied || /access denied|authentication required|permission denied/i.test(stderr);
     throw new CodedError(
       mayNot ? "permission_denied" : "unavailable",
-      `systemctl ${[...call.verb, ...(call.options ?? []), ...(call.operands ?? [])].join(" ")}: ${said}`,
+      `systemctl ${[...call.verb, ...(call.options ?? []), ...(call.operands ?? [])].join(" ")}: ${output}`,
     );
   };
   const set: SliceUnits["set"] = async (slice, properties, signal) => {

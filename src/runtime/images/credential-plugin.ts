@@ -70,9 +70,9 @@ function runProgram(
     const options = { ...bounds, signal, env: { ...process.env, ...own } };
     const child = execFile(path, args, options, (error, stdout, stderr) => {
       if (!error) return resolve(stdout);
-      const said = stderr.trim().slice(0, maxStderrLength);
+      const output = stderr.trim().slice(0, maxStderrLength);
       const what = `error execing credential provider plugin ${name} for image ${image}: ${failureText(error)}`;
-      reject(new Error(said === "" ? what : `${what}: ${said}`));
+      reject(new Error(output === "" ? what : `${what}: ${output}`));
     });
     // A plugin that exits without reading its input fails by its exit code.
     child.stdin?.on("error", () => undefined).end(input);

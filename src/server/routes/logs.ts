@@ -26,8 +26,8 @@ export function containerLogs(deps: KubeletServerDeps): Handler {
         `container ${JSON.stringify(container)} not found in pod ${JSON.stringify(podName)}`,
       );
     }
-    const inert = placeholderText(deps, pod);
-    if (inert !== undefined) return sendText(response, 400, inert);
+    const placeholder = placeholderText(deps, pod);
+    if (placeholder !== undefined) return sendText(response, 400, placeholder);
     if (options.stream !== "All" && !deps.config.splitLogStreams) {
       const text = `unable to return the given log stream: "${options.stream}". Please enable PodLogsQuerySplitStreams feature gate in kubelet`;
       return sendText(response, 400, text);

@@ -26,15 +26,15 @@ export function pprof({
     if (!config.enableProfilingHandler) return sendText(response, 405, "profiling endpoint is disabled.\n");
     const name = pathSegments(request.originalUrl)?.slice(2).join("/") ?? "";
     if (name === "") return sendText(response, 200, index());
-    const asked = profiles.get(name);
-    if (!asked) return sendError(response, 404, "Unknown profile");
+    const profile = profiles.get(name);
+    if (!profile) return sendError(response, 404, "Unknown profile");
     const query = queryOf(request.originalUrl);
     if (Number(query.get("debug") ?? 0) !== 0)
       return sendError(response, 400, "only debug=0 is served: read the profile with go tool pprof");
-    const seconds = secondsOf(query.get("seconds"), asked.seconds);
+    const seconds = secondsOf(query.get("seconds"), profile.seconds);
     if (seconds > maxSeconds) return sendError(response, 400, "profile duration exceeds server's WriteTimeout");
     try {
-      const bytes = await taken.take(asked.kind, seconds * 1000, signal);
+      const bytes = await taken.take(profile.kind, seconds * 1000, signal);
       response
         .status(200)
         .set("Content-Type", "application/octet-stream")
@@ -44,7 +44,7 @@ export function pprof({
     } catch (error) {
       if (signal.aborted) return void response.destroy();
       if (!hasCode(error, "failed_precondition")) log.warn({ err: error, profile: name }, "cannot take a profile");
-      const what = asked.kind === "cpu" ? "CPU" : asked.kind;
+      const what = profile.kind === "cpu" ? "CPU" : profile.kind;
       sendError(response, 500, `Could not enable ${what} profiling: ${messageOf(error)}`);
     }
   };

@@ -10,8 +10,8 @@ export function run(deps: KubeletServerDeps): Handler {
     const { namespace = "", pod: podName = "", container = "" } = request.params as Record<string, string>;
     const pod = deps.desired.byName(namespace, podName);
     if (!pod) return sendText(response, 404, "pod does not exist");
-    const inert = placeholderText(deps, pod);
-    if (inert !== undefined) return sendText(response, 400, inert);
+    const placeholder = placeholderText(deps, pod);
+    if (placeholder !== undefined) return sendText(response, 400, placeholder);
     const argv = (queryOf(request.originalUrl).get("cmd") ?? "").split(" ");
     try {
       const run = (id: string) => deps.runtime.execSync(id, argv, 0, signal);
@@ -19,8 +19,8 @@ export function run(deps: KubeletServerDeps): Handler {
       if (!outcome) return sendText(response, 500, `container not found (${JSON.stringify(container)})`);
       const { stdout, stderr, exitCode } = outcome;
       if (exitCode !== 0) {
-        const said = Buffer.from(stderr).toString();
-        return sendText(response, 500, `command '${argv.join(" ")}' exited with ${exitCode}: ${said}`);
+        const output = Buffer.from(stderr).toString();
+        return sendText(response, 500, `command '${argv.join(" ")}' exited with ${exitCode}: ${output}`);
       }
       response
         .status(200)

@@ -7,9 +7,9 @@ import type { KubeletServerDeps } from "../ports.ts";
  *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source */
 export function statsSummary({ stats, log }: Pick<KubeletServerDeps, "stats" | "log">): Handler {
   return async (request, response, signal) => {
-    const asked = queryOf(request.originalUrl).getAll("only_cpu_and_memory");
+    const values = queryOf(request.originalUrl).getAll("only_cpu_and_memory");
     try {
-      sendJson(response, await stats.summary(asked.length === 1 && asked[0] === "true", signal));
+      sendJson(response, await stats.summary(values.length === 1 && values[0] === "true", signal));
     } catch (error) {
       if (signal.aborted) return void response.destroy();
       log.warn({ err: error }, "cannot measure the node's resource usage");

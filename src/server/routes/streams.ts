@@ -105,8 +105,8 @@ function requestedPod(
   const { namespace = "", pod: podName = "", container = "", uid = "" } = request.params as Record<string, string>;
   const pod = deps.desired.byName(namespace, podName);
   if (!pod) throw new StreamRefusedError(404, "pod does not exist");
-  const inert = placeholderText(deps, pod);
-  if (inert !== undefined) throw new StreamRefusedError(400, inert);
+  const placeholder = placeholderText(deps, pod);
+  if (placeholder !== undefined) throw new StreamRefusedError(400, placeholder);
   return { pod, name: container, uid };
 }
 

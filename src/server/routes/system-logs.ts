@@ -27,9 +27,9 @@ export function systemLogs(deps: KubeletServerDeps): Handler {
     if (!config.enableSystemLogHandler) return sendText(response, 405, "logs endpoint is disabled.\n");
     const segments = pathSegments(request.originalUrl)?.slice(1) ?? [];
     try {
-      const asked = config.enableSystemLogQuery ? await query(segments, { request, response, signal }) : "none";
-      if (asked === "done") return;
-      const path = asked === "none" ? { segments, isDirectory: request.path.endsWith("/") } : asked;
+      const queried = config.enableSystemLogQuery ? await query(segments, { request, response, signal }) : "none";
+      if (queried === "done") return;
+      const path = queried === "none" ? { segments, isDirectory: request.path.endsWith("/") } : queried;
       await serveLog(deps, path, { request, response, signal });
     } catch (error) {
       if (signal.aborted || response.headersSent) return void response.destroy();
@@ -68,15 +68,15 @@ async function sendFile(
   const { size, modifiedAt } = await file.stat(signal);
   if (isUnchanged(request, response, modifiedAt)) return;
   const same = request.headers["if-range"] ?? httpDate(modifiedAt);
-  const asked = requestedRange(same === httpDate(modifiedAt) ? request.headers.range : undefined, size);
-  if (asked.kind === "invalid") {
-    if (!asked.overlaps) response.set("Content-Range", `bytes */${size}`);
+  const range = requestedRange(same === httpDate(modifiedAt) ? request.headers.range : undefined, size);
+  if (range.kind === "invalid") {
+    if (!range.overlaps) response.set("Content-Range", `bytes */${size}`);
     response.removeHeader("Last-Modified");
-    return sendText(response, 416, `${asked.text}\n`);
+    return sendText(response, 416, `${range.text}\n`);
   }
-  const { start, length } = asked.kind === "part" ? asked : { start: 0, length: size };
-  if (asked.kind === "part") response.set("Content-Range", `bytes ${start}-${start + length - 1}/${size}`);
-  response.status(asked.kind === "part" ? 206 : 200).set("Accept-Ranges", "bytes");
+  const { start, length } = range.kind === "part" ? range : { start: 0, length: size };
+  if (range.kind === "part") response.set("Content-Range", `bytes ${start}-${start + length - 1}/${size}`);
+  response.status(range.kind === "part" ? 206 : 200).set("Accept-Ranges", "bytes");
   response.type("text/plain").set("X-Content-Type-Options", "nosniff").set("Content-Length", String(length));
   await pipeline(Readable.from(readBlocks(file, start, start + length, signal)), response, { signal });
 }

@@ -26,9 +26,9 @@ export async function expandCsiVolume(
   if (!capabilities.has(Capability.EXPAND_VOLUME))
     throw new ExpandError("unsupported", `NodeExpand is not supported by the CSI driver ${source.driver}`);
   const { mountOptions = [], accessModes = [], volumeMode } = use.volume.spec ?? {};
-  const told = (secret: string, why: string) =>
+  const describeError = (secret: string, why: string) =>
     `expander.NodeExpand failed to get NodeExpandSecretRef ${secret}: ${why}`;
-  const secrets = await readSecrets(deps, told, source.nodeExpandSecretRef, signal);
+  const secrets = await readSecrets(deps, describeError, source.nodeExpandSecretRef, signal);
   const { fsType = "" } = source;
   const isBlock = volumeMode === "Block";
   const capability = volumeCapabilityOf({ accessModes, fsType, mountFlags: mountOptions, isBlock }, capabilities);

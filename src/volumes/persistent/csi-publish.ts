@@ -323,10 +323,10 @@ async function serviceAccountTokens(
   csiDriver: CSIDriver | undefined,
   signal: AbortSignal,
 ): Promise<Readonly<Record<string, string>>> {
-  const asked = csiDriver?.spec.tokenRequests ?? [];
-  if (asked.length === 0) return {};
+  const tokenRequests = csiDriver?.spec.tokenRequests ?? [];
+  if (tokenRequests.length === 0) return {};
   try {
-    const given = asked.map(async ({ audience, expirationSeconds = defaultTokenSeconds }) => {
+    const given = tokenRequests.map(async ({ audience, expirationSeconds = defaultTokenSeconds }) => {
       const { token, expiresAt } = await tokens.token(pod, { audience, expirationSeconds }, signal);
       return [audience, { token, expirationTimestamp: rfc3339(expiresAt) }] as const;
     });

@@ -96,10 +96,10 @@ function isHugePages(medium: string): boolean {
  *  @throws CodedError invalid_argument, in the kubelet's words.
  *  @see https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/ */
 function pageBytes(medium: string, { spec }: Pod): number {
-  const asked = [spec, ...spec.containers, ...(spec.initContainers ?? [])].flatMap(({ resources }) =>
+  const hugePageNames = [spec, ...spec.containers, ...(spec.initContainers ?? [])].flatMap(({ resources }) =>
     Object.keys(resources?.requests ?? {}).filter((name) => name.startsWith(resourcePrefix)),
   );
-  const sizes = new Set(asked.map((name) => quantityValue(name.slice(resourcePrefix.length))));
+  const sizes = new Set(hugePageNames.map((name) => quantityValue(name.slice(resourcePrefix.length))));
   if (medium === anySize && sizes.size > 1)
     throw invalidMedium(`medium: ${medium} can't be used if container requests multiple huge page sizes`);
   const [only] = sizes;

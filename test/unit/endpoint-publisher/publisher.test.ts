@@ -78,7 +78,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     },
     nodeName: "edge-1",
     own,
-    places: createTunnelLimits(),
+    tunnelLimits: createTunnelLimits(),
     podNode: "node-1",
     owner: async () => owner,
     mayPublish: ({ metadata }) => metadata.namespace !== "closed",

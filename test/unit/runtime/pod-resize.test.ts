@@ -18,7 +18,7 @@ const podOf = (cpu: string, restartPolicy = "NotRequired"): TestPod =>
 /** Container a has 100m until changed; each new run starts with the resources it was created with. */
 function resizable() {
   const enforced = new Map<string, Resources>();
-  const inForce: ActuatedResources = {
+  const actuatedResources: ActuatedResources = {
     ...allInForce,
     containerResources: (pod, status) =>
       enforced.get(status.id) ??
@@ -27,7 +27,7 @@ function resizable() {
         : allInForce.containerResources(pod, status)),
     setContainerResources: async (_uid, id, resources) => void enforced.set(id, resources),
   };
-  return rig({ inForce });
+  return rig({ actuatedResources });
 }
 
 const updates = ({ runtime }: ReturnType<typeof resizable>) =>

@@ -71,7 +71,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     removeLog: async (_pod, status) => void unlogged.push(`${containerNameOf(status)} ${status.id}`),
     probes: { failedProbe: () => undefined, started: () => undefined },
     isRestartingAll: () => false,
-    inForce: allInForce,
+    actuatedResources: allInForce,
     groups: noGroups,
     configureResources: async () => LinuxContainerResources.fromPartial({}),
     sandboxOverhead: () => ({}),

@@ -12,7 +12,7 @@ import {
   Signal,
 } from "../../../src/gen/cri.ts";
 import type { Container } from "../../../src/objects.ts";
-import type { PrepareDeps } from "../../../src/runtime/prepare.ts";
+import type { PrepareDeps } from "../../../src/runtime/configure-container.ts";
 import { aContainer, aStatus, observe } from "../../fakes/pods.ts";
 import { podOf, preparerIn } from "./preparer.ts";
 

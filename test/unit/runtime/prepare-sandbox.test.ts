@@ -9,7 +9,7 @@ import {
   PodSandboxConfig,
   SecurityProfile_ProfileType as ProfileType,
 } from "../../../src/gen/cri.ts";
-import type { PrepareDeps } from "../../../src/runtime/prepare.ts";
+import type { PrepareDeps } from "../../../src/runtime/configure-container.ts";
 import { aContainer, aPod, aStatus, observe } from "../../fakes/pods.ts";
 import { podOf, preparerIn, signal } from "./preparer.ts";
 

@@ -8,7 +8,7 @@ import type { Container, Pod } from "../../../src/objects.ts";
 import type { MountedVolumes } from "../../../src/pipeline.ts";
 import type { FileChange, HostFs } from "../../../src/seams/host.ts";
 import type { VolumeImages } from "../../../src/runtime/images/puller.ts";
-import { type PrepareDeps, createPreparer } from "../../../src/runtime/prepare.ts";
+import { type PrepareDeps, createPreparer } from "../../../src/runtime/configure-container.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod, observe } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";

@@ -48,7 +48,7 @@ function rig(
         calls.push(`${containerId} ${linux?.cpuQuota} ${linux?.memoryLimitInBytes}`);
       },
     },
-    inForce: {
+    actuatedResources: {
       podResources: () => whole.inForce,
       setContainerResources: async (_uid, id, resources) => void calls.push(`${id} has ${text(resources)}`),
       setPodResources: async (_uid, resources) => {

@@ -112,7 +112,7 @@ export async function start({
       byToken: (token) => Promise.resolve(token === adminToken ? { name: "admin", groups: [] } : undefined),
     },
     authorizer: { allowed: () => Promise.resolve(true) },
-    strangers: createUnauthenticatedConnections(processConnectionLimits),
+    unauthenticated: createUnauthenticatedConnections(processConnectionLimits),
     verbosity: createVerbosity(5),
     profiles: { take: unused("a profile") },
     tracer: noTracer,

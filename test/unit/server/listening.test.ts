@@ -41,7 +41,7 @@ test("continues after a failed accept and after a failed response", async () => 
     {
       server: guardResponses(server),
       at: { address: "127.0.0.1", port: 0, addressField: "address", portField: "port" },
-      strangers: createUnauthenticatedConnections({ maxUnauthenticated: 10, maxAuthenticated: 10 }),
+      unauthenticated: createUnauthenticatedConnections({ maxUnauthenticated: 10, maxAuthenticated: 10 }),
       clock: systemClock(),
       log,
       listening,

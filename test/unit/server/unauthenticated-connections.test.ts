@@ -79,8 +79,8 @@ const head = `GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${adminT
 test("limits unauthenticated connections, and not those with a certificate or an authorized request", async () => {
   const ca = await testCA("cluster");
   const clientCA = settable<string | undefined>(ca.certificate);
-  const strangers = createUnauthenticatedConnections({ maxUnauthenticated: 3, maxAuthenticated: 10 });
-  await using server = await start({ deps: { clientCA, strangers } });
+  const unauthenticated = createUnauthenticatedConnections({ maxUnauthenticated: 3, maxAuthenticated: 10 });
+  await using server = await start({ deps: { clientCA, unauthenticated } });
   const allowed = await opened(server, `${head}\r\n`);
   await once(allowed, "data");
   const open = [];

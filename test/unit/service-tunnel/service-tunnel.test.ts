@@ -83,7 +83,7 @@ function setUp({
     host,
     rootDir,
     nodeName: "edge-1",
-    places: createTunnelLimits(),
+    tunnelLimits: createTunnelLimits(),
     serviceFilter: () => true,
     podCache,
     services: {
