@@ -9,6 +9,9 @@ import { migratedVolume } from "./migration.ts";
 /** A claim that is being deleted may still be used while it has this finalizer. */
 const protectionFinalizer = "kubernetes.io/pvc-protection";
 
+/** The volume that a pod's claim is bound to. */
+export type BoundVolume = Awaited<ReturnType<typeof boundVolume>>;
+
 /** Finds the volume that a pod's claim, or the claim of its generic ephemeral volume, is bound to.
  *  @throws UnprocessedVolumeError in the kubelet's words.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding */
