@@ -17,7 +17,7 @@ import {
   supplementalGroupsSupported,
 } from "./predicates.ts";
 import type { PodAdmitAttributes, PodAdmitHandler } from "./admit-attributes.ts";
-import { type InsufficientResource, outOfResource, insufficientResources } from "./fit.ts";
+import { outOfResource, insufficientResources } from "./fit.ts";
 import type { Preempt } from "./preemption.ts";
 import { sysctlsAllowed } from "./sysctls.ts";
 import { noExecuteTolerated } from "./taints.ts";
@@ -63,11 +63,7 @@ const nodeShutdown: Rejection = {
 };
 
 /** Results of all checks of a pod. */
-interface AdmissionResults {
-  readonly basicRejection: Rejection | undefined;
-  readonly insufficient: readonly InsufficientResource[];
-  readonly rejections: readonly { readonly handler: PodAdmitHandler; readonly refusal: Rejection }[];
-}
+type AdmissionResults = ReturnType<typeof runChecks>;
 
 /** The kubelet's admission: repeats the scheduler's checks, because pods can be bound without the scheduler and nodes can change in
  *  between. A critical pod that fails only for lack of resources preempts others. (kubelet, lifecycle/predicate.go) */
@@ -124,7 +120,7 @@ function extendedResources({ status }: Node): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(status?.allocatable ?? {}).filter(([name]) => isExtendedResource(name)));
 }
 
-function runChecks(attributes: PodAdmitAttributes): AdmissionResults {
+function runChecks(attributes: PodAdmitAttributes) {
   const refusals = (handlers: readonly PodAdmitHandler[]) =>
     handlers.flatMap((handler) => {
       const refusal = handler(attributes);

@@ -18,11 +18,7 @@ export interface ResourceRecord {
 /** A kubelet's checkpoint, by pod UID. */
 export type Checkpoint = ReadonlyMap<string, PodResources>;
 
-export interface LoadedRecords {
-  readonly pods: ReadonlyMap<string, ResourceRecord>;
-  /** Checkpoints of a kubelet that used the root directory before. */
-  readonly kubelet: { readonly allocated: Checkpoint; readonly inForce: Checkpoint };
-}
+export type LoadedRecords = Awaited<ReturnType<typeof readRecords>>;
 
 const version = 1;
 const maxBytes = 16 * 2 ** 20;
@@ -38,7 +34,7 @@ export async function readRecords(
   rootDir: string,
   log: Logger,
   signal: AbortSignal,
-): Promise<LoadedRecords> {
+) {
   const file = recordsFile(rootDir);
   const checkpoints = resourceCheckpoints(rootDir);
   const [own, allocated, actuated] = await Promise.all(
@@ -51,6 +47,7 @@ export async function readRecords(
   }
   return {
     pods: pods ?? new Map(),
+    /** Checkpoints of a kubelet that used the root directory before. */
     kubelet: { allocated: parseCheckpoint(allocated), inForce: parseCheckpoint(actuated) },
   };
 }

@@ -1,10 +1,7 @@
 import { alternativeNames, keyAlgorithm, loadX509, pemOfKey } from "./x509.ts";
 
 /** A certificate chain and its key, both in PEM. */
-export interface KeyPair {
-  readonly certificate: string;
-  readonly key: string;
-}
+export type KeyPair = Awaited<ReturnType<typeof makeSelfSigned>>;
 
 const dayMs = 24 * 3600 * 1000;
 const lifetimeDays = 365;
@@ -14,7 +11,7 @@ const backdatedMs = 3600 * 1000;
 /** Creates a self-signed serving certificate: ECDSA P-256, one year, for the node's name and addresses. @param now milliseconds since the
  *  epoch.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
-export async function makeSelfSigned(nodeName: string, addresses: readonly string[], now: number): Promise<KeyPair> {
+export async function makeSelfSigned(nodeName: string, addresses: readonly string[], now: number) {
   const x509 = await loadX509();
   const keys = await crypto.subtle.generateKey(keyAlgorithm, true, ["sign", "verify"]);
   const names = alternativeNames([...new Set([nodeName, ...addresses])]);

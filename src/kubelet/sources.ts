@@ -9,7 +9,7 @@ import { createHttpSource } from "../sources/http.ts";
 import { createManifestErrors } from "../sources/manifest-errors.ts";
 import type { Adopt } from "../sources/manifest-set.ts";
 import { createPodConfig } from "../sources/pod-config.ts";
-import { createMirrorApi } from "../status/pod-api.ts";
+import { createPodApi } from "../status/pod-api.ts";
 import { createMirrorPods } from "../sync/mirror-pods.ts";
 import type { PodManager } from "../sync/pod-manager.ts";
 import type { PodWorkers } from "../sync/pod-workers.ts";
@@ -42,7 +42,7 @@ export function createPodSources(
   const mirrors = createMirrorPods({
     ...mirrorParts,
     manager: parts.manager,
-    api: createMirrorApi(client),
+    api: createPodApi(client),
     node: cluster.nodes,
     allSourcesReady,
     requeue: syncLoop.requeueMirrorSync,

@@ -9,12 +9,7 @@ export interface PodResources {
 }
 
 /** Resizable resources: CPU in millicores and memory in bytes; 0 if unset. */
-export interface ResizableAmounts {
-  readonly cpuRequest: number;
-  readonly cpuLimit: number;
-  readonly memoryRequest: number;
-  readonly memoryLimit: number;
-}
+export type ResizableAmounts = ReturnType<typeof amountsOf>;
 
 export type ResizableResource = "cpu" | "memory";
 
@@ -99,7 +94,7 @@ export function combineResources(cpu: Resources, memory: Resources): Resources {
 }
 
 /** @param resources as returned by effectiveResources. */
-export function amountsOf({ requests, limits }: Resources): ResizableAmounts {
+export function amountsOf({ requests, limits }: Resources) {
   return {
     cpuRequest: quantityMilli(requests?.["cpu"] ?? "0"),
     cpuLimit: quantityMilli(limits?.["cpu"] ?? "0"),

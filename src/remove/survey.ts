@@ -8,7 +8,7 @@ import {
   podDirectory,
 } from "../host/layout.ts";
 import { missingDirectories, readOwnershipRecord } from "../host/ownership-record.ts";
-import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
+import { listMounts, mountsBelow } from "../host/mounts.ts";
 import { CodedError, ignoreNotFound } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { Sharing } from "../seams/provider.ts";
@@ -88,18 +88,9 @@ function wrongNodeError({ rootDir, nodeName }: SurveyDeps, owner: string): Coded
 }
 
 /** Mounts, logs, links and cgroups of all pods on the host. */
-interface HostState {
-  readonly mounts: readonly Mount[];
-  readonly logs: readonly string[];
-  readonly links: readonly { readonly path: string; readonly target: string }[];
-  readonly qosCgroups: readonly {
-    readonly path: string;
-    readonly exists: boolean;
-    readonly below: readonly string[];
-  }[];
-}
+type HostState = Awaited<ReturnType<typeof readHostState>>;
 
-async function readHostState(deps: SurveyDeps, signal: AbortSignal): Promise<HostState> {
+async function readHostState(deps: SurveyDeps, signal: AbortSignal) {
   const { fs } = deps.host;
   const names = async (path: string, kind: string) =>
     (await entries(fs, path, signal)).filter((entry) => entry.kind === kind).map(({ name }) => `${path}/${name}`);

@@ -14,14 +14,7 @@ export type Prefetch =
   | { readonly kind: "files"; readonly container: Container; readonly attempt: number };
 
 /** Facts fetched ahead. A missing one means that fetching it failed: the step fetches it again and reports the failure. */
-export interface PrefetchedFacts {
-  readonly sandboxConfig: PodSandboxConfig | undefined;
-  /** Image by container name. */
-  readonly images: ReadonlyMap<string, Image>;
-  readonly loggedContainers: ReadonlySet<string> | undefined;
-  /** Names of the termination message files, by container name. */
-  readonly instances: ReadonlyMap<string, string>;
-}
+export type PrefetchedFacts = Awaited<ReturnType<typeof prefetch>>;
 
 export interface PrefetchDeps extends Pick<SandboxDeps, "configureSandbox" | "fs"> {
   /** The container's image on the target, if its pull policy accepts a present image. */
@@ -56,13 +49,10 @@ export function prefetchesOf(steps: readonly Step[]): readonly Prefetch[] {
 }
 
 /** Fetches all facts concurrently. Never rejects. */
-export async function prefetch(
-  deps: PrefetchDeps,
-  pod: Pod,
-  all: readonly Prefetch[],
-  signal: AbortSignal,
-): Promise<PrefetchedFacts> {
+export async function prefetch(deps: PrefetchDeps, pod: Pod, all: readonly Prefetch[], signal: AbortSignal) {
+  /** Image by container name. */
   const images = new Map<string, Image>();
+  /** Names of the termination message files, by container name. */
   const instances = new Map<string, string>();
   let sandboxConfig: PodSandboxConfig | undefined;
   let loggedContainers: ReadonlySet<string> | undefined;

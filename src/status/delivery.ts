@@ -4,22 +4,12 @@ import { LatestSlot } from "../lib/latest-slot.ts";
 import { onAbort } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
-import type { PodStatus } from "../objects.ts";
-import { createStatusWriter, type WriterDeps } from "./writer.ts";
+import { createStatusWriter, type PendingStatus, type WriterDeps } from "./writer.ts";
 
 /** Maximum concurrent status writes. */
 const maxConcurrentWrites = 10;
 const initialRetryDelayMs = 200;
 const maxRetryDelayMs = 5_000;
-
-/** The status that the API server should have for a pod (the kubelet's versionedPodStatus). */
-export interface PendingStatus {
-  readonly status: PodStatus;
-  /** No container of the pod runs, or will. */
-  readonly ended: boolean;
-  /** The pod's volumes are unmounted too. */
-  readonly finished: boolean;
-}
 
 export interface DeliveryDeps extends WriterDeps {
   /** The newest status for a pod; undefined if there is none. */

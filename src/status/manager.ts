@@ -6,9 +6,9 @@ import type { PodStatus, ContainerStatus, Pod, ContainerState } from "../objects
 import type { DesiredPod } from "../roles.ts";
 import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
 import { isStaticPod, isSidecar } from "../pod/containers.ts";
-import { createDelivery, type PendingStatus } from "./delivery.ts";
+import { createDelivery } from "./delivery.ts";
 import { withPreviousTimes, illegalTransition } from "./transition.ts";
-import type { WriterDeps } from "./writer.ts";
+import type { PendingStatus, WriterDeps } from "./writer.ts";
 import { lostContainer } from "./generate/container-status.ts";
 import { isTerminal } from "../pod/phase.ts";
 

@@ -19,14 +19,18 @@ export interface StatusMeasures {
   written(pod: Pod, ms: number): void;
 }
 
-/** A pod status to be written to the API server. */
-export interface StatusUpdate {
-  readonly uid: string;
+/** The status that the API server should have for a pod (the kubelet's versionedPodStatus). */
+export interface PendingStatus {
   readonly status: PodStatus;
   /** No container of the pod runs, or will. */
   readonly ended: boolean;
   /** The pod's volumes are unmounted too. */
   readonly finished: boolean;
+}
+
+/** A pod status to be written to the API server. */
+export interface StatusUpdate extends PendingStatus {
+  readonly uid: string;
   /** Clock.monotonic() of the oldest change not written yet. */
   readonly changedAt: number;
 }

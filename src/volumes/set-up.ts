@@ -19,36 +19,26 @@ import type { PersistentVolumeStates } from "./persistent/volume-states.ts";
 import { podDirectory } from "../host/layout.ts";
 
 /** State of a pod's volumes. */
-export interface PodVolumes {
-  pod: Pod;
-  readonly mounted: Map<string, VolumeReady>;
-  /** Set-up function of each volume by name. It runs once at a time: two writers in one directory would undo each other's work. */
-  readonly setUps: Map<string, () => Promise<void>>;
-  /** Volumes that may already exist on the target; undefined if any may. */
-  readonly mayExist: Set<string> | undefined;
-  /** Volumes that wait to be attached, each with a check for the attachment limit of the node. */
-  readonly unattached: Map<string, (signal: AbortSignal) => Promise<boolean>>;
-  /** Serializes container starts and replacements of files that a start may read. */
-  readonly serializeFileChanges: <T>(work: () => Promise<T>) => Promise<T>;
-  /** Work in progress. */
-  readonly running: Set<Promise<unknown>>;
-  /** Aborted to end the pause between retries, so that a changed object is tried at once. */
-  retryNow: AbortController;
-  /** Aborted when the volumes are torn down: nothing may be created any more. */
-  readonly ended: AbortController;
-}
+export type PodVolumes = ReturnType<typeof newPodVolumes>;
 
 /** @param fresh true if nothing of the pod exists on the target. */
-export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
+export function newPodVolumes(pod: Pod, fresh: boolean) {
   return {
     pod,
+    /** Volumes that may already exist on the target; undefined if any may. */
     mayExist: fresh ? new Set<string>() : undefined,
     mounted: new Map<string, VolumeReady>(),
+    /** Set-up function of each volume by name. It runs once at a time: two writers in one directory would undo each other's work. */
     setUps: new Map<string, () => Promise<void>>(),
+    /** Volumes that wait to be attached, each with a check for the attachment limit of the node. */
     unattached: new Map<string, (signal: AbortSignal) => Promise<boolean>>(),
+    /** Serializes container starts and replacements of files that a start may read. */
     serializeFileChanges: createSemaphore(1),
+    /** Work in progress. */
     running: new Set<Promise<unknown>>(),
+    /** Aborted to end the pause between retries, so that a changed object is tried at once. */
     retryNow: new AbortController(),
+    /** Aborted when the volumes are torn down: nothing may be created any more. */
     ended: new AbortController(),
   };
 }

@@ -22,13 +22,7 @@ export interface PluginRequest {
   readonly serviceAccountAnnotations?: Readonly<Record<string, string>>;
 }
 
-export interface PluginResponse {
-  /** Images that the response is valid for. */
-  readonly cacheKeyType: "Image" | "Registry" | "Global";
-  /** Cache duration in milliseconds; undefined for the configured default. */
-  readonly cacheMs: number | undefined;
-  readonly logins: Logins;
-}
+export type PluginResponse = ReturnType<typeof parseResponse>;
 
 /** Runs a plugin. @throws Error in the kubelet's words, without any content of the response. */
 export type RunPlugin = (program: PluginProgram, request: PluginRequest) => Promise<PluginResponse>;
@@ -90,13 +84,14 @@ function failureText({ code, killed, signal }: ExecFileException): string {
 const responseFields = ["kind", "apiVersion", "cacheKeyType", "cacheDuration", "auth"];
 const cacheKeyTypes = ["Image", "Registry", "Global"] as const;
 
-function parseResponse(text: string, expected: string): PluginResponse {
+function parseResponse(text: string, expected: string) {
   const response = recordIn(text) ?? {};
   const { apiVersion } = response;
   if (typeof apiVersion === "string" && apiVersion !== expected)
     throw new Error(
       `apiVersion from credential plugin response did not match expected apiVersion:${expected}, actual apiVersion:${apiVersion}`,
     );
+  /** Cache duration in milliseconds; undefined for the configured default. */
   const cacheMs = parseCacheDuration(response["cacheDuration"]);
   const logins = parseAuth(response["auth"]);
   const { kind, cacheKeyType = "" } = response;
@@ -107,7 +102,12 @@ function parseResponse(text: string, expected: string): PluginResponse {
     throw new Error("error decoding credential provider plugin response from stdout");
   const known = cacheKeyTypes.find((type) => type === cacheKeyType);
   if (!known) throw new Error(`credential provider plugin did not return a valid cacheKeyType: ${cacheKeyType}`);
-  return { cacheKeyType: known, cacheMs, logins };
+  return {
+    /** Images that the response is valid for. */
+    cacheKeyType: known,
+    cacheMs,
+    logins,
+  };
 }
 
 /** Milliseconds; undefined if not set, `none` if it is not a duration. */

@@ -31,16 +31,7 @@ export interface PullIntent {
 
 /** Access to images that were pulled with a pod's secret or for its service account: another pod may use such an image only with
  *  credentials that the registry accepted before, or accepts now. */
-export interface PullManager {
-  /** True if a pod may use a present image only after a successful pull with its own credentials.
-   *  @param image its name in the pod's spec.
-   *  @param sourcesOf sources of the pod's credentials for the image; called only if needed. */
-  mustPull(image: string, imageRef: string, sourcesOf: SourcesOf): Promise<boolean>;
-  /** @throws when it cannot be recorded. */
-  begin(image: string): Promise<PullIntent>;
-  /** Forgets images that are gone, except those pulled after `since`. @param since milliseconds since the epoch. */
-  prune(imageRefs: readonly string[], since: number): Promise<void>;
-}
+export type PullManager = ReturnType<typeof createPullManager>;
 
 type SourcesOf = () => Promise<readonly CredentialSource[]>;
 
@@ -49,7 +40,7 @@ type SourcesOf = () => Promise<readonly CredentialSource[]>;
 const maxLooselyMatchedSecrets = 100;
 
 /** @see https://kubernetes.io/docs/concepts/containers/images/#ensureimagepullcredentialverification */
-export function createPullManager(deps: PullManagerDeps): PullManager {
+export function createPullManager(deps: PullManagerDeps) {
   const { needsVerification, measures, log } = deps;
   const records = createPullRecordCache(deps);
 
@@ -70,7 +61,10 @@ export function createPullManager(deps: PullManagerDeps): PullManager {
   };
 
   return {
-    async mustPull(image, imageRef, sourcesOf) {
+    /** True if a pod may use a present image only after a successful pull with its own credentials.
+     *  @param image its name in the pod's spec.
+     *  @param sourcesOf sources of the pod's credentials for the image; called only if needed. */
+    async mustPull(image: string, imageRef: string, sourcesOf: SourcesOf) {
       let result: PullCheck = "error";
       try {
         result = await check(image, imageRef, sourcesOf);
@@ -80,7 +74,8 @@ export function createPullManager(deps: PullManagerDeps): PullManager {
       measures.checked(result);
       return result === "mustAuthenticate" || result === "error";
     },
-    async begin(image) {
+    /** @throws when it cannot be recorded. */
+    async begin(image: string): Promise<PullIntent> {
       await records.begin(image);
       return {
         async succeeded(imageRef, source) {
@@ -90,6 +85,7 @@ export function createPullManager(deps: PullManagerDeps): PullManager {
         failed: () => records.end(image),
       };
     },
+    /** Forgets images that are gone, except those pulled after `since`. @param since milliseconds since the epoch. */
     prune: records.prune,
   };
 }

@@ -3,6 +3,7 @@ import { type Backoff, createBackoff } from "../../lib/backoff.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { abortError, messageOf } from "../../lib/errors.ts";
 import { goDuration } from "../../lib/go-duration.ts";
+import { createSemaphore } from "../../lib/semaphore.ts";
 import { createTokenBucket } from "../../lib/token-bucket.ts";
 import type { Container, ObjectReference, Pod } from "../../objects.ts";
 import { defaultPullPolicy, withDefaultTag } from "../../pod/image-name.ts";
@@ -16,7 +17,6 @@ import { watchLongPull } from "./long-pull.ts";
 import { type PodCredentials, type PodCredentialsDeps, podCredentials } from "./pod-credentials.ts";
 import { joinedErrorText, pullFailure } from "./pull-error.ts";
 import type { PullManager } from "./pull-manager.ts";
-import { type PullGate, createPullGate } from "./pull-gate.ts";
 
 /** Image pulls. */
 export interface PullMeasures {
@@ -55,7 +55,8 @@ export type VolumeImages = ReadonlyMap<string, ImageSpec>;
 export type ImagePuller = ReturnType<typeof createImagePuller>;
 
 interface PullerState extends ImagePullerDeps {
-  readonly gate: PullGate;
+  /** Limits concurrent pulls, first come first served. */
+  readonly limit: ReturnType<typeof createSemaphore>;
   readonly mayPull: () => boolean;
   readonly backoff: Backoff;
   /** Last pull failure by back-off key, kept as long as the back-off. */
@@ -81,7 +82,7 @@ export function createImagePuller(deps: ImagePullerDeps) {
   const slots = serialize ? 1 : maxParallel !== undefined && maxParallel >= 1 ? maxParallel : Infinity;
   const puller: PullerState = {
     ...deps,
-    gate: createPullGate(slots),
+    limit: createSemaphore(slots),
     mayPull: createTokenBucket(clock, deps.qps, deps.burst),
     backoff: createBackoff({ clock, ...backoffMs }),
     lastFailures: new Map(),
@@ -234,7 +235,7 @@ async function inspect(
 }
 
 async function pull(puller: PullerState, wanted: PullRequest, signal: AbortSignal): Promise<EnsuredImage> {
-  const { events, clock, gate, measures } = puller;
+  const { events, clock, limit, measures } = puller;
   const { about, requested } = wanted;
   const credentials = await wanted.credentials();
   const key = `${wanted.pod.metadata.uid}_${requested}`;
@@ -243,7 +244,7 @@ async function pull(puller: PullerState, wanted: PullRequest, signal: AbortSigna
   const requestedAt = clock.monotonic();
   const recordSuccess = measures.pulling(wanted.pod.metadata.uid);
   const { imageRef, pullMs, image, errors } = await recordPull(puller, wanted, () =>
-    gate.run(() => pullNow(puller, wanted, credentials, signal), signal),
+    limit(() => pullNow(puller, wanted, credentials, signal), signal),
   );
   if (imageRef === undefined) throw pullFailed(puller, wanted, key, errors);
   const tookMs = clock.monotonic() - requestedAt;

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { createDelivery, type PendingStatus } from "../../../src/status/delivery.ts";
+import { createDelivery } from "../../../src/status/delivery.ts";
+import type { PendingStatus } from "../../../src/status/writer.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { unmeasured } from "../../fakes/measures.ts";

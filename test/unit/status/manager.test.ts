@@ -323,6 +323,7 @@ test("calls use the status subresource with the UID as precondition and strip ma
   const calls: unknown[] = [];
   const pod = aPod({}, { managedFields: [{ manager: "kubelet" }] });
   const client = {
+    create: () => assert.fail("no pod is created"),
     get: async <T>(path: string) => (calls.push(["get", path]), pod as T),
     patch: async <T>(path: string, patch: unknown) => (calls.push(["patch", path, patch]), pod as T),
     delete: async (path: string, body: object | undefined) => void calls.push(["delete", path, body]),
