@@ -46,7 +46,7 @@ export async function readRecords(
     await fs.apply([{ kind: "rename", from: file, to: `${file}.torn` }], signal);
   }
   return {
-    pods: pods ?? new Map(),
+    pods: pods ?? new Map<string, ResourceRecord>(),
     /** Checkpoints of a kubelet that used the root directory before. */
     kubelet: { allocated: parseCheckpoint(allocated), inForce: parseCheckpoint(actuated) },
   };
