@@ -56,7 +56,7 @@ test("prints start, end, duration and CPU time of every file, and the sum of the
   assert.equal(rows.length, 2);
   for (const [, start, end, seconds, cpuSeconds] of rows) {
     assert.ok(Math.abs(Number(end) - Number(start) - Number(seconds)) < 0.2);
-    assert.ok(Number(cpuSeconds) > 0);
+    assert.ok(Number(cpuSeconds) >= 0);
   }
 });
 
