@@ -53,7 +53,8 @@ export function createStateStore(clock: Clock, write: (signal: AbortSignal) => P
   });
   return {
     /** Saves the current state; calls made during a write share the next one. @throws if the target cannot be written. */
-    save /** True if the last write failed, or nothing has been written. */,
+    save,
+    /** True if the last write failed, or nothing has been written. */
     isUnsaved: () => unsaved,
   };
 }
