@@ -78,7 +78,7 @@ links: $(deps)
 	@node --test --test-reporter=dot test/unit/documents/links.test.ts
 
 # A word that is right and not known goes into tools/words.txt.
-spelling: $(tools)
+spelling: $(deps) $(tools)
 	$(call say,spelling of the documents)
 	@cspell lint --config tools/cspell.json --root . --no-progress --no-summary
 
@@ -88,7 +88,7 @@ chart: $(deps) chart-tools ## the chart by helm lint, kubeconform and promtool: 
 
 # Helm and kubeconform are built once per machine, from Go modules; promtool is the distribution's.
 .PHONY: chart-tools
-chart-tools:
+chart-tools: $(deps)
 	@for module in helm kubeconform; do test/cluster/tools/build.sh --module $$module >/dev/null; done
 	@command -v promtool >/dev/null || test/cluster/install-packages.sh prometheus
 
