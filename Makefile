@@ -99,6 +99,7 @@ format-write: $(deps) $(tools)
 # Files share four processes, as many tests wait: a process for each file would take three times the work.
 unit: $(deps) $(site_packages) ## unit tests, in seconds; no root
 	$(call say,unit tests)
+	@command -v fish >/dev/null || test/cluster/install-packages.sh fish
 	@folder=$$(mktemp -d)
 	trap 'rm -rf "$$folder"' EXIT
 	export NODE_COMPILE_CACHE=$$folder/compiled
