@@ -62,3 +62,16 @@ describe("login shells over SSH", () => {
     assert.equal((await host.run(argvOf(["echo", "again"]))).stdout, "again\n");
   });
 });
+
+describe("a target whose only relay program is busybox's nc", () => {
+  const { rig, hostOf } = sshBench("nc", { programs: "busybox" });
+
+  test("reports that a login with sudo cannot connect to root's sockets", async () => {
+    await rig().mustInside(["sh", "-c", "rm -f /usr/bin/python3* /usr/bin/perl* /usr/bin/socat /usr/bin/nc*"]);
+    await using host = hostOf({ user: "helper" });
+    const { relays, missing } = await host.privileges(AbortSignal.timeout(20_000));
+    assert.match((await host.run(argvOf(["nc", "-h"]))).stderr, /BusyBox/);
+    assert.equal(relays.includes("nc"), false);
+    assert.match(missing.join("\n"), /none of python3, perl, socat, nc, so root's sockets/);
+  });
+});

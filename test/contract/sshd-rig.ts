@@ -33,6 +33,8 @@ export interface SshdRig extends AsyncDisposable {
   startInside(argv: readonly string[]): ChildProcess;
   /** Starts sshd with lines put before its configuration; one that runs is ended first, its connections are not. */
   startSshd(lines?: readonly string[]): Promise<void>;
+  /** Ends sshd, and starts dropbear in its place, with the same host key. */
+  startDropbear(): Promise<void>;
   /** Ends sshd and every connection of it. */
   killSshd(): Promise<void>;
   /** From now on everything takes so long between us and the machine, each way. */
@@ -133,6 +135,20 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
     await inside(["pkill", "-KILL", "-x", "sshd"]);
     await waitFor("the end of sshd", async () => (await inside(["pgrep", "-x", "sshd"])).code !== 0, { everyMs: 20 });
   };
+  const startDaemon = async (argv: readonly string[]) => {
+    const daemon = spawn(into[0] ?? "", [...into.slice(1), ...argv], { stdio: ["ignore", "ignore", "pipe"] });
+    let log = "";
+    daemon.stderr.on("data", (chunk: Buffer) => (log = (log + chunk.toString()).slice(-4000)));
+    sshd.daemon = daemon;
+    await waitFor(
+      "the SSH server to listen",
+      async () => {
+        if (daemon.exitCode !== null) throw new Hopeless(`the SSH server ended: ${log}`);
+        return isListening();
+      },
+      { timeoutMs: 30_000, everyMs: 30 },
+    );
+  };
   const login = {
     host: "127.0.0.1",
     port: way.port,
@@ -159,24 +175,12 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
         return !(await isListening());
       });
       await mustInside(["sh", "-c", `cat > ${dir}/sshd_config`], { stdin: sshdConfig(dir, lines) });
-      const daemon = spawn(
-        into[0] ?? "",
-        [...into.slice(1), "/usr/sbin/sshd", "-D", "-e", "-f", `${dir}/sshd_config`],
-        {
-          stdio: ["ignore", "ignore", "pipe"],
-        },
-      );
-      let log = "";
-      daemon.stderr.on("data", (chunk: Buffer) => (log = (log + chunk.toString()).slice(-4000)));
-      sshd.daemon = daemon;
-      await waitFor(
-        "sshd to listen",
-        async () => {
-          if (daemon.exitCode !== null) throw new Hopeless(`sshd ended: ${log}`);
-          return isListening();
-        },
-        { timeoutMs: 30_000, everyMs: 30 },
-      );
+      await startDaemon(["/usr/sbin/sshd", "-D", "-e", "-f", `${dir}/sshd_config`]);
+    },
+    async startDropbear() {
+      await killSshd();
+      await mustInside(["dropbearconvert", "openssh", "dropbear", `${dir}/keys/ed25519`, `${dir}/keys/dropbear`]);
+      await startDaemon(["dropbear", "-F", "-E", "-p", `127.0.0.1:${sshPort}`, "-r", `${dir}/keys/dropbear`]);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

@@ -21,6 +21,9 @@ export interface Privileges {
   /** Path of the target's SFTP server program, used if sshd has no sftp subsystem or the server has to run as root. */
   readonly sftpServer?: string;
   readonly relays: readonly RelayProgram[];
+  /** True if the SSH server starts commands in a process group of its own (dropbear): a signal to a command's group would end the connection,
+   *  so shells start in a new session. */
+  readonly needsSession?: boolean;
   /** Unmet requirements of a full node, one sentence each with the remedy. */
   readonly missing: readonly string[];
 }
@@ -108,8 +111,9 @@ export function shellHangsError(config: SshConfig, cause: unknown): LinkError {
 
 /** Returns the command line that starts a shell with these privileges. It consists of plain words, since the login shell that
  *  parses it may be of any kind. */
-export function shellCommand({ runAs }: Privileges): string {
-  return runAs === "sudo" ? sudoShell : plainShell;
+export function shellCommand({ runAs, needsSession = false }: Pick<Privileges, "runAs" | "needsSession">): string {
+  const shell = runAs === "sudo" ? sudoShell : plainShell;
+  return needsSession ? shell.replace("exec ", "exec setsid ") : shell;
 }
 
 function probeScript({ sudo }: SshConfig): string {
@@ -120,9 +124,14 @@ function probeScript({ sudo }: SshConfig): string {
     "else echo user; fi",
     "id -Gn",
     `for gl_f in ${sftpServers.map(quote).join(" ")} ''; do [ -z "$gl_f" ] || [ -x "$gl_f" ] && break; done; echo "$gl_f"`,
-    `for gl_f in ${relayPrograms.join(" ")}; do command -v "$gl_f" >/dev/null 2>&1 && printf '%s ' "$gl_f"; done; echo`,
-    "for gl_f in stat readlink awk head dd; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
+    // Only OpenBSD's nc shuts down its side when its input ends (-N), and connects to sockets by path (-U).
+    'gl_relays() { [ "$1" != nc ] || case $(nc -h 2>&1 </dev/null) in *-N*) ;; *) return 1;; esac; }',
+    `for gl_f in ${relayPrograms.join(" ")}; do command -v "$gl_f" >/dev/null 2>&1 && gl_relays "$gl_f" && printf '%s ' "$gl_f"; done; echo`,
+    // A process group that belongs to neither the shell nor a parent of its own session is the SSH server's.
+    'if [ "$gl_group" = $$ ]; then gl_f=; else gl_f=setsid; fi',
+    "for gl_f in stat readlink awk head dd $gl_f; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
     "if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi",
+    'if [ "$gl_group" = $$ ]; then echo; else echo shared; fi',
   ].join("\n");
 }
 
@@ -135,15 +144,17 @@ export function missingPrivileges({ runAs, missing }: Pick<Privileges, "runAs" |
 
 /** Parses the probe's output. Pure. @throws failed_precondition when lines are missing. */
 export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, "user" | "sudo">): Privileges {
-  const [runAs, groups, sftpServer, relays, lacking, proc] = output.split("\n");
+  const [runAs, groups, sftpServer, relays, lacking, proc, group] = output.split("\n");
   if (runAs !== "root" && runAs !== "sudo" && runAs !== "user")
     throw new CodedError("failed_precondition", "the target did not report its user's privileges");
   const found = wordsOf(relays);
   const missing = [
     ...(runAs === "user" ? [noRoot(user, sudo)] : []),
     ...(runAs === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
-    ...wordsOf(lacking).map(
-      (name) => `The target has no ${name} program, which file operations need: install coreutils or busybox.`,
+    ...wordsOf(lacking).map((name) =>
+      name === "setsid"
+        ? "The target has no setsid program, so every command that is stopped drops the connection (its SSH server gives commands no process group): install util-linux or busybox."
+        : `The target has no ${name} program, which file operations need: install coreutils or busybox.`,
     ),
     ...(proc === "proc" ? [] : ["The target does not show /proc to its user: mount it, or relax its hidepid."]),
   ];
@@ -152,6 +163,7 @@ export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, 
     groups: wordsOf(groups),
     ...(sftpServer && { sftpServer }),
     relays: relayPrograms.filter((name) => found.includes(name)),
+    ...(group === "shared" && !wordsOf(lacking).includes("setsid") && { needsSession: true }),
     missing,
   };
 }

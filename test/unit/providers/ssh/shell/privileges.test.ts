@@ -44,6 +44,15 @@ test("only a non-root login makes pod features unsupported; every missing privil
   assert.deepEqual(Object.keys(missingPrivileges(user).unsupported), ["fileOwner", "mount"]);
 });
 
+test("starts shells in a session of their own if the SSH server gives them no process group", () => {
+  const found = parsePrivileges(told("sudo", "me", "", "nc ", "", "proc", "shared"), config);
+  assert.equal(shellCommand(found), "exec setsid sudo -n /bin/sh");
+  assert.deepEqual(found.missing, []);
+  const lacking = parsePrivileges(told("root", "root", "", "", "setsid ", "proc", "shared"), config);
+  assert.equal(shellCommand(lacking), "exec /bin/sh");
+  assert.match(lacking.missing[0] ?? "", /no setsid program, so every command that is stopped drops the connection/);
+});
+
 test("rejects an invalid answer", () => {
   assert.throws(() => parsePrivileges("", config), { code: "failed_precondition" });
 });
