@@ -116,6 +116,19 @@ test("uses a foreign network of the configured name unchanged", async () => {
   assert.equal(await inspect(it.rig, "network", "graftlet-theirs", "{{.Id}} {{json .Labels}}"), `${stdout.trim()} {}`);
 });
 
+test("reports both addresses of a pod in a network with IPv6, IPv4 first", async () => {
+  await using it = await node("dual");
+  const subnets = ["--subnet", "10.244.8.0/24", "--ipv6", "--subnet", "fd00:244:8::/64"];
+  assert.equal((await it.rig.docker(["network", "create", ...subnets, "graftlet-dual"])).code, 0);
+  const id = await it.pods.run(it.pods.config());
+  const { network } = (await it.runtime.podSandboxStatus(id, patience())).status ?? {};
+  assert.match(network?.ip ?? "", /^10\.244\.8\./);
+  assert.deepEqual(
+    network?.additionalIps.map(({ ip }) => ip.startsWith("fd00:244:8:")),
+    [true],
+  );
+});
+
 test("reports a network that cannot be created in NetworkReady, in the daemon's words", async () => {
   await using first = await node("first", { podCIDR: "10.244.9.0/24" });
   await first.pods.run(first.pods.config());

@@ -111,7 +111,8 @@ function unsupportedReason(
     case "swapLimit":
       return "a Docker Engine limits a container's swap only together with its memory: set a memory limit.";
     case "imageVolume":
-      return "image volumes are not supported with the Docker Engine: use containerd 2.1 or later, or CRI-O, on this machine.";
+    case "imageSubPath":
+      return "image volumes are not supported with the Docker Engine: use containerd 2.2 or later, or CRI-O, on this machine.";
     case "userNamespace":
       return "a Docker Engine has one user namespace for all containers: use containerd 2.0 or later, or CRI-O, on this machine.";
     case "cdiDevices":

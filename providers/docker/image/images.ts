@@ -9,7 +9,7 @@ import { pull } from "./pull.ts";
 import { removeImage } from "./remove.ts";
 import { FilesystemUsage, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
 import { compareVersions } from "../client/api-version.ts";
-import { engineInfo } from "../client/engine-info.ts";
+import { createLayersDirectory } from "../client/layers-directory.ts";
 import { createSlowMeasurement } from "../client/slow-measurement.ts";
 
 /** All images of the daemon, including those of other users. */
@@ -45,8 +45,7 @@ interface DiskUsage {
 /** First API version that can report images alone; earlier daemons also walk containers and volumes. */
 const apiWithType = "1.42";
 
-/** Filesystem usage of images and containers, both below the daemon's data directory. The images' usage is omitted until
- *  it has been read. */
+/** Filesystem usage of images and containers, which share a directory. The images' usage is omitted until it has been read. */
 function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<ImageFsInfoResponse> {
   const { docker, clock, log } = parts;
   const usage = createSlowMeasurement({
@@ -59,9 +58,10 @@ function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<Ima
     clock,
     log,
   });
+  const layersDirectory = createLayersDirectory(parts);
   return async (signal) => {
-    const [{ DockerRootDir }, used] = await Promise.all([engineInfo(parts, signal), usage(signal)]);
-    const fsId = { mountpoint: DockerRootDir };
+    const [mountpoint, used] = await Promise.all([layersDirectory(signal), usage(signal)]);
+    const fsId = { mountpoint };
     const bytes = used?.value.LayersSize;
     const images = FilesystemUsage.fromPartial({
       timestamp: BigInt(used?.at ?? clock.now()) * 1_000_000n,

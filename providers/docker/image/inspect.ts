@@ -29,7 +29,8 @@ export function lookupName(name: string): string {
 
 /** Converts an image to CRI. @param pinned full names of pinned images. */
 export function criImage(image: ImageInfo | ImageInspection, pinned: ReadonlySet<string>): Image {
-  const repoTags = taggedNames(image.RepoTags);
+  // With the containerd image store, digests of images that were pulled by digest are among the tags.
+  const repoTags = taggedNames(image.RepoTags).filter((name) => !name.includes("@"));
   return Image.fromPartial({
     id: image.Id,
     repoTags,

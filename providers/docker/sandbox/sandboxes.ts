@@ -147,7 +147,7 @@ function sandboxStatus(
     metadata: sandboxMetadata(Name, labels),
     state: sandboxState(State.Status),
     createdAt: nanoseconds(Created),
-    network: PodSandboxNetworkStatus.fromPartial({ ip: sandboxAddress(NetworkSettings, networkId) }),
+    network: sandboxNetwork(NetworkSettings, networkId),
     linux: LinuxPodSandboxStatus.fromPartial({
       namespaces: {
         options: {
@@ -189,7 +189,13 @@ function sandboxState(status: string): PodSandboxState {
   return status === "running" ? PodSandboxState.SANDBOX_READY : PodSandboxState.SANDBOX_NOTREADY;
 }
 
-function sandboxAddress({ Networks }: ContainerInspectInfo["NetworkSettings"], networkId: string | undefined): string {
+/** The sandbox's addresses in the pods' network, IPv4 first. */
+function sandboxNetwork(
+  { Networks }: ContainerInspectInfo["NetworkSettings"],
+  networkId: string | undefined,
+): PodSandboxNetworkStatus {
   const all = Object.values(Networks ?? {});
-  return (all.find(({ NetworkID }) => NetworkID === networkId) ?? all[0])?.IPAddress ?? "";
+  const network = all.find(({ NetworkID }) => NetworkID === networkId) ?? all[0];
+  const [ip = "", ...others] = [network?.IPAddress, network?.GlobalIPv6Address].filter((address) => address);
+  return PodSandboxNetworkStatus.fromPartial({ ip, additionalIps: others.map((other) => ({ ip: other })) });
 }

@@ -25,6 +25,7 @@ import type { DockerParts } from "../parts.ts";
 import { type Usage, type StatsSample, parseUsage } from "./sample.ts";
 import { createSemaphore } from "../../../src/lib/semaphore.ts";
 import { engineInfo } from "../client/engine-info.ts";
+import { createLayersDirectory } from "../client/layers-directory.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
 import { createSlowMeasurement } from "../client/slow-measurement.ts";
 
@@ -184,7 +185,11 @@ type WritableLayer = (containerId: string) => FilesystemUsage | undefined;
 /** Writable layer usage of this node's containers, in one request: the daemon walks every layer for it. */
 function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Promise<WritableLayer> {
   const { clock, log } = parts;
-  const read = (signal: AbortSignal) => readLayers(parts, signal);
+  const layersDirectory = createLayersDirectory(parts);
+  const read = async (signal: AbortSignal): Promise<Layers> => {
+    const [mountpoint, sizes] = await Promise.all([layersDirectory(signal), readLayerSizes(parts, signal)]);
+    return { mountpoint, sizes };
+  };
   const layers = createSlowMeasurement({ what: "container sizes", read, clock, log });
   return async (signal) => {
     const reading = await layers(signal);
@@ -206,10 +211,9 @@ interface Layers {
   readonly sizes: ReadonlyMap<string, number>;
 }
 
-async function readLayers(parts: DockerParts, signal: AbortSignal): Promise<Layers> {
+async function readLayerSizes(parts: DockerParts, signal: AbortSignal): Promise<Layers["sizes"]> {
   const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
   const query = { all: true, size: true, filters };
-  const { DockerRootDir } = await engineInfo(parts, signal);
   const containers = await parts.docker.request<(ContainerInfo & { readonly SizeRw?: number })[]>(
     {
       path: "/containers/json",
@@ -219,5 +223,5 @@ async function readLayers(parts: DockerParts, signal: AbortSignal): Promise<Laye
     "none",
   );
   // The daemon omits a size of 0.
-  return { mountpoint: DockerRootDir, sizes: new Map(containers.map(({ Id, SizeRw = 0 }) => [Id, SizeRw])) };
+  return new Map(containers.map(({ Id, SizeRw = 0 }) => [Id, SizeRw]));
 }

@@ -128,3 +128,56 @@ test("the image filesystem is the daemon's directory, with the usage of all laye
   }
   assert.equal(engine.calls.filter(({ path }) => path === "/system/df").length, 1);
 });
+
+test("with containerd's image store, the image filesystem is that of containerd's directory, known from a sandbox", async () => {
+  const layers = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots";
+  const sandbox = {
+    Id: "s1",
+    State: "running",
+    Names: ["/k8s_POD_web_default_uid-1_0"],
+    Labels: {},
+  };
+  let sandboxes: readonly object[] = [];
+  await using engine = await fakeEngine(({ path }) => {
+    if (path === "/info")
+      return {
+        status: 200,
+        body: {
+          ID: "e",
+          DockerRootDir: "/data/docker",
+          DriverStatus: [["driver-type", "io.containerd.snapshotter.v1"]],
+        },
+      };
+    if (path === "/containers/json") return { status: 200, body: sandboxes };
+    const labels = { "graftlet.dev/node": "n1", "io.kubernetes.docker.type": "podsandbox" };
+    if (path === "/containers/s1/json")
+      return { status: 200, body: { Id: "s1", State: { Pid: 77 }, Config: { Labels: labels } } };
+    return { status: 200, body: { LayersSize: 99 } };
+  });
+  const mountpoint = async () => (await images.imageFsInfo(signal)).imageFilesystems[0]?.fsId?.mountpoint;
+  const images = dockerImages(engine.parts);
+  assert.equal(await mountpoint(), "/data/docker");
+  sandboxes = [sandbox];
+  assert.equal(await mountpoint(), "/data/docker", "its mounts cannot be read");
+  await engine.parts.host.fs.apply([
+    { kind: "mkdir", path: "/proc/77", mode: 0o755 },
+    {
+      kind: "write",
+      path: "/proc/77/mountinfo",
+      data: [
+        `900 800 0:71 / / rw,relatime - overlay overlay rw,lowerdir=${layers}/1/fs:${layers}/2/fs,upperdir=${layers}/7/fs,workdir=${layers}/7/work`,
+        "901 900 0:72 / /proc rw - proc proc rw",
+        "",
+      ].join("\n"),
+      mode: 0o444,
+    },
+  ]);
+  assert.equal(await mountpoint(), "/var/lib/containerd");
+  sandboxes = [];
+  assert.equal(await mountpoint(), "/var/lib/containerd", "it is remembered");
+});
+
+test("digests among the tags of an image, as containerd's image store has them, are no tags", () => {
+  const image = { ...inspected, RepoTags: [`busybox@${digest}`, "busybox:1"] } as Parameters<typeof criImage>[0];
+  assert.deepEqual(criImage(image, new Set()).repoTags, ["docker.io/library/busybox:1"]);
+});
