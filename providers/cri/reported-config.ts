@@ -4,6 +4,7 @@ import {
   RuntimeConfigRequest,
   RuntimeConfigResponse,
   RuntimeServiceService as runtimeService,
+  VersionRequest,
 } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
 import type { RuntimeConfig, RuntimeFeature } from "../../src/seams/runtime.ts";
@@ -48,6 +49,7 @@ export async function unsupportedReason(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   if (feature === "userNamespace") return lacksUserNamespaces(runtime, signal);
+  if (feature === "imageSubPath") return lacksImageSubPaths(runtime, signal);
   if (feature !== "cdiDevices") return undefined;
   const config = await readReportedConfig(runtime, signal);
   const { containerd, cdiSpecDirs, enableCDI = true } = config ?? {};
@@ -59,6 +61,17 @@ async function lacksUserNamespaces(runtime: GrpcChannel, signal: AbortSignal): P
   const { runtimeHandlers } = await runtime.call(runtimeService.status, { verbose: false }, signal);
   if (runtimeHandlers.some(({ features }) => features?.userNamespaces)) return undefined;
   return "no handler of the container runtime has user namespaces: use containerd 2.0 or newer, or CRI-O, with runc 1.2 or newer, or crun";
+}
+
+/** containerd 2.1 mounts the whole image, without an error. */
+async function lacksImageSubPaths(runtime: GrpcChannel, signal: AbortSignal): Promise<string | undefined> {
+  const { runtimeName, runtimeVersion } = await runtime.call(
+    runtimeService.version,
+    VersionRequest.fromPartial({}),
+    signal,
+  );
+  if (runtimeName !== "containerd" || !/^v?2\.1\./.test(runtimeVersion)) return undefined;
+  return `containerd ${runtimeVersion} mounts the whole image instead of its subPath: use containerd 2.2 or newer`;
 }
 
 /** The shim whose options include the cgroup driver: runc's, and those of its drop-in replacements. */

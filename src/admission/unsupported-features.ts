@@ -125,23 +125,24 @@ function isLimited(limit: string | undefined): boolean {
   return limit !== undefined && quantityMilli(limit) > 0;
 }
 
-/** subPaths are bind-mounted where containers cannot move them, and mount propagation needs the node's volume to be a mount. Images are
- *  mounted by the runtime. */
+/** subPaths are bind-mounted where containers cannot move them, and mount propagation needs the node's volume to be a mount. Images, and parts
+ *  of them, are mounted by the runtime. */
 function mountFeatures(
   { volumes = [] }: PodSpec,
   path: string,
   { volumeMounts = [] }: Container,
 ): readonly RequiredFeature[] {
-  return volumeMounts.flatMap(({ name, subPath, subPathExpr, mountPropagation = "None" }, at) => {
+  return volumeMounts.flatMap(({ name, subPath, subPathExpr, mountPropagation = "None" }, at): RequiredFeature[] => {
     const volume = volumes.find((one) => one.name === name);
-    if (volume?.image) return [];
+    if (volume?.image)
+      return subPath ? [{ field: `${path}.volumeMounts[${at}].subPath`, feature: "imageSubPath" }] : [];
     const made = volume !== undefined && !volume.hostPath;
     const fields = [
       ...(subPath ? ["subPath"] : []),
       ...(subPathExpr ? ["subPathExpr"] : []),
       ...(mountPropagation !== "None" && made ? ["mountPropagation"] : []),
     ];
-    return fields.map((field) => ({ field: `${path}.volumeMounts[${at}].${field}`, feature: "mount" }) as const);
+    return fields.map((field) => ({ field: `${path}.volumeMounts[${at}].${field}`, feature: "mount" }));
   });
 }
 

@@ -61,7 +61,8 @@ export class RuntimeError extends CodedError {
   }
 }
 
-/** Pod features that not every runtime supports; `swapLimit` is a swap limit for a container without a memory limit. */
+/** Pod features that not every runtime supports; `swapLimit` is a swap limit for a container without a memory limit, `imageSubPath` a part of
+ *  an image volume. */
 export type RuntimeFeature =
   | "privileged"
   | "seccomp"
@@ -70,6 +71,7 @@ export type RuntimeFeature =
   | "cpuLimit"
   | "swapLimit"
   | "imageVolume"
+  | "imageSubPath"
   | "cdiDevices"
   | "userNamespace";
 

@@ -54,7 +54,10 @@ test("image volumes need no privilege on the target: the runtime mounts them", a
   const volumeMounts = [{ name: "i", mountPath: "/i", subPath: "bin" }];
   const pod = aPod({ volumes, securityContext: { fsGroup: 2000 }, containers: [aContainer("c", { volumeMounts })] });
   const asked = await createFieldChecker(async (feature) => feature).unsupportedFields(pod, never);
-  assert.deepEqual(asked, [{ field: "spec.volumes[0].image", why: "imageVolume" }]);
+  assert.deepEqual(asked, [
+    { field: "spec.volumes[0].image", why: "imageVolume" },
+    { field: "spec.containers[0].volumeMounts[0].subPath", why: "imageSubPath" },
+  ]);
 });
 
 test("ResourceClaims need a runtime that injects CDI devices, also those for extended resources", async () => {

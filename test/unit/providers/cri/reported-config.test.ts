@@ -1,11 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runtimeConfig, readReportedConfig, unsupportedReason } from "../../../../providers/cri/reported-config.ts";
-import { CgroupDriver, RuntimeServiceService as runtimeService, StatusResponse } from "../../../../src/gen/cri.ts";
+import {
+  CgroupDriver,
+  RuntimeServiceService as runtimeService,
+  StatusResponse,
+  VersionResponse,
+} from "../../../../src/gen/cri.ts";
 import { never } from "../../../fakes/signals.ts";
 import { type SocketRig, socketRig } from "./server.ts";
 
-const { status } = runtimeService;
+const { status, version } = runtimeService;
 
 /** A runtime without CRI's RuntimeConfig that reports this configuration in its verbose status. */
 const showing = (rig: SocketRig, info: Readonly<Record<string, string>>) =>
@@ -101,6 +106,30 @@ test("user namespaces need a handler that supports them", async () => {
       ),
     );
     const reason = await unsupportedReason(rig.channel, "userNamespace", never);
+    if (expected) assert.match(reason ?? "", expected);
+    else assert.equal(reason, undefined);
+  }
+});
+
+test("containerd 2.1 does not support parts of image volumes; other runtimes do, or reject the container", async () => {
+  for (const [runtimeName, runtimeVersion, expected] of [
+    ["containerd", "2.1.9", /^containerd 2\.1\.9 mounts the whole image .* use containerd 2\.2 or newer$/],
+    ["containerd", "v2.1.0-rc.1", /^containerd v2\.1\.0-rc\.1 mounts/],
+    ["containerd", "2.2.1", undefined],
+    ["containerd", "12.1.0", undefined],
+    ["cri-o", "2.1.9", undefined],
+  ] as const) {
+    await using rig = socketRig();
+    await rig.serve((server) =>
+      server.addService(
+        { version },
+        {
+          version: (_: unknown, reply: (error: null, value: VersionResponse) => void) =>
+            reply(null, VersionResponse.fromPartial({ runtimeName, runtimeVersion })),
+        },
+      ),
+    );
+    const reason = await unsupportedReason(rig.channel, "imageSubPath", never);
     if (expected) assert.match(reason ?? "", expected);
     else assert.equal(reason, undefined);
   }
