@@ -132,8 +132,8 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
   const isListening = async () => (await inside(["sh", "-c", `ss -Hltn sport = :${sshPort} | grep -q .`])).code === 0;
   const killSshd = async () => {
     delete sshd.daemon;
-    await inside(["pkill", "-KILL", "-x", "sshd"]);
-    await waitFor("the end of sshd", async () => (await inside(["pgrep", "-x", "sshd"])).code !== 0, { everyMs: 20 });
+    await inside(["pkill", "-KILL", "^sshd"]);
+    await waitFor("the end of sshd", async () => (await inside(["pgrep", "^sshd"])).code !== 0, { everyMs: 20 });
   };
   const startDaemon = async (argv: readonly string[]) => {
     const daemon = spawn(into[0] ?? "", [...into.slice(1), ...argv], { stdio: ["ignore", "ignore", "pipe"] });
