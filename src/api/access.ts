@@ -21,6 +21,13 @@ export interface AccessReview {
   allowed(user: User, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
 }
 
+/** Requests for reviews. */
+export interface ReviewMeasures {
+  /** @param code HTTP status, or `<error>` without a response. */
+  tokenReviewed(code: string, ms: number): void;
+  accessReviewed(code: string, ms: number): void;
+}
+
 const reviewTimeoutMs = 10_000;
 
 /** @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-authn-authz/ */
@@ -28,13 +35,15 @@ export function createAccessReview(deps: {
   readonly client: ApiClient;
   readonly clock: Clock;
   readonly nodeName: string;
+  readonly measures: ReviewMeasures;
 }): AccessReview {
-  const { client, clock, nodeName } = deps;
+  const { client, clock, nodeName, measures } = deps;
   return {
     async byToken(token, signal) {
       const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: { token } };
       const review = await client.create<Wire<k8s.V1TokenReview>>("/apis/authentication.k8s.io/v1/tokenreviews", body, {
         signal: clock.within(reviewTimeoutMs, signal),
+        answered: (code, ms) => measures.tokenReviewed(code, ms),
       });
       const user = review.status?.authenticated ? review.status.user : undefined;
       if (!user?.username) return undefined;
@@ -52,6 +61,7 @@ export function createAccessReview(deps: {
       const path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
       const review = await client.create<Wire<k8s.V1SubjectAccessReview>>(path, body, {
         signal: clock.within(reviewTimeoutMs, signal),
+        answered: (code, ms) => measures.accessReviewed(code, ms),
       });
       if (!review.status) throw new CodedError("unknown", "the access review has no status");
       return review.status.allowed && !review.status.denied;

@@ -18,6 +18,11 @@ import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
 export interface RequestMeasures {
   /** @param code HTTP status, or `<error>` without a response. */
   answered(code: string, method: string, host: string, ms: number): void;
+  /** A request was repeated: `code` is the outcome of the repetition. */
+  repeated(code: string, method: string, host: string): void;
+  /** Size of a request's body, or of the body of the response that the caller gets. */
+  sent(method: string, host: string, bytes: number): void;
+  received(method: string, host: string, bytes: number): void;
   /** A request has waited for the client's own rate limit. */
   delayed(method: string, host: string, ms: number): void;
 }
@@ -27,6 +32,8 @@ export type Query = Readonly<Record<string, string | number | boolean | undefine
 export interface CallOptions {
   readonly signal: AbortSignal;
   readonly query?: Query;
+  /** Called with the outcome of each request that the call makes, as `RequestMeasures.answered`. */
+  readonly answered?: (code: string, ms: number) => void;
 }
 
 /** A page of a list. */
@@ -170,8 +177,11 @@ async function attempt<T>(
     await untilAllowed(parts, limit, call);
     const held = limit && call.method !== "GET" ? parts.throttle : undefined;
     await held?.wait(call.signal);
-    const answer = await reportWrite(once(parts, call, read), held);
-    if (!(answer instanceof ApiError)) return answer.read;
+    const { answer, countBody } = await reportWrite(once(parts, call, read, tried > 0), held);
+    if (!(answer instanceof ApiError)) {
+      countBody();
+      return answer.read;
+    }
     const error = answer;
     if (error.status === 401 && !refused) {
       refused = true;
@@ -179,7 +189,10 @@ async function attempt<T>(
       continue;
     }
     const wait = error.status === 429 || error.status >= 500 ? error.retryAfterMs : undefined;
-    if (wait === undefined || tried >= maxRetries) throw error;
+    if (wait === undefined || tried >= maxRetries) {
+      countBody();
+      throw error;
+    }
     await clock.sleep(Math.min(wait, maxRetryDelayMs), call.signal);
   }
 }
@@ -198,43 +211,57 @@ async function untilAllowed(
 }
 
 /** Reports the outcome of a write to the throttle; cancelled and unsent writes are not reported. */
-async function reportWrite<A>(sent: Promise<A | ApiError>, throttle: WriteThrottle | undefined): Promise<A | ApiError> {
+async function reportWrite<T>(sent: Promise<Outcome<T>>, throttle: WriteThrottle | undefined): Promise<Outcome<T>> {
   try {
-    const answer = await sent;
+    const outcome = await sent;
+    const { answer } = outcome;
     throttle?.ended(!(answer instanceof ApiError && (answer.status === 429 || answer.status >= 500)));
-    return answer;
+    return outcome;
   } catch (error) {
     if (hasCode(error, "unavailable", "deadline_exceeded")) throttle?.ended(false);
     throw error;
   }
 }
 
-/** @returns the value that was read, or the server's refusal. */
+interface Outcome<T> {
+  /** The value that was read, or the server's refusal. */
+  readonly answer: { readonly read: T } | ApiError;
+  /** Counts the size of the response's body. */
+  readonly countBody: () => void;
+}
+
 async function once<T>(
   parts: ApiClientParts,
   call: Call & CallOptions,
   read: (body: string) => T,
-): Promise<{ readonly read: T } | ApiError> {
-  const { status, body, retryAfter } = await exchange(parts, call);
-  return status >= 200 && status < 300 ? { read: read(body) } : apiError(status, body, retryAfter);
+  isRepeated: boolean,
+): Promise<Outcome<T>> {
+  const { status, body, retryAfter, countBody } = await exchange(parts, call, isRepeated);
+  const answer = status >= 200 && status < 300 ? { read: read(body) } : apiError(status, body, retryAfter);
+  return { answer, countBody };
 }
 
 async function exchange(
   parts: ApiClientParts,
   call: Call & CallOptions,
-): Promise<Pick<RawResponse, "status" | "retryAfter"> & { body: string }> {
+  isRepeated: boolean,
+): Promise<Pick<RawResponse, "status" | "retryAfter"> & { body: string; countBody: () => void }> {
+  const { measures } = parts.deps;
   const credentials = await untilAborted(parts.credentials.current(), call.signal);
-  const count = counter(parts.deps, call.method, credentials.server);
+  const { host } = credentials.server;
+  const count = counter(parts.deps, call, credentials.server, isRepeated);
   const request = { ...rawRequest(parts.deps.userAgent, call), body: call.body && JSON.stringify(call.body) };
+  measures?.sent(call.method, host, Buffer.byteLength(request.body ?? ""));
   const span = await beginRequest(parts.deps.tracer, credentials.server, request);
   try {
     const answer = await parts.requests.send(credentials, withHeaders(request, span.headers));
     span.answered(answer.status);
-    const body = await textOf(answer.body);
+    const body = await bytesOf(answer.body);
     span.end();
     parts.health.writer.answered();
     count(answer.status);
-    return { ...answer, body };
+    const countBody = () => measures?.received(call.method, host, body.length);
+    return { ...answer, body: body.toString("utf8"), countBody };
   } catch (error) {
     count("<error>");
     const lost = unreachable(credentials.server, error, call.signal);
@@ -244,12 +271,22 @@ async function exchange(
 }
 
 /** Counts the outcome of one request, once. */
-function counter({ clock, measures }: ApiClientDeps, method: string, { host }: URL): (code: number | string) => void {
+function counter(
+  { clock, measures }: ApiClientDeps,
+  { method, answered }: Pick<Call & CallOptions, "method" | "answered">,
+  { host }: URL,
+  isRepeated: boolean,
+): (outcome: number | string) => void {
   const since = clock.monotonic();
-  let counted = measures === undefined;
-  return (code) => {
-    if (!counted) measures?.answered(String(code), method, host, clock.monotonic() - since);
+  let counted = false;
+  return (outcome) => {
+    if (counted) return;
     counted = true;
+    const code = String(outcome);
+    const ms = clock.monotonic() - since;
+    answered?.(code, ms);
+    measures?.answered(code, method, host, ms);
+    if (isRepeated) measures?.repeated(code, method, host);
   };
 }
 
@@ -262,7 +299,7 @@ async function* watch<T>(
   const query = { ...call.query, watch: true };
   const credentials = await untilAborted(parts.credentials.current(), call.signal);
   const request = { ...rawRequest(parts.deps.userAgent, { ...call, query }), signal: call.signal };
-  const count = counter(parts.deps, call.method, credentials.server);
+  const count = counter(parts.deps, call, credentials.server, false);
   const span = await beginRequest(parts.deps.tracer, credentials.server, request);
   let answer: RawResponse | undefined;
   try {
@@ -290,7 +327,7 @@ async function* watch<T>(
 
 async function refusal(parts: ApiClientParts, answer: RawResponse): Promise<ApiError> {
   if (answer.status === 401) parts.credentials.refused();
-  return apiError(answer.status, await textOf(answer.body), answer.retryAfter);
+  return apiError(answer.status, (await bytesOf(answer.body)).toString("utf8"), answer.retryAfter);
 }
 
 function reportLost<E extends Error>(parts: ApiClientParts, error: E): E {
@@ -309,8 +346,8 @@ function withHeaders<R extends RawRequest>(request: R, headers: RawRequest["head
   return { ...request, headers: { ...request.headers, ...headers } };
 }
 
-async function textOf(body: Readable): Promise<string> {
+async function bytesOf(body: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of body) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks).toString("utf8");
+  return Buffer.concat(chunks);
 }

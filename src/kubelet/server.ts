@@ -168,14 +168,16 @@ function servingCertificate(
 /** Authentication and authorization by the API server. Without one, only client certificates identify callers, and all requests are
  *  denied unless the authorization mode is AlwaysAllow. */
 function access(
-  { config, client, standalone, clock }: NodeContext,
+  { config, client, standalone, clock, metrics: { measures } }: NodeContext,
   { signers }: Cluster,
 ): { readonly authenticator: Authenticator | undefined; readonly authorizer: Authorizer } {
   const { authentication, authorization } = config.kubelet;
   const allowsAll = authorization.mode === "AlwaysAllow";
   if (standalone) return { authenticator: undefined, authorizer: allowsAll ? alwaysAllow : neverAllow };
   // A separate rate limit: reviews caused by unknown callers must not delay the node's own requests.
-  const reviews = createAccessReview({ client: client.limited(undefined), clock, nodeName: config.nodeName });
+  const unlimited = client.limited(undefined);
+  const { nodeName } = config;
+  const reviews = createAccessReview({ client: unlimited, clock, nodeName, measures: measures.reviews });
   const { cacheAuthorizedTTL: allowedMs, cacheUnauthorizedTTL: deniedMs } = authorization.webhook;
   const { enabled, cacheTTL } = authentication.webhook;
   return {
@@ -183,7 +185,7 @@ function access(
       ? alwaysAllow
       : cachedAuthorizer({ allowed: boundedAccess(reviews, clock) }, clock, { allowedMs, deniedMs }),
     authenticator: enabled
-      ? cachedAuthenticator({ byToken: boundedTokens(reviews, signers, clock) }, clock, cacheTTL)
+      ? cachedAuthenticator({ byToken: boundedTokens(reviews, signers, clock) }, clock, cacheTTL, measures.tokenCache)
       : undefined,
   };
 }

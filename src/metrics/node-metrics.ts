@@ -11,6 +11,7 @@ import { probeMetrics } from "./probes.ts";
 import { processMetrics, processStart } from "./process.ts";
 import { type Metrics, createMetrics } from "./registry.ts";
 import { resizeMetrics } from "./resizes.ts";
+import { reviewMetrics, tokenCacheMetrics } from "./reviews.ts";
 import { requestMetrics, servingMetrics } from "./traffic.ts";
 import {
   certificateMetrics,
@@ -127,6 +128,8 @@ function createMeasures(
     certificates: certificateMetrics(metrics),
     requests: requestMetrics(metrics),
     serving: servingMetrics(metrics),
+    reviews: reviewMetrics(metrics),
+    tokenCache: tokenCacheMetrics(metrics),
     nodeStart: nodeStartMetrics(metrics, clock),
     plugins: pluginMetrics(metrics),
   };

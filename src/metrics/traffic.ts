@@ -23,11 +23,34 @@ export function requestMetrics(metrics: Metrics): RequestMeasures {
     "Time that requests to the API server waited for kubeAPIQPS and kubeAPIBurst, seconds.",
     histogram,
   );
+  const repetitions = metrics.counter(
+    "rest_client_request_retries_total",
+    "Repetitions of requests to the API server, by their status code; <error> without a response.",
+    ["code", "verb", "host"],
+  );
+  // 64 bytes to 16 MiB.
+  const size = {
+    labels: ["verb", "host"],
+    buckets: [64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216],
+  } as const;
+  const sent = metrics.histogram(
+    "rest_client_request_size_bytes",
+    "Size of the bodies of requests to the API server, bytes; not of watches.",
+    size,
+  );
+  const received = metrics.histogram(
+    "rest_client_response_size_bytes",
+    "Size of the bodies of the API server's responses, bytes; not of watches.",
+    size,
+  );
   return {
     answered(code, method, host, ms) {
       answers.add({ code, method, host });
       durations.addMs({ verb: method, host }, ms);
     },
+    repeated: (code, method, host) => repetitions.add({ code, verb: method, host }),
+    sent: (method, host, bytes) => sent.add({ verb: method, host }, bytes),
+    received: (method, host, bytes) => received.add({ verb: method, host }, bytes),
     delayed: (method, host, ms) => delays.addMs({ verb: method, host }, ms),
   };
 }

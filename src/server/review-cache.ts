@@ -39,18 +39,42 @@ function digest(of: string): string {
   return createHash("sha256").update(of).digest("base64");
 }
 
+/** Lookups in the cache of tokens. */
+export interface TokenCacheMeasures {
+  looked(isHit: boolean, ms: number): void;
+  /** A token that is not cached is being reviewed. @returns a function to call with whether the token is valid. */
+  fetching(): (isValid: boolean) => void;
+}
+
 /** Caches the users of tokens, including invalid ones; failures and the tokens themselves are not cached. @param ttlMs
  *  KubeletConfiguration.authentication.webhook.cacheTTL, milliseconds. */
-export function cachedAuthenticator(inner: Authenticator, clock: Clock, ttlMs: number): Authenticator {
+export function cachedAuthenticator(
+  inner: Authenticator,
+  clock: Clock,
+  ttlMs: number,
+  measures: TokenCacheMeasures,
+): Authenticator {
   const answers = createResultCache<{ readonly user: User | undefined }>(clock, ({ user }) => user !== undefined);
   return {
     async byToken(token, from, signal) {
+      const since = clock.monotonic();
       const key = digest(token);
       const known = answers.get(key);
-      if (known) return known.user;
-      const user = await inner.byToken(token, from, signal);
-      answers.put(key, { user }, ttlMs);
-      return user;
+      if (known) {
+        measures.looked(true, clock.monotonic() - since);
+        return known.user;
+      }
+      const fetched = measures.fetching();
+      let isValid = false;
+      try {
+        const user = await inner.byToken(token, from, signal);
+        isValid = user !== undefined;
+        answers.put(key, { user }, ttlMs);
+        return user;
+      } finally {
+        fetched(isValid);
+        measures.looked(false, clock.monotonic() - since);
+      }
     },
   };
 }

@@ -93,6 +93,17 @@ describe("metrics", { timeout: 600_000 }, () => {
     await pods.until("refused", "to be refused", ({ status }) => status?.phase === "Failed");
   };
 
+  /** A valid token, twice, and an invalid one. None may do anything. */
+  const callWithTokens = async () => {
+    const token = (await cluster.mustKubectl(["create", "token", "default"])).trim();
+    for (const [caller, status] of [
+      [{ token }, 403],
+      [{ token }, 403],
+      [{ token: "forged" }, 401],
+    ] as const)
+      assert.equal((await askKubelet(cluster, "/pods", caller)).status, status);
+  };
+
   before(async () => {
     cluster = await startCluster({ name: "metrics" });
     pods = await openPods(cluster);
@@ -102,6 +113,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     if (cluster.provider === "cri") {
       await using reference = await startReference(cluster, { config });
       await runPods();
+      await callWithTokens();
       kubelet = await scrapeWhenProbed();
       await cluster.mustKubectl(["delete", "pods", "--all", "--grace-period=1", "--timeout=60s"]);
       assert.equal(await reference.stop(), true);
@@ -121,6 +133,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     await cluster.waitFor("graftlet to have its node", () => agent.log().includes("node is registered"));
     await nodeReady(cluster, cluster.nodeName);
     await runPods();
+    await callWithTokens();
     graftlet = await scrapeWhenProbed();
   });
   after(async () => {
@@ -195,6 +208,9 @@ describe("metrics", { timeout: 600_000 }, () => {
     const patches = value("rest_client_requests_total", { method: "PATCH", code: "200" }) ?? 0;
     assert.ok(patches > 3, `${patches} patches`);
     assert.ok((value("rest_client_rate_limiter_duration_seconds_count", { verb: "PATCH" }) ?? 0) > 3);
+    assert.ok((value("rest_client_request_size_bytes_sum", { verb: "PATCH" }) ?? 0) > 100);
+    assert.equal(value("rest_client_request_size_bytes_sum", { verb: "GET" }), 0);
+    assert.ok((value("rest_client_response_size_bytes_sum", { verb: "GET" }) ?? 0) > 1000);
     assert.ok((value("kubelet_image_pull_duration_seconds_count") ?? 0) >= 1);
     assert.ok((value("kubelet_pod_status_sync_duration_seconds_count") ?? 0) > 3);
     assert.ok((value("kubelet_evented_pleg_connection_latency_seconds_count") ?? 0) > 3);
@@ -203,6 +219,26 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.ok((value("process_resident_memory_bytes") ?? 0) > 30 * 2 ** 20);
     const readiness = { probe_type: "Readiness", container: "main", pod: "probed", result: "successful" };
     assert.ok((value("prober_probe_total", readiness, graftlet.probes) ?? 0) > 0);
+  });
+
+  test("count reviews of callers and of their tokens", () => {
+    assert.equal(value("apiserver_delegated_authn_request_total", { code: "201" }), 2);
+    assert.equal(value("apiserver_delegated_authn_request_duration_seconds_count", { code: "201" }), 2);
+    assert.ok((value("apiserver_delegated_authz_request_total", { code: "201" }) ?? 0) >= 2);
+    assert.ok((value("apiserver_delegated_authz_request_duration_seconds_count", { code: "201" }) ?? 0) >= 2);
+    for (const [status, count] of [
+      ["hit", 1],
+      ["miss", 2],
+    ] as const) {
+      assert.equal(value("authentication_token_cache_request_total", { status }), count);
+      assert.equal(value("authentication_token_cache_request_duration_seconds_count", { status }), count);
+    }
+    for (const said of kubelet ? [graftlet, kubelet] : [graftlet]) {
+      for (const status of ["ok", "error"])
+        assert.equal(value("authentication_token_cache_fetch_total", { status }, said.node), 1);
+      for (const status of ["in_flight", "blocked"])
+        assert.equal(value("authentication_token_cache_active_fetch_count", { status }, said.node), 0);
+    }
   });
 
   test("metrics are served directly to callers with nodes/metrics, compressed if they accept it", async () => {

@@ -3,13 +3,15 @@ import { test } from "node:test";
 import { createAccessReview, readClusterClientCA } from "../../../src/api/access.ts";
 import { apiError } from "../../../src/api/api-error.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 import { bodyOf, type Call, fakeClient } from "./fake-client.ts";
 
 const { signal } = new AbortController();
 
 function start(answer: (call: Call) => unknown) {
   const client = fakeClient(answer);
-  return { client, review: createAccessReview({ client, clock: fakeClock(), nodeName: "n1" }) };
+  const measures = unmeasured.reviews;
+  return { client, review: createAccessReview({ client, clock: fakeClock(), nodeName: "n1", measures }) };
 }
 
 test("returns the token's user as authenticated by the API server", async () => {

@@ -17,6 +17,7 @@ import { kubeconfigFile } from "../../../src/api/kubeconfig.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { type Clock, systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 import { silent } from "./fake-client.ts";
 
 const { signal } = new AbortController();
@@ -129,6 +130,46 @@ test("retries on Retry-After, and once with new credentials after a 401", async 
   t.setToken("two");
   assert.deepEqual(await t.client.get("/a", { signal }), { kind: "Thing" });
   assert.equal(busy, -1);
+});
+
+test("counts the bodies that it sends, the final response and each repetition", async () => {
+  const counted: string[] = [];
+  const measures = {
+    ...unmeasured.requests,
+    sent: (method: string, _host: string, bytes: number) => void counted.push(`sent ${method} ${bytes}`),
+    received: (method: string, _host: string, bytes: number) => void counted.push(`received ${method} ${bytes}`),
+    repeated: (code: string, method: string) => void counted.push(`repeated ${method} ${code}`),
+  };
+  const answers: [number, string][] = [
+    [429, "later"],
+    [500, "still later"],
+    [200, '"ü"'],
+    [404, "gone"],
+  ];
+  await using t = await connected(
+    createServer((request, response) => {
+      const [status, body] = answers.shift() ?? assert.fail();
+      request.resume();
+      response.writeHead(status, status === 404 ? {} : { "retry-after": "0" }).end(body);
+    }),
+    {},
+    "http",
+    { measures },
+  );
+  const codes: string[] = [];
+  await t.client.create("/a", { é: 1 }, { signal, answered: (code) => void codes.push(code) });
+  await assert.rejects(t.client.get("/a", { signal }), { code: "not_found" });
+  assert.deepEqual(codes, ["429", "500", "200"]);
+  assert.deepEqual(counted, [
+    "sent POST 8",
+    "sent POST 8",
+    "repeated POST 500",
+    "sent POST 8",
+    "repeated POST 200",
+    "received POST 4",
+    "sent GET 0",
+    "received GET 4",
+  ]);
 });
 
 test("health reports when the server is lost and when it is back", async () => {
@@ -356,12 +397,13 @@ test("writes one at a time while the server fails; heartbeats and reads are not 
 test("measures how long requests wait for the rate limit", async () => {
   const delays: [string, string, number][] = [];
   const measures = {
-    answered: () => undefined,
+    ...unmeasured.requests,
     delayed: (...delay: [string, string, number]) => void delays.push(delay),
   };
   const server = createServer((_, response) => response.end("{}"));
   await using t = await connected(server, {}, "http", { qps: 20, burst: 1, measures });
-  for (const path of ["/a", "/b"]) await t.client.get(path, { signal });
+  // At once: a slow response to the first would give the second its token.
+  await Promise.all(["/a", "/b"].map((path) => t.client.get(path, { signal })));
   const { port } = server.address() as AddressInfo;
   assert.deepEqual(
     delays.map(([method, host]) => `${method} ${host}`),

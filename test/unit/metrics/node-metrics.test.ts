@@ -124,6 +124,12 @@ test("counts runtime calls and HTTP requests by outcome", async () => {
   assert.equal(await value("kubelet_run_podsandbox_errors_total{runtime_handler=kata}"), 1);
   measures.requests.answered("<error>", "PATCH", "10.0.0.1:6443", 20);
   assert.equal(await value("rest_client_requests_total{code=<error>,host=10.0.0.1:6443,method=PATCH}"), 1);
+  measures.requests.repeated("200", "GET", "10.0.0.1:6443");
+  measures.requests.sent("PATCH", "10.0.0.1:6443", 300);
+  measures.requests.received("PATCH", "10.0.0.1:6443", 70_000);
+  assert.equal(await value("rest_client_request_retries_total{code=200,host=10.0.0.1:6443,verb=GET}"), 1);
+  assert.equal(await value("rest_client_request_size_bytes_bucket{host=10.0.0.1:6443,le=512,verb=PATCH}"), 1);
+  assert.equal(await value("rest_client_response_size_bytes_sum{host=10.0.0.1:6443,verb=PATCH}"), 70_000);
   const end = measures.serving.began("GET", "exec");
   measures.serving.began("BREW", "teapot")(1);
   const exec = "long_running=true,method=GET,path=exec,server_type=readwrite";
@@ -133,6 +139,30 @@ test("counts runtime calls and HTTP requests by outcome", async () => {
   assert.equal(await value(`kubelet_http_inflight_requests{${exec}}`), 0);
   assert.equal(await value(`kubelet_http_requests_duration_seconds_sum{${exec}}`), 2);
   assert.equal(await value(`kubelet_http_requests_total{${odd}}`), 1);
+});
+
+test("counts reviews of callers, and lookups of their tokens", async () => {
+  const { measures, families, value } = rig();
+  const active = "authentication_token_cache_active_fetch_count";
+  assert.deepEqual((await families()).get(active)?.samples, [], "no series before the first token");
+  measures.reviews.tokenReviewed("201", 300);
+  measures.reviews.accessReviewed("<error>", 10_000);
+  assert.equal(await value("apiserver_delegated_authn_request_total{code=201}"), 1);
+  assert.equal(await value("apiserver_delegated_authn_request_duration_seconds_bucket{code=201,le=0.25}"), 0);
+  assert.equal(await value("apiserver_delegated_authn_request_duration_seconds_bucket{code=201,le=0.5}"), 1);
+  assert.equal(await value("apiserver_delegated_authz_request_total{code=<error>}"), 1);
+  assert.equal(await value("apiserver_delegated_authz_request_duration_seconds_sum{code=<error>}"), 10);
+  const [first, second] = [measures.tokenCache.fetching(), measures.tokenCache.fetching()];
+  for (const status of ["in_flight", "blocked"]) assert.equal(await value(`${active}{status=${status}}`), 2);
+  first(true);
+  second(false);
+  assert.equal(await value(`${active}{status=in_flight}`), 0);
+  for (const status of ["ok", "error"])
+    assert.equal(await value(`authentication_token_cache_fetch_total{status=${status}}`), 1);
+  measures.tokenCache.looked(true, 0);
+  measures.tokenCache.looked(false, 2_000);
+  assert.equal(await value("authentication_token_cache_request_total{status=hit}"), 1);
+  assert.equal(await value("authentication_token_cache_request_duration_seconds_sum{status=miss}"), 2);
 });
 
 test("counts evictions, cgroup operations, resizes, volume teardowns, certificate rotations and event streams", async () => {

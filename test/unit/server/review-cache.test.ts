@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cachedAuthenticator, cachedAuthorizer } from "../../../src/server/review-cache.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 import { never } from "../../fakes/signals.ts";
 
 const signal = never;
+const { tokenCache } = unmeasured;
 
 test("caches users of valid and invalid tokens for the TTL, and no failures", async () => {
   const clock = fakeClock();
@@ -16,7 +18,7 @@ test("caches users of valid and invalid tokens for the TTL, and no failures", as
       return Promise.resolve(token === "good" ? { name: "alice", groups: [] } : undefined);
     },
   };
-  const cached = cachedAuthenticator(inner, clock, 120_000);
+  const cached = cachedAuthenticator(inner, clock, 120_000, tokenCache);
   for (const token of ["good", "bad", "good", "bad"]) await cached.byToken(token, "", signal);
   assert.deepEqual(asked, ["good", "bad"]);
   assert.equal((await cached.byToken("good", "", signal))?.name, "alice");
@@ -59,7 +61,7 @@ test("forged tokens evict no positive result", async () => {
   let asked = 0;
   const good = { name: "alice", groups: [] };
   const inner = { byToken: (token: string) => (asked++, Promise.resolve(token === "good" ? good : undefined)) };
-  const cached = cachedAuthenticator(inner, fakeClock(), 120_000);
+  const cached = cachedAuthenticator(inner, fakeClock(), 120_000, tokenCache);
   await cached.byToken("good", "", signal);
   for (let index = 0; index < 5000; index++) await cached.byToken(`${index}`, "", signal);
   assert.equal(asked, 5001);
@@ -69,10 +71,38 @@ test("forged tokens evict no positive result", async () => {
 
 test("limits the number of cached results", async () => {
   let asked = 0;
-  const cached = cachedAuthenticator({ byToken: () => (asked++, Promise.resolve(undefined)) }, fakeClock(), 120_000);
+  const cached = cachedAuthenticator(
+    { byToken: () => (asked++, Promise.resolve(undefined)) },
+    fakeClock(),
+    120_000,
+    tokenCache,
+  );
   for (let index = 0; index < 5000; index++) await cached.byToken(`${index}`, "", signal);
   await cached.byToken("4999", "", signal);
   assert.equal(asked, 5000);
   await cached.byToken("0", "", signal);
   assert.equal(asked, 5001);
+});
+
+test("counts cached tokens, and reviews of others by validity, which fail without an answer", async () => {
+  const clock = fakeClock();
+  const counted: string[] = [];
+  const cached = cachedAuthenticator(
+    {
+      async byToken(token) {
+        await clock.advance(40);
+        if (token === "broken") throw new Error("away");
+        return token === "good" ? { name: "alice", groups: [] } : undefined;
+      },
+    },
+    clock,
+    120_000,
+    {
+      looked: (isHit, ms) => void counted.push(`${isHit ? "hit" : "miss"} ${ms}`),
+      fetching: () => (isValid) => void counted.push(isValid ? "valid" : "not valid"),
+    },
+  );
+  for (const token of ["good", "good", "bad"]) await cached.byToken(token, "", signal);
+  await assert.rejects(cached.byToken("broken", "", signal));
+  assert.deepEqual(counted, ["valid", "miss 40", "hit 0", "not valid", "miss 40", "not valid", "miss 40"]);
 });

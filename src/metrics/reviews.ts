@@ -1,0 +1,73 @@
+import type { ReviewMeasures } from "../api/access.ts";
+import type { TokenCacheMeasures } from "../server/review-cache.ts";
+import { type HistogramMetric, type CounterMetric, type Metrics, defaultBuckets } from "./registry.ts";
+
+/** The API server's reviews of callers of the kubelet API. */
+export function reviewMetrics(metrics: Metrics): ReviewMeasures {
+  const tokens = reviewsOf(metrics, "authn", "TokenReviews");
+  const accesses = reviewsOf(metrics, "authz", "SubjectAccessReviews");
+  return {
+    tokenReviewed: (code, ms) => tokens.reviewed(code, ms),
+    accessReviewed: (code, ms) => accesses.reviewed(code, ms),
+  };
+}
+
+function reviewsOf(metrics: Metrics, kind: "authn" | "authz", reviews: string) {
+  const total: CounterMetric<"code"> = metrics.counter(
+    `apiserver_delegated_${kind}_request_total`,
+    `Requests for ${reviews}, by status code; <error> without a response.`,
+    ["code"],
+  );
+  const durations: HistogramMetric<"code"> = metrics.histogram(
+    `apiserver_delegated_${kind}_request_duration_seconds`,
+    `Latency of requests for ${reviews}, seconds.`,
+    { labels: ["code"], buckets: [0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10] },
+  );
+  return {
+    reviewed(code: string, ms: number) {
+      total.add({ code });
+      durations.addMs({ code }, ms);
+    },
+  };
+}
+
+/** The cache of bearer tokens that callers of the kubelet API present. */
+export function tokenCacheMetrics(metrics: Metrics): TokenCacheMeasures {
+  const labels = ["status"] as const;
+  const lookups = metrics.counter(
+    "authentication_token_cache_request_total",
+    "Authentications of bearer tokens, by whether the token was cached.",
+    labels,
+  );
+  const durations = metrics.histogram(
+    "authentication_token_cache_request_duration_seconds",
+    "Duration of authentications of bearer tokens, seconds.",
+    { labels, buckets: defaultBuckets },
+  );
+  const fetches = metrics.counter(
+    "authentication_token_cache_fetch_total",
+    "Reviews of tokens that were not cached: ok for a valid token.",
+    labels,
+  );
+  let active: number | undefined;
+  metrics.gauge("authentication_token_cache_active_fetch_count", "Reviews of tokens in progress, and their callers.", {
+    labels,
+    // Each caller waits for a review of its own.
+    values: () => (active === undefined ? [] : ["in_flight", "blocked"].map((status) => [{ status }, active ?? 0])),
+  });
+  return {
+    looked(isHit, ms) {
+      const status = isHit ? "hit" : "miss";
+      lookups.add({ status });
+      durations.addMs({ status }, ms);
+    },
+    fetching() {
+      active = (active ?? 0) + 1;
+      return (isValid) => {
+        active = (active ?? 1) - 1;
+        // The API server explains every invalid token with an error.
+        fetches.add({ status: isValid ? "ok" : "error" });
+      };
+    },
+  };
+}
