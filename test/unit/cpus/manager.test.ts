@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createCpuManager } from "../../../src/cpus/manager.ts";
-import { type StaticPolicyOptions, createStaticPolicy } from "../../../src/cpus/static-policy.ts";
+import { type Assignments, type StaticPolicyOptions, createStaticPolicy } from "../../../src/cpus/static-policy.ts";
 import { parseState } from "../../../src/cpus/state-file.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
@@ -19,13 +19,17 @@ import { asking, cpus, machine, noOptions, podOf } from "./machines.ts";
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 /** A node with four CPUs, of which the first is reserved. */
-function rig(t: TestContext, options: Partial<StaticPolicyOptions> = {}) {
+function rig(
+  t: TestContext,
+  options: Partial<StaticPolicyOptions> = {},
+  { assigned = new Map(), podLevel = true }: { readonly assigned?: Assignments; readonly podLevel?: boolean } = {},
+) {
   const clock = fakeClock();
   const containers = new Map<string, RuntimePod>();
   const updates: string[] = [];
   const measured: string[] = [];
   const world = { text: "", writeError: undefined as Error | undefined, updateError: undefined as Error | undefined };
-  const known = new Set<string>();
+  const known = new Set<string>(assigned.keys());
   const policy = createStaticPolicy({
     topology: machine({ cores: 4 }),
     options: { ...noOptions, ...options },
@@ -34,7 +38,7 @@ function rig(t: TestContext, options: Partial<StaticPolicyOptions> = {}) {
   });
   const manager = createCpuManager({
     policy,
-    assigned: new Map(),
+    assigned,
     fs: {
       async apply(changes: readonly FileChange[]) {
         if (world.writeError) throw world.writeError;
@@ -42,7 +46,7 @@ function rig(t: TestContext, options: Partial<StaticPolicyOptions> = {}) {
       },
     },
     rootDir: "/root",
-    podLevel: true,
+    podLevel,
     runtime: {
       async updateContainerResources({ containerId, linux }) {
         if (world.updateError) throw world.updateError;
@@ -181,4 +185,26 @@ test("counts exclusive and free CPUs; containers without exclusive CPUs get rese
     [true, false, false],
   );
   assert.equal(formatCpus(manager.allocatableCpus()), "1-3");
+});
+
+test("without pod-level managers, a pod keeps the CPUs that it has as a whole until it ends, and a new one gets none", async (t) => {
+  const whole = (uid: string) => {
+    const pod = podOf(uid, [{ name: "shared", image: "i" }]);
+    return allocatedPod({ ...pod, spec: { ...pod.spec, resources: { limits: { cpu: "2", memory: "1Gi" } } } });
+  };
+  const { manager, known, world } = rig(
+    t,
+    {},
+    { assigned: new Map([["old", new Map([["", cpus(1, 2)]])]]), podLevel: false },
+  );
+  known.add("new");
+  assert.equal(await manager.podAllocator?.(whole("new"), [], never), undefined);
+  const shared: Container = { name: "shared", image: "i" };
+  assert.equal((await manager.prepareContainer(whole("new"), shared, never))?.cpus, "0,3");
+  await settled();
+  assert.deepEqual([...(parseState(world.text)?.assigned.keys() ?? [])], ["old"]);
+  manager.release("old");
+  await settled();
+  assert.equal((await manager.prepareContainer(whole("new"), shared, never))?.cpus, "0-3");
+  assert.deepEqual(parseState(world.text)?.assigned, new Map());
 });

@@ -17,14 +17,14 @@ import { asking, gib, idle, machine, podOf } from "./machines.ts";
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 /** A node with two NUMA nodes of 4 GiB. */
-function rig(t: TestContext) {
+function rig(t: TestContext, { state = idle(4, 4), podLevel = true } = {}) {
   const clock = fakeClock();
   const files: Record<string, string> = {};
   const measured: string[] = [];
   const world = { writeError: undefined as Error | undefined };
-  const known = new Set<string>();
+  const known = new Set<string>(state.assigned.keys());
   const manager = createMemoryManager({
-    state: idle(4, 4),
+    state,
     fs: {
       async apply(changes: readonly FileChange[]) {
         if (world.writeError) throw world.writeError;
@@ -32,7 +32,7 @@ function rig(t: TestContext) {
       },
     },
     rootDir: "/root",
-    podLevel: true,
+    podLevel,
     measures: {
       requested: () => void measured.push("requested"),
       failed: (source) => void measured.push(`failed ${source}`),
@@ -183,4 +183,27 @@ test("a pod with pod-level resources has memory as a whole, which its containers
   manager.release("p");
   await settled();
   assert.equal(parseState(files["/root/memory_manager_state"] ?? "")?.machine.get(1)?.assignments, 0);
+});
+
+test("without pod-level managers, a pod keeps the memory that it has as a whole until it ends, and a new one gets none", async (t) => {
+  const shared: Container = { name: "shared", image: "i" };
+  const whole = (uid: string): Pod => {
+    const plain = podOf(uid, [shared]);
+    return { ...plain, spec: { ...plain.spec, resources: { limits: { cpu: "1", memory: "3Gi" } } } };
+  };
+  const before = rig(t);
+  before.known.add("old");
+  const allocator = await before.manager.podAllocator?.(allocatedPod(whole("old")), [], never);
+  assert.equal(await allocator?.allocatePod?.(unaligned), undefined);
+  await allocator?.commit?.();
+  const state = parseState(before.files["/root/memory_manager_state"] ?? "") ?? assert.fail("no state");
+
+  const { manager, mems, known, files } = rig(t, { state, podLevel: false });
+  known.add("new");
+  assert.equal(await manager.podAllocator?.(allocatedPod(whole("new")), [], never), undefined);
+  assert.equal(await mems(whole("old"), shared), "0");
+  assert.equal(await mems(whole("new"), shared), undefined);
+  manager.release("old");
+  await settled();
+  assert.deepEqual(parseState(files["/root/memory_manager_state"] ?? "")?.machine, idle(4, 4).machine);
 });
