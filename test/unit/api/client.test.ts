@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type RequestListener } from "node:http";
 import {
   createSecureServer,
@@ -7,67 +6,16 @@ import {
   type Http2ServerResponse,
   type ServerHttp2Session,
 } from "node:http2";
-import { type AddressInfo, type Server, type Socket, connect, createServer as createTcpServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { type AddressInfo, type Socket, connect, createServer as createTcpServer } from "node:net";
 import { test } from "node:test";
 import { inspect } from "node:util";
-import { type ApiClient, type ApiClientDeps, createApiClient } from "../../../src/api/client.ts";
-import { kubeconfigFile } from "../../../src/api/kubeconfig.ts";
+import type { ApiClient } from "../../../src/api/client.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { type Clock, systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { unmeasured } from "../../fakes/measures.ts";
-import { silent } from "./fake-client.ts";
+import { connected } from "./connected-client.ts";
 
 const { signal } = new AbortController();
-
-/** A client of a server on loopback. */
-async function connected(
-  server: Server,
-  cluster: object,
-  scheme: "http" | "https",
-  {
-    port = 0,
-    clock = systemClock(),
-    ...limits
-  }: Partial<Pick<ApiClientDeps, "clock" | "qps" | "burst" | "measures">> & {
-    readonly port?: number;
-  } = {},
-) {
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const dir = mkdtempSync(join(tmpdir(), "client-"));
-  const kubeconfig = join(dir, "config");
-  const url = `${scheme}://127.0.0.1:${port || (server.address() as AddressInfo).port}`;
-  writeFileSync(join(dir, "token"), "one");
-  writeFileSync(
-    kubeconfig,
-    JSON.stringify({
-      "current-context": "x",
-      clusters: [{ name: "x", cluster: { server: url, ...cluster } }],
-      contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
-      users: [{ name: "x", user: { tokenFile: join(dir, "token") } }],
-    }),
-  );
-  const client = createApiClient({
-    access: kubeconfigFile(kubeconfig),
-    clock,
-    log: silent,
-    userAgent: "graftlet/test",
-    qps: 0,
-    burst: 0,
-    ...limits,
-  });
-  return {
-    client,
-    setToken: (token: string) => writeFileSync(join(dir, "token"), token),
-    async [Symbol.asyncDispose]() {
-      await client[Symbol.asyncDispose]();
-      await new Promise((resolve) => server.close(resolve));
-      rmSync(dir, { recursive: true });
-    },
-  };
-}
 
 const overHttp = (listener: RequestListener) => connected(createServer(listener), {}, "http");
 const json = JSON.stringify;
@@ -130,46 +78,6 @@ test("retries on Retry-After, and once with new credentials after a 401", async 
   t.setToken("two");
   assert.deepEqual(await t.client.get("/a", { signal }), { kind: "Thing" });
   assert.equal(busy, -1);
-});
-
-test("counts the bodies that it sends, the final response and each repetition", async () => {
-  const counted: string[] = [];
-  const measures = {
-    ...unmeasured.requests,
-    sent: (method: string, _host: string, bytes: number) => void counted.push(`sent ${method} ${bytes}`),
-    received: (method: string, _host: string, bytes: number) => void counted.push(`received ${method} ${bytes}`),
-    repeated: (code: string, method: string) => void counted.push(`repeated ${method} ${code}`),
-  };
-  const answers: [number, string][] = [
-    [429, "later"],
-    [500, "still later"],
-    [200, '"ü"'],
-    [404, "gone"],
-  ];
-  await using t = await connected(
-    createServer((request, response) => {
-      const [status, body] = answers.shift() ?? assert.fail();
-      request.resume();
-      response.writeHead(status, status === 404 ? {} : { "retry-after": "0" }).end(body);
-    }),
-    {},
-    "http",
-    { measures },
-  );
-  const codes: string[] = [];
-  await t.client.create("/a", { é: 1 }, { signal, answered: (code) => void codes.push(code) });
-  await assert.rejects(t.client.get("/a", { signal }), { code: "not_found" });
-  assert.deepEqual(codes, ["429", "500", "200"]);
-  assert.deepEqual(counted, [
-    "sent POST 8",
-    "sent POST 8",
-    "repeated POST 500",
-    "sent POST 8",
-    "repeated POST 200",
-    "received POST 4",
-    "sent GET 0",
-    "received GET 4",
-  ]);
 });
 
 test("health reports when the server is lost and when it is back", async () => {
@@ -245,7 +153,7 @@ async function overHttp2(so?: { readonly port: number; readonly clock: Clock }) 
 }
 
 /** A watch that has delivered its first event. */
-async function opened(client: ReturnType<typeof createApiClient>, stop = signal) {
+async function opened(client: ApiClient, stop = signal) {
   const events = client.watch<{ metadata: { name: string } }>("/a", { signal: stop });
   const first = await events.next();
   assert.equal(first.done, false);
@@ -392,22 +300,4 @@ test("writes one at a time while the server fails; heartbeats and reads are not 
   assert.deepEqual(asked.slice(23), ["PATCH /mangled", "GET /read"], "half an answer counts as a failure too");
   mangled = false;
   await Promise.all(again);
-});
-
-test("measures how long requests wait for the rate limit", async () => {
-  const delays: [string, string, number][] = [];
-  const measures = {
-    ...unmeasured.requests,
-    delayed: (...delay: [string, string, number]) => void delays.push(delay),
-  };
-  const server = createServer((_, response) => response.end("{}"));
-  await using t = await connected(server, {}, "http", { qps: 20, burst: 1, measures });
-  // At once: a slow response to the first would give the second its token.
-  await Promise.all(["/a", "/b"].map((path) => t.client.get(path, { signal })));
-  const { port } = server.address() as AddressInfo;
-  assert.deepEqual(
-    delays.map(([method, host]) => `${method} ${host}`),
-    Array.from({ length: 2 }, () => `GET 127.0.0.1:${port}`),
-  );
-  assert.ok((delays[0]?.[2] ?? 9) < (delays[1]?.[2] ?? 0), String(delays));
 });

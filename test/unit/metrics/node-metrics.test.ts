@@ -3,40 +3,11 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
-import { implementedGates } from "../../../src/config/feature-gates.ts";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
-import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import type { NodeView } from "../../../src/metrics/node-gauges.ts";
-import { fakeClock } from "../../fakes/clock.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { boundsOf, parseExposition } from "./exposition.ts";
-
-function rig() {
-  const clock = fakeClock();
-  const metrics = createNodeMetrics({
-    nodeName: 'node-"1"',
-    kubeletVersion: "v1.36.3",
-    graftletVersion: "0.1.0",
-    gates: implementedGates({ KubeletCrashLoopBackOffMax: false }),
-    credentialProviders: "sha256:00",
-    clock,
-  });
-  const families = async () => parseExposition(await metrics.text());
-  /** The value of a series, by `name{label="value",…}` with its labels sorted. */
-  const value = async (series: string) => {
-    const [name = "", labels = ""] = series.replace("}", "").split("{");
-    for (const family of (await families()).values())
-      for (const sample of family.samples) {
-        const own = Object.entries(sample.labels)
-          .map(([key, text]) => `${key}=${text}`)
-          .sort()
-          .join();
-        if (sample.name === name && own === labels) return sample.value;
-      }
-    return undefined;
-  };
-  return { clock, metrics, measures: metrics.measures, families, value };
-}
+import { rig } from "./rig.ts";
 
 const pod = (uid: string, more: Partial<TestPod> = {}): TestPod => ({
   ...aPod({ containers: [aContainer("c")] }, { uid, name: uid, creationTimestamp: "2026-01-01T00:00:00Z" }),
@@ -139,30 +110,6 @@ test("counts runtime calls and HTTP requests by outcome", async () => {
   assert.equal(await value(`kubelet_http_inflight_requests{${exec}}`), 0);
   assert.equal(await value(`kubelet_http_requests_duration_seconds_sum{${exec}}`), 2);
   assert.equal(await value(`kubelet_http_requests_total{${odd}}`), 1);
-});
-
-test("counts reviews of callers, and lookups of their tokens", async () => {
-  const { measures, families, value } = rig();
-  const active = "authentication_token_cache_active_fetch_count";
-  assert.deepEqual((await families()).get(active)?.samples, [], "no series before the first token");
-  measures.reviews.tokenReviewed("201", 300);
-  measures.reviews.accessReviewed("<error>", 10_000);
-  assert.equal(await value("apiserver_delegated_authn_request_total{code=201}"), 1);
-  assert.equal(await value("apiserver_delegated_authn_request_duration_seconds_bucket{code=201,le=0.25}"), 0);
-  assert.equal(await value("apiserver_delegated_authn_request_duration_seconds_bucket{code=201,le=0.5}"), 1);
-  assert.equal(await value("apiserver_delegated_authz_request_total{code=<error>}"), 1);
-  assert.equal(await value("apiserver_delegated_authz_request_duration_seconds_sum{code=<error>}"), 10);
-  const [first, second] = [measures.tokenCache.fetching(), measures.tokenCache.fetching()];
-  for (const status of ["in_flight", "blocked"]) assert.equal(await value(`${active}{status=${status}}`), 2);
-  first(true);
-  second(false);
-  assert.equal(await value(`${active}{status=in_flight}`), 0);
-  for (const status of ["ok", "error"])
-    assert.equal(await value(`authentication_token_cache_fetch_total{status=${status}}`), 1);
-  measures.tokenCache.looked(true, 0);
-  measures.tokenCache.looked(false, 2_000);
-  assert.equal(await value("authentication_token_cache_request_total{status=hit}"), 1);
-  assert.equal(await value("authentication_token_cache_request_duration_seconds_sum{status=miss}"), 2);
 });
 
 test("counts evictions, cgroup operations, resizes, volume teardowns, certificate rotations and event streams", async () => {
