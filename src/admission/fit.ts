@@ -1,6 +1,6 @@
-import type { Pod } from "../objects.ts";
+import type { Container, Pod } from "../objects.ts";
 import type { Rejection } from "../pipeline.ts";
-import { isExtendedResource } from "../pod/extended-resource.ts";
+import { isClaimableResource, isExtendedResource, isProvidedByClaim } from "../pod/extended-resource.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { podRequests, requestForPreemption } from "../pod/resources.ts";
 import type { PodAdmitAttributes } from "./admit-attributes.ts";
@@ -25,7 +25,7 @@ export function insufficientResources({
 }: PodAdmitAttributes): readonly InsufficientResource[] {
   const maxPods = quantityValue(allocatable["pods"] ?? "0");
   const tooManyPods = otherPods.length + 1 > maxPods;
-  const requests = podRequests(pod, { overhead: true });
+  const requests = podRequests(withoutClaimedResources(pod), { overhead: true });
   const names = Object.keys(requests).sort();
   const short = [...coreResources, ...names.filter((one) => !coreResources.includes(one))].flatMap((resource) => {
     // A cluster-level resource, or one that another driver provides: the node does not account for it.
@@ -42,6 +42,25 @@ export function insufficientResources({
     ...(tooManyPods ? [{ resource: "pods", requested: 1, used: otherPods.length, capacity: maxPods }] : []),
     ...short,
   ];
+}
+
+/** The pod without requests that its ResourceClaim provides, whatever the Node has of that resource: a device plugin that has gone leaves 0.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#extended-resource */
+function withoutClaimedResources(pod: Pod): Pod {
+  if (!pod.status?.extendedResourceClaimStatus) return pod;
+  const remaining = (container: Container): Container => {
+    const { resources } = container;
+    const requests = Object.entries(resources?.requests ?? {}).filter(
+      ([name]) => !(isClaimableResource(name) && isProvidedByClaim(pod, container.name, name)),
+    );
+    return { ...container, resources: { ...resources, requests: Object.fromEntries(requests) } };
+  };
+  const { containers, initContainers } = pod.spec;
+  const filtered = {
+    containers: containers.map(remaining),
+    ...(initContainers && { initContainers: initContainers.map(remaining) }),
+  };
+  return { ...pod, spec: { ...pod.spec, ...filtered } };
 }
 
 /** The kubelet's rejection for a shortage. */

@@ -54,6 +54,7 @@ export interface CpuCounts {
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/cpu-management-policies/ */
 export function createCpuManager(deps: CpuManagerDeps): CpuManager {
   const { policy, log } = deps;
+  deps.measures.enabled();
   const assigned = new Map(deps.assigned);
   const shared = () => sharedPool(policy, assigned);
   const store = createStateStore(deps.clock, (signal) =>

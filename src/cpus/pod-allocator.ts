@@ -21,6 +21,8 @@ import { sharesCache } from "./topology.ts";
 
 /** Records assignments of exclusive CPUs. */
 export interface CpuMeasures {
+  /** The node has the static policy. */
+  enabled(): void;
   /** A container's exclusive CPUs are requested, at each admission of its pod. */
   requested(): void;
   /** They could not be assigned to a container, or to a pod with pod-level resources. @param wholeCores the policy only assigns whole cores. */

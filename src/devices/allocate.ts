@@ -2,7 +2,7 @@ import type { ClockAndLog } from "../lib/log.ts";
 import type { NumaNodes } from "../lib/numa-nodes.ts";
 import { timed } from "../lib/timed.ts";
 import type { Container, Pod } from "../objects.ts";
-import { isExtendedResource } from "../pod/extended-resource.ts";
+import { isExtendedResource, isProvidedByClaim } from "../pod/extended-resource.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import { type Allocation, type Allocations, devicesOf, type AllocationKey } from "./allocations.ts";
 import { chooseDevices } from "./choose-devices.ts";
@@ -46,6 +46,7 @@ export async function allocateTo(deps: AllocateDeps, to: AllocationTarget, signa
   const { allocations } = deps;
   let changed = false;
   for (const [resource, required] of requestedDevices(deps, to.container)) {
+    if (isProvidedByClaim(to.pod, to.container.name, resource)) continue;
     const key: AllocationKey = { uid: to.pod.metadata.uid, container: to.container.name, resource };
     const allocation = await newAllocation(deps, key, required, to, signal);
     if (allocation) allocations.set(key, allocation);

@@ -1,6 +1,6 @@
 import { messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Container, Pod } from "../objects.ts";
-import { isExtendedResource } from "../pod/extended-resource.ts";
+import { isExtendedResource, isProvidedByClaim } from "../pod/extended-resource.ts";
 import { type ContainerAdditions, type ResourceManager, allocateContainers } from "../resource-manager.ts";
 import { devicesOf } from "./allocations.ts";
 import { requestedDevices, type AllocateDeps, allocateTo, type IsAlreadyRunning, connectedPlugin } from "./allocate.ts";
@@ -80,7 +80,9 @@ export function createDevicePreparer(deps: AllocatorDeps): Pick<ResourceManager,
       if (!requestsExtendedResources(container)) return undefined;
       await loaded(signal);
       const { uid } = pod.metadata;
-      const requested = requestedDevices(deps, container).filter(([, required]) => required > 0);
+      const requested = requestedDevices(deps, container).filter(
+        ([resource, required]) => required > 0 && !isProvidedByClaim(pod, container.name, resource),
+      );
       for (const [resource] of requested) await preStart(uid, container.name, resource, signal);
       const lacks = requested.some(([resource]) => !allocations.get({ uid, container: container.name, resource }));
       const recipient = {

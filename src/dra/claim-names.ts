@@ -1,5 +1,5 @@
 import type { Container, Pod, ResourceClaim } from "../objects.ts";
-import { isExtendedResource } from "../pod/extended-resource.ts";
+import { isClaimableResource } from "../pod/extended-resource.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 
 /** A ResourceClaim of a pod. */
@@ -11,9 +11,6 @@ export interface PodClaim {
   /** True for a claim created from a template: the pod must own it. */
   readonly fromTemplate: boolean;
 }
-
-/** Prefix of the resource names that stand for a device class. */
-const deviceClassPrefix = "deviceclass.resource.kubernetes.io/";
 
 /** Claims of a pod that need preparation. A claim that was intentionally not created is left out.
  *  @throws Error in the kubelet's words if a claim does not exist yet. (dynamic-resource-allocation, resourceclaim.go)
@@ -66,7 +63,7 @@ export function claimUsesOf(pod: Pod, container: Container): readonly ClaimUse[]
 function requests({ resources }: Container, resource: string): boolean {
   const amount = resources?.requests?.[resource];
   if (amount === undefined || quantityNumber(amount) === 0) return false;
-  return isExtendedResource(resource) || resource.startsWith(deviceClassPrefix);
+  return isClaimableResource(resource);
 }
 
 /** Checks that a pod may use a claim. @throws Error in the kubelet's words. */

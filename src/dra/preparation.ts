@@ -11,8 +11,8 @@ export interface PreparationDeps {
   readonly claim: (namespace: string, name: string, signal: AbortSignal) => Promise<ResourceClaim>;
   /** @throws in the kubelet's words if the driver is not registered. */
   readonly driver: (name: string) => DriverClient;
-  /** Saves the records. @throws Error in the kubelet's words. */
-  readonly save: () => Promise<void>;
+  /** Saves the records. @param failure beginning of the error. @throws Error in the kubelet's words. */
+  readonly save: (failure?: string) => Promise<void>;
 }
 
 /** Has drivers prepare a pod's claims. Nothing is recorded before every claim has been checked, so that a pod whose driver was never
@@ -24,7 +24,7 @@ export async function prepareClaims(deps: PreparationDeps, pod: Pod, signal: Abo
   if (claims.length === 0) return;
   const recorded = claims.map((claim) => recordUse(records, pod, claim));
   const unprepared = recorded.filter((record) => !records.isPrepared(record));
-  await save();
+  await save("checkpoint ResourceClaim cache");
   for (const [name, batch] of batchesOf(unprepared)) {
     const call = deps.driver(name).prepare(batch.map(requestOf), signal);
     const { claims: results } = await explain(call, "NodePrepareResources", signal);

@@ -39,12 +39,12 @@ export function createCheckpoint<Content>({ read, restore, log, ...deps }: Check
     },
     /** Resolves once `load` has finished. */
     loaded: (signal: AbortSignal) => untilAborted(loaded.promise, signal),
-    /** Saves the checkpoint. @throws Error in the kubelet's words. */
-    async save(): Promise<void> {
+    /** Saves the checkpoint. @param failure beginning of the error, if not `unwritable`. @throws Error in the kubelet's words. */
+    async save(failure = deps.unwritable): Promise<void> {
       try {
         await write();
       } catch (error) {
-        throw new Error(`${deps.unwritable}: ${messageOf(error)}`, { cause: error });
+        throw new Error(`${failure}: ${messageOf(error)}`, { cause: error });
       }
     },
   };

@@ -38,6 +38,11 @@ export function cpuMetrics(
       [...(counts()?.exclusiveByNumaNode ?? [])].map(([node, count]) => [{ numa_node: String(node) }, count] as const),
   });
   return {
+    enabled() {
+      for (const boundary of ["physical_cpu", "uncore_cache"] as const)
+        aligned.add({ scope: "container", boundary }, 0);
+      unaligned.add({ scope: "container", boundary: "physical_cpu" }, 0);
+    },
     requested: () => requests.add({}),
     failed(source, wholeCores) {
       errors.add({});

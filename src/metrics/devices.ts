@@ -40,7 +40,8 @@ export function podResourcesMetrics(metrics: Metrics): PodResourcesMeasures {
   return {
     requested(version, method) {
       all.add({ server_api_version: version });
-      requests[method].add({ server_api_version: version });
+      // The kubelet does not count the one method of v1alpha1 by itself.
+      if (version === "v1") requests[method].add({ server_api_version: version });
     },
     failed: (version, method) => errors[method].add({ server_api_version: version }),
   };

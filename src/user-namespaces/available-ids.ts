@@ -60,7 +60,7 @@ export function parseSubordinateIds(output: string): IdRange {
   if (lines.length !== 1)
     throw new Error(`error parsing line ${JSON.stringify(output)}: it must contain only one line`);
   const fields = (lines[0] ?? "").trim().split(/\s+/);
-  if (fields.length !== 4) throw new Error(`invalid line ${JSON.stringify(lines[0])}`);
+  if (fields.length !== 4) throw new Error(`invalid line ${JSON.stringify(output)}`);
   const [first, length] = fields.slice(2).map((field) => {
     const id = Number(field);
     if (/^\d+$/.test(field) && id < allIds) return id;

@@ -63,9 +63,7 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     await runtime.execSync(containerId, ["true"], 10, patience());
     await runtime.stopContainer(containerId, 0, patience());
     await waitFor("the event of the container's exit", () =>
-      seen.some(
-        (event) => event.kind === "changed" && event.containerId === containerId && event.exited === true,
-      ),
+      seen.some((event) => event.kind === "changed" && event.containerId === containerId && event.exited === true),
     );
     assert.equal(
       seen.filter((event) => event.kind === "changed" && event.containerId === containerId && event.exited === true)

@@ -96,7 +96,9 @@ export function sshdConnections(layout: Layout): number {
 /** The cluster's sshd and those of its processes that hold a connection each. */
 export function sshdProcesses(layout: Layout): ProcessId[] {
   const netns = inodeOf(layout.netns);
-  return listProcesses().filter((entry) => entry.netns === netns && /^sshd(-session|-auth)?$/.test(programOf(entry.pid) ?? ""));
+  return listProcesses().filter(
+    (entry) => entry.netns === netns && /^sshd(-session|-auth)?$/.test(programOf(entry.pid) ?? ""),
+  );
 }
 
 /** `SHA256:…` of a public key's file, as `ssh-keygen -l` prints it. */

@@ -73,6 +73,18 @@ describe("dynamic resource allocation", { timeout: 600_000 }, () => {
     assert.deepEqual(callsOf(claim), [`prepare ${claim}`, `unprepare ${claim}`]);
   });
 
+  test("gives a container the device that it requests by the name of its class, as a resource", async () => {
+    const { pods } = lab;
+    const limits = { [`deviceclass.resource.kubernetes.io/${draDriver}`]: "1" };
+    await pods.create("by-class", {
+      containers: [{ command: ["sh", "-c", `ls /dev/dra-*; ${untilEnded}`], resources: { limits } }],
+    });
+    await pods.ready("by-class");
+    await pods.logged("by-class", /^\/dev\/dra-dev-\d\n$/);
+    await pods.remove("by-class");
+    await pods.gone("by-class");
+  });
+
   test("pods that share a claim keep it until the last of them has ended", async () => {
     const { pods } = lab;
     const sharing = user({ resourceClaimName: "shared" }, { name: "own", request: "gpu" });

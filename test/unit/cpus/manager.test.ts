@@ -56,6 +56,7 @@ function rig(
     podCache: { list: () => [...containers.values()] },
     reconcileMs: 10_000,
     measures: {
+      enabled() {},
       requested: () => void measured.push("requested"),
       failed: (_source, wholeCores) => void measured.push(`failed ${wholeCores}`),
       assigned() {},

@@ -55,6 +55,23 @@ test("allocates requested devices once, exclusively to each container", async (t
   );
 });
 
+test("allocates no device for a resource that a ResourceClaim provides", async (t) => {
+  const { plugin, allocator, node } = await served(t);
+  const pod = {
+    ...asking(1),
+    status: {
+      extendedResourceClaimStatus: {
+        resourceClaimName: "made",
+        requestMappings: [{ containerName: "c", resourceName: resource, requestName: "r" }],
+      },
+    },
+  };
+  assert.equal(await allocator.allocate(pod, [], signal), undefined);
+  const [container = aContainer("c")] = pod.spec.containers;
+  assert.equal(await node.devices.prepareContainer(pod, container, signal), undefined);
+  assert.deepEqual(allocations(plugin.calls), []);
+});
+
 test("frees a pod's devices when it is released, also after a restart, and once", async (t) => {
   const { plugin, allocator, node } = await served(t, { devices: ["a"] });
   assert.equal(await allocator.allocate(asking(1), [], signal), undefined);

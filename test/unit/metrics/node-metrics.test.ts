@@ -139,6 +139,10 @@ test("counts evictions, cgroup operations, resizes, volume teardowns, certificat
   measures.cleanedUp(2, 1);
   measures.devices.registering("example.com/gpu");
   measures.devices.allocated("example.com/gpu", 250);
+  const alignedCores = "kubelet_container_aligned_compute_resources_count{boundary=physical_cpu,scope=container}";
+  assert.equal(await value(alignedCores), undefined, "without the static policy");
+  measures.cpus.enabled();
+  assert.equal(await value(alignedCores), 0);
   measures.cpus.requested();
   measures.cpus.failed("node", true);
   measures.cpus.wholeCores();

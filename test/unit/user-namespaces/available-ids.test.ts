@@ -45,7 +45,7 @@ test("reports in the kubelet's words why subordinate IDs cannot be used", async 
     [ids("0: kubelet 65536 65536\n", 1), /^error retrieving additional gids for user "kubelet"$/],
     [ids("0: kubelet 1 2\n", "0: kubelet 1 3\n"), /^mismatched subuids and subgids for user "kubelet"$/],
     [ids("0: kubelet 1 2\n1: kubelet 5 2\n"), /^error parsing line ".*": it must contain only one line$/],
-    [ids("kubelet 1 2\n"), /^invalid line "kubelet 1 2"$/],
+    [ids("kubelet 1 2\n"), /^invalid line "kubelet 1 2\\n"$/],
     [ids("0: kubelet -1 2\n"), /^error parsing line "0: kubelet -1 2\\n": "-1" is not an ID$/],
     [ids("0: kubelet 65536 4294967296\n"), /"4294967296" is not an ID$/],
     [ids("0: kubelet 100000 7208960\n"), /^kubelet user assigned ID 100000 is not a multiple of 65536$/],
