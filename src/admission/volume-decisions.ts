@@ -55,7 +55,7 @@ export const volume: WireDecisions<k8s.V1Volume> = {
   glusterfs: unsupportedType,
   hostPath: "supported",
   image: checkFields(imageFields),
-  iscsi: unsupportedType,
+  iscsi: "supported",
   name: "supported",
   nfs: "supported",
   persistentVolumeClaim: "supported",

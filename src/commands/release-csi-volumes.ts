@@ -51,6 +51,7 @@ export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleas
       log: silentLog(),
       measures: unmeasured,
       listVolumes: dataLister,
+      serialize: (_key, work) => work(),
     };
   };
   /** Retries calls that a driver rejects, until they succeed or the timeout expires. */

@@ -5,6 +5,7 @@ import type { HeldLocks } from "../host/lock.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
 import { createCsiVolumeRelease } from "./release-csi-volumes.ts";
+import { createIscsiUnstaging } from "./unstage-iscsi.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
 import { managerFiles } from "../kubelet/resource-managers.ts";
 import { logLinksDirectory, makesIptablesChains, staticSources } from "../kubelet/settings.ts";
@@ -84,7 +85,8 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
     if (!yes && !(await confirmRemoval(terminal, signal))) return false;
     const maxGraceSeconds = deps.leaving?.longestGraceSeconds ?? Number.POSITIVE_INFINITY;
     const drivers = createCsiVolumeRelease({ host, clock, rootDir: node.rootDir });
-    const acting = { host, runtime, cgroups, drivers, maxGraceSeconds, say: terminal.print };
+    const unstageIscsiDisk = createIscsiUnstaging({ host, clock, rootDir: node.rootDir });
+    const acting = { host, runtime, cgroups, drivers, unstageIscsiDisk, maxGraceSeconds, say: terminal.print };
     const outcome = await execute(acting, plan, signal);
     if (!printOutcome(terminal, outcome)) return false;
   }

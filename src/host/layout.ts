@@ -51,6 +51,13 @@ export function localDevicesOf(rootDir: string): string {
   return `${rootDir}/plugins/kubernetes.io~local-volume/volumeDevices`;
 }
 
+/** Directories of iSCSI volumes, in a root directory, each with one directory per interface with one per disk: of global mounts of
+ *  their file systems, and of global bind mounts of their devices. */
+export function iscsiDirectoriesOf(rootDir: string): { readonly mounts: string; readonly devices: string } {
+  const mounts = `${rootDir}/plugins/kubernetes.io/iscsi`;
+  return { mounts, devices: `${mounts}/volumeDevices` };
+}
+
 /** The plugin registry: directory of plugins' registration sockets, in a root directory. */
 export function pluginRegistryOf(rootDir: string): string {
   return `${rootDir}/plugins_registry`;

@@ -2,7 +2,7 @@ import type { EnvVar, Pod, Volume } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
 /** Names in the pod's own namespace, each once. The Secrets and ConfigMaps that a pod references in env, envFrom, volumes (configMap,
- *  secret, projected, csi) and imagePullSecrets. Pure. The Node authorizer lets a node read exactly these.
+ *  secret, projected, csi, iscsi) and imagePullSecrets. Pure. The Node authorizer lets a node read exactly these.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
 export function referencedObjects(pod: Pod) {
   const named: readonly Named[] = [
@@ -36,9 +36,10 @@ function ofContainers(pod: Pod): Named[] {
 }
 
 function ofVolumes(pod: Pod): Named[] {
-  return ((pod.spec.volumes ?? []) as readonly Volume[]).flatMap(({ secret, configMap, projected, csi }) => [
+  return ((pod.spec.volumes ?? []) as readonly Volume[]).flatMap(({ secret, configMap, projected, csi, iscsi }) => [
     { secret: secret?.secretName, configMap: configMap?.name },
     { secret: csi?.nodePublishSecretRef?.name },
+    { secret: iscsi?.secretRef?.name },
     ...(projected?.sources ?? []).map((source) => ({ secret: source.secret?.name, configMap: source.configMap?.name })),
   ]);
 }

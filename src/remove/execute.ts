@@ -13,6 +13,8 @@ export interface ExecuteDeps {
   readonly runtime: Pick<Runtime, "stopContainer" | "removeContainer" | "stopPodSandbox" | "removePodSandbox">;
   readonly cgroups: Pick<Cgroups, "remove" | "children">;
   readonly drivers: CsiVolumeReleaser;
+  /** Unmounts an iSCSI disk, and logs out of its target with the last one. @throws if the disk has to stay. */
+  readonly unstageIscsiDisk: (id: string, signal: AbortSignal) => Promise<void>;
   /** Maximum grace period of a container. */
   readonly maxGraceSeconds: number;
   /** Called for each removed item. */
@@ -152,6 +154,9 @@ async function removeItem(deps: ExecuteDeps, item: RemovalItem, signal: AbortSig
       return drivers.releasePod(item.uid, item.pod, signal);
     case "staged":
       return drivers.releaseNode(signal);
+    case "iscsiDisk":
+      await deps.unstageIscsiDisk(item.id, signal);
+      return undefined;
     case "cgroup":
       return unlessForbidden(cgroups.remove([item.path], signal));
     case "directory":

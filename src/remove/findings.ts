@@ -37,6 +37,8 @@ export interface StagedVolume {
   readonly isHeld?: true;
   /** The volume has to be unstaged by its CSI driver. */
   readonly isCsi?: true;
+  /** Identity of the iSCSI disk that this is the directory of: its target is logged out of. */
+  readonly iscsiDisk?: string;
 }
 
 /** Everything that a node created on its target. */

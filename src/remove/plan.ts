@@ -11,6 +11,8 @@ export type RemovalItem =
   /** Volumes that CSI drivers published to a pod, or staged for the node: their drivers are asked to release them. */
   | { readonly kind: "published"; readonly uid: string; readonly pod: string }
   | { readonly kind: "staged" }
+  /** An iSCSI disk of the node, by its identity. */
+  | { readonly kind: "iscsiDisk"; readonly id: string }
   /** A file to which a pod's device is bound, held open by a loop device. */
   | { readonly kind: "heldDevice"; readonly path: string }
   | { readonly kind: "cgroup"; readonly path: string }
@@ -46,7 +48,8 @@ export interface RemovalPlan {
 export function removalPlan(findings: Findings): RemovalPlan {
   const { pullRecords, ownDirectory } = findings;
   const directories = [pullRecords, ownDirectory].filter((path) => path !== undefined);
-  const staged = findings.staged.filter(({ isHeld }) => !isHeld);
+  const staged = findings.staged.filter(({ isHeld, iscsiDisk }) => !isHeld && iscsiDisk === undefined);
+  const iscsiDisks = new Set(findings.staged.flatMap(({ iscsiDisk }) => iscsiDisk ?? []));
   return {
     csiPods: findings.pods
       .filter(({ hasCsiVolumes }) => hasCsiVolumes)
@@ -55,6 +58,8 @@ export function removalPlan(findings: Findings): RemovalPlan {
     pods: findings.pods.map((pod) => ({ name: pod.name, stages: withoutEmpty(stagesOf(pod)) })),
     staged: withoutEmpty([
       findings.staged.filter(({ isHeld }) => isHeld).map(({ path }): RemovalItem => ({ kind: "heldDevice", path })),
+      // One after the other: the last disk of a target ends the session.
+      ...[...iscsiDisks].map((id): RemovalStage => [{ kind: "iscsiDisk", id }]),
       staged
         .filter(({ isMounted }) => isMounted)
         .map(({ path }): RemovalItem => ({ kind: "mount", path, outermost: path })),
@@ -145,6 +150,8 @@ export function describeItem(item: RemovalItem): string {
       return `CSI volumes of pod ${item.pod}`;
     case "staged":
       return "staged CSI volumes";
+    case "iscsiDisk":
+      return `iSCSI disk ${quoted(item.id)}`;
     case "belonging":
       return item.belonging.name;
     case "emptyCgroup":

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import type { Mount } from "../host/mounts.ts";
-import { localDevicesOf, localVolumeDirectoryOf, stagedDriverVolumesOf } from "../host/layout.ts";
+import { iscsiDirectoriesOf, localDevicesOf, localVolumeDirectoryOf, stagedDriverVolumesOf } from "../host/layout.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { StagedVolume } from "./findings.ts";
@@ -17,10 +17,11 @@ export async function findStagedVolumes(
   const local = await devices(fs, root, signal);
   const held = await localDevices(fs, root, signal);
   const csiVolumes = await driverVolumes(fs, root, signal);
-  const all = [local, held, csiVolumes].flatMap((one) => one.around);
+  const iscsiVolumes = await iscsiDisks(fs, root, signal);
+  const all = [local, held, csiVolumes, iscsiVolumes].flatMap((one) => one.around);
   const around = new Set(all.sort((one, other) => other.length - one.length));
   return [
-    ...[...local.own, ...held.own, ...csiVolumes.own]
+    ...[...local.own, ...held.own, ...csiVolumes.own, ...iscsiVolumes.own]
       .filter(({ path }) => !isMounted(posix.dirname(path)))
       .map((one) => ({ ...one, isMounted: isMounted(one.path) })),
     ...[...around].filter((path) => !isMounted(path)).map((path) => ({ path, isMounted: false })),
@@ -49,6 +50,31 @@ async function localDevices(fs: HostFs, root: string, signal: AbortSignal): Prom
   if (all === undefined) return nothing;
   const volumes = await directoriesIn(fs, [all], signal);
   return { own: await heldIn(fs, volumes, signal), around: [...volumes, ...upTo(all, root)] };
+}
+
+/** iSCSI disks: `iface-INTERFACE/DISK` with the mount of a file system, `volumeDevices/iface-INTERFACE/DISK/POD`. */
+async function iscsiDisks(fs: HostFs, root: string, signal: AbortSignal): Promise<Found> {
+  const { mounts, devices } = iscsiDirectoriesOf(root);
+  const all = await directoryAt(fs, mounts, signal);
+  if (all === undefined) return nothing;
+  const disksBelow = async (parent: string) => {
+    const interfaces = (await directoriesIn(fs, [parent], signal)).filter((path) =>
+      posix.basename(path).startsWith("iface-"),
+    );
+    return { interfaces, disks: await directoriesIn(fs, interfaces, signal) };
+  };
+  const [mounted, mapped] = await Promise.all([disksBelow(all), disksBelow(devices)]);
+  const disk = (parent: string) => (path: string) => ({ path, iscsiDisk: path.slice(parent.length + 1) });
+  const held = (await heldIn(fs, mapped.disks, signal)).filter(({ path }) => posix.basename(path) !== "iscsi.json");
+  return {
+    own: [...held, ...mounted.disks.map(disk(all)), ...mapped.disks.map(disk(devices))],
+    around: [
+      ...mapped.interfaces,
+      ...mounted.interfaces,
+      ...(mapped.interfaces.length > 0 ? [devices] : []),
+      ...upTo(all, root),
+    ],
+  };
 }
 
 /** Files bound to pods' devices, in the volumes' directories. */

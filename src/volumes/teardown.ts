@@ -139,7 +139,7 @@ function checkUid(uid: string): string {
 }
 
 /** Directories of plugins whose volumes outlive the pod: their content must never be deleted. */
-const persistentPlugins = new Set(["csi", "local-volume", "nfs"].map((plugin) => `kubernetes.io~${plugin}`));
+const persistentPlugins = new Set(["csi", "iscsi", "local-volume", "nfs"].map((plugin) => `kubernetes.io~${plugin}`));
 /** Files that the node itself writes next to a mount. */
 const ownFiles = new Set(["vol_data.json.new"]);
 

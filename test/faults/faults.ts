@@ -51,6 +51,24 @@ export const faults: readonly Fault[] = [
     foundBy: [unit("volumes/claims")],
   },
   {
+    name: "iscsi-last-disk",
+    in: "detach",
+    mistake: never(condition("needed", 1)),
+    breaks: "The end of a pod with an iSCSI disk takes the disks of other pods away that are of the same target.",
+    assertion:
+      '"stays logged in while the node has another disk of the target, and removes only the kernels disk of the first": Expected values to be strictly deep-equal',
+    foundBy: [unit("volumes/iscsi")],
+  },
+  {
+    name: "iscsi-record-missing",
+    in: "attachIscsiDisk",
+    mistake: drop(call("record")),
+    breaks: "After a crash between login and mount the machine stays logged in to an iSCSI target for ever.",
+    assertion:
+      '"writes the kubelets record of the disk before the first login": Expected values to be strictly deep-equal',
+    foundBy: [unit("volumes/iscsi")],
+  },
+  {
     name: "growth-after-crash",
     in: "decideExpansion",
     mistake: drop(operand("||", "NodeResizeInProgress")),

@@ -20,6 +20,9 @@ import { parseMemoryTopology } from "../../src/memory-manager/numa-memory.ts";
 import { parseState as parseMemoryState } from "../../src/memory-manager/state-file.ts";
 import { parseDockerConfig } from "../../src/runtime/images/docker-config.ts";
 import { parseStatus } from "../../src/streams/exit-status.ts";
+import { iscsiDiskOfId } from "../../src/volumes/persistent/iscsi-disk.ts";
+import { iscsiRecordOf, withIscsiRecord } from "../../src/volumes/persistent/iscsi-record.ts";
+import { iscsiSettingsOf } from "../../src/volumes/persistent/iscsiadm.ts";
 import { parseSubordinateIds } from "../../src/user-namespaces/available-ids.ts";
 import { formatMappings, parseMappings } from "../../src/user-namespaces/mappings-file.ts";
 import type { Target } from "./target.ts";
@@ -33,6 +36,15 @@ function text(name: string, decode: (input: string) => unknown, ...samples: read
 }
 
 const lines = (...of: readonly string[]) => `${of.join("\n")}\n`;
+const iscsiDisk = {
+  name: "v",
+  portals: ["10.0.0.1:3260", "[fd00::1]:3260"],
+  iqn: "iqn.2026-01.example:a",
+  lun: 1,
+  iface: "default",
+  initiatorInterface: "default",
+  initiatorName: "",
+} as const;
 const mountinfo = lines(
   "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,seclabel",
   "23 22 0:21 / /proc rw,nosuid shared:12 master:2 - proc proc rw",
@@ -95,6 +107,13 @@ export const textTargets: readonly Target[] = [
   text("Docker JSON", (json) => parseBoundedJson(Buffer.from(json)), event, JSON.stringify({ labels, more: [labels] })),
   text("Docker event", (json) => runtimeEvent(recordIn(json) ?? {}), event),
   text("checkpoint of devices", decodeCheckpoint, checkpoint),
+  text(
+    "interface of iscsiadm",
+    iscsiSettingsOf,
+    lines("# BEGIN RECORD", "iface.transport_name = tcp", "iface.mtu = 0"),
+  ),
+  text("directory of an iSCSI disk", iscsiDiskOfId, "iface-default/10.0.0.1:3260-iqn.2026-01.example:a-lun-1"),
+  text("record of an iSCSI disk", (json) => withIscsiRecord(iscsiDisk, Buffer.from(json)), iscsiRecordOf(iscsiDisk)),
   text("ID mappings of a pod", parseMappings, formatMappings({ first: 65_536, length: 65_536 })),
   text("subordinate IDs", parseSubordinateIds, "0: kubelet 65536 7208960\n"),
   text("checkpoint of ResourceClaims", (input) => decodeClaims(Buffer.from(input)), encodeClaims([])),

@@ -140,13 +140,9 @@ describe("admission with the kubelet's reasons and messages", { concurrency: 4 }
 describe("holds a pod with an unsupported field, names it, and starts nothing", { concurrency: 4 }, () => {
   const cases: readonly (readonly [string, SpecDraft, string])[] = [
     [
-      "iscsi",
-      {
-        volumes: [
-          { name: "data", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
-        ],
-      },
-      'spec.volumes[0].iscsi (no volume plugin matched: volume "data" of type iscsi)',
+      "fc",
+      { volumes: [{ name: "data", fc: { targetWWNs: ["500a0982991b8dc5"], lun: 0 } }] },
+      'spec.volumes[0].fc (no volume plugin matched: volume "data" of type fc)',
     ],
     [
       "several",

@@ -349,9 +349,7 @@ describe("claims", () => {
   test("keeps a pod waiting, in the kubelet's words, for claims that are unbound, deleted or unsupported", async () => {
     await cluster.apply([
       claim("unbound"),
-      persistentVolume("far", {
-        iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" },
-      }),
+      persistentVolume("far", { fc: { targetWWNs: ["500a0982991b8dc5"], lun: 0 } }),
       claim("far", "far"),
       localVolume("nothing", `${disks()}/nothing`, cluster.nodeName),
       claim("nothing", "nothing"),
@@ -370,7 +368,7 @@ describe("claims", () => {
     await waits("far", { claimName: "far" });
     await unable(
       "far",
-      'failed to get Plugin from volumeSpec for volume "far" err=no volume plugin matched: persistent volumes of type iscsi are not supported by this node',
+      'failed to get Plugin from volumeSpec for volume "far" err=no volume plugin matched: persistent volumes of type fc are not supported by this node',
     );
     await waits("nothing", { claimName: "nothing" });
     await pods.event(

@@ -120,10 +120,10 @@ describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
     const plain = await manifest("plain", {});
     assert.match(plain.stdout, /(ok|warning) +pod plain/);
     assert.equal(plain.code, 0, plain.stdout + plain.stderr);
-    const iscsi = { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" };
-    const other = await manifest("other", { volumes: [{ name: "data", iscsi }] });
-    const held = "UnsupportedField: it would be held because of spec.volumes[0].iscsi: ";
-    assert.ok(other.stdout.includes(`${held}no volume plugin matched: volume "data" of type iscsi`), other.stdout);
+    const fc = { targetWWNs: ["500a0982991b8dc5"], lun: 0 };
+    const other = await manifest("other", { volumes: [{ name: "data", fc }] });
+    const held = "UnsupportedField: it would be held because of spec.volumes[0].fc: ";
+    assert.ok(other.stdout.includes(`${held}no volume plugin matched: volume "data" of type fc`), other.stdout);
     assert.match(other.stdout, /FAILURE +pod other /);
     assert.equal(other.code, 1);
     const { code, stderr } = await beside([...program, "doctor", "pod", "/nowhere", ...flags]);

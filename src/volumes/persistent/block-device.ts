@@ -1,5 +1,7 @@
 import { isMountPoint } from "../../host/mounts.ts";
 import { CodedError, codeOf, hasCode, messageOf, ignoreNotFound } from "../../lib/errors.ts";
+import type { PersistentVolume } from "../../objects.ts";
+import { volumeReference } from "../../pod/reference.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { mount } from "./bind-mount.ts";
 import { type Option, command, commandWithoutDashes } from "../../seams/command.ts";
@@ -54,12 +56,22 @@ export async function mountDevice(deps: SetUpDeps, wanted: DeviceMount, signal: 
     );
   } catch (error) {
     await host.fs.apply([{ kind: "remove", path: at }]).catch(() => undefined);
-    throw new DeviceMountError(
-      `local: failed to mount device ${device} at ${at} (fstype: ${fsType}), error ${messageOf(error)}`,
-      // An unreachable target says nothing about its devices.
-      { cause: error, isMismatch: isMismatch && hasCode(error, "failed_precondition") },
-    );
+    // An unreachable target says nothing about its devices.
+    const isKnown = hasCode(error, "failed_precondition");
+    throw new DeviceMountError(messageOf(error), { cause: error, isMismatch: isMismatch && isKnown });
   }
+}
+
+/** Also reports the mismatch on the PersistentVolume, whose author has to fix it. (kubelet, checkForFailedMount) */
+export function reportMismatch(
+  { events }: Pick<SetUpDeps, "events">,
+  volume: PersistentVolume,
+  { message }: DeviceMountError,
+): void {
+  // A pod's own volume has no object.
+  if (!volume.spec?.claimRef) return;
+  const text = `MountVolume failed for volume ${JSON.stringify(volume.metadata.name)} ${message}`;
+  events.event(volumeReference(volume), "Warning", "FailedMountOnFilesystemMismatch", text);
 }
 
 /** Formats a blank device; checks an existing file system. @returns the file system that the device has now. */

@@ -34,6 +34,18 @@ export const migrated: VolumePlugin = {
   },
 };
 
+/** A pod's own iSCSI volume: as if a PersistentVolume had its source. The Secret is in the pod's namespace.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#iscsi */
+export const inlineIscsi: VolumePlugin = {
+  refreshes: false,
+  async setUp(deps, pod, { name, iscsi: source }, signal) {
+    const { secretRef, ...rest } = source ?? { iqn: "", lun: 0, targetPortal: "" };
+    const iscsi = { ...rest, ...(secretRef?.name && { secretRef: { name: secretRef.name } }) };
+    const volume: PersistentVolume = { metadata: { name }, spec: { iscsi, volumeMode: "Filesystem" } };
+    return setUpPersistent(deps, pod, { volume, readOnly: source?.readOnly === true, isDevice: false }, signal);
+  },
+};
+
 /** Sets up a persistent volume for a pod; expands it beforehand if it has a claim. */
 async function setUpPersistent(
   deps: SetUpDeps,

@@ -1,13 +1,11 @@
 import { createHash } from "node:crypto";
 import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
-import type { CSIDriver, Node } from "../../objects.ts";
-import { VolumePendingError, StepError } from "../failure.ts";
+import type { CSIDriver } from "../../objects.ts";
+import { StepError } from "../failure.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { type CsiVolumeHandle, csiVolumeId, csiPluginName } from "./csi-unmounter.ts";
+import { waitUntilAttachedInNode } from "./node-attachment.ts";
 import type { VolumeUse } from "./plugin.ts";
-
-/** Poll interval of the watched Node object, milliseconds: the kubelet's. */
-const pollIntervalMs = 100;
 
 /** Number of polls after which the CSIDriver object is read as well: it may have changed. */
 const pollsPerDriverRead = 20;
@@ -37,18 +35,15 @@ export async function waitForAttachment(
 ): Promise<Readonly<Record<string, string>> | undefined> {
   const id = csiVolumeId(handle);
   const name = `${csiPluginName}/${id}`;
-  deps.volumeStates.markInUse(id, pod.metadata.uid, name);
   deps.onAwaitingAttach((stop) => isLimitReached(deps, handle, stop));
-  for (let polls = 1; !isAttachedAndInUse(deps.node(), name); polls += 1) {
-    await deps.clock.sleep(pollIntervalMs, signal).catch(() => {
-      throw new VolumePendingError(`volume ${name} is not yet in node's status`);
-    });
-    if (polls % pollsPerDriverRead === 0 && (await needsNoAttachment(deps, handle, signal))) {
-      deps.onAwaitingAttach(undefined);
-      return undefined;
-    }
-  }
+  const isAttached = await waitUntilAttachedInNode(
+    deps,
+    { id, uid: pod.metadata.uid, name },
+    signal,
+    async (polls) => polls % pollsPerDriverRead === 0 && (await needsNoAttachment(deps, handle, signal)),
+  );
   deps.onAwaitingAttach(undefined);
+  if (!isAttached) return undefined;
   try {
     return await readPublishContext(deps, handle, signal);
   } catch (error) {
@@ -64,12 +59,6 @@ async function needsNoAttachment(
   signal: AbortSignal,
 ): Promise<boolean> {
   return !requiresAttachment(await drivers.csiDriver(driver, signal).catch(() => undefined));
-}
-
-/** True if the Node lists the volume in both volumesInUse, which prevents a detach, and volumesAttached. */
-function isAttachedAndInUse(node: Node | undefined, name: string): boolean {
-  const { volumesInUse = [], volumesAttached = [] } = node?.status ?? {};
-  return volumesInUse.includes(name) && volumesAttached.some((one) => one.name === name);
 }
 
 /** True if the control plane has reported the attachment limit as reached, and the driver opted in to limit updates: its limit

@@ -40,7 +40,7 @@ export function csiVolumeId({ driver, volumeHandle }: CsiVolumeHandle): string {
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeunpublishvolume */
 export const csiUnmounter: PersistentVolumeUnmounter = {
   pluginName: csiPluginName,
-  isAttachable: true,
+  attachedNames: (id) => [`${csiPluginName}/${id}`],
   async unpublish(deps, uid, signal) {
     const mounts = (await podVolumeData(deps, uid, signal)).map((one) =>
       retainOnError(one.path, one.problem ? "" : "Unmounter.TearDownAt failed: ", () => unpublish(deps, one)),

@@ -2,12 +2,13 @@ import type { PersistentVolume } from "../../objects.ts";
 import { UnprocessedVolumeError } from "../failure.ts";
 import { persistentNfs } from "../nfs.ts";
 import { csi } from "./csi.ts";
+import { iscsi } from "./iscsi.ts";
 import { persistentHostPath } from "./host-path.ts";
 import type { PersistentVolumePlugin } from "./plugin.ts";
 import type { PersistentVolumeUnmounter } from "./unmounter.ts";
 import { local } from "./local.ts";
 
-const plugins = { hostPath: persistentHostPath, local, csi, nfs: persistentNfs } as const satisfies Readonly<
+const plugins = { hostPath: persistentHostPath, local, csi, nfs: persistentNfs, iscsi } as const satisfies Readonly<
   Record<string, PersistentVolumePlugin>
 >;
 

@@ -40,15 +40,14 @@ export function otherMountsOf(mounts: readonly Mount[], directory: string): read
     .map(({ path }) => path);
 }
 
-/** Unmounts a staged volume, unless a pod has a mount of it or of a subdirectory, and removes its empty staging directory. Only
- *  the mount table is consulted, so it works after a crash, too.
- *  @returns true if it is gone. @throws failed_precondition if it cannot be unmounted. */
-export async function unstageLocalVolume(
+/** Unmounts a staged volume, unless a pod has a mount of it or of a subdirectory. Only the mount table is consulted, so it works
+ *  after a crash, too.
+ *  @returns true if it is unmounted. @throws failed_precondition if it cannot be unmounted. */
+export async function unmountStaged(
   { host, rootDir }: LocalStagingDeps,
-  name: string,
+  path: string,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const path = `${localVolumeDirectoryOf(rootDir)}/${name}`;
   const real = await ignoreNotFound(host.fs.realpath(path, signal));
   if (real === undefined) return true;
   const [root, mounts] = await Promise.all([host.fs.realpath(rootDir, signal), listMounts(host, signal)]);
@@ -57,7 +56,15 @@ export async function unstageLocalVolume(
     at.startsWith(`${podsDirectory(root)}/`) && staged.some((mount) => mount.device === device);
   if (mounts.some(isUsed)) return false;
   if (staged.length > 0) await unmount(host, real, signal);
+  return true;
+}
+
+/** Unmounts a staged volume, unless a pod uses it, and removes its empty staging directory.
+ *  @returns true if it is gone. @throws failed_precondition if it cannot be unmounted. */
+export async function unstageLocalVolume(deps: LocalStagingDeps, name: string, signal: AbortSignal): Promise<boolean> {
+  const path = `${localVolumeDirectoryOf(deps.rootDir)}/${name}`;
+  if (!(await unmountStaged(deps, path, signal))) return false;
   // Not recursive: if it is still mounted, or contains files, nothing is deleted.
-  await ignoreNotFound(host.fs.apply([{ kind: "remove", path }], signal));
+  await ignoreNotFound(deps.host.fs.apply([{ kind: "remove", path }], signal));
   return true;
 }

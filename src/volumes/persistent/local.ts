@@ -1,14 +1,13 @@
 import { isMountPoint } from "../../host/mounts.ts";
 import { localDevicesOf, localVolumeDirectoryOf } from "../../host/layout.ts";
 import { CodedError, ignoreNotFound, codeOf, messageOf } from "../../lib/errors.ts";
-import type { PersistentVolume } from "../../objects.ts";
-import { podReference, volumeReference } from "../../pod/reference.ts";
+import { podReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
 import { fsGroupOf } from "../fs-group.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink, podSubdirectory, volumeDirectory } from "../paths.ts";
 import { bindMount } from "./bind-mount.ts";
-import { DeviceMountError, mountDevice, diskFormatOf, fsToolTimeoutMs } from "./block-device.ts";
+import { DeviceMountError, mountDevice, diskFormatOf, fsToolTimeoutMs, reportMismatch } from "./block-device.ts";
 import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
 import { applyFSGroup } from "./apply-fs-group.ts";
 import { localUnmounter, localPluginName as pluginName } from "./local-unmounter.ts";
@@ -36,8 +35,12 @@ export const local: PersistentVolumePlugin = {
     const options = use.readOnly ? [...new Set([...use.options, "ro"])].sort() : use.options;
     const fsType = spec?.local?.fsType ?? "ext4";
     await mountDevice(deps, { device: path, at, fsType, options }, signal).catch((error: unknown) => {
-      if (error instanceof DeviceMountError && error.isMismatch) reportMismatch(deps, use.volume, error);
-      throw new StepError("MountVolume.MountDevice failed", name, error);
+      if (!(error instanceof DeviceMountError)) throw new StepError("MountVolume.MountDevice failed", name, error);
+      const { cause, isMismatch, message } = error;
+      const text = `local: failed to mount device ${path} at ${at} (fstype: ${fsType}), error ${message}`;
+      const failure = new DeviceMountError(text, { cause, isMismatch });
+      if (isMismatch) reportMismatch(deps, use.volume, failure);
+      throw new StepError("MountVolume.MountDevice failed", name, failure);
     });
     return at;
   },
@@ -93,12 +96,6 @@ async function pathKind({ host }: SetUpDeps, path: string, name: string, signal:
   if (found.kind !== "directory" && found.kind !== "blockDevice")
     throw refuse("only directory and block device are supported");
   return found.kind;
-}
-
-/** Also reports the mismatch on the PersistentVolume, whose author has to fix it. (kubelet, checkForFailedMount) */
-function reportMismatch({ events }: SetUpDeps, volume: PersistentVolume, { message }: DeviceMountError): void {
-  const text = `MountVolume failed for volume ${JSON.stringify(volume.metadata.name)} ${message}`;
-  events.event(volumeReference(volume), "Warning", "FailedMountOnFilesystemMismatch", text);
 }
 
 /** Warns if other pods use the volume with another group, which it keeps. */

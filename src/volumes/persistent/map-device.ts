@@ -87,13 +87,16 @@ export async function unmapDevice(
   });
 }
 
-/** Undoes mappings for pods that no longer exist. @returns false if a pod that exists has the device mapped. */
+/** Undoes mappings for pods that no longer exist.
+ *  @param records names of files beside the mappings. @returns false if a pod that exists has the device mapped. */
 export async function unmapOrphans(
   { host, rootDir }: Pick<UnpublishDeps, "host" | "rootDir">,
   directory: string,
   signal: AbortSignal,
+  records: readonly string[] = [],
 ): Promise<boolean> {
-  const uids = ((await ignoreNotFound(host.fs.list(directory, signal))) ?? []).map(({ name }) => name);
+  const found = ((await ignoreNotFound(host.fs.list(directory, signal))) ?? []).map(({ name }) => name);
+  const uids = found.filter((name) => !records.includes(name));
   const pods = uids.map((uid) => ignoreNotFound(host.fs.lstat(podDirectory(rootDir, uid), signal)));
   if ((await Promise.all(pods)).some((pod) => pod !== undefined)) return false;
   for (const uid of uids) await unmapDevice({ host }, directory, uid);

@@ -13,6 +13,8 @@ export interface UnpublishDeps extends ClockAndLog {
 }
 
 export interface UnmounterDeps extends UnpublishDeps {
+  /** Runs work that no other work with the same key may overlap. */
+  serialize<T>(key: string, work: () => Promise<T>): Promise<T>;
   readonly listVolumes: StagedVolumeLister;
 }
 
@@ -27,8 +29,9 @@ export interface RetainedDirectory {
 export interface PersistentVolumeUnmounter {
   /** Full name of the kubelet's plugin. */
   readonly pluginName: string;
-  /** True if volumes of this type are attached to the node: the cluster has to know which of them are in use. */
-  readonly isAttachable?: true;
+  /** Present if volumes of this type are attached to the node: names that the cluster may have for one, which has to know which
+   *  of them are in use. */
+  readonly attachedNames?: (id: string) => readonly string[];
   /** Unpublishes a pod's volumes of this type, if that takes more than unmounting. @returns directories that must stay. */
   readonly unpublish?: (deps: UnpublishDeps, uid: string, signal: AbortSignal) => Promise<readonly RetainedDirectory[]>;
   /** Removes leftovers of set-ups and removals that an earlier process did not finish. */

@@ -39,17 +39,18 @@ export interface PersistentVolumeStates {
   stop(): void;
 }
 
-export interface PersistentVolumeStatesDeps extends UnmounterDeps {
+export interface PersistentVolumeStatesDeps extends Omit<UnmounterDeps, "serialize"> {
   readonly node: () => Node | undefined;
   /** Called with the names of attached volumes that are in use, whenever they change. */
   readonly onInUseChange: (names: readonly string[]) => void;
 }
 
 export function createPersistentVolumeStates(
-  deps: PersistentVolumeStatesDeps,
+  given: PersistentVolumeStatesDeps,
   unmounters: readonly PersistentVolumeUnmounter[],
 ): PersistentVolumeStates {
   const serialize = createKeyedLock();
+  const deps = { ...given, serialize };
   const publishedPods = createPodSets();
   const reservations = createPodSets();
   const inUse = createInUseTracker(deps.onInUseChange);
@@ -92,7 +93,7 @@ export function createPersistentVolumeStates(
       await Promise.all(unmounters.flatMap((unmounter) => unmounter.removeIncomplete?.(deps, signal) ?? []));
       const found = await stagedOf([], signal);
       for (const { unmounter, id } of found)
-        if (unmounter.isAttachable) inUse.restore(id, `${unmounter.pluginName}/${id}`);
+        if (unmounter.attachedNames) inUse.restore(id, unmounter.attachedNames(id));
       reportInUse().catch(() => undefined);
       for (const { unmounter, id } of found) void unstaging.tryUnstage(unmounter, id, stopped.signal);
     },
@@ -158,10 +159,12 @@ function createPodSets() {
  *  known. */
 function createInUseTracker(onChange: (names: readonly string[]) => void) {
   const names = new Map<string, string>();
+  /** Volumes of an earlier process, with the names that each may have. */
+  const restored = new Map<string, readonly string[]>();
   const users = createPodSets();
   let isKnown = false;
   const report = () => {
-    if (isKnown) onChange([...names.values()].toSorted());
+    if (isKnown) onChange([...new Set(names.values())].toSorted());
   };
   const add = (id: string, name: string) => {
     if (names.get(id) === name) return;
@@ -173,19 +176,25 @@ function createInUseTracker(onChange: (names: readonly string[]) => void) {
       users.add(id, uid);
       add(id, name);
     },
-    restore: (id: string, name: string) => void names.set(id, name),
+    restore: (id: string, possible: readonly string[]) => void restored.set(id, possible),
     /** @param attached names of the volumes that the cluster has attached. */
     confirmRestored(attached: ReadonlySet<string>) {
-      for (const [id, name] of names) if (!attached.has(name) && !users.hasOtherPod(id, "")) names.delete(id);
+      for (const [id, possible] of restored) {
+        const name = possible.find((one) => attached.has(one));
+        if (name !== undefined && !names.has(id)) names.set(id, name);
+      }
+      restored.clear();
       isKnown = true;
       report();
     },
     removePod: users.removePod,
     clear(id: string) {
+      restored.delete(id);
       if (names.delete(id)) report();
     },
     /** The volume is no longer staged. */
     markUnstaged(id: string) {
+      if (!users.hasOtherPod(id, "")) restored.delete(id);
       if (!users.hasOtherPod(id, "") && names.delete(id)) report();
     },
   };

@@ -1,5 +1,5 @@
 import type { Volume } from "../../objects.ts";
-import { claim, migrated } from "../persistent/claim.ts";
+import { claim, inlineIscsi, migrated } from "../persistent/claim.ts";
 import { nfs } from "../nfs.ts";
 import { csi } from "./inline-csi.ts";
 import { downwardAPI } from "./downward-api.ts";
@@ -20,6 +20,7 @@ const plugins = {
   ephemeral: claim,
   csi,
   nfs,
+  iscsi: inlineIscsi,
   awsElasticBlockStore: migrated,
   azureDisk: migrated,
   azureFile: migrated,

@@ -121,7 +121,7 @@ test("a pod with API server defaults is supported", async () => {
 });
 
 const heldFields: [string, Partial<PodSpec>][] = [
-  ["spec.volumes[0].iscsi", { volumes: [{ name: "v", iscsi: { targetPortal: "p", iqn: "i", lun: 0 } }] }],
+  ["spec.volumes[0].fc", { volumes: [{ name: "v", fc: { targetWWNs: ["500a0982991b8dc5"], lun: 0 } }] }],
 ];
 
 for (const [field, spec] of heldFields) {
@@ -134,10 +134,10 @@ for (const [field, spec] of heldFields) {
 test("an unsupported volume type is reported with the volume's name", async () => {
   const volumes = [
     { name: "ok", emptyDir: {} },
-    { name: "data", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
+    { name: "data", fc: { targetWWNs: ["500a0982991b8dc5"], lun: 0 } },
   ];
   assert.deepEqual(await unserved({ volumes }), [
-    { field: "spec.volumes[1].iscsi", why: 'no volume plugin matched: volume "data" of type iscsi' },
+    { field: "spec.volumes[1].fc", why: 'no volume plugin matched: volume "data" of type fc' },
   ]);
 });
 
@@ -146,8 +146,8 @@ test("reports all unsupported fields", async () => {
     containers: [],
     volumes: [
       { name: "t", fc: { targetWWNs: ["a"], lun: 0 } },
-      { name: "v", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
+      { name: "v", flexVolume: { driver: "example.com/disk" } },
     ],
   };
-  assert.deepEqual(await fieldsOf(spec), ["spec.volumes[0].fc", "spec.volumes[1].iscsi"]);
+  assert.deepEqual(await fieldsOf(spec), ["spec.volumes[0].fc", "spec.volumes[1].flexVolume"]);
 });

@@ -59,6 +59,7 @@ async function removal(failing?: string) {
       removePodSandbox: async () => undefined,
     },
     cgroups: { remove: unused, children: unused },
+    unstageIscsiDisk: async () => undefined,
     drivers: {
       releasePod: async (uid: string) => {
         assert.deepEqual(host.files.mounted(), []);

@@ -137,6 +137,7 @@ test("releases and unmounts a pod's block device first, then removes its file an
       host,
       runtime,
       cgroups: { remove: async () => {}, children: async () => [] },
+      unstageIscsiDisk: async () => undefined,
       drivers: { releasePod: async () => [], releaseNode: async () => [] },
       maxGraceSeconds: 1,
       say: () => {},
@@ -149,4 +150,36 @@ test("releases and unmounts a pod's block device first, then removes its file an
   assert.deepEqual([...(await loopDevices(host.files))], []);
   assert.equal(await host.fs.lstat(`${root}/plugins`).catch(() => undefined), undefined);
   assert.equal((await host.fs.lstat("/dev/disk")).kind, "blockDevice");
+});
+
+test("unstages each iSCSI disk once its pods' devices are released, then removes the directories around it", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  const all = `${root}/plugins/kubernetes.io/iscsi`;
+  const disk = (lun: number) => `iface-default/10.0.0.1:3260-iqn.2026-01.example:a-lun-${lun}`;
+  host.files.put(`${all}/${disk(1)}/iscsi.json`, { data: "{}" });
+  host.files.put(`${all}/volumeDevices/${disk(2)}/iscsi.json`, { data: "{}" });
+  host.files.put(`${all}/volumeDevices/${disk(2)}/uid`, { data: "" });
+  host.files.mount(`${all}/${disk(1)}`, "ext4");
+  const staged = await findStagedVolumes(host.fs, root, await listMounts(host), signal);
+  const plan = removalPlan({ ...nothing, staged });
+  assert.deepEqual(plan.unstaging, []);
+  assert.deepEqual(plan.staged.slice(0, 3), [
+    [{ kind: "heldDevice", path: `${all}/volumeDevices/${disk(2)}/uid` }],
+    [{ kind: "iscsiDisk", id: disk(1) }],
+    [{ kind: "iscsiDisk", id: disk(2) }],
+  ]);
+  assert.deepEqual(
+    plan.staged
+      .slice(3)
+      .flat()
+      .map((item) => ("path" in item ? `${item.kind} ${item.path}` : item.kind)),
+    [
+      `${all}/volumeDevices/iface-default`,
+      `${all}/iface-default`,
+      `${all}/volumeDevices`,
+      all,
+      `${root}/plugins/kubernetes.io`,
+      `${root}/plugins`,
+    ].map((path) => `emptyDirectory ${path}`),
+  );
 });

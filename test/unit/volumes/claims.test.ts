@@ -167,9 +167,9 @@ const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], w
   ],
   [
     "a volume of an unsupported type",
-    { local: undefined, iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
+    { local: undefined, fc: { targetWWNs: ["500a0982991b8dc5"], lun: 0 } },
     unable(
-      'failed to get Plugin from volumeSpec for volume "pv-data" err=no volume plugin matched: persistent volumes of type iscsi are not supported by this node',
+      'failed to get Plugin from volumeSpec for volume "pv-data" err=no volume plugin matched: persistent volumes of type fc are not supported by this node',
     ),
   ],
   [

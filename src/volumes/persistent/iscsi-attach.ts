@@ -1,0 +1,191 @@
+import {
+  type IscsiSession,
+  iscsiDiskName,
+  iscsiSessionsOf,
+  multipathDeviceOf,
+  scanIscsiLun,
+} from "../../host/iscsi-sessions.ts";
+import { CodedError, ignoreNotFound, messageOf, throwIfAborted } from "../../lib/errors.ts";
+import type { SetUpDeps } from "../plugins/plugin.ts";
+import type { ChapSecrets } from "./iscsi-chap.ts";
+import type { IscsiDisk } from "./iscsi-disk.ts";
+import { type Iscsiadm, createIscsiadm } from "./iscsiadm.ts";
+
+/** The kubelet's bounds: paths that are enough, rounds in which the others are tried as well, rounds in all. */
+const enoughPaths = 2;
+const minRounds = 2;
+const maxRounds = 5;
+/** Number of looks for a disk, and for a multipath device, one each second. */
+const diskLooks = 30;
+const multipathLooks = 10;
+const lookIntervalMs = 1_000;
+/** Once there is one path, time after which portals that do not answer are left out, milliseconds: less than an attempt at the
+ *  volume takes. */
+const furtherPortalsMs = 60_000;
+
+const byPath = "/dev/disk/by-path";
+
+/** Deps of work with a target's sessions, and its log in. */
+type AttachDeps = Pick<SetUpDeps, "host" | "clock" | "log" | "volumeStates">;
+
+/** Key of the lock of a target: two disks of one target would both log in, or one log out while the other logs in. */
+export function iscsiTargetKey(iqn: string): string {
+  return `iSCSI target ${iqn}`;
+}
+
+/** Logs in to a disk's target where no session has been logged in yet, and makes the kernel look for its LUN.
+ *  @param record called before the first login, with what undoes it: its effect has to survive a crash.
+ *  @returns the multipath device, or the disk. @throws in the kubelet's words. */
+export async function attachIscsiDisk(
+  deps: AttachDeps,
+  disk: IscsiDisk,
+  { chap, record }: { readonly chap: ChapSecrets; readonly record: () => Promise<void> },
+  signal: AbortSignal,
+): Promise<string> {
+  const iscsiadm = createIscsiadm(deps.host, signal);
+  const transport = (await iscsiadm.showInterface(disk.initiatorInterface)).get("iface.transport_name");
+  return deps.volumeStates.serialize(iscsiTargetKey(disk.iqn), async () => {
+    await record();
+    if (disk.initiatorName !== "")
+      await iscsiadm.cloneInterface(disk.initiatorInterface, disk.iface, disk.initiatorName);
+    const paths = await attachPaths(deps, { disk, chap, iscsiadm, transport }, signal);
+    return deviceOf(deps, disk, paths, signal);
+  });
+}
+
+interface Attachment {
+  readonly disk: IscsiDisk;
+  readonly chap: ChapSecrets;
+  readonly iscsiadm: Iscsiadm;
+  /** `tcp` if empty; undefined if the interface does not say it. */
+  readonly transport: string | undefined;
+}
+
+/** Attaches by all portals, as far as they answer within the kubelet's number of rounds. @returns at least one path. */
+async function attachPaths(deps: AttachDeps, attachment: Attachment, signal: AbortSignal): Promise<readonly string[]> {
+  const { disk, iscsiadm } = attachment;
+  const paths = new Map<string, string>();
+  let lastError: unknown;
+  const begun = deps.clock.monotonic();
+  const mayTry = () => paths.size === 0 || deps.clock.monotonic() - begun < furtherPortalsMs;
+  const portals = await loggedInFirst(deps, disk, signal);
+  for (let round = 1; round <= maxRounds && mayTry(); round += 1) {
+    for (const portal of portals.filter((one) => !paths.has(one))) {
+      if (!mayTry()) break;
+      try {
+        paths.set(portal, await attachPath(deps, attachment, portal, signal));
+      } catch (error) {
+        throwIfAborted(signal);
+        if (!(error instanceof CodedError) || error.code !== "failed_precondition") throw error;
+        lastError = error;
+      }
+    }
+    if (paths.size === 0) {
+      // An interface that the volume has not made itself is not its to delete.
+      if (disk.initiatorName !== "") await iscsiadm.deleteInterface(disk.iface).catch(() => undefined);
+      const why = `failed to get any path for iscsi disk, last err seen:\n${messageOf(lastError)}`;
+      throw new CodedError("failed_precondition", why, { cause: lastError });
+    }
+    if (paths.size === disk.portals.length || (paths.size >= enoughPaths && round >= minRounds)) break;
+  }
+  if (lastError !== undefined && paths.size < disk.portals.length)
+    deps.log.warn({ err: lastError, iqn: disk.iqn }, "cannot reach an iSCSI disk by all of its portals");
+  return [...paths.values()];
+}
+
+/** A disk's portals: those with a session come first, so that an attempt that is cut short makes the next one shorter. */
+async function loggedInFirst(
+  { host }: AttachDeps,
+  { portals, iqn, iface }: IscsiDisk,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const sessions = (await iscsiSessionsOf(host, iqn, signal)).filter((one) => one.iface === iface);
+  const has = (portal: string) => sessions.some((one) => one.portals.includes(portal));
+  return [...portals.filter(has), ...portals.filter((portal) => !has(portal))];
+}
+
+/** Attaches by one portal. @returns the path of the disk. @throws failed_precondition in the kubelet's words. */
+async function attachPath(
+  deps: AttachDeps,
+  attachment: Attachment,
+  portal: string,
+  signal: AbortSignal,
+): Promise<string> {
+  const { disk, transport } = attachment;
+  const existing = await sessionAt(deps, disk, portal, signal);
+  if (!existing) await logIn(deps, attachment, portal);
+  const session = existing ?? (await sessionAt(deps, disk, portal, signal));
+  if (!session)
+    throw new CodedError("failed_precondition", `no session with portal ${portal} after logging in to ${disk.iqn}`);
+  await scanIscsiLun(deps.host, session, disk.lun, signal);
+  if (transport === undefined)
+    throw new CodedError("failed_precondition", `could not parse iface file for ${disk.iface}`);
+  const name = `ip-${portal.replace(/[[\]]/g, "")}-iscsi-${disk.iqn}-lun-${disk.lun}`;
+  const path = await waitForDisk(deps, name, transport === "" || transport === "tcp", signal);
+  // Sessions of two interfaces with one portal share the name: the disk has to be that of this session.
+  const own = await iscsiDiskName(deps.host, session, disk.lun, signal);
+  if (own === undefined || (await ignoreNotFound(deps.host.fs.realpath(path, signal))) === `/dev/${own}`) return path;
+  return `/dev/${own}`;
+}
+
+async function sessionAt(
+  { host }: AttachDeps,
+  { iqn, iface }: IscsiDisk,
+  portal: string,
+  signal: AbortSignal,
+): Promise<IscsiSession | undefined> {
+  const all = await iscsiSessionsOf(host, iqn, signal);
+  return all.find((one) => one.iface === iface && one.portals.includes(portal));
+}
+
+async function logIn({ log }: AttachDeps, { disk, chap, iscsiadm }: Attachment, portal: string): Promise<void> {
+  const { iqn, iface } = disk;
+  const node = { portal, iqn, iface };
+  await iscsiadm.discover(portal, iface, chap.discovery);
+  const warning = await iscsiadm.configure(node, chap.session);
+  if (warning !== undefined) log.warn({ iqn, portal, output: warning }, "cannot turn off the scan of an iSCSI session");
+  await iscsiadm.login(node);
+  const startup = await iscsiadm.setManualStartup(node);
+  if (startup !== undefined)
+    log.warn({ iqn, portal, output: startup }, "cannot set the start of an iSCSI session to manual");
+}
+
+/** Waits until udev has named a disk. @param isTcp otherwise the name begins with that of a PCI device.
+ *  @throws failed_precondition in the kubelet's words. */
+async function waitForDisk(
+  { host, clock }: AttachDeps,
+  name: string,
+  isTcp: boolean,
+  signal: AbortSignal,
+): Promise<string> {
+  const find = async () => {
+    if (isTcp) return (await ignoreNotFound(host.fs.stat(`${byPath}/${name}`, signal))) && name;
+    const all = (await ignoreNotFound(host.fs.list(byPath, signal))) ?? [];
+    return all.map((one) => one.name).find((one) => one.startsWith("pci-") && one.endsWith(`-${name}`));
+  };
+  for (let look = 1; look <= diskLooks; look += 1) {
+    const found = await find();
+    if (found !== undefined) return `${byPath}/${found}`;
+    if (look < diskLooks) await clock.sleep(lookIntervalMs, signal);
+  }
+  const path = `${byPath}/${isTcp ? "" : "pci-*-"}${name}`;
+  throw new CodedError("failed_precondition", `Timed out waiting for device at path ${path} after ${diskLooks}s`);
+}
+
+/** The multipath device above the paths, which takes a moment if there are several; otherwise the first path. */
+async function deviceOf(
+  { host, clock }: AttachDeps,
+  { portals }: IscsiDisk,
+  paths: readonly string[],
+  signal: AbortSignal,
+): Promise<string> {
+  const looks = portals.length > 1 ? multipathLooks : 1;
+  for (let look = 1; look <= looks; look += 1) {
+    for (const path of paths) {
+      const device = await multipathDeviceOf(host, path, signal);
+      if (device !== undefined) return device;
+    }
+    if (look < looks) await clock.sleep(lookIntervalMs, signal);
+  }
+  return paths[0] ?? "";
+}
