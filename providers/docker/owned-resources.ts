@@ -7,7 +7,7 @@ import type { DockerParts } from "./parts.ts";
 import { loopbackRules } from "./network/loopback-ports.ts";
 import { localPauseImage } from "./config.ts";
 import { forceRemove } from "./container/remove.ts";
-import { removeImage } from "./image/remove.ts";
+import { removeImage } from "./image/images.ts";
 import { probeContainers } from "./engine/capability-probes.ts";
 
 type OwnedResourcesDeps = Pick<DockerParts, "docker" | "nodeName" | "host">;

@@ -4,7 +4,7 @@ import { createCapabilities } from "./engine/capabilities.ts";
 import { createDockerClient } from "./client/client.ts";
 import { dockerContainers } from "./container/containers.ts";
 import { dockerEvents } from "./events.ts";
-import { dockerExec } from "./exec/exec-sync.ts";
+import { dockerExec } from "./exec/process.ts";
 import { createResponseCache } from "./client/response-cache.ts";
 import { dockerImages } from "./image/images.ts";
 import { dockerLogs } from "./logs/logs.ts";

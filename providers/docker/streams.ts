@@ -8,8 +8,7 @@ import { sandboxType } from "./container/names.ts";
 import { inspectRunning } from "./container/running.ts";
 import { hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
 import { demultiplex } from "./exec/demultiplex.ts";
-import { detachKeys } from "./exec/detach-keys.ts";
-import { hijack } from "./client/hijack.ts";
+import { detachKeys, hijack } from "./client/hijack.ts";
 
 /** exec, attach and port-forward. Requests fail before the client is served: not_found, or failed_precondition if the container is not
  *  running. Disposal ends the commands and waits for them. */

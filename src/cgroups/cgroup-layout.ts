@@ -1,7 +1,7 @@
 import { CgroupDriver as CriDriver } from "../gen/cri.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { createSharedPromise } from "../lib/shared-promise.ts";
+import { createSharedPromise } from "../lib/single-flight.ts";
 import type { CgroupDriver, CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Runtime } from "../seams/runtime.ts";
 

@@ -4,7 +4,7 @@ import { cgroupVersion } from "../host/exists.ts";
 import { mayMount } from "../host/mounts.ts";
 import { CodedError, hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { createSharedPromise } from "../lib/shared-promise.ts";
+import { createSharedPromise } from "../lib/single-flight.ts";
 import { timed } from "../lib/timed.ts";
 import { type CgroupLayout, podCgroup, kubepodsCgroup, qosCgroup } from "../pod/cgroup-path.ts";
 import type { Host } from "../seams/host.ts";

@@ -27,8 +27,7 @@ import { refuseOtherAgent } from "../process/other-agent.ts";
 import { type Terminal, printJson } from "./terminal.ts";
 import { currentFile } from "../certificates/pair-store.ts";
 import { type CertificateFile, examineCertificates } from "../doctor/certificates.ts";
-import { listenersAt } from "../doctor/listeners.ts";
-import { type Port, examinePorts } from "../doctor/ports.ts";
+import { listenersAt, type Port, examinePorts } from "../doctor/ports.ts";
 import { ignoreCode } from "../lib/errors.ts";
 import { requestStatus } from "../process/status-socket.ts";
 

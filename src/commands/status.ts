@@ -3,8 +3,7 @@ import type { OptionsOf } from "../config/command-line.ts";
 import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { NodeReport, PodReport } from "../report/node-report.ts";
-import type { ProcessReport } from "../process/process-report.ts";
-import { requestStatus } from "../process/status-socket.ts";
+import { type ProcessReport, requestStatus } from "../process/status-socket.ts";
 import { type Terminal, printJson } from "./terminal.ts";
 
 export interface StatusOptions extends OptionsOf<"status"> {

@@ -1,7 +1,8 @@
+import { readFile, readdir, readlink } from "node:fs/promises";
+import { basename } from "node:path";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import { type ListenAddress, tryListening } from "../server/listen.ts";
 import { type Finding, type CheckResult, examine, failure, ok, warning } from "./findings.ts";
-import type { ListeningProcess } from "./listeners.ts";
 
 /** A listen address of graftlet's own machine. */
 export interface Port extends ListenAddress {
@@ -42,3 +43,46 @@ async function verdictOf(at: Port, { runner, listenersAt }: PortsExamination): P
 }
 
 const listenerText = ({ pid, program }: ListeningProcess) => `process ${pid} (${program}) listens there`;
+
+/** A process that listens on a port of this machine. */
+interface ListeningProcess {
+  readonly pid: number;
+  /** File name of its program. */
+  readonly program: string;
+}
+
+/** @returns the processes of this machine that listen on a TCP port, as far as this user may see them.
+ *  @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
+export async function listenersAt(port: number): Promise<readonly ListeningProcess[]> {
+  const tables = await Promise.all(["tcp", "tcp6"].map((name) => textOf(`/proc/net/${name}`)));
+  const sockets = new Set(tables.flatMap((table) => socketsIn(table, port)));
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const found = await Promise.all(pids.map(async (pid) => ((await holds(pid, sockets)) ? [await listener(pid)] : [])));
+  return found.flat();
+}
+
+/** Socket links of the listeners on a port, from a table in the format of /proc/net/tcp. Pure. */
+export function socketsIn(table: string, port: number): readonly string[] {
+  const suffix = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+  return table.split("\n").flatMap((line) => {
+    const [, local, , state, , , , , , inode] = line.trim().split(/\s+/);
+    return state === listening && local?.endsWith(suffix) ? [`socket:[${inode}]`] : [];
+  });
+}
+
+const listening = "0A";
+
+async function holds(pid: string, sockets: ReadonlySet<string>): Promise<boolean> {
+  if (sockets.size === 0) return false;
+  const folder = `/proc/${pid}/fd`;
+  const files = await readdir(folder).catch(() => []);
+  const links = await Promise.all(files.map((file) => readlink(`${folder}/${file}`).catch(() => "")));
+  return links.some((link) => sockets.has(link));
+}
+
+async function listener(pid: string): Promise<ListeningProcess> {
+  const program = basename(await readlink(`/proc/${pid}/exe`).catch(() => "?"));
+  return { pid: Number(pid), program };
+}
+
+const textOf = (path: string) => readFile(path, "utf8").catch(() => "");

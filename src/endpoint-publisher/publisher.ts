@@ -6,7 +6,7 @@ import type { ClockAndLog } from "../lib/log.ts";
 import { throttle } from "../lib/throttle.ts";
 import { onAbort, type Service } from "../lib/service-group.ts";
 import type { FairShares } from "../lib/fair-shares.ts";
-import type { EndpointSlice, Service as ClusterService, WrittenSlice } from "../objects.ts";
+import type { EndpointSlice, Service as ClusterService, WrittenSlice, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { ApiPod } from "../roles.ts";
@@ -14,10 +14,9 @@ import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/records.ts";
 import { reportChanges, type ReportLimitation } from "../api/limitations.ts";
 import { createEndpointListeners, type PublishedPort, type EndpointListeners } from "./endpoint-listeners.ts";
-import { type ServiceEndpoint, serviceEndpoints } from "./service-endpoints.ts";
+import { type ServiceEndpoint, serviceEndpoints, isEndpointCandidate, selectsPod } from "./service-endpoints.ts";
 import type { ServiceSource } from "../api/service-source.ts";
 import { isSliceOfNode, publishedPortsAt, hasSameContent, type PublishedAddress, buildSlice } from "./slices.ts";
-import { unsupportedServicesText } from "./unsupported-services.ts";
 
 export interface PublisherDeps extends ClockAndLog {
   readonly host: Pick<Host, "dial" | "forPods">;
@@ -163,4 +162,38 @@ function agreedPodAddress(shown: ApiPod | undefined, seen: RuntimePod | undefine
   const address = shown?.status?.podIP;
   const has = seen?.sandboxes.flatMap(readySandboxIPs) ?? [];
   return address !== undefined && isIPv4(address) && has.includes(address) ? address : undefined;
+}
+
+/** Describes Services that select pods of this node and through which the cluster cannot reach them, or not in every way. Undefined if
+ *  there are none. Pure.
+ *  @param pods as the API server has them. */
+export function unsupportedServicesText(services: readonly ClusterService[], pods: readonly Pod[]): string | undefined {
+  const able = pods.filter(isEndpointCandidate);
+  const found = services.flatMap((service) => {
+    const why = unsupportedReason(service);
+    return why !== undefined && able.some((pod) => isEndpointOf(service, pod)) ? [{ service, why }] : [];
+  });
+  const [first] = found.toSorted((one, other) => (serviceName(one.service) < serviceName(other.service) ? -1 : 1));
+  if (!first) return undefined;
+  const others = found.length - 1;
+  const more = others > 0 ? `, and ${others} more` : "";
+  return `the cluster cannot reach pods of this node through ${serviceName(first.service)}: ${first.why}${more}`;
+}
+
+const serviceName = ({ metadata }: ClusterService) => `${metadata.namespace}/${metadata.name}`;
+
+function isEndpointOf(service: ClusterService, pod: Pod): boolean {
+  return pod.metadata.namespace === service.metadata.namespace && selectsPod(service, pod);
+}
+
+/** Why a Service cannot be forwarded into a target; undefined if it can. */
+function unsupportedReason({ spec = {} }: ClusterService): string | undefined {
+  const { type, clusterIP = "", clusterIPs = [clusterIP], ports = [] } = spec;
+  if (type === "ExternalName") return undefined;
+  if (clusterIP === "None") return "it is headless, and DNS records carry no ports; give it a clusterIP";
+  if (!clusterIPs.some((one) => isIPv4(one))) return "it has no IPv4 address; set ipFamilyPolicy: PreferDualStack";
+  if (spec.internalTrafficPolicy === "Local") return "internalTrafficPolicy is Local; set Cluster";
+  if (spec.externalTrafficPolicy === "Local") return "externalTrafficPolicy is Local; set Cluster";
+  const other = ports.find(({ protocol = "TCP" }) => protocol !== "TCP");
+  return other && `its port ${other.port} is ${other.protocol}; only TCP is forwarded`;
 }

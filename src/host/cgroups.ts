@@ -2,8 +2,7 @@ import { CodedError, hasCode, throwIfAborted, ignoreNotFound } from "../lib/erro
 import type { FileChange, Host } from "../seams/host.ts";
 import { exists, swapFileV2 } from "./exists.ts";
 import { listMounts } from "./mounts.ts";
-import { inodes, killProcesses } from "./cgroup-commands.ts";
-import { validateV1, validateV2, type NamedCgroup } from "./cgroup-validation.ts";
+import { inodes, killProcesses, validateV1, validateV2, type NamedCgroup } from "./cgroup-commands.ts";
 import { cgroupMount as mount, cpusetInheritance, controllerInheritance } from "./cgroup-inheritance.ts";
 
 /** Limits of a cgroup; undefined ones are left unchanged. */

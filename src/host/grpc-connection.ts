@@ -1,6 +1,6 @@
 import type { ClientHttp2Session } from "node:http2";
 import { CodedError } from "../lib/errors.ts";
-import { createSharedPromise } from "../lib/shared-promise.ts";
+import { createSharedPromise } from "../lib/single-flight.ts";
 import { type GrpcDeps, connectionError, openGrpc } from "./grpc-session.ts";
 
 /** Timeout of opening a connection, milliseconds: gRPC's default. */

@@ -10,7 +10,7 @@ import type { Service } from "../lib/service-group.ts";
 import type { NodeView } from "../metrics/node-gauges.ts";
 import { isReachable } from "../node/conditions.ts";
 import type { NodeIntrospection, ReadGate } from "../report/reported-node.ts";
-import { boundedAccess, boundedTokens } from "../server/bounded-reviews.ts";
+import { boundedAccess, boundedTokens, cachedAuthenticator, cachedAuthorizer } from "../server/review-cache.ts";
 import { createHealthzServer } from "../server/healthz.ts";
 import {
   type Authenticator,
@@ -19,7 +19,6 @@ import {
   alwaysAllow,
   neverAllow,
 } from "../server/ports.ts";
-import { cachedAuthenticator, cachedAuthorizer } from "../server/review-cache.ts";
 import { createKubeletServer } from "../server/server.ts";
 import { servedPods } from "../server/routes/pods.ts";
 import type { NodeStats } from "../stats/node-stats.ts";

@@ -1,11 +1,11 @@
 import { hasCode, ignoreNotFound, messageOf } from "../lib/errors.ts";
 import { createLineSplitter } from "./line-splitter.ts";
 import { type LogReading, readToEnd } from "./read-to-end.ts";
-import type { LogReaderDeps } from "./deps.ts";
 import { openPart, successor, rotatedPart } from "./successor.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger, ClockAndLog } from "../lib/log.ts";
 import { type LogHost, openLog } from "./log-file.ts";
+import type { Runtime } from "../seams/runtime.ts";
 
 /** Interval of checks that the container still runs, milliseconds, as in the kubelet. */
 const livenessMs = 1000;
@@ -228,4 +228,14 @@ async function openRotated(
   const part = await rotatedPart(host, path, reading, signal);
   const file = part && (await openPart(host, part, signal));
   return file && { ...reading, file, inode: part.inode };
+}
+
+export interface LogReaderDeps extends ClockAndLog {
+  readonly host: LogHost;
+  /** Directories of log files on the target (KubeletConfiguration.podLogsDir). */
+  readonly roots: readonly string[];
+  /** Names the runtime's own log directories, and returns the lines of a log whose file is not accessible. */
+  readonly runtime: Pick<Runtime, "logRoots" | "logs">;
+  /** True while the container runs. not_found counts as false; unavailable as true, since containers outlive their runtime. */
+  readonly isRunning: (containerId: string, signal: AbortSignal) => Promise<boolean>;
 }

@@ -17,13 +17,16 @@ import { type Service, runGroup } from "../lib/service-group.ts";
 import { visibleText } from "../lib/visible-text.ts";
 import type { UnhandledErrorHandler } from "./unhandled-errors.ts";
 import { runOnTarget, reportTrouble } from "./on-target.ts";
-import { type SetupFailures, createSetupFailures } from "./setup-failures.ts";
 import { openTarget } from "./open-target.ts";
 import { openTracer } from "../tracing/tracer.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "../seams/provider.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { staticSources } from "../kubelet/settings.ts";
+import type { ApiClient } from "../api/client.ts";
+import { createEventCorrelator } from "../api/event-correlator.ts";
+import { writeEvent } from "../api/events.ts";
+import { nodeReference } from "../pod/reference.ts";
 
 export interface NodeRun extends ProcessParts, ClockAndLog, Pick<KubeletDeps, "config" | "report"> {
   /** True if the process runs several nodes. */
@@ -161,4 +164,38 @@ export function isStandalone(
 ): boolean {
   const hasCredentials = config.kubeconfig || config.bootstrapKubeconfig || env["KUBERNETES_SERVICE_HOST"];
   return !hasCredentials && staticSources(config).length > 0;
+}
+
+interface SetupFailure {
+  readonly client: Pick<ApiClient, "create" | "patch">;
+  /** True if there is no API server. */
+  readonly standalone: boolean;
+  readonly error: unknown;
+}
+
+/** Events of a node that cannot run. */
+type SetupFailures = ReturnType<typeof createSetupFailures>;
+
+/** Longest wait for the API server, milliseconds: the process is about to exit. */
+const timeoutMs = 5_000;
+
+export function createSetupFailures({ nodeName, clock, log }: ClockAndLog & { readonly nodeName: string }) {
+  const correlator = createEventCorrelator(clock);
+  const about = nodeReference(nodeName);
+  return {
+    /** Writes the kubelet's event `KubeletSetupFailed` about the Node. A repeated message counts up one event. An API server that does not
+     *  respond delays the caller by a few seconds at most. */
+    async record({ client, standalone, error: cause }: SetupFailure, signal: AbortSignal) {
+      if (standalone || signal.aborted) return;
+      const message = messageOf(cause);
+      const event = correlator.observe({ about, type: "Warning", reason: "KubeletSetupFailed", message });
+      if (!event) return;
+      const reporter = { component: "kubelet", host: nodeName };
+      try {
+        await writeEvent(client, reporter, event, clock.within(timeoutMs, signal));
+      } catch (error) {
+        log.debug({ err: error, code: codeOf(error), reason: event.reason }, "cannot record event");
+      }
+    },
+  };
 }

@@ -8,15 +8,12 @@ import type { PeerCertificates } from "./peer-certificates.ts";
 import { type HandlerName, type Route, debuggingAreas, routes, templateOf } from "./routes.ts";
 import { type HealthCheck, healthCheck, healthz, ping } from "./routes/health.ts";
 import { checkpoint } from "./routes/checkpoint.ts";
-import { debugFlags } from "./routes/debug-flags.ts";
-import { flagz } from "./routes/flagz.ts";
+import { debugFlags, pprof } from "./routes/pprof.ts";
+import { flagz, statusz } from "./routes/statusz.ts";
 import { containerLogs } from "./routes/logs.ts";
-import { metrics, sliMetrics } from "./routes/metrics.ts";
+import { metrics, sliMetrics, statsSummary } from "./routes/metrics.ts";
 import { pods, runningPods } from "./routes/pods.ts";
-import { pprof } from "./routes/pprof.ts";
 import { run } from "./routes/run.ts";
-import { statsSummary } from "./routes/stats.ts";
-import { statusz } from "./routes/statusz.ts";
 import { type StreamDeps, attach, exec, portForward } from "./routes/streams.ts";
 import { systemLogs } from "./routes/system-logs.ts";
 

@@ -2,7 +2,6 @@ import type { IncomingMessage } from "node:http";
 import type { PeerCertificates } from "./peer-certificates.ts";
 import type { User } from "../api/access.ts";
 import type { Authenticator } from "./ports.ts";
-import { protocolToken } from "./websocket-token.ts";
 
 export interface AuthenticationDeps {
   readonly anonymous: boolean;
@@ -41,4 +40,18 @@ function authenticated(user: User): User {
 function tokensOf(request: IncomingMessage): readonly string[] {
   const header = /^\s*bearer ([^ ]+)/i.exec(request.headers.authorization ?? "");
   return [header?.[1], protocolToken(request)].filter((token): token is string => token !== undefined && token !== "");
+}
+
+const prefix = "base64url.bearer.authorization.k8s.io.";
+
+/** The bearer token that a WebSocket client sends as a subprotocol, as browsers must; undefined if there is none. A token is valid only
+ *  together with another subprotocol, which the server can then select.
+ *  @see https://kubernetes.io/docs/reference/using-api/health-checks/ (kubernetes/kubernetes#47740) */
+function protocolToken(request: IncomingMessage): string | undefined {
+  if (request.headers.upgrade?.toLowerCase() !== "websocket") return undefined;
+  const offered = (request.headers["sec-websocket-protocol"] ?? "").split(",").flatMap((name) => name.trim() || []);
+  const tokens = offered.filter((name) => name.startsWith(prefix));
+  const [token] = tokens;
+  if (token === undefined || tokens.length > 1 || offered.length === 1) return undefined;
+  return Buffer.from(token.slice(prefix.length), "base64url").toString("utf8");
 }

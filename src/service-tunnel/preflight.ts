@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Host, HostListener } from "../seams/host.ts";
-import { relayPrograms } from "./relay-program.ts";
+import { relayPrograms } from "./relay.ts";
 import { rulesText } from "./rules.ts";
 import { type Argv, command } from "../seams/command.ts";
 

@@ -1,4 +1,4 @@
-# Joins pods to the link, as relay.py does; src/service-tunnel/relay-program.ts has the protocol.
+# Joins pods to the link, as relay.py does; src/service-tunnel/relay.ts has the protocol.
 use strict; use Socket; use POSIX qw(:errno_h); use Fcntl;
 # Maximum number of concurrent connections, equal to graftlet's limit per node; and descriptors reserved for the command and the
 # interpreter's own files, in addition to those of UDP ports.

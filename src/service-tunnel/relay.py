@@ -1,4 +1,4 @@
-# Joins pods to the link; src/service-tunnel/relay-program.ts has the protocol.
+# Joins pods to the link; src/service-tunnel/relay.ts has the protocol.
 import collections, errno, os, selectors, socket, struct, subprocess, sys, time
 try:
     import resource

@@ -5,7 +5,7 @@ import type { Pod } from "../objects.ts";
 import type { ManifestErrors } from "./manifest-errors.ts";
 import { readManifests } from "./manifest-files.ts";
 import { type Adopt, createManifestSet } from "./manifest-set.ts";
-import { watchPath } from "../lib/watch-path.ts";
+import { watchPath } from "../lib/file-watcher.ts";
 
 export interface FileSourceDeps {
   /** KubeletConfiguration.staticPodPath: a directory or a file on the machine that graftlet runs on. */

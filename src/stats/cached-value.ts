@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { pause } from "../lib/pause.ts";
 import { onAbort } from "../lib/service-group.ts";
-import { createSharedPromise } from "../lib/shared-promise.ts";
+import { createSharedPromise } from "../lib/single-flight.ts";
 
 export interface CachedValueDeps<T> {
   readonly name: string;

@@ -1,10 +1,10 @@
 import type { Duplex } from "node:stream";
+import { finished } from "node:stream/promises";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConnectPort } from "../seams/runtime.ts";
 import { readText } from "./read-text.ts";
 import type { SpdyClient } from "./spdy/client.ts";
-import { splice } from "./splice.ts";
 
 /** The port-forward protocol over SPDY. */
 export const forwardProtocol = "portforward.k8s.io";
@@ -89,4 +89,32 @@ function untilClosed(data: Duplex, gone: AbortSignal): AbortSignal {
       closed.abort(new CodedError("cancelled", "the client closed the connection"));
   });
   return AbortSignal.any([gone, closed.signal]);
+}
+
+/** Pipes two byte streams into each other. Backpressure applies, so that no more is buffered than the streams' own windows. The end of one
+ *  direction becomes a half-close; the other direction continues. If a stream fails after its readable side has ended (for example on a
+ *  write after the peer closed), everything that it sent is still delivered. Takes ownership of both streams and destroys them when the
+ *  promise settles. @returns when both directions have ended and everything is written. @throws the first stream's
+ *  error, or AbortError when `signal` aborts. */
+export async function splice(a: Duplex, b: Duplex, signal: AbortSignal): Promise<void> {
+  const ends = Promise.all([untilEnded(a, b, signal), untilEnded(b, a, signal)]);
+  a.pipe(b);
+  b.pipe(a);
+  try {
+    await ends;
+  } finally {
+    a.destroy();
+    b.destroy();
+  }
+}
+
+/** Waits until both directions of a stream have ended. */
+async function untilEnded(stream: Duplex, other: Duplex, signal: AbortSignal): Promise<void> {
+  try {
+    await finished(stream, { signal });
+  } catch (error) {
+    if (signal.aborted || !stream.readableEnded) throw error;
+    // No reader is left for the other side's data: discards it and waits for its end.
+    other.resume();
+  }
 }

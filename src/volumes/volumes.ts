@@ -3,7 +3,7 @@ import type { Clock, Timer } from "../lib/clock.ts";
 import { createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
-import { createSharedPromise } from "../lib/shared-promise.ts";
+import { createSharedPromise } from "../lib/single-flight.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
 import type { MountedVolumes, VolumeMounter, WaitForTarget } from "../pipeline.ts";

@@ -4,7 +4,7 @@ import { after, before, describe, test } from "node:test";
 import { ContainerState } from "../../src/gen/cri.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { LogOptions } from "../../src/pipeline.ts";
-import type { LogReaderDeps } from "../../src/logs/deps.ts";
+import type { LogReaderDeps } from "../../src/logs/follow.ts";
 import { createLogReader } from "../../src/logs/reader.ts";
 import { type DockerUnderTest, dockerOn } from "./docker-rig-parts.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";

@@ -11,8 +11,7 @@ import { createConnectionForwarder } from "../../src/service-tunnel/connections.
 import { createTunnelGate } from "../../src/service-tunnel/gate.ts";
 import { createEndpointListeners } from "../../src/endpoint-publisher/endpoint-listeners.ts";
 import { listenOnTarget } from "../../src/service-tunnel/preflight.ts";
-import { relayPrograms } from "../../src/service-tunnel/relay-program.ts";
-import { startRelay } from "../../src/service-tunnel/relay.ts";
+import { relayPrograms, startRelay } from "../../src/service-tunnel/relay.ts";
 import { applyRules, rulesCheck, rulesText, tunnelSocket } from "../../src/service-tunnel/rules.ts";
 import { secondsOfCat } from "../harness/link-cat.ts";
 import { argvOf } from "../harness/argv.ts";

@@ -4,7 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, before, describe, test } from "node:test";
-import { relayPrograms } from "../../src/service-tunnel/relay-program.ts";
+import { relayPrograms } from "../../src/service-tunnel/relay.ts";
 import { cpuSeconds } from "../bench/usage.ts";
 import { nodeCommand } from "../harness/agent.ts";
 import { firstLine, inodeOf, listProcesses, must, run, start } from "../harness/processes.ts";

@@ -4,7 +4,7 @@ import { PassThrough, Readable } from "node:stream";
 import type { WebSocket } from "ws";
 import { jsonLines } from "../../providers/docker/client/json-lines.ts";
 import { createFrames } from "../../providers/docker/client/frames.ts";
-import { createFramedParser, createTerminalParser } from "../../providers/docker/logs/entries.ts";
+import { createFramedParser, createTerminalParser } from "../../providers/docker/logs/logs.ts";
 import { Frame } from "../../providers/ssh/shell/shell.ts";
 import { connectMessageBus } from "../../src/host/systemd/message-bus.ts";
 import { createMessageReader, valuesOf } from "../../src/host/systemd/wire-format.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import type { ProcessReport } from "../../src/process/process-report.ts";
+import type { ProcessReport } from "../../src/process/status-socket.ts";
 import { nodeReady } from "../harness/agent.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, loginSecret, podSecurity, release, startHelmLab } from "../harness/helm-lab.ts";

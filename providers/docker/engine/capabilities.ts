@@ -2,7 +2,7 @@ import type { RuntimeFeature } from "../../../src/seams/runtime.ts";
 import { type EngineInfo, engineInfo } from "../client/engine-info.ts";
 import type { DockerParts } from "../parts.ts";
 import type { SandboxImage } from "../pause/image.ts";
-import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
+import { createSharedPromise } from "../../../src/lib/single-flight.ts";
 import { throwIfAborted } from "../../../src/lib/errors.ts";
 import { type CapabilityProbes, runCapabilityProbes } from "./capability-probes.ts";
 

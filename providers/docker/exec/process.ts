@@ -1,12 +1,12 @@
-import { type Duplex, addAbortSignal } from "node:stream";
-import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import { type Duplex, addAbortSignal, Writable } from "node:stream";
+import { CodedError, hasCode, messageOf, throwIfAborted, abortError } from "../../../src/lib/errors.ts";
 import { type CommandOutputs, demultiplex } from "./demultiplex.ts";
-import { detachKeys } from "./detach-keys.ts";
-import { hijack } from "../client/hijack.ts";
-import { BoundedOutput } from "./bounded-output.ts";
+import { detachKeys, hijack } from "../client/hijack.ts";
 import type { DockerParts } from "../parts.ts";
 import { inspectRunning } from "../container/running.ts";
 import { script } from "../../../src/seams/command.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
+import type { Containers } from "../../../src/seams/runtime.ts";
 
 export interface ExecOptions {
   readonly containerId: string;
@@ -18,7 +18,7 @@ export interface ExecOptions {
 }
 
 /** A command started in a container by the daemon. */
-export interface ExecProcess extends ExecState {
+interface ExecProcess extends ExecState {
   readonly id: string;
   /** Carries standard input; `output` reads the other direction. The caller destroys it. */
   readonly connection: Duplex;
@@ -176,4 +176,54 @@ function execState(parts: DockerParts, id: string): ExecState {
       if (!hasCode(error, "not_found")) log.warn({ exec: id, err: error }, "cannot kill a command in a container");
     }
   }
+}
+
+/** Keeps the first bytes written and drops the rest. */
+export class BoundedOutput extends Writable {
+  readonly #kept: BoundedBuffer;
+
+  /** @param limit bytes to keep. */
+  constructor(limit: number) {
+    super();
+    this.#kept = new BoundedBuffer(limit);
+  }
+
+  bytes(): Buffer {
+    return this.#kept.bytes();
+  }
+
+  override _write(piece: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.#kept.add(piece);
+    done();
+  }
+}
+
+/** Limit of each output, as in CRI. */
+const maxOutputBytes = 16 * 1024 * 1024;
+
+/** execSync over the Engine API. A command that exceeds its timeout, or whose caller gives up, is killed. */
+export function dockerExec(parts: DockerParts): Pick<Containers, "execSync"> {
+  return {
+    async execSync(containerId, argv, timeoutSeconds, signal) {
+      const options = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
+      // Not part of the command's timeout: this call waits for the daemon.
+      const id = await createExec(parts, options, signal);
+      const until = timeoutSeconds > 0 ? parts.clock.within(timeoutSeconds * 1000, signal) : signal;
+      const [stdout, stderr] = [new BoundedOutput(maxOutputBytes), new BoundedOutput(maxOutputBytes)];
+      let running: ExecProcess | undefined;
+      try {
+        running = await startExec(parts, { id, tty: false }, until);
+        await running.output({ stdout, stderr }, until);
+        const exitCode = await running.ended(until);
+        return { stdout: stdout.bytes(), stderr: stderr.bytes(), exitCode };
+      } catch (error) {
+        if (!until.aborted) throw error;
+        await running?.kill("KILL");
+        if (signal.aborted) throw abortError(signal);
+        throw new CodedError("deadline_exceeded", `timeout ${timeoutSeconds}s exceeded`, { cause: error });
+      } finally {
+        running?.connection.destroy();
+      }
+    },
+  };
 }

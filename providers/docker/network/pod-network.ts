@@ -2,7 +2,7 @@ import type { NetworkInspectInfo } from "dockerode";
 import { hasCode, messageOf, ignoreNotFound } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
 import type { DockerParts } from "../parts.ts";
-import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
+import { createSharedPromise } from "../../../src/lib/single-flight.ts";
 
 /** The Docker network of this node's pods. */
 export interface PodNetwork {

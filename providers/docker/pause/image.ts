@@ -7,7 +7,7 @@ import { localPauseImage } from "../config.ts";
 import type { DockerParts } from "../parts.ts";
 import { type Architecture, pauseProgram } from "./program.ts";
 import { pull } from "../image/pull.ts";
-import { createSharedPromise } from "../../../src/lib/shared-promise.ts";
+import { createSharedPromise } from "../../../src/lib/single-flight.ts";
 
 /** Timeout of pulling the configured image, and of the whole operation, milliseconds. */
 const pullTimeoutMs = 60_000;

@@ -1,10 +1,9 @@
-import type { ContainerCreateOptions } from "dockerode";
+import type { ContainerCreateOptions, ContainerInspectInfo } from "dockerode";
 import { NamespaceMode, type RunPodSandboxRequest } from "../../../src/gen/cri.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import type { Capabilities } from "../engine/capabilities.ts";
 import { createNamed } from "../container/create-named.ts";
-import { startAndInspect } from "./start.ts";
-import { sandboxName } from "../container/names.ts";
+import { sandboxName, sandboxType } from "../container/names.ts";
 import type { PodNetwork } from "../network/pod-network.ts";
 import type { DockerParts } from "../parts.ts";
 import type { SandboxImage } from "../pause/image.ts";
@@ -12,6 +11,7 @@ import { forceRemove } from "../container/remove.ts";
 import { namespacesOf, sandboxSecurity, sandboxSpec } from "./spec.ts";
 import { securityOptions } from "../container/security-options.ts";
 import type { EngineInfo } from "../client/engine-info.ts";
+import { inspectOwn } from "../container/own.ts";
 
 export interface SandboxDeps {
   readonly parts: DockerParts;
@@ -116,4 +116,36 @@ function requireRuntime(handler: string, { Runtimes }: Pick<EngineInfo, "Runtime
     "invalid_argument",
     `the handler ${JSON.stringify(handler)} of the pod's runtime class is not a runtime of this Docker Engine, which has ${known.toSorted().join(", ")}: add it under "runtimes" in the daemon.json of the Engine and reload that, or name another handler in the class.`,
   );
+}
+
+/** Delay of the inspection after the start call, milliseconds: the daemon handles the start first, then answers the
+ *  inspection. */
+const inspectDelayMs = 20;
+/** Age up to which an inspection counts as current, milliseconds. */
+const maxAgeMs = 50;
+
+/** Starts a sandbox and inspects it at the same time, for the status call that follows: this saves a round trip to a
+ *  remote daemon. An inspection from before the start is discarded.
+ *  @throws CodedError with the daemon's message. */
+export async function startAndInspect(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
+  const { docker, clock, facts } = parts;
+  const over = new AbortController();
+  const inspection = clock
+    .sleep(inspectDelayMs, over.signal)
+    .then(() => inspectOwn(parts, id, sandboxType, signal))
+    .catch(() => undefined);
+  try {
+    await docker.request({ method: "POST", path: `/containers/${id}/start` }, signal);
+  } finally {
+    over.abort();
+  }
+  const found = await inspection;
+  if (found?.State.Running) facts.startInspections.set(id, { found, inspectedAt: clock.monotonic() });
+}
+
+/** The inspection from the sandbox's start, if still current; returned once. */
+export function takeStartInspection({ facts, clock }: DockerParts, id: string): ContainerInspectInfo | undefined {
+  const inspection = facts.startInspections.get(id);
+  facts.startInspections.delete(id);
+  return inspection && clock.monotonic() - inspection.inspectedAt <= maxAgeMs ? inspection.found : undefined;
 }

@@ -12,7 +12,7 @@ import {
 } from "../../../src/gen/cri.ts";
 import { hasCode, ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { Sandboxes } from "../../../src/seams/runtime.ts";
-import { takeStartInspection } from "./start.ts";
+import { takeStartInspection, type SandboxDeps, runSandbox } from "./run.ts";
 import { type LoopbackPorts, isLoopback, onLoopback } from "../network/loopback-ports.ts";
 import { cacheSandbox } from "../container-facts.ts";
 import {
@@ -25,7 +25,6 @@ import {
 import { inspectOwn, listOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
 import { forceRemove, removeContainer } from "../container/remove.ts";
-import { type SandboxDeps, runSandbox } from "./run.ts";
 import { namespacesOf } from "./spec.ts";
 import { podNameLabel, podNamespaceLabel, podUidLabel } from "../../../src/pod/labels.ts";
 import { criLabels } from "../container/labels.ts";

@@ -4,13 +4,12 @@ import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 import type { FileChange, FileInfo, FileSystemInfo, HostFs } from "../../../src/seams/host.ts";
 import { applyScript, changesMade, changePath } from "./apply-script.ts";
 import { parseEntries, parseStat, statFormat } from "./file-info.ts";
-import { prelude } from "../shell/prelude.ts";
+import { prelude, type ShellResult } from "../shell/shell.ts";
 import { quote } from "../shell/quote.ts";
 import { type CommandResult, maxPooledScriptBytes } from "../process/command.ts";
 import type { SftpClient, SftpRequest } from "./sftp-client.ts";
 import { openFile } from "./sftp-file.ts";
 import { type Reply, expectReply, sftp, stringAt } from "./sftp-packets.ts";
-import type { ShellResult } from "../shell/shell.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
 import { commandError } from "../shell/system-errors.ts";
 

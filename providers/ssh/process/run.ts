@@ -1,11 +1,13 @@
+import type { Readable } from "node:stream";
 import type { Clock } from "../../../src/lib/clock.ts";
-import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
+import { CodedError, throwIfAborted, abortError, hasCode } from "../../../src/lib/errors.ts";
 import type { RunOptions, RunResult } from "../../../src/seams/host.ts";
 import { printfFormat, quoteAll } from "../shell/quote.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
 import { type Command, type CommandResult, noSuchProgram, programOf, maxPooledScriptBytes } from "./command.ts";
-import { runInOwnSession } from "./run-in-own-session.ts";
-import type { SpawnerOptions } from "./spawn.ts";
+import { type SpawnerOptions, createSpawner } from "./spawn.ts";
+import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
 
 const defaultTimeoutMs = 30_000;
 const defaultMaxOutput = 1024 * 1024;
@@ -57,4 +59,38 @@ function timeoutError(program: string, timeoutMs: number): CodedError {
 
 function decodeOutput(bytes: Buffer, limit: number): string {
   return bytes.subarray(0, limit).toString("utf8");
+}
+
+/** Runs a command in its own session; used for input that is too large for a pooled shell.
+ *  @throws cancelled or deadline_exceeded like the signal (the command is killed), unavailable. */
+export async function runInOwnSession(
+  options: SpawnerOptions,
+  { argv, stdin, limit }: Command,
+  stop: AbortSignal,
+): Promise<CommandResult> {
+  const none = Buffer.alloc(0);
+  try {
+    await using child = await createSpawner(options)(argv, stop);
+    const output = Promise.all([collect(child.stdout, limit), collect(child.stderr, limit)]);
+    child.stdin.on("error", () => undefined);
+    child.stdin.end(stdin);
+    const [code, [stdout, stderr]] = await Promise.all([child.exited, untilAborted(output, stop)]);
+    throwIfAborted(stop);
+    return { code, stdout, stderr };
+  } catch (error) {
+    if (stop.aborted) throw abortError(stop);
+    if (hasCode(error, "not_found")) return { code: undefined, stdout: none, stderr: none };
+    throw error;
+  }
+}
+
+function collect(stream: Readable, limit: number): Promise<Buffer> {
+  const kept = new BoundedBuffer(limit);
+  return new Promise((resolve, reject) => {
+    stream.on("data", (chunk: Buffer) => void kept.add(chunk));
+    stream.once("end", () => resolve(kept.bytes()));
+    stream.once("error", (error) =>
+      reject(error instanceof CodedError ? error : new CodedError("unavailable", error.message, { cause: error })),
+    );
+  });
 }

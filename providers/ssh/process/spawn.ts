@@ -10,11 +10,10 @@ import type { HostProcess } from "../../../src/seams/host.ts";
 import { connectionLostError, channelStream, errorStream } from "../connection/channel-stream.ts";
 import type { Link } from "../connection/link.ts";
 import type { ProcessGroups } from "./groups.ts";
-import { identifyScript } from "../shell/prelude.ts";
+import { identifyScript, type ProcessGroup } from "../shell/shell.ts";
 import { quoteAll } from "../shell/quote.ts";
 import { noSuchProgram, programOf } from "./command.ts";
 import { type Session, type Sessions, discardChannel } from "../connection/sessions.ts";
-import type { ProcessGroup } from "../shell/shell.ts";
 
 export interface SpawnerOptions {
   readonly link: Pick<Link, "countExchange">;

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.ts";
-import { prelude } from "./prelude.ts";
 import { connectionLostError } from "../connection/channel-stream.ts";
 import type { Session } from "../connection/sessions.ts";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
+import { programText } from "../../../src/lib/program-text.ts";
 
 /** A shell's answer to a question: its output and outcome. */
 export interface ShellResult {
@@ -185,3 +185,13 @@ export class Frame {
 
 /** Limit of the words after the marker. */
 const maxWordsBytes = 80;
+
+/** POSIX sh that sets gl_group to the shell's process group and gl_start to the start time of the group's first process,
+ *  in ticks since boot; 0 if /proc does not show it. With sudo that process is sudo. */
+export const identifyScript = (): string => programText("providers/ssh/shell/identify.sh");
+
+/** Functions loaded into every shell: prelude.sh, and those of identify.sh and removal.sh. */
+export const prelude = (): string =>
+  [programText("providers/ssh/shell/prelude.sh"), identifyScript(), programText("providers/ssh/shell/removal.sh")].join(
+    "\n",
+  );

@@ -64,3 +64,16 @@ function hoursAndMinutes(seconds: number): string {
   const two = (amount: number) => String(amount).padStart(2, "0");
   return `${Math.floor(seconds / 3600)} hr ${two(Math.floor(seconds / 60) % 60)} min ${two(seconds % 60)} sec`;
 }
+
+/** /flagz: the flags of the command line. */
+export function flagz({ flags, clock }: Pick<KubeletServerDeps, "flags" | "clock">): Handler {
+  const separator = separators[Math.floor(clock.jitter(0, separators.length))] ?? separators[0];
+  const sorted = Object.entries(flags).sort(([one], [other]) => (one < other ? -1 : 1));
+  const lines = sorted.map(([name, value]) => `${name}${separator}${value}\n`).join("");
+  return zpage({
+    name: "flagz",
+    kind: "Flagz",
+    text: () => heading("flagz") + lines,
+    fields: () => (sorted.length === 0 ? {} : { flags: Object.fromEntries(sorted) }),
+  });
+}

@@ -6,8 +6,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { examineCertificates } from "../../../src/doctor/certificates.ts";
-import { examinePorts } from "../../../src/doctor/ports.ts";
-import { listenersAt, socketsIn } from "../../../src/doctor/listeners.ts";
+import { examinePorts, listenersAt, socketsIn } from "../../../src/doctor/ports.ts";
 
 const { signal } = new AbortController();
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { unsupportedServicesText } from "../../../src/endpoint-publisher/unsupported-services.ts";
+import { unsupportedServicesText } from "../../../src/endpoint-publisher/publisher.ts";
 import type { Pod, Service } from "../../../src/objects.ts";
 import { aPod } from "../../fakes/pods.ts";
 

@@ -12,7 +12,7 @@ import { RuntimeServiceService, VersionRequest, VersionResponse } from "../../..
 import { createGrpcConnection } from "../../../src/host/grpc-connection.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { connectionPair } from "../../fakes/connection-pair.ts";
-import { splice } from "../../../src/streams/splice.ts";
+import { splice } from "../../../src/streams/port-forward.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import { never } from "../../fakes/signals.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createSetupFailures } from "../../../src/process/setup-failures.ts";
+import { createSetupFailures } from "../../../src/process/node-run.ts";
 import { fakeClient, silent } from "../api/fake-client.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 

@@ -3,7 +3,7 @@ import { EventEmitter } from "node:events";
 import { test } from "node:test";
 import type { WebSocket } from "ws";
 import { encodeMessage } from "../../../src/remotedialer/messages.ts";
-import { serveSession } from "../../../src/remotedialer/session.ts";
+import { serveSession } from "../../../src/remotedialer/tunnels.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 test("does not open connections requested after the session has ended", async () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createTokenSigners } from "../../../src/api/token-signers.ts";
-import { boundedAccess, boundedTokens } from "../../../src/server/bounded-reviews.ts";
+import { boundedAccess, boundedTokens } from "../../../src/server/review-cache.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const { signal } = new AbortController();

@@ -10,7 +10,7 @@ import type { Pod } from "../../../src/objects.ts";
 import { createManifestErrors } from "../../../src/sources/manifest-errors.ts";
 import { createFileSource } from "../../../src/sources/file.ts";
 import { createManifestSet } from "../../../src/sources/manifest-set.ts";
-import { type PathChange, watchPath } from "../../../src/lib/watch-path.ts";
+import { type PathChange, watchPath } from "../../../src/lib/file-watcher.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const manifest = (name: string, image = "nginx") =>

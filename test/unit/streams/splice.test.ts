@@ -4,7 +4,7 @@ import { type Socket, connect, createServer } from "node:net";
 import { Duplex, Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { test } from "node:test";
-import { splice } from "../../../src/streams/splice.ts";
+import { splice } from "../../../src/streams/port-forward.ts";
 import { never } from "../../fakes/signals.ts";
 
 /** Both ends of a TCP connection over loopback. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type CgroupLimits, weightOf } from "../../../../src/host/cgroups.ts";
 import { cpuBits, limitProperties, newSlice, roundedLimits, slicesOf } from "../../../../src/host/systemd/slices.ts";
-import { assignment } from "../../../../src/host/systemd/systemctl.ts";
+import { assignment } from "../../../../src/host/systemd/systemd-client.ts";
 import { versionOf } from "../../../../src/host/systemd/bus-slices.ts";
 
 const infinity = 18_446_744_073_709_551_615n;

@@ -3,8 +3,8 @@ import { Writable } from "node:stream";
 import { test } from "node:test";
 import { demultiplex } from "../../../../../providers/docker/exec/demultiplex.ts";
 import { createFrames } from "../../../../../providers/docker/client/frames.ts";
-import { BoundedOutput } from "../../../../../providers/docker/exec/bounded-output.ts";
-import { detachKeys } from "../../../../../providers/docker/exec/detach-keys.ts";
+import { BoundedOutput } from "../../../../../providers/docker/exec/process.ts";
+import { detachKeys } from "../../../../../providers/docker/client/hijack.ts";
 import { never } from "../../../../fakes/signals.ts";
 import { cut, frame } from "../framing.ts";
 

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import type { Duplex } from "node:stream";
 import { setImmediate as turn } from "node:timers/promises";
 import { test } from "node:test";
-import { dockerExec } from "../../../../../providers/docker/exec/exec-sync.ts";
-import { createExec, startExec } from "../../../../../providers/docker/exec/process.ts";
+import { dockerExec, createExec, startExec } from "../../../../../providers/docker/exec/process.ts";
 import { type RawCall, rawEngine } from "../raw-engine.ts";
 
 const wish = { containerId: "c", argv: ["true"], tty: false, stdin: false, stdout: true, stderr: true };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createPullTracker } from "../../../../../providers/docker/image/pull-progress.ts";
+import { createPullTracker } from "../../../../../providers/docker/image/pull.ts";
 
 test("sums up a pull's bytes and layers", () => {
   const { add, progress } = createPullTracker();

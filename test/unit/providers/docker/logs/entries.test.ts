@@ -4,8 +4,8 @@ import {
   type LogEntryParser,
   createFramedParser,
   createTerminalParser,
-} from "../../../../../providers/docker/logs/entries.ts";
-import { createRepeatFilter } from "../../../../../providers/docker/logs/logs.ts";
+  createRepeatFilter,
+} from "../../../../../providers/docker/logs/logs.ts";
 import type { LogLine } from "../../../../../src/seams/runtime.ts";
 import { cut, frame } from "../framing.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { startAndInspect, takeStartInspection } from "../../../../../providers/docker/sandbox/start.ts";
+import { startAndInspect, takeStartInspection } from "../../../../../providers/docker/sandbox/run.ts";
 import { sandboxType } from "../../../../../providers/docker/container/names.ts";
 import { createdState, inspection, runningState } from "../inspection.ts";
 import { type RawCall, rawEngine } from "../raw-engine.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createPool } from "../../../../../providers/ssh/shell/pool.ts";
+import { createPool } from "../../../../../providers/ssh/shell/shell-pool.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
 import { never } from "../../../../fakes/signals.ts";
 
