@@ -19,7 +19,7 @@ import { criEvents } from "./events.ts";
 import { criContainers, criSandboxes } from "./pods.ts";
 import { criStreams } from "./streams.ts";
 import { runtimeConfig, unsupportedReason, readReportedConfig } from "./reported-config.ts";
-import { hasCode } from "../../src/lib/errors.ts";
+import { ignoreNotFound } from "../../src/lib/errors.ts";
 import { parseImageName } from "../../src/pod/image-name.ts";
 
 export interface CriRuntimeOptions extends ClockAndLog {
@@ -110,11 +110,7 @@ function criImages(images: GrpcChannel, runtime: GrpcChannel): Images {
     },
     /** An image that is already gone counts as removed. */
     async removeImage(image: ImageSpec, signal) {
-      try {
-        await images.call(imageService.removeImage, { image }, signal);
-      } catch (error) {
-        if (!hasCode(error, "not_found")) throw error;
-      }
+      await ignoreNotFound(images.call(imageService.removeImage, { image }, signal));
     },
     imageFsInfo: (signal) => images.call(imageService.imageFsInfo, ImageFsInfoRequest.fromPartial({}), signal),
   };

@@ -1,11 +1,12 @@
 import { ignoreNotFound } from "../../src/lib/errors.ts";
-import type { ContainerInfo, NetworkInspectInfo } from "dockerode";
+import type { NetworkInspectInfo } from "dockerode";
 import { nodeLabel } from "../../src/pod/labels.ts";
 import type { OwnedResource } from "../../src/seams/runtime.ts";
 import { inspectImage } from "./image/inspect.ts";
 import type { DockerParts } from "./parts.ts";
 import { loopbackRules } from "./network/loopback-ports.ts";
 import { localPauseImage } from "./config.ts";
+import { findContainers } from "./container/own.ts";
 import { forceRemove } from "./container/remove.ts";
 import { removeImage } from "./image/images.ts";
 import { probeContainers } from "./engine/capability-probes.ts";
@@ -52,11 +53,7 @@ async function removeNetwork({ docker }: OwnedResourcesDeps, id: string, signal:
 async function pauseImage(parts: OwnedResourcesDeps, signal: AbortSignal): Promise<OwnedResource[]> {
   const found = await inspectImage(parts, localPauseImage, signal);
   if (!found) return [];
-  const filters = JSON.stringify({ ancestor: [found.Id] });
-  const users = await parts.docker.request<ContainerInfo[]>(
-    { path: "/containers/json", query: { all: true, filters } },
-    signal,
-  );
+  const users = await findContainers(parts.docker, { ancestor: [found.Id] }, signal);
   if (users.some(({ Labels }) => Labels[nodeLabel] !== parts.nodeName)) return [];
   return [{ name: `Docker image ${localPauseImage}`, remove: (stop) => removeImage(parts, localPauseImage, stop) }];
 }

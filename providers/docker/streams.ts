@@ -1,4 +1,4 @@
-import { addAbortSignal } from "node:stream";
+import { type Duplex, addAbortSignal } from "node:stream";
 import type { AttachRequest, ExecRequest, PortForwardRequest } from "../../src/gen/cri.ts";
 import type { CommandStreams, RunCommand, Streams, TerminalSize } from "../../src/seams/runtime.ts";
 import { createExec, startExec } from "./exec/process.ts";
@@ -6,7 +6,7 @@ import type { DockerParts } from "./parts.ts";
 import { createPortRelay } from "./port-forward/relay.ts";
 import { sandboxType } from "./container/names.ts";
 import { inspectRunning } from "./container/running.ts";
-import { hasCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
+import { ignoreCode, messageOf, throwIfAborted } from "../../src/lib/errors.ts";
 import { demultiplex } from "./exec/demultiplex.ts";
 import { detachKeys, hijack } from "./client/hijack.ts";
 
@@ -68,32 +68,36 @@ async function attach(
     (_engine, until, _apart, forUser) => hijack(forUser, { path: `${path}/attach`, query, signal: until }),
     gone,
   );
-  // The output reports its errors.
-  connection.on("error", () => undefined);
-  const over = new AbortController();
-  const sizes = applyTerminalSizes(parts, `${path}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
-  try {
+  return serveConnection(parts, { connection, path, streams, gone }, async () => {
     throwIfAborted(gone);
     addAbortSignal(gone, connection);
     // The daemon itself ends the output at the end of an input that it must keep open.
     streams.stdin?.pipe(connection);
     await docker.call(() => demultiplex(connection, { ...streams, tty }, gone), gone, "none");
-    await checkResponsive(parts, containerId, gone);
+    // The end of the daemon looks like the container's.
+    await ignoreCode(inspectRunning(parts, containerId, gone), "not_found", "failed_precondition");
     return 0;
+  });
+}
+
+/** Serves the connection of a command or process to a client while the work runs, and applies the client's terminal sizes.
+ *  @param path in the Engine API of what the connection belongs to. */
+async function serveConnection(
+  parts: DockerParts,
+  { connection, path, streams, gone }: { connection: Duplex; path: string; streams: CommandStreams; gone: AbortSignal },
+  work: () => Promise<number>,
+): Promise<number> {
+  // The output reports its errors.
+  connection.on("error", () => undefined);
+  const over = new AbortController();
+  const sizes = applyTerminalSizes(parts, `${path}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
+  try {
+    return await work();
   } finally {
     over.abort();
     streams.stdin?.unpipe(connection);
     connection.destroy();
     await sizes;
-  }
-}
-
-/** Checks that the daemon still responds: its own end looks like the container's. @throws CodedError unavailable. */
-async function checkResponsive(parts: DockerParts, containerId: string, signal: AbortSignal): Promise<void> {
-  try {
-    await inspectRunning(parts, containerId, signal);
-  } catch (error) {
-    if (!hasCode(error, "not_found", "failed_precondition")) throw error;
   }
 }
 
@@ -109,29 +113,17 @@ async function streamExec(
   const { tty } = command;
   const running = await startExec(parts, { ...command, forUser: true }, gone);
   const { connection } = running;
-  // The output reports its errors.
-  connection.on("error", () => undefined);
-  const over = new AbortController();
-  const sizes = applyTerminalSizes(
-    parts,
-    `/exec/${running.id}/resize`,
-    streams.sizes,
-    AbortSignal.any([gone, over.signal]),
-  );
-  try {
-    // With a terminal the daemon would end the output at the end of the input.
-    streams.stdin?.pipe(connection, { end: !tty });
-    await running.output(streams, gone);
-    return await running.ended(gone);
-  } catch (error) {
-    if (tty && gone.aborted) await running.kill("HUP");
-    throw error;
-  } finally {
-    over.abort();
-    streams.stdin?.unpipe(connection);
-    connection.destroy();
-    await sizes;
-  }
+  return serveConnection(parts, { connection, path: `/exec/${running.id}`, streams, gone }, async () => {
+    try {
+      // With a terminal the daemon would end the output at the end of the input.
+      streams.stdin?.pipe(connection, { end: !tty });
+      await running.output(streams, gone);
+      return await running.ended(gone);
+    } catch (error) {
+      if (tty && gone.aborted) await running.kill("HUP");
+      throw error;
+    }
+  });
 }
 
 /** Applies a client's terminal sizes until there are no more or the signal aborts. Never throws: a failed resize (the

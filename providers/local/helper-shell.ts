@@ -12,10 +12,7 @@ const idleMs = 60_000;
 
 /** A resident shell that runs short commands, one after another. Starting a process from a large one blocks it for milliseconds, since the
  *  kernel copies its page tables; a shell is small. */
-export interface HelperShell extends AsyncDisposable {
-  /** @see RunOptions.brief */
-  run(argv: readonly string[], options: RunOptions): Promise<RunResult>;
-}
+export type HelperShell = ReturnType<typeof createHelperShell>;
 
 interface Shell {
   readonly process: HostProcess;
@@ -29,7 +26,7 @@ interface Deps {
   readonly startShell: () => Promise<HostProcess>;
 }
 
-export function createHelperShell({ clock, startShell }: Deps): HelperShell {
+export function createHelperShell({ clock, startShell }: Deps) {
   const oneAtATime = createSemaphore(1);
   let shell: Shell | undefined;
   let idle: Timer | undefined;
@@ -53,7 +50,8 @@ export function createHelperShell({ clock, startShell }: Deps): HelperShell {
     return started;
   };
   return {
-    run: (argv, { timeoutMs = defaultTimeoutMs, signal }) =>
+    /** @see RunOptions.brief */
+    run: (argv: readonly string[], { timeoutMs = defaultTimeoutMs, signal }: RunOptions): Promise<RunResult> =>
       oneAtATime(async () => {
         throwIfAborted(signal);
         idle?.cancel();

@@ -5,7 +5,7 @@ import { exists } from "../host/exists.ts";
 import { type HostFacts, readFacts } from "../host/facts.ts";
 import { readOwnershipRecord } from "../host/ownership-record.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
+import { ignoreCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
 import { predictNetwork } from "../service-tunnel/network-mode.ts";
 import { preflightFailures } from "../service-tunnel/preflight.ts";
 import { checkTargetRequirements, checkCgroupControllers, checkTargetAddress } from "../node/target-requirements.ts";
@@ -155,13 +155,8 @@ async function runtime({ target, kubelet }: TargetExamination, signal: AbortSign
 
 /** Undefined if the runtime does not report it. */
 async function cgroupDriver({ runtime }: Target, signal: AbortSignal): Promise<string | undefined> {
-  try {
-    const { linux } = await runtime.runtimeConfig(signal);
-    return linux && (linux.cgroupDriver === CgroupDriver.SYSTEMD ? "systemd" : "cgroupfs");
-  } catch (error) {
-    if (hasCode(error, "unimplemented")) return undefined;
-    throw error;
-  }
+  const config = await ignoreCode(runtime.runtimeConfig(signal), "unimplemented");
+  return config?.linux && (config.linux.cgroupDriver === CgroupDriver.SYSTEMD ? "systemd" : "cgroupfs");
 }
 
 /** Fractions of a file system below which pods are evicted by default. */

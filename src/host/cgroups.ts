@@ -26,26 +26,7 @@ export interface CgroupLimits {
 }
 
 /** The target's cgroup hierarchies: one per controller with v1, a single one with v2. */
-export interface Cgroups {
-  /** True if the target can limit process IDs. */
-  readonly limitsPids: boolean;
-  /** Creates a cgroup and its ancestors, and sets its limits. @param path from the root, such as `/kubepods/burstable`. */
-  ensure(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
-  /** The same for a cgroup without processes, in a single batch of file changes if its ancestors were created before. @returns
-   *  false if ancestors created here were no longer as expected. */
-  create(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<boolean>;
-  /** Removes cgroups without processes, and their descendants; a missing one is not an error. */
-  remove(paths: readonly string[], signal: AbortSignal): Promise<void>;
-  /** Validates that limits can be set in a cgroup created by others; returns the kubelet's message, or undefined if valid. */
-  validate(cgroup: NamedCgroup, signal: AbortSignal): Promise<string | undefined>;
-  /** Names of a cgroup's children; empty for a missing cgroup. */
-  children(path: string, signal: AbortSignal): Promise<readonly string[]>;
-  /** Kills all processes in cgroups and their descendants, and waits for their end, two seconds at most.
-   *  @returns the PIDs of the processes found. */
-  kill(paths: readonly string[], signal: AbortSignal): Promise<readonly number[]>;
-  /** Identities of cgroups by path, which change when a cgroup is re-created; none for a missing one. */
-  identities(paths: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>>;
-}
+export type Cgroups = Awaited<ReturnType<typeof openCgroups>>;
 
 /** v1 hierarchies in which the kubelet creates a pod's cgroup, and the v2 one on hybrid machines, since runc creates
  *  containers' cgroups there too and leaves their parents behind. */
@@ -70,7 +51,7 @@ const controllers = [
 const limiting: readonly string[] = ["cpu", "cpuacct", "cpuset", "memory", "systemd", "pids", "hugetlb"];
 
 /** @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
-export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal): Promise<Cgroups> {
+export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal) {
   const roots = version === 2 ? [mount] : await hierarchies(host, signal);
   const hugetlb = version === 1 ? roots.includes(`${mount}/hugetlb`) : await limitsHugePages(host, signal);
   const limitsPids = version === 2 || roots.includes(`${mount}/pids`);
@@ -115,28 +96,40 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
   };
   const inAllHierarchies = (paths: readonly string[]) => paths.flatMap((path) => roots.map((root) => root + path));
   return {
+    /** True if the target can limit process IDs. */
     limitsPids,
-    async ensure(path, limits, stop) {
+    /** Creates a cgroup and its ancestors, and sets its limits. @param path from the root, such as `/kubepods/burstable`. */
+    async ensure(path: string, limits: CgroupLimits, stop: AbortSignal): Promise<void> {
       const isSettled = inheritance.isPrepared(path) && limits.cpus === undefined;
       await inOneBatch(path, isSettled ? [] : undefined, limits, stop);
     },
-    create(path, limits, stop) {
+    /** The same for a cgroup without processes, in a single batch of file changes if its ancestors were created before. @returns
+     *  false if ancestors created here were no longer as expected. */
+    create(path: string, limits: CgroupLimits, stop: AbortSignal): Promise<boolean> {
       const inherited = inheritance.changesForNew(path);
       return inOneBatch(path, inherited && [...directories(path, false), ...inherited], limits, stop);
     },
-    async remove(paths, stop) {
+    /** Removes cgroups without processes, and their descendants; a missing one is not an error. */
+    async remove(paths: readonly string[], stop: AbortSignal): Promise<void> {
       await removeTrees(host, inAllHierarchies(paths), stop);
       paths.forEach(inheritance.invalidateRemoved);
     },
-    validate: (cgroup, stop) =>
+    /** Validates that limits can be set in a cgroup created by others; returns the kubelet's message, or undefined if valid. */
+    validate: (cgroup: NamedCgroup, stop: AbortSignal): Promise<string | undefined> =>
       version === 2 ? validateV2(host, cgroup, stop) : validateV1(host, roots.filter(isLimiting), cgroup, stop),
-    async children(path, stop) {
+    /** Names of a cgroup's children; empty for a missing cgroup. */
+    async children(path: string, stop: AbortSignal): Promise<readonly string[]> {
       const names = new Set<string>();
       for (const root of roots) for (const name of await subgroups(host, root + path, stop)) names.add(name);
       return [...names];
     },
-    kill: (paths, stop) => killProcesses(host, inAllHierarchies(paths), stop),
-    identities: (paths, stop) => identitiesIn(host, roots.find(isLimiting) ?? mount, paths, stop),
+    /** Kills all processes in cgroups and their descendants, and waits for their end, two seconds at most.
+     *  @returns the PIDs of the processes found. */
+    kill: (paths: readonly string[], stop: AbortSignal): Promise<readonly number[]> =>
+      killProcesses(host, inAllHierarchies(paths), stop),
+    /** Identities of cgroups by path, which change when a cgroup is re-created; none for a missing one. */
+    identities: (paths: readonly string[], stop: AbortSignal): Promise<ReadonlyMap<string, string>> =>
+      identitiesIn(host, roots.find(isLimiting) ?? mount, paths, stop),
   };
 }
 

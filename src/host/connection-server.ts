@@ -6,20 +6,14 @@ import { decodeBounded, pluginLimits } from "../lib/bounded-decode.ts";
 import { type TargetBudget, chargeStream } from "../lib/target-budget.ts";
 
 /** A gRPC server on accepted connections. */
-export interface ConnectionServer {
-  take(connection: Duplex): void;
-  close(): void;
-}
+export type ConnectionServer = ReturnType<typeof createConnectionServer>;
 
 /** Maximum number of concurrent calls per connection. */
 const maxConcurrentStreams = 100;
 
 /** Allocates nothing before the first connection.
  *  @param addServices called with the first connection. @param budget charged with data received from remote connections. */
-export function createConnectionServer(
-  addServices: (server: Server) => void,
-  budget: TargetBudget | undefined,
-): ConnectionServer {
+export function createConnectionServer(addServices: (server: Server) => void, budget: TargetBudget | undefined) {
   let serving: { readonly server: Server; readonly injector: ConnectionInjector } | undefined;
   const start = () => {
     const server = new Server({
@@ -30,14 +24,14 @@ export function createConnectionServer(
     return { server, injector: server.createConnectionInjector(ServerCredentials.createInsecure()) };
   };
   return {
-    take(connection) {
+    take(connection: Duplex): void {
       connection.on("error", () => connection.destroy());
       serving ??= start();
       serving.injector.injectConnection(connection);
       // For local sockets, HTTP/2 reads natively, bypassing JavaScript streams.
       if (!(connection instanceof Socket)) chargeStream(connection, budget);
     },
-    close() {
+    close(): void {
       serving?.injector.destroy();
       serving?.server.forceShutdown();
     },

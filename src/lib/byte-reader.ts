@@ -33,17 +33,7 @@ const LF = 10;
 /** Pause the connection once this many bytes are buffered. */
 const maxBufferedBytes = 64 * 1024;
 
-/** Data received on a connection. */
-interface Received {
-  readonly buffer: ByteBuffer;
-  /** Waits until more than `had` bytes are buffered. @returns false if the stream ended first. */
-  more(had: number): Promise<boolean>;
-  /** The error that the connection ended with. Like a system call, it is reported once; afterwards the stream has simply
-   *  ended. */
-  endError(): Error | undefined;
-}
-
-function receive(connection: Duplex): Received {
+function receive(connection: Duplex) {
   const buffer = createByteBuffer();
   const state: { ended: boolean; failure?: Error | undefined; wake: () => void } = { ended: false, wake: () => {} };
   const end = () => {
@@ -62,7 +52,8 @@ function receive(connection: Duplex): Received {
   });
   return {
     buffer,
-    async more(had) {
+    /** Waits until more than `had` bytes are buffered. @returns false if the stream ended first. */
+    async more(had: number): Promise<boolean> {
       while (buffer.length() <= had && !state.ended) {
         const { promise, resolve } = Promise.withResolvers<void>();
         state.wake = resolve;
@@ -71,7 +62,9 @@ function receive(connection: Duplex): Received {
       }
       return buffer.length() > had;
     },
-    endError() {
+    /** The error that the connection ended with. Like a system call, it is reported once; afterwards the stream has simply
+     *  ended. */
+    endError(): Error | undefined {
       const error = state.failure;
       state.failure = undefined;
       return error;
@@ -131,10 +124,7 @@ export function createByteReader(connection: Duplex): ByteReader {
   return reader;
 }
 
-/** Received bytes that have not been consumed. */
-type ByteBuffer = ReturnType<typeof createByteBuffer>;
-
-/** One contiguous buffer that doubles as it fills, so that many small chunks cost no more than a few large ones. */
+/** Received bytes that have not been consumed. One contiguous buffer that doubles as it fills, so that many small chunks cost no more than a few large ones. */
 function createByteBuffer() {
   let store = Buffer.alloc(0);
   let [start, end] = [0, 0];

@@ -1,14 +1,10 @@
 import type { Clock } from "../lib/clock.ts";
 
 /** Detects inactivity. */
-export interface Idle {
-  /** Records activity. */
-  touch(): void;
-  stop(): void;
-}
+export type Idle = ReturnType<typeof createIdle>;
 
 /** Calls `onIdle` once after `ms` milliseconds without activity. Recording activity creates no timer. */
-export function createIdle(clock: Clock, ms: number, onIdle: () => void): Idle {
+export function createIdle(clock: Clock, ms: number, onIdle: () => void) {
   let last = clock.monotonic();
   const check = () => {
     const left = last + ms - clock.monotonic();
@@ -17,9 +13,10 @@ export function createIdle(clock: Clock, ms: number, onIdle: () => void): Idle {
   };
   let timer = clock.after(ms, check);
   return {
-    touch: () => {
+    /** Records activity. */
+    touch: (): void => {
       last = clock.monotonic();
     },
-    stop: () => timer.cancel(),
+    stop: (): void => timer.cancel(),
   };
 }

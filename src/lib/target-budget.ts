@@ -4,13 +4,7 @@ import { CodedError } from "./errors.ts";
 
 /** Limits how much data of a target this process decodes: one process serves all nodes, so a target that floods its node with
  *  data must not use up the time and memory of the others. */
-export interface TargetBudget {
-  /** Charges decoded data, in bytes of the memory that it takes.
-   *  @throws CodedError resource_exhausted when the target is over its budget, and for a while afterwards. */
-  spend(bytes: number): void;
-  /** Message for the node's Ready condition while the target is over its budget. */
-  exceeded(): string | undefined;
-}
+export type TargetBudget = ReturnType<typeof createTargetBudget>;
 
 /** Rate and burst of decoded bytes, per second. Relisting 500 pods and 5,000 images every second takes about a third of the
  *  rate; decoding at the full rate takes a fifth of one CPU. */
@@ -26,15 +20,18 @@ export interface TargetBudgetOptions {
 }
 
 /** A token bucket of decoded bytes. */
-export function createTargetBudget({ clock, onExceeded }: TargetBudgetOptions): TargetBudget {
+export function createTargetBudget({ clock, onExceeded }: TargetBudgetOptions) {
   let tokens = burst;
   let filledAt = clock.monotonic();
   let overUntil = Number.NEGATIVE_INFINITY;
   const exceeded = () => (clock.monotonic() < overUntil ? message : undefined);
   const refuse = () => new CodedError("resource_exhausted", message);
   return {
+    /** Message for the node's Ready condition while the target is over its budget. */
     exceeded,
-    spend(bytes) {
+    /** Charges decoded data, in bytes of the memory that it takes.
+     *  @throws CodedError resource_exhausted when the target is over its budget, and for a while afterwards. */
+    spend(bytes: number): void {
       const now = clock.monotonic();
       if (now < overUntil) throw refuse();
       tokens = Math.min(burst, tokens + ((now - filledAt) / 1000) * perSecond) - bytes;

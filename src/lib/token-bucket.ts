@@ -17,12 +17,7 @@ export function createTokenBucket(
 }
 
 /** Allows `qps` calls per second on average, and bursts of `burst`. */
-export interface RateLimit {
-  /** Resolves in order of the calls, when the call may be made; rejects when the signal aborts. */
-  wait(signal?: AbortSignal): Promise<void>;
-  /** Takes a token if one is available. @returns milliseconds until the next call may be made; 0 if a token was taken. */
-  take(): number;
-}
+export type RateLimit = ReturnType<typeof createRateLimit>;
 
 /** A token bucket whose callers wait. A non-positive `qps` means no limit.
  *  @param options.qps calls per second
@@ -31,10 +26,11 @@ export interface RateLimit {
 export function createRateLimit(
   clock: Pick<Clock, "monotonic" | "sleep">,
   { qps, burst }: { readonly qps: number; readonly burst: number },
-): RateLimit {
+) {
   const bucket = createTokens(clock, qps, burst);
   return {
-    async wait(signal) {
+    /** Resolves in order of the calls, when the call may be made; rejects when the signal aborts. */
+    async wait(signal?: AbortSignal): Promise<void> {
       if (qps <= 0) return;
       // Each caller takes its token immediately; a negative balance is the queue.
       const balance = bucket.available() - 1;
@@ -47,7 +43,8 @@ export function createRateLimit(
         throw error;
       }
     },
-    take() {
+    /** Takes a token if one is available. @returns milliseconds until the next call may be made; 0 if a token was taken. */
+    take(): number {
       if (qps <= 0) return 0;
       const missing = 1 - bucket.available();
       // A tiny missing fraction is not a wait: a timer cannot be that short.

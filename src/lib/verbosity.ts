@@ -6,28 +6,23 @@ export interface FileVerbosity {
 }
 
 /** A process's log verbosity, in klog's levels; may change at run time. */
-export interface Verbosity {
-  /** The level of all files. */
-  current(): number;
-  set(level: number): void;
-  /** True if some files have their own level. */
-  readonly byFile: boolean;
-  /** True if lines of that level are written for a file. @param file its name, as `log.ts`. */
-  shows(level: number, file: string): boolean;
-}
+export type Verbosity = ReturnType<typeof createVerbosity>;
 
 /** @param initial the kubelet's `-v`. @param files its `--vmodule`; the first pattern that matches a file applies.
  *  @see https://pkg.go.dev/k8s.io/klog/v2#V */
-export function createVerbosity(initial: number, files: readonly FileVerbosity[] = []): Verbosity {
+export function createVerbosity(initial: number, files: readonly FileVerbosity[] = []) {
   let current = initial;
   const own = files
     .filter(({ verbosity }) => verbosity > 0)
     .map(({ filePattern, verbosity }) => ({ pattern: patternOf(filePattern), verbosity }));
   return {
+    /** True if some files have their own level. */
     byFile: own.length > 0,
-    current: () => current,
-    set: (level) => void (current = level),
-    shows(level, file) {
+    /** The level of all files. */
+    current: (): number => current,
+    set: (level: number): void => void (current = level),
+    /** True if lines of that level are written for a file. @param file its name, as `log.ts`. */
+    shows(level: number, file: string): boolean {
       if (level <= current) return true;
       const name = file.replace(/\.ts$/, "");
       return level <= (own.find(({ pattern }) => pattern.test(name))?.verbosity ?? 0);

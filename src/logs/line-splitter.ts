@@ -3,16 +3,10 @@ const newline = 0x0a;
 const maxLineBytes = 1024 * 1024;
 
 /** Splits blocks of a file into lines. */
-export interface LineSplitter {
-  /** Passes on every line that `block` completes, including its newline, until `take` returns false. @returns false if `take`
-   *  returned false. */
-  feed(block: Buffer, take: (line: Buffer) => boolean): boolean;
-  /** The rest after the last newline; empty if the file ends with one. */
-  rest(): Buffer;
-}
+export type LineSplitter = ReturnType<typeof createLineSplitter>;
 
 /** @param onLongLine called for every line of more than 1 MiB, which is skipped. */
-export function createLineSplitter(onLongLine: () => void): LineSplitter {
+export function createLineSplitter(onLongLine: () => void) {
   let parts: Buffer[] = [];
   let held = 0;
   let skipping = false;
@@ -31,7 +25,9 @@ export function createLineSplitter(onLongLine: () => void): LineSplitter {
     return line;
   };
   return {
-    feed(block, take) {
+    /** Passes on every line that `block` completes, including its newline, until `take` returns false. @returns false if `take`
+     *  returned false. */
+    feed(block: Buffer, take: (line: Buffer) => boolean): boolean {
       let start = 0;
       for (let end = block.indexOf(newline); end >= 0; end = block.indexOf(newline, start)) {
         const part = block.subarray(start, end + 1);
@@ -42,6 +38,7 @@ export function createLineSplitter(onLongLine: () => void): LineSplitter {
       hold(block.subarray(start));
       return true;
     },
-    rest: () => Buffer.concat(parts),
+    /** The rest after the last newline; empty if the file ends with one. */
+    rest: (): Buffer => Buffer.concat(parts),
   };
 }

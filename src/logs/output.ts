@@ -6,18 +6,10 @@ import type { LogOptions } from "../pipeline.ts";
 const newline = 0x0a;
 
 /** Converts lines of a log file to the requested output, up to the requested limits. */
-export interface LogOutput {
-  /** Adds one line of the file, including its newline if present. @returns false if the output is complete. @throws CodedError
-   *  unknown `unsupported log format` if the format of the first line is unknown. */
-  add(line: Buffer): boolean;
-  /** Adds a parsed line. @returns false if the output is complete. */
-  addParsed(line: ParsedLine): boolean;
-  /** Writes the buffered output, and waits for `out` to drain. */
-  flush(signal: AbortSignal): Promise<void>;
-}
+export type LogOutput = ReturnType<typeof createLogOutput>;
 
 /** @param onBadLine called for lines that do not parse, which are skipped. */
-export function createLogOutput(options: LogOptions, out: Writable, onBadLine: () => void): LogOutput {
+export function createLogOutput(options: LogOptions, out: Writable, onBadLine: () => void) {
   // A client that disconnects closes it, which `flush` detects.
   out.on("error", () => undefined);
   const pieces: Buffer[] = [];
@@ -45,8 +37,11 @@ export function createLogOutput(options: LogOptions, out: Writable, onBadLine: (
     return bytesLeft > 0 && linesLeft > 0;
   };
   return {
+    /** Adds a parsed line. @returns false if the output is complete. */
     addParsed,
-    add(raw) {
+    /** Adds one line of the file, including its newline if present. @returns false if the output is complete. @throws CodedError
+     *  unknown `unsupported log format` if the format of the first line is unknown. */
+    add(raw: Buffer): boolean {
       if (linesLeft <= 0) return false;
       parse ??= parserFor(raw);
       if (!parse)
@@ -61,7 +56,8 @@ export function createLogOutput(options: LogOptions, out: Writable, onBadLine: (
       }
       return addParsed(line);
     },
-    async flush(signal) {
+    /** Writes the buffered output, and waits for `out` to drain. */
+    async flush(signal: AbortSignal): Promise<void> {
       if (pieces.length === 0) return;
       const chunk = Buffer.concat(pieces);
       pieces.length = 0;

@@ -6,25 +6,22 @@ const compressed = ".gz";
 const temporary = ".tmp";
 
 /** Changes to the rotated files of a log before it is rotated again. File names. */
-export interface RotationPlan {
-  /** Leftovers of interrupted rotations, then the oldest files over the limit. */
-  readonly remove: readonly string[];
-  /** Files to compress, oldest first. */
-  readonly compress: readonly string[];
-}
+export type RotationPlan = ReturnType<typeof planRotation>;
 
 /** Plans changes to the rotated files of one log. Temporary files and files that are already compressed are removed; in
  *  addition to the log and the file about to be rotated, `maxFiles` − 2 may remain. Pure. @param names of the log's rotated
  *  files, all of the form `LOG.…`.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-rotation */
-export function planRotation(names: readonly string[], maxFiles: number): RotationPlan {
+export function planRotation(names: readonly string[], maxFiles: number) {
   const there = new Set(names);
   const isUsed = (name: string) =>
     !name.endsWith(temporary) && (name.endsWith(compressed) || !there.has(name + compressed));
   const used = names.filter(isUsed).toSorted();
   const excess = Math.max(0, used.length - Math.max(0, maxFiles - 2));
   return {
+    /** Leftovers of interrupted rotations, then the oldest files over the limit. */
     remove: [...names.filter((name) => !isUsed(name)), ...used.slice(0, excess)],
+    /** Files to compress, oldest first. */
     compress: used.slice(excess).filter((name) => !name.endsWith(compressed)),
   };
 }

@@ -7,11 +7,7 @@ import { visibleLine } from "../lib/visible-text.ts";
 
 /** Handler of unhandled errors: an `error` event without a listener, an exception in a callback, a rejected promise. Each
  *  is a bug, but one process runs all nodes: if the node that caused the error is known, only that node is stopped and restarted. */
-export interface UnhandledErrorHandler extends Disposable {
-  /** Runs a node. @param work gets a signal that aborts with the given signal, or on an unhandled error of this work.
-   *  @throws the unhandled error, once the work has ended; errors of the work. */
-  run<T>(node: string, work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T>;
-}
+export type UnhandledErrorHandler = ReturnType<typeof createUnhandledErrorHandler>;
 
 export interface UnhandledErrorHandlerDeps extends ClockAndLog {
   /** Ends the process with a non-zero exit code. */
@@ -26,7 +22,7 @@ const stopTimeoutMs = 60_000;
 /** Handles unhandled errors until it is disposed of. The node is identified by an AsyncLocalStorage, which all its
  *  callbacks, timers and sockets inherit. The process exits with one line on standard error if the node is unknown, if
  *  the error shows that the process itself is unsound, if there are too many errors, and if a node's work does not end after one. */
-export function createUnhandledErrorHandler({ clock, log, exit }: UnhandledErrorHandlerDeps): UnhandledErrorHandler {
+export function createUnhandledErrorHandler({ clock, log, exit }: UnhandledErrorHandlerDeps) {
   const scopes = new AsyncLocalStorage<{ readonly node: string; readonly failed: (error: unknown) => void }>();
   const mayContinue = createTokenBucket(clock, errorsPerMinute / 60, errorBurst);
   const endProcess = (reason: string) => {
@@ -44,7 +40,9 @@ export function createUnhandledErrorHandler({ clock, log, exit }: UnhandledError
   process.on("uncaughtException", onError);
   process.on("unhandledRejection", onError);
   return {
-    async run(node, work, signal) {
+    /** Runs a node. @param work gets a signal that aborts with the given signal, or on an unhandled error of this work.
+     *  @throws the unhandled error, once the work has ended; errors of the work. */
+    async run<T>(node: string, work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> {
       const stop = new AbortController();
       let failure: { readonly error: unknown } | undefined;
       let late: ReturnType<Clock["after"]> | undefined;

@@ -15,12 +15,7 @@ export interface MultiplexerDeps {
 }
 
 /** Multiplexes the connections that an API server has opened through a tunnel. */
-export interface ConnectionMultiplexer {
-  handle(message: TunnelMessage): void;
-  /** IDs of the open connections, in order. */
-  connections(): readonly bigint[];
-  close(): void;
-}
+export type ConnectionMultiplexer = ReturnType<typeof createMultiplexer>;
 
 interface TunnelConnection {
   readonly socket: Socket;
@@ -36,7 +31,7 @@ const maxBufferedBytes = 2 ** 21;
 const maxUnsentBytes = 2 ** 20;
 
 /** Forwards connections between a tunnel and the allowed target. */
-export function createMultiplexer({ resolveTarget, send, unsentBytes }: MultiplexerDeps): ConnectionMultiplexer {
+export function createMultiplexer({ resolveTarget, send, unsentBytes }: MultiplexerDeps) {
   const openConnections = new Map<bigint, TunnelConnection>();
   const backpressure = createBackpressure(unsentBytes);
   const draining = createDraining();
@@ -93,14 +88,15 @@ export function createMultiplexer({ resolveTarget, send, unsentBytes }: Multiple
     if (!backpressure.isWaiting(entry)) entry.socket.resume();
   };
   return {
-    handle(message) {
+    handle(message: TunnelMessage): void {
       if (message.kind === "connect") open(message);
       else if (message.kind === "data") write(message);
       else if (message.kind === "error") drain(message.connection);
       else if (message.kind !== "known") setPaused(message.connection, message.kind === "pause");
     },
-    connections: () => [...openConnections.keys()].sort((one, other) => (one < other ? -1 : 1)),
-    close() {
+    /** IDs of the open connections, in order. */
+    connections: (): readonly bigint[] => [...openConnections.keys()].sort((one, other) => (one < other ? -1 : 1)),
+    close(): void {
       for (const { socket } of openConnections.values()) socket.destroy();
       openConnections.clear();
       draining.close();

@@ -184,13 +184,11 @@ async function removeItem(deps: ExecuteDeps, item: RemovalItem, signal: AbortSig
 
 const notEmpty = "not empty";
 
-async function unlessNotEmpty(call: Promise<void>): Promise<string | undefined> {
-  try {
-    return await unlessForbidden(call);
-  } catch (error) {
+function unlessNotEmpty(call: Promise<void>): Promise<string | undefined> {
+  return unlessForbidden(call).catch((error: unknown) => {
     if (hasCode(error, "failed_precondition")) return notEmpty;
     throw error;
-  }
+  });
 }
 
 async function unlessForbidden(call: Promise<void>): Promise<string | undefined> {

@@ -10,15 +10,7 @@ export type Peer =
   | { readonly kind: "refused" }
   | { readonly kind: "known"; readonly user: User };
 
-export interface PeerCertificates {
-  /** Records a new connection, whose certificate TLS has just verified against the current CA. */
-  accept(socket: TLSSocket): void;
-  identify(socket: Socket): Peer;
-  /** True if the connection was accepted under an older CA, or may have been: it should no longer be used. */
-  isStale(socket: Socket): boolean;
-  /** Called when the CA has changed. */
-  renew(): void;
-}
+export type PeerCertificates = ReturnType<typeof createPeerCertificates>;
 
 /** Contents of a certificate, regardless of its signer. */
 interface CertificateSubject {
@@ -35,7 +27,7 @@ const maxCachedCertificates = 64;
  *  caches the result while the certificate is valid. @param hasCA true if there is a client CA: without one, no certificate is accepted.
  *  @param handshakeMs limit of a handshake: one that began before the CA changed is verified against the old one.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates */
-export function createPeerCertificates(hasCA: () => boolean, clock: Clock, handshakeMs: number): PeerCertificates {
+export function createPeerCertificates(hasCA: () => boolean, clock: Clock, handshakeMs: number) {
   const accepted = new WeakMap<Socket, { readonly peer: Peer; readonly until: number; readonly generation: number }>();
   const holders = createBoundedMap<CertificateSubject>(maxCachedCertificates);
   let generation = 0;
@@ -55,7 +47,8 @@ export function createPeerCertificates(hasCA: () => boolean, clock: Clock, hands
     return holder;
   };
   return {
-    accept(socket) {
+    /** Records a new connection, whose certificate TLS has just verified against the current CA. */
+    accept(socket: TLSSocket): void {
       const holder = holderOf(socket);
       const peer = hasCA() ? peerOf(socket, holder) : { kind: "none" as const };
       const isOlder = clock.monotonic() - renewedAt < handshakeMs;
@@ -65,13 +58,15 @@ export function createPeerCertificates(hasCA: () => boolean, clock: Clock, hands
         generation: isOlder ? generation - 1 : generation,
       });
     },
-    identify(socket) {
+    identify(socket: Socket): Peer {
       const known = accepted.get(socket);
       if (!known) return { kind: "none" };
       return clock.now() < known.until ? known.peer : { kind: "refused" };
     },
-    isStale: (socket) => accepted.get(socket)?.generation !== generation,
-    renew() {
+    /** True if the connection was accepted under an older CA, or may have been: it should no longer be used. */
+    isStale: (socket: Socket): boolean => accepted.get(socket)?.generation !== generation,
+    /** Called when the CA has changed. */
+    renew(): void {
       generation += 1;
       renewedAt = clock.monotonic();
     },

@@ -5,11 +5,7 @@ import { CodedError } from "../lib/errors.ts";
 export type ProfileKind = "cpu" | "heap";
 
 /** Takes profiles of the process, which cover all of its nodes. */
-export interface Profiles {
-  /** Takes one profile of a kind at a time, for a duration, and compresses it.
-   *  @throws CodedError failed_precondition while another profile of that kind is taken; the signal's reason if it aborts. */
-  take(kind: ProfileKind, durationMs: number, signal: AbortSignal): Promise<Buffer>;
-}
+export type Profiles = ReturnType<typeof createProfiles>;
 
 /** Go's hundred samples per second, in microseconds. */
 const cpuPeriodUs = 10_000;
@@ -18,10 +14,12 @@ const cpuPeriodUs = 10_000;
 const heapPeriodBytes = 512 * 1024;
 
 /** Creates the process's profiler. V8's profiler is loaded, and slows the process down, only while a profile is taken. */
-export function createProfiles(clock: Clock): Profiles {
+export function createProfiles(clock: Clock) {
   const taken = new Set<ProfileKind>();
   return {
-    async take(kind, durationMs, signal) {
+    /** Takes one profile of a kind at a time, for a duration, and compresses it.
+     *  @throws CodedError failed_precondition while another profile of that kind is taken; the signal's reason if it aborts. */
+    async take(kind: ProfileKind, durationMs: number, signal: AbortSignal): Promise<Buffer> {
       if (taken.has(kind)) throw new CodedError("failed_precondition", `${kind} profiling already in use`);
       taken.add(kind);
       try {

@@ -3,12 +3,7 @@ import type { Socket } from "node:net";
 /** Connections of unauthorized clients: they have presented no client certificate of the cluster and have not been authorized yet. Their
  *  number is limited. A new one closes the oldest of the address with the most, so that an address with many connections loses those, and
  *  a client with credentials is admitted. */
-export interface UnauthenticatedConnections {
-  /** Adds a new connection, until it closes or is authorized. */
-  accept(socket: Socket): void;
-  /** The client is authorized. @param socket the connection, or TLS on top of it. */
-  authenticated(socket: Socket): void;
-}
+export type UnauthenticatedConnections = ReturnType<typeof createUnauthenticatedConnections>;
 
 export interface ConnectionLimits {
   /** Maximum number of unauthorized connections. */
@@ -20,10 +15,7 @@ export interface ConnectionLimits {
 /** Limits of the process, for all of its nodes: headers of 64 KiB for each connection take up to 32 MiB. */
 export const processConnectionLimits: ConnectionLimits = { maxUnauthenticated: 512, maxAuthenticated: 4096 };
 
-export function createUnauthenticatedConnections({
-  maxUnauthenticated,
-  maxAuthenticated,
-}: ConnectionLimits): UnauthenticatedConnections {
+export function createUnauthenticatedConnections({ maxUnauthenticated, maxAuthenticated }: ConnectionLimits) {
   const byAddress = new Map<string, Map<string, Socket>>();
   const authenticated = new Set<string>();
   let size = 0;
@@ -40,7 +32,8 @@ export function createUnauthenticatedConnections({
     oldest?.destroy();
   };
   return {
-    accept(socket) {
+    /** Adds a new connection, until it closes or is authorized. */
+    accept(socket: Socket): void {
       const { remoteAddress: address = "" } = socket;
       const id = idOf(socket);
       const own = byAddress.get(address) ?? new Map<string, Socket>();
@@ -52,7 +45,8 @@ export function createUnauthenticatedConnections({
       });
       if (size > maxUnauthenticated) closeOne();
     },
-    authenticated(socket) {
+    /** The client is authorized. @param socket the connection, or TLS on top of it. */
+    authenticated(socket: Socket): void {
       const id = idOf(socket);
       if (authenticated.size < maxAuthenticated && remove(socket.remoteAddress ?? "", id)) authenticated.add(id);
     },

@@ -17,13 +17,7 @@ export interface DatagramFlowsDeps {
 }
 
 /** Forwards pods' datagrams to the cluster. */
-export interface DatagramFlows {
-  /** Forwards a datagram if the gate admits it; datagrams over a limit are dropped, as on any congested network. */
-  send(datagram: Datagram): void;
-  /** Closes the flows that the gate no longer admits. */
-  recheck(): void;
-  close(): void;
-}
+export type DatagramFlows = ReturnType<typeof createDatagramFlows>;
 
 interface DatagramFlow {
   readonly from: string;
@@ -57,7 +51,7 @@ export function createDatagramFlows({
   clock,
   reply,
   open = () => createSocket("udp4"),
-}: DatagramFlowsDeps): DatagramFlows {
+}: DatagramFlowsDeps) {
   /** By pod address, then by source and destination; oldest first. */
   const byPod = new Map<string, Map<string, DatagramFlow>>();
   const takeSendTokens = createTokenBucket(clock, bytesPerSecond, bytesPerSecond);
@@ -114,7 +108,8 @@ export function createDatagramFlows({
     return flow;
   };
   return {
-    send(datagram) {
+    /** Forwards a datagram if the gate admits it; datagrams over a limit are dropped, as on any congested network. */
+    send(datagram: Datagram): void {
       const { to, pod: from, data } = datagram;
       if (!takeSendTokens(data.length + datagramCost)) return;
       const admitted = gate.admit("udp", from, to);
@@ -128,8 +123,9 @@ export function createDatagramFlows({
       flow.queued.push(data);
       queuedBytes += data.length;
     },
-    recheck: () => endAll((flow) => gate.admit("udp", flow.from, flow.to) === undefined),
-    close: () => endAll(() => true),
+    /** Closes the flows that the gate no longer admits. */
+    recheck: (): void => endAll((flow) => gate.admit("udp", flow.from, flow.to) === undefined),
+    close: (): void => endAll(() => true),
   };
 }
 

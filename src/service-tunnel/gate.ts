@@ -17,16 +17,9 @@ export interface AdmittedTraffic {
 
 /** Decides which connections and datagrams leave the tunnel from graftlet's own network. Sources and destinations are claims of the
  *  target and are not trusted. */
-export interface TunnelGate {
-  /** Replaces what is allowed; nothing is allowed before the first call. */
-  allow(now: AllowedTraffic): void;
-  /** @param from `address:port` of a pod. @param to `address:port` of its destination. @returns undefined unless both are allowed. */
-  admit(protocol: Protocol, from: string, to: string): AdmittedTraffic | undefined;
-  isPod(address: string): boolean;
-  isDestination(protocol: Protocol, to: string): boolean;
-}
+export type TunnelGate = ReturnType<typeof createTunnelGate>;
 
-export function createTunnelGate(): TunnelGate {
+export function createTunnelGate() {
   const refused = unroutable();
   let pods: ReadonlySet<string> = new Set();
   let destinations: Readonly<Record<Protocol, ReadonlySet<string>>> = { tcp: new Set(), udp: new Set() };
@@ -35,11 +28,13 @@ export function createTunnelGate(): TunnelGate {
   return {
     isPod,
     isDestination,
-    allow(now) {
+    /** Replaces what is allowed; nothing is allowed before the first call. */
+    allow(now: AllowedTraffic): void {
       pods = new Set(now.pods);
       destinations = { tcp: new Set(now.tcp), udp: new Set(now.udp) };
     },
-    admit(protocol, from, to) {
+    /** @param from `address:port` of a pod. @param to `address:port` of its destination. @returns undefined unless both are allowed. */
+    admit(protocol: Protocol, from: string, to: string): AdmittedTraffic | undefined {
       const source = parseDestination(from);
       if (!source || !isPod(source.host) || !isDestination(protocol, to)) return undefined;
       const destination = parseDestination(to);

@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
+import { CodedError, hasCode, ignoreNotFound, messageOf } from "../lib/errors.ts";
 import type { Host, HostListener } from "../seams/host.ts";
 import { relayPrograms } from "./relay.ts";
 import { rulesText } from "./rules.ts";
@@ -20,12 +20,7 @@ export async function preflightFailures(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const works = async (argv: Argv, stdin = "") => {
-    try {
-      return (await run(argv, { stdin, signal })).code === 0;
-    } catch (error) {
-      if (hasCode(error, "not_found")) return false;
-      throw error;
-    }
+    return (await ignoreNotFound(run(argv, { stdin, signal })))?.code === 0;
   };
   const programs = relayPrograms("", []);
   const [rules, ...interpreters] = await Promise.all([

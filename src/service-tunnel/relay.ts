@@ -24,17 +24,7 @@ export interface RelayEvents {
 }
 
 /** A running relay on the target. */
-export interface Relay {
-  /** The relay's port for TCP connections. */
-  readonly port: number;
-  /** Sets the pods whose traffic is accepted. */
-  allow(pods: readonly string[]): void;
-  /** Sets the UDP destinations, the most important first. @returns the relay's port for each, as far as ports are available. */
-  listen(udp: readonly string[]): Promise<readonly (readonly [to: string, port: number])[]>;
-  reply(datagram: Datagram): void;
-  /** Resolves with the program's output when it has ended. */
-  readonly ended: Promise<string>;
-}
+export type Relay = Awaited<ReturnType<typeof startRelay>>;
 
 /** Time limit for the program to start listening, and to open UDP ports, milliseconds. */
 const startTimeoutMs = 15_000;
@@ -52,7 +42,7 @@ export async function startRelay(
   place: { readonly link: string; readonly check: readonly string[] },
   events: RelayEvents,
   signal: AbortSignal,
-): Promise<Relay> {
+) {
   const program = await spawnFirst(host, relayPrograms(place.link, place.check), signal);
   const { stdin } = program;
   // A write error shows in the program's output or exit.
@@ -82,10 +72,14 @@ export async function startRelay(
   const writeLine = (line: string) => void stdin.write(`${line}\n`);
   const port = await untilAborted(Promise.race([ready.promise, early]), clock.within(startTimeoutMs, signal));
   return {
+    /** The relay's port for TCP connections. */
     port,
+    /** Resolves with the program's output when it has ended. */
     ended,
-    allow: (pods) => writeLine(["pods", ...pods].join(" ")),
-    async listen(udp) {
+    /** Sets the pods whose traffic is accepted. */
+    allow: (pods: readonly string[]): void => writeLine(["pods", ...pods].join(" ")),
+    /** Sets the UDP destinations, the most important first. @returns the relay's port for each, as far as ports are available. */
+    async listen(udp: readonly string[]): Promise<readonly (readonly [to: string, port: number])[]> {
       const answered = Promise.withResolvers<readonly (readonly [string, number])[]>();
       listening = answered.resolve;
       writeLine(["udp", ...udp].join(" "));
@@ -93,7 +87,7 @@ export async function startRelay(
       const wanted = new Set(udp);
       return ports.filter(([to, at]) => wanted.has(to) && isPort(`${at}`));
     },
-    reply({ to, pod, data }) {
+    reply({ to, pod, data }: Datagram): void {
       if (stdin.writableLength < maxQueuedBytes) writeLine(`d ${to} ${pod} ${data.toString("hex")}`);
     },
   };

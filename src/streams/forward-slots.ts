@@ -12,10 +12,7 @@ const slotPollIntervalMs = 50;
 export const releaseDelayMs = 2000;
 
 /** Slots for connections forwarded to the pods of one node. */
-export interface ForwardSlots {
-  /** Acquires slots for connections to a pod, all or none. */
-  acquire(podUid: string, connections: number): SlotResult;
-}
+export type ForwardSlots = ReturnType<typeof createForwardSlots>;
 
 export type SlotResult =
   | { readonly kind: "taken"; readonly slot: ForwardSlot }
@@ -49,7 +46,7 @@ export async function waitForSlot(
 }
 
 /** The slots of one node, all free. */
-export function createForwardSlots(clock: Pick<Clock, "monotonic">): ForwardSlots {
+export function createForwardSlots(clock: Pick<Clock, "monotonic">) {
   const held = new Set<HeldSlots>();
 
   function inUse(podUid?: string): number {
@@ -62,7 +59,8 @@ export function createForwardSlots(clock: Pick<Clock, "monotonic">): ForwardSlot
   }
 
   return {
-    acquire(podUid, connections) {
+    /** Acquires slots for connections to a pod, all or none. */
+    acquire(podUid: string, connections: number): SlotResult {
       const { toPod, toNode } = maxForwarded;
       const full = (whom: string, max: number): SlotResult => ({
         kind: "full",

@@ -6,9 +6,8 @@ import {
   type ContainerFilter,
   ImageSpec,
 } from "../../../src/gen/cri.ts";
-import { CodedError, hasCode, ignoreNotFound } from "../../../src/lib/errors.ts";
+import { CodedError, ignoreCode, ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { Containers } from "../../../src/seams/runtime.ts";
-import type { DockerRequest } from "../client/client.ts";
 import { containerLifecycle, listedState } from "./state.ts";
 import { containerStatus, containerMetadata } from "./status.ts";
 import { createContainer } from "./create.ts";
@@ -44,7 +43,8 @@ async function startContainer(parts: DockerParts, id: string, signal: AbortSigna
   const created = parts.facts.createdContainers.get(id);
   if (!created) await rejectStarted(parts, id, signal);
   parts.facts.createdContainers.delete(id);
-  await Promise.all([modify(parts, { method: "POST", path: `/containers/${id}/start` }, signal), created?.linked]);
+  const path = `/containers/${id}/start`;
+  await Promise.all([parts.docker.request({ method: "POST", path }, signal), created?.linked]);
 }
 
 async function rejectStarted(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
@@ -57,18 +57,13 @@ async function rejectStarted(parts: DockerParts, id: string, signal: AbortSignal
 async function stopContainer(parts: DockerParts, id: string, graceSeconds: number, signal: AbortSignal): Promise<void> {
   const { State } = await inspectOwn(parts, id, containerType, signal);
   if (!State.Running) return;
-  const seconds = Math.max(0, Math.ceil(graceSeconds));
-  try {
-    await modify(
-      parts,
-      { method: "POST", path: `/containers/${id}/stop`, query: { t: seconds } },
-      signal,
-      seconds * 1000,
-    );
-  } catch (error) {
-    // It had already ended (304).
-    if (!hasCode(error, "failed_precondition")) throw error;
-  }
+  await postStop(parts, id, Math.max(0, Math.ceil(graceSeconds)), signal);
+}
+
+/** Makes the daemon stop a container, which may have ended already (304). */
+export async function postStop({ docker }: DockerParts, id: string, seconds: number, signal: AbortSignal) {
+  const request = { method: "POST", path: `/containers/${id}/stop`, query: { t: seconds } } as const;
+  await ignoreCode(docker.request(request, signal, { beyondMs: seconds * 1000 }), "failed_precondition");
 }
 
 /** Updates the resources in the request and leaves the others; Docker cannot change a running container's OOM score.
@@ -81,12 +76,7 @@ async function updateResources(
   await inspectOwn(parts, containerId, containerType, signal);
   const body = resourceSettings(linux);
   if (Object.keys(body).length === 0) return;
-  await modify(parts, { method: "POST", path: `/containers/${containerId}/update`, body }, signal);
-}
-
-/** Makes a modifying call. @param beyondMs time in addition to the ordinary deadline. */
-function modify({ docker }: DockerParts, request: DockerRequest, signal: AbortSignal, beyondMs = 0): Promise<unknown> {
-  return docker.request(request, signal, { beyondMs });
+  await parts.docker.request({ method: "POST", path: `/containers/${containerId}/update`, body }, signal);
 }
 
 /** Maximum number of concurrent inspections. */

@@ -1,7 +1,8 @@
-import type { ContainerCreateOptions, ContainerInfo, ContainerInspectInfo } from "dockerode";
+import type { ContainerCreateOptions, ContainerInspectInfo } from "dockerode";
 import { CodedError, hasCode, ignoreNotFound } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
 import type { DockerParts } from "../parts.ts";
+import { findContainers } from "./own.ts";
 
 type CreateNamedDeps = Pick<DockerParts, "docker" | "nodeName" | "clock" | "log">;
 
@@ -62,14 +63,7 @@ async function isOwnName(
   signal: AbortSignal,
 ): Promise<boolean> {
   if (holder.Config.Labels?.[nodeLabel] === nodeName) return true;
-  const filters = JSON.stringify({ label: [`${nodeLabel}=${nodeName}`], name: [name] });
-  const ours = await docker.request<readonly ContainerInfo[]>(
-    {
-      path: "/containers/json",
-      query: { all: true, filters },
-    },
-    signal,
-  );
+  const ours = await findContainers(docker, { label: [`${nodeLabel}=${nodeName}`], name: [name] }, signal);
   return ours.some(({ Names }) => Names.some((taken) => withoutSuffix(taken) === `/${name}`));
 }
 

@@ -10,7 +10,7 @@ import {
   PodSandboxConfig,
   type DNSConfig,
 } from "../../../src/gen/cri.ts";
-import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import { CodedError, hasCode, ignoreNotFound } from "../../../src/lib/errors.ts";
 import { createNamed } from "./create-named.ts";
 import { containerHostConfig } from "./host-config.ts";
 import { imageRefOf } from "../image/reference.ts";
@@ -179,17 +179,8 @@ async function createWithSources(
 
 async function missingSources({ host }: DockerParts, body: ContainerCreateOptions, signal: AbortSignal) {
   const sources = (body.HostConfig?.Mounts ?? []).map(({ Source }) => Source);
-  const isMissing = async (path: string): Promise<boolean> => {
-    try {
-      await host.fs.stat(path, signal);
-      return false;
-    } catch (error) {
-      if (hasCode(error, "not_found")) return true;
-      throw error;
-    }
-  };
-  const missing = await Promise.all(sources.map(isMissing));
-  return sources.filter((_, index) => missing[index]);
+  const found = await Promise.all(sources.map((path) => ignoreNotFound(host.fs.stat(path, signal))));
+  return sources.filter((_, index) => !found[index]);
 }
 
 /** Sets the pod's resolver. Docker points containers on a user-defined network at its own resolver, in a resolv.conf shared by all

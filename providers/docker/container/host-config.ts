@@ -152,21 +152,16 @@ interface BindMount extends Omit<MountSettings, "BindOptions"> {
   };
 }
 
-interface ContainerMounts {
-  readonly Mounts: MountSettings[];
-  /** The older form, the only one with SELinux relabelling. */
-  readonly Binds: string[];
-}
-
 /** CRI mounts in the Engine API's form, in order. A missing source becomes a directory, and read-only is not recursive, as with CRI
  *  runtimes.
  *  @throws CodedError unimplemented for features that the Engine API lacks, invalid_argument.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.44/#tag/Container/operation/ContainerCreate */
-function containerMounts(mounts: readonly Mount[]): ContainerMounts {
+function containerMounts(mounts: readonly Mount[]) {
   for (const mount of mounts) rejectUnsupported(mount);
   return {
     // dockerode's types ask for a propagation; the API does not.
     Mounts: mounts.filter(({ selinuxRelabel }) => !selinuxRelabel).map(bindMount) as MountSettings[],
+    /** The older form, the only one with SELinux relabelling. */
     Binds: mounts.filter(({ selinuxRelabel }) => selinuxRelabel).map(relabelledBind),
   };
 }

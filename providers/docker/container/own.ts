@@ -2,6 +2,7 @@ import type { ContainerInfo, ContainerInspectInfo } from "dockerode";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
 import { typeLabel } from "./names.ts";
+import type { DockerClient } from "../client/client.ts";
 import type { DockerParts } from "../parts.ts";
 
 /** Inspects a sandbox or container of this node.
@@ -28,15 +29,16 @@ export function listOwn(
   signal: AbortSignal,
 ): Promise<ContainerInfo[]> {
   const wanted = { ...labels, [typeLabel]: type, [nodeLabel]: nodeName };
-  const filters = JSON.stringify({
-    label: Object.entries(wanted).map(([name, value]) => `${name}=${value}`),
-    ...(id && { id: [id] }),
-  });
-  return docker.request<ContainerInfo[]>(
-    {
-      path: "/containers/json",
-      query: { all: true, filters },
-    },
-    signal,
-  );
+  const label = Object.entries(wanted).map(([name, value]) => `${name}=${value}`);
+  return findContainers(docker, { label, ...(id && { id: [id] }) }, signal);
+}
+
+/** Containers of the daemon that match all filters, including ended ones. */
+export function findContainers(
+  docker: Pick<DockerClient, "request">,
+  filters: Readonly<Record<string, readonly string[]>>,
+  signal: AbortSignal,
+): Promise<ContainerInfo[]> {
+  const query = { all: true, filters: JSON.stringify(filters) };
+  return docker.request({ path: "/containers/json", query }, signal);
 }

@@ -1,4 +1,4 @@
-import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import { CodedError, hasCode, ignoreNotFound } from "../../../src/lib/errors.ts";
 import { unlinkLog } from "./log-link.ts";
 import { containerType } from "./names.ts";
 import { inspectOwn } from "./own.ts";
@@ -18,36 +18,18 @@ export async function removeContainer(parts: DockerParts, id: string, signal: Ab
 
 /** Kills and removes a container; one that is already gone is no error. */
 export async function forceRemove(parts: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
-  try {
-    await parts.docker.request(
-      {
-        method: "DELETE",
-        path: `/containers/${id}`,
-        query: { force: true, v: true },
-      },
-      signal,
-    );
-  } catch (error) {
-    if (hasCode(error, "not_found")) return;
+  const request = { method: "DELETE", path: `/containers/${id}`, query: { force: true, v: true } } as const;
+  await ignoreNotFound(parts.docker.request(request, signal)).catch(async (error: unknown) => {
     if (!hasCode(error, "conflict")) throw error;
     await untilRemoved(parts, id, signal);
-  }
+  });
 }
 
 /** Waits for a removal in progress.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerWait */
 async function untilRemoved({ docker }: Pick<DockerParts, "docker">, id: string, signal: AbortSignal): Promise<void> {
-  try {
-    const { Error: failure } = await docker.request<{ readonly Error?: { readonly Message: string } | null }>(
-      {
-        method: "POST",
-        path: `/containers/${id}/wait`,
-        query: { condition: "removed" },
-      },
-      signal,
-    );
-    if (failure) throw new CodedError("unknown", failure.Message);
-  } catch (error) {
-    if (!hasCode(error, "not_found")) throw error;
-  }
+  const request = { method: "POST", path: `/containers/${id}/wait`, query: { condition: "removed" } } as const;
+  const waiting = docker.request<{ readonly Error?: { readonly Message: string } | null }>(request, signal);
+  const failure = (await ignoreNotFound(waiting))?.Error;
+  if (failure) throw new CodedError("unknown", failure.Message);
 }

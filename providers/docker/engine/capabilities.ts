@@ -7,30 +7,14 @@ import { throwIfAborted } from "../../../src/lib/errors.ts";
 import { type CapabilityProbes, runCapabilityProbes } from "./capability-probes.ts";
 
 /** Capabilities of the daemon, from its info or, if that does not include them, from a probe. */
-export interface Capabilities {
-  /** Reason why pods cannot use a feature, a sentence with the remedy; undefined if they can. Unknown capabilities are determined first; a
-   *  probe needs the sandbox image. Also undefined if they cannot be determined: then no sandbox starts either, with a reason of its own. */
-  unsupportedReason(feature: RuntimeFeature, signal: AbortSignal): Promise<string | undefined>;
-  /** The daemon's info, cached until `reset`. */
-  info(signal: AbortSignal): Promise<EngineInfo>;
-  /** The daemon's current info. */
-  refresh(signal: AbortSignal): Promise<EngineInfo>;
-  /** True once the probes have run. */
-  isProbed(): boolean;
-  /** Runs the probes, once per daemon. @param image the sandbox image, already present. */
-  probe(image: string, signal: AbortSignal): Promise<void>;
-  /** OOM score adjustment of sandboxes: the same as with other runtimes, or 0 if this daemon cannot lower it. */
-  sandboxOomScoreAdj(): number;
-  /** Drops cached state: the daemon was unavailable and may be another. */
-  reset(): void;
-}
+export type Capabilities = ReturnType<typeof createCapabilities>;
 
 /** cri-dockerd's value: the sandbox is killed last. */
 export const sandboxOomScoreAdj = -998;
 
 const probesTimeoutMs = 60_000;
 
-export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">): Capabilities {
+export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">) {
   const shared = createSharedPromise<void>(parts.clock, probesTimeoutMs);
   let known: EngineInfo | undefined;
   let probes: CapabilityProbes | undefined;
@@ -59,16 +43,24 @@ export function createCapabilities(parts: DockerParts, sandboxImage: Pick<Sandbo
     }
   };
   return {
+    /** The daemon's current info. */
     refresh,
+    /** The daemon's info, cached until `reset`. */
     info,
-    isProbed: () => probes !== undefined,
+    /** True once the probes have run. */
+    isProbed: (): boolean => probes !== undefined,
+    /** Runs the probes, once per daemon. @param image the sandbox image, already present. */
     probe,
-    sandboxOomScoreAdj: () => (probes?.lowOomScore === "works" ? sandboxOomScoreAdj : 0),
-    async unsupportedReason(feature, signal) {
+    /** OOM score adjustment of sandboxes: the same as with other runtimes, or 0 if this daemon cannot lower it. */
+    sandboxOomScoreAdj: (): number => (probes?.lowOomScore === "works" ? sandboxOomScoreAdj : 0),
+    /** Reason why pods cannot use a feature, a sentence with the remedy; undefined if they can. Unknown capabilities are determined first; a
+     *  probe needs the sandbox image. Also undefined if they cannot be determined: then no sandbox starts either, with a reason of its own. */
+    async unsupportedReason(feature: RuntimeFeature, signal: AbortSignal): Promise<string | undefined> {
       await determine(feature, signal);
       return unsupportedReason(feature, known, probes);
     },
-    reset: () => {
+    /** Drops cached state: the daemon was unavailable and may be another. */
+    reset: (): void => {
       known = undefined;
       probes = undefined;
     },

@@ -1,6 +1,7 @@
 import type { HostConfig } from "dockerode";
 import { hasCode, messageOf } from "../../../src/lib/errors.ts";
 import type { DockerParts } from "../parts.ts";
+import { findContainers } from "../container/own.ts";
 import { forceRemove } from "../container/remove.ts";
 
 export type ProbeOutcome = "works" | { readonly fails: string };
@@ -37,14 +38,7 @@ export async function probeContainers(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const filters = JSON.stringify({ label: [`${probeLabel}=${nodeName}`] });
-  const left = await docker.request<{ readonly Id: string }[]>(
-    {
-      path: "/containers/json",
-      query: { all: true, filters },
-    },
-    signal,
-  );
+  const left = await findContainers(docker, { label: [`${probeLabel}=${nodeName}`] }, signal);
   return left.map(({ Id }) => Id);
 }
 

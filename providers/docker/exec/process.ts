@@ -114,15 +114,7 @@ function untilReadable(connection: Duplex): Promise<void> {
 }
 
 /** State of a command in a container, and a way to signal it, which the Engine API lacks. */
-interface ExecState {
-  /** Waits until it has started. @returns its PID on the target; 0 if it could not be started. */
-  started(signal: AbortSignal): Promise<number>;
-  /** Waits until it has ended. @returns its exit code. */
-  ended(signal: AbortSignal): Promise<number>;
-  /** Signals the command if it is still running. Never throws. Waits five seconds for an unresponsive daemon; the signal is still sent if
-   *  the daemon responds within two minutes. */
-  kill(how: "KILL" | "HUP"): Promise<void>;
-}
+type ExecState = ReturnType<typeof execState>;
 
 interface ExecInspection {
   /** PID on the target; 0 while there is no process, or if it never started. */
@@ -139,7 +131,7 @@ const killTimeoutMs = 120_000;
 const killWaitMs = 5000;
 
 /** @param id the daemon's exec ID. */
-function execState(parts: DockerParts, id: string): ExecState {
+function execState(parts: DockerParts, id: string) {
   const { docker, clock, host, log } = parts;
   const inspect = (signal: AbortSignal) => docker.request<ExecInspection>({ path: `/exec/${id}/json` }, signal);
   let last: ExecInspection | undefined;
@@ -153,9 +145,14 @@ function execState(parts: DockerParts, id: string): ExecState {
   const hasStarted = ({ Pid, ExitCode }: ExecInspection) => Pid > 0 || ExitCode !== null;
   const hasEnded = ({ Running, ExitCode }: ExecInspection) => !Running && ExitCode !== null;
   return {
-    started: async (signal) => (await pollUntil(hasStarted, signal)).Pid,
-    ended: async (signal) => (last && hasEnded(last) ? last : await pollUntil(hasEnded, signal)).ExitCode ?? 0,
-    async kill(how) {
+    /** Waits until it has started. @returns its PID on the target; 0 if it could not be started. */
+    started: async (signal: AbortSignal): Promise<number> => (await pollUntil(hasStarted, signal)).Pid,
+    /** Waits until it has ended. @returns its exit code. */
+    ended: async (signal: AbortSignal): Promise<number> =>
+      (last && hasEnded(last) ? last : await pollUntil(hasEnded, signal)).ExitCode ?? 0,
+    /** Signals the command if it is still running. Never throws. Waits five seconds for an unresponsive daemon; the signal is still sent if
+     *  the daemon responds within two minutes. */
+    async kill(how: "KILL" | "HUP"): Promise<void> {
       const killed = new AbortController();
       const kill = sendSignal(how).finally(() => killed.abort());
       await Promise.race([kill, clock.sleep(killWaitMs, killed.signal).catch(() => undefined)]);

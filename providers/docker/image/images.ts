@@ -1,4 +1,4 @@
-import type { ImageInfo, ContainerInfo } from "dockerode";
+import type { ImageInfo } from "dockerode";
 import { CodedError, ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { Images } from "../../../src/seams/runtime.ts";
 import { fullName, imageRefOf, isImageId } from "./reference.ts";
@@ -9,6 +9,7 @@ import { pull } from "./pull.ts";
 import { FilesystemUsage, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
 import { compareVersions } from "../client/api-version.ts";
 import { createLayersDirectory } from "../client/layers-directory.ts";
+import { findContainers } from "../container/own.ts";
 import { createSlowMeasurement } from "../client/slow-measurement.ts";
 
 /** All images of the daemon, including those of other users. */
@@ -90,13 +91,7 @@ export async function removeImage(parts: RemoveImageDeps, image: string, signal:
 }
 
 async function rejectInUse({ docker }: RemoveImageDeps, id: string, signal: AbortSignal): Promise<void> {
-  const users = await docker.request<ContainerInfo[]>(
-    {
-      path: "/containers/json",
-      query: { all: true, filters: JSON.stringify({ ancestor: [id] }) },
-    },
-    signal,
-  );
+  const users = await findContainers(docker, { ancestor: [id] }, signal);
   const user = users.find(({ ImageID }) => ImageID === id);
   if (user) throw new CodedError("conflict", `image ${id} is used by container ${user.Names[0]?.slice(1) ?? user.Id}`);
 }

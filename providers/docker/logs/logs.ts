@@ -1,5 +1,6 @@
 import type { LogLine, Runtime, RuntimeLogOptions } from "../../../src/seams/runtime.ts";
 import { requestStream } from "../client/response-stream.ts";
+import { engineInfo } from "../client/engine-info.ts";
 import { codedDockerError } from "../client/errors.ts";
 import { containerType } from "../container/names.ts";
 import { inspectOwn } from "../container/own.ts";
@@ -9,11 +10,10 @@ import { createFrames } from "../client/frames.ts";
 
 /** Container logs over the Engine API, and the daemon's log directory, to which log paths link. */
 export function dockerLogs(parts: DockerParts): Required<Pick<Runtime, "logs" | "logRoots">> {
-  const { docker } = parts;
   return {
     logs: (containerId, options, signal) => readLogs(parts, containerId, options, signal),
     async logRoots(signal) {
-      const { DockerRootDir } = await docker.request<{ readonly DockerRootDir: string }>({ path: "/info" }, signal);
+      const { DockerRootDir } = await engineInfo(parts, signal);
       return [`${DockerRootDir}/containers`];
     },
   };
@@ -117,10 +117,8 @@ function startOfStream(): StreamPosition {
 function remember(shown: Set<string>, time: string): void {
   shown.add(time);
   if (shown.size <= rememberedLines) return;
-  for (const oldest of shown) {
-    shown.delete(oldest);
-    return;
-  }
+  const [oldest = ""] = shown;
+  shown.delete(oldest);
 }
 
 /** Parses the daemon's response to a logs request. */

@@ -16,13 +16,9 @@ type LoopbackPortsDeps = Pick<DockerParts, "docker" | "nodeName" | "host">;
  *  addresses. So each such port of a running sandbox gets a DNAT rule in `nat OUTPUT`, which only the machine's own packets pass, with the
  *  node's name in a comment.
  *  @see https://github.com/kubernetes/kubernetes/issues/90259 */
-export interface LoopbackPorts {
-  /** Syncs the rules with the running sandboxes. Never fails: without rules the ports are reachable from loopback addresses only, which is
-   *  logged. */
-  sync(signal: AbortSignal): Promise<void>;
-}
+export type LoopbackPorts = ReturnType<typeof createLoopbackPorts>;
 
-export function createLoopbackPorts(parts: DockerParts): LoopbackPorts {
+export function createLoopbackPorts(parts: DockerParts) {
   const mutex = createSemaphore(1);
   const sync = async (signal: AbortSignal): Promise<void> => {
     const wanted = await desiredRules(parts, signal);
@@ -37,7 +33,9 @@ export function createLoopbackPorts(parts: DockerParts): LoopbackPorts {
     }
   };
   return {
-    sync: (signal) =>
+    /** Syncs the rules with the running sandboxes. Never fails: without rules the ports are reachable from loopback addresses only, which is
+     *  logged. */
+    sync: (signal: AbortSignal): Promise<void> =>
       mutex(() => sync(signal)).catch((err: unknown) =>
         parts.log.debug({ err }, "cannot update the iptables rules of host ports on 127.0.0.0/8"),
       ),

@@ -1,22 +1,11 @@
 import type { NetworkInspectInfo } from "dockerode";
-import { hasCode, messageOf, ignoreNotFound } from "../../../src/lib/errors.ts";
+import { hasCode, ignoreCode, ignoreNotFound, messageOf } from "../../../src/lib/errors.ts";
 import { nodeLabel } from "../../../src/pod/labels.ts";
 import type { DockerParts } from "../parts.ts";
 import { createSharedPromise } from "../../../src/lib/single-flight.ts";
 
 /** The Docker network of this node's pods. */
-export interface PodNetwork {
-  /** Returns the network's ID, and creates the network if it is missing. @throws CodedError with the daemon's message. */
-  ensure(signal: AbortSignal): Promise<string>;
-  /** The network's ID, if known. */
-  id(): string | undefined;
-  /** Sets the pods' subnet (spec.podCIDRs, comma-separated) and creates the network accordingly. */
-  setSubnet(podCidrs: string, signal: AbortSignal): Promise<void>;
-  /** Checks that the network still exists, after the daemon reported that something is missing. */
-  verify(signal: AbortSignal): Promise<boolean>;
-  /** Reason why there is no network, or undefined. */
-  problem(): string | undefined;
-}
+export type PodNetwork = ReturnType<typeof createPodNetwork>;
 
 /** Timeout of one attempt to create or find the network, milliseconds. */
 const obtainTimeoutMs = 60_000;
@@ -24,7 +13,7 @@ const obtainTimeoutMs = 60_000;
 /** The bridge network with the configured name. A network without this node's label is used as is. One with it is
  *  recreated for a new subnet while no container is attached, and outlives graftlet. Networks are addressed by ID, since
  *  names are not unique in Docker. */
-export function createPodNetwork(parts: DockerParts): PodNetwork {
+export function createPodNetwork(parts: DockerParts) {
   const { config, clock, log } = parts;
   const shared = createSharedPromise<string>(clock, obtainTimeoutMs);
   let wanted = config.podCIDR === undefined ? undefined : ipv4Subnet(config.podCIDR);
@@ -59,10 +48,14 @@ export function createPodNetwork(parts: DockerParts): PodNetwork {
   };
   const ensure = async (signal: AbortSignal) => (id !== undefined && isCurrent ? id : shared(obtain, signal));
   return {
+    /** Returns the network's ID, and creates the network if it is missing. @throws CodedError with the daemon's message. */
     ensure,
-    id: () => id,
-    problem: () => problem,
-    async setSubnet(podCidrs, signal) {
+    /** The network's ID, if known. */
+    id: (): string | undefined => id,
+    /** Reason why there is no network, or undefined. */
+    problem: (): string | undefined => problem,
+    /** Sets the pods' subnet (spec.podCIDRs, comma-separated) and creates the network accordingly. */
+    async setSubnet(podCidrs: string, signal: AbortSignal): Promise<void> {
       const subnet = ipv4SubnetIn(podCidrs);
       if (subnet === undefined) log.warn({ podCidrs }, "no IPv4 pod CIDR; Docker chooses the subnet");
       if (subnet !== undefined && subnet !== wanted) {
@@ -71,7 +64,8 @@ export function createPodNetwork(parts: DockerParts): PodNetwork {
       }
       await ensure(signal);
     },
-    async verify(signal) {
+    /** Checks that the network still exists, after the daemon reported that something is missing. */
+    async verify(signal: AbortSignal): Promise<boolean> {
       if (id === undefined) return false;
       if (await inspectNetwork(parts, id, signal)) return true;
       id = undefined;
@@ -125,12 +119,8 @@ async function createNetwork(
     Labels: { [nodeLabel]: nodeName },
     ...(subnet !== undefined && { IPAM: { Config: [{ Subnet: subnet }] } }),
   };
-  try {
-    await docker.request({ method: "POST", path: "/networks/create", body }, signal);
-  } catch (error) {
-    // Another client has just created it.
-    if (!hasCode(error, "conflict")) throw error;
-  }
+  // Another client may have just created it.
+  await ignoreCode(docker.request({ method: "POST", path: "/networks/create", body }, signal), "conflict");
   const created = await findNetwork(parts, signal);
   if (!created) throw new Error(`the network ${config.network} was removed right after its creation`);
   log.info({ network: config.network, subnet: subnetOf(created) }, "created the pod network");

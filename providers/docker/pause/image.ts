@@ -15,18 +15,9 @@ const obtainTimeoutMs = 90_000;
 
 const architectures: Readonly<Record<string, Architecture>> = { x86_64: "amd64", aarch64: "arm64" };
 
-export interface SandboxImage {
-  /** Makes sure that the image is present: the configured one, pulled if missing; otherwise a local image, built without compiler or
-   *  registry. The configured image is looked up once.
-   *  @returns the image name for new containers.
-   *  @throws CodedError failed_precondition, a sentence with the image to load, if neither is available. */
-  ensure(signal: AbortSignal): Promise<string>;
-  /** Checks that the configured image is still present, after the daemon reported that something is missing.
-   *  @returns false if it is gone. */
-  verify(signal: AbortSignal): Promise<boolean>;
-}
+export type SandboxImage = ReturnType<typeof createSandboxImage>;
 
-export function createSandboxImage(parts: DockerParts): SandboxImage {
+export function createSandboxImage(parts: DockerParts) {
   const { clock, log } = parts;
   const { sandboxImage } = parts.config;
   const shared = createSharedPromise<string>(clock, obtainTimeoutMs);
@@ -48,8 +39,15 @@ export function createSandboxImage(parts: DockerParts): SandboxImage {
   const checkPresent = async (signal: AbortSignal) =>
     (present = (await inspectImage(parts, sandboxImage, signal)) !== undefined);
   return {
-    ensure: async (signal) => (present || (await checkPresent(signal)) ? sandboxImage : shared(obtain, signal)),
-    verify: async (signal) => !present || checkPresent(signal),
+    /** Makes sure that the image is present: the configured one, pulled if missing; otherwise a local image, built without compiler or
+     *  registry. The configured image is looked up once.
+     *  @returns the image name for new containers.
+     *  @throws CodedError failed_precondition, a sentence with the image to load, if neither is available. */
+    ensure: async (signal: AbortSignal): Promise<string> =>
+      present || (await checkPresent(signal)) ? sandboxImage : shared(obtain, signal),
+    /** Checks that the configured image is still present, after the daemon reported that something is missing.
+     *  @returns false if it is gone. */
+    verify: async (signal: AbortSignal): Promise<boolean> => !present || checkPresent(signal),
   };
 }
 

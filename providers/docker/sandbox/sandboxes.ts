@@ -10,7 +10,7 @@ import {
   PodSandboxState,
   PodSandboxStatus,
 } from "../../../src/gen/cri.ts";
-import { hasCode, ignoreNotFound } from "../../../src/lib/errors.ts";
+import { ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { Sandboxes } from "../../../src/seams/runtime.ts";
 import { takeStartInspection, type SandboxDeps, runSandbox } from "./run.ts";
 import { type LoopbackPorts, isLoopback, onLoopback } from "../network/loopback-ports.ts";
@@ -22,6 +22,7 @@ import {
   parseSandboxName,
   runtimeHandlerLabel,
 } from "../container/names.ts";
+import { postStop } from "../container/containers.ts";
 import { inspectOwn, listOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
 import { forceRemove, removeContainer } from "../container/remove.ts";
@@ -30,12 +31,8 @@ import { podNameLabel, podNamespaceLabel, podUidLabel } from "../../../src/pod/l
 import { criLabels } from "../container/labels.ts";
 import { nanoseconds, secondsToNanoseconds } from "../client/times.ts";
 
-export interface SandboxesDeps extends SandboxDeps {
-  readonly loopbackPorts: LoopbackPorts;
-}
-
 /** Sandboxes of this node over the Engine API. */
-export function dockerSandboxes(deps: SandboxesDeps): Sandboxes {
+export function dockerSandboxes(deps: SandboxDeps & { readonly loopbackPorts: LoopbackPorts }): Sandboxes {
   const { parts, network, loopbackPorts } = deps;
   let rulesSynced = false;
   /** Syncs the rules after the removal of a sandbox that had, or may have had, host ports on the loopback. */
@@ -90,9 +87,9 @@ async function stopSandbox(
 ): Promise<ContainerInspectInfo | undefined> {
   const containers = await containersOf(parts, id, signal);
   const running = containers.filter(({ State }) => !["created", "exited", "dead"].includes(State));
-  await Promise.all(running.map(({ Id }) => stop(parts, Id, 0, signal)));
+  await Promise.all(running.map(({ Id }) => ignoreNotFound(postStop(parts, Id, 0, signal))));
   const sandbox = await ignoreNotFound(inspectOwn(parts, id, sandboxType, signal));
-  if (sandbox?.State.Running) await stop(parts, sandbox.Id, sandboxGraceSeconds, signal);
+  if (sandbox?.State.Running) await ignoreNotFound(postStop(parts, sandbox.Id, sandboxGraceSeconds, signal));
   return sandbox;
 }
 
@@ -113,23 +110,6 @@ async function removeSandbox(
 
 function containersOf(parts: DockerParts, id: string, signal: AbortSignal) {
   return listOwn(parts, containerType, { labels: { [sandboxIdLabel]: id } }, signal);
-}
-
-async function stop({ docker }: DockerParts, id: string, graceSeconds: number, signal: AbortSignal): Promise<void> {
-  try {
-    await docker.request(
-      {
-        method: "POST",
-        path: `/containers/${id}/stop`,
-        query: { t: graceSeconds },
-      },
-      signal,
-      { beyondMs: graceSeconds * 1000 },
-    );
-  } catch (error) {
-    // Gone (404), or already ended (304).
-    if (!hasCode(error, "not_found", "failed_precondition")) throw error;
-  }
 }
 
 type Labels = Readonly<Record<string, string>>;

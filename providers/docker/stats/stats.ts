@@ -10,7 +10,7 @@ import {
   type UInt64Value,
   FilesystemUsage,
 } from "../../../src/gen/cri.ts";
-import { CodedError, hasCode } from "../../../src/lib/errors.ts";
+import { CodedError, ignoreCode } from "../../../src/lib/errors.ts";
 import type { Stats } from "../../../src/seams/runtime.ts";
 import { criLabels } from "../container/labels.ts";
 import {
@@ -157,26 +157,14 @@ const maxConcurrentSamples = 64;
 async function createSampler(parts: Pick<DockerParts, "docker">, signal: AbortSignal): Promise<Sampler> {
   const { MemTotal } = await engineInfo(parts, signal);
   const limited = createSemaphore(maxConcurrentSamples);
-  return async ({ Id, State }) => {
-    if (State !== "running" && State !== "paused") return undefined;
-    const sample = await limited(() => takeSample(parts, Id, signal));
-    return sample && parseUsage(sample, MemTotal);
-  };
-}
-
-async function takeSample(
-  { docker }: Pick<DockerParts, "docker">,
-  id: string,
-  signal: AbortSignal,
-): Promise<StatsSample | undefined> {
   // Without one-shot the daemon waits for a second sample.
   const query = { stream: false, "one-shot": true };
-  try {
-    return await docker.request<StatsSample>({ path: `/containers/${id}/stats`, query }, signal);
-  } catch (error) {
-    if (hasCode(error, "not_found", "conflict")) return undefined;
-    throw error;
-  }
+  return async ({ Id, State }) => {
+    if (State !== "running" && State !== "paused") return undefined;
+    const taken = limited(() => parts.docker.request<StatsSample>({ path: `/containers/${Id}/stats`, query }, signal));
+    const sample = await ignoreCode(taken, "not_found", "conflict");
+    return sample && parseUsage(sample, MemTotal);
+  };
 }
 
 /** Usage of a container's writable layer; undefined while unknown. */
@@ -215,10 +203,7 @@ async function readLayerSizes(parts: DockerParts, signal: AbortSignal): Promise<
   const filters = JSON.stringify({ label: [`${nodeLabel}=${parts.nodeName}`] });
   const query = { all: true, size: true, filters };
   const containers = await parts.docker.request<(ContainerInfo & { readonly SizeRw?: number })[]>(
-    {
-      path: "/containers/json",
-      query,
-    },
+    { path: "/containers/json", query },
     signal,
     "none",
   );

@@ -24,13 +24,7 @@ export interface SessionRequest {
 }
 
 /** Opens session channels, limited per connection. Beyond the limit a request uses another connection, or waits. */
-export interface Sessions {
-  /** @throws unavailable, failed_precondition when the target refuses the request. */
-  open(request: SessionRequest): Promise<Session>;
-  /** Opens a session on this connection, which may not have been added to the link yet.
-   *  @throws LinkError NoSessions when the target allows none, failed_precondition, unavailable, the signal's reason. */
-  openOn(connection: Connection, start: SessionRequest["start"], signal: AbortSignal): Promise<Session>;
-}
+export type Sessions = ReturnType<typeof createSessions>;
 
 export interface SessionsOptions extends ClockAndLog {
   readonly link: Link;
@@ -47,7 +41,7 @@ const openTimeoutMs = 60_000;
 /** Minimum interval between warnings about waiting requests, ms. */
 const warnIntervalMs = 60_000;
 
-export function createSessions({ link, clock, log }: SessionsOptions): Sessions {
+export function createSessions({ link, clock, log }: SessionsOptions) {
   const slots = createSessionSlots({ link, clock, log });
   const start = async (
     connection: Connection,
@@ -67,7 +61,8 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
     return true;
   };
   return {
-    async open(request) {
+    /** @throws unavailable, failed_precondition when the target refuses the request. */
+    async open(request: SessionRequest): Promise<Session> {
       const { start: what, forUser = false, signal } = request;
       for (;;) {
         const connection = await slots.acquire(request);
@@ -87,7 +82,9 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
         }
       }
     },
-    async openOn(connection, what, signal) {
+    /** Opens a session on this connection, which may not have been added to the link yet.
+     *  @throws LinkError NoSessions when the target allows none, failed_precondition, unavailable, the signal's reason. */
+    async openOn(connection: Connection, what: SessionRequest["start"], signal: AbortSignal): Promise<Session> {
       for (;;) {
         connection.sessions += 1;
         try {

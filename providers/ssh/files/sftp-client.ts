@@ -8,21 +8,12 @@ import { addAbortListener } from "node:events";
 export type SftpRequest = readonly [type: number, ...parts: readonly (string | Buffer | number | bigint)[]];
 
 /** An SFTP session on the target. */
-export interface SftpClient {
-  /** OpenSSH extensions announced by the server. */
-  readonly extensions: ReadonlySet<string>;
-  /** Pipelines requests and returns all replies, in the order of the requests.
-   *  @throws unavailable when the session ends meanwhile. An aborted signal ends the session: the server answers in order, so a
-   *  hung request would block all later ones. */
-  exchange(requests: readonly SftpRequest[], signal: AbortSignal): Promise<readonly Reply[]>;
-  usable(): boolean;
-  close(): void;
-}
+export type SftpClient = Awaited<ReturnType<typeof startSftp>>;
 
 const version = 3;
 
 /** Starts SFTP on a session. @throws failed_precondition when the peer does not speak SFTP. */
-export async function startSftp(session: Session, signal: AbortSignal): Promise<SftpClient> {
+export async function startSftp(session: Session, signal: AbortSignal) {
   const { channel, connection } = session;
   const waiting = new Map<number, PromiseWithResolvers<Reply>>();
   const hello = Promise.withResolvers<Reply>();
@@ -64,10 +55,14 @@ export async function startSftp(session: Session, signal: AbortSignal): Promise<
   channel.write(packet(sftp.init, version));
   const { body } = await withSignal(hello.promise, signal);
   return {
+    /** OpenSSH extensions announced by the server. */
     extensions: extensionsOf(body),
-    usable: () => ended === undefined,
-    close: () => end(new CodedError("unavailable", "the SFTP session was closed")),
-    async exchange(requests, stop) {
+    usable: (): boolean => ended === undefined,
+    close: (): void => end(new CodedError("unavailable", "the SFTP session was closed")),
+    /** Pipelines requests and returns all replies, in the order of the requests.
+     *  @throws unavailable when the session ends meanwhile. An aborted signal ends the session: the server answers in order, so a
+     *  hung request would block all later ones. */
+    async exchange(requests: readonly SftpRequest[], stop: AbortSignal): Promise<readonly Reply[]> {
       throwIfAborted(stop);
       if (ended) throw ended;
       const replies = requests.map(([type, ...parts]) => {

@@ -1,7 +1,7 @@
 import { type Readable, addAbortSignal } from "node:stream";
 import { boundedLines } from "../../../src/lib/bounded-text.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
-import { CodedError, abortError, hasCode } from "../../../src/lib/errors.ts";
+import { CodedError, abortError, ignoreNotFound } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Host, HostFs, HostProcess } from "../../../src/seams/host.ts";
 import { quote } from "../shell/quote.ts";
@@ -43,12 +43,8 @@ async function startNotifier(
   path: string,
   signal: AbortSignal,
 ): Promise<HostProcess | undefined> {
-  try {
-    return await spawn(command("inotifywait", ["-m", ["-e", events.join(",")], ["--format", "%w%f"]], [path]), signal);
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
+  const options = ["-m", ["-e", events.join(",")], ["--format", "%w%f"]] as const;
+  return ignoreNotFound(spawn(command("inotifywait", options, [path]), signal));
 }
 
 interface Watched extends Pick<WatcherOptions, "fs" | "clock"> {

@@ -5,14 +5,7 @@ import { type ProcessGroup, killScript } from "../shell/shell.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
 
 /** Process groups that graftlet has started on the target. */
-export interface ProcessGroups {
-  /** Signals a group without waiting for its end. If killing fails, it is repeated on the next connection. */
-  kill(group: ProcessGroup, signal: "SIGTERM" | "SIGKILL"): void;
-  /** Registers a group to be killed on the next connection if its own connection is lost: the target may detect the loss
-   *  much later (half-open connection), and a lock held by the group would not be released until then.
-   *  @returns a function that deregisters the group. */
-  killOnLoss(group: ProcessGroup, lost: AbortSignal): () => void;
-}
+export type ProcessGroups = ReturnType<typeof createProcessGroups>;
 
 export interface ProcessGroupsOptions extends ClockAndLog {
   readonly link: Link;
@@ -23,7 +16,7 @@ const killTimeoutMs = 20_000;
 /** Limit of groups to be killed on the next connection. */
 const maxLeftovers = 1000;
 
-export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOptions): ProcessGroups {
+export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOptions) {
   const leftovers = new Set<ProcessGroup>();
   const remember = (group: ProcessGroup) => void (leftovers.size < maxLeftovers && leftovers.add(group));
   const send = async (groups: readonly ProcessGroup[], signal: "SIGTERM" | "SIGKILL"): Promise<void> => {
@@ -46,13 +39,17 @@ export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOpt
     if (kind === "up") void sweep();
   });
   return {
-    kill(group, signal) {
+    /** Signals a group without waiting for its end. If killing fails, it is repeated on the next connection. */
+    kill(group: ProcessGroup, signal: "SIGTERM" | "SIGKILL"): void {
       void send([group], signal).catch((err: unknown) => {
         if (signal === "SIGKILL") remember(group);
         if (!hasCode(err, "unavailable")) log.warn({ err, group: group.id }, "cannot signal command");
       });
     },
-    killOnLoss(group, lost) {
+    /** Registers a group to be killed on the next connection if its own connection is lost: the target may detect the loss
+     *  much later (half-open connection), and a lock held by the group would not be released until then.
+     *  @returns a function that deregisters the group. */
+    killOnLoss(group: ProcessGroup, lost: AbortSignal): () => void {
       const onLost = () => remember(group);
       lost.addEventListener("abort", onLost, { once: true });
       return () => lost.removeEventListener("abort", onLost);

@@ -2,11 +2,7 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { createTokenBucket } from "../../../src/lib/token-bucket.ts";
 
 /** Limits connections that have logged in with a node's key, which may have been stolen. */
-export interface ForwardLimiter {
-  /** Admits a connection after its login. @param node name of the key's node. @param close closes the connection, which may be evicted for
-   *  another one. @returns undefined if the login rate is exceeded. */
-  admit(node: string, close: () => void): PendingForward | undefined;
-}
+export type ForwardLimiter = ReturnType<typeof createForwardLimiter>;
 
 /** The slot of a connection that has not requested its forward yet. */
 export interface PendingForward {
@@ -24,7 +20,7 @@ interface NodeLimits {
   readonly waiting: Set<() => void>;
 }
 
-export function createForwardLimiter(clock: Pick<Clock, "monotonic">): ForwardLimiter {
+export function createForwardLimiter(clock: Pick<Clock, "monotonic">) {
   const limitsByNode = new Map<string, NodeLimits>();
   const of = (node: string): NodeLimits => {
     const known = limitsByNode.get(node);
@@ -34,7 +30,9 @@ export function createForwardLimiter(clock: Pick<Clock, "monotonic">): ForwardLi
     return made;
   };
   return {
-    admit(node, close) {
+    /** Admits a connection after its login. @param node name of the key's node. @param close closes the connection, which may be evicted for
+     *  another one. @returns undefined if the login rate is exceeded. */
+    admit(node: string, close: () => void): PendingForward | undefined {
       const { takeLoginToken, waiting } = of(node);
       if (!takeLoginToken()) return undefined;
       const [oldest] = waiting;

@@ -17,14 +17,12 @@ export interface ReverseNode extends ClockAndLog {
 
 /** The reverse-tunnel listeners of a process. Nodes with the same address and port share one listener, which is open from its first use
  *  until its last node is closed. */
-export interface ReverseListeners {
-  join(reverse: ReverseTunnelConfig, node: ReverseNode): ReverseTunnel;
-}
+export type ReverseListeners = ReturnType<typeof createReverseListeners>;
 
-export function createReverseListeners(): ReverseListeners {
+export function createReverseListeners() {
   const listeners = new Map<string, ReverseListener>();
   return {
-    join(reverse, node) {
+    join(reverse: ReverseTunnelConfig, node: ReverseNode): ReverseTunnel {
       const name = joinHostPort(reverse.address, reverse.port);
       const listener = listeners.get(name) ?? new ReverseListener(name);
       listeners.set(name, listener);

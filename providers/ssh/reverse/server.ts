@@ -40,9 +40,7 @@ export interface ReverseServerOptions extends ClockAndLog {
   readonly findKeyOwner: (key: Buffer) => Promise<KeyOwner | undefined>;
 }
 
-export interface ReverseServer extends AsyncDisposable {
-  readonly port: number;
-}
+export type ReverseServer = Awaited<ReturnType<typeof startReverseServer>>;
 
 /** Timeouts for the login, and then for requesting the forward, milliseconds. */
 const [loginTimeoutMs, forwardTimeoutMs] = [10_000, 10_000];
@@ -60,7 +58,7 @@ const logIntervalMs = 60_000;
 
 /** Starts the SSH server for reverse tunnels. It accepts logins with known keys and one forward (`-R`) per connection, and nothing else: no
  *  sessions, other forwards or passwords. @throws Error when the host key is invalid, or the address cannot be listened on. */
-export async function startReverseServer(options: ReverseServerOptions): Promise<ReverseServer> {
+export async function startReverseServer(options: ReverseServerOptions) {
   const { address, port, hostKey, clock, log } = options;
   const limiter = createLoginLimiter(clock);
   const forwardLimiter = createForwardLimiter(clock);
@@ -193,18 +191,12 @@ function serve(client: ServerConnection, pending: PendingLogin, options: ServeOp
   });
 }
 
-interface Authentication {
-  answer(ctx: AuthContext): Promise<void>;
-  /** Returns the machine that has logged in. */
-  owner(): KeyOwner | undefined;
-}
-
 /** Authenticates one connection. The initial `none`, by which a client asks for the supported methods, does not count as a failure. */
 function createAuthentication(
   client: ServerConnection,
   { socket }: PendingLogin,
   { clock, findKeyOwner }: ReverseServerOptions,
-): Authentication {
+) {
   let owner: KeyOwner | undefined;
   let [requests, tried] = [0, 0];
   const reject = async (ctx: AuthContext): Promise<void> => {
@@ -214,8 +206,9 @@ function createAuthentication(
     else ctx.reject(["publickey"]);
   };
   return {
-    owner: () => owner,
-    async answer(ctx) {
+    /** Returns the machine that has logged in. */
+    owner: (): KeyOwner | undefined => owner,
+    async answer(ctx: AuthContext): Promise<void> {
       requests += 1;
       if (requests > maxAuthRequests) return void socket.destroy();
       if (ctx.method === "none" && requests === 1) return ctx.reject(["publickey"]);

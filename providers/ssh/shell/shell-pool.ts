@@ -6,13 +6,7 @@ import { type ShellResult, type ProcessGroup, type ShellRequest, type Shell, kil
 import { untilAborted } from "../../../src/lib/service-group.ts";
 
 /** Pool of shells on the target. A hung shell blocks only its own caller. */
-export interface ShellPool {
-  /** Runs a question on the next free shell. When the signal aborts, the running command and its children are killed.
-   *  @throws cancelled or deadline_exceeded like the signal, unavailable. */
-  run(question: ShellRequest, signal: AbortSignal): Promise<ShellResult>;
-  /** Runs a question at once, on a new shell outside of the pool if none is idle. */
-  runUrgently(question: ShellRequest, signal: AbortSignal): Promise<ShellResult>;
-}
+export type ShellPool = ReturnType<typeof createShellPool>;
 
 export interface ShellPoolOptions extends ClockAndLog {
   readonly link: Link;
@@ -26,7 +20,7 @@ export interface ShellPoolOptions extends ClockAndLog {
 const startTimeoutMs = 20_000;
 const killTimeoutMs = 20_000;
 
-export function createShellPool({ link, sessions, clock, log, command, onStart }: ShellPoolOptions): ShellPool {
+export function createShellPool({ link, sessions, clock, log, command, onStart }: ShellPoolOptions) {
   const start = async (signal: AbortSignal, urgent: boolean): Promise<Shell> => {
     const deadline = clock.within(startTimeoutMs, signal);
     const session = await sessions.open({ start: { exec: await command(deadline) }, urgent, signal: deadline });
@@ -67,8 +61,11 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
     shell.close();
   };
   return {
+    /** Runs a question at once, on a new shell outside of the pool if none is idle. */
     runUrgently,
-    async run(what, signal) {
+    /** Runs a question on the next free shell. When the signal aborts, the running command and its children are killed.
+     *  @throws cancelled or deadline_exceeded like the signal, unavailable. */
+    async run(what: ShellRequest, signal: AbortSignal): Promise<ShellResult> {
       const shell = await pool.acquire(signal);
       try {
         return await runOn(shell, what, signal);

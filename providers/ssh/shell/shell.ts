@@ -96,16 +96,10 @@ export async function startShell(session: Session, signal?: AbortSignal): Promis
   }
 }
 
-interface PendingRequest {
-  readonly marker: string;
-  readonly answer: Promise<ShellResult>;
-  out(chunk: Buffer): void;
-  err(chunk: Buffer): void;
-  fail(why: CodedError): void;
-}
+type PendingRequest = ReturnType<typeof beginRequest>;
 
 /** Collects an answer: both streams end with the marker, independently of each other. */
-function beginRequest(maxBytes: number): PendingRequest {
+function beginRequest(maxBytes: number) {
   const marker = randomUUID();
   const [out, err] = [new Frame(marker, maxBytes), new Frame(marker, maxBytes)];
   const { promise, resolve, reject } = Promise.withResolvers<ShellResult>();
@@ -117,11 +111,11 @@ function beginRequest(maxBytes: number): PendingRequest {
   return {
     marker,
     answer: promise,
-    out(chunk) {
+    out(chunk: Buffer): void {
       stdout = out.push(chunk);
       settle();
     },
-    err(chunk) {
+    err(chunk: Buffer): void {
       stderr = err.push(chunk);
       settle();
     },

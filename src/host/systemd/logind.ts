@@ -1,5 +1,5 @@
 import type { Clock } from "../../lib/clock.ts";
-import { hasCode } from "../../lib/errors.ts";
+import { hasCode, ignoreNotFound } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { systemdManager } from "./bus.ts";
 import { type MessageBus, connectMessageBus } from "./message-bus.ts";
@@ -8,17 +8,7 @@ import { command } from "../../seams/command.ts";
 
 /** The target's logind, which announces shutdowns and delays them for holders of inhibitor locks.
  *  @see https://systemd.io/INHIBITOR_LOCKS/ */
-export interface Logind {
-  /** Maximum delay of a shutdown, milliseconds. */
-  inhibitDelayMs(signal: AbortSignal): Promise<number>;
-  /** True if a shutdown is in progress and delayed by inhibitors. */
-  isShuttingDown(signal: AbortSignal): Promise<boolean>;
-  /** Makes logind reload its configuration, without waiting for it. @throws permission_denied. */
-  reload(signal: AbortSignal): Promise<void>;
-  /** Aborts, with unavailable, once the connection is lost. */
-  readonly lost: AbortSignal;
-  close(): void;
-}
+export type Logind = Awaited<ReturnType<typeof connectLogind>>;
 
 export interface LogindDeps {
   readonly host: Pick<Host, "dial" | "spawn" | "run">;
@@ -33,7 +23,7 @@ const unit = "systemd-logind.service";
 /** Connects to logind over the target's system bus, and stays connected. @param onShutdown called when logind announces or
  *  cancels a shutdown; `isShuttingDown` returns which. Not called for signals of other senders, which every user of the
  *  machine may send. @throws unavailable without a system bus or logind; permission_denied, deadline_exceeded. */
-export async function connectLogind(deps: LogindDeps, onShutdown: () => void, signal: AbortSignal): Promise<Logind> {
+export async function connectLogind(deps: LogindDeps, onShutdown: () => void, signal: AbortSignal) {
   const bus = await connected(deps, signal);
   const property = (name: string, stop: AbortSignal) =>
     bus.call(
@@ -58,9 +48,14 @@ export async function connectLogind(deps: LogindDeps, onShutdown: () => void, si
     throw error;
   }
   return {
-    inhibitDelayMs: async (stop) => Number(await property("InhibitDelayMaxUSec", stop)) / 1000,
-    isShuttingDown: async (stop) => (await property("PreparingForShutdown", stop)) === true,
-    async reload(stop) {
+    /** Maximum delay of a shutdown, milliseconds. */
+    inhibitDelayMs: async (stop: AbortSignal): Promise<number> =>
+      Number(await property("InhibitDelayMaxUSec", stop)) / 1000,
+    /** True if a shutdown is in progress and delayed by inhibitors. */
+    isShuttingDown: async (stop: AbortSignal): Promise<boolean> =>
+      (await property("PreparingForShutdown", stop)) === true,
+    /** Makes logind reload its configuration, without waiting for it. @throws permission_denied. */
+    async reload(stop: AbortSignal): Promise<void> {
       const hangUp = 1;
       const kill = { ...systemdManager, member: "KillUnit", signature: "ssi", body: [unit, "all", hangUp] };
       await bus.call(kill, stop).catch(async (error: unknown) => {
@@ -68,6 +63,7 @@ export async function connectLogind(deps: LogindDeps, onShutdown: () => void, si
         if (!hasCode(error, "permission_denied") || !(await reloadLogind(deps.host, stop))) throw error;
       });
     },
+    /** Aborts, with unavailable, once the connection is lost. */
     lost: bus.lost,
     close: bus.close,
   };
@@ -76,12 +72,7 @@ export async function connectLogind(deps: LogindDeps, onShutdown: () => void, si
 /** Makes logind reload its configuration with a command. @returns false if that failed. */
 export async function reloadLogind(host: Pick<Host, "run">, signal: AbortSignal): Promise<boolean> {
   const argv = command(["systemctl", "--no-ask-password", "kill"], ["--signal=HUP"], [unit]);
-  try {
-    return (await host.run(argv, { signal })).code === 0;
-  } catch (error) {
-    if (hasCode(error, "not_found")) return false;
-    throw error;
-  }
+  return (await ignoreNotFound(host.run(argv, { signal })))?.code === 0;
 }
 
 async function connected({ host, clock }: LogindDeps, signal: AbortSignal): Promise<MessageBus> {

@@ -136,16 +136,11 @@ function streaming(prepare: PrepareStream): (deps: StreamDeps) => Handler {
   };
 }
 
-interface StreamOptions {
-  readonly stdin: boolean;
-  readonly stdout: boolean;
-  readonly stderr: boolean;
-  readonly tty: boolean;
-}
-
 /** Streams requested by an exec or attach, from the kubelet's parameters input, output, error and tty; a terminal has no separate stderr.
  *  Undefined if none is requested. */
-function streamOptions(query: URLSearchParams): StreamOptions | undefined {
+function streamOptions(
+  query: URLSearchParams,
+): { readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean; readonly tty: boolean } | undefined {
   const wants = (name: string) => query.get(name) === "1";
   const tty = wants("tty");
   const options = { stdin: wants("input"), stdout: wants("output"), stderr: wants("error") && !tty, tty };
