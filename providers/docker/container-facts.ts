@@ -1,17 +1,8 @@
 import type { ContainerInspectInfo } from "dockerode";
-import { type BoundedMap, createBoundedMap } from "../../src/lib/bounded-map.ts";
+import { createBoundedMap } from "../../src/lib/bounded-map.ts";
 
 /** Cache of immutable facts by container ID, to save round trips. Evicted entries are requested again. */
-export interface ContainerFactCache {
-  readonly sandboxes: BoundedMap<SandboxFacts>;
-  /** Inspections of sandboxes that have just started. */
-  readonly startInspections: BoundedMap<StartInspection>;
-  /** Sandboxes without containers so far. */
-  readonly emptySandboxes: BoundedMap<true>;
-  /** Containers created and not yet started. */
-  readonly createdContainers: BoundedMap<CreatedContainer>;
-  readonly containers: BoundedMap<ContainerFacts>;
-}
+export type ContainerFactCache = ReturnType<typeof createContainerFactCache>;
 
 /** The parts of a sandbox's inspection that do not change after its start. */
 export type SandboxFacts = Pick<ContainerInspectInfo, "Id" | "HostConfig" | "ResolvConfPath">;
@@ -34,13 +25,16 @@ export interface CreatedContainer {
 
 const maxEntries = 2000;
 
-export function createContainerFactCache(): ContainerFactCache {
+export function createContainerFactCache() {
   return {
-    sandboxes: createBoundedMap(maxEntries),
-    startInspections: createBoundedMap(maxEntries),
-    emptySandboxes: createBoundedMap(maxEntries),
-    createdContainers: createBoundedMap(maxEntries),
-    containers: createBoundedMap(maxEntries),
+    sandboxes: createBoundedMap<SandboxFacts>(maxEntries),
+    /** Inspections of sandboxes that have just started. */
+    startInspections: createBoundedMap<StartInspection>(maxEntries),
+    /** Sandboxes without containers so far. */
+    emptySandboxes: createBoundedMap<true>(maxEntries),
+    /** Containers created and not yet started. */
+    createdContainers: createBoundedMap<CreatedContainer>(maxEntries),
+    containers: createBoundedMap<ContainerFacts>(maxEntries),
   };
 }
 

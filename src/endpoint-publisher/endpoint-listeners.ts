@@ -30,14 +30,7 @@ export interface PublishedPort {
 }
 
 /** Local ports that forward to ports of pods on the target. */
-export interface EndpointListeners extends AsyncDisposable {
-  /** Returns the local port that forwards to a pod's port, opening it if needed.
-   *  @param avoided ports under which the cluster may still know other pods. */
-  open(door: PublishedPort, avoided: ReadonlySet<number>): Promise<number>;
-  /** Closes all other ports: immediately if the pod has lost its address, otherwise after the cluster has had time to see the change.
-   *  Established connections continue as long as their pod has its address. */
-  closeExcept(doors: readonly PublishedPort[]): void;
-}
+export type EndpointListeners = ReturnType<typeof createEndpointListeners>;
 
 interface OpenPort extends PublishedPort {
   readonly server: Server;
@@ -112,7 +105,7 @@ function createForwarder(deps: EndpointListenersDeps) {
 }
 
 /** Forwards connections to pods on the target, each over the link. If the pod refuses a connection, the client's is reset. */
-export function createEndpointListeners(deps: EndpointListenersDeps): EndpointListeners {
+export function createEndpointListeners(deps: EndpointListenersDeps) {
   const listeners = new Map<string, OpenPort>();
   const forward = createForwarder(deps);
   const draining = new Set<OpenPort>();
@@ -130,7 +123,9 @@ export function createEndpointListeners(deps: EndpointListenersDeps): EndpointLi
     draining.delete(door);
   };
   return {
-    async open({ uid, port }, avoided) {
+    /** Returns the local port that forwards to a pod's port, opening it if needed.
+     *  @param avoided ports under which the cluster may still know other pods. */
+    async open({ uid, port }: PublishedPort, avoided: ReadonlySet<number>): Promise<number> {
       const key = publishedPortKey({ uid, port });
       const known = listeners.get(key);
       if (known) return listeningPort(known.server);
@@ -148,7 +143,9 @@ export function createEndpointListeners(deps: EndpointListenersDeps): EndpointLi
       if (over) stopListening(key, door);
       return opened;
     },
-    closeExcept(kept) {
+    /** Closes all other ports: immediately if the pod has lost its address, otherwise after the cluster has had time to see the change.
+     *  Established connections continue as long as their pod has its address. */
+    closeExcept(kept: readonly PublishedPort[]): void {
       const keys = new Set(kept.map(publishedPortKey));
       for (const [key, door] of listeners) {
         if (keys.has(key)) {

@@ -4,7 +4,7 @@ import type { Credentials } from "../api/credentials.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
+import { onAbort, untilAborted } from "../lib/service-group.ts";
 import type { EndpointSlice } from "../objects.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -33,10 +33,7 @@ export interface TunnelDeps extends ClockAndLog {
   readonly kubelet: { readonly host: string; readonly port: number };
 }
 
-export interface Tunnels extends Service {
-  /** Servers with an open tunnel, each as `address:port`. */
-  connected(): readonly string[];
-}
+export type Tunnels = ReturnType<typeof createTunnels>;
 
 /** Port of the server that accepts tunnels; undefined for the API server's own. */
 const tunnelPorts: Readonly<Record<Distribution, number | undefined>> = { k3s: undefined, rke2: 9345 };
@@ -46,7 +43,7 @@ const handshakeTimeoutMs = 10_000;
 
 /** Keeps a tunnel open to each API server of a k3s or RKE2 cluster. Through it the server reaches this node's kubelet API and nothing else.
  *  @see https://docs.k3s.io/networking/basic-network-options#control-plane-egress-selector-configuration */
-export function createTunnels(deps: TunnelDeps): Tunnels {
+export function createTunnels(deps: TunnelDeps) {
   const { clock, log, servers } = deps;
   const open = new Map<string, AbortController>();
   const connected = new Set<string>();
@@ -64,8 +61,9 @@ export function createTunnels(deps: TunnelDeps): Tunnels {
   };
   return {
     name: "tunnels to the API servers",
-    connected: () => [...connected].sort(),
-    async run(signal) {
+    /** Servers with an open tunnel, each as `address:port`. */
+    connected: (): readonly string[] => [...connected].sort(),
+    async run(signal: AbortSignal): Promise<void> {
       const distribution = await deps.distribution(signal).catch(() => undefined);
       if (signal.aborted || distribution === undefined) return onAbort(signal);
       const running = new Set<Promise<void>>([servers.run?.(signal) ?? Promise.resolve()]);

@@ -1,5 +1,5 @@
 import type { WakeCause } from "../pipeline.ts";
-import { createSignal, type Signal } from "../lib/signal.ts";
+import { createSignal } from "../lib/signal.ts";
 import type { Ending } from "./pod-table.ts";
 
 /** Reason for retrying pending resizes. */
@@ -12,20 +12,7 @@ export type ResizeTrigger =
   | "periodic_retry";
 
 /** Signals of a node, created before the actors that send them and subscribe to them: subscribers read the columns. */
-export interface NodeSignals {
-  /** A pod's worker should sync its pod. */
-  readonly wake: Signal<[uid: string, cause: WakeCause]>;
-  /** The runtime responds again, or Services have been listed for the first time: failed pods are retried at once. */
-  readonly retry: Signal<[]>;
-  /** A pod that should run is to be terminated. */
-  readonly end: Signal<[uid: string, ending: Ending]>;
-  /** The Node's status may have changed. */
-  readonly nodeChanged: Signal<[]>;
-  /** A static pod, a mirror pod, a worker's phase, the Node or the sources have changed. */
-  readonly mirrorsChanged: Signal<[]>;
-  /** Pending resizes should be retried: the decision may be different now. */
-  readonly retryPendingResizes: Signal<[trigger: ResizeTrigger]>;
-}
+export type NodeSignals = ReturnType<typeof createSignals>;
 
 // Maps over a type parameter, so that an editor finds and renames a signal in the actors that use it.
 type Ends<S, K extends keyof S, End> = { readonly [N in K]: Pick<S[N], End & keyof S[N]> };
@@ -36,13 +23,19 @@ export type Sends<Name extends keyof NodeSignals> = Ends<NodeSignals, Name, "sen
 export type Subscribes<Name extends keyof NodeSignals> = Ends<NodeSignals, Name, "subscribe">;
 
 /** Creates all signals of a node, without subscribers. */
-export function createSignals(): NodeSignals {
+export function createSignals() {
   return {
-    wake: createSignal(),
+    /** A pod's worker should sync its pod. */
+    wake: createSignal<[uid: string, cause: WakeCause]>(),
+    /** The runtime responds again, or Services have been listed for the first time: failed pods are retried at once. */
     retry: createSignal(),
-    end: createSignal(),
+    /** A pod that should run is to be terminated. */
+    end: createSignal<[uid: string, ending: Ending]>(),
+    /** The Node's status may have changed. */
     nodeChanged: createSignal(),
+    /** A static pod, a mirror pod, a worker's phase, the Node or the sources have changed. */
     mirrorsChanged: createSignal(),
-    retryPendingResizes: createSignal(),
+    /** Pending resizes should be retried: the decision may be different now. */
+    retryPendingResizes: createSignal<[trigger: ResizeTrigger]>(),
   };
 }

@@ -12,19 +12,7 @@ export interface ReverseConnection {
   close(): void;
 }
 
-export interface ReverseConnections {
-  add(connection: ReverseConnection): void;
-  remove(connection: ReverseConnection): void;
-  /** Registers a listener for new reverse connections. @returns a function that removes it. */
-  onConnected(listener: () => void): () => void;
-  /** Opens a connection to the machine's sshd over the newest reverse connection that works; suspect ones are tried last.
-   *  @throws LinkError ReverseTunnelDown while there is no reverse connection. */
-  open(signal: AbortSignal): Promise<Duplex>;
-  /** Records whether a stream returned by `open` led to the machine's host key; if not, its reverse connection becomes suspect.
-   *  @returns true if there is another reverse connection that is not suspect. */
-  reportHostKey(opened: Duplex, isRight: boolean): boolean;
-  close(): void;
-}
+export type ReverseConnections = ReturnType<typeof createReverseConnections>;
 
 /** Limit of reverse connections of one machine. More than one, since dead connections remain for a while after a machine has reconnected. */
 const maxConnections = 4;
@@ -55,7 +43,7 @@ function createHostKeyRecords() {
 }
 
 /** @param name name of the node, for messages. */
-export function createReverseConnections(name: string, clock: Clock): ReverseConnections {
+export function createReverseConnections(name: string, clock: Clock) {
   let live: readonly ReverseConnection[] = [];
   const hostKeys = createHostKeyRecords();
   const connected = createSignal();
@@ -80,8 +68,9 @@ export function createReverseConnections(name: string, clock: Clock): ReverseCon
     );
   };
   return {
+    /** Registers a listener for new reverse connections. @returns a function that removes it. */
     onConnected: connected.subscribe,
-    add(connection) {
+    add(connection: ReverseConnection): void {
       live = [connection, ...live];
       if (live.length > maxConnections) {
         const evicted = hostKeys.chooseEvicted(live.slice(1).toReversed());
@@ -90,11 +79,13 @@ export function createReverseConnections(name: string, clock: Clock): ReverseCon
       }
       connected.send();
     },
-    remove(connection) {
+    remove(connection: ReverseConnection): void {
       if (live.includes(connection)) lastLostAt = clock.now();
       live = live.filter((each) => each !== connection);
     },
-    async open(signal) {
+    /** Opens a connection to the machine's sshd over the newest reverse connection that works; suspect ones are tried last.
+     *  @throws LinkError ReverseTunnelDown while there is no reverse connection. */
+    async open(signal: AbortSignal): Promise<Duplex> {
       if (live.length === 0)
         await nextConnection(connected.subscribe, clock.within(reconnectTimeoutMs, signal)).catch(() => undefined);
       throwIfAborted(signal);
@@ -107,11 +98,13 @@ export function createReverseConnections(name: string, clock: Clock): ReverseCon
         `${name} has ${since}: check that its ssh -N -R runs, reaches graftlet's address and port, and uses a key of authorizedKeysFile.`,
       );
     },
-    reportHostKey(opened, isRight) {
+    /** Records whether a stream returned by `open` led to the machine's host key; if not, its reverse connection becomes suspect.
+     *  @returns true if there is another reverse connection that is not suspect. */
+    reportHostKey(opened: Duplex, isRight: boolean): boolean {
       hostKeys.report(opened, isRight);
       return live.some((each) => !hostKeys.isInDoubt(each));
     },
-    close() {
+    close(): void {
       const closing = live;
       live = [];
       for (const connection of closing) connection.close();

@@ -27,18 +27,7 @@ export interface BusSignal extends Omit<BusObject, "destination"> {
 }
 
 /** A connection to a bus. Messages are accepted only from the owner of the expected name. */
-export interface MessageBus {
-  /** @returns the first value of the reply, with a variant unwrapped; undefined without one. @throws not_found (no such unit),
-   *  already_exists, permission_denied, invalid_argument, deadline_exceeded, unavailable (the connection is lost),
-   *  resource_exhausted (too many calls at once); the signal's reason. */
-  call(method: BusMethod, signal: AbortSignal): Promise<Scalar | undefined>;
-  /** Subscribes to a signal for the lifetime of the connection. Signals with values other than numbers and strings are
-   *  ignored. */
-  subscribe(of: BusSignal, listener: (values: readonly Scalar[]) => void, signal: AbortSignal): Promise<void>;
-  /** Aborts, with unavailable, once the connection is lost. */
-  readonly lost: AbortSignal;
-  close(): void;
-}
+export type MessageBus = Awaited<ReturnType<typeof connectMessageBus>>;
 
 const replyTimeoutMs = 25_000;
 /** Maximum number of calls waiting for a reply. */
@@ -55,7 +44,7 @@ interface PendingCall {
 }
 
 /** Connects to a bus. @throws permission_denied if the bus rejects graftlet's user; unavailable, deadline_exceeded. */
-export async function connectMessageBus(wire: BusStreams, clock: Clock, signal: AbortSignal): Promise<MessageBus> {
+export async function connectMessageBus(wire: BusStreams, clock: Clock, signal: AbortSignal) {
   const session = createSession(wire, clock);
   const { ask, lost, close } = session;
   const trackOwner = createOwnerTracker(session);
@@ -66,14 +55,20 @@ export async function connectMessageBus(wire: BusStreams, clock: Clock, signal: 
     throw error;
   }
   return {
-    async call(method, stop) {
+    /** @returns the first value of the reply, with a variant unwrapped; undefined without one. @throws not_found (no such unit),
+     *  already_exists, permission_denied, invalid_argument, deadline_exceeded, unavailable (the connection is lost),
+     *  resource_exhausted (too many calls at once); the signal's reason. */
+    async call(method: BusMethod, stop: AbortSignal): Promise<Scalar | undefined> {
       await trackOwner(method.destination, stop);
       return ask(method, stop);
     },
-    async subscribe(of, listener, stop) {
+    /** Subscribes to a signal for the lifetime of the connection. Signals with values other than numbers and strings are
+     *  ignored. */
+    async subscribe(of: BusSignal, listener: (values: readonly Scalar[]) => void, stop: AbortSignal): Promise<void> {
       await trackOwner(of.sender, stop);
       await session.listen(of, listener, stop);
     },
+    /** Aborts, with unavailable, once the connection is lost. */
     lost,
     close,
   };
@@ -82,7 +77,9 @@ export async function connectMessageBus(wire: BusStreams, clock: Clock, signal: 
 type Listener = (values: readonly Scalar[]) => void;
 
 /** Calls and signals of a connection that may still be authenticating. */
-interface Session extends Pick<MessageBus, "lost" | "close"> {
+interface Session {
+  readonly lost: AbortSignal;
+  close(): void;
   /** Unique names of the owners of well-known names. Messages of other senders are dropped. */
   readonly owners: Map<string, string>;
   /** @param answered called with the reply before any later message is read. */
