@@ -6,7 +6,6 @@ export type ConfigFields = Readonly<Record<string, unknown>>;
 export interface ConfigFieldsOptions {
   /** The provider's name, for messages. */
   readonly provider: string;
-  /** Names of the fields that the provider has. */
   readonly known: readonly string[];
   /** The remedy for a `providerConfig` that is no map of fields. */
   readonly write: string;

@@ -117,7 +117,6 @@ function rejectSocket(field: string, given: unknown, name: string): void {
   );
 }
 
-/** Timeout for detecting the runtime, milliseconds. */
 const detectTimeoutMs = 30_000;
 
 /** Detects the runtime on first use, and keeps it once it has answered. */

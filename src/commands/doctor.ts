@@ -38,7 +38,6 @@ export interface DoctorOptions extends OptionsOf<"doctor"> {
   readonly signal: AbortSignal;
 }
 
-/** Timeout for checking a pod on a target, milliseconds. */
 const podTimeoutMs = 60_000;
 const requests = { qps: 50, burst: 100 };
 

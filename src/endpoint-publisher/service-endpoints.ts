@@ -14,7 +14,6 @@ export interface ServiceEndpoint {
 
 export interface ServiceEndpointPort {
   readonly name: string;
-  /** Port of the pod. */
   readonly target: number;
   readonly appProtocol?: string;
 }

@@ -189,24 +189,25 @@ function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
 }
 
 function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
-  const set = (file: string, value: string | undefined): FileChange[] =>
-    value === undefined ? [] : [{ kind: "write", path: `${mount}${path}/${file}`, data: value }];
+  const set = (file: string, value: string | number | undefined): FileChange[] => {
+    if (value === undefined) return [];
+    const data = typeof value === "number" ? integerText(value) : value;
+    return [{ kind: "write", path: `${mount}${path}/${file}`, data }];
+  };
   const quota = limits.cpuQuotaUs;
   return [
-    ...set("cpu.weight", limits.cpuShares === undefined ? undefined : String(weightOf(limits.cpuShares))),
+    ...set("cpu.weight", limits.cpuShares === undefined ? undefined : weightOf(limits.cpuShares)),
     ...set(
       "cpu.max",
       quota === undefined ? undefined : `${quota <= 0 ? "max" : quota} ${limits.cpuPeriodUs ?? 100_000}`,
     ),
-    ...set("memory.max", limits.memoryBytes === undefined ? undefined : integerText(limits.memoryBytes)),
-    ...set("memory.min", limits.memoryMinBytes === undefined ? undefined : integerText(limits.memoryMinBytes)),
-    ...set("memory.low", limits.memoryLowBytes === undefined ? undefined : integerText(limits.memoryLowBytes)),
-    ...set("memory.swap.max", limits.swapBytes === undefined ? undefined : integerText(limits.swapBytes)),
-    ...set("pids.max", limits.pids === undefined ? undefined : String(limits.pids)),
+    ...set("memory.max", limits.memoryBytes),
+    ...set("memory.min", limits.memoryMinBytes),
+    ...set("memory.low", limits.memoryLowBytes),
+    ...set("memory.swap.max", limits.swapBytes),
+    ...set("pids.max", limits.pids),
     ...set("cpuset.cpus", limits.cpus),
-    ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) =>
-      set(`hugetlb.${size}.max`, integerText(bytes)),
-    ),
+    ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) => set(`hugetlb.${size}.max`, bytes)),
   ];
 }
 

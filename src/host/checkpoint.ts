@@ -4,7 +4,6 @@ import type { Logger } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
 
 export interface CheckpointDeps<Content> {
-  /** Path of the file, for the log. */
   readonly path: string;
   /** Reads the file; undefined if there is none. */
   readonly read: (signal: AbortSignal) => Promise<Content | undefined>;

@@ -52,7 +52,6 @@ async function closeListener(listener: HostListener): Promise<void> {
   await listener[Symbol.asyncDispose]();
 }
 
-/** Timeout of removing the socket, milliseconds. */
 const closeTimeoutMs = 2_000;
 
 /** Retry delays, milliseconds: for an unreachable target, and for one that refuses. */

@@ -171,7 +171,6 @@ interface DeletePodsDeps {
   readonly client: Pick<ApiClient, "get" | "list" | "delete">;
   readonly clock: Clock;
   readonly nodeName: string;
-  /** Timeout for pods to terminate. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
 }

@@ -33,7 +33,6 @@ export function createBackoff({ clock, initialMs, maxMs, forgetMs = 2 * maxMs }:
     /** The current delay of `key`, ms; 0 without one. */
     delay: (key: string): number => entries.get(key)?.delay ?? 0,
     reset: (key: string): void => void entries.delete(key),
-    /** Drops expired entries. */
     collect(): void {
       const now = clock.now();
       for (const [key, { updated }] of entries) if (expired(updated, now)) entries.delete(key);

@@ -1,29 +1,25 @@
 /** A map with a size limit that drops the least recently used entry. */
-export interface BoundedMap<V> {
-  get(key: string): V | undefined;
-  set(key: string, value: V): void;
-  delete(key: string): void;
-}
+export type BoundedMap<V> = ReturnType<typeof createBoundedMap<V>>;
 
 /** @param max entries kept. */
-export function createBoundedMap<V>(max: number): BoundedMap<V> {
+export function createBoundedMap<V>(max: number) {
   const entries = new Map<string, V>();
   const put = (key: string, value: V) => {
     entries.delete(key);
     entries.set(key, value);
   };
   return {
-    get(key) {
+    get(key: string): V | undefined {
       const value = entries.get(key);
       if (value !== undefined) put(key, value);
       return value;
     },
-    set(key, value) {
+    set(key: string, value: V): void {
       put(key, value);
       if (entries.size <= max) return;
       const oldest = entries.keys().next();
       if (!oldest.done) entries.delete(oldest.value);
     },
-    delete: (key) => void entries.delete(key),
+    delete: (key: string) => void entries.delete(key),
   };
 }

@@ -21,14 +21,6 @@ export interface CallRequest {
   readonly limits?: DecodeLimits;
 }
 
-/** A call in progress. */
-export interface Call {
-  /** The server's messages as they arrive. @throws when the connection breaks, or the signal aborts, before the end. */
-  readonly messages: AsyncIterable<Buffer>;
-  /** The failure that the final status reports, after the last message; undefined for OK. */
-  failure(): CallFailure | undefined;
-}
-
 /** A method of a service, as in ts-proto's service definitions. */
 export interface GrpcMethod<Request, Response> {
   readonly path: string;
@@ -37,7 +29,7 @@ export interface GrpcMethod<Request, Response> {
 }
 
 /** Calls over HTTP/2. @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
-export function startCall(session: ClientHttp2Session, request: CallRequest, signal: AbortSignal): Call {
+export function startCall(session: ClientHttp2Session, request: CallRequest, signal: AbortSignal) {
   const { path, message, userAgent, headers: more, timeoutMs, limits = pluginLimits } = request;
   const stream = session.request(
     {
@@ -60,7 +52,12 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   stream.end(frame(message));
   // A trailers-only response has its status in the headers.
   const failure = () => failureOf(headers, { ...headers, ...trailers });
-  return { messages: unframed(stream as AsyncIterable<Buffer>, limits, failure), failure };
+  return {
+    /** The server's messages as they arrive. @throws when the connection breaks, or the signal aborts, before the end. */
+    messages: unframed(stream as AsyncIterable<Buffer>, limits, failure),
+    /** The failure that the final status reports, after the last message; undefined for OK. */
+    failure,
+  };
 }
 
 export interface CallOptions extends Pick<CallRequest, "userAgent" | "headers" | "timeoutMs" | "limits"> {
@@ -178,7 +175,7 @@ function frame(message: Uint8Array): Buffer {
 async function* unframed(
   stream: AsyncIterable<Buffer>,
   { maxMessageBytes }: DecodeLimits,
-  failure: Call["failure"],
+  failure: () => CallFailure | undefined,
 ): AsyncGenerator<Buffer> {
   const kept = new BoundedBuffer(maxMessageBytes);
   let wanted = prefixBytes;

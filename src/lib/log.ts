@@ -98,7 +98,7 @@ export function createLogger(
   destination: DestinationStream = pino.destination(2),
   newLimit?: NewLimit,
 ): Logger {
-  return new SelectiveLogger(pinoTo(destination), verbosityOf(verbosity), { newLimit });
+  return selectiveLogger(pinoTo(destination), verbosityOf(verbosity), { newLimit });
 }
 
 type NewLimit = () => ReturnType<typeof createLineLimit>;
@@ -119,7 +119,7 @@ export function createTextLogger(
   },
 ): Logger {
   const text = readBy(read, klogText(destination, pid));
-  return new SelectiveLogger(pinoTo(text), verbosityOf(verbosity), { placeOf: createSourcePlaces(), newLimit });
+  return selectiveLogger(pinoTo(text), verbosityOf(verbosity), { placeOf: createSourcePlaces(), newLimit });
 }
 
 function verbosityOf(verbosity: number | Verbosity): Verbosity {
@@ -142,56 +142,37 @@ function pinoTo(destination: DestinationStream): Logger {
 }
 
 interface Writing {
-  readonly placeOf?: ReturnType<typeof createSourcePlaces>;
+  readonly placeOf?: ReturnType<typeof createSourcePlaces> | undefined;
   readonly newLimit?: NewLimit | undefined;
 }
 
-/** Writes the lines that the verbosity allows. A suppressed line costs one comparison. */
-class SelectiveLogger implements Logger {
-  readonly #to: Logger;
-  readonly #verbosity: Verbosity;
-  readonly #writing: Writing;
-  readonly #limit: ReturnType<NewLimit> | undefined;
-
-  constructor(to: Logger, verbosity: Verbosity, writing: Writing, limit = writing.newLimit?.()) {
-    this.#to = to;
-    this.#verbosity = verbosity;
-    this.#writing = writing;
-    this.#limit = limit;
-  }
-
-  trace(fields: object, message: string): void {
-    this.#write("trace", fields, message);
-  }
-  debug(fields: object, message: string): void {
-    this.#write("debug", fields, message);
-  }
-  info(fields: object, message: string): void {
-    this.#write("info", fields, message);
-  }
-  warn(fields: object, message: string): void {
-    this.#write("warn", fields, message);
-  }
-  error(fields: object, message: string): void {
-    this.#write("error", fields, message);
-  }
-  child(fields: object): Logger {
-    const limit = "node" in fields ? this.#writing.newLimit?.() : this.#limit;
-    return new SelectiveLogger(this.#to.child(fields), this.#verbosity, this.#writing, limit);
-  }
-
-  #write(kind: keyof typeof levels, fields: object, message: string): void {
+/** A logger that writes the lines that the verbosity allows. A suppressed line costs one comparison. */
+function selectiveLogger(
+  to: Logger,
+  verbosity: Verbosity,
+  { newLimit, placeOf }: Writing,
+  limit = newLimit?.(),
+): Logger {
+  const write = (kind: keyof typeof levels) => (fields: object, message: string) => {
     const level = levels[kind];
-    const { placeOf } = this.#writing;
-    if (level > this.#verbosity.current() && !this.#verbosity.byFile) return;
+    if (level > verbosity.current() && !verbosity.byFile) return;
     // Lines enabled by verbosity are not limited.
-    const leftOut = level === 0 ? (this.#limit ? this.#limit(message) : 0) : 0;
+    const leftOut = level === 0 ? (limit ? limit(message) : 0) : 0;
     if (leftOut === undefined) return;
     const all = leftOut === 0 ? fields : { ...fields, leftOut };
-    if (!placeOf) return this.#to[kind](all, message);
-    const { file, line } = placeOf(2);
-    if (this.#verbosity.shows(level, file)) this.#to[kind]({ ...all, caller: `${file}:${line}` }, message);
-  }
+    if (!placeOf) return to[kind](all, message);
+    const { file, line } = placeOf(1);
+    if (verbosity.shows(level, file)) to[kind]({ ...all, caller: `${file}:${line}` }, message);
+  };
+  return {
+    trace: write("trace"),
+    debug: write("debug"),
+    info: write("info"),
+    warn: write("warn"),
+    error: write("error"),
+    child: (fields) =>
+      selectiveLogger(to.child(fields), verbosity, { newLimit, placeOf }, "node" in fields ? newLimit?.() : limit),
+  };
 }
 
 /** Converts an error to fields: message and code along the chain of causes; no request or response objects, which may hold

@@ -23,7 +23,6 @@ export function createWorkQueue(clock: Clock, onDue: (key: string) => void) {
     },
     /** Cancels the key. */
     drop,
-    /** Cancels all keys. */
     stop(): void {
       for (const key of waiting.keys()) drop(key);
     },

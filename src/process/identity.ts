@@ -139,7 +139,6 @@ function problemOf({ clock, log }: IdentityDeps, from: AccessFile): CodedError |
   }
 }
 
-/** The client certificate in a kubeconfig. */
 async function keyPairOf({ clock, log }: IdentityDeps, from: AccessFile): Promise<KeyPair | undefined> {
   const { tls } = await createCredentials({ from, clock, log }).current();
   const pair = parsePair(`${String(tls.cert ?? "")}\n${String(tls.key ?? "")}`);

@@ -4,7 +4,6 @@ import type { Clock } from "../lib/clock.ts";
 import { hostIn } from "../lib/url-text.ts";
 import type { Distribution, TunnelDeps } from "./tunnels.ts";
 
-/** Retry delay for reading the API server's version, milliseconds. */
 const retryDelayMs = 5_000;
 
 /** Reads the cluster's distribution from the API server's version, until the server answers; undefined if it is no other than Kubernetes.

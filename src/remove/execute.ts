@@ -24,7 +24,6 @@ export interface ExecuteDeps {
 /** Releases volumes through their CSI drivers. A volume that its driver does not release is reported as a sentence, not as a
  *  failure: it is unmounted all the same. */
 export interface CsiVolumeReleaser {
-  /** Unpublishes the volumes of a pod. */
   releasePod(uid: string, pod: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Unstages the volumes of the node. */
   releaseNode(signal: AbortSignal): Promise<readonly string[]>;

@@ -6,7 +6,6 @@ import type { Socket } from "node:net";
 export type UnauthenticatedConnections = ReturnType<typeof createUnauthenticatedConnections>;
 
 export interface ConnectionLimits {
-  /** Maximum number of unauthorized connections. */
   readonly maxUnauthenticated: number;
   /** Maximum number of recorded authorized connections; beyond it, further ones stay counted as unauthorized. */
   readonly maxAuthenticated: number;

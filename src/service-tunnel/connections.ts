@@ -23,7 +23,6 @@ export interface ConnectionForwarderDeps {
 
 /** Maximum length of the header line, bytes. */
 const maxHeaderBytes = 64;
-/** Time limit for the header line, milliseconds. */
 const headerTimeoutMs = 10_000;
 /** Maximum number of concurrent connections whose header line has not arrived yet. */
 const maxPendingHeaders = 2_048;

@@ -10,7 +10,6 @@ export interface AllowedTraffic extends Readonly<Record<Protocol, readonly strin
 
 /** Source and destination of admitted traffic. */
 export interface AdmittedTraffic {
-  /** Address of the pod. */
   readonly pod: string;
   readonly to: { readonly host: string; readonly port: number };
 }

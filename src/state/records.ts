@@ -55,7 +55,6 @@ interface StoredColumn {
   readonly kind: "owner" | "observation" | "column";
   readonly scope: "object" | "work";
   has(uid: string): boolean;
-  /** Frees the value. */
   free(uid: string): void;
 }
 

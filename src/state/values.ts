@@ -1,10 +1,7 @@
 import type { SourceName } from "../pipeline.ts";
 
 /** One node-wide value with a single writer. Undefined until it has been written. */
-export interface ValuePair<T> {
-  readonly reader: ValueReader<T>;
-  readonly writer: { get(): T | undefined; set(value: T | undefined): void };
-}
+export type ValuePair<T> = ReturnType<typeof createValue<T>>;
 
 export interface ValueReader<T> {
   get(): T | undefined;
@@ -13,7 +10,7 @@ export interface ValueReader<T> {
 }
 
 /** Creates a value that has not been written. */
-export function createValue<T>(): ValuePair<T> {
+export function createValue<T>() {
   let value: T | undefined;
   const written = Promise.withResolvers<void>();
   const get = () => value;
@@ -21,7 +18,8 @@ export function createValue<T>(): ValuePair<T> {
     value = next;
     written.resolve();
   };
-  return { reader: { get, written: written.promise }, writer: { get, set } };
+  const reader: ValueReader<T> = { get, written: written.promise };
+  return { reader, writer: { get, set } };
 }
 
 /** Pod sources that have reached a milestone, such as their first report. */

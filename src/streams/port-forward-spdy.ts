@@ -16,7 +16,6 @@ const maxConnections = 256;
 export interface ForwardSession {
   readonly socket: Duplex;
   readonly forward: ForwardPort;
-  /** Acquires the slot of a connection. */
   readonly acquireSlot: (signal: AbortSignal) => Promise<SlotResult>;
   /** Aborts when the runtime can forward no more connections: open ones have ten seconds to end. */
   readonly runtimeGone?: AbortSignal | undefined;
@@ -126,7 +125,6 @@ export async function serveForwardOverSpdy({
   if (acquired?.kind === "taken") acquired.slot.release(0);
 }
 
-/** Headers of an accepted stream. */
 function headersOf({ id, headers }: SpdyStream): ForwardHeaders {
   const about = parseForwardHeaders(id, headers);
   if (!about) throw new TypeError("stream without port-forward headers");

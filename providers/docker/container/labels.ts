@@ -16,10 +16,7 @@ const providerLabels = [typeLabel, sandboxIdLabel, logPathLabel, imageLabel, run
 
 type StringMap = Readonly<Record<string, string>>;
 
-export interface CriLabels {
-  readonly labels: Record<string, string>;
-  readonly annotations: Record<string, string>;
-}
+export type CriLabels = ReturnType<typeof criLabels>;
 
 /** Docker labels of a sandbox or container: CRI's labels, its annotations behind a prefix (as in cri-dockerd), the
  *  provider's `own`, which take precedence, and the node label. */
@@ -40,7 +37,7 @@ export function dockerLabels(
 }
 
 /** CRI's labels and annotations from Docker's: exactly the requested ones. */
-export function criLabels(docker: StringMap): CriLabels {
+export function criLabels(docker: StringMap) {
   const labels: Record<string, string> = {};
   const annotations: Record<string, string> = {};
   const hidden = new Set(providerLabels);

@@ -17,16 +17,13 @@ const standardError = 1;
 const firstChannelId = 2 ** 30;
 
 /** Flow control of the channels of one connection. */
-export interface InboundWindows {
-  /** Channels that are open, or closed and not read to their end. */
-  channels(): number;
-}
+export type InboundWindows = ReturnType<typeof enforceWindows>;
 
 /** Takes over flow control from ssh2, which announces 2 MiB to each channel and accepts more than it announced. Each channel's window is its
  *  share of the connection's limit, unread data is compacted into few blocks even if its packets are small, and a peer that sends
  *  more than its window allows loses the connection.
  *  @see RFC 4254 §5.2 */
-export function enforceWindows(peer: SshPeer, exceeded: LimitErrorFactory): InboundWindows {
+export function enforceWindows(peer: SshPeer, exceeded: LimitErrorFactory) {
   const flows = new ConnectionFlows(peer, exceeded);
   const { protocol, channels } = peer;
   channels._cur = firstChannelId;
@@ -57,7 +54,10 @@ export function enforceWindows(peer: SshPeer, exceeded: LimitErrorFactory): Inbo
     close(of, id);
   };
   rejectUnhandledChannels(peer);
-  return { channels: () => flows.size };
+  return {
+    /** Channels that are open, or closed and not read to their end. */
+    channels: () => flows.size,
+  };
 }
 
 /** RFC 4254 §5.1: administratively prohibited. */

@@ -10,25 +10,7 @@ import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
 import { createSignal } from "../../../src/lib/signal.ts";
 
 /** Link to a target: a set of SSH connections that is re-established when it breaks. All waiting callers share one reconnect. */
-export interface Link extends AsyncDisposable {
-  state(): LinkState;
-  /** Registers a listener for state changes. @returns a function that removes it. */
-  onChange(listener: (state: LinkState) => void): () => void;
-  /** Number of exchanges with the target so far. A request with its answer, a batch of requests, a runtime call and a login count as one
-   *  each; concurrent exchanges count separately. */
-  roundTrips(): number;
-  countExchange(): void;
-  /** Returns a live connection; waits for one that is being established.
-   *  @throws unavailable at once while the link is down, with the reason as cause. */
-  connection(signal?: AbortSignal): Promise<Connection>;
-  /** Returns all live connections, oldest first. */
-  connections(): readonly Connection[];
-  /** Opens one more connection; concurrent callers share it.
-   *  @throws unavailable when it cannot be opened, failed_precondition at the limit. */
-  openAnother(signal?: AbortSignal): Promise<Connection>;
-  /** Takes the link down with this reason: closes its connections, then reconnects after a delay. */
-  fail(why: LinkError): void;
-}
+export type Link = Pick<SshLink, keyof SshLink>;
 
 export interface LinkOptions extends ClockAndLog {
   readonly config: SshConfig;
@@ -74,7 +56,7 @@ export function createLink(options: LinkOptions): Link {
   return new SshLink(options);
 }
 
-class SshLink implements Link {
+class SshLink {
   readonly #config: SshConfig;
   readonly #clock: Clock;
   readonly #log: Logger;
@@ -107,10 +89,13 @@ class SshLink implements Link {
     return publicState(this.#state, { born: this.#createdAt, connections: this.#live.size, config: this.#config });
   }
 
+  /** Registers a listener for state changes. @returns a function that removes it. */
   onChange(listener: (state: LinkState) => void): () => void {
     return this.#changed.subscribe(listener);
   }
 
+  /** Number of exchanges with the target so far. A request with its answer, a batch of requests, a runtime call and a login count as one
+   *  each; concurrent exchanges count separately. */
   roundTrips(): number {
     return this.#exchanges;
   }
@@ -120,10 +105,13 @@ class SshLink implements Link {
     this.#log.trace({ exchanges: this.#exchanges }, "exchange with the target");
   }
 
+  /** Returns all live connections, oldest first. */
   connections(): readonly Connection[] {
     return [...this.#live];
   }
 
+  /** Returns a live connection; waits for one that is being established.
+   *  @throws unavailable at once while the link is down, with the reason as cause. */
   async connection(signal?: AbortSignal): Promise<Connection> {
     throwIfAborted(signal);
     const state = this.#state;
@@ -133,6 +121,8 @@ class SshLink implements Link {
     return state.kind === "up" && first ? first : untilAborted(this.#connect(), signal);
   }
 
+  /** Opens one more connection; concurrent callers share it.
+   *  @throws unavailable when it cannot be opened, failed_precondition at the limit. */
   async openAnother(signal?: AbortSignal): Promise<Connection> {
     throwIfAborted(signal);
     this.#opening ??= this.#openAnother().finally(() => {
@@ -141,6 +131,7 @@ class SshLink implements Link {
     return untilAborted(this.#opening, signal);
   }
 
+  /** Takes the link down with this reason: closes its connections, then reconnects after a delay. */
   fail(why: LinkError): void {
     if (this.#state.kind !== "up") return;
     this.#downSince = this.#clock.now();

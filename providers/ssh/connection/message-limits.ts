@@ -147,7 +147,6 @@ function createReadPauses(
   };
 }
 
-/** Header length of a data message, bytes. */
 const dataHeaderBytes = 9;
 
 function isData(type: number): boolean {

@@ -35,7 +35,6 @@ export function applyScript(changes: readonly FileChange[]): string {
   ].join("\n");
 }
 
-/** A path to create, and its mode. */
 interface NewPath {
   readonly path: string;
   readonly mode: string;

@@ -15,7 +15,6 @@ const defaultMaxOutput = 1024 * 1024;
 export interface RunnerOptions {
   readonly pool: ShellPool;
   readonly clock: Clock;
-  /** Options for commands that get their own session. */
   readonly ownSession: SpawnerOptions;
 }
 

@@ -34,7 +34,6 @@ export interface KeyOwner {
 export interface ReverseServerOptions extends ClockAndLog {
   readonly address: string;
   readonly port: number;
-  /** Private host key of the server. */
   readonly hostKey: Buffer;
   /** Looks up the machine of a public key. @param key in SSH's wire format. @returns undefined for an unknown key. */
   readonly findKeyOwner: (key: Buffer) => Promise<KeyOwner | undefined>;

@@ -80,20 +80,9 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
 const maxShells = 12;
 const maxIdle = 4;
 
-type Poolable = Pick<Shell, "usable" | "close">;
-
-interface Pool<T extends Poolable> {
-  /** Acquires an idle shell, if there is one. */
-  acquireIdle(): T | undefined;
-  /** Acquires a shell. @throws the error of starting one, if no other became free first; the signal's reason. */
-  acquire(signal: AbortSignal): Promise<T>;
-  /** Returns an acquired shell to the pool. */
-  release(shell: T): void;
-}
-
 /** Pool of busy and idle shells. For a caller that finds no idle shell another one is started; the caller gets that one or the first
  *  one released, since most questions take less time than starting a shell. */
-export function createPool<T extends Poolable>(start: () => Promise<T>): Pool<T> {
+export function createPool<T extends Pick<Shell, "usable" | "close">>(start: () => Promise<T>) {
   type Waiter = PromiseWithResolvers<T>;
   const idle: T[] = [];
   const waiting = new Set<Waiter>();
@@ -147,5 +136,10 @@ export function createPool<T extends Poolable>(start: () => Promise<T>): Pool<T>
       throw error;
     }
   };
-  return { acquireIdle, acquire, release };
+  return {
+    acquireIdle,
+    /** Acquires a shell. @throws the error of starting one, if no other became free first; the signal's reason. */
+    acquire,
+    release,
+  };
 }

@@ -27,7 +27,6 @@ interface OfferedChannel {
   refuse(): void;
 }
 
-/** An active forwarding on a connection. */
 interface Forwarding {
   readonly address: Address;
   readonly connection: Connection;
@@ -39,7 +38,6 @@ const retryDelayMs = 1000;
  *  is refused, OpenSSH closes the connection on the target. */
 const [maxListenerConnections, maxChannels] = [2_048, 4_096];
 const fullWarning = "connection limit of a socket on the target reached; refusing further connections";
-/** Timeout for closing a socket on the target, milliseconds. */
 const closeTimeoutMs = 1_000;
 
 /** Creates `Host.listen`, which binds sockets on the target and forwards their connections over the link. After a broken link the sockets

@@ -11,7 +11,6 @@ export interface OutgoingCall {
   readonly path: string;
   readonly interface: string;
   readonly member: string;
-  /** Types of the arguments. */
   readonly signature?: string;
   readonly body?: readonly unknown[];
 }
