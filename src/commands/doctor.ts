@@ -16,7 +16,7 @@ import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
 import { predictNetwork } from "../service-tunnel/network-mode.ts";
 import type { Pod } from "../objects.ts";
-import { type ProviderFactory, type Target, hasOwnNetwork } from "../seams/provider.ts";
+import { type Target, hasOwnNetwork } from "../seams/provider.ts";
 import { graftletVersion } from "../version.ts";
 import { openTarget } from "../process/open-target.ts";
 import { describeCpus, openPolicy } from "../cpus/open.ts";
@@ -24,19 +24,14 @@ import { describeNuma, openAlignment } from "../topology/open.ts";
 import { cpuSettings, memorySettings, topologySettings } from "../kubelet/settings.ts";
 import { describeMemory, openMemory } from "../memory-manager/open.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
-import { type Terminal, printJson } from "./terminal.ts";
+import { type CommandContext, printJson } from "./terminal.ts";
 import { currentFile } from "../certificates/pair-store.ts";
 import { type CertificateFile, examineCertificates } from "../doctor/certificates.ts";
 import { listenersAt, type Port, examinePorts } from "../doctor/ports.ts";
 import { ignoreCode } from "../lib/errors.ts";
 import { requestStatus } from "../process/status-socket.ts";
 
-export interface DoctorOptions extends OptionsOf<"doctor"> {
-  readonly providers: Readonly<Record<string, ProviderFactory>>;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly terminal: Terminal;
-  readonly signal: AbortSignal;
-}
+type DoctorOptions = OptionsOf<"doctor"> & CommandContext;
 
 const podTimeoutMs = 60_000;
 const requests = { qps: 50, burst: 100 };

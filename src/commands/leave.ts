@@ -10,16 +10,10 @@ import { CodedError } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { runRemoval } from "./remove.ts";
-import type { ProviderFactory } from "../seams/provider.ts";
-import { confirm, type Terminal } from "./terminal.ts";
+import { type CommandContext, confirm } from "./terminal.ts";
 import { graftletVersion } from "../version.ts";
 
-export interface LeaveOptions extends OptionsOf<"leave"> {
-  readonly providers: Readonly<Record<string, ProviderFactory>>;
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly terminal: Terminal;
-  readonly signal: AbortSignal;
-}
+type LeaveOptions = OptionsOf<"leave"> & CommandContext;
 
 const requests = { qps: 50, burst: 100 };
 
@@ -60,9 +54,7 @@ async function confirmLeave({ nodes, terminal, signal }: LeaveOptions): Promise<
   terminal.print(
     `leaving the cluster: ${names}. Their pods are deleted, their machines are cleaned, their Nodes are deleted.`,
   );
-  if (await confirm(terminal, "Do all of this?", signal)) return true;
-  terminal.print(`nothing was done${terminal.ask ? "" : ": run this with --yes to do it"}`);
-  return false;
+  return await confirm(terminal, "Do all of this?", ["done", "do"], signal);
 }
 
 /** Cleans targets concurrently, but nodes on one machine sequentially: only the last one may remove what they share. */

@@ -19,16 +19,13 @@ import { survey } from "../remove/survey.ts";
 import { openCgroupsOf } from "../cgroups/cgroup-driver.ts";
 import { createCgroupLayout } from "../cgroups/cgroup-layout.ts";
 import { fencedTarget } from "../seams/fenced.ts";
-import { type ProviderFactory, type Target, TargetError } from "../seams/provider.ts";
-import { confirm, type Terminal } from "./terminal.ts";
+import { type Target, TargetError } from "../seams/provider.ts";
+import { type CommandContext, confirm, type Terminal } from "./terminal.ts";
 import { ownDirectory } from "../host/layout.ts";
 
-export interface RemovalOptions extends OptionsOf<"remove"> {
-  readonly providers: Readonly<Record<string, ProviderFactory>>;
-  readonly terminal: Terminal;
+export interface RemovalOptions extends OptionsOf<"remove">, Omit<CommandContext, "env"> {
   /** Set by `graftlet leave`, which has deleted the node's pods already, and deletes the Node afterwards: caps the grace period of containers. */
   readonly leaving?: { readonly longestGraceSeconds: number };
-  readonly signal: AbortSignal;
 }
 
 /** Removes everything that a node created on its target, and nothing else: lists it, asks for confirmation, removes it, and reports. Idempotent.
@@ -82,7 +79,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   const plan = removalPlan(isOnly ? findings : { ...findings, qosCgroups: [] });
   printPlan(terminal, node.nodeName, plan, findings.unowned);
   if (itemsOf(plan).length > 0) {
-    if (!yes && !(await confirmRemoval(terminal, signal))) return false;
+    if (!yes && !(await confirm(terminal, "Remove all of this?", ["removed", "remove"], signal))) return false;
     const maxGraceSeconds = deps.leaving?.longestGraceSeconds ?? Number.POSITIVE_INFINITY;
     const drivers = createCsiVolumeRelease({ host, clock, rootDir: node.rootDir });
     const unstageIscsiDisk = createIscsiUnstaging({ host, clock, rootDir: node.rootDir });
@@ -129,12 +126,6 @@ function printPlan({ print }: Terminal, nodeName: string, plan: RemovalPlan, uno
   for (const thing of things) print(`  ${previewLine(thing)}`);
   for (const stranger of unowned) print(`not touched: ${stranger}`);
   if (things.length > 0) print("not touched: images, and what pods wrote to the machine by hostPath");
-}
-
-async function confirmRemoval(terminal: Terminal, signal: AbortSignal): Promise<boolean> {
-  if (await confirm(terminal, "Remove all of this?", signal)) return true;
-  terminal.print(`nothing was removed${terminal.ask ? "" : ": run this with --yes to remove it"}`);
-  return false;
 }
 
 /** @returns true if nothing failed. */

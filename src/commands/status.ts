@@ -4,12 +4,9 @@ import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { NodeReport, PodReport } from "../report/node-report.ts";
 import { type ProcessReport, requestStatus } from "../process/status-socket.ts";
-import { type Terminal, printJson } from "./terminal.ts";
+import { type CommandContext, printJson } from "./terminal.ts";
 
-export interface StatusOptions extends OptionsOf<"status"> {
-  readonly terminal: Terminal;
-  readonly signal: AbortSignal;
-}
+type StatusOptions = OptionsOf<"status"> & Pick<CommandContext, "terminal" | "signal">;
 
 /** Prints the state of the nodes of the process on this machine.
  *  @returns true if all printed nodes are ready.

@@ -1,6 +1,15 @@
 import { createInterface } from "node:readline/promises";
 import { throwIfAborted } from "../lib/errors.ts";
+import type { ProviderFactory } from "../seams/provider.ts";
 import { visibleLine } from "../lib/visible-text.ts";
+
+/** What every command gets beside its options. */
+export interface CommandContext {
+  readonly terminal: Terminal;
+  readonly providers: Readonly<Record<string, ProviderFactory>>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly signal: AbortSignal;
+}
 
 /** User interface of a command. */
 export interface Terminal {
@@ -14,10 +23,17 @@ export function printJson(terminal: Terminal, value: unknown): void {
   for (const line of JSON.stringify(value, null, 2).split("\n")) terminal.print(line);
 }
 
-/** True if an interactive user confirms. */
-export async function confirm(terminal: Terminal, question: string, signal: AbortSignal): Promise<boolean> {
+/** True if an interactive user confirms; otherwise it is printed that nothing was done. @param words `removed` and `remove`, or such. */
+export async function confirm(
+  terminal: Terminal,
+  question: string,
+  [done, act]: readonly [done: string, act: string],
+  signal: AbortSignal,
+): Promise<boolean> {
   const answer = await terminal.ask?.(`${question} [y/N]`, signal);
-  return /^y(es)?$/i.test((answer ?? "").trim());
+  if (/^y(es)?$/i.test((answer ?? "").trim())) return true;
+  terminal.print(`nothing was ${done}${terminal.ask ? "" : `: run this with --yes to ${act} it`}`);
+  return false;
 }
 
 /** Standard output, and the interactive user, if any. */
