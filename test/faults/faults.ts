@@ -249,7 +249,7 @@ export const faults: readonly Fault[] = [
   {
     name: "cri-resize",
     in: "criContainers.updateContainerResources",
-    mistake: become(argument("call", 2), "{ ...$, linux: undefined }"),
+    mistake: become(argument("send", 2), "{ ...$, linux: undefined }"),
     breaks: "A pod that is resized shows its new limits and keeps the old ones.",
     assertion:
       '"raises and lowers resources without a restart, as status, events and cgroups show": Expected values to be strictly deep-equal',
