@@ -39,6 +39,12 @@ export const ofGuests: Readonly<Record<string, Runs>> = {
     fits: onGuest,
     seconds: 400,
   },
+  iscsi: {
+    on: [],
+    why: "needs a kernel with iSCSI, an initiator and a target: make integration ONLY=iscsi PROVIDER=ssh-guest",
+    fits: onGuest,
+    seconds: 300,
+  },
   nfs: {
     on: [],
     more: onGuest,

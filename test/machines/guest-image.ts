@@ -29,7 +29,7 @@ const debian = {
     ..."linux-image-cloud-amd64 initramfs-tools zstd apparmor numactl e2fsprogs".split(" "),
     ..."containerd runc crun docker.io containernetworking-plugins iptables nftables conntrack ipset".split(" "),
     ..."socat inotify-tools ethtool iputils-ping netcat-openbsd curl ca-certificates strace".split(" "),
-    ..."nfs-common nfs-kernel-server busybox-static".split(" "),
+    ..."nfs-common nfs-kernel-server open-iscsi tgt multipath-tools busybox-static".split(" "),
   ],
   without: unread,
   before: [
@@ -40,8 +40,10 @@ const debian = {
 };
 
 /** Units that a test starts where it needs them. */
-const asleep =
-  "containerd.service docker.service docker.socket nfs-server.service rpcbind.service rpcbind.socket ssh.service";
+const asleep = [
+  "containerd.service docker.service docker.socket nfs-server.service rpcbind.service rpcbind.socket ssh.service",
+  "tgt.service iscsid.socket iscsid.service open-iscsi.service multipathd.socket multipathd.service",
+].join(" ");
 
 /** Units that a machine without a real firmware, clock or screen has no use for. */
 const useless = [
