@@ -177,33 +177,6 @@ test("extended resources count only if the node has them; huge pages always", as
   );
 });
 
-test("a resource that a ResourceClaim provides is not asked of the node, whatever the node has of it", async () => {
-  const implicit = "deviceclass.resource.kubernetes.io/gpu.example.com";
-  const node = aNode({ status: { allocatable: { "example.com/gpu": "0" } } });
-  const pod = requesting({ [implicit]: "1", "example.com/gpu": "1", cpu: "1" });
-  const claimed = (...resources: readonly string[]) => ({
-    ...pod,
-    status: {
-      extendedResourceClaimStatus: {
-        resourceClaimName: "made",
-        requestMappings: resources.map((resourceName) => ({
-          containerName: pod.spec.containers[0]?.name ?? "",
-          resourceName,
-          requestName: "container-0-request-0",
-        })),
-      },
-    },
-  });
-  assert.equal((await admit({ pod, node }))?.reason, `OutOf${implicit}`);
-  assert.equal((await admit({ pod: claimed(implicit), node }))?.reason, "OutOfexample.com/gpu");
-  assert.equal(await admit({ pod: claimed(implicit, "example.com/gpu"), node }), undefined);
-  const tooLarge = requesting({ "example.com/gpu": "1", cpu: "100" });
-  assert.equal(
-    (await admit({ pod: { ...claimed("example.com/gpu"), spec: tooLarge.spec }, node }))?.reason,
-    "OutOfcpu",
-  );
-});
-
 test("node selector and affinity are checked again with a fresh Node", async () => {
   const pod = aPod({ nodeSelector: { disk: "ssd" } });
   assert.deepEqual(await admit({ pod }), affinityRefusal);
