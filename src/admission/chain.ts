@@ -15,12 +15,12 @@ import {
   osLabelMatches,
   rejectUnderPressure,
   supplementalGroupsSupported,
+  noExecuteTolerated,
 } from "./predicates.ts";
 import type { PodAdmitAttributes, PodAdmitHandler } from "./admit-attributes.ts";
 import { outOfResource, insufficientResources } from "./fit.ts";
 import type { Preempt } from "./preemption.ts";
 import { sysctlsAllowed } from "./sysctls.ts";
-import { noExecuteTolerated } from "./taints.ts";
 
 export interface AdmissionDeps {
   readonly node: NodeSource;
@@ -62,7 +62,6 @@ const nodeShutdown: Rejection = {
   message: "Pod was rejected as the node is shutting down.",
 };
 
-/** Results of all checks of a pod. */
 type AdmissionResults = ReturnType<typeof runChecks>;
 
 /** The kubelet's admission: repeats the scheduler's checks, because pods can be bound without the scheduler and nodes can change in

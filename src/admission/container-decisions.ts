@@ -1,8 +1,5 @@
 import type * as k8s from "@kubernetes/client-node";
-import type { Wire } from "../objects.ts";
-import { type FieldDecisions, checkEach, checkFields } from "./field-decisions.ts";
-
-type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
+import { type WireDecisions, checkEach, checkFields } from "./field-decisions.ts";
 
 export const envSource: WireDecisions<k8s.V1EnvVarSource> = {
   configMapKeyRef: "supported",

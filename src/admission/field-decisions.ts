@@ -1,4 +1,5 @@
-/** An unsupported field, and why it is unsupported. */
+import type { Wire } from "../objects.ts";
+
 export interface UnsupportedField {
   readonly field: string;
   readonly why: string;
@@ -11,6 +12,9 @@ export type FieldDecision<Value> =
 
 /** A decision for every field of a type; a missing one does not compile. */
 export type FieldDecisions<Type> = { readonly [Field in keyof Type]-?: FieldDecision<Type[Field]> };
+
+/** Decisions for the fields of a type of the Kubernetes API. */
+export type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
 
 /** Unsupported if set. Absent values, false, and empty strings, lists and objects count as not set. */
 export function unsupportedIfSet(why: string): (value: unknown, path: string) => readonly UnsupportedField[] {

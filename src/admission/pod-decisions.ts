@@ -1,10 +1,7 @@
 import type * as k8s from "@kubernetes/client-node";
-import type { Wire } from "../objects.ts";
 import { container, ephemeral, resources } from "./container-decisions.ts";
-import { type FieldDecisions, checkEach, checkFields } from "./field-decisions.ts";
+import { type WireDecisions, checkEach, checkFields } from "./field-decisions.ts";
 import { unsupportedInVolume } from "./volume-decisions.ts";
-
-type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
 
 export const podSecurity: WireDecisions<k8s.V1PodSecurityContext> = {
   appArmorProfile: "supported",

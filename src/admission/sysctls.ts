@@ -1,5 +1,5 @@
-import { sysctlName } from "../pod/sysctl.ts";
 import type { PodAdmitHandler } from "./admit-attributes.ts";
+import { sysctlName } from "../pod/security.ts";
 
 /** Safe sysctls, and the first kernel version that namespaces each; [0, 0] for any kernel.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#safe-and-unsafe-sysctls */

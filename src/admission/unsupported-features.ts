@@ -1,9 +1,9 @@
 import type { Container, Pod, PodSpec } from "../objects.ts";
-import { commonUser } from "../pod/common-user.ts";
 import type { TargetFeature } from "../seams/provider.ts";
 import type { RuntimeFeature } from "../seams/runtime.ts";
 import type { UnsupportedField } from "./field-decisions.ts";
 import { quantityMilli } from "../pod/quantity.ts";
+import { commonUser } from "../pod/security.ts";
 
 /** Why the node's runtime or target lacks a feature; undefined if it has it. */
 export type FeatureCheck = (

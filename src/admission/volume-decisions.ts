@@ -1,14 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Wire } from "../objects.ts";
-import {
-  type FieldDecisions,
-  checkEach,
-  checkFields,
-  unsupportedIf,
-  type UnsupportedField,
-} from "./field-decisions.ts";
-
-type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
+import { type WireDecisions, checkEach, checkFields, unsupportedIf, type UnsupportedField } from "./field-decisions.ts";
 
 const noPlugin = "no volume plugin matched";
 

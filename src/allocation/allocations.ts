@@ -12,10 +12,13 @@ import {
   withResources,
 } from "../pod/pod-resources.ts";
 import { type DesiredPod, type AllocatedPod, allocatedPod } from "../roles.ts";
-import type { ActuatedResources } from "../runtime/ports.ts";
 import type { PrivateColumn } from "../state/records.ts";
-import { type RecordStore, type RecordStoreDeps, createRecordStore } from "./record-store.ts";
-import type { LoadedRecords, ResourceRecord } from "./resource-records.ts";
+import {
+  type LoadedRecords,
+  type ResourceRecord,
+  type RecordStoreDeps,
+  createRecordStore,
+} from "./resource-records.ts";
 
 export interface AllocationsDeps extends RecordStoreDeps {
   readonly podCache: Pick<PodCache, "get">;
@@ -23,24 +26,7 @@ export interface AllocationsDeps extends RecordStoreDeps {
 }
 
 /** Allocated resources of pods, which may differ from their specs, and actuated resources. */
-export interface Allocations extends ActuatedResources {
-  /** Records on the target, to be read before any pod is admitted. */
-  readonly records: RecordStore;
-  /** The pod with its allocated resources in place of its requested ones; the same object if they are equal. */
-  allocatedPod(pod: DesiredPod): AllocatedPod;
-  /** The allocated pod, with resources no lower than the actuated ones: a decrease frees resources only once it is actuated. */
-  effectivePod(pod: DesiredPod): AllocatedPod;
-  /** True if the pod's allocation equals its request. */
-  matchesRequest(pod: DesiredPod): boolean;
-  /** Restores a pod's previous allocation, or allocates what it requests. */
-  addPod(pod: DesiredPod): void;
-  /** Allocates what a pod's spec requests, and checkpoints it. @throws if the target cannot be written to: the allocation is unchanged. */
-  allocate(pod: DesiredPod): Promise<void>;
-  /** Checkpoints a pod's allocation, before a request that differs from it has to wait. @throws like `allocate`. */
-  checkpoint(pod: DesiredPod): Promise<void>;
-  /** Drops records of pods that have not been added and are not among these. */
-  pruneRecords(known: ReadonlySet<string>): void;
-}
+export type Allocations = ReturnType<typeof createAllocations>;
 
 /** Allocated and actuated resources of a pod. */
 export interface Allocation {
@@ -53,7 +39,7 @@ export interface Allocation {
 
 /** Creates the allocations. Containers are annotated with the resources that they were created with, so only pods whose resources have
  *  changed since are recorded, in a file in the root directory; for containers of a kubelet, its checkpoints are read. */
-export function createAllocations(deps: AllocationsDeps): Allocations {
+export function createAllocations(deps: AllocationsDeps) {
   const { records, get, entryOf, put, change } = createEntries(deps);
   const cached = new WeakMap<Allocation, { readonly desired: DesiredPod; readonly allocated: AllocatedPod }>();
   const actuatedResourcesOf = (pod: DesiredPod | AllocatedPod, entry: Allocation, status: ContainerStatus) =>
@@ -73,39 +59,47 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
     return given;
   };
   return {
+    /** Records on the target, to be read before any pod is admitted. */
     records,
+    /** The pod with its allocated resources in place of its requested ones; the same object if they are equal. */
     allocatedPod: allocatedPodOf,
-    effectivePod(pod) {
+    /** The allocated pod, with resources no lower than the actuated ones: a decrease frees resources only once it is actuated. */
+    effectivePod(pod: DesiredPod): AllocatedPod {
       const given = allocatedPodOf(pod);
       const entry = get(pod.metadata.uid);
       return entry?.changed ? raisedToActuated(given, entry, running(given, entry)) : given;
     },
-    matchesRequest(pod) {
+    /** True if the pod's allocation equals its request. */
+    matchesRequest(pod: DesiredPod): boolean {
       // The same object if the allocation equals the request.
       const given: Pod = allocatedPodOf(pod);
       return given === pod;
     },
-    addPod: (pod) => void entryOf(pod),
-    async allocate(pod) {
+    /** Restores a pod's previous allocation, or allocates what it requests. */
+    addPod: (pod: DesiredPod): void => void entryOf(pod),
+    /** Allocates what a pod's spec requests, and checkpoints it. @throws if the target cannot be written to: the allocation is unchanged. */
+    async allocate(pod: DesiredPod) {
       const before = entryOf(pod);
       // Running containers keep their resources until they are actuated.
       const inForce = new Map(running(pod, before).map(({ run, resources }) => [run.id, resources]));
       const wholeInForce = before.wholeInForce ?? before.allocated.pod ?? (pod.spec.resources && {});
       await put(pod, { allocated: resourcesOf(pod.spec), inForce, wholeInForce, changed: true });
     },
-    async checkpoint(pod) {
+    /** Checkpoints a pod's allocation, before a request that differs from it has to wait. @throws like `allocate`. */
+    async checkpoint(pod: DesiredPod) {
       const before = entryOf(pod);
       if (!before.changed) await put(pod, { ...before, changed: true });
     },
-    containerResources: (pod, status) => actuatedResourcesOf(pod, entryOf(pod), status),
-    podResources(pod) {
+    containerResources: (pod: AllocatedPod, status: ContainerStatus) => actuatedResourcesOf(pod, entryOf(pod), status),
+    podResources(pod: AllocatedPod) {
       const { wholeInForce, allocated } = entryOf(pod);
       return wholeInForce ?? allocated.pod;
     },
-    setContainerResources: (uid, id, resources) =>
+    setContainerResources: (uid: string, id: string, resources: Resources) =>
       change(uid, ({ inForce }) => ({ inForce: new Map(inForce).set(id, resources) })),
-    setPodResources: (uid, wholeInForce) => change(uid, () => ({ wholeInForce })),
-    pruneRecords(known) {
+    setPodResources: (uid: string, wholeInForce: Resources) => change(uid, () => ({ wholeInForce })),
+    /** Drops records of pods that have not been added and are not among these. */
+    pruneRecords(known: ReadonlySet<string>) {
       for (const uid of records.uids()) if (!known.has(uid)) records.forget(uid);
     },
   };

@@ -68,7 +68,6 @@ export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clo
       set(uid, { pending: undefined, inProgress });
       return pending !== undefined;
     },
-    /** Marks the resize as allocated. */
     markAllocated: (uid: string, generation: number) =>
       set(uid, { pending: of(uid).pending, inProgress: { generation } }),
     /** Records that the allocation has not been actuated yet. */

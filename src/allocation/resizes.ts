@@ -21,8 +21,8 @@ import type { Allocations } from "./allocations.ts";
 import { type ResizeRequestMeasures, createRequestTracker } from "./requested-resources.ts";
 import { type ResizeStates, createResizeStates, type PendingResize } from "./resize-states.ts";
 import { sortedByKey } from "../lib/sorted.ts";
-import { goJson } from "../pod/go-json.ts";
 import { podRequests } from "../pod/resources.ts";
+import { goJson } from "../pod/hash.ts";
 
 /** In-place resizes of pods. */
 export interface ResizeMeasures extends ResizeRequestMeasures {

@@ -1,10 +1,12 @@
 import { readStateFile, replaceFile } from "../host/replace-file.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger, ClockAndLog } from "../lib/log.ts";
 import { entriesOf, recordIn, recordOf } from "../lib/record.ts";
 import type { Resources } from "../objects.ts";
 import { type PodResources, readResources } from "../pod/pod-resources.ts";
 import type { HostFs } from "../seams/host.ts";
 import { ownDirectory, resourceCheckpoints } from "../host/layout.ts";
+import { coalesce } from "../lib/coalesce.ts";
+import { onAbort } from "../lib/service-group.ts";
 
 /** Record of a pod that was resized in place. */
 export interface ResourceRecord {
@@ -103,4 +105,59 @@ function resourceMap(value: unknown): Record<string, Resources> {
       return resources ? [[name, resources] as const] : [];
     }),
   );
+}
+
+export interface RecordStoreDeps extends ClockAndLog {
+  readonly fs: Pick<HostFs, "readFile" | "apply">;
+  readonly rootDir: string;
+}
+
+export type RecordStore = ReturnType<typeof createRecordStore>;
+
+const retryDelayMs = 1_000;
+const writeTimeoutMs = 30_000;
+
+/** Creates the store of resource records on the target. Ready once the records have been read.
+ *  @param currentRecords returns the current records of pods that have been added. */
+export function createRecordStore(
+  { fs, rootDir, clock, log }: RecordStoreDeps,
+  currentRecords: () => ReadonlyMap<string, ResourceRecord>,
+) {
+  const waiting = new Map<string, ResourceRecord>();
+  let kubelet: LoadedRecords["kubelet"] = { allocated: new Map(), inForce: new Map() };
+  const read = async (signal: AbortSignal) => {
+    const found = await readRecords(fs, rootDir, log, signal);
+    kubelet = found.kubelet;
+    for (const [uid, record] of found.pods) waiting.set(uid, record);
+  };
+  return {
+    name: "resource-records",
+    async ready(signal: AbortSignal) {
+      while (!signal.aborted) {
+        try {
+          return await read(signal);
+        } catch (error) {
+          if (signal.aborted) return;
+          log.info({ err: error }, "cannot read recorded allocations; retrying");
+          await clock.sleep(retryDelayMs, signal).catch(() => undefined);
+        }
+      }
+    },
+    run: (signal: AbortSignal) => onAbort(signal),
+    /** Records of a kubelet that used the root directory before. */
+    kubeletCheckpoints: (): LoadedRecords["kubelet"] => kubelet,
+    /** Removes and returns the record of a pod that has been added. */
+    claim(uid: string): ResourceRecord | undefined {
+      const record = waiting.get(uid);
+      waiting.delete(uid);
+      return record;
+    },
+    forget: (uid: string): void => void waiting.delete(uid),
+    /** UIDs of recorded pods that have not been added yet. */
+    uids: (): readonly string[] => [...waiting.keys()],
+    /** Writes the current records. @throws if the target cannot be written to. */
+    save: coalesce(() =>
+      writeRecords(fs, rootDir, new Map([...waiting, ...currentRecords()]), clock.within(writeTimeoutMs)),
+    ),
+  };
 }

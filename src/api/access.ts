@@ -13,13 +13,7 @@ export interface User {
 }
 
 /** Authenticates and authorizes callers through the API server. Caches nothing. */
-export interface AccessReview {
-  /** The user of a bearer token; undefined for an invalid token. @throws CodedError if the review fails. */
-  byToken(token: string, signal: AbortSignal): Promise<User | undefined>;
-  /** True if the user may perform `verb` on a subresource of this node. @param verb get, create, update, patch, delete; empty for other
-   *  HTTP methods. @param subresource such as `proxy`. @param path of the request. @throws CodedError if the review fails. */
-  allowed(user: User, verb: string, subresource: string, path: string, signal: AbortSignal): Promise<boolean>;
-}
+export type AccessReview = ReturnType<typeof createAccessReview>;
 
 /** Requests for reviews. */
 export interface ReviewMeasures {
@@ -36,10 +30,11 @@ export function createAccessReview(deps: {
   readonly clock: Clock;
   readonly nodeName: string;
   readonly measures: ReviewMeasures;
-}): AccessReview {
+}) {
   const { client, clock, nodeName, measures } = deps;
   return {
-    async byToken(token, signal) {
+    /** The user of a bearer token; undefined for an invalid token. @throws CodedError if the review fails. */
+    async byToken(token: string, signal: AbortSignal): Promise<User | undefined> {
       const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: { token } };
       const review = await client.create<Wire<k8s.V1TokenReview>>("/apis/authentication.k8s.io/v1/tokenreviews", body, {
         signal: clock.within(reviewTimeoutMs, signal),
@@ -54,7 +49,9 @@ export function createAccessReview(deps: {
         ...(user.extra && { extra: user.extra }),
       };
     },
-    async allowed(user, verb, subresource, _path, signal) {
+    /** True if the user may perform `verb` on a subresource of this node. @param verb get, create, update, patch, delete; empty for other
+     *  HTTP methods. @param subresource such as `proxy`. @param path of the request. @throws CodedError if the review fails. */
+    async allowed(user: User, verb: string, subresource: string, _path: string, signal: AbortSignal): Promise<boolean> {
       const resourceAttributes = { verb, group: "", version: "v1", resource: "nodes", name: nodeName, subresource };
       const spec = { user: user.name, uid: user.uid, groups: user.groups, extra: user.extra, resourceAttributes };
       const body = { apiVersion: "authorization.k8s.io/v1", kind: "SubjectAccessReview", spec };

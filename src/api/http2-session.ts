@@ -6,15 +6,7 @@ import { CodedError } from "../lib/errors.ts";
 import type { Credentials } from "./credentials.ts";
 
 /** One HTTP/2 connection: accepts streams until it is full, closed by GOAWAY, or dead. */
-export interface Http2Session {
-  readonly generation: number;
-  open(headers: Readonly<Record<string, string>>): ClientHttp2Stream;
-  readonly hasRoom: boolean;
-  readonly closed: boolean;
-  /** Stops accepting streams; closes after the last one has ended. */
-  retire(): void;
-  destroy(): void;
-}
+export type Http2Session = ReturnType<typeof manage>;
 
 export interface SessionDeps {
   readonly clock: Clock;
@@ -72,7 +64,7 @@ function dialTls({ server, tls }: Credentials, { clock, connectTimeoutMs }: Sess
 /** An IP address is not a server name (RFC 6066). */
 const serverName = (host: string) => (/^[\d.]+$|:/.test(host) ? "" : host);
 
-function manage(session: ClientHttp2Session, generation: number, deps: SessionDeps): Http2Session {
+function manage(session: ClientHttp2Session, generation: number, deps: SessionDeps) {
   const { clock, maxStreams, idleTimeoutMs } = deps;
   let streams = 0;
   let retired = false;
@@ -92,10 +84,10 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
   };
   return {
     generation,
-    get closed() {
+    get closed(): boolean {
       return session.closed || session.destroyed;
     },
-    get hasRoom() {
+    get hasRoom(): boolean {
       return (
         !retired &&
         !session.closed &&
@@ -103,7 +95,7 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
         streams < Math.min(maxStreams, session.remoteSettings.maxConcurrentStreams ?? maxStreams)
       );
     },
-    open(headers) {
+    open(headers: Readonly<Record<string, string>>): ClientHttp2Stream {
       idle?.cancel();
       streams += 1;
       const stream = session.request(headers, { endStream: true });
@@ -115,11 +107,12 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
       });
       return stream;
     },
+    /** Stops accepting streams; closes after the last one has ended. */
     retire() {
       retired = true;
       if (streams === 0) session.close();
     },
-    destroy: () => session.destroy(undefined, constants.NGHTTP2_CANCEL),
+    destroy: (): void => session.destroy(undefined, constants.NGHTTP2_CANCEL),
   };
 }
 

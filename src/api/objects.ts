@@ -1,15 +1,13 @@
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { onAbort, type Service } from "../lib/service-group.ts";
+import { onAbort } from "../lib/service-group.ts";
 import type { ConfigMap, Pod, Secret, PersistentVolume, PersistentVolumeClaim, ServiceAccount } from "../objects.ts";
-import type { ObjectCache } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
-import type { ObjectRegistry } from "../sync/ports.ts";
 import type { ApiClient } from "./client.ts";
-import { type ObjectKind, type StoredObject, type WatchedObject, watchObject } from "./watched-object.ts";
 import type { Claims } from "../volumes/ports.ts";
 import type { Clock } from "../lib/clock.ts";
-import { retryForbidden } from "./node-authorizer.ts";
+import { createReflector, type Reflector } from "./reflector.ts";
+import { retryForbidden } from "./tokens.ts";
 
 type ChangeListener = (kind: ObjectKind, namespace: string, name: string) => void;
 
@@ -17,10 +15,7 @@ export interface ObjectCachesDeps extends ClockAndLog {
   readonly client: ApiClient;
 }
 
-export interface ObjectCaches extends ObjectCache, ObjectRegistry, Service {
-  /** Calls back when an object that was read before changed, appeared or was deleted. @returns a function that unsubscribes. */
-  onChange(listener: ChangeListener): () => void;
-}
+export type ObjectCaches = ReturnType<typeof createObjectCaches>;
 
 interface Entry {
   /** UIDs of the pods that reference the object. */
@@ -35,7 +30,7 @@ const firstResponseTimeoutMs = 1_000;
  *  pods that reference the object; it ends with the last of them, or early for an immutable object.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/#secret-immutable */
-export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
+export function createObjectCaches(deps: ObjectCachesDeps) {
   const { client, clock } = deps;
   const listeners = new Set<ChangeListener>();
   const references = createReferences(deps, (...what) => {
@@ -63,15 +58,17 @@ export function createObjectCaches(deps: ObjectCachesDeps): ObjectCaches {
   };
   return {
     name: "secrets and config maps",
-    secret: (namespace, name, signal) => read<Secret>("secret", namespace, name, signal),
-    configMap: (namespace, name, signal) => read<ConfigMap>("configmap", namespace, name, signal),
-    register: (pod) => references.set(pod.metadata.uid, keysOf(pod)),
-    unregister: (uid) => references.set(uid, new Set()),
-    onChange(listener) {
+    secret: (namespace: string, name: string, signal: AbortSignal) => read<Secret>("secret", namespace, name, signal),
+    configMap: (namespace: string, name: string, signal: AbortSignal) =>
+      read<ConfigMap>("configmap", namespace, name, signal),
+    register: (pod: Pod) => references.set(pod.metadata.uid, keysOf(pod)),
+    unregister: (uid: string) => references.set(uid, new Set()),
+    /** Calls back when an object that was read before changed, appeared or was deleted. @returns a function that unsubscribes. */
+    onChange(listener: ChangeListener): () => void {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-    async run(signal) {
+    async run(signal: AbortSignal) {
       await onAbort(signal);
       await references.stop();
     },
@@ -158,4 +155,73 @@ export function createServiceAccounts({ client, clock }: { readonly client: ApiC
         client.get<ServiceAccount>(`/api/v1/namespaces/${namespace}/serviceaccounts/${name}`, { signal }),
       ),
   };
+}
+
+type ObjectKind = "secret" | "configmap";
+type StoredObject = Secret | ConfigMap;
+
+/** One secret or config map, watched by name. */
+type WatchedObject = ReturnType<typeof watchObject>;
+
+interface WatchedObjectDeps extends ClockAndLog {
+  readonly client: ApiClient;
+  readonly path: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** Called when the object differs from the last one that a reader got. */
+  readonly onChange: () => void;
+}
+
+const absent = "absent";
+
+/** Starts watching immediately; stops when the object turns out to be immutable, and keeps it. */
+function watchObject(deps: WatchedObjectDeps) {
+  const { namespace, name, onChange } = deps;
+  const stop = new AbortController();
+  let immutable: StoredObject | undefined;
+  let handedOut: string | undefined;
+
+  const current = () => immutable ?? reflector.get(namespace, name);
+  const changed = () => {
+    const object = current();
+    if (object?.immutable) {
+      immutable = object;
+      stop.abort();
+    }
+    const version = versionOf(object);
+    if (handedOut === undefined || handedOut === version) return;
+    handedOut = version;
+    onChange();
+  };
+  const reflector: Reflector<StoredObject> = createReflector<StoredObject>({
+    ...deps,
+    fieldSelector: `metadata.name=${name}`,
+    handler: { replace: changed, changed },
+  });
+  const ended = reflector.run(stop.signal);
+  return {
+    /** The watched state: waits for the first response until `signal` aborts. Undefined if the object does not exist or is not known yet.
+     *  Never rejects. */
+    async read(signal: AbortSignal) {
+      if (!reflector.synced()) await reflector.ready(AbortSignal.any([signal, stop.signal])).catch(() => undefined);
+      const object = current();
+      if (object) handedOut = versionOf(object);
+      return object;
+    },
+    /** Records a value that a reader got elsewhere, so that the reader is notified when it changes. */
+    recordRead(object: StoredObject | undefined) {
+      handedOut = versionOf(object);
+      // The watch may have shown another version while the value was fetched.
+      if (current()) changed();
+    },
+    /** Ends the watch. */
+    stop() {
+      stop.abort();
+      return ended;
+    },
+  };
+}
+
+function versionOf(object: StoredObject | undefined): string {
+  return object ? `${object.metadata.uid} ${object.metadata.resourceVersion}` : absent;
 }

@@ -24,14 +24,7 @@ export interface RawResponse {
 }
 
 /** HTTP/1.1 over pooled connections, with the given credentials. */
-export interface Requests extends AsyncDisposable {
-  /** @throws CodedError unavailable if there is no response, or the signal's reason. */
-  send(credentials: Credentials, request: RawRequest): Promise<RawResponse>;
-  /** The same for a response whose body may stay silent for minutes. */
-  stream(credentials: Credentials, request: RawRequest): Promise<RawResponse>;
-  /** Closes every connection: requests in progress fail with `unavailable`, the next one opens a new connection. */
-  renew(): void;
-}
+export type Requests = ReturnType<typeof createRequests>;
 
 /** Shorter than the API server's own 90 s, so that a request never meets a connection that the server is closing. */
 const keepAliveMs = 85_000;
@@ -43,7 +36,7 @@ const connectTimeoutMs = 10_000;
 const tcpKeepAliveMs = 15_000;
 
 /** Connections are kept for one generation of credentials; older ones close when idle. */
-export function createRequests(): Requests {
+export function createRequests() {
   let pool: { readonly generation: number; readonly dispatcher: Dispatcher } | undefined;
   /** Closing connections. */
   const old = new Set<Dispatcher>();
@@ -83,8 +76,12 @@ export function createRequests(): Requests {
     }
   };
   return {
-    send: (credentials, raw) => send(credentials, raw, responseTimeoutMs),
-    stream: (credentials, raw) => send(credentials, raw, 0),
+    /** @throws CodedError unavailable if there is no response, or the signal's reason. */
+    send: (credentials: Credentials, raw: RawRequest): Promise<RawResponse> =>
+      send(credentials, raw, responseTimeoutMs),
+    /** The same for a response whose body may stay silent for minutes. */
+    stream: (credentials: Credentials, raw: RawRequest): Promise<RawResponse> => send(credentials, raw, 0),
+    /** Closes every connection: requests in progress fail with `unavailable`, the next one opens a new connection. */
     renew() {
       if (pool) discard(pool.dispatcher, old);
       pool = undefined;

@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, messageOf } from "../lib/errors.ts";
+import { CodedError, messageOf, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -8,7 +8,6 @@ import { createSingleFlight } from "../lib/single-flight.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Pod, Wire } from "../objects.ts";
 import type { ApiClient } from "./client.ts";
-import { retryForbidden } from "./node-authorizer.ts";
 import type { TokenSigners } from "./token-signers.ts";
 
 export interface TokenRequest {
@@ -131,4 +130,19 @@ function fetchError(error: unknown): unknown {
   return error instanceof CodedError
     ? new CodedError(error.code, `failed to fetch token: ${messageOf(error)}`, { cause: error })
     : error;
+}
+
+/** Delay before the retry, milliseconds. */
+const retryDelayMs = 250;
+
+/** Retries once if forbidden: the Node authorizer may learn of a new pod later than its node.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
+export async function retryForbidden<T>(clock: Clock, signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
+  try {
+    return await ask();
+  } catch (error) {
+    if (!hasCode(error, "permission_denied")) throw error;
+    await clock.sleep(retryDelayMs, signal);
+    return ask();
+  }
 }

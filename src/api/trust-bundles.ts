@@ -4,12 +4,11 @@ import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, ignoreNotFound, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pemBlocks, pemCertificates } from "../lib/pem.ts";
-import { onAbort, type Service } from "../lib/service-group.ts";
+import { onAbort } from "../lib/service-group.ts";
 import { createSignal } from "../lib/signal.ts";
 import type { ClusterMeta, Pod, Wire } from "../objects.ts";
 import { labelsMatch } from "../pod/node-selector.ts";
-import type { ObjectRegistry } from "../sync/ports.ts";
-import type { TrustAnchorSelection, TrustBundleSource } from "../volumes/ports.ts";
+import type { TrustAnchorSelection } from "../volumes/ports.ts";
 import type { ApiClient } from "./client.ts";
 import { createReflector, type Reflector } from "./reflector.ts";
 
@@ -21,10 +20,7 @@ export interface TrustBundlesDeps extends ClockAndLog {
   readonly enabled: boolean;
 }
 
-export interface TrustBundles extends TrustBundleSource, ObjectRegistry, Service {
-  /** Calls back with the UID of each registered pod when a bundle changed. */
-  onChange(listener: (uid: string) => void): () => void;
-}
+export type TrustBundles = ReturnType<typeof createTrustBundles>;
 
 const group = "/apis/certificates.k8s.io";
 /** Versions with ClusterTrustBundles, the preferred one first. */
@@ -34,7 +30,7 @@ const firstListTimeoutMs = 10_000;
 
 /** ClusterTrustBundles, watched only while a registered pod projects one.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#cluster-trust-bundles */
-export function createTrustBundles(deps: TrustBundlesDeps): TrustBundles {
+export function createTrustBundles(deps: TrustBundlesDeps) {
   const { client, clock, enabled } = deps;
   const pods = new Set<string>();
   const changed = createSignal<[uid: string]>();
@@ -79,7 +75,7 @@ export function createTrustBundles(deps: TrustBundlesDeps): TrustBundles {
 
   return {
     name: "trust bundles",
-    async trustAnchors(selection, signal) {
+    async trustAnchors(selection: TrustAnchorSelection, signal: AbortSignal) {
       const found = selected(await bundles(signal), selection);
       if (found.length > 0 || selection.optional) return normalized(found);
       throw new CodedError("not_found", missing(selection));
@@ -90,11 +86,12 @@ export function createTrustBundles(deps: TrustBundlesDeps): TrustBundles {
       );
       if (projects) pods.add(metadata.uid);
     },
-    unregister(uid) {
+    unregister(uid: string) {
       if (pods.delete(uid) && pods.size === 0) close();
     },
+    /** Calls back with the UID of each registered pod when a bundle changed. */
     onChange: changed.subscribe,
-    async run(signal) {
+    async run(signal: AbortSignal) {
       await onAbort(signal);
       pods.clear();
       close();

@@ -7,13 +7,7 @@ import { dialHttp2, type Http2Session, type SessionDeps } from "./http2-session.
 import { type RawResponse, type RawRequest, type Requests, unreachable } from "./requests.ts";
 
 /** Opens watches over as few HTTP/2 connections as possible, or one HTTP/1.1 connection each if the server does not support HTTP/2. */
-export interface WatchSessions extends AsyncDisposable {
-  /** @throws CodedError unavailable, or the signal's reason. */
-  open(
-    credentials: Credentials,
-    request: Omit<RawRequest, "method" | "body"> & { readonly signal: AbortSignal },
-  ): Promise<RawResponse>;
-}
+export type WatchSessions = ReturnType<typeof createWatchSessions>;
 
 /** Streams per connection: API servers allow 100 (older ones 250); some room is left. */
 const maxStreams = 90;
@@ -24,7 +18,7 @@ const pingTimeoutMs = 10_000;
 
 /** @param deps.http1 used for watches if the server or a proxy does not support HTTP/2; its connections are renewed when an HTTP/2
  *  connection turns out to be dead. */
-export function createWatchSessions(deps: { readonly clock: Clock; readonly http1: Requests }): WatchSessions {
+export function createWatchSessions(deps: { readonly clock: Clock; readonly http1: Requests }) {
   const { clock, http1 } = deps;
   const onPingTimeout = () => http1.renew();
   const session: SessionDeps = {
@@ -61,7 +55,11 @@ export function createWatchSessions(deps: { readonly clock: Clock; readonly http
     server.protocol === "https:" && !proxy && generation !== http1Generation;
 
   return {
-    async open(credentials, request) {
+    /** @throws CodedError unavailable, or the signal's reason. */
+    async open(
+      credentials: Credentials,
+      request: Omit<RawRequest, "method" | "body"> & { readonly signal: AbortSignal },
+    ): Promise<RawResponse> {
       throwIfAborted(request.signal);
       try {
         // The dial is shared: a caller that is cancelled leaves it to the others.

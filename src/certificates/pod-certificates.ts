@@ -6,14 +6,12 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pemBlocks, pemCertificates } from "../lib/pem.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
-import { onAbort, type Service } from "../lib/service-group.ts";
+import { onAbort } from "../lib/service-group.ts";
 import { createSignal } from "../lib/signal.ts";
 import type { NamespacedMeta, Pod, Wire } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
-import type { ObjectRegistry } from "../sync/ports.ts";
-import type { PodCertificateSource } from "../volumes/ports.ts";
-import { generateKeyAndProof } from "./pod-key.ts";
+import { generateKeyAndProof } from "./x509.ts";
 
 type Request = Omit<Wire<k8s.V1beta1PodCertificateRequest>, "metadata"> & { metadata: NamespacedMeta };
 type Source = Wire<k8s.V1PodCertificateProjection>;
@@ -30,12 +28,7 @@ export interface PodCertificatesDeps extends NodeSource, ClockAndLog {
 /** The kubelet's values of the label `state` of kubelet_podcertificate_states. */
 export type PodCertificateState = "not_yet_issued" | "denied" | "failed" | "fresh" | "overdue_for_refresh" | "expired";
 
-export interface PodCertificates extends PodCertificateSource, ObjectRegistry, Service {
-  /** Calls back with the UID of a pod when a certificate of it was issued, denied or failed. */
-  onChange(listener: (uid: string) => void): () => void;
-  /** The signer and state of each certificate. */
-  states(): readonly { readonly signerName: string; readonly state: PodCertificateState }[];
-}
+export type PodCertificates = ReturnType<typeof createPodCertificates>;
 
 /** The certificates of one source of a projected volume. The private keys are never logged. */
 interface Projection {
@@ -85,7 +78,7 @@ const apiVersion = "certificates.k8s.io/v1beta1";
 /** Requests and refreshes the certificates of projected volumes. Requests are watched only while a registered pod needs one. As with a
  *  kubelet, keys are kept in memory only, and a restarted node requests new certificates.
  *  @see https://kubernetes.io/docs/concepts/storage/projected-volumes/#podcertificate */
-export function createPodCertificates(deps: PodCertificatesDeps): PodCertificates {
+export function createPodCertificates(deps: PodCertificatesDeps) {
   const { enabled, nodeName, clock } = deps;
   const projections = new Map<string, ReadonlyMap<string, Projection>>();
   const running = new Set<Promise<void>>();
@@ -127,7 +120,7 @@ export function createPodCertificates(deps: PodCertificatesDeps): PodCertificate
 
   return {
     name: "pod certificates",
-    register(pod) {
+    register(pod: Pod) {
       const { uid } = pod.metadata;
       const found = enabled && !projections.has(uid) ? projectionsOf(pod) : new Map<string, Projection>();
       if (found.size === 0) return;
@@ -136,7 +129,7 @@ export function createPodCertificates(deps: PodCertificatesDeps): PodCertificate
       for (const projection of found.values()) track(follow(projection, watch.reflector));
     },
     unregister,
-    credentials(pod, volumeName, sourceIndex) {
+    credentials(pod: Pod, volumeName: string, sourceIndex: number) {
       if (!enabled) throw new CodedError("unimplemented", "unimplemented");
       const { namespace, name, uid } = pod.metadata;
       const projection = projections.get(uid)?.get(keyOf(volumeName, sourceIndex));
@@ -151,13 +144,14 @@ export function createPodCertificates(deps: PodCertificatesDeps): PodCertificate
       if (!issued) throw unavailable("credential bundle is not issued yet");
       return issued;
     },
+    /** Calls back with the UID of a pod when a certificate of it was issued, denied or failed. */
     onChange: changed.subscribe,
-    states: () =>
+    states: (): readonly { readonly signerName: string; readonly state: PodCertificateState }[] =>
       [...projections.values()]
         .flatMap((ofPod) => [...ofPod.values()])
         .filter(({ started }) => started)
         .map((projection) => ({ signerName: projection.source.signerName, state: stateOf(projection, clock.now()) })),
-    async run(signal) {
+    async run(signal: AbortSignal) {
       await onAbort(signal);
       for (const uid of projections.keys()) unregister(uid);
       await Promise.all(running);

@@ -60,7 +60,6 @@ function attributeText(names: Element, oid: string): string {
   return value.content.toString("utf8");
 }
 
-/** The names in a request's attributes. */
 function alternativeNamesIn(attributes: Element): readonly string[] {
   const { sequence, oid } = tags;
   if (attributes.content.length === 0) return [];

@@ -3,25 +3,23 @@ import { hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { EventSink, WaitForTarget } from "../pipeline.ts";
+import type { WaitForTarget } from "../pipeline.ts";
 import { cgroupNames, kubepodsCgroup, quotedNames } from "../pod/cgroup-path.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
-import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
+import type { NodeCgroups } from "./node-cgroups.ts";
 import { type TargetCapacity, allPodsLimits } from "./allocatable-limits.ts";
-import { type Enforcement, type ReservedCgroups, refusePids } from "./reserved-cgroups.ts";
+import { type ReservedCgroups, refusePids, type ReservedCgroupsDeps } from "./reserved-cgroups.ts";
 import type { QosCgroups } from "./qos-cgroups.ts";
 import { createFailureLog, retryUntilDone } from "../lib/retry.ts";
 
-export interface NodeAllocatableDeps extends ClockAndLog {
-  readonly cgroups: OpenNodeCgroups;
+export interface NodeAllocatableDeps
+  extends Pick<ReservedCgroupsDeps, "cgroups" | "enforcement" | "nodeName" | "events">,
+    ClockAndLog {
   readonly qosCgroups: Pick<QosCgroups, "reapplyLimits">;
   readonly pods: { reapplyLimits(signal: AbortSignal): Promise<void> };
   readonly reserved: ReservedCgroups;
   readonly capacity: TargetCapacity & Pick<HostFacts, "cpuList">;
-  readonly enforcement: Enforcement;
-  readonly nodeName: string;
-  readonly events: EventSink;
   readonly waitForTarget: WaitForTarget | undefined;
 }
 

@@ -45,7 +45,6 @@ export interface PodCgroups {
   has(pod: Pod): boolean;
   /** True if the limits of the pod's cgroup differ from the intended ones. */
   isStale(pod: Pod): boolean;
-  /** Intended limits of the pod's cgroup. */
   intendedLimits(pod: Pod): CgroupLimits;
   /** Sets limits on the existing cgroup of a pod. */
   setLimits(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;

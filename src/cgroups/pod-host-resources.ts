@@ -1,39 +1,32 @@
 import type { CgroupLimits } from "../host/cgroups.ts";
 import { hasCode, messageOf, ignoreCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { cgroupNames, podCgroup } from "../pod/cgroup-path.ts";
 import type { MemoryQos } from "../pod/memory-qos.ts";
 import { qosClass } from "../pod/qos.ts";
 import { podReference } from "../pod/reference.ts";
-import type { ResourceSettings } from "../pod/resources.ts";
 import type { PodSwapTarget } from "../pod/swap.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 import type { Runtime, Stats } from "../seams/runtime.ts";
 import type { OpenNodeCgroups } from "./node-cgroups.ts";
-import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
-import type { QosCgroups } from "./qos-cgroups.ts";
+import { type PodCgroups, createPodCgroups, type PodCgroupsDeps } from "./pod-cgroups.ts";
 import { readCgroups } from "../host/cgroup-readings.ts";
 import { type GroupUsage, groupUsage } from "../host/cgroup-usage.ts";
 import { podDirectory } from "../host/layout.ts";
 
-export interface PodHostResourcesDeps {
+export interface PodHostResourcesDeps
+  extends Pick<PodCgroupsDeps, "qosCgroups" | "settings" | "podPidsLimit" | "pageSizes" | "log"> {
   readonly host: Host;
   readonly rootDir: string;
   readonly cgroups: OpenNodeCgroups;
-  readonly qosCgroups: QosCgroups;
-  readonly settings: ResourceSettings;
-  readonly podPidsLimit: number;
   /** Set if feature gate MemoryQoS is on. */
   readonly memoryQos?: MemoryQos | undefined;
-  readonly pageSizes: readonly string[];
   /** The target's memory and swap, and whether pods may use swap. */
   readonly swap: PodSwapTarget;
   readonly runtime: Pick<Runtime, "containerStats" | "unsupportedReason">;
   readonly events: EventSink;
-  readonly log: Logger;
 }
 
 const podMode = 0o750;

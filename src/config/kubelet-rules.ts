@@ -1,10 +1,8 @@
-import { cpuManager } from "./cpu-manager-rules.ts";
-import { reservedMemory } from "./memory-manager-rules.ts";
+import { cpuManager, reservedMemory, topologyManager } from "./resource-manager-rules.ts";
 import { gateEnabled } from "./feature-gates.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
 import { refuse } from "./refusal.ts";
-import { topologyManager } from "./topology-manager-rules.ts";
 
 /** A rule across several settings: throws if they contradict each other. */
 type Rule = (config: KubeletConfiguration) => void;

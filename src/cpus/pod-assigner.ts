@@ -2,9 +2,8 @@ import type { CpuSet } from "../lib/cpu-set.ts";
 import { type NumaNodes, hasNode } from "../lib/numa-nodes.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
-import { emptySharedPool } from "../pod/pinned-resources.ts";
+import { emptySharedPool, wholePod } from "../pod/pinned-resources.ts";
 import { hasPodLevelResources } from "../pod/resources.ts";
-import { dividePod } from "./divide-pod.ts";
 import {
   type Assignments,
   type StaticPolicy,
@@ -97,4 +96,25 @@ function alignedCpus({ topology, options }: StaticPolicy, nodes: NumaNodes): Cpu
   const sockets = new Set(inNodes.map(({ socket }) => socket));
   const aligned = options.alignBySocket ? topology.cpus.filter(({ socket }) => sockets.has(socket)) : inNodes;
   return new Set(aligned.map(({ id }) => id));
+}
+
+/** Divides the CPUs of a pod with pod-level resources among its containers: some have CPUs of their own, the others share the rest. An init
+ *  container can use what the containers after it have; what sidecars have stays theirs.
+ *  @returns CPUs by container name, and those of the whole pod. @throws Error in the kubelet's words.
+ *  (kubelet, cm/cpumanager/policy_static.go) */
+export function dividePod(policy: StaticPolicy, pod: Pod, all: CpuSet): ReadonlyMap<string, CpuSet> {
+  const { initContainers = [], containers } = pod.spec;
+  const shares = new Map([[wholePod, all]]);
+  let left = all;
+  for (const container of [...initContainers, ...containers]) {
+    const endsEarly = initContainers.includes(container) && !isSidecar(container);
+    const count = exclusiveCpuCount(pod, container);
+    if (count > 0) {
+      const own = takeByPolicy(policy, left, count);
+      shares.set(container.name, own);
+      if (!endsEarly) left = left.difference(own);
+    } else if (endsEarly) shares.set(container.name, left);
+  }
+  for (const { name } of [...initContainers, ...containers]) if (!shares.has(name)) shares.set(name, left);
+  return shares;
 }

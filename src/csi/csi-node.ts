@@ -4,22 +4,12 @@ import type { Clock } from "../lib/clock.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { CSIDriver, CSINode, Node } from "../objects.ts";
-import type { DriverFacts } from "./driver-facts.ts";
-import { checkTopology, withDriver, withoutDriver } from "./node-metadata.ts";
+import { checkTopology, withDriver, withoutDriver, type DriverFacts } from "./node-metadata.ts";
 import type { TopologyRule } from "./topology.ts";
 import { aggregated } from "../lib/aggregate.ts";
 
 /** The CSINode object of this node, and the drivers' entries on its Node. */
-export interface CsiNodes {
-  /** Creates or adopts the CSINode. @throws CodedError in the kubelet's words. */
-  initialize(signal: AbortSignal): Promise<void>;
-  /** Adds a driver, with the topology that may become labels of the Node. @throws CodedError in the kubelet's words. */
-  install(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<InstallOutcome>;
-  /** Updates a driver's facts on the CSINode only. @throws CodedError in the kubelet's words. */
-  update(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<void>;
-  /** Removes a driver. @throws CodedError in the kubelet's words. */
-  uninstall(driver: string, signal: AbortSignal): Promise<void>;
-}
+export type CsiNodes = ReturnType<typeof createCsiNodes>;
 
 /** Outcome of adding a driver. */
 export interface InstallOutcome {
@@ -49,7 +39,7 @@ const maxCount = 2 ** 31 - 1;
 
 /** Maintains the cluster's objects about CSI drivers on this node. Updates are serialized.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/csi-node-v1/ */
-export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
+export function createCsiNodes(deps: CsiNodesDeps) {
   const { client, nodeName, clock, mayLabel } = deps;
   const node = `/api/v1/nodes/${nodeName}`;
   const serialize = createSemaphore(1);
@@ -65,7 +55,7 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
   };
   /** Published topology keys, by driver. */
   const publishedKeys = new Map<string, ReadonlySet<string>>();
-  const update: CsiNodes["update"] = async (driver, facts, signal) => {
+  const update = async (driver: string, facts: DriverFacts, signal: AbortSignal) => {
     const keys = publishedKeys.get(driver) ?? new Set();
     const onCsiNode = () =>
       own.putDriver(driverEntry(driver, { ...facts, topology: pickKeys(facts.topology, keys) }), signal);
@@ -73,11 +63,13 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
     await retry(what, "error updating CSINode", onCsiNode, signal);
   };
   return {
-    async initialize(signal) {
+    /** Creates or adopts the CSINode. @throws CodedError in the kubelet's words. */
+    async initialize(signal: AbortSignal) {
       const work = async () => own.takeOver((await client.get<Node>(node, { signal })).metadata.uid ?? "", signal);
       await retry("", "error updating CSINode annotation", work, signal);
     },
-    async install(driver, facts, signal) {
+    /** Adds a driver, with the topology that may become labels of the Node. @throws CodedError in the kubelet's words. */
+    async install(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<InstallOutcome> {
       if (facts.nodeID === "") {
         const why = "error adding CSI driver node info: driverNodeID must not be empty";
         throw new CodedError("invalid_argument", why);
@@ -104,8 +96,10 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
       const published = publishedKeys.get(driver);
       return { hasCSIDriver, omittedKeys: Object.keys(facts.topology).filter((key) => !published?.has(key)) };
     },
+    /** Updates a driver's facts on the CSINode only. @throws CodedError in the kubelet's words. */
     update,
-    async uninstall(driver, signal) {
+    /** Removes a driver. @throws CodedError in the kubelet's words. */
+    async uninstall(driver: string, signal: AbortSignal) {
       const what = "error uninstalling CSI driver from CSINode object ";
       await retry(what, "error updating CSINode", () => own.removeDriver(driver, signal), signal);
       publishedKeys.delete(driver);

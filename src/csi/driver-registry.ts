@@ -1,6 +1,5 @@
 import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import type { ApiClient } from "../api/client.ts";
-import type { Service } from "../lib/service-group.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted, ignoreNotFound } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
@@ -9,7 +8,7 @@ import type { StorageDrivers } from "../pipeline.ts";
 import { type DriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
 import { createLimitUpdates } from "./limit-updates.ts";
 import type { CsiNodes } from "./csi-node.ts";
-import type { DriverFacts } from "./driver-facts.ts";
+import type { DriverFacts } from "./node-metadata.ts";
 
 export interface CsiDriverRegistryDeps extends DriverClientDeps {
   readonly client: ApiClient;
@@ -17,14 +16,7 @@ export interface CsiDriverRegistryDeps extends DriverClientDeps {
   readonly log: Logger;
 }
 
-export interface CsiDriverRegistry extends StorageDrivers {
-  /** Handles the registration of drivers. */
-  readonly handler: PluginHandler;
-  /** Registered drivers and what they reported about this node. */
-  facts(): ReadonlyMap<string, DriverFacts>;
-  /** Keeps the published volume limits up to date. */
-  readonly updates: Service;
-}
+export type CsiDriverRegistry = ReturnType<typeof createCsiDriverRegistry>;
 
 interface RegisteredDriver {
   readonly version: Version;
@@ -39,7 +31,7 @@ const maxLoggedKeys = 10;
 
 /** Registry of the CSI drivers on the target.
  *  @see https://kubernetes-csi.github.io/docs/ */
-export function createCsiDriverRegistry(deps: CsiDriverRegistryDeps): CsiDriverRegistry {
+export function createCsiDriverRegistry(deps: CsiDriverRegistryDeps) {
   const { client, csiNodes, log } = deps;
   const registered = new Map<string, RegisteredDriver>();
   // Serializes updates: otherwise a late one could add a driver back after its removal.
@@ -66,46 +58,51 @@ export function createCsiDriverRegistry(deps: CsiDriverRegistryDeps): CsiDriverR
       if (!signal.aborted) log.warn({ err, driver: name }, "cannot remove a CSI driver from the CSINode");
     });
   };
-  return {
-    handler: {
-      validate(plugin) {
-        try {
-          checkVersion("ValidatePlugin", plugin, registered.get(plugin.name));
-        } catch (error) {
-          const { name, endpoint } = plugin;
-          const what = `validation failed for CSI Driver ${name} at endpoint ${endpoint}: `;
-          throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
-        }
-      },
-      async register(plugin, signal) {
-        const { name } = plugin;
-        const version = checkVersion("RegisterPlugin", plugin, registered.get(name));
-        if (name === "") throw new CodedError("invalid_argument", "driver name is empty");
-        const driver: RegisteredDriver = { version, client: createDriverClient(deps, plugin) };
-        registered.set(name, driver);
-        try {
-          driver.facts = await readFacts(driver, signal);
-          await show(name, driver, driver.facts, signal);
-          updates.addDriver(name);
-        } catch (error) {
-          throwIfAborted(signal);
-          await remove(name, signal);
-          throw error;
-        }
-      },
-      deregister: ({ name }, signal) => remove(name, signal),
+  const handler: PluginHandler = {
+    validate(plugin) {
+      try {
+        checkVersion("ValidatePlugin", plugin, registered.get(plugin.name));
+      } catch (error) {
+        const { name, endpoint } = plugin;
+        const what = `validation failed for CSI Driver ${name} at endpoint ${endpoint}: `;
+        throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
+      }
     },
-    facts: () => new Map([...registered].flatMap(([name, { facts }]) => (facts ? [[name, facts] as const] : []))),
-    driver(name) {
+    async register(plugin, signal) {
+      const { name } = plugin;
+      const version = checkVersion("RegisterPlugin", plugin, registered.get(name));
+      if (name === "") throw new CodedError("invalid_argument", "driver name is empty");
+      const driver: RegisteredDriver = { version, client: createDriverClient(deps, plugin) };
+      registered.set(name, driver);
+      try {
+        driver.facts = await readFacts(driver, signal);
+        await show(name, driver, driver.facts, signal);
+        updates.addDriver(name);
+      } catch (error) {
+        throwIfAborted(signal);
+        await remove(name, signal);
+        throw error;
+      }
+    },
+    deregister: ({ name }, signal) => remove(name, signal),
+  };
+  return {
+    /** Handles the registration of drivers. */
+    handler,
+    /** Registered drivers and what they reported about this node. */
+    facts: (): ReadonlyMap<string, DriverFacts> =>
+      new Map([...registered].flatMap(([name, { facts }]) => (facts ? [[name, facts] as const] : []))),
+    driver(name: string) {
       const found = registered.get(name);
       if (found) return found.client;
       throw notRegistered(name);
     },
     refreshLimit,
+    /** Keeps the published volume limits up to date. */
     updates,
-    csiDriver: (name, signal) =>
+    csiDriver: (name: string, signal: AbortSignal) =>
       ignoreNotFound(client.get<CSIDriver>(`/apis/storage.k8s.io/v1/csidrivers/${name}`, { signal })),
-    volumeAttachment: (name, signal) =>
+    volumeAttachment: (name: string, signal: AbortSignal) =>
       client.get<VolumeAttachment>(`/apis/storage.k8s.io/v1/volumeattachments/${name}`, { signal }),
   };
 }

@@ -1,7 +1,6 @@
 import { CodedError, messageOf } from "../lib/errors.ts";
 import { sortedByKey } from "../lib/sorted.ts";
 import type { Node } from "../objects.ts";
-import type { DriverFacts } from "./driver-facts.ts";
 
 const idsAnnotation = "csi.volume.kubernetes.io/nodeid";
 /** Topology labels set for drivers, by driver: a label is removed with the last driver that has it. */
@@ -94,4 +93,12 @@ function driverLabelsOf({ metadata }: Node): Readonly<Record<string, readonly st
   } catch {
     return {};
   }
+}
+
+/** What a driver reports about this node. */
+export interface DriverFacts {
+  readonly nodeID: string;
+  /** Maximum number of volumes of the driver on the node; 0 means no limit. */
+  readonly maxVolumes: bigint;
+  readonly topology: Readonly<Record<string, string>>;
 }

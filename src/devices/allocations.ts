@@ -15,51 +15,41 @@ export interface AllocationKey {
 }
 
 /** Allocated devices by container. */
-export interface Allocations {
-  get(key: AllocationKey): Allocation | undefined;
-  set(key: AllocationKey, allocation: Allocation): void;
-  /** Allocations of a container, by resource. */
-  ofContainer(uid: string, container: string): ReadonlyMap<string, Allocation>;
-  hasPod(uid: string): boolean;
-  /** Frees the devices of all other pods. @returns true if any was freed. */
-  retainPods(uids: ReadonlySet<string>): boolean;
-  /** Frees the devices of a pod. @returns true when it had any. */
-  remove(uid: string): boolean;
-  /** IDs of allocated devices. */
-  inUse(resource: string): ReadonlySet<string>;
-  /** Resources with allocated devices. */
-  resources(): readonly string[];
-  /** UIDs of pods with devices. */
-  podsOf(resource: string, ids: readonly string[]): readonly string[];
-  entries(): readonly (AllocationKey & Allocation)[];
-}
+export type Allocations = ReturnType<typeof createAllocations>;
 
-export function createAllocations(): Allocations {
+export function createAllocations() {
   const known = new Map<string, AllocationKey & Allocation>();
   const list = () => [...known.values()];
   return {
-    get: (key) => known.get(mapKey(key)),
-    set: (key, allocation) => void known.set(mapKey(key), { ...key, ...allocation }),
-    ofContainer: (uid, container) =>
+    get: (key: AllocationKey): Allocation | undefined => known.get(mapKey(key)),
+    set: (key: AllocationKey, allocation: Allocation): void => void known.set(mapKey(key), { ...key, ...allocation }),
+    /** Allocations of a container, by resource. */
+    ofContainer: (uid: string, container: string): ReadonlyMap<string, Allocation> =>
       new Map(
         list()
           .filter((one) => one.uid === uid && one.container === container)
           .map((one) => [one.resource, one]),
       ),
-    hasPod: (uid) => list().some((one) => one.uid === uid),
-    retainPods(uids) {
+    hasPod: (uid: string): boolean => list().some((one) => one.uid === uid),
+    /** Frees the devices of all other pods. @returns true if any was freed. */
+    retainPods(uids: ReadonlySet<string>): boolean {
       const over = [...known].filter(([, { uid }]) => !uids.has(uid));
       for (const [key] of over) known.delete(key);
       return over.length > 0;
     },
-    remove(uid) {
+    /** Frees the devices of a pod. @returns true when it had any. */
+    remove(uid: string): boolean {
       const had = [...known].filter(([, one]) => one.uid === uid);
       for (const [key] of had) known.delete(key);
       return had.length > 0;
     },
-    inUse: (resource) => new Set(list().flatMap((one) => (one.resource === resource ? devicesOf(one) : []))),
-    resources: () => [...new Set(list().map(({ resource }) => resource))],
-    podsOf(resource, ids) {
+    /** IDs of allocated devices. */
+    inUse: (resource: string): ReadonlySet<string> =>
+      new Set(list().flatMap((one) => (one.resource === resource ? devicesOf(one) : []))),
+    /** Resources with allocated devices. */
+    resources: (): readonly string[] => [...new Set(list().map(({ resource }) => resource))],
+    /** UIDs of pods with devices. */
+    podsOf(resource: string, ids: readonly string[]): readonly string[] {
       const wanted = new Set(ids);
       const having = list().filter((one) => one.resource === resource && devicesOf(one).some((id) => wanted.has(id)));
       return [...new Set(having.map(({ uid }) => uid))];

@@ -19,20 +19,11 @@ export interface DevicePluginsDeps extends ClockAndLog {
   readonly onGone: () => void;
 }
 
-export interface DevicePlugins {
-  /** Registers a plugin: reads its options, then follows its device list. @throws CodedError in the kubelet's words. */
-  register(request: RegisterRequest, signal: AbortSignal): Promise<void>;
-  /** Handles plugins that register in plugins_registry. */
-  readonly handler: PluginHandler;
-  /** Disconnects all plugins, without reporting their devices as lost. */
-  close(): Promise<void>;
-}
-
 const version = "v1beta1";
 
 /** Registered device plugins. A lost plugin is not called again until it registers again. (kubelet,
  *  devicemanager/plugin/v1beta1) */
-export function createDevicePlugins(deps: DevicePluginsDeps): DevicePlugins {
+export function createDevicePlugins(deps: DevicePluginsDeps) {
   const { directory, inventory, log } = deps;
   const closing = new AbortController();
   const followed = new Set<Promise<void>>();
@@ -70,20 +61,24 @@ export function createDevicePlugins(deps: DevicePluginsDeps): DevicePlugins {
     return plugin;
   };
 
+  const handler: PluginHandler = {
+    validate: validatePlugin,
+    async register({ name, endpoint }, signal) {
+      registeredByEndpoint.set(endpoint, await connect(name, endpoint, signal));
+    },
+    async deregister({ endpoint }) {
+      registeredByEndpoint.get(endpoint)?.close();
+      registeredByEndpoint.delete(endpoint);
+    },
+  };
   return {
-    async register(request, signal) {
+    /** Registers a plugin: reads its options, then follows its device list. @throws CodedError in the kubelet's words. */
+    async register(request: RegisterRequest, signal: AbortSignal) {
       await connect(request.resourceName, socketPathOf(directory, request), signal);
     },
-    handler: {
-      validate: validatePlugin,
-      async register({ name, endpoint }, signal) {
-        registeredByEndpoint.set(endpoint, await connect(name, endpoint, signal));
-      },
-      async deregister({ endpoint }) {
-        registeredByEndpoint.get(endpoint)?.close();
-        registeredByEndpoint.delete(endpoint);
-      },
-    },
+    /** Handles plugins that register in plugins_registry. */
+    handler,
+    /** Disconnects all plugins, without reporting their devices as lost. */
     async close() {
       closing.abort();
       await Promise.all(followed);

@@ -5,31 +5,23 @@ import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** Directory on the target for the sockets of the node and its device plugins. */
-export interface PluginDirectory {
-  readonly socket: string;
-  /** Path of a plugin's socket, from the endpoint in its registration; undefined for a path outside the directory, or the node's
-   *  own socket. */
-  pluginSocket(endpoint: string): string | undefined;
-  /** Creates the directory, and removes stale sockets. */
-  prepare(signal: AbortSignal): Promise<void>;
-  /** Text of the checkpoint; undefined if it does not exist. */
-  readCheckpoint(signal: AbortSignal): Promise<string | undefined>;
-  /** Replaces the checkpoint atomically. */
-  writeCheckpoint(text: string): Promise<void>;
-}
+export type PluginDirectory = ReturnType<typeof createPluginDirectory>;
 
 /** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
-export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirectory {
+export function createPluginDirectory(fs: HostFs, rootDir: string) {
   const path = posix.normalize(pluginDirectoryOf(rootDir));
   const own = posix.join(path, pluginFiles.socket);
   const checkpoint = posix.join(path, pluginFiles.checkpoint);
   return {
     socket: own,
-    pluginSocket(endpoint) {
+    /** Path of a plugin's socket, from the endpoint in its registration; undefined for a path outside the directory, or the node's
+     *  own socket. */
+    pluginSocket(endpoint: string): string | undefined {
       const socket = posix.join(path, endpoint);
       return socket.startsWith(`${path}/`) && socket !== own ? socket : undefined;
     },
-    async prepare(signal) {
+    /** Creates the directory, and removes stale sockets. */
+    async prepare(signal: AbortSignal) {
       await fs.apply([{ kind: "mkdir", path, mode: 0o750, parents: true }], signal);
       const stale = (await fs.list(path, signal)).filter(({ kind }) => kind === "socket");
       if (stale.length === 0) return;
@@ -38,10 +30,12 @@ export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirect
         signal,
       );
     },
-    async readCheckpoint(signal) {
+    /** Text of the checkpoint; undefined if it does not exist. */
+    async readCheckpoint(signal: AbortSignal): Promise<string | undefined> {
       return (await ignoreNotFound(fs.readFile(checkpoint, { signal })))?.toString("utf8");
     },
-    async writeCheckpoint(text) {
+    /** Replaces the checkpoint atomically. */
+    async writeCheckpoint(text: string) {
       await fs.apply(replaceFile(checkpoint, text, 0o600));
     },
   };

@@ -9,30 +9,7 @@ export interface DeviceAmounts {
 }
 
 /** Devices offered by plugins, by resource. */
-export interface Inventory {
-  /** Records a registration. @returns the plugin that it replaces. */
-  setPlugin(resource: string, plugin: DevicePlugin): DevicePlugin | undefined;
-  /** Records a plugin's device list. @returns IDs of devices that are new or whose health changed. */
-  setDevices(resource: string, devices: readonly Device[]): readonly string[];
-  /** Records the loss of a plugin: its devices are no longer healthy. Does nothing for a plugin that was replaced. */
-  markStopped(resource: string, plugin: DevicePlugin): void;
-  /** Restores resources from the checkpoint, whose plugins have not registered again yet. */
-  restore(resources: readonly string[]): void;
-  /** True once a plugin has listed its devices of the resource. */
-  hasDevices(resource: string): boolean;
-  /** The plugin of a resource, connected or not; undefined for an unknown resource. */
-  endpoint(resource: string): Endpoint | undefined;
-  /** IDs of healthy devices, in the plugin's order. */
-  healthy(resource: string): readonly string[];
-  device(resource: string, id: string): Device | undefined;
-  /** All devices of a resource, healthy or not. */
-  devices(resource: string): readonly Device[];
-  /** Amounts for the node; a resource whose plugin has been gone for too long counts as 0.
-   *  @returns also a flag for a resource that has just expired. */
-  amounts(): DeviceAmounts & { readonly hasExpired: boolean };
-  /** Healthy devices by resource, for the checkpoint. */
-  registered(): ReadonlyMap<string, readonly string[]>;
-}
+export type Inventory = ReturnType<typeof createInventory>;
 
 export interface Endpoint {
   /** Undefined for a resource known only from the checkpoint. */
@@ -57,7 +34,7 @@ const stopGracePeriodMs = 5 * 60_000;
 const healthyWord = "Healthy";
 
 /** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
-export function createInventory({ clock }: { readonly clock: Clock }): Inventory {
+export function createInventory({ clock }: { readonly clock: Clock }) {
   const resources = new Map<string, Resource>();
   /** Expired resources of this node, reported as 0: otherwise they would be mistaken for resources that a user added to the
    *  Node. */
@@ -77,12 +54,14 @@ export function createInventory({ clock }: { readonly clock: Clock }): Inventory
     return over.length > 0;
   };
   return {
-    setPlugin(resource, plugin) {
+    /** Records a registration. @returns the plugin that it replaces. */
+    setPlugin(resource: string, plugin: DevicePlugin): DevicePlugin | undefined {
       const before = resources.get(resource)?.plugin;
       change(resource, { plugin, stoppedAt: undefined });
       return before;
     },
-    setDevices(resource, devices) {
+    /** Records a plugin's device list. @returns IDs of devices that are new or whose health changed. */
+    setDevices(resource: string, devices: readonly Device[]): readonly string[] {
       const before = resources.get(resource)?.devices;
       const healthy = devices.filter(isHealthy).map(({ ID }) => ID);
       const unhealthy = devices.length - healthy.length;
@@ -90,26 +69,34 @@ export function createInventory({ clock }: { readonly clock: Clock }): Inventory
       expired.delete(resource);
       return devices.filter(({ ID, health }) => before?.get(ID)?.health !== health).map(({ ID }) => ID);
     },
-    markStopped(resource, plugin) {
+    /** Records the loss of a plugin: its devices are no longer healthy. Does nothing for a plugin that was replaced. */
+    markStopped(resource: string, plugin: DevicePlugin) {
       const known = resources.get(resource);
       if (known?.plugin !== plugin) return;
       const unhealthy = (known.unhealthy ?? 0) + known.healthy.length;
       change(resource, { stoppedAt: clock.monotonic(), healthy: [], unhealthy });
     },
-    restore(names) {
+    /** Restores resources from the checkpoint, whose plugins have not registered again yet. */
+    restore(names: readonly string[]) {
       for (const name of names)
         if (!resources.has(name))
           change(name, { stoppedAt: clock.monotonic(), devices: new Map(), healthy: [], unhealthy: 0 });
     },
-    hasDevices: (resource) => resources.get(resource)?.devices !== undefined,
-    endpoint(resource) {
+    /** True once a plugin has listed its devices of the resource. */
+    hasDevices: (resource: string): boolean => resources.get(resource)?.devices !== undefined,
+    /** The plugin of a resource, connected or not; undefined for an unknown resource. */
+    endpoint(resource: string): Endpoint | undefined {
       const known = resources.get(resource);
       return known && { plugin: known.plugin, stopped: known.stoppedAt !== undefined };
     },
-    healthy: (resource) => resources.get(resource)?.healthy ?? [],
-    device: (resource, id) => resources.get(resource)?.devices?.get(id),
-    devices: (resource) => [...(resources.get(resource)?.devices?.values() ?? [])],
-    amounts() {
+    /** IDs of healthy devices, in the plugin's order. */
+    healthy: (resource: string): readonly string[] => resources.get(resource)?.healthy ?? [],
+    device: (resource: string, id: string): Device | undefined => resources.get(resource)?.devices?.get(id),
+    /** All devices of a resource, healthy or not. */
+    devices: (resource: string): readonly Device[] => [...(resources.get(resource)?.devices?.values() ?? [])],
+    /** Amounts for the node; a resource whose plugin has been gone for too long counts as 0.
+     *  @returns also a flag for a resource that has just expired. */
+    amounts(): DeviceAmounts & { readonly hasExpired: boolean } {
       const hasExpired = expire();
       const listed = [...resources].flatMap(([name, { healthy, unhealthy }]) =>
         unhealthy === undefined ? [] : [{ name, healthy: healthy.length, all: healthy.length + unhealthy }],
@@ -121,7 +108,8 @@ export function createInventory({ clock }: { readonly clock: Clock }): Inventory
         hasExpired,
       };
     },
-    registered: () =>
+    /** Healthy devices by resource, for the checkpoint. */
+    registered: (): ReadonlyMap<string, readonly string[]> =>
       new Map([...resources].flatMap(([name, { devices, healthy }]) => (devices ? [[name, healthy] as const] : []))),
   };
 }

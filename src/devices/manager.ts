@@ -14,12 +14,10 @@ import { createPluginDirectory } from "./directory.ts";
 import { type DeviceAmounts, createInventory, type Inventory } from "./inventory.ts";
 import { createDevicePlugins } from "./device-plugins.ts";
 import {
-  type ContainerClaims,
-  type ContainerMemories,
-  type ExclusiveCpus,
   type PodResourcesMeasures,
   createPodResourcesServer,
   type PodsProvider,
+  type OwnedResources,
 } from "./pod-resources-server.ts";
 import { createDeviceCheckpoint } from "./checkpoint.ts";
 import { type SocketServer, serve } from "../host/socket-server.ts";
@@ -30,6 +28,7 @@ import { type ConnectionServer, boundedService, createConnectionServer } from ".
 
 export interface DeviceManagerDeps
   extends Pick<AllocatorDeps, "allSourcesReady" | "isAlive" | "numaNodes">,
+    Pick<OwnedResources, "cpus" | "claims" | "memory">,
     ClockAndLog {
   readonly host: Pick<Host, "fs" | "dial" | "listen" | "budget">;
   /** The kubelet's root directory on the target. */
@@ -40,12 +39,6 @@ export interface DeviceManagerDeps
   readonly onChange: () => void;
   readonly signals: Sends<"wake">;
   readonly pods: PodsProvider;
-  /** Exclusive CPUs, for the PodResources API. */
-  readonly cpus?: ExclusiveCpus | undefined;
-  /** Devices of ResourceClaims, for the PodResources API. */
-  readonly claims?: ContainerClaims | undefined;
-  /** Memory of containers, for the PodResources API. */
-  readonly memory?: ContainerMemories | undefined;
   readonly measures: { readonly devices: DeviceMeasures; readonly podResources: PodResourcesMeasures };
 }
 

@@ -116,7 +116,6 @@ function toV1alpha1({ spec }: Pod, { name, namespace, containers }: PodResources
   };
 }
 
-/** Exclusive CPUs of containers. */
 export interface ExclusiveCpus {
   /** CPUs of a container; empty if it has no exclusive ones. */
   exclusiveCpus(uid: string, container: string): ReadonlySet<number>;
@@ -133,7 +132,6 @@ export interface ContainerClaims {
 export interface ContainerMemories {
   /** Memory of a container; empty if no memory is allocated to it. */
   memoryOf(uid: string, container: string): readonly NumaMemoryBlock[];
-  /** Memory that can be allocated to containers. */
   allocatableMemory(): readonly NumaMemoryBlock[];
 }
 
@@ -145,7 +143,7 @@ export interface NumaMemoryBlock {
 }
 
 /** Resources that are allocated exclusively. */
-interface OwnedResources {
+export interface OwnedResources {
   readonly allocations: Allocations;
   /** Undefined if no container can have exclusive CPUs. */
   readonly cpus?: ExclusiveCpus | undefined;

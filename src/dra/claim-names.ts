@@ -2,7 +2,6 @@ import type { Container, Pod, ResourceClaim } from "../objects.ts";
 import { isClaimableResource } from "../pod/extended-resource.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 
-/** A ResourceClaim of a pod. */
 export interface PodClaim {
   /** Name of the claim in the pod's spec; undefined for the claim that the scheduler created for the pod's extended resources. */
   readonly podClaimName: string | undefined;
@@ -33,11 +32,7 @@ export function claimsOf({ metadata: { namespace, name }, spec, status }: Pod): 
 }
 
 /** A container's use of a ResourceClaim. */
-export interface ClaimUse {
-  /** Name of the claim in the pod's spec; undefined for the claim of extended resources. */
-  readonly podClaimName: string | undefined;
-  /** Name of the ResourceClaim object. */
-  readonly name: string;
+export interface ClaimUse extends Pick<PodClaim, "podClaimName" | "name"> {
   /** Request of the claim; empty for all of its devices. */
   readonly request: string;
 }

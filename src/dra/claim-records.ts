@@ -22,24 +22,10 @@ export interface ClaimRecord {
 }
 
 /** The claims that pods on this node use. */
-export interface ClaimRecords {
-  get(namespace: string, name: string): ClaimRecord | undefined;
-  all(): readonly ClaimRecord[];
-  ofPod(uid: string): readonly ClaimRecord[];
-  /** Adds a pod to a claim; the claim is added if missing. @returns its record. */
-  addPod(claim: Pick<ClaimRecord, "uid" | "name" | "namespace">, drivers: readonly string[], pod: string): ClaimRecord;
-  removePod(claim: ClaimRecord, pod: string): void;
-  setDevices(claim: ClaimRecord, driver: string, devices: readonly PreparedDevice[]): void;
-  /** True if this process has already had the claim prepared. */
-  isPrepared(claim: ClaimRecord): boolean;
-  setPrepared(claim: ClaimRecord): void;
-  remove(claim: ClaimRecord): void;
-  /** Replaces all claims. None of them counts as prepared: a driver may have been replaced meanwhile. */
-  restore(claims: readonly ClaimRecord[]): void;
-}
+export type ClaimRecords = ReturnType<typeof createClaimRecords>;
 
 /** Creates an empty list of claims. */
-export function createClaimRecords(): ClaimRecords {
+export function createClaimRecords() {
   const records = new Map<string, ClaimRecord>();
   const prepared = new Set<string>();
   const keyOf = ({ namespace, name }: Pick<ClaimRecord, "namespace" | "name">) => `${namespace}/${name}`;
@@ -53,10 +39,15 @@ export function createClaimRecords(): ClaimRecords {
     return found?.uid === claim.uid ? found : undefined;
   };
   return {
-    get: (namespace, name) => records.get(keyOf({ namespace, name })),
-    all: () => [...records.values()],
-    ofPod: (uid) => [...records.values()].filter(({ pods }) => pods.has(uid)),
-    addPod({ uid, name, namespace }, drivers, pod) {
+    get: (namespace: string, name: string): ClaimRecord | undefined => records.get(keyOf({ namespace, name })),
+    all: (): readonly ClaimRecord[] => [...records.values()],
+    ofPod: (uid: string): readonly ClaimRecord[] => [...records.values()].filter(({ pods }) => pods.has(uid)),
+    /** Adds a pod to a claim; the claim is added if missing. @returns its record. */
+    addPod(
+      { uid, name, namespace }: Pick<ClaimRecord, "uid" | "name" | "namespace">,
+      drivers: readonly string[],
+      pod: string,
+    ): ClaimRecord {
       const known = records.get(keyOf({ namespace, name }));
       const record = known ?? {
         uid,
@@ -67,21 +58,23 @@ export function createClaimRecords(): ClaimRecords {
       };
       return put({ ...record, pods: new Set([...record.pods, pod]) });
     },
-    removePod(claim, pod) {
+    removePod(claim: ClaimRecord, pod: string) {
       const record = current(claim);
       if (record) put({ ...record, pods: new Set([...record.pods].filter((uid) => uid !== pod)) });
     },
-    setDevices(claim, driver, devices) {
+    setDevices(claim: ClaimRecord, driver: string, devices: readonly PreparedDevice[]) {
       const record = current(claim);
       if (record) put({ ...record, drivers: new Map([...record.drivers, [driver, devices]]) });
     },
-    isPrepared: ({ uid }) => prepared.has(uid),
-    setPrepared: ({ uid }) => void prepared.add(uid),
-    remove(claim) {
+    /** True if this process has already had the claim prepared. */
+    isPrepared: ({ uid }: ClaimRecord): boolean => prepared.has(uid),
+    setPrepared: ({ uid }: ClaimRecord): void => void prepared.add(uid),
+    remove(claim: ClaimRecord) {
       prepared.delete(claim.uid);
       if (current(claim)) records.delete(keyOf(claim));
     },
-    restore(claims) {
+    /** Replaces all claims. None of them counts as prepared: a driver may have been replaced meanwhile. */
+    restore(claims: readonly ClaimRecord[]) {
       records.clear();
       prepared.clear();
       for (const claim of claims) put(claim);

@@ -1,7 +1,6 @@
 import { type DeviceHealth as ReportedHealth, HealthStatus } from "../gen/dra-health.ts";
 import type { Clock } from "../lib/clock.ts";
 
-/** A device of a driver. */
 export interface DeviceId {
   readonly poolName: string;
   readonly deviceName: string;
@@ -15,13 +14,7 @@ export interface DeviceHealth {
 }
 
 /** Health of devices, as drivers report it. A report expires: a device that is no longer reported has unknown health. */
-export interface DeviceHealthRecords {
-  /** Records a driver's report. @returns the devices whose health, message or timeout has changed. */
-  update(driver: string, devices: readonly ReportedHealth[]): readonly DeviceId[];
-  get(driver: string, device: DeviceId): DeviceHealth;
-  /** Drops a driver's reports. @returns the devices that it had reported. */
-  remove(driver: string): readonly DeviceId[];
-}
+export type DeviceHealthRecords = ReturnType<typeof createDeviceHealthRecords>;
 
 interface HealthRecord extends DeviceHealth, DeviceId {
   readonly timeoutMs: number;
@@ -38,11 +31,12 @@ const maxDevices = 10_000;
 const unknown: DeviceHealth = { health: "Unknown", message: "" };
 
 /** Creates an empty record of health. (kubelet, cm/dra/healthinfo.go) */
-export function createDeviceHealthRecords(clock: Pick<Clock, "monotonic">): DeviceHealthRecords {
+export function createDeviceHealthRecords(clock: Pick<Clock, "monotonic">) {
   const drivers = new Map<string, ReadonlyMap<string, HealthRecord>>();
   const hasExpired = ({ reportedAt, timeoutMs }: HealthRecord) => clock.monotonic() - reportedAt > timeoutMs;
   return {
-    update(driver, devices) {
+    /** Records a driver's report. @returns the devices whose health, message or timeout has changed. */
+    update(driver: string, devices: readonly ReportedHealth[]): readonly DeviceId[] {
       const before = drivers.get(driver) ?? new Map<string, HealthRecord>();
       const reported = new Map(devices.slice(0, maxDevices).map((device) => recordOf(device, clock.monotonic())));
       const changed = [...reported].filter(([key, record]) => !isSame(before.get(key), record));
@@ -52,11 +46,12 @@ export function createDeviceHealthRecords(clock: Pick<Clock, "monotonic">): Devi
       drivers.set(driver, new Map([...kept, ...reported]));
       return [...changed, ...expired].map(([, record]) => record);
     },
-    get(driver, device) {
+    get(driver: string, device: DeviceId): DeviceHealth {
       const record = drivers.get(driver)?.get(keyOf(device));
       return record && !hasExpired(record) ? record : unknown;
     },
-    remove(driver) {
+    /** Drops a driver's reports. @returns the devices that it had reported. */
+    remove(driver: string): readonly DeviceId[] {
       const known = [...(drivers.get(driver)?.values() ?? [])];
       drivers.delete(driver);
       return known;

@@ -13,10 +13,7 @@ import { pluginLimits } from "../lib/bounded-decode.ts";
 import { type GrpcMethod, serverStreamingCall } from "../lib/grpc.ts";
 
 /** The kubelet plugin of a DRA driver. Every call throws CodedError, whose message is the failure in Go's format; the signal's reason. */
-export interface DriverClient {
-  prepare(claims: readonly Claim[], signal: AbortSignal): Promise<NodePrepareResourcesResponse>;
-  unprepare(claims: readonly Claim[], signal: AbortSignal): Promise<NodeUnprepareResourcesResponse>;
-}
+export type DriverClient = ReturnType<typeof createDriverClient>;
 
 /** Durations of operations on pods' claims and of calls of drivers, and the number of claims, for metrics. */
 export interface DraMeasures {
@@ -54,7 +51,7 @@ export interface DriverEndpoint {
 export function createDriverClient(
   { measures, ...deps }: DriverClientDeps,
   { driver, endpoint, service, session }: DriverEndpoint,
-): DriverClient {
+) {
   const call = <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal: AbortSignal) => {
     const versioned = { ...method, path: method.path.replace(".v1.DRAPlugin/", `.${service}/`) };
     return recordedCallToSocket(
@@ -73,13 +70,13 @@ export function createDriverClient(
     );
   };
   return {
-    prepare: (claims, signal) =>
+    prepare: (claims: readonly Claim[], signal: AbortSignal): Promise<NodePrepareResourcesResponse> =>
       call(
         DRAPluginService.nodePrepareResources,
         NodePrepareResourcesRequest.fromPartial({ claims: [...claims] }),
         signal,
       ),
-    unprepare: (claims, signal) =>
+    unprepare: (claims: readonly Claim[], signal: AbortSignal): Promise<NodeUnprepareResourcesResponse> =>
       call(
         DRAPluginService.nodeUnprepareResources,
         NodeUnprepareResourcesRequest.fromPartial({ claims: [...claims] }),

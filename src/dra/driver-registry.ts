@@ -23,15 +23,6 @@ export interface DriverRegistryDeps extends DriverClientDeps {
   readonly log: Logger;
 }
 
-/** DRA drivers whose plugins have registered on the target. */
-export interface DriverRegistry {
-  readonly handler: PluginHandler;
-  /** Client of the driver's newest plugin, if possible a connected one. @throws unavailable, in the kubelet's words. */
-  driver(name: string): DriverClient;
-  /** Closes all connections. */
-  close(): void;
-}
-
 /** A plugin of a driver. A driver has two plugins during an update. */
 interface RegisteredPlugin {
   readonly endpoint: string;
@@ -51,7 +42,7 @@ const connectTimeoutMs = 20_000;
 
 /** Registry of DRA drivers. Keeps a connection to each plugin, which shows whether the driver is usable.
  *  (kubelet, cm/dra/plugin/dra_plugin_manager.go) */
-export function createDriverRegistry(deps: DriverRegistryDeps): DriverRegistry {
+export function createDriverRegistry(deps: DriverRegistryDeps) {
   const plugins = new Map<string, readonly RegisteredPlugin[]>();
   const pluginsOf = (driver: string) => plugins.get(driver) ?? [];
   const reportUsable = (driver: string) =>
@@ -72,39 +63,38 @@ export function createDriverRegistry(deps: DriverRegistryDeps): DriverRegistry {
       if (pluginsOf(driver).includes(plugin)) reportUsable(driver);
     });
   };
-  return {
-    handler: {
-      validate: (plugin) => void chooseService(plugin),
-      async register(plugin) {
-        const { name, endpoint } = plugin;
-        const service = chooseService(plugin);
-        if (pluginsOf(name).some((known) => known.endpoint === endpoint))
-          throw new CodedError(
-            "already_exists",
-            `endpoint ${endpoint} already registered for DRA driver plugin ${name}`,
-          );
-        const session = () => registered.session;
-        const registered: RegisteredPlugin = {
-          endpoint,
-          client: createDriverClient(deps, { driver: name, endpoint, service, session }),
-          gone: new AbortController(),
-          session: undefined,
-        };
-        plugins.set(name, [...pluginsOf(name), registered]);
-        reportUsable(name);
-        void watch(name, registered);
-      },
-      async deregister({ name, endpoint }) {
-        const found = pluginsOf(name).find((known) => known.endpoint === endpoint);
-        if (!found) return;
-        const left = pluginsOf(name).filter((known) => known !== found);
-        if (left.length > 0) plugins.set(name, left);
-        else plugins.delete(name);
-        found.gone.abort();
-        reportUsable(name);
-      },
+  const handler: PluginHandler = {
+    validate: (plugin) => void chooseService(plugin),
+    async register(plugin) {
+      const { name, endpoint } = plugin;
+      const service = chooseService(plugin);
+      if (pluginsOf(name).some((known) => known.endpoint === endpoint))
+        throw new CodedError("already_exists", `endpoint ${endpoint} already registered for DRA driver plugin ${name}`);
+      const session = () => registered.session;
+      const registered: RegisteredPlugin = {
+        endpoint,
+        client: createDriverClient(deps, { driver: name, endpoint, service, session }),
+        gone: new AbortController(),
+        session: undefined,
+      };
+      plugins.set(name, [...pluginsOf(name), registered]);
+      reportUsable(name);
+      void watch(name, registered);
     },
-    driver(name) {
+    async deregister({ name, endpoint }) {
+      const found = pluginsOf(name).find((known) => known.endpoint === endpoint);
+      if (!found) return;
+      const left = pluginsOf(name).filter((known) => known !== found);
+      if (left.length > 0) plugins.set(name, left);
+      else plugins.delete(name);
+      found.gone.abort();
+      reportUsable(name);
+    },
+  };
+  return {
+    handler,
+    /** Client of the driver's newest plugin, if possible a connected one. @throws unavailable, in the kubelet's words. */
+    driver(name: string): DriverClient {
       if (name === "") throw new CodedError("invalid_argument", "DRA driver name is empty");
       const known = pluginsOf(name);
       const plugin = known.findLast(({ session }) => session !== undefined) ?? known.at(-1);

@@ -1,7 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
-import type { Clock } from "../lib/clock.ts";
 import { messageOf, throwIfAborted } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { retryUntilDone } from "../lib/retry.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
@@ -21,7 +20,7 @@ import { type DriverRegistryDeps, createDriverRegistry } from "./driver-registry
 import { type PreparationDeps, prepareClaims, unprepareClaims } from "./preparation.ts";
 import { createSliceCleanup } from "./slice-cleanup.ts";
 
-export interface DraManagerDeps {
+export interface DraManagerDeps extends ClockAndLog {
   readonly host: Pick<Host, "dial" | "budget"> & { readonly fs: Pick<HostFs, "readFile" | "apply"> };
   readonly client: Pick<ApiClient, "get" | "delete">;
   readonly nodeName: string;
@@ -34,8 +33,6 @@ export interface DraManagerDeps {
   /** How the health of devices is shown; undefined if it is not shown. */
   readonly health: DeviceHealthSettings | undefined;
   readonly measures: DraMeasures;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 export interface DeviceHealthSettings {

@@ -1,14 +1,11 @@
 import type { ApiClient } from "../api/client.ts";
-import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog } from "../lib/log.ts";
 import { onAbort } from "../lib/service-group.ts";
 
-export interface SliceCleanupDeps {
+export interface SliceCleanupDeps extends ClockAndLog {
   readonly client: Pick<ApiClient, "delete">;
   readonly nodeName: string;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Time for a driver to come back before its slices are deleted, milliseconds: the kubelet's. */

@@ -15,7 +15,7 @@ import type { Column } from "../state/records.ts";
 import { reportChanges, type ReportLimitation } from "../api/limitations.ts";
 import { createEndpointListeners, type PublishedPort, type EndpointListeners } from "./endpoint-listeners.ts";
 import { type ServiceEndpoint, serviceEndpoints, isEndpointCandidate, selectsPod } from "./service-endpoints.ts";
-import type { ServiceSource } from "../api/service-source.ts";
+import type { ServiceSource } from "../api/listers.ts";
 import { isSliceOfNode, publishedPortsAt, hasSameContent, type PublishedAddress, buildSlice } from "./slices.ts";
 
 export interface PublisherDeps extends ClockAndLog {

@@ -5,7 +5,6 @@ import type { ClockAndLog } from "../lib/log.ts";
 import { programText } from "../lib/program-text.ts";
 import { throttle } from "../lib/throttle.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
 import type { WaitForTarget } from "../pipeline.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 import type { MemoryBound } from "./memory-bounds.ts";
@@ -14,13 +13,6 @@ import { interpreted } from "../seams/command.ts";
 export interface MemoryNotifierDeps extends ClockAndLog {
   readonly host: Pick<Host, "spawn">;
   readonly waitForTarget: WaitForTarget | undefined;
-}
-
-export interface MemoryNotifier extends Service {
-  /** Sets the bounds whose crossing the kernel reports, replacing the previous ones. */
-  setBounds(bounds: readonly MemoryBound[]): void;
-  /** Resolves when a bound is crossed; at once if that happened since it last resolved. Also resolves when the signal aborts. */
-  crossed(signal: AbortSignal): Promise<void>;
 }
 
 /** Delay before the listener is restarted after its end, milliseconds. */
@@ -33,7 +25,7 @@ const [maxReasons, maxReasonLength] = [16, 512];
 /** Subscribes to the target kernel's memory cgroup notifications (KubeletConfiguration.kernelMemcgNotification). Without perl or kernel
  *  support logs that once; memory is then observed at the usual interval only.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#kubelet-may-not-observe-memory-pressure-right-away */
-export function createMemoryNotifier(deps: MemoryNotifierDeps): MemoryNotifier {
+export function createMemoryNotifier(deps: MemoryNotifierDeps) {
   const { host, clock, log } = deps;
   const logged = new Set<string>();
   const logFailure = (reason: string) => {
@@ -87,11 +79,13 @@ export function createMemoryNotifier(deps: MemoryNotifierDeps): MemoryNotifier {
   };
   return {
     ...runPeriodically({ ...deps, name: "memory-notifier", intervalMs: restartDelayMs }, listen),
-    setBounds(now) {
+    /** Sets the bounds whose crossing the kernel reports, replacing the previous ones. */
+    setBounds(now: readonly MemoryBound[]) {
       sendBounds(now, bounds);
       bounds = now;
     },
-    async crossed(signal) {
+    /** Resolves when a bound is crossed; at once if that happened since it last resolved. Also resolves when the signal aborts. */
+    async crossed(signal: AbortSignal) {
       if (!hasCrossed) await once(crossings, "crossed", { signal }).catch(() => undefined);
       if (!signal.aborted) hasCrossed = false;
     },

@@ -8,7 +8,6 @@ interface NoticeInput {
   readonly resource: StarvedResource;
   readonly pod: Pod;
   readonly usage: PodUsage | undefined;
-  /** Thresholds that are met. */
   readonly thresholds: readonly Threshold[];
   readonly observations: Observations;
 }

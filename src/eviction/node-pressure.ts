@@ -1,18 +1,17 @@
 import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, NodePressure } from "../pipeline.ts";
+import type { EventSink, NodePressure, Pressure } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
 import { fullName, nodeReference } from "../pod/reference.ts";
 import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
-import { createDecider } from "./decision.ts";
 import type { Evict, EvictedPod, EvictionMeasures } from "./evict.ts";
 import { evictionNotice } from "./message.ts";
 import type { NodeObservation } from "./observer.ts";
 import type { Reclaim, PodUsages } from "./ports.ts";
 import { rankPods } from "./ranking.ts";
-import { type NodeSignal, type Observations, signals as known } from "./signals.ts";
+import { type NodeSignal, type Observations, signals as known, signals } from "./signals.ts";
 import {
   thresholdsMet,
   type DiskLayout,
@@ -20,6 +19,7 @@ import {
   type Threshold,
   parseThresholds,
   withContainerThresholds,
+  thresholdKey,
 } from "./thresholds.ts";
 
 export interface NodePressureDeps extends ClockAndLog {
@@ -181,4 +181,41 @@ function reclaimSteps(
   if (!dedicatedImageFs) return [containers, images];
   if (splitContainerFs) return name.startsWith("imagefs.") ? [images] : [containers];
   return name.startsWith("nodefs.") ? [] : [containers, images];
+}
+
+/** Creates a decider without pressure. @param transitionMs KubeletConfiguration.evictionPressureTransitionPeriod: how long a
+ *  condition stays after its threshold is no longer met.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-conditions */
+export function createDecider(transitionMs: number) {
+  let met: readonly Threshold[] = [];
+  let since = new Map<string, number>();
+  const lastMet = new Map<keyof Pressure, number>();
+  return {
+    /** @param nowMs time on the monotonic clock, milliseconds. */
+    decide(thresholds: readonly Threshold[], observations: Observations, nowMs: number) {
+      const now = thresholdsMet(thresholds, observations, { reclaimed: false });
+      // A threshold that was met stays met until its minimum reclaim is reached.
+      const stillMet = thresholdsMet(met, observations, { reclaimed: true });
+      const crossedNow = distinct([...now, ...stillMet]);
+      since = new Map(crossedNow.map((each) => [thresholdKey(each), since.get(thresholdKey(each)) ?? nowMs]));
+      for (const { signal } of crossedNow) lastMet.set(signals[signal].pressure, nowMs);
+      met = crossedNow.filter((each) => nowMs - (since.get(thresholdKey(each)) ?? nowMs) >= each.graceMs);
+      const hasPressure = (name: keyof Pressure) => {
+        const last = lastMet.get(name);
+        return last !== undefined && (last === nowMs || nowMs - last < transitionMs);
+      };
+      return {
+        pressure: { memory: hasPressure("memory"), disk: hasPressure("disk"), pid: hasPressure("pid") },
+        metThresholds: [...met.filter(isOfMemory), ...met.filter((each) => !isOfMemory(each))],
+      };
+    },
+  };
+}
+
+function distinct(thresholds: readonly Threshold[]): readonly Threshold[] {
+  return [...new Map(thresholds.map((each) => [thresholdKey(each), each])).values()];
+}
+
+function isOfMemory({ signal }: Threshold): boolean {
+  return signals[signal].resource === "memory";
 }

@@ -20,7 +20,6 @@ export interface ObserverDeps extends ClockAndLog {
   readonly maxPid: number;
 }
 
-/** An observation of the node's resources. */
 export interface NodeObservation {
   readonly observations: Observations;
   /** Memory behind the observations, if read from cgroups. */

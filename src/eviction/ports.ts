@@ -20,7 +20,6 @@ export interface DiskUsage {
 export interface ContainerUsage {
   /** Working set, bytes. */
   readonly memoryBytes?: number;
-  /** The writable layer. */
   readonly layer?: DiskUsage;
   readonly logs?: DiskUsage;
 }

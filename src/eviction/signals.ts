@@ -28,7 +28,6 @@ export interface Observation {
   readonly capacity: number;
 }
 
-/** Observed resources, by signal. */
 export type Observations = ReadonlyMap<NodeSignal, Observation>;
 
 export function isSignal(name: string): name is NodeSignal {

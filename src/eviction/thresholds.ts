@@ -12,7 +12,6 @@ export interface EvictionSettings {
   readonly enforceNodeAllocatable: readonly string[];
 }
 
-/** An eviction threshold. */
 export interface Threshold {
   readonly signal: NodeSignal;
   /** A quantity, or a percentage of the capacity. */

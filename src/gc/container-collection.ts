@@ -1,4 +1,3 @@
-import type { Reclaim } from "../eviction/ports.ts";
 import {
   type Container,
   ContainerFilter,
@@ -12,7 +11,6 @@ import type { TargetClock } from "../host/target-clock.ts";
 import { throwIfAborted, ignoreNotFound, hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { EventSink, PodCache, PodInspector, PodStore, WaitForTarget } from "../pipeline.ts";
@@ -49,10 +47,7 @@ export interface ContainerCollectionDeps extends ClockAndLog {
   readonly tracer: Tracer;
 }
 
-export interface ContainerCollection extends Service, Pick<Reclaim, "deleteUnusedContainers"> {
-  /** Removes the leftovers of a deleted pod: containers, sandboxes, logs. */
-  removePodLeftovers(uid: string, signal: AbortSignal): Promise<void>;
-}
+export type ContainerCollection = ReturnType<typeof createContainerCollection>;
 
 /** The kubelet's container garbage collection period. */
 const periodMs = 60_000;
@@ -63,7 +58,7 @@ const minGraceSeconds = 2;
 
 /** Removes dead containers and sandboxes, and their logs.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
-export function createContainerCollection(deps: ContainerCollectionDeps): ContainerCollection {
+export function createContainerCollection(deps: ContainerCollectionDeps) {
   const { runtime, fs, podCache, worker, podLogsDir, log } = deps;
   const serialize = createSemaphore(1);
   const isTerminated = (uid: string) => ["terminated", "finished"].includes(worker.get(uid)?.phase ?? "");
@@ -121,7 +116,11 @@ export function createContainerCollection(deps: ContainerCollectionDeps): Contai
     round,
   );
   const deleteUnusedContainers = (signal: AbortSignal) => serialize(() => collect(isTerminated, signal));
-  return { ...service, removePodLeftovers, deleteUnusedContainers };
+  return {
+    ...service /** Removes the leftovers of a deleted pod: containers, sandboxes, logs. */,
+    removePodLeftovers,
+    deleteUnusedContainers,
+  };
 }
 
 /** This node's containers and sandboxes, as the runtime lists them now. */

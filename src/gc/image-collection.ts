@@ -19,7 +19,6 @@ import type { PulledImages } from "./pulled-images.ts";
 /** Why an image was removed: it had not been used for too long, or its space was needed. */
 export type ImageRemoval = "age" | "space";
 
-/** Removed images. */
 export interface ImageRemovalMeasures {
   removed(why: ImageRemoval): void;
 }

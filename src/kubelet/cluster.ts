@@ -22,11 +22,11 @@ import { gateEnabled } from "../config/feature-gates.ts";
 import { createServicePublisher } from "../endpoint-publisher/publisher.ts";
 import { sliceSelector } from "../endpoint-publisher/slices.ts";
 import type { Service } from "../lib/service-group.ts";
-import { ownAddresses } from "../node/own-addresses.ts";
 import { onlyServer, readDistribution } from "../remotedialer/distribution.ts";
 import { type Tunnels, createTunnels } from "../remotedialer/tunnels.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 import { staticSources } from "./settings.ts";
+import { ownAddresses } from "../node/own-name.ts";
 
 /** Time for which a node with static pods waits for the Node, milliseconds. */
 const firstListTimeoutMs = 2_000;

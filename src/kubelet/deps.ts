@@ -19,7 +19,6 @@ import type { TargetClock } from "../host/target-clock.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
-import type { Verbosity } from "../lib/verbosity.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
 import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import type { ServiceTunnel } from "../service-tunnel/service-tunnel.ts";
@@ -36,11 +35,10 @@ import type { Enforcement, ReservedCgroups } from "../cgroups/reserved-cgroups.t
 import type { Pleg } from "../pleg/pleg.ts";
 import type { Target } from "../seams/provider.ts";
 import type { PrivateColumn } from "../state/records.ts";
-import type { Profiles } from "../server/profiler.ts";
 import type { TopologyManager } from "../topology/manager.ts";
-import type { UnauthenticatedConnections } from "../server/unauthenticated-connections.ts";
 import type { Claims } from "../volumes/ports.ts";
 import type { PartsOf } from "./wiring.ts";
+import type { KubeletServerDeps } from "../server/ports.ts";
 
 /** The locks that reserve the target for this node. */
 export interface TargetClaim extends Fence {
@@ -54,21 +52,13 @@ export interface TargetClaim extends Fence {
 }
 
 /** What a process shares with each of its nodes. */
-export interface ProcessParts {
+export interface ProcessParts extends Pick<KubeletServerDeps, "unauthenticated" | "flags" | "verbosity" | "profiles"> {
   /** ID of this process, to recognize its own health endpoints. */
   readonly instance: string;
   readonly readiness: Readiness;
   readonly liveness: Liveness;
-  /** Limits of unauthenticated connections to this process. */
-  readonly unauthenticated: UnauthenticatedConnections;
   /** Limits of service tunnel connections of this process. */
   readonly tunnelLimits: TunnelLimits;
-  /** The values of all flags of the command line, by flag. */
-  readonly flags: Readonly<Record<string, string>>;
-  /** Log level of this process. */
-  readonly verbosity: Verbosity;
-  /** Profiles of this process. */
-  readonly profiles: Profiles;
 }
 
 /** Dependencies of a node: its configuration, and what it works with. */
@@ -83,7 +73,6 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly account?: { readonly client: ApiClient };
   /** The node's credentials for the API server; undefined without one. */
   readonly access?: AccessFile;
-  /** The store of the certificate of that name. */
   readonly store: (name: string) => PairStore;
   /** Approves the signing request for the kubelet API's certificate; undefined if others approve it. */
   readonly approve?: Approve;
@@ -127,9 +116,7 @@ export interface Cluster {
   readonly running: readonly Service[];
 }
 
-/** The target's cgroups. */
 export interface TargetCgroups {
-  /** Layout of pod cgroups. */
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
   readonly open: OpenNodeCgroups;
   readonly reserved: ReservedCgroups;

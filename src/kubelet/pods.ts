@@ -11,7 +11,6 @@ import { type Probes, createProbes } from "../probes/probes.ts";
 import { hasOwnNetwork, isTargetFeature } from "../seams/provider.ts";
 import { createDriverVolumeStats } from "../stats/driver-volume-stats.ts";
 import { createNodeStats } from "../stats/node-stats.ts";
-import { type StatusGenerator, createStatusGenerator } from "../status/generate/status-generator.ts";
 import { createStatusManager } from "../status/manager.ts";
 import { createPodApi } from "../status/pod-api.ts";
 import { createPasses } from "../sync/passes.ts";
@@ -27,6 +26,7 @@ import { type PodStages, createImageRecords, createNodePodRuntime } from "./runt
 import { podSettings, syncLoopTimeout } from "./settings.ts";
 import { createPodSources } from "./sources.ts";
 import { createNodeVolumes } from "./volumes.ts";
+import { type StatusGenerator, createStatusGenerator } from "../status/generate/generate-status.ts";
 
 /** The pod pipeline's parts that other components query. */
 export type PodPipeline = ReturnType<typeof createPodPipeline>;

@@ -35,7 +35,6 @@ const deviceUpdateIntervalMs = 1_000;
 /** Number of IDs of a pod with a user namespace: the kubelet's default. */
 const defaultIdsPerPod = 65_536;
 
-/** The resource managers of a node. */
 export type NodeResources = Awaited<ReturnType<typeof createResourceManagers>>;
 
 /** Creates the node's resource managers. To add one: its folder, an entry in kubelet/wiring.ts, a line here, and its files below.

@@ -115,7 +115,6 @@ export async function openTargetCgroups(
   return { layout, open, reserved, enforced };
 }
 
-/** Managers of the node's cgroups. */
 export type CgroupManagers = ReturnType<typeof createCgroupManagers>;
 
 /** Creates the managers of pod cgroups, of QoS cgroups, and of the cgroup of all pods. */

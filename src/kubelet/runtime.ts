@@ -24,7 +24,6 @@ import type { Cluster, NodeContext, ObservedTarget } from "./deps.ts";
 import type { CgroupManagers, PodAllocation } from "./resources.ts";
 import { verificationSettings } from "./settings.ts";
 
-/** Records of pulled images. */
 export type ImageRecords = ReturnType<typeof createImageRecords>;
 
 /** Creates the records of pulled images and of the credentials used. */

@@ -6,8 +6,7 @@ import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { createLogReader } from "../logs/reader.ts";
 import { createIptablesChains } from "../node/iptables-chains.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
-import { ownAddresses } from "../node/own-addresses.ts";
-import { nameResolves } from "../node/own-name.ts";
+import { nameResolves, ownAddresses } from "../node/own-name.ts";
 import { createPodCidr } from "../node/pod-cidr.ts";
 import { type RebootWatch, createRebootWatch, unfitReason } from "../node/reboot-watch.ts";
 import { type RuntimeHealth, createRuntimeHealth } from "../node/runtime-health.ts";
@@ -104,7 +103,6 @@ function afterRuntimeAnswers(pleg: Pleg, health: RuntimeHealth): Service {
   };
 }
 
-/** Creates the reader of container logs. */
 function createLogs({ config, target, clock, log }: NodeContext): LogReader {
   const { host, runtime } = target;
   const isRunning = async (id: string, stop: AbortSignal) =>

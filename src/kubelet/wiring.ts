@@ -19,7 +19,6 @@ export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
     sourcesReady: createSourceMilestone(sources),
     /** Sources whose first report has been processed. */
     sourcesSynced: createSourceMilestone(sources),
-    /** Pressure conditions of the node. */
     pressure: createValue<NodePressure>(),
     /** Result of the self-test from the API server to the kubelet API. */
     reachable: createValue<ReachableState>(),

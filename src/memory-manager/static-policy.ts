@@ -13,7 +13,6 @@ import { type MachineState, type MemoryBlock, releaseBlock, reserveBlock } from 
  *  resources can have memory as a whole, under `wholePod`; the blocks of its containers are then parts of it. */
 export type PodMemory = ReadonlyMap<string, readonly MemoryBlock[]>;
 
-/** Memory of containers. */
 export interface MemoryState {
   readonly machine: MachineState;
   /** Memory blocks of containers, by pod UID. */

@@ -20,7 +20,6 @@ export interface NodeView {
   readonly podCache: PodCache;
   /** The pods with a worker; `pod` is undefined for one known only to the runtime. */
   workers(): readonly PodWorkerState[];
-  /** A pod's ready volumes, by name. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
   resizes(): ResizeCounts;
   /** Set if containers can get exclusive CPUs. */

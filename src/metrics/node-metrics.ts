@@ -23,10 +23,8 @@ import {
   shutdownMetrics,
 } from "./maintenance.ts";
 import { type NodeView, viewMetrics } from "./node-gauges.ts";
-import { assignmentMetrics } from "./assignments.ts";
-import { cpuMetrics } from "./cpus.ts";
+import { assignmentMetrics, cpuMetrics, memoryMetrics } from "./assignments.ts";
 import { alignmentCounters, topologyMetrics } from "./topology.ts";
-import { memoryMetrics } from "./memory-manager.ts";
 import { draMetrics } from "./dra.ts";
 import { deviceMetrics, podResourcesMetrics, podsApiMetrics } from "./devices.ts";
 import { driverMetrics, plegMetrics, pluginMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./operations.ts";
@@ -37,19 +35,7 @@ export type Measures = ReturnType<typeof createMeasures> & {
   readonly health: HealthMeasures;
 };
 
-/** All metrics of one node. */
-export interface NodeMetrics {
-  /** Recording functions for the other components. */
-  readonly measures: Measures;
-  /** Sets the view that gauges read from now on. */
-  show(view: NodeView): void;
-  /** Contents of /metrics, /metrics/probes and /metrics/slis, in Prometheus' exposition format. */
-  text(): Promise<string>;
-  probes(): Promise<string>;
-  slis(): Promise<string>;
-  /** Empties /metrics/slis. */
-  resetSlis(): void;
-}
+export type NodeMetrics = ReturnType<typeof createNodeMetrics>;
 
 export interface NodeMetricsDeps {
   readonly nodeName: string;
@@ -64,7 +50,7 @@ export interface NodeMetricsDeps {
 
 /** The metrics of one node, with the kubelet's names where they exist.
  *  @see https://kubernetes.io/docs/reference/instrumentation/metrics/ */
-export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
+export function createNodeMetrics(deps: NodeMetricsDeps) {
   const { clock } = deps;
   const metrics = createMetrics();
   const ofProbes = createMetrics();
@@ -82,11 +68,15 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
   processMetrics(metrics, clock);
   for (const each of [ofProbes, ofHealth]) processStart(each, clock);
   return {
+    /** Recording functions for the other components. */
     measures,
-    show: (now) => void (view = now),
+    /** Sets the view that gauges read from now on. */
+    show: (now: NodeView): void => void (view = now),
+    /** Contents of /metrics, /metrics/probes and /metrics/slis, in Prometheus' exposition format. */
     text: metrics.text,
     probes: ofProbes.text,
     slis: ofHealth.text,
+    /** Empties /metrics/slis. */
     resetSlis: health.reset,
   };
 }

@@ -9,19 +9,7 @@ export interface PodStart {
 }
 
 /** Follows pods from their first update until the API server shows all their containers as started. */
-export interface PodStartup {
-  /** A source has reported the pod for the first time. */
-  seen(pod: Pod): void;
-  /** Milliseconds since it was first seen; undefined if unknown. */
-  sinceSeen(uid: string): number | undefined;
-  /** True once for a pod that was seen: its first status was stored. */
-  isFirstStatus(uid: string): boolean;
-  /** @returns a function to call when the pull has succeeded. */
-  pulling(uid: string): () => void;
-  /** The API server shows this status. @returns the duration of its start, once. */
-  shown(pod: Pod): PodStart | undefined;
-  forget(uid: string): void;
-}
+export type PodStartup = ReturnType<typeof createPodStartup>;
 
 interface Start {
   /** Clock.monotonic(). */
@@ -34,23 +22,27 @@ interface Start {
 }
 
 /** @see https://github.com/kubernetes/community/blob/master/sig-scalability/slos/pod_startup_latency.md */
-export function createPodStartup(clock: Clock): PodStartup {
+export function createPodStartup(clock: Clock) {
   const starts = new Map<string, Start>();
   return {
-    seen({ metadata: { uid }, status }) {
+    /** A source has reported the pod for the first time. */
+    seen({ metadata: { uid }, status }: Pod) {
       const reported = status?.startTime !== undefined;
       if (!starts.has(uid)) starts.set(uid, { seenAt: clock.monotonic(), pulls: [], reported, hasStatus: false });
     },
-    sinceSeen(uid) {
+    /** Milliseconds since it was first seen; undefined if unknown. */
+    sinceSeen(uid: string): number | undefined {
       const start = starts.get(uid);
       return start && clock.monotonic() - start.seenAt;
     },
-    isFirstStatus(uid) {
+    /** True once for a pod that was seen: its first status was stored. */
+    isFirstStatus(uid: string): boolean {
       const start = starts.get(uid);
       if (!start || start.hasStatus) return false;
       return (start.hasStatus = true);
     },
-    pulling(uid) {
+    /** @returns a function to call when the pull has succeeded. */
+    pulling(uid: string): () => void {
       const since = clock.monotonic();
       return () => {
         const start = starts.get(uid);
@@ -58,7 +50,8 @@ export function createPodStartup(clock: Clock): PodStartup {
         if (start && !start.reported) start.pulls.push([since, clock.monotonic()]);
       };
     },
-    shown(pod) {
+    /** The API server shows this status. @returns the duration of its start, once. */
+    shown(pod: Pod): PodStart | undefined {
       const start = starts.get(pod.metadata.uid);
       if (!start || start.reported || !hasStarted(pod)) return undefined;
       start.reported = true;
@@ -67,7 +60,7 @@ export function createPodStartup(clock: Clock): PodStartup {
       const ownMs = isStateful(pod) ? undefined : totalMs - lengthOf(start.pulls) - initMs(pod.status);
       return { totalMs, ownMs };
     },
-    forget: (uid) => void starts.delete(uid),
+    forget: (uid: string): void => void starts.delete(uid),
   };
 }
 

@@ -1,12 +1,7 @@
 import type { Logger } from "../lib/log.ts";
-import { type Service, onceThenIdle } from "../lib/service-group.ts";
-import type { NodeSource, PodCache, RuntimePod, StatusReader } from "../pipeline.ts";
-import {
-  type DaemonSetDecision,
-  type DaemonSets,
-  annotatedDaemonSets,
-  decideDaemonSetPod,
-} from "../pod/daemon-sets.ts";
+import { onceThenIdle } from "../lib/service-group.ts";
+import type { RuntimePod, NodeSource, PodCache, StatusReader } from "../pipeline.ts";
+import { type DaemonSets, annotatedDaemonSets, decideDaemonSetPod } from "../pod/daemon-sets.ts";
 import type { DesiredPod } from "../roles.ts";
 
 export interface DaemonSetPolicyDeps {
@@ -24,24 +19,16 @@ export interface DaemonSetPolicyDeps {
 }
 
 /** Decides which DaemonSet pods the node runs, and for which it shows placeholders. */
-export interface DaemonSetPolicy {
-  /** @param seen the pod's observation in the runtime. */
-  daemonSetDecision(pod: DesiredPod, seen: RuntimePod | undefined): DaemonSetDecision;
-  /** True if the pod is shown as a placeholder. */
-  isPlaceholder(pod: DesiredPod): boolean;
-  /** Filters out placeholders. */
-  withoutPlaceholders(pods: readonly DesiredPod[]): readonly DesiredPod[];
-  readonly services: readonly Service[];
-}
+export type DaemonSetPolicy = ReturnType<typeof createDaemonSetPolicy>;
 
 /** Creates the DaemonSet policy. */
-export function createDaemonSetPolicy(deps: DaemonSetPolicyDeps): DaemonSetPolicy {
+export function createDaemonSetPolicy(deps: DaemonSetPolicyDeps) {
   const { setting, nodes, podCache, status, rootDir, log } = deps;
   const annotated = () => {
     const node = nodes.node();
     return node && annotatedDaemonSets(node);
   };
-  const daemonSetDecision: DaemonSetPolicy["daemonSetDecision"] = (pod, seen) =>
+  const daemonSetDecision = (pod: DesiredPod, seen: RuntimePod | undefined) =>
     decideDaemonSetPod({
       pod,
       status: status.get(pod.metadata.uid) ?? pod.status,
@@ -57,9 +44,12 @@ export function createDaemonSetPolicy(deps: DaemonSetPolicyDeps): DaemonSetPolic
   const isPlaceholder = (pod: DesiredPod) =>
     daemonSetDecision(pod, podCache.get(pod.metadata.uid)).kind === "placeholder";
   return {
+    /** @param seen the pod's observation in the runtime. */
     daemonSetDecision,
+    /** True if the pod is shown as a placeholder. */
     isPlaceholder,
-    withoutPlaceholders: (pods) => pods.filter((pod) => !isPlaceholder(pod)),
+    withoutPlaceholders: (pods: readonly DesiredPod[]): readonly DesiredPod[] =>
+      pods.filter((pod) => !isPlaceholder(pod)),
     services: setting === undefined ? [warning] : [],
   };
 }

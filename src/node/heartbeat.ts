@@ -4,7 +4,6 @@ import type { ClockAndLog } from "../lib/log.ts";
 import type { NodeStartMeasures } from "./registration.ts";
 import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
-import type { Service } from "../lib/service-group.ts";
 import type { Node, NodeCondition, NodeStatus } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
 import { quantityNumber } from "../pod/quantity.ts";
@@ -25,7 +24,6 @@ export interface HeartbeatDeps extends ClockAndLog {
   readonly client: ApiClient;
   readonly nodes: NodeSource;
   readonly nodeName: string;
-  /** Reads the target and returns the desired status. */
   readonly desired: (signal: AbortSignal) => Promise<DesiredStatus>;
   readonly register: (signal: AbortSignal) => Promise<void>;
   readonly registerNode: boolean;
@@ -38,10 +36,7 @@ export interface HeartbeatDeps extends ClockAndLog {
   readonly events: EventSink;
 }
 
-export interface Heartbeat extends Service {
-  /** Requests an immediate update after a change that affects the status. */
-  triggerUpdate(): void;
-}
+export type Heartbeat = ReturnType<typeof createHeartbeat>;
 
 /** Update interval at startup until the node is ready; after a change the interval grows from this again. */
 const fastIntervalMs = 100;
@@ -52,7 +47,7 @@ const startupGraceMs = 5_000;
 /** Registers the Node and keeps its status up to date: checked every ten seconds, written on a change or after five minutes. The first
  *  write after a change or a start is up to half of that earlier or later. (kubelet, calculateDelay)
  *  @see https://kubernetes.io/docs/reference/node/node-status/#heartbeats */
-export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
+export function createHeartbeat(deps: HeartbeatDeps) {
   const { client, nodes, nodeName, clock, log } = deps;
   const reports = createReports(deps);
   let hurried = Promise.withResolvers<void>();
@@ -99,11 +94,12 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
 
   return {
     name: "node-status",
+    /** Requests an immediate update after a change that affects the status. */
     triggerUpdate() {
       retryDelayMs = fastIntervalMs;
       hurried.resolve();
     },
-    async run(signal) {
+    async run(signal: AbortSignal) {
       startedAt = clock.monotonic();
       let fastUntil = startedAt + fastForMs;
       while (!signal.aborted) {

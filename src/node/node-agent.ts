@@ -4,12 +4,10 @@ import { type HostFacts, readBootTime, readFacts } from "../host/facts.ts";
 import { codeOf, messageOf, throwIfAborted, CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { createReloading } from "../lib/reloading.ts";
-import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { unmountedControllers } from "../host/cgroups.ts";
-import type { HostAddresses } from "../runtime/ports.ts";
 import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
 import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity, overReserved } from "./capacity.ts";
@@ -64,25 +62,14 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   readonly log: Logger;
 }
 
-export interface NodeAgent extends HostAddresses {
-  readonly services: readonly Service[];
-  /** Addresses of the kubelet API: the Node's InternalIPs. */
-  nodeIPs(): readonly string[];
-  /** Resources that pods may use, as quantities by name. */
-  allocatable(): ResourceList;
-  triggerUpdate(): void;
-  /** The Node object as it would be registered. */
-  ownNode(): Node;
-  /** Facts of the target at the node's start. */
-  readonly facts: HostFacts;
-}
+export type NodeAgent = Awaited<ReturnType<typeof createNodeAgent>>;
 
 const cgroupV1Warning =
   "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please migrate to cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1";
 
 /** Maintains the Node object, its Lease and its status. Reads the target's facts first: without them there is no node to report.
  *  @throws the target's error if it cannot be read. */
-export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal): Promise<NodeAgent> {
+export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal) {
   const { settings, host, measures, clock, log, events } = deps;
   const { nodeName, configured } = settings;
   // Heartbeats do not wait for other requests.
@@ -139,11 +126,15 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
         : []),
       createLease({ client, nodes: deps.nodes, nodeName, durationSeconds: settings.leaseSeconds, clock, log }),
     ],
-    allocatable: () => allocatable,
+    /** Resources that pods may use, as quantities by name. */
+    allocatable: (): ResourceList => allocatable,
     hostIPs: () => hostIPs,
-    nodeIPs: () => nodeIPs,
-    triggerUpdate: () => heartbeat.triggerUpdate(),
-    ownNode: () => newNode(settings, facts, target.bare()),
+    /** Addresses of the kubelet API: the Node's InternalIPs. */
+    nodeIPs: (): readonly string[] => nodeIPs,
+    triggerUpdate: (): void => heartbeat.triggerUpdate(),
+    /** The Node object as it would be registered. */
+    ownNode: (): Node => newNode(settings, facts, target.bare()),
+    /** Facts of the target at the node's start. */
     facts,
   };
 }

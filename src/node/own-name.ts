@@ -1,8 +1,9 @@
 import { Resolver } from "node:dns/promises";
 import { readFile } from "node:fs/promises";
-import { isIP } from "node:net";
+import { isIP, isIPv4 } from "node:net";
 import { throwIfAborted } from "../lib/errors.ts";
 import { addAbortListener } from "node:events";
+import { networkInterfaces } from "node:os";
 
 /** Sources of the machine's host names. */
 export interface NameSources {
@@ -65,4 +66,13 @@ async function linesOf(path: string, read: NameSources["readFile"]): Promise<rea
       .trim()
       .split(/\s+/),
   );
+}
+
+/** Addresses of the machine that graftlet runs on, IPv4 before IPv6, without loopback and link-local ones. */
+export function ownAddresses(): readonly string[] {
+  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  const usable = all
+    .filter(({ internal, address }) => !internal && !/^(169\.254\.|fe80:)/i.test(address))
+    .map(({ address }) => address);
+  return [...usable.filter((address) => isIPv4(address)), ...usable.filter((address) => !isIPv4(address))];
 }

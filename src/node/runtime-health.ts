@@ -2,7 +2,7 @@ import type { RuntimeFeatures, RuntimeHandler, StatusResponse, VersionResponse }
 import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/service-group.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
 const checkIntervalMs = 5_000;
@@ -16,25 +16,7 @@ const maxEventSilenceMs = 35_000;
 /** Interval of version checks: a runtime may be replaced by another version. */
 const versionIntervalMs = 60_000;
 
-export interface RuntimeHealth extends Service {
-  /** Problems that keep the runtime from running pods, in the kubelet's order; empty if healthy. (kubelet, runtimeErrors)
-   *  @param unhealthy results of the agent's own health checks, which precede the runtime's conditions. */
-  problems(unhealthy?: readonly string[]): readonly string[];
-  /** Those problems without a missing network: while there are any, no pod is admitted. */
-  runtimeErrors(): readonly string[];
-  /** Why pods get no network; undefined if they do. */
-  networkError(): string | undefined;
-  /** The last version that the runtime reported. */
-  version(): VersionResponse | undefined;
-  /** True if the runtime answered the last call. */
-  isAnswering(): boolean;
-  /** Resolves once the runtime has answered. */
-  answered(signal: AbortSignal): Promise<void>;
-  /** Sorted by name, as runtimes list them in any order. Undefined before the runtime has answered. */
-  handlers(): readonly RuntimeHandler[] | undefined;
-  /** Undefined if the runtime does not report features. */
-  features(): RuntimeFeatures | undefined;
-}
+export type RuntimeHealth = ReturnType<typeof createRuntimeHealth>;
 
 export interface RuntimeHealthDeps extends ClockAndLog {
   readonly runtime: Pick<Runtime, "status" | "version" | "lastAliveAt">;
@@ -43,7 +25,7 @@ export interface RuntimeHealthDeps extends ClockAndLog {
 }
 
 /** Polls the runtime's status every five seconds, unless its event stream shows that it is healthy. */
-export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHealthDeps): RuntimeHealth {
+export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHealthDeps) {
   let status: StatusResponse | undefined;
   let version: VersionResponse | undefined;
   let lastAnswer: number | undefined;
@@ -101,14 +83,24 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
   const round = (signal: AbortSignal) => (isHeard() ? undefined : check(signal));
   return {
     ...runPeriodically({ name: "runtime-health", intervalMs, clock, log }, round),
+    /** Problems that keep the runtime from running pods, in the kubelet's order; empty if healthy. (kubelet, runtimeErrors)
+     *  @param unhealthy results of the agent's own health checks, which precede the runtime's conditions. */
     problems,
-    runtimeErrors: () => problems().filter((text) => text !== networkError()),
+    /** Those problems without a missing network: while there are any, no pod is admitted. */
+    runtimeErrors: (): readonly string[] => problems().filter((text) => text !== networkError()),
+    /** Why pods get no network; undefined if they do. */
     networkError,
-    version: () => version,
-    isAnswering: () => failure === undefined,
-    answered: (signal) => Promise.race([first.promise, onAbort(signal)]),
-    handlers: () => status?.runtimeHandlers.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
-    features: () => status?.features,
+    /** The last version that the runtime reported. */
+    version: (): VersionResponse | undefined => version,
+    /** True if the runtime answered the last call. */
+    isAnswering: (): boolean => failure === undefined,
+    /** Resolves once the runtime has answered. */
+    answered: (signal: AbortSignal): Promise<void> => Promise.race([first.promise, onAbort(signal)]),
+    /** Sorted by name, as runtimes list them in any order. Undefined before the runtime has answered. */
+    handlers: (): readonly RuntimeHandler[] | undefined =>
+      status?.runtimeHandlers.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
+    /** Undefined if the runtime does not report features. */
+    features: (): RuntimeFeatures | undefined => status?.features,
   };
 }
 

@@ -4,22 +4,16 @@ import { type Service, onAbort, runGroup } from "../lib/service-group.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
 import type { Note, Reports } from "../report/notes.ts";
 import type { Message } from "./messages.ts";
-import { nodeView } from "./node-view.ts";
-import { podView } from "./pod-view.ts";
-import { usageView } from "./usage-view.ts";
+import { nodeView, podView, usageView } from "./node-view.ts";
 
 export interface FeedSubscriber {
-  /** True for a node that the client may see. */
   maySee(node: string): boolean;
   /** Sends a JSON message.
    *  @param about a later message with the same value replaces an unsent one; undefined for messages that must all be sent. */
   send(message: string, about?: string): void;
 }
 
-export interface Feed extends Service {
-  /** Sends the current state, then every change. @returns ends the subscription. */
-  subscribe(listener: FeedSubscriber): () => void;
-}
+export type Feed = ReturnType<typeof createFeed>;
 
 export interface FeedDeps extends ClockAndLog {
   readonly reports: Reports;
@@ -39,7 +33,7 @@ interface LatestMessages {
 }
 
 /** Polls the nodes while there are subscribers: starts with the first and ends with the last, whose cached messages are discarded. */
-export function createFeed(deps: FeedDeps): Feed {
+export function createFeed(deps: FeedDeps) {
   const { reports, version, clock } = deps;
   const listeners = new Set<FeedSubscriber>();
   const latest = new Map<string, LatestMessages>();
@@ -69,7 +63,8 @@ export function createFeed(deps: FeedDeps): Feed {
   };
   return {
     name: "page feed",
-    subscribe(listener) {
+    /** Sends the current state, then every change. @returns ends the subscription. */
+    subscribe(listener: FeedSubscriber): () => void {
       const nodes = reports.nodes.map(({ name }) => name).filter((name) => listener.maySee(name));
       listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message), "hello");
       for (const name of nodes) {
@@ -86,7 +81,7 @@ export function createFeed(deps: FeedDeps): Feed {
         if (listeners.delete(listener) && listeners.size === 0) end();
       };
     },
-    async run(signal) {
+    async run(signal: AbortSignal) {
       await onAbort(signal);
       listeners.clear();
       end();

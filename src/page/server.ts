@@ -10,9 +10,9 @@ import {
 import type { Reports } from "../report/notes.ts";
 import { type RefusedRequest, isLoopback, crossSiteRefusal, securityHeaders } from "./access.ts";
 import { type Feed, createFeed } from "./feed.ts";
-import { type PageFile, type PageFiles, pageFiles, plain } from "./files.ts";
 import { type AuthorizeViewer, tlsListener, plainListener } from "./listener.ts";
 import { serveFeed } from "./stream.ts";
+import { gunzipSync } from "node:zlib";
 
 export interface PageDeps extends ClockAndLog {
   /** GraftletConfiguration.pageAddress and pagePort. */
@@ -115,4 +115,42 @@ function sendFile(request: IncomingMessage, response: ServerResponse, file: Page
   response.setHeader("Vary", "Accept-Encoding");
   response.writeHead(200, { "Content-Type": file.type, "Content-Length": body.length });
   response.end(request.method === "HEAD" ? undefined : body);
+}
+
+/** Compressed files of the page, by path. */
+type PageFiles = ReadonlyMap<string, PageFile>;
+
+interface PageFile {
+  readonly type: string;
+  readonly gzip: Buffer;
+}
+
+/** Set by tools/build.ts in the built program: JSON of the files by name, each gzipped and base64-encoded. A string, so that the branch
+ *  for running from source is eliminated. */
+declare const builtPage: string;
+
+const types: Readonly<Record<string, string>> = {
+  html: "text/html; charset=utf-8",
+  js: "text/javascript; charset=utf-8",
+  css: "text/css; charset=utf-8",
+  svg: "image/svg+xml",
+};
+
+/** Returns the page's files from the built program, or bundles them from source. @throws if esbuild is not installed. */
+async function pageFiles(): Promise<PageFiles> {
+  const built =
+    typeof builtPage === "undefined"
+      ? (await (await import("./bundle.ts")).bundlePage()).files
+      : (JSON.parse(builtPage) as Readonly<Record<string, string>>);
+  return new Map(
+    Object.entries(built).map(([name, base64]) => [
+      name === "page.html" ? "/" : `/${name}`,
+      { type: types[name.slice(name.lastIndexOf(".") + 1)] ?? "", gzip: Buffer.from(base64, "base64") },
+    ]),
+  );
+}
+
+/** Uncompressed content of a file. */
+function plain({ gzip }: PageFile): Buffer {
+  return gunzipSync(gzip);
 }

@@ -13,7 +13,6 @@ const reconnectDelayMs = 1_000;
 
 interface FeedResponse {
   readonly feed: Feed;
-  /** True for a node that the viewer may see. */
   readonly maySee: (node: string) => boolean;
   readonly clock: Clock;
   /** Aborts when the server stops, which does not wait for open pages. */

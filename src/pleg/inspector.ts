@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { LatestSlot } from "../lib/latest-slot.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
-import type { PodCache, PodInspector, RuntimeIds, RuntimePod } from "../pipeline.ts";
+import type { PodCache, RuntimeIds, RuntimePod } from "../pipeline.ts";
 import type { ColumnWriter } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
 import {
@@ -26,7 +26,6 @@ export interface PlegMeasures {
   eventStreamOpened(): void;
   /** An event arrived. @param ms since it happened, by the target's clock. */
   eventArrived(ms: number): void;
-  /** The event stream failed or broke. */
   eventStreamFailed(): void;
 }
 
@@ -39,22 +38,7 @@ export interface InspectorDeps extends ObserveDeps {
 }
 
 /** Inspects pods in the runtime, updates the pod cache, and wakes the workers of pods that changed. */
-export interface PlegInspector extends PodInspector {
-  /** Inspects a pod if its listing differs from the cache; the next relist retries a failed inspection. A slow inspection continues
-   *  in the background: a container that hangs the runtime must not block the relist. */
-  inspectIfChanged(listing: PodListing, signal: AbortSignal): Promise<void>;
-  /** Records another actor's observation of a pod. */
-  recordObservation(pod: RuntimePod): void;
-  /** Inspects a pod now; inspections of one pod are serialized. @param exited ID of a container or sandbox that an event reported as exited. */
-  inspectNow(uid: string, exited: string | undefined): void;
-  /** Schedules an inspection, which is skipped if the pod has been inspected by then. */
-  scheduleInspect(uid: string): void;
-  /** Registers the exit of an unknown container or sandbox: its pod is inspected as soon as it is known. */
-  expectExit(id: string): void;
-  /** Completes a relist: forgets expected exits, and failures of pods that no longer exist. */
-  completeRelist(listed: ReadonlyMap<string, PodListing>): void;
-  podUidOf(id: string): string | undefined;
-}
+export type PlegInspector = ReturnType<typeof createInspector>;
 
 /** containerd sends an exit event about 25 ms before its status shows the exit: pauses between inspections until they agree, milliseconds. */
 const exitRecheckMs = [10, 20, 40, 80, 160, 320, 640, undefined];
@@ -65,7 +49,7 @@ const inspectTimeoutMs = 5_000;
 const scheduledInspectDelayMs = 1_000;
 
 /** Creates the pod inspector. @param stop aborts running inspections. */
-export function createInspector(options: InspectorDeps, stop: AbortSignal): PlegInspector {
+export function createInspector(options: InspectorDeps, stop: AbortSignal) {
   const { clock, log, podCache, signals } = options;
   const deps: InspectorDeps = { ...options, known: podCache.get };
   const podOfId = new Map<string, string>();
@@ -112,22 +96,29 @@ export function createInspector(options: InspectorDeps, stop: AbortSignal): Pleg
   stop.addEventListener("abort", drop, { once: true });
 
   return {
+    /** Records another actor's observation of a pod. */
     recordObservation: record,
+    /** Inspects a pod now; inspections of one pod are serialized. @param exited ID of a container or sandbox that an event reported as exited. */
     inspectNow,
+    /** Schedules an inspection, which is skipped if the pod has been inspected by then. */
     scheduleInspect,
-    expectExit: (id) => void expectedExits.add(id),
-    completeRelist(listed) {
+    /** Registers the exit of an unknown container or sandbox: its pod is inspected as soon as it is known. */
+    expectExit: (id: string): void => void expectedExits.add(id),
+    /** Completes a relist: forgets expected exits, and failures of pods that no longer exist. */
+    completeRelist(listed: ReadonlyMap<string, PodListing>) {
       expectedExits.clear();
       failures.keepOnly(listed);
     },
-    needsInspection: (uid) => failures.has(uid) && !podCache.get(uid),
-    podUidOf: (id) => podOfId.get(id),
-    async inspect(uid, signal, made) {
+    needsInspection: (uid: string) => failures.has(uid) && !podCache.get(uid),
+    podUidOf: (id: string): string | undefined => podOfId.get(id),
+    async inspect(uid: string, signal: AbortSignal, made?: RuntimeIds) {
       const pod = await observe(uid, signal, new Set(), made);
       record(pod);
       return pod;
     },
-    async inspectIfChanged(listing, signal) {
+    /** Inspects a pod if its listing differs from the cache; the next relist retries a failed inspection. A slow inspection continues
+     *  in the background: a container that hangs the runtime must not block the relist. */
+    async inspectIfChanged(listing: PodListing, signal: AbortSignal) {
       const { uid } = listing;
       if (failures.isRunning(uid) || !mayDiffer(listing, podCache.get(uid), failures.has(uid))) return;
       const looking = inspectAndWake(uid, observePod(deps, listing, signal)).catch((error: unknown) =>

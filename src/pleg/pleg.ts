@@ -1,9 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/service-group.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
-import type { PodInspector, RuntimePod } from "../pipeline.ts";
 import type { Runtime, RuntimeEvent } from "../seams/runtime.ts";
 import type { Sends } from "../state/signals.ts";
 import { type PlegInspector, type InspectorDeps, createInspector } from "./inspector.ts";
@@ -30,17 +29,7 @@ export interface PlegDeps extends InspectorDeps {
   readonly signals: Sends<"wake" | "retry">;
 }
 
-export interface Pleg extends Service, PodInspector {
-  /** Records another actor's observation of a pod, so that its events are attributed to it. */
-  recordObservation(pod: RuntimePod): void;
-  /** Undefined while relists succeed; otherwise the kubelet's message for the node's Ready condition. */
-  unhealthy(): string | undefined;
-  /** True if no pods have been synced for `timeoutMs`: a kubelet's sync loop stops 30 s after the runtime last responded. A runtime that has
-   *  never responded does not count. */
-  isStalled(timeoutMs: number): boolean;
-  /** Resolves once the runtime has been listed for the first time. */
-  ready(signal: AbortSignal): Promise<void>;
-}
+export type Pleg = ReturnType<typeof createPleg>;
 
 /** Limit of concurrent inspections in a relist: at a start on a full node all pods are inspected, and other requests to the runtime,
  *  such as for its status, must not wait for all of them. */
@@ -58,7 +47,7 @@ interface RelistState {
 
 /** The pod lifecycle event generator. Events only trigger inspections, the runtime's status is authoritative, and the relist catches
  *  missed events. @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3386-kubelet-evented-pleg */
-export function createPleg(deps: PlegDeps): Pleg {
+export function createPleg(deps: PlegDeps) {
   const stop = new AbortController();
   const inspector = createInspector(deps, stop.signal);
   const relistState: RelistState = { listening: false, down: false, due: Promise.withResolvers<void>() };
@@ -75,15 +64,20 @@ export function createPleg(deps: PlegDeps): Pleg {
     name: "pleg",
     inspect: inspector.inspect,
     needsInspection: inspector.needsInspection,
+    /** Records another actor's observation of a pod, so that its events are attributed to it. */
     recordObservation: inspector.recordObservation,
-    unhealthy() {
+    /** Undefined while relists succeed; otherwise the kubelet's message for the node's Ready condition. */
+    unhealthy(): string | undefined {
       const silentMs = deps.clock.monotonic() - lastRelist;
       if (silentMs < unhealthyAfterMs) return undefined;
       return `PLEG is not healthy: pleg was last seen active ${goDuration(silentMs)} ago; threshold is 3m0s`;
     },
-    isStalled: (timeoutMs) => listed && deps.clock.monotonic() - lastRelist > downAfterMs + timeoutMs,
-    ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
-    async run(signal) {
+    /** True if no pods have been synced for `timeoutMs`: a kubelet's sync loop stops 30 s after the runtime last responded. A runtime that has
+     *  never responded does not count. */
+    isStalled: (timeoutMs: number): boolean => listed && deps.clock.monotonic() - lastRelist > downAfterMs + timeoutMs,
+    /** Resolves once the runtime has been listed for the first time. */
+    ready: (signal: AbortSignal): Promise<void> => Promise.race([first.promise, onAbort(signal)]),
+    async run(signal: AbortSignal) {
       signal.addEventListener("abort", () => stop.abort(signal.reason), { once: true });
       await Promise.all([
         relistForever(deps, inspector, relistState, onRelist, signal),

@@ -1,6 +1,5 @@
 // Ports of the stages whose plugins register here.
 
-/** A plugin that requests registration. */
 export interface RegisteringPlugin {
   readonly name: string;
   /** Path on the target of the socket for the plugin's own service. */

@@ -54,7 +54,6 @@ export interface ConditionsInput {
   /** Statuses of init and main containers. */
   readonly statuses: readonly ContainerStatus[];
   readonly phase: string | undefined;
-  /** Conditions of a resize. */
   readonly resize: readonly PodCondition[];
 }
 

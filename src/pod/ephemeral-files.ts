@@ -2,6 +2,8 @@ import { posix } from "node:path";
 import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 import { podLogDirectory } from "./log-paths.ts";
+import type * as cri from "../gen/cri.ts";
+import { containerNameLabel, podUidLabel } from "./labels.ts";
 
 /** Paths on the target of the files that the node creates for a pod, in addition to its volumes. @param roots the target's root directory,
  *  and KubeletConfiguration.podLogsDir. */
@@ -22,3 +24,17 @@ export function ephemeralFiles(
 export function isEphemeral({ emptyDir, configMap }: Volume): boolean {
   return configMap !== undefined || (emptyDir !== undefined && !emptyDir.medium);
 }
+
+/** Sizes of the containers' writable layers, by {@link layerKey}: the newest container of each name. Pure. */
+export function newestLayers(all: readonly cri.ContainerStats[]): ReadonlyMap<string, cri.FilesystemUsage> {
+  const newest = new Map<string, cri.ContainerStats>();
+  for (const stats of all) {
+    const { labels = {}, metadata } = stats.attributes ?? {};
+    const key = layerKey(labels[podUidLabel] ?? "", labels[containerNameLabel] ?? "");
+    const known = newest.get(key)?.attributes?.metadata?.attempt ?? -1;
+    if ((metadata?.attempt ?? 0) > known) newest.set(key, stats);
+  }
+  return new Map([...newest].flatMap(([key, { writableLayer }]) => (writableLayer ? [[key, writableLayer]] : [])));
+}
+
+export const layerKey = (uid: string, containerName: string): string => `${uid}/${containerName}`;

@@ -1,5 +1,4 @@
 import type { Container, Pod } from "../objects.ts";
-import { goJson } from "./go-json.ts";
 
 /** Hash of a container's spec in lower-case hexadecimal, stored in the annotation `io.kubernetes.container.hash`: a different hash means
  *  a changed spec. Only name and image count. Equal to the kubelet's, so that a node can switch agents without restarting containers:
@@ -22,4 +21,12 @@ export function fnv32a(text: string): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(text)) hash = Math.imul(hash ^ byte, 0x01000193);
   return hash >>> 0;
+}
+
+/** JSON as Go's encoder writes it, with HTML characters escaped. Keys keep the order of the object. */
+export function goJson(value: unknown): string {
+  return JSON.stringify(value).replace(
+    /[<>&\u2028\u2029]/g,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }

@@ -1,4 +1,4 @@
-import type { EnvVar, Pod, Volume } from "../objects.ts";
+import type { EnvVar, Pod, Volume, Container } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
 /** Names in the pod's own namespace, each once. The Secrets and ConfigMaps that a pod references in env, envFrom, volumes (configMap,
@@ -46,4 +46,20 @@ function ofVolumes(pod: Pod): Named[] {
 
 function once(names: readonly (string | undefined)[]): string[] {
   return [...new Set(names.filter((name): name is string => name !== undefined && name !== ""))];
+}
+
+/** A volume with an `image` source. */
+type ImageVolume = Volume & Required<Pick<Volume, "image">>;
+
+/** The image volumes that a container mounts, each once, in the order of its mounts. Pure. */
+export function imageVolumes({ spec }: Pod, { volumeMounts = [] }: Container): readonly ImageVolume[] {
+  const names = new Set(volumeMounts.map(({ name }) => name));
+  return [...names].flatMap((name) => {
+    const volume = spec.volumes?.find((one) => one.name === name);
+    return volume && isImage(volume) ? [volume] : [];
+  });
+}
+
+function isImage(volume: Volume): volume is ImageVolume {
+  return volume.image !== undefined;
 }

@@ -1,6 +1,6 @@
 import type { Container, Pod, PodSpec, Resources } from "../objects.ts";
-import { goJson } from "./go-json.ts";
 import { quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
+import { goJson } from "./hash.ts";
 
 /** The resources of a pod: by name of its containers and init containers, and pod-level. */
 export interface PodResources {

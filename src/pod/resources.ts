@@ -5,7 +5,7 @@ import { type MemoryQos, containerMemoryQos } from "./memory-qos.ts";
 import { qosClass } from "./qos.ts";
 import { canonicalAmount, quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
 import { effectiveResources } from "./pod-resources.ts";
-import { limitedSwap } from "./swap.ts";
+import { limitedSwap, type SwapTarget } from "./swap.ts";
 
 /** Quantities by resource name. */
 export type ResourceList = Readonly<Record<string, string>>;
@@ -21,14 +21,9 @@ export interface ResourceSettings {
 }
 
 /** Resource facts about the target. */
-export interface TargetResources {
-  readonly memoryBytes: number;
-  readonly swapBytes: number;
+export interface TargetResources extends SwapTarget {
   /** Huge page sizes of the target, as cgroups name them: `2MB`, `1GB`. */
   readonly hugePageSizes: readonly string[];
-  readonly cgroupV2: boolean;
-  /** Memory plus swap can be limited. */
-  readonly swapController: boolean;
 }
 
 export interface CpuMemoryQuantities {

@@ -10,7 +10,7 @@ import {
   SupplementalGroupsPolicy,
   type UserNamespace,
 } from "../gen/cri.ts";
-import type { Container, Pod } from "../objects.ts";
+import type { Container, Pod, PodSpec } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
 export type SecurityContext = NonNullable<Container["securityContext"]>;
@@ -236,4 +236,21 @@ function annotatedProfile(value: string | undefined): { type: string; localhostP
   return value?.startsWith("localhost/")
     ? { type: "Localhost", localhostProfile: value.slice("localhost/".length) }
     : undefined;
+}
+
+/** A sysctl name separated by dots, as runtimes and kernel namespaces name it. In the notation with slashes, dots and slashes are
+ *  swapped, since a segment may contain dots. @see https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/ */
+export function sysctlName(name: string): string {
+  if (/[./]/.exec(name)?.[0] !== "/") return name;
+  return name.replaceAll(/[./]/g, (separator) => (separator === "/" ? "." : "/"));
+}
+
+/** The user ID that the spec sets for all containers, which owns the pod's service account tokens; undefined if the IDs differ or one is
+ *  left to the image. */
+export function commonUser(spec: PodSpec): number | undefined {
+  const containers = [...(spec.initContainers ?? []), ...spec.containers, ...(spec.ephemeralContainers ?? [])];
+  const users = new Set(
+    containers.map(({ securityContext }) => securityContext?.runAsUser ?? spec.securityContext?.runAsUser),
+  );
+  return users.size === 1 ? [...users][0] : undefined;
 }

@@ -8,6 +8,7 @@ export interface SwapTarget {
   readonly memoryBytes: number;
   readonly swapBytes: number;
   readonly cgroupV2: boolean;
+  /** Memory plus swap can be limited. */
   readonly swapController: boolean;
 }
 

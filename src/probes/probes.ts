@@ -1,9 +1,8 @@
 import type { Pod } from "../objects.ts";
-import type { TargetClock } from "../host/target-clock.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
-import type { EventSink, PodCache, PodStore, StatusReader, ProbeKind } from "../pipeline.ts";
-import type { AllocatedPod, ApiPod } from "../roles.ts";
+import type { EventSink, ProbeKind } from "../pipeline.ts";
+import type { AllocatedPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 import type { Containers } from "../seams/runtime.ts";
@@ -20,36 +19,28 @@ import {
   createVerdicts,
   probeKey,
   probesOf,
+  type VerdictDeps,
 } from "./verdicts.ts";
 import { type ProbeWorker, startProbeWorker } from "./worker.ts";
 
-/** Probes of containers. */
 export interface ProbeMeasures {
   probed(pod: Pod, container: string, kind: ProbeKind, result: "Success" | "Failure", ms: number): void;
   /** The pod's probes have ended. */
   forget(pod: Pod): void;
 }
 
-export interface ProbesDeps extends ClockAndLog {
+export interface ProbesDeps extends VerdictDeps, ClockAndLog {
   readonly host: Pick<Host, "dial" | "fs">;
   /** The connection to a remote target. */
   readonly link: TargetLink | undefined;
   readonly runtime: Pick<Containers, "execSync">;
-  readonly targetClock: Pick<TargetClock, "toOurs">;
   readonly events: EventSink;
-  readonly podCache: PodCache;
-  readonly desired: PodStore;
-  readonly status: StatusReader;
-  /** The API server's copies of the pods; for a static pod, its mirror pod. */
-  readonly apiPods: Pick<Column<ApiPod>, "get">;
   /** Containers whose start, including postStart, is in progress: they are not probed yet. */
   readonly starts: Pick<Column<ContainerStarts>, "get">;
   readonly signals: Sends<"wake">;
   /** Calls back when a pod's record is removed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
   readonly measures: ProbeMeasures;
-  /** Milliseconds since the epoch. */
-  readonly agentStartedAt: number;
 }
 
 export interface Probes extends Prober, ContainerProbeResults, Service {}

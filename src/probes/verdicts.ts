@@ -23,7 +23,6 @@ export interface PodProbes {
   readonly workers: Map<string, ProbeWorker>;
 }
 
-/** Results of containers' probes. */
 export interface ContainerProbeResults extends ProbeResults {
   /** Latest result of the container's readiness probe; undefined without one. */
   readiness(uid: string, containerName: string, containerId: string): ProbeVerdict | undefined;
@@ -37,6 +36,7 @@ export interface VerdictDeps {
   readonly podCache: PodCache;
   readonly status: StatusReader;
   readonly desired: PodStore;
+  /** The API server's copies of the pods; for a static pod, its mirror pod. */
   readonly apiPods: Pick<Column<ApiPod>, "get">;
   readonly targetClock: Pick<TargetClock, "toOurs">;
   /** Milliseconds since the epoch. */

@@ -3,8 +3,8 @@ import type { Account } from "./identity.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { ownAddresses } from "../node/own-addresses.ts";
 import type { Service } from "../objects.ts";
+import { ownAddresses } from "../node/own-name.ts";
 
 /** Retry delay if the API server does not respond, milliseconds. */
 const retryDelayMs = 2_000;

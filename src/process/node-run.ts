@@ -12,7 +12,6 @@ import { codeOf, messageOf } from "../lib/errors.ts";
 import type { KubeletDeps, ProcessParts } from "../kubelet/deps.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createNodeMetrics } from "../metrics/node-metrics.ts";
-import { ownAddresses } from "../node/own-addresses.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { visibleText } from "../lib/visible-text.ts";
 import type { UnhandledErrorHandler } from "./unhandled-errors.ts";
@@ -26,6 +25,7 @@ import { staticSources } from "../kubelet/settings.ts";
 import type { ApiClient } from "../api/client.ts";
 import { createEventCorrelator } from "../api/event-correlator.ts";
 import { writeEvent } from "../api/events.ts";
+import { ownAddresses } from "../node/own-name.ts";
 import { nodeReference } from "../pod/reference.ts";
 
 export interface NodeRun extends ProcessParts, ClockAndLog, Pick<KubeletDeps, "config" | "report"> {

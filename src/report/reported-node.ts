@@ -1,8 +1,7 @@
-import type { Reloading } from "../lib/reloading.ts";
 import type { Node, Pod } from "../objects.ts";
 import type { EventType } from "../pipeline.ts";
 import type { LinkTrouble } from "../seams/provider.ts";
-import type { Authenticator, Authorizer, ServerConfig } from "../server/ports.ts";
+import type { KubeletServerDeps, ServerConfig } from "../server/ports.ts";
 import { createSignal } from "../lib/signal.ts";
 
 // Reports of a node to its process, shown by `graftlet status` and the dashboard.
@@ -22,12 +21,8 @@ export interface NodeIntrospection {
 }
 
 /** Authentication and authorization of a node's kubelet API. */
-export interface ReadGate {
+export interface ReadGate extends Pick<KubeletServerDeps, "certificate" | "clientCA" | "authenticator" | "authorizer"> {
   readonly config: Pick<ServerConfig, "anonymous" | "tlsMinVersion" | "tlsCipherSuites">;
-  readonly certificate: Reloading<{ readonly certificate: string; readonly key: string } | undefined>;
-  readonly clientCA: Reloading<string | undefined>;
-  readonly authenticator?: Authenticator;
-  readonly authorizer: Authorizer;
 }
 
 /** The link to a target: `local` for graftlet's own machine. */
@@ -50,7 +45,6 @@ export interface NodeReporter {
   readonly event?: (about: EventObject, type: EventType, reason: string, message: string) => void;
 }
 
-/** A node's reports, for readers. */
 export interface ReportedNode {
   readonly name: string;
   readonly provider: string;

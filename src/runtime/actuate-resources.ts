@@ -11,7 +11,6 @@ import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
 import type { ActuatedResources } from "./ports.ts";
 import { type SandboxLimitsDeps, type SetPodLimits, createPodLimits } from "./sandbox-limits.ts";
 
-/** Actuations of resizes. */
 export interface ActuationMeasures {
   /** The actuation of allocated resources has ended, successfully or not. */
   actuated(ms: number, success: boolean): void;

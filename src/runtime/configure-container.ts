@@ -26,12 +26,11 @@ import {
   fileKey,
 } from "../pod/env.ts";
 import { type EnvFile, parseEnvFile } from "../pod/env-file.ts";
-import { hostNetworkHostsFile, podHostsFile } from "../pod/hosts-file.ts";
-import { kernelHostname, podHostname } from "../pod/hostname.ts";
+import { kernelHostname, podHostname, hostNetworkHostsFile, podHostsFile } from "../pod/hostname.ts";
 import { podLogDirectory } from "../pod/log-paths.ts";
 import { qosClass } from "../pod/qos.ts";
 import { nodeReference, podReference } from "../pod/reference.ts";
-import { type ContainerMemoryQos, type ResourceSettings, containerResources } from "../pod/resources.ts";
+import { containerResources, type ContainerResourcesInput } from "../pod/resources.ts";
 import { withKubernetesService } from "../pod/service-env.ts";
 import { type ImageUser, containerSecurity, verifyRunAsNonRoot } from "../pod/security.ts";
 import { type ResourceManager, prepareContainer } from "../resource-manager.ts";
@@ -55,7 +54,7 @@ import type { PrefetchDeps } from "./prefetch.ts";
 import type { TargetFacts } from "./target-facts.ts";
 
 /** Settings of the node that shape its pods, from KubeletConfiguration. Paths are the target's. */
-export interface PodSettings extends ResourceSettings {
+export interface PodSettings extends Omit<ContainerResourcesInput, "pod" | "container" | "target"> {
   readonly nodeName: string;
   /** `/var/lib/kubelet` by default. */
   readonly rootDirectory: string;
@@ -67,12 +66,8 @@ export interface PodSettings extends ResourceSettings {
   readonly clusterDNS: readonly string[];
   readonly clusterDomain: string;
   readonly seccompDefault: boolean;
-  readonly singleProcessOomKill: boolean;
-  readonly limitedSwap: boolean;
   /** Feature gate ContainerStopSignals. */
   readonly stopSignals: boolean;
-  /** Feature gate MemoryQoS, when it is on. */
-  readonly memoryQos?: ContainerMemoryQos | undefined;
   /** Labels that identify this node's pods on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   /** The network of the target's pods, if it may differ from the cluster's. */
@@ -108,7 +103,6 @@ export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "l
     /** @throws Error if the target's resolv.conf cannot be read or the hostname is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
     configureResources(pod: Pod, container: Container, signal: AbortSignal): Promise<LinuxContainerResources>;
-    /** Resources of the pod's sandbox itself. */
     sandboxOverhead(pod: Pod): Partial<LinuxContainerResources>;
   };
 

@@ -1,8 +1,7 @@
 import { ContainerConfig, type Device, type LinuxContainerConfig, Mount } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
 import { createArgumentSizes, expand, variableLabel } from "../pod/expand.ts";
-import { goJson } from "../pod/go-json.ts";
-import { containerHash } from "../pod/hash.ts";
+import { containerHash, goJson } from "../pod/hash.ts";
 import {
   containerHashAnnotation,
   containerNameLabel,

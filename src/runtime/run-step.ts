@@ -5,7 +5,7 @@ import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { Runtime } from "../seams/runtime.ts";
-import type { OnSandboxReady } from "../sync/ports.ts";
+import type { OnSandboxReady, SyncOutcome } from "../sync/ports.ts";
 import { killContainer, killPod } from "./kill.ts";
 import type { PrefetchedFacts } from "./prefetch.ts";
 import { type ResizeDeps, resizePod } from "./actuate-resources.ts";
@@ -25,7 +25,6 @@ export interface StepContext {
   readonly observed: RuntimePod;
   /** Built while volumes were mounted; undefined if that failed. */
   readonly sandboxConfig: PodSandboxConfig | undefined;
-  /** Facts fetched for the containers. */
   readonly prefetched: Promise<PrefetchedFacts>;
   readonly onSandboxReady: OnSandboxReady;
   readonly mounted: MountedVolumes;
@@ -33,13 +32,9 @@ export interface StepContext {
   readonly sandbox: ReadySandbox | undefined;
 }
 
-export interface StepResult {
+export interface StepResult extends Pick<SyncOutcome, "rest" | "error" | "resizeError"> {
   readonly sandbox?: ReadySandbox;
   readonly made?: Partial<RuntimeIds>;
-  /** Work after a start that the pod's status does not depend on. */
-  readonly rest?: Promise<void>;
-  readonly error?: Error;
-  readonly resizeError?: string;
   /** The following steps are left to the next pass. */
   readonly halts?: boolean;
 }

@@ -14,8 +14,7 @@ import {
 import type { Pod, Container } from "../objects.ts";
 import { podNameLabel, podNamespaceLabel, podUidLabel } from "../pod/labels.ts";
 import { type ResourceSettings, cpuAndMemory, podLimits, podRequests } from "../pod/resources.ts";
-import { sysctlName } from "../pod/sysctl.ts";
-import { groupsPolicy, hasPrivileged, namespaces, seLinux, supplementalGroups } from "../pod/security.ts";
+import { groupsPolicy, hasPrivileged, namespaces, seLinux, supplementalGroups, sysctlName } from "../pod/security.ts";
 
 export interface SandboxConfigInput {
   readonly pod: Pod;

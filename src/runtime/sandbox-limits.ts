@@ -15,12 +15,10 @@ export interface SandboxLimitsDeps {
     /** Sets the given limits of a pod's cgroup; others stay unchanged. */
     set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
   };
-  /** Resources of the pod's sandbox itself. */
   readonly sandboxOverhead: (pod: Pod) => Partial<LinuxContainerResources>;
   readonly log: Logger;
 }
 
-/** Sets limits of a pod's cgroup. */
 export type SetPodLimits = (resource: ResizableResource, limits: CgroupLimits, signal: AbortSignal) => Promise<void>;
 
 /** Returns a function that sets limits of a pod's cgroup once the runtime has agreed: a runtime with a virtual machine per pod resizes it.

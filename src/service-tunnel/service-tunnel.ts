@@ -28,8 +28,8 @@ import type { TunnelLimits } from "./tunnel-limits.ts";
 import { createPodAddresses } from "./pod-addresses.ts";
 import { type Relay, startRelay } from "./relay.ts";
 import { applyRules, type Redirections, rulesCheck, rulesText, tunnelSocket } from "./rules.ts";
-import type { ServiceSource } from "../api/service-source.ts";
 import type { PodServiceTunnel } from "../runtime/ports.ts";
+import type { ServiceSource } from "../api/listers.ts";
 
 /** Service tunnel: gives pods on an isolated target access to the cluster's Services, over the link. */
 export interface ServiceTunnel extends Service, PodServiceTunnel {

@@ -11,7 +11,6 @@ export interface ShutdownGroup<P> extends GracePeriod {
   readonly pods: readonly P[];
 }
 
-/** Settings of a node's shutdown. */
 export interface ShutdownSettings {
   /** KubeletConfiguration.shutdownGracePeriod and shutdownGracePeriodCriticalPods, milliseconds. */
   readonly allMs: number;

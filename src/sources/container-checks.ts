@@ -5,7 +5,6 @@ import { refused } from "./pod-fields.ts";
 export interface ContainerContext {
   /** Path of the container, such as `spec.containers[0]`. */
   readonly at: string;
-  /** Names of the pod's volumes. */
   readonly volumes: ReadonlySet<string>;
   readonly hostNetwork: boolean;
 }

@@ -1,23 +1,17 @@
-import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type { ManifestErrors } from "./manifest-errors.ts";
 import { readManifests } from "./manifest-files.ts";
-import { type Adopt, createManifestSet } from "./manifest-set.ts";
+import { createManifestSet, type ManifestSetDeps } from "./manifest-set.ts";
 import { watchPath } from "../lib/file-watcher.ts";
 
-export interface FileSourceDeps {
+export interface FileSourceDeps extends ManifestSetDeps {
   /** KubeletConfiguration.staticPodPath: a directory or a file on the machine that graftlet runs on. */
   readonly path: string;
   /** KubeletConfiguration.fileCheckFrequency, milliseconds. */
   readonly everyMs: number;
-  readonly nodeName: string;
   /** Receives the complete set of pods after each read of the files. */
   readonly set: (pods: readonly Pod[]) => void;
-  readonly adopt: Adopt;
-  readonly complaints: ManifestErrors;
-  readonly clock: Clock;
   readonly watch?: typeof watchPath;
 }
 

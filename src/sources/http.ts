@@ -6,23 +6,19 @@ import { runPeriodically } from "../lib/periodic.ts";
 import type { Service } from "../lib/service-group.ts";
 import { urlWithoutSecrets } from "../lib/url-text.ts";
 import type { Pod } from "../objects.ts";
-import type { ManifestErrors } from "./manifest-errors.ts";
 import { maxManifestBytes, unusable } from "./manifest.ts";
 import { openManifestReader } from "./manifest-reader.ts";
-import type { Adopt } from "./manifest-set.ts";
+import type { ManifestSetDeps } from "./manifest-set.ts";
 
-export interface HttpSourceDeps extends ClockAndLog {
+export interface HttpSourceDeps extends ManifestSetDeps, ClockAndLog {
   /** KubeletConfiguration.staticPodURL. */
   readonly url: string;
   /** KubeletConfiguration.staticPodURLHeader: may contain credentials, and is never shown. */
   readonly headers: Readonly<Record<string, readonly string[]>>;
   /** KubeletConfiguration.httpCheckFrequency, milliseconds. */
   readonly everyMs: number;
-  readonly nodeName: string;
   /** Receives the complete set of pods at each change. */
   readonly set: (pods: readonly Pod[]) => void;
-  readonly adopt: Adopt;
-  readonly complaints: ManifestErrors;
 }
 
 /** The kubelet's value. */

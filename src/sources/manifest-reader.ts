@@ -8,10 +8,7 @@ import { isRecord } from "../lib/record.ts";
 import type { Fields } from "./pod-fields.ts";
 
 /** Parses manifests without blocking the process. */
-export interface ManifestReader extends AsyncDisposable {
-  /** @throws CodedError invalid_argument, a sentence: why the text contains no pods; the signal's reason. */
-  read(manifest: Manifest, signal: AbortSignal): Promise<readonly StaticPod[]>;
-}
+export type ManifestReader = ReturnType<typeof openManifestReader>;
 
 /** Characters that one reader parses on the main thread: at worst a twentieth of a second. */
 const maxInlineCharacters = 16 * 1024;
@@ -21,7 +18,7 @@ const threadLimits = { MiB: 128, ms: 30_000 };
 type ParseResult = { readonly pods: readonly StaticPod[] } | { readonly fault: string };
 
 /** Beyond a few small manifests, parsing moves to a thread with limits of time and memory that ends with the reader. */
-export function openManifestReader(clock: Clock, { MiB, ms } = threadLimits): ManifestReader {
+export function openManifestReader(clock: Clock, { MiB, ms } = threadLimits) {
   let room = maxInlineCharacters;
   let thread: Worker | undefined;
   const end = async () => {
@@ -30,7 +27,8 @@ export function openManifestReader(clock: Clock, { MiB, ms } = threadLimits): Ma
     await ending?.terminate();
   };
   return {
-    async read(manifest, signal) {
+    /** @throws CodedError invalid_argument, a sentence: why the text contains no pods; the signal's reason. */
+    async read(manifest: Manifest, signal: AbortSignal): Promise<readonly StaticPod[]> {
       if (manifest.text.length <= room) {
         room -= manifest.text.length;
         return manifestPods(manifest);

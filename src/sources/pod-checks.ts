@@ -1,7 +1,7 @@
 import type { Container, PodSpec } from "../objects.ts";
 import { checkContainer } from "./container-checks.ts";
 import { refused } from "./pod-fields.ts";
-import { volumeSources } from "./volume-sources.ts";
+import { volumeSources } from "./pod-defaults.ts";
 
 const dnsLabel = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const labelShape = new RegExp(`^${dnsLabel}$`);

@@ -1,6 +1,5 @@
 import type { Container, PodSpec, Probe, Volume } from "../objects.ts";
 import { isHugePages, isPodLevelResource, podLimits, podRequests, type ResourceList } from "../pod/resources.ts";
-import { volumeSources } from "./volume-sources.ts";
 
 /** A pod's spec with the API server's defaults: a pod from a file or a URL does not pass through the API server, and its runtime
  *  configuration must not depend on its source.
@@ -128,4 +127,9 @@ function volumeDefaults(volume: Volume): Volume {
       },
     }),
   };
+}
+
+/** Kinds of a volume's source in the spec, by the API's field names: exactly one in a valid pod. */
+export function volumeSources(volume: Volume): readonly string[] {
+  return Object.keys(volume).filter((field) => field !== "name");
 }

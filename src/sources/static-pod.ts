@@ -4,10 +4,9 @@ import { sortedByKey } from "../lib/sorted.ts";
 import type { Pod, Toleration, PodSpec } from "../objects.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
 import { checkMeta, checkSpec, type StaticMeta } from "./pod-checks.ts";
-import { withDefaults } from "./pod-defaults.ts";
+import { withDefaults, volumeSources } from "./pod-defaults.ts";
 import { type Fields, refused, textsByName, typedSpec } from "./pod-fields.ts";
 import { referencedObjects } from "../pod/object-references.ts";
-import { volumeSources } from "./volume-sources.ts";
 
 export interface Origin {
   readonly nodeName: string;

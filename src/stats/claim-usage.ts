@@ -3,12 +3,12 @@ import { ignoreCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { PodCache, PodStore, VolumeMounter } from "../pipeline.ts";
-import { claimNameOf } from "../pod/claim-name.ts";
 import type { Host } from "../seams/host.ts";
 import { type VolumeUse, totalUse } from "./disk-stats.ts";
 import type { DriverVolumeStats } from "./driver-volume-stats.ts";
 import { type Family, exposition } from "./exposition.ts";
 import { runningPods } from "./running-pods.ts";
+import { claimNameOf } from "../pod/migrated-volume.ts";
 
 export interface ClaimDeps {
   readonly host: Pick<Host, "fs">;

@@ -1,16 +1,12 @@
 import type * as cri from "../gen/cri.ts";
 import type { DiskMeter } from "../host/disk-meter.ts";
 import { fileSystemDevice } from "../host/disk-usage.ts";
-import type { Clock } from "../lib/clock.ts";
 import { CodedError, ignoreCode } from "../lib/errors.ts";
 import type { Pod, Volume } from "../objects.ts";
-import type { PodStore, VolumeMounter } from "../pipeline.ts";
-import { ephemeralFiles, isEphemeral } from "../pod/ephemeral-files.ts";
-import { claimUsage } from "./claim-usage.ts";
-import { layerKey, newestLayers } from "../pod/writable-layers.ts";
+import { ephemeralFiles, isEphemeral, layerKey, newestLayers } from "../pod/ephemeral-files.ts";
+import { claimUsage, type ClaimDeps } from "./claim-usage.ts";
 import type { Host } from "../seams/host.ts";
 import type { Images, Stats } from "../seams/runtime.ts";
-import type { DriverVolumeStats } from "./driver-volume-stats.ts";
 import {
   type DiskStats,
   type DiskUse,
@@ -21,18 +17,14 @@ import {
   totalUse,
 } from "./disk-stats.ts";
 
-export interface DiskDeps {
+export interface DiskDeps extends Omit<ClaimDeps, "host"> {
   readonly host: Pick<Host, "fs" | "run">;
   readonly disk: DiskMeter;
   readonly runtime: Pick<Stats, "listContainerStats"> & Pick<Images, "imageFsInfo">;
-  readonly desired: Pick<PodStore, "get">;
-  readonly volumes: Pick<VolumeMounter, "mounted">;
-  readonly driverVolumeStats: DriverVolumeStats;
   /** The target's root directory. */
   readonly rootDir: string;
   /** KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
-  readonly clock: Clock;
 }
 
 /** Maximum age of another component's measurement for reuse, milliseconds. */

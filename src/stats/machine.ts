@@ -1,7 +1,6 @@
 import type { HostFacts } from "../host/facts.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** Properties of the machine. */
 export type Machine = Pick<
   HostFacts,
   "machineID" | "systemUUID" | "bootID" | "kernelVersion" | "osImage" | "cpus" | "memoryBytes" | "swapBytes"

@@ -8,7 +8,6 @@ export interface RunningPod {
   readonly name: string;
   readonly namespace: string;
   readonly sandbox: cri.PodSandboxStatus | undefined;
-  /** The newest container of each name. */
   readonly containers: readonly cri.ContainerStatus[];
   /** True for a hostNetwork pod. */
   readonly onHostNetwork: boolean;

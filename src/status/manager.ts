@@ -1,7 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { StatusSink } from "../sync/ports.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
-import type { Service } from "../lib/service-group.ts";
 import type { PodStatus, ContainerStatus, Pod, ContainerState } from "../objects.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { ColumnWriter, PrivateColumn } from "../state/records.ts";
@@ -12,11 +10,7 @@ import type { PendingStatus, WriterDeps } from "./writer.ts";
 import { lostContainer } from "./generate/container-status.ts";
 import { isTerminal } from "../pod/phase.ts";
 
-export interface StatusManager extends StatusSink, Service {
-  /** Checks again whether the API server has the pending status: after it was changed there, or when the pod's containers can no longer
-   *  run. @param afterMs delay; a status set in between is written at once. */
-  reconcile(pod: DesiredPod, afterMs?: number): void;
-}
+export type StatusManager = ReturnType<typeof createStatusManager>;
 
 export interface StatusManagerDeps extends WriterDeps {
   /** State column written by the status manager. */
@@ -33,7 +27,7 @@ export interface StatusManagerDeps extends WriterDeps {
  *  3. a final phase is shown only when no container of the pod can run any more;
  *  4. a pod's object is deleted only if it is marked for deletion, finished, and shows its final phase.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
-export function createStatusManager(deps: StatusManagerDeps): StatusManager {
+export function createStatusManager(deps: StatusManagerDeps) {
   const { clock, log, measures, status: column } = deps;
   const pendingStatus = deps.privateColumn<PendingStatus>();
   const delivery = createDelivery({
@@ -80,13 +74,15 @@ export function createStatusManager(deps: StatusManagerDeps): StatusManager {
   return {
     name: "status-manager",
     get: column.get,
-    set: (pod, status, ended) => setPending(pod, status, ended ? { ended } : {}),
-    terminated(pod) {
+    set: (pod: DesiredPod, status: PodStatus, ended?: boolean) => setPending(pod, status, ended ? { ended } : {}),
+    terminated(pod: DesiredPod) {
       const status = pendingStatus.get(pod.metadata.uid)?.status ?? pod.status ?? {};
       setPending(pod, terminatedStatus(pod, status), { ended: true, finished: true });
     },
-    reconcile: (pod, afterMs) => delivery.send(pod.metadata.uid, afterMs),
-    run: (signal) =>
+    /** Checks again whether the API server has the pending status: after it was changed there, or when the pod's containers can no longer
+     *  run. @param afterMs delay; a status set in between is written at once. */
+    reconcile: (pod: DesiredPod, afterMs?: number): void => delivery.send(pod.metadata.uid, afterMs),
+    run: (signal: AbortSignal) =>
       delivery.run(
         pendingStatus.entries().map(([uid]) => uid),
         signal,

@@ -17,7 +17,6 @@ export interface PodKey {
 /** @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function createPodApi(client: Pick<ApiClient, "create" | "get" | "patch" | "delete">) {
   return {
-    /** Creates a mirror pod. */
     create: (pod: { readonly metadata: { readonly namespace: string } }, signal: AbortSignal) =>
       client.create(`/api/v1/namespaces/${encodeURIComponent(pod.metadata.namespace)}/pods`, pod, { signal }),
     get: async (namespace: string, name: string, signal: AbortSignal) =>

@@ -11,7 +11,6 @@ import { statusPatch } from "./patch.ts";
 import type { PodApi } from "./pod-api.ts";
 import { disruptionCondition, isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 
-/** Statuses of pods. */
 export interface StatusMeasures {
   /** The pod has a new status on the node. */
   changed(pod: Pod, before: PodStatus | undefined, after: PodStatus): void;

@@ -9,7 +9,6 @@ import type { Column } from "../state/records.ts";
 import type { SourceMilestone } from "../state/values.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 
-/** Rounds of housekeeping. */
 export interface HousekeepingMeasures {
   /** Housekeeping cleaned up leftovers of this many pods. @param failed number of them that failed. */
   cleanedUp(pods: number, failed: number): void;

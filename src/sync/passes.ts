@@ -49,7 +49,6 @@ export interface PassDeps extends PlaceholderDeps, ClockAndLog {
   readonly hostResources: PodHostResources;
   readonly managers: readonly Pick<ResourceManager, "unpreparePod" | "release">[];
   readonly resizes: Resizes;
-  /** Generates a pod's status from an observation. */
   readonly statusOf: (pod: DesiredPod, observed: RuntimePod, ending: boolean) => PodStatus;
   /** Called with the reason for each pod that is rejected during a sync pass. */
   readonly onRejected: (reason: string) => void;

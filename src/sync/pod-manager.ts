@@ -37,7 +37,6 @@ export function createPodManager({
     mirrorPod: (namespace: string, name: string) => mirrors.get(`${namespace}/${name}`),
     mirrorPods: () => [...mirrors.values()],
     staticPods: () => desired.list().filter(isStaticPod),
-    /** Applies an update of the set of pods. */
     applyUpdate({ op, pods }: PodUpdate) {
       for (const pod of pods) {
         const { uid } = pod.metadata;

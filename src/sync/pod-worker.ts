@@ -59,7 +59,6 @@ export interface PodWorkerDeps extends ClockAndLog {
 /** Serializes the passes over one pod. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
 export type PodWorker = ReturnType<typeof createPodWorker>;
 
-/** Cause of a pod's termination. */
 interface TerminationCause {
   readonly kind: SyncKind;
   readonly eviction?: Eviction | undefined;

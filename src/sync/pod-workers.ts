@@ -1,26 +1,20 @@
 import type { ClockAndLog } from "../lib/log.ts";
-import type { Tracer } from "../lib/tracer.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
-import type { WaitForTarget } from "../pipeline.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
 import type { Subscribes, Sends } from "../state/signals.ts";
-import { type Passes, type PodWorker, createPodWorker, type WorkerMeasures } from "./pod-worker.ts";
+import { type PodWorker, createPodWorker, type PodWorkerDeps } from "./pod-worker.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 
-export interface PodWorkersDeps extends ClockAndLog {
-  readonly passes: Passes;
-  /** Column written by the workers. */
+export interface PodWorkersDeps
+  extends Pick<PodWorkerDeps, "passes" | "waitForTarget" | "measures" | "tracer" | "stop">,
+    ClockAndLog {
   readonly worker: ColumnWriter<WorkerView>;
   /** Subscribes to `wake`, `retry` and `end`; `mirrorsChanged` is sent when a worker has finished. */
   readonly signals: Subscribes<"wake" | "retry" | "end"> & Sends<"mirrorsChanged">;
-  readonly waitForTarget: WaitForTarget | undefined;
-  readonly measures: WorkerMeasures;
-  readonly tracer: Tracer;
-  readonly stop: AbortSignal;
 }
 
 /** Limit of concurrent retries: a runtime that has just come back has other callers, too. */

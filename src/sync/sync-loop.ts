@@ -1,7 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { type SerialQueueHandler, createSerialQueue } from "../lib/serial-queue.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
 import type { Admission, EventSink, PodCache, PodStore, PodUpdate, Rejection } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
@@ -76,24 +75,11 @@ interface ResourcesFreed {
 
 type QueueItem = PodUpdate | Resumed | ResourcesFreed;
 
-export interface SyncLoop extends Service {
-  /** Enqueues an update; never blocks. */
-  push(update: PodUpdate): void;
-  /** True while a static pod of this UID waits to be added. */
-  isWaiting(uid: string): boolean;
-  /** Adds waiting static pods whose names are free now. */
-  resumeWaiting(): void;
-  /** True if no update is queued or being handled. Otherwise a desired pod may be unknown. */
-  isIdle(): boolean;
-  /** True if an update, or one of the pods that it adds, has been handled for longer than this, milliseconds. */
-  isStalled(timeoutMs: number): boolean;
-  /** Sends `mirrorsChanged` again once the queue is empty: mirror pods were reconciled too early. */
-  requeueMirrorSync(): void;
-}
+export type SyncLoop = ReturnType<typeof createSyncLoop>;
 
 /** Dispatches updates of pod sources to pod workers. Pods are admitted here, one at a time and in order of creation,
  *  before they get a worker: decisions on contended resources are never concurrent. */
-export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
+export function createSyncLoop(deps: SyncLoopDeps) {
   const { manager, desired, workers, worker, sourcesSynced, signals, clock, log } = deps;
   const inbox = createSerialQueue<QueueItem>();
   const staticQueue = createStaticQueue(deps);
@@ -154,19 +140,25 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   signals.retryPendingResizes.subscribe((trigger) => inbox.push({ freed: trigger }));
   return {
     name: "sync-loop",
+    /** True while a static pod of this UID waits to be added. */
     isWaiting: staticQueue.has,
+    /** Adds waiting static pods whose names are free now. */
     resumeWaiting() {
       const free = staticQueue.takeReady();
       if (free.length > 0) inbox.push({ resumed: free.map(({ metadata }) => metadata.uid) });
     },
+    /** True if no update is queued or being handled. Otherwise a desired pod may be unknown. */
     isIdle: inbox.isIdle,
-    isStalled: (timeoutMs) => !inbox.isIdle() && clock.monotonic() - enteredAt > timeoutMs,
+    /** True if an update, or one of the pods that it adds, has been handled for longer than this, milliseconds. */
+    isStalled: (timeoutMs: number): boolean => !inbox.isIdle() && clock.monotonic() - enteredAt > timeoutMs,
+    /** Sends `mirrorsChanged` again once the queue is empty: mirror pods were reconciled too early. */
     requeueMirrorSync: mirrorSignal.requeue,
-    push(update) {
+    /** Enqueues an update; never blocks. */
+    push(update: PodUpdate) {
       countPods(update, deps.measures);
       inbox.push(update);
     },
-    run(signal) {
+    run(signal: AbortSignal) {
       const work: SerialQueueHandler<QueueItem> = {
         async handle(item) {
           enteredAt = clock.monotonic();

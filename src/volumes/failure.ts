@@ -4,7 +4,6 @@ import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
 export class StepError extends CodedError {
   /** The failed step, such as `MountVolume.MountDevice failed`. */
   readonly step: string;
-  /** Name of the persistent volume. */
   readonly volume: string;
   constructor(step: string, volume: string, why: unknown) {
     super(codeOf(why), messageOf(why), { cause: why });

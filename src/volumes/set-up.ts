@@ -18,7 +18,6 @@ import type { ExpansionStates } from "./persistent/expansion-states.ts";
 import type { PersistentVolumeStates } from "./persistent/volume-states.ts";
 import { podDirectory } from "../host/layout.ts";
 
-/** State of a pod's volumes. */
 export type PodVolumes = ReturnType<typeof newPodVolumes>;
 
 /** @param fresh true if nothing of the pod exists on the target. */

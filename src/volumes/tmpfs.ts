@@ -15,7 +15,6 @@ const onlyOwner = 0o700;
 /** Mode of a tmpfs root as the kernel creates it. */
 export const tmpfsMode = 0o1777;
 
-/** A directory of a pod in memory. */
 export interface MemoryDirectory {
   readonly pod: Pod;
   readonly path: string;

@@ -8,8 +8,7 @@ import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
 import type { MountedVolumes, VolumeMounter, WaitForTarget } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
-import { claimNameOf } from "../pod/claim-name.ts";
-import { migratedTypeOf } from "../pod/migrated-volume.ts";
+import { migratedTypeOf, claimNameOf } from "../pod/migrated-volume.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { StableFiles, SubPathMounts } from "../runtime/ports.ts";
 import type { VolumeDeps } from "./plugins/plugin.ts";
@@ -224,7 +223,6 @@ function createDirectoryIndex({ host, rootDir, clock }: VolumeDeps) {
   };
 }
 
-/** Refreshes of one pod's volumes. */
 interface PodRefreshes {
   /** Refreshes all volumes: one run at a time, and at most one more waits for its end. */
   readonly run: () => Promise<void>;

@@ -24,8 +24,8 @@ import { iscsiDiskOfId } from "../../src/volumes/persistent/iscsi-disk.ts";
 import { iscsiRecordOf, withIscsiRecord } from "../../src/volumes/persistent/iscsi-record.ts";
 import { iscsiSettingsOf } from "../../src/volumes/persistent/iscsiadm.ts";
 import { parseSubordinateIds } from "../../src/user-namespaces/available-ids.ts";
-import { formatMappings, parseMappings } from "../../src/user-namespaces/mappings-file.ts";
 import type { Target } from "./target.ts";
+import { formatMappings, parseMappings } from "../../src/user-namespaces/pod-ids.ts";
 
 function text(name: string, decode: (input: string) => unknown, ...samples: readonly string[]): Target {
   return {

@@ -27,12 +27,8 @@ const columns: readonly Column[] = [
 const rowHeight = 28;
 const spare = 6;
 
-export interface PodTable {
-  draw(model: Model, scope: Scope): void;
-}
-
 /** Creates the table of pods. Only visible rows are in the document, so that thousands of pods cost no more than a screenful. */
-export function createPodTable(into: HTMLElement, choose: (scope: Scope) => void): PodTable {
+export function createPodTable(into: HTMLElement, choose: (scope: Scope) => void) {
   const filter = make("input");
   Object.assign(filter, {
     type: "search",
@@ -80,7 +76,7 @@ export function createPodTable(into: HTMLElement, choose: (scope: Scope) => void
   sight.addEventListener("scroll", paint, { passive: true });
   new ResizeObserver(paint).observe(sight);
   return {
-    draw(model, scope) {
+    draw(model: Model, scope: Scope) {
       last = { model, scope };
       redraw();
     },

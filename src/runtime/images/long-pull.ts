@@ -5,14 +5,9 @@ import type { PullProgress } from "../../seams/runtime.ts";
 const firstReportMs = 30_000;
 const reportIntervalMs = 60_000;
 
-export interface LongPull extends Disposable {
-  /** Callback for the runtime; may be called at any rate. */
-  readonly onProgress: (progress: PullProgress) => void;
-}
-
 /** Reports the progress of a long pull until disposed; silent if the runtime reports no progress.
  *  @param report gets `12 of 340 MB, 2 of 7 layers`, without the total while a layer's size is unknown. */
-export function watchLongPull(clock: Clock, report: (howFar: string) => void): LongPull {
+export function watchLongPull(clock: Clock, report: (howFar: string) => void) {
   let latest: PullProgress | undefined;
   const reportProgress = () => {
     if (latest) report(progressText(latest));
@@ -20,7 +15,8 @@ export function watchLongPull(clock: Clock, report: (howFar: string) => void): L
   };
   let timer = clock.after(firstReportMs, reportProgress);
   return {
-    onProgress(progress) {
+    /** Callback for the runtime; may be called at any rate. */
+    onProgress(progress: PullProgress) {
       latest = progress;
     },
     [Symbol.dispose]: () => timer.cancel(),

@@ -7,7 +7,6 @@ import { createSemaphore } from "../../lib/semaphore.ts";
 import { createTokenBucket } from "../../lib/token-bucket.ts";
 import type { Container, ObjectReference, Pod } from "../../objects.ts";
 import { defaultPullPolicy, withDefaultTag } from "../../pod/image-name.ts";
-import { imageVolumes } from "../../pod/image-volumes.ts";
 import { containerReference, podReference } from "../../pod/reference.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
@@ -17,8 +16,8 @@ import { watchLongPull } from "./long-pull.ts";
 import { type PodCredentials, type PodCredentialsDeps, podCredentials } from "./pod-credentials.ts";
 import { joinedErrorText, pullFailure } from "./pull-error.ts";
 import type { PullManager } from "./pull-manager.ts";
+import { imageVolumes } from "../../pod/object-references.ts";
 
-/** Image pulls. */
 export interface PullMeasures {
   /** @returns a function to call when the pull has succeeded. @param bytes of the image. */
   pulling(uid: string): (ms: number, bytes: bigint) => void;

@@ -1,7 +1,7 @@
 import { isIPv6 } from "node:net";
-import { PodSandboxState } from "../../gen/cri.ts";
+import { PodSandboxState, type ContainerStatus as RuntimeStatus } from "../../gen/cri.ts";
 import type { ContainerStatus, Pod, PodCondition, PodStatus, Resources } from "../../objects.ts";
-import type { RuntimePod } from "../../pipeline.ts";
+import type { RuntimePod, StatusReader } from "../../pipeline.ts";
 import { podConditions } from "../../pod/conditions.ts";
 import { type ContainerStatusInput, containerStatuses } from "./container-status.ts";
 import { orderPodIPs } from "../../pod/fields.ts";
@@ -11,6 +11,74 @@ import { containerNameOf, isInNewestSandbox } from "../../pod/runs.ts";
 import { minCpuLimitMilli, minCpuRequestMilli } from "./container-resources.ts";
 import { quantityMilli } from "../../pod/quantity.ts";
 import { isPodLimited, podLimits, podRequests, type ResourceList } from "../../pod/resources.ts";
+import { placeholderStatus } from "../../pod/placeholder.ts";
+import { amountsOf } from "../../pod/pod-resources.ts";
+import type { ResourceStatuses } from "../../resource-manager.ts";
+import type { AllocatedPod, DesiredPod } from "../../roles.ts";
+import type { ContainerStarts } from "../../state/pod-table.ts";
+import type { Column } from "../../state/records.ts";
+
+/** Allocated and actuated resources of pods. */
+interface StatusAllocations {
+  allocatedPod(pod: DesiredPod): AllocatedPod;
+  /** Actuated pod-level resources; undefined if the pod has none. */
+  podResources(pod: AllocatedPod): Resources | undefined;
+  /** Actuated resources of a running container. */
+  containerResources(pod: AllocatedPod, status: RuntimeStatus): Resources;
+}
+
+/** Results of containers' probes. */
+interface StatusProbes {
+  readiness(
+    uid: string,
+    ...container: Parameters<ContainerStatusInput["readiness"]>
+  ): ReturnType<ContainerStatusInput["readiness"]>;
+  started(uid: string, ...container: Parameters<ContainerStatusInput["started"]>): boolean | undefined;
+}
+
+export interface StatusGeneratorDeps extends Pick<ContainerStatusInput, "stopSignals" | "imageVolumeDigests"> {
+  readonly status: StatusReader;
+  readonly starts: Pick<Column<ContainerStarts>, "get">;
+  readonly resizeConditions: (uid: string) => readonly PodCondition[];
+  readonly isPlaceholder: (pod: DesiredPod, observed: RuntimePod) => boolean;
+  readonly allocations: StatusAllocations;
+  readonly probes: StatusProbes;
+  /** Health of a container's resources; undefined if the node does not report it. */
+  readonly resourceHealth: ((pod: DesiredPod, containerName: string) => ResourceStatuses) | undefined;
+  /** The target's addresses, primary first. */
+  readonly hostIPs: () => readonly string[];
+  /** The scheme of container IDs, such as `containerd`; undefined while unknown. */
+  readonly runtimeName: () => string | undefined;
+}
+
+export type StatusGenerator = (desired: DesiredPod, observed: RuntimePod, isTerminating: boolean) => PodStatus;
+
+/** Creates the status generator. */
+export function createStatusGenerator(deps: StatusGeneratorDeps): StatusGenerator {
+  const { status, starts, resizeConditions, isPlaceholder, allocations, probes, resourceHealth, hostIPs } = deps;
+  return (desired, observed, isTerminating) => {
+    const { uid } = desired.metadata;
+    if (isPlaceholder(desired, observed)) return placeholderStatus(desired, hostIPs());
+    const pod = allocations.allocatedPod(desired);
+    return generateStatus({
+      pod,
+      resize: resizeConditions(uid),
+      actualPodResources: pod.spec.resources && allocations.podResources(pod),
+      actualResources: (run) => amountsOf(allocations.containerResources(pod, run)),
+      observed,
+      isTerminating,
+      previous: status.get(uid),
+      failures: starts.get(uid)?.failures ?? new Map(),
+      readiness: (name, id) => probes.readiness(uid, name, id),
+      started: (name, id) => probes.started(uid, name, id),
+      resourceHealth: resourceHealth && ((name) => resourceHealth(desired, name)),
+      stopSignals: deps.stopSignals,
+      imageVolumeDigests: deps.imageVolumeDigests,
+      hostIPs: hostIPs(),
+      runtimeName: deps.runtimeName() ?? "",
+    });
+  };
+}
 
 export interface StatusInput extends ContainerStatusInput {
   /** The target's addresses, primary first. */
@@ -19,7 +87,6 @@ export interface StatusInput extends ContainerStatusInput {
   readonly isTerminating: boolean;
   /** Actual CPU and memory at pod level; undefined without pod-level resources. */
   readonly actualPodResources: Resources | undefined;
-  /** Conditions of a resize. */
   readonly resize: readonly PodCondition[];
 }
 

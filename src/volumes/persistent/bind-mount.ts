@@ -27,7 +27,6 @@ export async function bindMount(
   }
 }
 
-/** Arguments of `mount`. */
 export interface MountArguments {
   readonly options: readonly Option[];
   /** Source and target; they may come from untrusted specs. */

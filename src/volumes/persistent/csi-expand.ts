@@ -2,10 +2,9 @@ import { NodeExpandVolumeRequest, NodeServiceCapability_RPC_Type as Capability }
 import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
 import type { VolumeDeps } from "../plugins/plugin.ts";
 import { volumeCapabilityOf, readSecrets } from "./csi-publish.ts";
-import { csiSourceOf } from "./csi-source.ts";
-import { ExpandError } from "./expand-error.ts";
 import type { VolumeUse } from "./plugin.ts";
 import { blockVolumePaths, publishedPath, stagedPath } from "./volume-data.ts";
+import type { PersistentVolume } from "../../objects.ts";
 
 /** Has a CSI driver expand a volume that is published to a pod. If the driver is not registered, the expansion is retried; if it
  *  does not support expansion, that is not a failure.
@@ -75,4 +74,31 @@ function expandFailure(error: unknown): CodedError {
   if (hasCode(error, "invalid_argument", "not_found"))
     return new ExpandError("infeasible", `Expander.NodeExpand failed to expand the volume ${why}`, error);
   return new CodedError(codeOf(error), `Expander.NodeExpand failed to expand the volume : ${why}`, { cause: error });
+}
+
+/** Why a volume cannot be expanded: the driver is not registered, does not support it, refuses while the volume is in use, or
+ *  refuses that size for good. */
+type ExpandRefusal = "away" | "unsupported" | "inUse" | "infeasible";
+
+/** An expansion failure with a lasting reason. */
+class ExpandError extends CodedError {
+  readonly refusal: ExpandRefusal;
+  constructor(refusal: ExpandRefusal, message: string, why?: unknown) {
+    super(why === undefined ? "failed_precondition" : codeOf(why), message, { cause: why });
+    this.name = "ExpandError";
+    this.refusal = refusal;
+  }
+}
+
+/** True if the error has one of the given reasons. */
+export function hasRefusal(error: unknown, ...refusals: readonly ExpandRefusal[]): boolean {
+  return error instanceof ExpandError && refusals.includes(error.refusal);
+}
+
+export type CsiSource = NonNullable<NonNullable<PersistentVolume["spec"]>["csi"]>;
+
+/** The CSI source of a PersistentVolume. @throws failed_precondition if it has none. */
+export function csiSourceOf({ metadata, spec }: PersistentVolume): CsiSource {
+  if (spec?.csi) return spec.csi;
+  throw new CodedError("failed_precondition", `volume source not found in volume.Spec of ${metadata.name}`);
 }

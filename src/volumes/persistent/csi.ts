@@ -4,10 +4,9 @@ import type { CSIDriver } from "../../objects.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink } from "../paths.ts";
-import { expandCsiVolume } from "./csi-expand.ts";
+import { expandCsiVolume, csiSourceOf } from "./csi-expand.ts";
 import { requiresAttachment, waitForAttachment } from "./csi-attachment.ts";
 import { csiVolumeId, csiUnmounter, csiPluginName } from "./csi-unmounter.ts";
-import { csiSourceOf } from "./csi-source.ts";
 import {
   type Capabilities,
   type DriverVolume,
@@ -82,7 +81,6 @@ function volumeOf({ volume, readOnly }: VolumeUse): DriverVolume {
 interface AttachedVolume {
   /** Its driver's object. */
   readonly csiDriver: CSIDriver | undefined;
-  /** The publish context of the VolumeAttachment. */
   readonly publishContext: Context;
 }
 

@@ -6,9 +6,9 @@ import { quantityNumber, quantityValue } from "../../pod/quantity.ts";
 import { podReference } from "../../pod/reference.ts";
 import type { VolumeDeps } from "../plugins/plugin.ts";
 import { failurePatch, finishedPatch, resizeStatusOf, inProgressPatch, claimCapacity } from "./claim-status.ts";
-import { hasRefusal } from "./expand-error.ts";
 import type { ExpansionState } from "./expansion-states.ts";
 import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
+import { hasRefusal } from "./csi-expand.ts";
 
 // Expansion of one volume, with the same steps as the kubelet.
 

@@ -2,7 +2,7 @@ import { CodedError, messageOf } from "../../lib/errors.ts";
 import type { PersistentVolume, Pod, Volume } from "../../objects.ts";
 import { migratedTypeOf } from "../../pod/migrated-volume.ts";
 import { UnprocessedVolumeError } from "../failure.ts";
-import type { CsiSource } from "./csi-source.ts";
+import type { CsiSource } from "./csi-expand.ts";
 
 type Spec = NonNullable<PersistentVolume["spec"]>;
 type NodeAffinity = NonNullable<Spec["nodeAffinity"]>;
@@ -28,7 +28,6 @@ interface Translation<Type extends keyof Volume & keyof Spec> {
   /** Topology keys of the driver in place of a zone and a region. */
   readonly zoneKey?: string;
   readonly regionKey?: string;
-  /** Access modes of a PersistentVolume. */
   accessModes?(modes: readonly string[]): string[];
   /** Access mode of a pod's own volume; ReadWriteOnce if absent. */
   inlineMode?(source: NonNullable<Volume[Type]>): string;

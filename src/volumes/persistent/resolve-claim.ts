@@ -1,10 +1,10 @@
 import { messageOf } from "../../lib/errors.ts";
 import type { PersistentVolume, PersistentVolumeClaim, Pod, Volume } from "../../objects.ts";
-import { claimNameOf } from "../../pod/claim-name.ts";
 import { UnprocessedVolumeError } from "../failure.ts";
 import { namesIn } from "../paths.ts";
 import type { Claims } from "../ports.ts";
 import { migratedVolume } from "./migration.ts";
+import { claimNameOf } from "../../pod/migrated-volume.ts";
 
 /** A claim that is being deleted may still be used while it has this finalizer. */
 const protectionFinalizer = "kubernetes.io/pvc-protection";

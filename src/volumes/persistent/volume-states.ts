@@ -12,32 +12,7 @@ const maxRetryDelayMs = 5_000;
 const nodePollIntervalMs = 100;
 
 /** State of persistent volumes on the node, shared by their pods. A volume is identified by the ID that its plugin gives it. */
-export interface PersistentVolumeStates {
-  /** Runs work on one volume: never concurrently for the same volume, concurrently for different ones. */
-  serialize<T>(id: string, work: () => Promise<T>): Promise<T>;
-  /** True if a pod other than this one uses the volume. */
-  isUsedByOtherPod(id: string, uid: string): boolean;
-  /** The pod is going to use the volume, even if attempts fail: the volume is not unstaged until the pod releases it. */
-  reserve(id: string, uid: string): void;
-  /** The volume is published to the pod. */
-  markPublished(id: string, uid: string): void;
-  /** True if this process has staged the volume, and it has not been unstaged since. */
-  isStaged(id: string): boolean;
-  /** The volume is staged now. */
-  markStaged(id: string): void;
-  /** The pod is going to use an attached volume: it counts as in use until it is unstaged.
-   *  @param name the cluster's name of the volume. */
-  markInUse(id: string, uid: string, name: string): void;
-  /** The volume's driver requires no attachment: the cluster may detach it, whichever pod uses it. */
-  clearInUse(id: string): void;
-  /** Reconstructs staged volumes left by a previous process. @throws if the target cannot be read. */
-  recover(signal: AbortSignal): Promise<void>;
-  /** A pod's volumes are unmounted: unstages those that no other pod uses. Failures are logged and retried, and do not delay the
-   *  pod.
-   *  @param whole false if the pod may have had volumes that this process does not know. */
-  releasePod(uid: string, whole: boolean, signal: AbortSignal): Promise<void>;
-  stop(): void;
-}
+export type PersistentVolumeStates = ReturnType<typeof createPersistentVolumeStates>;
 
 export interface PersistentVolumeStatesDeps extends Omit<UnmounterDeps, "serialize"> {
   readonly node: () => Node | undefined;
@@ -48,7 +23,7 @@ export interface PersistentVolumeStatesDeps extends Omit<UnmounterDeps, "seriali
 export function createPersistentVolumeStates(
   given: PersistentVolumeStatesDeps,
   unmounters: readonly PersistentVolumeUnmounter[],
-): PersistentVolumeStates {
+) {
   const serialize = createKeyedLock();
   const deps = { ...given, serialize };
   const publishedPods = createPodSets();
@@ -81,15 +56,24 @@ export function createPersistentVolumeStates(
   };
 
   return {
+    /** Runs work on one volume: never concurrently for the same volume, concurrently for different ones. */
     serialize,
+    /** True if a pod other than this one uses the volume. */
     isUsedByOtherPod: publishedPods.hasOtherPod,
+    /** The pod is going to use the volume, even if attempts fail: the volume is not unstaged until the pod releases it. */
     reserve: reservations.add,
     markPublished: publishedPods.add,
-    isStaged: (id) => staged.has(id),
-    markStaged: (id) => void staged.add(id),
+    /** True if this process has staged the volume, and it has not been unstaged since. */
+    isStaged: (id: string): boolean => staged.has(id),
+    /** The volume is staged now. */
+    markStaged: (id: string): void => void staged.add(id),
+    /** The pod is going to use an attached volume: it counts as in use until it is unstaged.
+     *  @param name the cluster's name of the volume. */
     markInUse: inUse.markInUse,
+    /** The volume's driver requires no attachment: the cluster may detach it, whichever pod uses it. */
     clearInUse: inUse.clear,
-    async recover(signal) {
+    /** Reconstructs staged volumes left by a previous process. @throws if the target cannot be read. */
+    async recover(signal: AbortSignal) {
       await Promise.all(unmounters.flatMap((unmounter) => unmounter.removeIncomplete?.(deps, signal) ?? []));
       const found = await stagedOf([], signal);
       for (const { unmounter, id } of found)
@@ -97,7 +81,10 @@ export function createPersistentVolumeStates(
       reportInUse().catch(() => undefined);
       for (const { unmounter, id } of found) void unstaging.tryUnstage(unmounter, id, stopped.signal);
     },
-    async releasePod(uid, whole, signal) {
+    /** A pod's volumes are unmounted: unstages those that no other pod uses. Failures are logged and retried, and do not delay the
+     *  pod.
+     *  @param whole false if the pod may have had volumes that this process does not know. */
+    async releasePod(uid: string, whole: boolean, signal: AbortSignal) {
       const own = [
         ...new Set([
           ...(pendingReleases.get(uid) ?? []),
@@ -122,9 +109,9 @@ export function createPersistentVolumeStates(
 }
 
 /** A lock per key, forgotten with its last user. */
-function createKeyedLock(): PersistentVolumeStates["serialize"] {
+function createKeyedLock() {
   const locks = new Map<string, { users: number; readonly acquire: ReturnType<typeof createSemaphore> }>();
-  return async (key, work) => {
+  return async <T>(key: string, work: () => Promise<T>): Promise<T> => {
     const lock = locks.get(key) ?? { users: 0, acquire: createSemaphore(1) };
     locks.set(key, lock);
     lock.users += 1;

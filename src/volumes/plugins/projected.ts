@@ -1,7 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import { CodedError } from "../../lib/errors.ts";
 import type { Pod, Volume, Wire } from "../../objects.ts";
-import { commonUser } from "../../pod/common-user.ts";
 import { aggregated } from "../../lib/aggregate.ts";
 import { fsGroupOf } from "../fs-group.ts";
 import { volumeDirectory } from "../paths.ts";
@@ -17,6 +16,7 @@ import { writeContent } from "../write-content.ts";
 import { downwardAPIContent } from "./downward-api.ts";
 import type { VolumeDeps, VolumePlugin } from "./plugin.ts";
 import { readConfigMap, readSecret, selectionOf } from "./objects.ts";
+import { commonUser } from "../../pod/security.ts";
 
 type Source = Wire<k8s.V1VolumeProjection>;
 
@@ -56,7 +56,6 @@ async function settleAll<T>(parts: readonly Promise<T>[]): Promise<readonly T[]>
   return settled.filter((part) => part.status === "fulfilled").map(({ value }) => value);
 }
 
-/** A source of a projected volume. */
 interface ProjectedSource {
   readonly pod: Pod;
   readonly volume: Volume;

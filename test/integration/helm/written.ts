@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { generateKeyAndProof } from "../../../src/certificates/pod-key.ts";
 import type { Cluster } from "../../harness/cluster.ts";
+import { generateKeyAndProof } from "../../../src/certificates/x509.ts";
 
 /** Checks on a real API server what the account of release `edge` writes of its Node edge-2.press, which has the account's identity, of claims,
  *  requests for certificates and events: what NodeRestriction leaves a node. The Node is there, and no graftlet. */

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createPreemption } from "../../../src/admission/preemption.ts";
-import { type AdmissionRequirement, victimsFor } from "../../../src/admission/victims.ts";
+import { createPreemption, type AdmissionRequirement, victimsFor } from "../../../src/admission/preemption.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import type { WorkerView } from "../../../src/state/pod-table.ts";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sysctlsAllowed } from "../../../src/admission/sysctls.ts";
 import type { PodSpec } from "../../../src/objects.ts";
-import { sysctlName } from "../../../src/pod/sysctl.ts";
 import { aPod } from "../../fakes/pods.ts";
+import { sysctlName } from "../../../src/pod/security.ts";
 
 const nodeInfo = (kernelVersion: string) => ({ status: { nodeInfo: { kernelVersion } } });
 

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { restoredAssignments } from "../../../src/cpus/check-state.ts";
 import { distributeCpus } from "../../../src/cpus/distribute-cpus.ts";
 import { assignPod, createPodAssigner } from "../../../src/cpus/pod-assigner.ts";
 import {
@@ -20,6 +19,7 @@ import { isSidecar } from "../../../src/pod/containers.ts";
 import { wholePod } from "../../../src/pod/pinned-resources.ts";
 import { never } from "../../fakes/signals.ts";
 import { type MachineDraft, asking, cpus, machine, noOptions, podOf } from "./machines.ts";
+import { restoredAssignments } from "../../../src/cpus/open.ts";
 
 const draft = fc
   .record({

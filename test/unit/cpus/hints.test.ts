@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cpuHints } from "../../../src/cpus/hints.ts";
 import { createPodAssigner } from "../../../src/cpus/pod-assigner.ts";
 import {
   type Assignments,
@@ -13,6 +12,7 @@ import { numaNodes } from "../../../src/lib/numa-nodes.ts";
 import type { Pod } from "../../../src/objects.ts";
 import { shown } from "../topology/hints.ts";
 import { type MachineDraft, asking, cpus, machine, noOptions, podOf } from "./machines.ts";
+import { cpuHints } from "../../../src/cpus/pod-allocator.ts";
 
 /** Two NUMA nodes of four CPUs; CPU 0 is reserved. */
 const two: MachineDraft = { sockets: 2, cores: 4 };

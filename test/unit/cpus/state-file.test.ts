@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkPolicy, restoredAssignments } from "../../../src/cpus/check-state.ts";
 import { parseState, readState, writeState } from "../../../src/cpus/state-file.ts";
 import { createStaticPolicy } from "../../../src/cpus/static-policy.ts";
 import { silentLog } from "../../../src/lib/log.ts";
@@ -8,6 +7,7 @@ import { wholePod } from "../../../src/pod/pinned-resources.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { cpus, machine, noOptions } from "./machines.ts";
+import { checkPolicy, restoredAssignments } from "../../../src/cpus/open.ts";
 
 const state = {
   policy: "static",

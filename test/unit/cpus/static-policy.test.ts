@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dividePod } from "../../../src/cpus/divide-pod.ts";
-import { assignPod } from "../../../src/cpus/pod-assigner.ts";
+import { assignPod, dividePod } from "../../../src/cpus/pod-assigner.ts";
 import {
   type Assignments,
   type StaticPolicyOptions,

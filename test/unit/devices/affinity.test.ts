@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createAllocations } from "../../../src/devices/allocations.ts";
-import { deviceHints } from "../../../src/devices/hints.ts";
 import { createInventory } from "../../../src/devices/inventory.ts";
 import { ContainerAllocateResponse, type Device } from "../../../src/gen/device-plugin.ts";
 import { numaNodes } from "../../../src/lib/numa-nodes.ts";
@@ -10,6 +9,7 @@ import { waitFor } from "../../harness/wait.ts";
 import { shown } from "../topology/hints.ts";
 import { type TestPod } from "../../fakes/pods.ts";
 import { asking, resource, rig, signal, wanting } from "./rig.ts";
+import { deviceHints } from "../../../src/devices/pod-allocator.ts";
 
 /** Devices `a@0` of NUMA node 0, `b@0,1` of two nodes, or `c` of none. */
 function device(text: string): Device {

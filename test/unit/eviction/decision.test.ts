@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createDecider } from "../../../src/eviction/decision.ts";
 import type { NodeSignal } from "../../../src/eviction/signals.ts";
 import type { Threshold } from "../../../src/eviction/thresholds.ts";
+import { createDecider } from "../../../src/eviction/node-pressure.ts";
 
 const hard = (signal: NodeSignal, minReclaim?: string): Threshold => ({
   signal,

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
-import { restoredState } from "../../../src/memory-manager/check-state.ts";
 import { createMemoryManager } from "../../../src/memory-manager/manager.ts";
 import { parseState } from "../../../src/memory-manager/state-file.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
@@ -13,6 +12,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { asking, gib, idle, machine, podOf } from "./machines.ts";
+import { restoredState } from "../../../src/memory-manager/open.ts";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { idsOfNodes } from "../../../src/lib/numa-nodes.ts";
-import { restoredState } from "../../../src/memory-manager/check-state.ts";
 import { type MachineState, idleMachine } from "../../../src/memory-manager/machine-state.ts";
 import { parseState, writeState } from "../../../src/memory-manager/state-file.ts";
 import {
@@ -19,6 +18,7 @@ import { unaligned } from "../../../src/topology-hints.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { gib, node, podOf } from "./machines.ts";
+import { restoredState } from "../../../src/memory-manager/open.ts";
 
 const pages = "hugepages-2Mi";
 const nodes = fc.array(fc.record({ size: fc.integer({ min: 2, max: 16 }), pages: fc.integer({ min: 0, max: 1 }) }), {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { idleMachine } from "../../../src/memory-manager/machine-state.ts";
-import { type Reservations, systemReservedOf } from "../../../src/memory-manager/reservations.ts";
 import { gib, node } from "./machines.ts";
+import { type Reservations, systemReservedOf } from "../../../src/memory-manager/open.ts";
 
 const topology = [node(0, 4, 1), node(1, 4)];
 const reservations: Reservations = {

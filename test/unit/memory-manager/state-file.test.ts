@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { silentLog } from "../../../src/lib/log.ts";
 import { numaNodes } from "../../../src/lib/numa-nodes.ts";
-import { checkPolicy, restoredState } from "../../../src/memory-manager/check-state.ts";
 import { idleMachine } from "../../../src/memory-manager/machine-state.ts";
 import { parseState, readState, writeState } from "../../../src/memory-manager/state-file.ts";
 import { type MemoryState, allocateMemory } from "../../../src/memory-manager/static-policy.ts";
@@ -10,6 +9,7 @@ import { wholePod } from "../../../src/pod/pinned-resources.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { asking, gib, idle, machine, node, podOf } from "./machines.ts";
+import { checkPolicy, restoredState } from "../../../src/memory-manager/open.ts";
 
 const state: MemoryState = allocateMemory(idle(4, 4), podOf("uid", []), asking("main", "5Gi"));
 const table = (total: number, systemReserved: number, reserved: number) => ({

@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Node, Pod } from "../../../src/objects.ts";
-import { nodeView } from "../../../src/page/node-view.ts";
-import { podView } from "../../../src/page/pod-view.ts";
-import { usageView } from "../../../src/page/usage-view.ts";
+import { nodeView, podView, usageView } from "../../../src/page/node-view.ts";
 import { fakeNodeWork } from "../../fakes/page.ts";
 import { never } from "../../fakes/signals.ts";
 

@@ -7,7 +7,6 @@ import { ImageSpec, MountPropagation, PodSandboxConfig } from "../../../src/gen/
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { Volume } from "../../../src/objects.ts";
-import { imageVolumes } from "../../../src/pod/image-volumes.ts";
 import { createImagePuller } from "../../../src/runtime/images/puller.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { usedVolumes } from "../../../src/volumes/paths.ts";
@@ -16,6 +15,7 @@ import { aContainer, aPod, observe } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { unbounded } from "./images-rig.ts";
 import { podOf, preparerIn, signal } from "./preparer.ts";
+import { imageVolumes } from "../../../src/pod/object-references.ts";
 
 function aVolume(name: string, reference: string, pullPolicy?: string): Volume {
   return { name, image: { reference, ...(pullPolicy !== undefined && { pullPolicy }) } };

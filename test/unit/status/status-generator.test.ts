@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { allocatedPod } from "../../../src/roles.ts";
-import { type StatusGeneratorDeps, createStatusGenerator } from "../../../src/status/generate/status-generator.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { type StatusGeneratorDeps, createStatusGenerator } from "../../../src/status/generate/generate-status.ts";
 
 const container = aContainer("c", {
   resources: { requests: { cpu: "100m" } },

@@ -10,9 +10,9 @@ import {
   numaNodes,
 } from "../../../src/lib/numa-nodes.ts";
 import type { TopologyHint } from "../../../src/topology-hints.ts";
-import { type HintList, mergeHints } from "../../../src/topology/merge.ts";
 import { type IsBetter, isCloser } from "../../../src/topology/numa.ts";
 import { shown } from "./hints.ts";
+import { type HintList, mergeHints } from "../../../src/topology/policy.ts";
 
 const ids = [0, 1, 2, 3];
 const all = numaNodes(ids);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatMappings, parseMappings } from "../../../src/user-namespaces/mappings-file.ts";
+import { formatMappings, parseMappings } from "../../../src/user-namespaces/pod-ids.ts";
 
 const file = (uids: readonly object[], gids: readonly object[] = uids) =>
   JSON.stringify({ uidMappings: uids, gidMappings: gids });

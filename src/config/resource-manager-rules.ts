@@ -61,3 +61,62 @@ function checkOptions({ cpuManagerPolicyOptions: options, featureGates }: Kubele
   const pair = exclusive.find(([a, b]) => isOn(a) && isOn(b));
   if (pair) throw wrong(`static policy options ${pair[0]} and ${pair[1]} can not be used at the same time`);
 }
+
+/** Checks that a resource is reserved once on a NUMA node, with the kubelet's message; its type and amount are checked where it is read.
+ *  (kubelet, apis/config/validation/validation_reserved_memory.go) @throws CodedError invalid_argument */
+export function reservedMemory({ reservedMemory: reservations }: KubeletConfiguration): void {
+  const seen = new Set<string>();
+  for (const { numaNode, limits } of reservations) {
+    for (const name of Object.keys(limits)) {
+      const key = `${numaNode} ${name}`;
+      if (seen.has(key))
+        throw refuse(
+          "reservedMemory (--reserved-memory)",
+          reservations,
+          `the reserved memory has a duplicate value for NUMA node ${numaNode} and resource "${name}"`,
+        );
+      seen.add(key);
+    }
+  }
+}
+
+/** Smallest value of max-allowable-numa-nodes, and its default. */
+const leastMaxNodes = 8;
+
+/** Checks the settings of the topology manager, with the kubelet's messages. Options are not checked with policy none. All options are
+ *  stable, so the feature gates of alpha and beta options apply to none of them.
+ *  (kubelet, cm/topologymanager/policy_options.go) @throws CodedError invalid_argument */
+export function topologyManager({
+  topologyManagerPolicy: policy,
+  topologyManagerPolicyOptions: options,
+  cpuManagerPolicy,
+  cpuManagerPolicyOptions,
+}: KubeletConfiguration): void {
+  if (policy === "none") return;
+  const bySocket =
+    cpuManagerPolicy === "static" && parseBool(cpuManagerPolicyOptions["align-by-socket"] ?? "") === true;
+  if (policy === "single-numa-node" && bySocket)
+    throw refuse(
+      "topologyManagerPolicy (--topology-manager-policy)",
+      policy,
+      "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy option",
+    );
+  for (const [name, value] of Object.entries(options)) {
+    const problem = optionProblem(name, value);
+    if (problem !== undefined)
+      throw refuse("topologyManagerPolicyOptions (--topology-manager-policy-options)", options, problem);
+  }
+}
+
+function optionProblem(name: string, value: string): string | undefined {
+  if (name === "prefer-closest-numa-nodes")
+    return parseBool(value) === undefined
+      ? `bad value for option "${name}": strconv.ParseBool: parsing "${value}": invalid syntax`
+      : undefined;
+  if (name !== "max-allowable-numa-nodes") return `unknown Topology Manager Policy option: "${name}"`;
+  if (!/^[+-]?\d{1,9}$/.test(value))
+    return `unable to convert policy option to integer "${name}": strconv.Atoi: parsing "${value}": invalid syntax`;
+  return Number(value) < leastMaxNodes
+    ? `the minimum value of "${name}" should not be less than ${leastMaxNodes}`
+    : undefined;
+}
