@@ -19,10 +19,10 @@ export const iscsiUnmounter: PersistentVolumeUnmounter = {
   async unpublish(deps, uid, signal) {
     const links = `${podDirectory(deps.rootDir, uid)}/volumeDevices/kubernetes.io~iscsi`;
     try {
-      for (const id of await mappedFor(deps, uid, signal))
-        await unmapDevice(deps, iscsiDirectories(deps.rootDir, id).mapped, uid);
+      const [mapped, hasLinks] = await Promise.all([mappedFor(deps, uid, signal), exists(deps, links, signal)]);
+      for (const id of mapped) await unmapDevice(deps, iscsiDirectories(deps.rootDir, id).mapped, uid);
       // The links go last: a later process finds the rest by them.
-      await deps.host.fs.apply([{ kind: "remove", path: links, recursive: true }], signal);
+      if (hasLinks) await deps.host.fs.apply([{ kind: "remove", path: links, recursive: true }], signal);
       return [];
     } catch (reason) {
       return [{ path: links, reason } satisfies RetainedDirectory];
