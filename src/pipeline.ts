@@ -62,7 +62,7 @@ export interface MountedVolume {
   readonly hostPath: string;
   /** The volume itself is read-only, regardless of the mount. */
   readonly readOnly: boolean;
-  /** The file system has no SELinux labels, although the target uses SELinux. */
+  /** Its files cannot be relabelled, although the target uses SELinux: the file system has no labels, or is mounted with one. */
   readonly unlabelled?: true;
   /** Set for a PersistentVolumeClaim, the volume that it is bound to, and for a pod's own volume of an in-tree type. */
   readonly persistent?: PersistentVolumeFacts;

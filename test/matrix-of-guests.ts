@@ -45,6 +45,12 @@ export const ofGuests: Readonly<Record<string, Runs>> = {
     fits: onGuest,
     seconds: 300,
   },
+  "guest-selinux": {
+    on: [],
+    why: "boots a guest with SELinux by emulation, made once: make integration ONLY=guest-selinux PROVIDER=ssh-guest",
+    fits: onGuest,
+    seconds: 400,
+  },
   nfs: {
     on: [],
     more: onGuest,

@@ -20,6 +20,7 @@ const implemented = new Set([
   "ContainerStopSignals",
   "ImageVolumeWithDigest",
   "CSIVolumeHealth",
+  "SELinuxMount",
   "ClusterTrustBundleProjection",
   "PodCertificateRequest",
   "CPUManagerPolicyAlphaOptions",

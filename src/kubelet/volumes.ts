@@ -1,3 +1,4 @@
+import { gateEnabled } from "../config/feature-gates.ts";
 import { createCsiNodeSync } from "../csi/csi-node-sync.ts";
 import { createCsiNodes } from "../csi/csi-node.ts";
 import { createCsiDriverRegistry } from "../csi/driver-registry.ts";
@@ -61,6 +62,7 @@ export function createNodeVolumes(
     drivers,
     node: nodes.node,
     allocatable: agent.allocatable,
+    mountsAllModes: gateEnabled(config.kubelet.featureGates, "SELinuxMount"),
     onVolumesInUse(names) {
       volumesInUse.set(names);
       signals.nodeChanged.send();

@@ -10,6 +10,7 @@ import type { VolumeStatsMeasures } from "../stats/driver-volume-stats.ts";
 import type { VolumeMeasures } from "../volumes/measures.ts";
 import type { PodStartup } from "./pod-startup.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
+import { selinuxMetrics } from "./selinux.ts";
 
 /** Calls to the runtime. */
 export function runtimeMetrics(metrics: Metrics): RuntimeMeasures {
@@ -227,6 +228,7 @@ export function volumeMetrics(metrics: Metrics): VolumeMeasures {
     operations.addMs({ volume_plugin: plugin, operation_name: operation, status, migrated: "false" }, ms);
   };
   return {
+    ...selinuxMetrics(metrics),
     setUp: countedAs("volume_mount"),
     mapped: countedAs("map_volume"),
     expanded: countedAs("volume_fs_resize"),

@@ -1,5 +1,5 @@
 /** Operations on volumes, for metrics. */
-export interface VolumeMeasures {
+export interface VolumeMeasures extends SelinuxMeasures {
   /** @param plugin the kubelet's name, such as `kubernetes.io/empty-dir`. */
   setUp(plugin: string, ms: number, failed: boolean): void;
   /** A raw block volume was mapped. */
@@ -12,4 +12,17 @@ export interface VolumeMeasures {
   unmapped(plugin: string, ms: number, failed: boolean): void;
   /** The device of a raw block volume was unmapped from the node. */
   deviceUnmapped(plugin: string, ms: number, failed: boolean): void;
+}
+
+/** Labels with which volumes are mounted. `isError`: the pod does not start; otherwise the volume is mounted without a label. `mode` is the
+ *  access mode, such as RWOP; `plugin` includes the name of the CSI driver. */
+export interface SelinuxMeasures {
+  /** The label of a container cannot be computed. */
+  selinuxContainerFailed(isError: boolean, mode: string): void;
+  /** Containers of a pod share a volume with different labels. */
+  selinuxContainersDiffer(isError: boolean, mode: string): void;
+  /** Pods share a volume with different labels. */
+  selinuxPodsDiffer(isError: boolean, plugin: string, mode: string): void;
+  /** A volume has a label to mount with. */
+  selinuxAdmitted(plugin: string, mode: string): void;
 }

@@ -4,7 +4,6 @@ import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { timed } from "../lib/timed.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
-import { hasSelinux } from "../host/exists.ts";
 import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
@@ -17,6 +16,7 @@ import { namesIn } from "./paths.ts";
 import type { ExpansionStates } from "./persistent/expansion-states.ts";
 import type { PersistentVolumeStates } from "./persistent/volume-states.ts";
 import { podDirectory } from "../host/layout.ts";
+import type { SelinuxMounts } from "./selinux-mounts.ts";
 
 export type PodVolumes = ReturnType<typeof newPodVolumes>;
 
@@ -65,19 +65,18 @@ export type SetUp = ReturnType<typeof createSetUp>;
 export interface SharedState {
   readonly volumeStates: PersistentVolumeStates;
   readonly expansionStates: ExpansionStates;
+  readonly selinuxMounts: SelinuxMounts;
 }
 
 /** Sets up volumes with their plugins; each failure is reported as an event and retried with back-off. */
 export function createSetUp(shared: VolumeDeps & SharedState) {
   const { clock, log } = shared;
   let noswap: boolean | undefined;
-  let selinux: boolean | undefined;
   const deps: CommonDeps = {
     ...shared,
     contentDigests: new Map<string, string>(),
     mounts: createMountLister(shared.host),
     noswap: async (signal) => (noswap ??= await kernelHasNoswap(shared.host, signal)),
-    selinux: async (signal) => (selinux ??= await hasSelinux(shared.host.fs, signal)),
   };
   const retries = createBackoff({ clock, initialMs: initialRetryDelayMs, maxMs: maxRetryDelayMs });
 

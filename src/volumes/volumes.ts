@@ -17,10 +17,18 @@ import { createSubPathMounts } from "./subpath-mounts.ts";
 import { createExpansionStates } from "./persistent/expansion-states.ts";
 import { unmounters } from "./persistent/index.ts";
 import { createStagedVolumeLister } from "./persistent/staged-volume-lister.ts";
-import { type PersistentVolumeStates, createPersistentVolumeStates } from "./persistent/volume-states.ts";
+import { createPersistentVolumeStates } from "./persistent/volume-states.ts";
 import { createVolumeWaiter } from "./wait-for-volumes.ts";
 import { usedVolumes } from "./paths.ts";
-import { type PodVolumes, type SetUp, createSetUp, maxRetryDelayMs, newPodVolumes } from "./set-up.ts";
+import {
+  type PodVolumes,
+  type SetUp,
+  type SharedState,
+  createSetUp,
+  maxRetryDelayMs,
+  newPodVolumes,
+} from "./set-up.ts";
+import { createSelinuxMounts } from "./selinux-mounts.ts";
 import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
@@ -60,8 +68,9 @@ export function createVolumes(deps: VolumeDeps): Volumes {
     { ...deps, listVolumes: createStagedVolumeLister(deps), onInUseChange: deps.onVolumesInUse },
     unmounters,
   );
-  const shared = { ...deps, volumeStates, expansionStates: createExpansionStates(volumeStates) };
-  const tearDown = createPodTeardown(deps, volumeStates);
+  const selinuxMounts = createSelinuxMounts(deps);
+  const shared = { ...deps, volumeStates, selinuxMounts, expansionStates: createExpansionStates(volumeStates) };
+  const tearDown = createPodTeardown(deps, shared);
   const setUp = createSetUp(shared);
   const expander = createVolumeExpander(shared);
   const waitForVolumes = createVolumeWaiter(deps, setUp);
@@ -128,7 +137,10 @@ export function createVolumes(deps: VolumeDeps): Volumes {
 }
 
 /** Unmounts all volumes of a pod at once and records the duration for each. The caller retries a failure. */
-function createPodTeardown(deps: VolumeDeps, volumeStates: PersistentVolumeStates) {
+function createPodTeardown(
+  deps: VolumeDeps,
+  { volumeStates, selinuxMounts }: Pick<SharedState, "volumeStates" | "selinuxMounts">,
+) {
   const { host, rootDir, measures, clock } = deps;
   const list = createMountLister(host);
   /** Plugins of the mounted volumes, by the pod's UID, kept until the teardown succeeds. */
@@ -146,6 +158,7 @@ function createPodTeardown(deps: VolumeDeps, volumeStates: PersistentVolumeState
         if (!failed) pluginsByPod.delete(uid);
       },
     );
+    selinuxMounts.release(uid);
     await volumeStates.releasePod(uid, state !== undefined && isFullyKnown(state), signal);
   };
 }

@@ -14,6 +14,8 @@ export interface GuestSizes {
   readonly swapMiB: number;
   /** Disks more, empty. */
   readonly disksMiB: readonly number[];
+  /** SELinux, permissive, instead of AppArmor. */
+  readonly selinux?: boolean;
 }
 
 /** Those of a guest that a test asks nothing special of. */

@@ -74,6 +74,7 @@ function start(content: string) {
     trustBundles: { trustAnchors: async () => assert.fail("no pod projects a trust bundle") },
     podCertificates: { credentials: () => assert.fail("no pod projects a certificate") },
     allocatable: () => ({ memory: "1Gi" }),
+    mountsAllModes: false,
   });
 }
 

@@ -39,6 +39,12 @@ const debian = {
   ],
 };
 
+/** What a guest with SELinux has in addition. */
+const labelled = ["selinux-policy-default", "selinux-utils", "policycoreutils"];
+
+/** Its policy denies nothing: Debian's does not cover what runtimes and kubelets do. Labels and mounts are as with one that does. */
+const permissive = "SELINUX=permissive\nSELINUXTYPE=default\n";
+
 /** Units that a test starts where it needs them. */
 const asleep = [
   "containerd.service docker.service docker.socket nfs-server.service rpcbind.service rpcbind.socket ssh.service",
@@ -109,24 +115,34 @@ Subsystem sftp internal-sftp
 `;
 
 /** The kernel and the disk that guests boot: Debian with systemd, containerd, runc, crun and Docker, made once for each recipe, in
- *  one to two minutes. */
-export async function guestImage(say: (line: string) => void): Promise<GuestImage> {
+ *  one to two minutes. @param selinux with SELinux instead of AppArmor: files have the labels of Debian's policy. */
+export async function guestImage(say: (line: string) => void, selinux = false): Promise<GuestImage> {
   const folder = await cached({
-    kind: "guest",
-    recipe: [debian, quieted, useless, asleep, identify, units, wayIn, diskGiB],
+    kind: selinux ? "selinux-guest" : "guest",
+    recipe: [
+      debian,
+      quieted,
+      useless,
+      asleep,
+      identify,
+      units,
+      wayIn,
+      diskGiB,
+      ...(selinux ? [labelled, permissive] : []),
+    ],
     waiting: "making the disk that guests boot: once per change of its recipe, about two minutes",
     say,
-    make,
+    make: (folder) => make(folder, selinux),
   });
   const file = (name: string) => join(folder, name);
   return { folder, kernel: file("kernel"), initrd: file("initrd"), disk: file("disk"), key: file("key") };
 }
 
-async function make(folder: string): Promise<void> {
+async function make(folder: string, selinux: boolean): Promise<void> {
   mkdirSync(folder, { mode: 0o700 });
   const root = join(folder, "root");
   await must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "guest", "-f", join(folder, "key")]);
-  await installDebian(debian, root);
+  await installDebian(selinux ? { ...debian, packages: [...debian.packages, ...labelled] } : debian, root);
   settle(root);
   maskUnits(root, useless);
   await furnish(root, readFileSync(join(folder, "key.pub"), "utf8"));
@@ -134,10 +150,20 @@ async function make(folder: string): Promise<void> {
   cpSync(boot("vmlinuz-*"), join(folder, "kernel"));
   cpSync(boot("initrd.img-*"), join(folder, "initrd"));
   for (const file of globSync(join(root, "boot", "{initrd.img,vmlinuz}-*"))) rmSync(file);
+  if (selinux) await label(root);
   const disk = join(folder, "disk");
   await must(["truncate", "--size", `${diskGiB}G`, disk]);
   await must(["mke2fs", "-q", "-t", "ext4", "-L", "root", "-d", root, disk], { timeoutMs: 300_000 });
   rmSync(root, { recursive: true });
+}
+
+/** Labels all files, which the disk then has: no guest needs to do so at its first boot. */
+async function label(root: string): Promise<void> {
+  writeFileSync(join(root, "etc/selinux/config"), permissive);
+  const contexts = "/etc/selinux/default/contexts/files/file_contexts";
+  // It reaches files through /proc.
+  const labelling = `mount -t proc proc "$1/proc"; exec chroot "$1" setfiles -F -m ${contexts} /`;
+  await must(["unshare", "--mount", "sh", "-ec", labelling, "sh", root], { timeoutMs: 300_000 });
 }
 
 async function furnish(root: string, key: string): Promise<void> {

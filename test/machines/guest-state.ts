@@ -38,7 +38,7 @@ export async function savedState(
 ): Promise<SavedState> {
   const emulator = await emulatorVersion();
   const folder = await cached({
-    kind: `state-${sizes.cpus}-${sizes.numa}-${sizes.memoryMiB}-${sizes.swapMiB}-${sizes.disksMiB.join("-")}`,
+    kind: `state-${sizes.cpus}-${sizes.numa}-${sizes.memoryMiB}-${sizes.swapMiB}-${sizes.disksMiB.join("-")}${sizes.selinux ? "-selinux" : ""}`,
     recipe: [image.folder, store, sizes, emulator, qemuArgv({ image, sizes, folder: "", name: "" }), settling(sizes)],
     waiting: "booting the guest that others go on from: once per change of its recipe, about two minutes",
     say,
@@ -62,7 +62,7 @@ async function make(folder: string, image: GuestImage, sizes: GuestSizes, store:
   mkdirSync(folder, { mode: 0o700 });
   await makeDisks(folder, image, sizes);
   const emulated: Emulated = { image, sizes, folder, name: "template" };
-  const child = start(templateArgv(emulated), { stdio: ["ignore", "ignore", "inherit"], cwd: "/", detached: true });
+  const child = start(isolatedArgv(emulated), { stdio: ["ignore", "ignore", "inherit"], cwd: "/", detached: true });
   try {
     await once(child, "spawn");
     const inside = insideOf(child, image);
@@ -140,7 +140,7 @@ async function makeDisks(folder: string, image: GuestImage, { swapMiB, disksMiB,
 const dying = ["setpriv", "--pdeathsig=KILL"];
 
 /** The emulator in a network of its own, which ends with this process. */
-function templateArgv(emulated: Emulated): string[] {
+export function isolatedArgv(emulated: Emulated): string[] {
   const network = `ip link set lo up
     ip tuntap add ${guestCable} mode tap
     ip addr add ${addresses.node}/${addresses.nodePrefix} dev ${guestCable}
@@ -149,9 +149,10 @@ function templateArgv(emulated: Emulated): string[] {
   return [...dying, "unshare", "--net", ...dying, "sh", "-ec", network, "sh", ...qemuArgv(emulated)];
 }
 
+/** A command line that runs another in a guest, whose emulator is a process of `isolatedArgv`. */
 type Inside = (argv: readonly string[]) => string[];
 
-function insideOf({ pid }: ChildProcess, image: GuestImage): Inside {
+export function insideOf({ pid }: ChildProcess, image: GuestImage): Inside {
   const network = ["nsenter", `--target=${pid}`, "--net"];
   return (argv) => [...network, "ssh", ...sshOptions(image), guestLogin, shellLine(argv)];
 }

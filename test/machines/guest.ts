@@ -18,8 +18,8 @@ import { writeUnits } from "./units.ts";
  *  machine with a kernel of its own, which goes on from a saved state. */
 export async function startGuest(layout: Layout, say: (line: string) => void): Promise<void> {
   const began = performance.now();
-  const image = await guestImage(say);
   const { nodeName, guestSizes: sizes = guestSizes } = stateOf(layout);
+  const image = await guestImage(say, sizes.selinux);
   const state = await savedState(image, { sizes, store: servedStore(layout) }, say);
   const folder = guestFolder(layout);
   mkdirSync(join(folder, "root"), { recursive: true });
@@ -41,8 +41,8 @@ export async function startGuest(layout: Layout, say: (line: string) => void): P
 
 /** Boots a guest that was switched off, from its disks. @returns its boot id. */
 export async function bootGuest(layout: Layout): Promise<string> {
-  const image = await guestImage(() => undefined);
   const { nodeName, guestSizes: sizes = guestSizes } = stateOf(layout);
+  const image = await guestImage(() => undefined, sizes.selinux);
   await emulate(layout, { image, sizes, folder: guestFolder(layout), name: nodeName });
   return await reached(layout, image);
 }

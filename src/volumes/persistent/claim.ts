@@ -20,7 +20,8 @@ const readWriteOncePod = "ReadWriteOncePod";
 export const claim: VolumePlugin = {
   refreshes: false,
   async setUp(deps, pod, podVolume, signal) {
-    return setUpPersistent(deps, pod, await boundVolume(deps.claims, pod, podVolume, signal), signal);
+    const bound = await boundVolume(deps.claims, pod, podVolume, signal);
+    return setUpPersistent(deps, pod, { name: podVolume.name, ...bound }, signal);
   },
 };
 
@@ -30,7 +31,7 @@ export const migrated: VolumePlugin = {
   refreshes: false,
   async setUp(deps, pod, podVolume, signal) {
     const volume = migratedInlineVolume(pod, podVolume);
-    return setUpPersistent(deps, pod, { volume, readOnly: false, isDevice: false }, signal);
+    return setUpPersistent(deps, pod, { name: podVolume.name, volume, readOnly: false, isDevice: false }, signal);
   },
 };
 
@@ -42,20 +43,27 @@ export const inlineIscsi: VolumePlugin = {
     const { secretRef, ...rest } = source ?? { iqn: "", lun: 0, targetPortal: "" };
     const iscsi = { ...rest, ...(secretRef?.name && { secretRef: { name: secretRef.name } }) };
     const volume: PersistentVolume = { metadata: { name }, spec: { iscsi, volumeMode: "Filesystem" } };
-    return setUpPersistent(deps, pod, { volume, readOnly: source?.readOnly === true, isDevice: false }, signal);
+    return setUpPersistent(deps, pod, { name, volume, readOnly: source?.readOnly === true, isDevice: false }, signal);
   },
 };
+
+/** A persistent volume of a pod, and its name in the pod's spec; without a claim for a pod's own volume. */
+type NamedVolume = Omit<BoundVolume, "claim"> & Partial<BoundVolume> & { readonly name: string };
 
 /** Sets up a persistent volume for a pod; expands it beforehand if it has a claim. */
 async function setUpPersistent(
   deps: SetUpDeps,
   pod: Pod,
-  { claim: claimObject, volume, readOnly, isDevice }: Omit<BoundVolume, "claim"> & Partial<BoundVolume>,
+  { claim: claimObject, volume, readOnly, isDevice, name: nameInPod }: NamedVolume,
   signal: AbortSignal,
 ): Promise<VolumeReady> {
   const { name } = volume.metadata;
   const plugin = persistentPluginFor(volume);
-  const use: VolumeUse = { pod, volume, readOnly, options: mountOptions(volume) };
+  const unlabelled: VolumeUse = { pod, volume, readOnly, options: mountOptions(volume) };
+  const use: VolumeUse = {
+    ...unlabelled,
+    selinuxLabel: await selinuxLabel(deps, plugin, unlabelled, nameInPod, signal),
+  };
   checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
   if (!isDevice) checkOptions(plugin, use);
   const id = plugin.id(volume);
@@ -81,6 +89,31 @@ async function setUpPersistent(
       ...(group !== undefined && { group }),
     },
   };
+}
+
+/** The SELinux label with which a volume is mounted for its pod. @throws UnprocessedVolumeError if it cannot have it. */
+function selinuxLabel(
+  deps: SetUpDeps,
+  plugin: PersistentVolumePlugin,
+  use: VolumeUse,
+  name: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { pod, volume } = use;
+  const driver = volume.spec?.csi?.driver;
+  return deps.selinuxMounts.labelOf(
+    {
+      pod,
+      name,
+      volume,
+      id: plugin.id(volume),
+      plugin: driver === undefined ? plugin.pluginName : `${plugin.pluginName}/${driver}`,
+      isSupported: async (stop) => (await plugin.selinux?.isSupported(deps, volume, stop)) ?? false,
+      // Nothing of a new pod is mounted.
+      mountedLabel: async (stop) => (deps.fresh ? undefined : plugin.selinux?.mountedLabel(deps, use, stop)),
+    },
+    signal,
+  );
 }
 
 async function mountVolume(

@@ -27,6 +27,8 @@ export interface DriverVolume extends CsiVolumeHandle {
   readonly fsType: string;
   readonly attributes: Readonly<Record<string, string>>;
   readonly mountFlags: readonly string[];
+  /** SELinux label to mount with. */
+  readonly selinuxLabel?: string | undefined;
   readonly accessModes: readonly string[];
   readonly readOnly: boolean;
   /** True if containers use it as a block device. */
@@ -72,7 +74,9 @@ export async function publishVolume(
   await callPublish(deps, pod, volume, { driver, csiDriver, capabilities, path }, signal);
   await applyDriverFSGroup(deps, pod, volume, { csiDriver, capabilities, path }, signal);
   const { clock, host } = deps;
-  const unlabelled = (await deps.selinux(signal)) && !(await supportsSelinuxLabels(host, path, signal));
+  const unlabelled =
+    (await deps.selinuxMounts.isEnabled(signal)) &&
+    (Boolean(volume.selinuxLabel) || !(await supportsSelinuxLabels(host, path, signal)));
   const refreshAt = clock.now() + republishMs * clock.jitter(1, republishSpread);
   return {
     hostPath: path,
@@ -150,7 +154,13 @@ export function volumeDataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: 
     driverName: volume.driver,
     nodeName,
     attachmentID: attachmentName(volume, nodeName),
+    ...labelData(volume),
   };
+}
+
+/** The SELinux label in the metadata of a mount. Pure. */
+export function labelData({ selinuxLabel }: Pick<DriverVolume, "selinuxLabel">): VolumeData {
+  return selinuxLabel ? { seLinuxMountContext: selinuxLabel } : {};
 }
 
 /** NodePublishVolume request for a target path. @throws CodedError in the kubelet's words. */
@@ -215,7 +225,7 @@ export function mountGroupOf(pod: Pod, capabilities: Capabilities): number | und
 
 /** Volume capability of a request. Pure. */
 export function volumeCapabilityOf(
-  volume: Pick<DriverVolume, "accessModes" | "isBlock" | "fsType" | "mountFlags">,
+  volume: Pick<DriverVolume, "accessModes" | "isBlock" | "fsType" | "mountFlags" | "selinuxLabel">,
   capabilities: Capabilities,
   group?: number,
 ): VolumeCapability {
@@ -225,7 +235,10 @@ export function volumeCapabilityOf(
     ...mode,
     mount: {
       fsType: volume.fsType,
-      mountFlags: [...volume.mountFlags],
+      mountFlags: [
+        ...volume.mountFlags,
+        ...(volume.selinuxLabel ? [`context=${JSON.stringify(volume.selinuxLabel)}`] : []),
+      ],
       volumeMountGroup: group === undefined ? "" : String(group),
     },
   });

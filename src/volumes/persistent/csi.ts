@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import { type NodeStageVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import type { CSIDriver } from "../../objects.ts";
-import { StepError } from "../failure.ts";
+import { StepError, UnprocessedVolumeError } from "../failure.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink } from "../paths.ts";
 import { expandCsiVolume, csiSourceOf } from "./csi-expand.ts";
@@ -14,6 +14,7 @@ import {
   capabilitiesOf,
   volumeCapabilityOf,
   volumeDataOf,
+  labelData,
   registeredDriver,
   mountGroupOf,
   fetchSecretError,
@@ -25,7 +26,14 @@ import {
 } from "./csi-publish.ts";
 import { linkDevice } from "./device-link.ts";
 import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
-import { blockVolumePaths, hasVolumeData, saveVolumeData, stagedPath } from "./volume-data.ts";
+import {
+  blockVolumePaths,
+  hasVolumeData,
+  publishedPath,
+  saveVolumeData,
+  stagedPath,
+  volumeDataAt,
+} from "./volume-data.ts";
 
 type Context = Readonly<Record<string, string>>;
 
@@ -36,12 +44,22 @@ const directoryMode = 0o750;
 export const csi: PersistentVolumePlugin = {
   pluginName: csiPluginName,
   supportsMountOptions: true,
+  selinux: {
+    isSupported: async (deps, volume, signal) =>
+      (await readCsiDriver(deps, csiSourceOf(volume).driver, signal))?.spec.seLinuxMount === true,
+    async mountedLabel({ host, rootDir }, { pod, volume }, signal) {
+      const path = publishedPath(rootDir, pod.metadata.uid, volume.metadata.name);
+      const { volumeHandle, seLinuxMountContext = "" } = await volumeDataAt(host, path, signal);
+      return volumeHandle === undefined ? undefined : seLinuxMountContext;
+    },
+  },
   id: (volume) => csiVolumeId(csiSourceOf(volume)),
   unmounter: csiUnmounter,
   async stage(deps, use, signal) {
     const source = csiSourceOf(use.volume);
     const { publishContext } = await waitUntilAttached(deps, use, signal);
     const staged = stagedPath(deps.rootDir, source.driver, source.volumeHandle);
+    await unstageOtherLabel(deps, use, staged, signal);
     if (!deps.volumeStates.isStaged(csiVolumeId(source)))
       await stage(deps, use, { context: publishContext, staged }, signal).catch((error: unknown) => {
         throw new StepError("MountVolume.MountDevice failed", use.volume.metadata.name, error);
@@ -60,7 +78,24 @@ export const csi: PersistentVolumePlugin = {
   expand: expandCsiVolume,
 };
 
-function volumeOf({ volume, readOnly }: VolumeUse): DriverVolume {
+/** Unstages a volume that is staged with another SELinux label, or without the one that it is to have.
+ *  @throws UnprocessedVolumeError in the kubelet's words while a pod has it. */
+async function unstageOtherLabel(
+  { host, volumeStates }: SetUpDeps,
+  { volume, selinuxLabel }: VolumeUse,
+  staged: string,
+  signal: AbortSignal,
+): Promise<void> {
+  if (selinuxLabel === undefined) return;
+  const { volumeHandle, seLinuxMountContext = "" } = await volumeDataAt(host, staged, signal);
+  if (volumeHandle === undefined || seLinuxMountContext === selinuxLabel) return;
+  const id = csiVolumeId(csiSourceOf(volume));
+  if (await volumeStates.unstage(csiUnmounter, id, signal)) return;
+  const why = "because it is already mounted to a different pod with a different SELinux label";
+  throw new UnprocessedVolumeError(`waiting for unmount of volume "${csiPluginName}/${id}", ${why}`);
+}
+
+function volumeOf({ volume, readOnly, selinuxLabel }: VolumeUse): DriverVolume {
   const { driver, volumeHandle, fsType = "", volumeAttributes = {}, nodePublishSecretRef } = csiSourceOf(volume);
   return {
     name: volume.metadata.name,
@@ -70,6 +105,7 @@ function volumeOf({ volume, readOnly }: VolumeUse): DriverVolume {
     fsType,
     attributes: volumeAttributes,
     mountFlags: volume.spec?.mountOptions ?? [],
+    selinuxLabel,
     accessModes: volume.spec?.accessModes ?? [],
     readOnly,
     isBlock: volume.spec?.volumeMode === "Block",
@@ -112,7 +148,8 @@ async function stage(
     hasVolumeData(host, staged, signal),
     checkNoLink({ host }, posix.dirname(staged), signal),
   ]);
-  await saveVolumeData(host, staged, { volumeHandle: source.volumeHandle, driverName: source.driver }, signal);
+  const data = { volumeHandle: source.volumeHandle, driverName: source.driver, ...labelData(use) };
+  await saveVolumeData(host, staged, data, signal);
   await host.fs.apply([{ kind: "mkdir", path: staged, mode: directoryMode }], signal);
   await driver.stage(request).catch((error: unknown) => cleanUpFailedMount(deps, { path: staged, isRepeated }, error));
   volumeStates.markStaged(csiVolumeId(source));

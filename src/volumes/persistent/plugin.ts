@@ -10,10 +10,19 @@ export interface VolumeUse {
   readonly readOnly: boolean;
   /** Mount options of the volume, without duplicates, sorted. */
   readonly options: readonly string[];
+  /** SELinux label to mount with; empty: none; undefined: the target has no SELinux. */
+  readonly selinuxLabel?: string | undefined;
 }
 
 export type PublishResult = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> &
   Pick<PersistentVolumeFacts, "space">;
+
+export interface SelinuxSupport {
+  /** True if this volume can be mounted with a label. */
+  isSupported(deps: SetUpDeps, volume: PersistentVolume, signal: AbortSignal): Promise<boolean>;
+  /** The label with which an earlier process has mounted the volume for a pod; empty: without one; undefined: it has not. */
+  mountedLabel(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal): Promise<string | undefined>;
+}
 
 /** A persistent volume plugin: the implementation of one PersistentVolume type. Staging and publishing are safe to repeat, and
  *  never run concurrently for one volume. Mounts in the pod's directory are unmounted with the pod's other volumes; `unmounter`
@@ -22,6 +31,8 @@ export interface PersistentVolumePlugin {
   /** Full name of the kubelet's plugin. */
   readonly pluginName: string;
   readonly supportsMountOptions: boolean;
+  /** Mounting with an SELinux label; absent if the type cannot. */
+  readonly selinux?: SelinuxSupport;
   /** Identity of a volume on the node; equal identities are the same volume. @throws CodedError for a volume without one. */
   id(volume: PersistentVolume): string;
   /** The reverse of staging and publishing; absent if the type stages nothing. */

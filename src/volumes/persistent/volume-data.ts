@@ -73,6 +73,11 @@ export async function hasVolumeData(host: Host, mount: string, signal: AbortSign
   return (await ignoreNotFound(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) !== undefined;
 }
 
+/** The metadata saved next to a mount; empty if it is missing or damaged. */
+export async function volumeDataAt(host: Host, mount: string, signal: AbortSignal): Promise<VolumeData> {
+  return (await dataIn(host, posix.dirname(mount), () => true, signal)).data;
+}
+
 /** Removes the directory of an unmounted volume and its metadata. Only empty directories are deleted, and nothing if a driver
  *  has mounted something in or on the directory, which would be the volume's content.
  *  @throws failed_precondition if something is still mounted. */

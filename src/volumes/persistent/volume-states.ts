@@ -33,11 +33,14 @@ export function createPersistentVolumeStates(
   /** Volumes released by pods, until it is known which of them are staged: the target may be unreachable meanwhile. */
   const pendingReleases = new Map<string, readonly string[]>();
   const stopped = new AbortController();
+  const unstage: PersistentVolumeStates["unstage"] = (unmounter, id, signal) => {
+    staged.delete(id);
+    return unmounter.unstage(deps, id, signal);
+  };
   const unstaging = createUnstageRetries(deps, stopped.signal, async (unmounter, id, signal) => {
     await serialize(id, async () => {
       if (reservations.hasOtherPod(id, "")) return;
-      staged.delete(id);
-      if (await unmounter.unstage(deps, id, signal)) inUse.markUnstaged(id);
+      if (await unstage(unmounter, id, signal)) inUse.markUnstaged(id);
     });
   });
   const stagedOf = async (known: readonly string[], signal: AbortSignal) => {
@@ -67,6 +70,8 @@ export function createPersistentVolumeStates(
     isStaged: (id: string): boolean => staged.has(id),
     /** The volume is staged now. */
     markStaged: (id: string): void => void staged.add(id),
+    /** Unstages a volume that no pod has, while the caller is the one that works on it. @returns false if a pod has it. */
+    unstage,
     /** The pod is going to use an attached volume: it counts as in use until it is unstaged.
      *  @param name the cluster's name of the volume. */
     markInUse: inUse.markInUse,

@@ -14,6 +14,7 @@ import type {
 import type { Host } from "../../seams/host.ts";
 import type { ExpansionStates } from "../persistent/expansion-states.ts";
 import type { PersistentVolumeStates } from "../persistent/volume-states.ts";
+import type { SelinuxMounts } from "../selinux-mounts.ts";
 import type { Claims, PodCertificateSource, TrustBundleSource } from "../ports.ts";
 
 /** Dependencies of setting up volumes. */
@@ -33,6 +34,8 @@ export interface VolumeDeps extends NodeSource, ClockAndLog {
   readonly nodeName: string;
   /** The target's root directory, such as /var/lib/kubelet. */
   readonly rootDir: string;
+  /** Feature gate SELinuxMount. */
+  readonly mountsAllModes: boolean;
   /** Allocatable resources of the node, as quantities by name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
 }
@@ -51,8 +54,7 @@ export interface SetUpDeps extends VolumeDeps {
   /** Called while the volume waits to be attached, and with undefined once it is attached.
    *  @param isExhausted asks the cluster whether the node has reached its attachment limit. */
   readonly onAwaitingAttach: (isExhausted: ((signal: AbortSignal) => Promise<boolean>) | undefined) => void;
-  /** True when the target has SELinux. */
-  readonly selinux: (signal: AbortSignal) => Promise<boolean>;
+  readonly selinuxMounts: SelinuxMounts;
   /** True if the target supports tmpfs mounts without swap. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }

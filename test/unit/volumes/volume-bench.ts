@@ -87,6 +87,10 @@ export function volumeBench() {
     trustAnchors: (_selection: TrustAnchorSelection): string => "",
     credentials: (_volume: string, _index: number): PodCredentials => ({ key: "", certificateChain: "" }),
     labels: { zone: "a" } as Record<string, string>,
+    /** Recorded labels of SELinux mounts. */
+    measured: [] as string[],
+    /** Feature gate SELinuxMount. */
+    mountsAllModes: false,
     claims,
     volumes,
     /** Patches of claims' statuses, and how they are applied; a test may replace it. */
@@ -119,6 +123,10 @@ export function volumeBench() {
           ...unmeasured.volumes,
           tornDown: (plugin, _ms, failed) => void tornDown.push(`${plugin} ${failed ? "failed" : "gone"}`),
           unmapped: (plugin, _ms, failed) => void tornDown.push(`unmap_volume ${plugin} ${failed ? "failed" : "gone"}`),
+          selinuxContainersDiffer: (isError, mode) => void bench.measured.push(`containers differ ${isError} ${mode}`),
+          selinuxPodsDiffer: (isError, plugin, mode) =>
+            void bench.measured.push(`pods differ ${isError} ${plugin} ${mode}`),
+          selinuxAdmitted: (plugin, mode) => void bench.measured.push(`admitted ${plugin} ${mode}`),
           deviceUnmapped: (plugin, _ms, failed) =>
             void tornDown.push(`unmap_device ${plugin} ${failed ? "failed" : "gone"}`),
         },
@@ -149,6 +157,7 @@ export function volumeBench() {
         trustBundles: { trustAnchors: async (selection) => bench.trustAnchors(selection) },
         podCertificates: { credentials: (_pod, volume, index) => bench.credentials(volume, index) },
         allocatable: () => bench.allocatable,
+        mountsAllModes: bench.mountsAllModes,
       }),
   };
   return bench;

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -20,6 +21,30 @@ var flagNames = map[string]uintptr{
 	"nodev":      unix.MS_NODEV,
 	"noexec":     unix.MS_NOEXEC,
 	"nosuid":     unix.MS_NOSUID,
+}
+
+// labelPrefix begins the mount option that gives all files of a file system one SELinux label.
+const labelPrefix = "context="
+
+// labelOf takes the SELinux label out of mount options; empty without one.
+func labelOf(names []string) (label string, others []string) {
+	for _, name := range names {
+		if strings.HasPrefix(name, labelPrefix) {
+			label = name
+		} else {
+			others = append(others, name)
+		}
+	}
+	return label, others
+}
+
+// mountLabelled gives a volume's folder a file system of its own, in memory, with a label, unless it has one: only a file system can be
+// mounted with a label, no bind mount.
+func mountLabelled(data, label string) error {
+	if mounted, err := isMounted(data); err != nil || mounted {
+		return err
+	}
+	return unix.Mount("volume", data, "tmpfs", 0, label)
 }
 
 func mountFlags(names []string) (uintptr, error) {

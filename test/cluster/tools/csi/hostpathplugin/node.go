@@ -124,9 +124,15 @@ func (d *driver) NodeUnstageVolume(_ context.Context, request *csi.NodeUnstageVo
 	return &csi.NodeUnstageVolumeResponse{}, d.saved()
 }
 
-// detachUnused frees the loop device of a block volume that nobody uses any more.
+// detachUnused frees the loop device of a block volume, or the file system of one with a label, that nobody uses any more.
 func (d *driver) detachUnused(volume *volume) error {
-	if !volume.Block || len(volume.Staged) > 0 || len(volume.Published) > 0 {
+	if len(volume.Staged) > 0 || len(volume.Published) > 0 {
+		return nil
+	}
+	if !volume.Block {
+		if err := unmount(d.state.data(volume.ID)); err != nil {
+			return broken("unmount", err)
+		}
 		return nil
 	}
 	if err := detach(d.state.data(volume.ID)); err != nil {

@@ -88,7 +88,8 @@ func (d *driver) NodeExpandVolume(_ context.Context, request *csi.NodeExpandVolu
 
 // bindFolder mounts a volume's folder at a path, which is made where it is not there.
 func (d *driver) bindFolder(volume *volume, target string, capability *csi.VolumeCapability, readonly bool) error {
-	flags, err := mountFlags(capability.GetMount().GetMountFlags())
+	label, names := labelOf(capability.GetMount().GetMountFlags())
+	flags, err := mountFlags(names)
 	if err != nil {
 		return err
 	}
@@ -96,6 +97,11 @@ func (d *driver) bindFolder(volume *volume, target string, capability *csi.Volum
 		flags |= unix.MS_RDONLY
 	}
 	data := d.state.data(volume.ID)
+	if label != "" {
+		if err := mountLabelled(data, label); err != nil {
+			return broken("mount with a label", err)
+		}
+	}
 	if group := capability.GetMount().GetVolumeMountGroup(); d.config.mountGroup && group != "" {
 		if err := giveToGroup(data, group); err != nil {
 			return broken("give the volume to the group", err)
