@@ -128,7 +128,7 @@ export async function guestImage(say: (line: string) => void, selinux = false): 
       units,
       wayIn,
       diskGiB,
-      ...(selinux ? [labelled, permissive] : []),
+      ...(selinux ? [labelled, permissive, containerFiles] : []),
     ],
     waiting: "making the disk that guests boot: once per change of its recipe, about two minutes",
     say,
@@ -157,12 +157,22 @@ async function make(folder: string, selinux: boolean): Promise<void> {
   rmSync(root, { recursive: true });
 }
 
-/** Labels all files, which the disk then has: no guest needs to do so at its first boot. */
+/** The label of containers' files. Debian's policy names it in lxc_contexts, and does not know it. */
+const containerFiles = [
+  "(type container_file_t)",
+  "(roletype object_r container_file_t)",
+  "(typeattributeset cil_gen_require file_type)",
+  "(typeattributeset file_type (container_file_t))",
+].join("\n");
+
+/** Completes the policy, and labels all files, which the disk then has: no guest needs to do so at its first boot. */
 async function label(root: string): Promise<void> {
   writeFileSync(join(root, "etc/selinux/config"), permissive);
   const contexts = "/etc/selinux/default/contexts/files/file_contexts";
   // It reaches files through /proc.
-  const labelling = `mount -t proc proc "$1/proc"; exec chroot "$1" setfiles -F -m ${contexts} /`;
+  writeFileSync(join(root, "root/container.cil"), containerFiles);
+  const label = `semodule -N -s default -i /root/container.cil; setfiles -F -m ${contexts} /`;
+  const labelling = `mount -t proc proc "$1/proc"; exec chroot "$1" sh -ec "${label}"`;
   await must(["unshare", "--mount", "sh", "-ec", labelling, "sh", root], { timeoutMs: 300_000 });
 }
 

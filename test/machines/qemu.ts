@@ -73,8 +73,8 @@ export async function emulatorVersion(): Promise<string> {
   }
 }
 
-/** A processor that is short of time fails the timer check at the boot. */
-const selinuxArguments = "security=selinux selinux=1 no_timer_check";
+/** A processor that is short of time fails the timer check at the boot, and finds its network card late. */
+const selinuxArguments = "security=selinux selinux=1 no_timer_check systemd.default_timeout_start_sec=600";
 
 const kernelArguments =
   "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off panic=5 psi=1 systemd.default_device_timeout_sec=900";

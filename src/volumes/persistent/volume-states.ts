@@ -33,7 +33,7 @@ export function createPersistentVolumeStates(
   /** Volumes released by pods, until it is known which of them are staged: the target may be unreachable meanwhile. */
   const pendingReleases = new Map<string, readonly string[]>();
   const stopped = new AbortController();
-  const unstage: PersistentVolumeStates["unstage"] = (unmounter, id, signal) => {
+  const unstage = async (unmounter: PersistentVolumeUnmounter, id: string, signal: AbortSignal): Promise<boolean> => {
     staged.delete(id);
     return unmounter.unstage(deps, id, signal);
   };
