@@ -4,7 +4,7 @@ import type * as csi from "./gen/csi.ts";
 import type { CSIDriver, ConfigMap, Node, ObjectReference, PodStatus, Secret, VolumeAttachment } from "./objects.ts";
 import type { DesiredPod, AllocatedPod } from "./roles.ts";
 
-// Values that stages exchange, and ports (interfaces of one to three methods) that three or more of them use. A port with one consumer is in
+// Values that stages exchange, and ports (interfaces of a few methods) that three or more of them use. A port with one consumer is in
 // that stage's ports.ts. Stages never import each other's code; src/kubelet passes each stage its dependencies. State that several
 // actors share is in state/.
 
@@ -222,7 +222,7 @@ export interface Admission {
 /** The node service of a CSI driver. Every call throws CodedError, whose message is the failure in Go's format. A call is
  *  interrupted only by its timeout: the driver would continue, and its progress would be unknown.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#node-service-rpc */
-export interface StorageDriver {
+export interface CsiNodeService {
   capabilities(): Promise<ReadonlySet<csi.NodeServiceCapability_RPC_Type>>;
   stage(request: csi.NodeStageVolumeRequest): Promise<void>;
   unstage(request: csi.NodeUnstageVolumeRequest): Promise<void>;
@@ -235,9 +235,9 @@ export interface StorageDriver {
 }
 
 /** CSI drivers registered on the target, and the cluster's objects about them. */
-export interface StorageDrivers {
+export interface CsiDrivers {
   /** @throws not_found, in the kubelet's words, for an unregistered driver. */
-  driver(name: string): StorageDriver;
+  driver(name: string): CsiNodeService;
   /** The CSIDriver object of a driver; undefined if there is none. */
   csiDriver(name: string, signal: AbortSignal): Promise<CSIDriver | undefined>;
   /** Reads the driver's volume limit again, and updates the CSINode. @throws CodedError in the kubelet's words. */

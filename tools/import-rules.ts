@@ -109,8 +109,7 @@ export function faultsOf(path: string, source: string): string[] {
   return path === "src/lib/clock.ts" ? faults : [...faults, ...clockFaults(path, code)];
 }
 
-/** Import circles among files, a line each: files that import each other, straight or by way of others. Type imports count: a circle
- *  of types is one of contracts. Pure. @param sources by path. */
+/** Import cycles, one per line: files that import each other directly or through others. Type imports count. Pure. @param sources by path. */
 export function circlesOf(sources: ReadonlyMap<string, string>): string[] {
   const imported = new Map(
     [...sources].map(([path, source]) => [path, filesImportedBy(path, source).filter((file) => sources.has(file))]),

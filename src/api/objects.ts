@@ -133,7 +133,7 @@ const pathOf = (kind: ObjectKind, namespace: string) => `/api/v1/namespaces/${na
 /** Reads PersistentVolumeClaims and PersistentVolumes when a pod needs them, as the kubelet does: a node may only read those of its own
  *  pods, and patch the status of their claims.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
-export function createClaims({ client }: { readonly client: ApiClient }): Claims {
+export function createPersistentVolumeClaims({ client }: { readonly client: ApiClient }): Claims {
   const pathOf = (namespace: string, name: string) => `/api/v1/namespaces/${namespace}/persistentvolumeclaims/${name}`;
   return {
     claim: (namespace, name, signal) => client.get<PersistentVolumeClaim>(pathOf(namespace, name), { signal }),

@@ -159,7 +159,7 @@ async function retryCycle<T>(
   }
 }
 
-/** @param so.from the version to list from; undefined: the newest. */
+/** @param from.from the version to list from; undefined: the newest. */
 async function listPages<T extends ApiObject>(
   options: ReflectorOptions<T>,
   from: { readonly from: string | undefined; readonly pageMs: number },

@@ -5,12 +5,12 @@ import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
-import type { StorageDriver } from "../pipeline.ts";
+import type { CsiNodeService } from "../pipeline.ts";
 import { connectedPlugins } from "../plugins/connected-plugins.ts";
 import type { CsiVolumeReleaser } from "../remove/execute.ts";
 import type { Host } from "../seams/host.ts";
 import { csiUnmounter } from "../volumes/persistent/csi-unmounter.ts";
-import { createStagedVolumeLister } from "../volumes/persistent/staged-volume-lister.ts";
+import { createCsiVolumeLister } from "../volumes/persistent/csi-volume-lister.ts";
 import type { UnmounterDeps } from "../volumes/persistent/unmounter.ts";
 
 export interface CsiVolumeReleaseDeps {
@@ -39,7 +39,7 @@ export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleas
   const refreshDrivers = coalesce(async () => {
     drivers = await driversOn({ host, clock }, rootDir);
   });
-  const dataLister = createStagedVolumeLister({ host, rootDir });
+  const dataLister = createCsiVolumeLister({ host, rootDir });
   const unmounterDeps = async (): Promise<UnmounterDeps> => {
     await refreshDrivers();
     const driver = (name: string) => drivers.get(name) ?? notRunning(name);
@@ -91,7 +91,7 @@ export function createCsiVolumeRelease({ host, clock, rootDir }: CsiVolumeReleas
 }
 
 /** Node services of drivers, by their names. */
-type Drivers = ReadonlyMap<string, StorageDriver>;
+type Drivers = ReadonlyMap<string, CsiNodeService>;
 
 async function driversOn(deps: Omit<CsiVolumeReleaseDeps, "rootDir">, rootDir: string): Promise<Drivers> {
   const { signal } = new AbortController();

@@ -3,7 +3,7 @@ import { CodedError } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
 import { iscsiUnmounter } from "../volumes/persistent/iscsi-unmounter.ts";
-import { createStagedVolumeLister } from "../volumes/persistent/staged-volume-lister.ts";
+import { createCsiVolumeLister } from "../volumes/persistent/csi-volume-lister.ts";
 import type { UnmounterDeps } from "../volumes/persistent/unmounter.ts";
 
 /** Unmounts the iSCSI disks of a node whose pods are gone, and logs out of their targets. Disks are unstaged one at a time.
@@ -24,7 +24,7 @@ export function createIscsiUnstaging({
     log: silentLog(),
     measures: { deviceUnmapped: () => undefined },
     drivers: { driver: noDriver },
-    listVolumes: createStagedVolumeLister({ host, rootDir }),
+    listVolumes: createCsiVolumeLister({ host, rootDir }),
     serialize: (_key, work) => work(),
   };
   return async (id, signal) => {

@@ -9,7 +9,7 @@ import {
 import { type GrpcDeps, recordedCallToSocket } from "../host/grpc-session.ts";
 import { smallLimits } from "../lib/bounded-decode.ts";
 import type { GrpcMethod } from "../lib/grpc.ts";
-import type { StorageDriver } from "../pipeline.ts";
+import type { CsiNodeService } from "../pipeline.ts";
 
 /** Calls to CSI drivers. */
 export interface DriverMeasures {
@@ -22,7 +22,7 @@ const callTimeoutMs = 120_000;
 const clientOptions = { userAgent: "graftlet-csi", limitMs: callTimeoutMs, limits: smallLimits };
 
 /** A driver's node service, including the calls that only registration makes. */
-export interface DriverClient extends StorageDriver {
+export interface DriverClient extends CsiNodeService {
   info(signal: AbortSignal): Promise<NodeGetInfoResponse>;
 }
 

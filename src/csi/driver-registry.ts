@@ -4,7 +4,7 @@ import { CodedError, codeOf, messageOf, throwIfAborted, ignoreNotFound } from ".
 import type { Logger } from "../lib/log.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { CSIDriver, VolumeAttachment } from "../objects.ts";
-import type { StorageDrivers } from "../pipeline.ts";
+import type { CsiDrivers } from "../pipeline.ts";
 import { type DriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
 import { createLimitUpdates } from "./limit-updates.ts";
 import type { CsiNodes } from "./csi-node.ts";
@@ -36,7 +36,7 @@ export function createCsiDriverRegistry(deps: CsiDriverRegistryDeps) {
   const registered = new Map<string, RegisteredDriver>();
   // Serializes updates: otherwise a late one could add a driver back after its removal.
   const serialize = createSemaphore(1);
-  const refreshLimit: StorageDrivers["refreshLimit"] = async (name, signal) => {
+  const refreshLimit: CsiDrivers["refreshLimit"] = async (name, signal) => {
     const found = registered.get(name);
     const failed = (what: string) => (error: unknown) => {
       throw new CodedError(codeOf(error), `failed to ${what} ${JSON.stringify(name)}: ${messageOf(error)}`, {

@@ -34,7 +34,7 @@ export function createDevicePlugins(deps: DevicePluginsDeps) {
     if (inventory.endpoint(resource)?.plugin !== plugin) return;
     const changed = inventory.setDevices(resource, devices);
     const numbers = { resource, devices: devices.length, healthy: inventory.healthy(resource).length };
-    if (changed.length > 0) log.info(numbers, "device list changed");
+    if (changed.length > 0) log.info(numbers, "device plugin reported changed devices");
     deps.onListed(resource, changed);
   };
   const follow = async (resource: string, plugin: DevicePlugin) => {

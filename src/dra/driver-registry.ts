@@ -42,7 +42,7 @@ const connectTimeoutMs = 20_000;
 
 /** Registry of DRA drivers. Keeps a connection to each plugin, which shows whether the driver is usable.
  *  (kubelet, cm/dra/plugin/dra_plugin_manager.go) */
-export function createDriverRegistry(deps: DriverRegistryDeps) {
+export function createDraDriverRegistry(deps: DriverRegistryDeps) {
   const plugins = new Map<string, readonly RegisteredPlugin[]>();
   const pluginsOf = (driver: string) => plugins.get(driver) ?? [];
   const reportUsable = (driver: string) =>

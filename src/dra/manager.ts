@@ -16,7 +16,7 @@ import { type ClaimRecords, cdiDevicesOf, createClaimRecords, podsWithDevices } 
 import { claimHealth, dynamicResources } from "./container-claims.ts";
 import { createDeviceHealthRecords } from "./device-health.ts";
 import type { DraMeasures } from "./driver-client.ts";
-import { type DriverRegistryDeps, createDriverRegistry } from "./driver-registry.ts";
+import { type DriverRegistryDeps, createDraDriverRegistry } from "./driver-registry.ts";
 import { type PreparationDeps, prepareClaims, unprepareClaims } from "./preparation.ts";
 import { createSliceCleanup } from "./slice-cleanup.ts";
 
@@ -68,7 +68,7 @@ export function createDraManager(deps: DraManagerDeps): DraManager {
     const changed = devices ? health.update(driver, devices) : health.remove(driver);
     for (const uid of podsWithDevices(records, driver, changed)) deps.health?.onChange(uid);
   };
-  const drivers = createDriverRegistry({
+  const drivers = createDraDriverRegistry({
     host,
     measures: deps.measures,
     onUsable: slices.setUsable,

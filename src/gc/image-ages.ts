@@ -16,7 +16,7 @@ export type ImageAges = ReturnType<typeof createImageAges>;
 export function createImageAges() {
   const ages = new Map<string, { readonly firstDetected: number; lastUsed: number }>();
   return {
-    /** Records a list of all images. @param used result of `imagesInUse`. @param at when the listing began, and now.
+    /** Records a list of all images. @param used result of `imagesInUse`. @param began when the listing began. @param now the current time.
      *  @returns unused images in removal order: by last use, then by first detection. */
     record(
       images: readonly Image[],

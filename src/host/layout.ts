@@ -64,13 +64,13 @@ export function pluginRegistryOf(rootDir: string): string {
 }
 
 /** Directory of staged CSI volumes, in a root directory: one directory per driver with one per volume. */
-export function stagedDriverVolumesOf(rootDir: string): string {
+export function csiPluginDirectoryOf(rootDir: string): string {
   return `${rootDir}/plugins/kubernetes.io/csi`;
 }
 
 /** Directory of CSI raw block volumes, in a root directory. */
-export function driverDevicesOf(rootDir: string): string {
-  return `${stagedDriverVolumesOf(rootDir)}/volumeDevices`;
+export function csiVolumeDevicesOf(rootDir: string): string {
+  return `${csiPluginDirectoryOf(rootDir)}/volumeDevices`;
 }
 
 /** Directory of the image pull records in a root directory, at the kubelet's path. */

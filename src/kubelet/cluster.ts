@@ -12,7 +12,7 @@ import {
   createServiceLister,
   withFirstListTimeout,
 } from "../api/listers.ts";
-import { createObjectCaches, createClaims, createServiceAccounts } from "../api/objects.ts";
+import { createObjectCaches, createPersistentVolumeClaims, createServiceAccounts } from "../api/objects.ts";
 import { createRuntimeClasses } from "../api/runtime-classes.ts";
 import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
@@ -68,7 +68,7 @@ export function observeCluster(context: NodeContext): Cluster {
     headless,
     runtimeClasses,
     objects,
-    claims: createClaims({ client }),
+    claims: createPersistentVolumeClaims({ client }),
     accounts,
     tokens,
     signers,

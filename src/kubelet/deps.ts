@@ -28,7 +28,7 @@ import type { Readiness } from "../node/readiness.ts";
 import type { NodeReporter } from "../report/reported-node.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { TargetRights } from "../node/target-rights.ts";
-import type { EventSink, LogReader, WaitForTarget, StorageDrivers } from "../pipeline.ts";
+import type { EventSink, LogReader, WaitForTarget, CsiDrivers } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { OpenNodeCgroups } from "../cgroups/node-cgroups.ts";
 import type { Enforcement, ReservedCgroups } from "../cgroups/reserved-cgroups.ts";
@@ -146,7 +146,7 @@ export interface ObservedTarget {
   readonly managers: readonly ResourceManager[];
   /** Has the managers allocate pods. */
   readonly topology: TopologyManager;
-  readonly drivers: StorageDrivers;
+  readonly drivers: CsiDrivers;
   readonly agent: NodeAgent;
   readonly cgroups: TargetCgroups;
   readonly running: readonly Service[];

@@ -276,7 +276,7 @@ export function staticSources({ kubelet }: Pick<NodeConfig, "kubelet">): readonl
   return [...(kubelet.staticPodPath ? ["file" as const] : []), ...(kubelet.staticPodURL ? ["http" as const] : [])];
 }
 
-/** Pod sources of a node. @param alone standalone: there is no API server. */
+/** Pod sources of a node. @param standalone there is no API server. */
 export function sourceNames({
   config,
   standalone,

@@ -21,7 +21,7 @@ export function createPluginRegistration(
 ) {
   const { host, link } = target;
   const { nodeName, rootDir } = config;
-  const { nodeChanged } = partsOf("storageDrivers").signals;
+  const { nodeChanged } = partsOf("csiDrivers").signals;
   const csiNodes = createCsiNodes({ client, nodeName, clock, mayLabel: topologyRule(config.driverTopologyKeys) });
   const drivers = createCsiDriverRegistry({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
   const onChange = () => nodeChanged.send();

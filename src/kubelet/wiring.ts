@@ -7,7 +7,7 @@ import type { NodeSignals, Sends, Subscribes } from "../state/signals.ts";
 import { createSourceMilestone, createValue } from "../state/values.ts";
 
 // The node on one page: every actor that shares state with others, in start order. An actor gets only the columns and
-// signals that it names here and no others; the compiler holds the composition to it.
+// signals that it names here and no others; the compiler checks this.
 
 /** Creates the state of a node: passive, created before its actors. Each part has a reader and a writer; the wiring says which actor
  *  gets which. @param sources pod sources of the node. */
@@ -59,7 +59,7 @@ export const wiring = {
   dra: { reads: ["desired", "worker", "sourcesSynced"], sends: ["wake"] },
   serviceTunnel: { reads: ["podCache"], sends: ["nodeChanged"] },
   servicePublisher: { reads: ["apiPods", "podCache"] },
-  storageDrivers: { sends: ["nodeChanged"] },
+  csiDrivers: { sends: ["nodeChanged"] },
   nodeAgent: { reads: ["reachable", "pressure", "shuttingDown", "volumesInUse"], subscribes: ["nodeChanged"] },
   pleg: { writes: ["podCache"], sends: ["wake", "retry"] },
   placeholders: { reads: ["podCache", "status"] },

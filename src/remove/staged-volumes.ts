@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import type { Mount } from "../host/mounts.ts";
-import { iscsiDirectoriesOf, localDevicesOf, localVolumeDirectoryOf, stagedDriverVolumesOf } from "../host/layout.ts";
+import { iscsiDirectoriesOf, localDevicesOf, localVolumeDirectoryOf, csiPluginDirectoryOf } from "../host/layout.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { StagedVolume } from "./findings.ts";
@@ -85,7 +85,7 @@ async function heldIn(fs: HostFs, directories: readonly string[], signal: AbortS
 
 /** Volumes of CSI drivers. */
 async function driverVolumes(fs: HostFs, root: string, signal: AbortSignal): Promise<Found> {
-  const all = await directoryAt(fs, stagedDriverVolumesOf(root), signal);
+  const all = await directoryAt(fs, csiPluginDirectoryOf(root), signal);
   if (all === undefined) return nothing;
   const devicesOfAll = `${all}/volumeDevices`;
   const drivers = await directoriesIn(fs, [all], signal);

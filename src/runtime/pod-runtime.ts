@@ -5,7 +5,7 @@ import { hasUserNamespace } from "../pod/security.ts";
 import type { AllocatedPod } from "../roles.ts";
 import { terminatePod } from "./kill.ts";
 import { type PrefetchDeps, prefetch, prefetchesOf } from "./prefetch.ts";
-import { type StepResult, type StepContext, type PerformDeps, runStep } from "./run-step.ts";
+import { type StepResult, type StepContext, type RunStepDeps, runStep } from "./run-step.ts";
 import { planPod } from "./plan.ts";
 import type { ContainerFacts } from "./planned-kill.ts";
 import type { ProbeResults, ActuatedResources } from "./ports.ts";
@@ -14,7 +14,7 @@ import { StartError } from "./start-error.ts";
 import { createStarter } from "./start-with-backoff.ts";
 import type { Step } from "./step.ts";
 
-export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "actuatedResources">, PrefetchDeps {
+export interface PodRuntimeDeps extends Omit<RunStepDeps, "start" | "actuatedResources">, PrefetchDeps {
   readonly actuatedResources: ActuatedResources;
   readonly probes: ProbeResults;
   /** The pod's status has the AllContainersRestarting condition. */
@@ -65,7 +65,7 @@ function containerFacts(
 
 /** Runs the steps in order. Rejects only when the signal aborts. */
 async function runSteps(
-  deps: PerformDeps,
+  deps: RunStepDeps,
   steps: readonly Step[],
   context: Omit<StepContext, "sandbox">,
   signal: AbortSignal,

@@ -3,7 +3,7 @@ import type { Pod, Resources, Service } from "../objects.ts";
 import type { ProbeKind, SubPathMount } from "../pipeline.ts";
 import type { AllocatedPod } from "../roles.ts";
 
-// Ports of other stages that starting a pod needs.
+// Ports that starting a pod uses; other stages implement them.
 
 /** Service tunnel from pods into the cluster: opened for a new sandbox's IPs, closed before the pod's sandboxes stop. Neither call fails. */
 export interface PodServiceTunnel {

@@ -14,7 +14,7 @@ import type { ContainerStart, ReadySandbox } from "./start-container.ts";
 import type { Starter, StarterDeps } from "./start-with-backoff.ts";
 import type { Step, StepKind } from "./step.ts";
 
-export interface PerformDeps extends SandboxDeps, StarterDeps, ResizeDeps {
+export interface RunStepDeps extends SandboxDeps, StarterDeps, ResizeDeps {
   readonly runtime: Runtime;
   readonly uninterrupted: AbortSignal;
   readonly start: Starter["start"];
@@ -40,7 +40,7 @@ export interface StepResult extends Pick<SyncOutcome, "rest" | "error" | "resize
 }
 
 type Executor<Kind extends StepKind> = (
-  deps: PerformDeps,
+  deps: RunStepDeps,
   step: Step<Kind>,
   pass: StepContext,
   signal: AbortSignal,
@@ -122,7 +122,7 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
 
 /** Runs one step. @throws an error that ends the pass. */
 export function runStep<Kind extends StepKind>(
-  deps: PerformDeps,
+  deps: RunStepDeps,
   step: Step<Kind>,
   pass: StepContext,
   signal: AbortSignal,
@@ -130,7 +130,7 @@ export function runStep<Kind extends StepKind>(
   return executors[step.kind](deps, step, pass, signal);
 }
 
-async function removeFromRuntime({ runtime, uninterrupted }: PerformDeps, { id }: ContainerStatus): Promise<void> {
+async function removeFromRuntime({ runtime, uninterrupted }: RunStepDeps, { id }: ContainerStatus): Promise<void> {
   await runtime.removeContainer(id, uninterrupted).catch((error: unknown) => {
     if (!hasCode(error, "not_found")) throw error;
   });

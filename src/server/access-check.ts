@@ -60,7 +60,7 @@ async function reviewRequest(
   if (verdict.kind === "refused")
     deps.log.debug(
       { user: user.name, method, area: segments[0] ?? "", why: verdict.why ?? "forbidden" },
-      "request refused",
+      "refused kubelet API request",
     );
   return verdict;
 }

@@ -57,7 +57,7 @@ export function createApp(deps: AppDeps): Express {
   }
   app.use((_request, response) => sendText(response, 404, "404: Page Not Found"));
   app.use((error: unknown, request: Request, response: Response, _next: NextFunction) => {
-    deps.log.error({ path: request.path, err: error }, "request failed");
+    deps.log.error({ path: request.path, err: error }, "cannot serve kubelet API request");
     if (response.headersSent) response.destroy();
     else sendText(response, 500, "Internal Server Error\n");
   });

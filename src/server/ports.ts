@@ -100,7 +100,7 @@ export interface KubeletServerDeps extends ClockAndLog {
   readonly podCache: PodCache;
   readonly runtime: ServedRuntime;
   readonly logs: LogReader;
-  /** The target's. */
+  /** The target's files. */
   readonly files: Pick<HostFs, "apply" | "realpath" | "lstat" | "list" | "open">;
   /** Starts a command on the target for a user of the kubelet API. */
   readonly spawn: Host["spawn"];

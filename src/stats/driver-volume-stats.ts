@@ -6,7 +6,7 @@ import {
 } from "../gen/csi.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import type { PersistentVolumeFacts, StorageDrivers } from "../pipeline.ts";
+import type { PersistentVolumeFacts, CsiDrivers } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import { timed } from "../lib/timed.ts";
 import { type DiskUse, totalUse } from "./disk-stats.ts";
@@ -21,18 +21,18 @@ export interface VolumeStatsMeasures {
 export interface DriverVolumeStatsDeps extends ClockAndLog {
   readonly measures: VolumeStatsMeasures;
   readonly host: Pick<Host, "run">;
-  readonly drivers: Pick<StorageDrivers, "driver">;
+  readonly drivers: Pick<CsiDrivers, "driver">;
   /** True to also query the health of volumes (feature gate CSIVolumeHealth). */
   readonly queryHealth: boolean;
 }
 
 /** A volume whose usage cannot be read with statfs: only its CSI driver knows it, its server may be gone, or it is a block
  *  device. */
-type DriverVolume = Exclude<PersistentVolumeFacts["space"], "fileSystem" | undefined>;
+type CsiVolume = Exclude<PersistentVolumeFacts["space"], "fileSystem" | undefined>;
 
 /** Usage of a driver's volume. @param path of the volume in a pod; a volume's `at` overrides it in the driver's request, for a
  *  block device on the node. @returns undefined if the driver does not report it. */
-export type DriverVolumeStats = (path: string, volume: DriverVolume) => Promise<DiskUse | undefined>;
+export type DriverVolumeStats = (path: string, volume: CsiVolume) => Promise<DiskUse | undefined>;
 
 /** Timeout of a command, milliseconds: a file system's server may be gone. */
 const commandTimeoutMs = 5_000;
@@ -58,7 +58,7 @@ export function createDriverVolumeStats({
       return undefined;
     }
   };
-  const query = async (volumePath: string, volume: DriverVolume) => {
+  const query = async (volumePath: string, volume: CsiVolume) => {
     if (volume === "remote") return measure(volumePath, statfsByCommand);
     if (volume === "device") return measure(volumePath, sizeByCommand);
     const { driver, volumeHandle, at = volumePath } = volume;

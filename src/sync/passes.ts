@@ -67,8 +67,8 @@ const deadlineExceeded: Rejection = {
 const maxWaitMs = 60_000;
 const networkRetryDelayMs = 1_000;
 const retryDelayMs = 10_000;
-/** The kubelet's relist period, milliseconds: it reports what a pass has created, so a failed pass is followed by another one, which
- *  reports the back-off without waiting for the pause. */
+/** The kubelet's relist period, milliseconds. A kubelet's relist finds what a failed pass created, and triggers another pass, which reports
+ *  the back-off. */
 const relistMs = 1_000;
 
 /** Observes a pod and reports its status. */

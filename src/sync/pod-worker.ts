@@ -11,14 +11,14 @@ import type { DesiredPod } from "../roles.ts";
 import type { Ending, WorkerPhase, WorkerView } from "../state/pod-table.ts";
 
 /** What triggered a pod worker's sync; `terminated` for the last one of a pod. */
-export type SyncKind = "create" | "update" | "sync" | "kill" | "terminated";
+export type SyncPodType = "create" | "update" | "sync" | "kill" | "terminated";
 
 /** Syncs of pods. */
 export interface WorkerMeasures {
   /** Before the first sync of a pod. */
   started(pod: Pod): void;
   /** A sync has ended, successfully or not. */
-  synced(kind: SyncKind, ms: number): void;
+  synced(kind: SyncPodType, ms: number): void;
 }
 
 /** Outcome of one sync pass. */
@@ -60,12 +60,12 @@ export interface PodWorkerDeps extends ClockAndLog {
 export type PodWorker = ReturnType<typeof createPodWorker>;
 
 interface TerminationCause {
-  readonly kind: SyncKind;
+  readonly kind: SyncPodType;
   readonly eviction?: Eviction | undefined;
 }
 
 /** The kubelet's span names. */
-const spanNames: Readonly<Record<SyncKind, string>> = {
+const spanNames: Readonly<Record<SyncPodType, string>> = {
   create: "syncPod",
   update: "syncPod",
   sync: "syncPod",
@@ -115,7 +115,7 @@ export function createPodWorker(deps: PodWorkerDeps) {
   };
   const mailbox = new LatestSlot<WakeCause>(step, (error) => log.error({ err: error, uid }, "pod worker failed"));
 
-  const runPass = async (signal: AbortSignal, kind: SyncKind, span?: Span) => {
+  const runPass = async (signal: AbortSignal, kind: SyncPodType, span?: Span) => {
     failing = true;
     let failure: unknown;
     if (phase === "terminating") {
@@ -175,7 +175,7 @@ function isEvictedOrPreempted(eviction: Eviction | undefined): boolean {
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-traces/#kubelet-traces */
 function inSpan(
   tracer: Tracer,
-  kind: SyncKind,
+  kind: SyncPodType,
   pod: DesiredPod | undefined,
   work: (span?: Span) => Promise<void>,
 ): Promise<void> {
@@ -194,14 +194,14 @@ function inSpan(
 
 /** Label of a pass in metrics: as in the kubelet, terminating passes have the cause of the termination, and only a successful last pass is
  *  labelled `terminated`. */
-function labelOf(kind: SyncKind, endedBy: SyncKind, failed: boolean): SyncKind {
+function labelOf(kind: SyncPodType, endedBy: SyncPodType, failed: boolean): SyncPodType {
   return kind === "kill" || (kind === "terminated" && failed) ? endedBy : kind;
 }
 
 /** Creates a function that classifies the next pass for metrics. */
 function createPassClassifier(
   measures: WorkerMeasures,
-): (phase: WorkerPhase, pod: DesiredPod | undefined, cause: WakeCause) => SyncKind {
+): (phase: WorkerPhase, pod: DesiredPod | undefined, cause: WakeCause) => SyncPodType {
   let started = false;
   return (phase, pod, cause) => {
     if (phase !== "syncing") return phase === "terminating" ? "kill" : "terminated";

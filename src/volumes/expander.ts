@@ -11,7 +11,7 @@ import { persistentPluginFor, pluginNameOf } from "./persistent/index.ts";
 import { boundVolume } from "./persistent/resolve-claim.ts";
 import {
   type PodVolumes,
-  type SharedState,
+  type SharedVolumeState,
   initialRetryDelayMs,
   maxRetryDelayMs,
   attemptTimeoutMs,
@@ -26,7 +26,7 @@ const maxWaitDelayMs = 10_000;
 /** Expands volumes that are in use. A node may not watch claims. It therefore reads the claims of a pod with each sync, at most every five
  *  seconds for all pods that share a volume.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#expanding-persistent-volumes-claims */
-export function createVolumeExpander(deps: VolumeDeps & SharedState) {
+export function createVolumeExpander(deps: VolumeDeps & SharedVolumeState) {
   const { clock, log, expansionStates, volumeStates } = deps;
   const inProgress = new Set<string>();
   const lastCheckedAt = new Map<string, number>();
@@ -80,7 +80,7 @@ export function createVolumeExpander(deps: VolumeDeps & SharedState) {
 
 /** Checks a mounted volume once and tries to expand it if needed. @returns what to do next. @throws if the attempt fails. */
 async function checkAndExpand(
-  deps: VolumeDeps & SharedState,
+  deps: VolumeDeps & SharedVolumeState,
   podVolumes: PodVolumes,
   podVolume: Volume,
   id: string,

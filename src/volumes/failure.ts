@@ -1,13 +1,13 @@
 import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
 
 /** Failure of one step of mounting a volume, worded as in its event: `MountVolume.MountDevice failed for volume "v" : why`. */
-export class StepError extends CodedError {
+export class VolumeStepError extends CodedError {
   /** The failed step, such as `MountVolume.MountDevice failed`. */
   readonly step: string;
   readonly volume: string;
   constructor(step: string, volume: string, why: unknown) {
     super(codeOf(why), messageOf(why), { cause: why });
-    this.name = "StepError";
+    this.name = "VolumeStepError";
     this.step = step;
     this.volume = volume;
   }
@@ -34,12 +34,13 @@ const checksBeforeMapping = ["MapVolume.NodeAffinity check failed", "MapVolume.F
 
 /** Reason of the event for a volume that could not be set up: block volumes are mapped, not mounted. */
 export function mountFailureReason(error: unknown): "FailedMount" | "FailedMapVolume" {
-  const step = error instanceof StepError ? error.step : "";
+  const step = error instanceof VolumeStepError ? error.step : "";
   return step.startsWith("MapVolume.") && !checksBeforeMapping.includes(step) ? "FailedMapVolume" : "FailedMount";
 }
 
 /** Message of that event. @param volume name of the volume in the pod's spec. */
 export function mountFailureMessage(volume: string, error: unknown): string {
-  const { step, volume: name } = error instanceof StepError ? error : { step: "MountVolume.SetUp failed", volume };
+  const { step, volume: name } =
+    error instanceof VolumeStepError ? error : { step: "MountVolume.SetUp failed", volume };
   return `${step} for volume "${name}" : ${messageOf(error)}`;
 }

@@ -62,14 +62,14 @@ export const attemptTimeoutMs = 123_000;
 export type SetUp = ReturnType<typeof createSetUp>;
 
 /** State of persistent volumes, shared by all pods. */
-export interface SharedState {
+export interface SharedVolumeState {
   readonly volumeStates: PersistentVolumeStates;
   readonly expansionStates: ExpansionStates;
   readonly selinuxMounts: SelinuxMounts;
 }
 
 /** Sets up volumes with their plugins; each failure is reported as an event and retried with back-off. */
-export function createSetUp(shared: VolumeDeps & SharedState) {
+export function createSetUp(shared: VolumeDeps & SharedVolumeState) {
   const { clock, log } = shared;
   let noswap: boolean | undefined;
   const deps: CommonDeps = {

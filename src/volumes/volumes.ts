@@ -16,14 +16,14 @@ import { createVolumeExpander } from "./expander.ts";
 import { createSubPathMounts } from "./subpath-mounts.ts";
 import { createExpansionStates } from "./persistent/expansion-states.ts";
 import { unmounters } from "./persistent/index.ts";
-import { createStagedVolumeLister } from "./persistent/staged-volume-lister.ts";
+import { createCsiVolumeLister } from "./persistent/csi-volume-lister.ts";
 import { createPersistentVolumeStates } from "./persistent/volume-states.ts";
 import { createVolumeWaiter } from "./wait-for-volumes.ts";
 import { usedVolumes } from "./paths.ts";
 import {
   type PodVolumes,
   type SetUp,
-  type SharedState,
+  type SharedVolumeState,
   createSetUp,
   maxRetryDelayMs,
   newPodVolumes,
@@ -65,7 +65,7 @@ export interface Volumes extends VolumeMounter, SubPathMounts, StableFiles {
 export function createVolumes(deps: VolumeDeps): Volumes {
   const pods = new Map<string, PodVolumes>();
   const volumeStates = createPersistentVolumeStates(
-    { ...deps, listVolumes: createStagedVolumeLister(deps), onInUseChange: deps.onVolumesInUse },
+    { ...deps, listVolumes: createCsiVolumeLister(deps), onInUseChange: deps.onVolumesInUse },
     unmounters,
   );
   const selinuxMounts = createSelinuxMounts(deps);
@@ -139,7 +139,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
 /** Unmounts all volumes of a pod at once and records the duration for each. The caller retries a failure. */
 function createPodTeardown(
   deps: VolumeDeps,
-  { volumeStates, selinuxMounts }: Pick<SharedState, "volumeStates" | "selinuxMounts">,
+  { volumeStates, selinuxMounts }: Pick<SharedVolumeState, "volumeStates" | "selinuxMounts">,
 ) {
   const { host, rootDir, measures, clock } = deps;
   const list = createMountLister(host);

@@ -6,10 +6,10 @@ import {
 } from "../../src/gen/csi.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { CSIDriver, Node, VolumeAttachment } from "../../src/objects.ts";
-import type { StorageDriver, StorageDrivers } from "../../src/pipeline.ts";
+import type { CsiNodeService, CsiDrivers } from "../../src/pipeline.ts";
 import type { FakeFiles } from "./host-fs.ts";
 
-export interface FakeStorage extends StorageDrivers {
+export interface FakeStorage extends CsiDrivers {
   /** Names of the registered drivers. */
   readonly registered: Set<string>;
   readonly objects: Map<string, CSIDriver>;
@@ -68,7 +68,7 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
     if (!isMounted(path)) files.bind(`/dev/${request.volumeId}`, path);
   };
   const unmade = (path: string) => (isMounted(path) ? files.unmount(path) : undefined);
-  const driver: StorageDriver = {
+  const driver: CsiNodeService = {
     capabilities: () => told(),
     stage: call("stage", ({ stagingTargetPath }: NodeStageVolumeRequest) => stagingTargetPath, made),
     unstage: call("unstage", ({ stagingTargetPath }) => stagingTargetPath, unmade),

@@ -22,8 +22,8 @@ const measurementTimeoutMs = 300_000;
 /** Measurements keep the disk busy for at most one part in this many of the time. */
 const restFactor = 20;
 
-/** A measurement for which the daemon walks its disk: one at a time, and the less often the longer it takes. Callers wait a second for it,
- *  then use the previous one; it continues for the next caller.
+/** Takes a measurement for which the Docker daemon walks its disk. One runs at a time; the longer it takes, the later the next starts. Callers
+ *  wait a second for it, then use the previous one; it continues for the next caller.
  *  @returns the last measurement, undefined before the first success; rejects only if the signal aborts. */
 export function createSlowMeasurement<T>({
   what,
@@ -39,7 +39,7 @@ export function createSlowMeasurement<T>({
     try {
       last = { value: await read(clock.within(measurementTimeoutMs)), at: clock.now() };
     } catch (error) {
-      log.debug({ what, why: messageOf(error) }, "measurement failed; retrying later");
+      log.debug({ what, why: messageOf(error) }, "cannot measure Docker's disk usage; retrying later");
     }
     const now = clock.monotonic();
     dueAt = now + Math.max(maxAgeMs, (now - startedAt) * restFactor);

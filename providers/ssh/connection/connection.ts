@@ -44,7 +44,7 @@ export interface Connection extends ChannelTransport {
 
 /** Below OpenSSH's default of ten sessions per connection (MaxSessions). */
 const defaultSessionLimit = 8;
-/** A dead peer is detected within keepaliveMs × (keepaliveCount + 1) = 10.5 s of its last answer. */
+/** A dead peer is detected within keepaliveIntervalMs × (keepaliveCount + 1) = 10.5 s of its last answer. */
 const keepaliveIntervalMs = 3500;
 const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;

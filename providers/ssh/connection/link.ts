@@ -181,7 +181,7 @@ class SshLink {
       this.#exchanges += 1;
       await this.#runCheck(opened);
       const connection = this.#addConnection(opened);
-      this.#log.info({ target: endpointName(this.#config) }, "link is up");
+      this.#log.info({ target: endpointName(this.#config) }, "SSH link is up");
       this.#setState({ kind: "up", since: this.#clock.now() });
       return connection;
     } catch (error) {
@@ -231,7 +231,7 @@ class SshLink {
     this.#lastReason = why.reason;
     const delay = retryDelay(why.reason, this.#failures) * this.#clock.jitter(0.8, 1.2);
     const timer = this.#clock.after(delay, () => void this.#connect().catch(() => undefined));
-    this.#log.warn({ err: why, reason: why.reason, retryInMs: Math.round(delay) }, "link is down");
+    this.#log.warn({ err: why, reason: why.reason, retryInMs: Math.round(delay) }, "SSH link is down");
     this.#setState({ kind: "down", since: this.#downSince, why, nextTryAt: this.#clock.now() + delay, timer });
   }
 

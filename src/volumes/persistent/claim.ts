@@ -1,7 +1,7 @@
 import { CodedError } from "../../lib/errors.ts";
 import type { PersistentVolume, PersistentVolumeClaim, Pod } from "../../objects.ts";
 import { termMatches } from "../../pod/node-selector.ts";
-import { StepError } from "../failure.ts";
+import { VolumeStepError } from "../failure.ts";
 import type { SetUpDeps, VolumePlugin, VolumeReady } from "../plugins/plugin.ts";
 import { claimCapacity } from "./claim-status.ts";
 import { expandWhileMounting } from "./expansion.ts";
@@ -124,7 +124,9 @@ async function mountVolume(
 ): Promise<PublishResult> {
   const staged = await plugin.stage(deps, use, signal);
   return plugin.publish(deps, use, staged, signal).catch((error: unknown) => {
-    throw error instanceof StepError ? error : new StepError("MountVolume.SetUp failed", volumeName(use), error);
+    throw error instanceof VolumeStepError
+      ? error
+      : new VolumeStepError("MountVolume.SetUp failed", volumeName(use), error);
   });
 }
 
@@ -136,7 +138,7 @@ async function mapVolume(
 ): Promise<PublishResult> {
   if (!plugin.setUpDevice) {
     const why = new CodedError("unimplemented", "failed to find BlockVolumeMapper plugin. Volume plugin is nil.");
-    throw new StepError("MapVolume.FindMapperPluginBySpec failed", volumeName(use), why);
+    throw new VolumeStepError("MapVolume.FindMapperPluginBySpec failed", volumeName(use), why);
   }
   const { space, ...found } = await plugin.setUpDevice(deps, use, signal);
   return { hostPath: await mapDevice(deps, plugin, use, found, signal), ...(space && { space }) };
@@ -152,13 +154,17 @@ function mountOptions({ metadata, spec }: PersistentVolume): readonly string[] {
   return [...new Set(given.filter((option) => option !== ""))].sort();
 }
 
-/** @throws StepError if the volume's node affinity does not match this node. */
+/** @throws VolumeStepError if the volume's node affinity does not match this node. */
 function checkNode({ node, nodeName }: SetUpDeps, { metadata, spec }: PersistentVolume, operation: string): void {
   const required = spec?.nodeAffinity?.required;
   if (!required) return;
   const own = node();
   const refuse = (why: string) =>
-    new StepError(`${operation}.NodeAffinity check failed`, metadata.name, new CodedError("failed_precondition", why));
+    new VolumeStepError(
+      `${operation}.NodeAffinity check failed`,
+      metadata.name,
+      new CodedError("failed_precondition", why),
+    );
   if (!own) throw refuse(`node ${JSON.stringify(nodeName)} not found`);
   // Only labels are matched: the kubelet ignores field selectors here.
   const labels = { metadata: { name: "", ...(own.metadata.labels && { labels: own.metadata.labels }) } };
@@ -169,7 +175,7 @@ function checkNode({ node, nodeName }: SetUpDeps, { metadata, spec }: Persistent
 function checkOptions({ supportsMountOptions }: PersistentVolumePlugin, { options, volume }: VolumeUse): void {
   if (supportsMountOptions || options.length === 0) return;
   const why = new CodedError("failed_precondition", "mount options are not supported for this volume type");
-  throw new StepError("MountVolume.MountOptionSupport check failed", volume.metadata.name, why);
+  throw new VolumeStepError("MountVolume.MountOptionSupport check failed", volume.metadata.name, why);
 }
 
 /** Enforces ReadWriteOncePod.
@@ -181,7 +187,7 @@ function checkSinglePod({ volumeStates }: SetUpDeps, id: string, use: VolumeUse,
   if (mode !== readWriteOncePod || more.length > 0 || !volumeStates.isUsedByOtherPod(id, pod.metadata.uid)) return;
   const why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
   const step = isDevice ? "MapVolume.SetUpDevice failed" : "MountVolume.SetUp failed";
-  throw new StepError(step, metadata.name, new CodedError("failed_precondition", why));
+  throw new VolumeStepError(step, metadata.name, new CodedError("failed_precondition", why));
 }
 
 /** Expands a volume that was resized while no pod used it. The pod gets the volume only afterwards. */
@@ -199,7 +205,7 @@ async function expandBeforeUse(
     await expandWhileMounting(deps, { use, state, expand }, claimObject, signal);
   } catch (error) {
     const step = use.volume.spec?.volumeMode === "Block" ? "MapVolume.MarkVolumeAsMounted" : "MountVolume.Setup";
-    throw new StepError(`${step} failed while expanding volume`, volumeName(use), error);
+    throw new VolumeStepError(`${step} failed while expanding volume`, volumeName(use), error);
   }
 }
 

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
 import type { CSIDriver } from "../../objects.ts";
-import { StepError } from "../failure.ts";
+import { VolumeStepError } from "../failure.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { type CsiVolumeHandle, csiVolumeId, csiPluginName } from "./csi-unmounter.ts";
 import { waitUntilAttachedInNode } from "./node-attachment.ts";
@@ -24,7 +24,7 @@ export function requiresAttachment(csiDriver: CSIDriver | undefined): boolean {
 }
 
 /** Waits until the control plane has attached a volume to the node.
- *  @returns the publish context of the attachment; undefined if the driver no longer requires attachment. @throws StepError with
+ *  @returns the publish context of the attachment; undefined if the driver no longer requires attachment. @throws VolumeStepError with
  *  the kubelet's reasons; VolumePendingError if the signal aborts first.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume-attachment-v1/ */
 export async function waitForAttachment(
@@ -48,7 +48,7 @@ export async function waitForAttachment(
     return await readPublishContext(deps, handle, signal);
   } catch (error) {
     const operation = volume.spec?.volumeMode === "Block" ? "MapVolume" : "MountVolume";
-    throw new StepError(`${operation}.WaitForAttach failed`, volume.metadata.name, error);
+    throw new VolumeStepError(`${operation}.WaitForAttach failed`, volume.metadata.name, error);
   }
 }
 

@@ -3,7 +3,7 @@ import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
 import type { VolumeDeps } from "../plugins/plugin.ts";
 import { volumeCapabilityOf, readSecrets } from "./csi-publish.ts";
 import type { VolumeUse } from "./plugin.ts";
-import { blockVolumePaths, publishedPath, stagedPath } from "./volume-data.ts";
+import { blockVolumePaths, publishedPath, stagedPath } from "./csi-volume-data.ts";
 import type { PersistentVolume } from "../../objects.ts";
 
 /** Has a CSI driver expand a volume that is published to a pod. If the driver is not registered, the expansion is retried; if it

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import type { StorageDriver } from "../../pipeline.ts";
+import type { CsiNodeService } from "../../pipeline.ts";
 import {
   type NodePublishVolumeRequest,
   NodeServiceCapability_RPC_Type as Capability,
@@ -15,12 +15,18 @@ import { checkNoLink, podSubdirectory } from "../paths.ts";
 import { attachmentName } from "./csi-attachment.ts";
 import { type CsiVolumeHandle, csiPluginError, csiPluginName } from "./csi-unmounter.ts";
 import { applyFSGroup } from "./apply-fs-group.ts";
-import { type VolumeData, hasVolumeData, publishedPath, removeMountDirectory, saveVolumeData } from "./volume-data.ts";
+import {
+  type VolumeData,
+  hasVolumeData,
+  publishedPath,
+  removeMountDirectory,
+  saveVolumeData,
+} from "./csi-volume-data.ts";
 import { rfc3339 } from "../../lib/rfc3339.ts";
 import { sortedByKey } from "../../lib/sorted.ts";
 
 /** A CSI volume with everything needed to publish it to a pod. */
-export interface DriverVolume extends CsiVolumeHandle {
+export interface CsiVolume extends CsiVolumeHandle {
   /** Name of the PersistentVolume, or of the inline volume. */
   readonly name: string;
   readonly lifecycle: "Persistent" | "Ephemeral";
@@ -41,7 +47,7 @@ export interface DriverVolume extends CsiVolumeHandle {
 }
 
 /** Node service capabilities of a driver. */
-export type Capabilities = Awaited<ReturnType<StorageDriver["capabilities"]>>;
+export type Capabilities = Awaited<ReturnType<CsiNodeService["capabilities"]>>;
 
 export interface PublishedVolume extends Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> {
   readonly capabilities: Capabilities;
@@ -59,7 +65,7 @@ const republishSpread = 1.5;
 export async function publishVolume(
   deps: SetUpDeps,
   pod: Pod,
-  { volume, csiDriver }: { readonly volume: DriverVolume; readonly csiDriver: CSIDriver | undefined },
+  { volume, csiDriver }: { readonly volume: CsiVolume; readonly csiDriver: CSIDriver | undefined },
   signal: AbortSignal,
 ): Promise<PublishedVolume> {
   // The registration is checked first: a driver that is not installed yet has no CSIDriver object either.
@@ -98,7 +104,7 @@ export function registeredDriver(
   { drivers }: Pick<VolumeDeps, "drivers">,
   driver: string,
   what: string,
-): StorageDriver {
+): CsiNodeService {
   try {
     return drivers.driver(driver);
   } catch (error) {
@@ -107,14 +113,14 @@ export function registeredDriver(
 }
 
 /** Capabilities of a driver. @param what the failed step, for the message. @throws CodedError in the kubelet's words. */
-export async function capabilitiesOf(driver: StorageDriver, what: string): Promise<Capabilities> {
+export async function capabilitiesOf(driver: CsiNodeService, what: string): Promise<Capabilities> {
   return driver.capabilities().catch((error: unknown) => {
     throw csiPluginError(what, error);
   });
 }
 
 interface PublishInput {
-  readonly driver: StorageDriver;
+  readonly driver: CsiNodeService;
   readonly csiDriver: CSIDriver | undefined;
   readonly capabilities: Capabilities;
   readonly path: string;
@@ -123,7 +129,7 @@ interface PublishInput {
 async function callPublish(
   deps: SetUpDeps,
   pod: Pod,
-  volume: DriverVolume,
+  volume: CsiVolume,
   { driver, csiDriver, capabilities, path }: PublishInput,
   signal: AbortSignal,
 ): Promise<void> {
@@ -147,7 +153,7 @@ async function callPublish(
 }
 
 /** Metadata of a volume as a kubelet saves it in vol_data.json. Pure. */
-export function volumeDataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: DriverVolume): VolumeData {
+export function volumeDataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: CsiVolume): VolumeData {
   return {
     specVolID: volume.name,
     volumeHandle: volume.volumeHandle,
@@ -159,7 +165,7 @@ export function volumeDataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: 
 }
 
 /** The SELinux label in the metadata of a mount. Pure. */
-export function labelData({ selinuxLabel }: Pick<DriverVolume, "selinuxLabel">): VolumeData {
+export function labelData({ selinuxLabel }: Pick<CsiVolume, "selinuxLabel">): VolumeData {
   return selinuxLabel ? { seLinuxMountContext: selinuxLabel } : {};
 }
 
@@ -167,7 +173,7 @@ export function labelData({ selinuxLabel }: Pick<DriverVolume, "selinuxLabel">):
 export async function publishRequest(
   deps: SetUpDeps,
   pod: Pod,
-  volume: DriverVolume,
+  volume: CsiVolume,
   { csiDriver, capabilities, path }: Omit<PublishInput, "driver">,
   signal: AbortSignal,
 ): Promise<NodePublishVolumeRequest> {
@@ -192,7 +198,7 @@ export async function publishRequest(
 
 /** Removes the directory of a mount that the driver did not make. If the driver may still be working on it, or may have mounted
  *  it earlier, the directory stays and the volume is unpublished at the pod's end.
- *  @param tried the mount; `isRepeated` if the driver was asked for it before. @throws the given error. */
+ *  @param path the mount. @param isRepeated the driver was asked for it before. @throws the given error. */
 export async function cleanUpFailedMount(
   { host, log }: SetUpDeps,
   { path, isRepeated }: { readonly path: string; readonly isRepeated: boolean },
@@ -207,7 +213,7 @@ export async function cleanUpFailedMount(
 }
 
 /** @throws failed_precondition if the driver does not support the volume's lifecycle mode. */
-function checkLifecycle({ driver, lifecycle }: DriverVolume, csiDriver: CSIDriver | undefined): void {
+function checkLifecycle({ driver, lifecycle }: CsiVolume, csiDriver: CSIDriver | undefined): void {
   const modes = csiDriver?.spec.volumeLifecycleModes ?? ["Persistent"];
   if (lifecycle === "Persistent" ? modes.includes(lifecycle) : csiDriver && modes.includes(lifecycle)) return;
   const list = modes.map((mode) => JSON.stringify(mode)).join(" ");
@@ -225,7 +231,7 @@ export function mountGroupOf(pod: Pod, capabilities: Capabilities): number | und
 
 /** Volume capability of a request. Pure. */
 export function volumeCapabilityOf(
-  volume: Pick<DriverVolume, "accessModes" | "isBlock" | "fsType" | "mountFlags" | "selinuxLabel">,
+  volume: Pick<CsiVolume, "accessModes" | "isBlock" | "fsType" | "mountFlags" | "selinuxLabel">,
   capabilities: Capabilities,
   group?: number,
 ): VolumeCapability {
@@ -275,7 +281,7 @@ export function getSecretError(what: string): (secret: string, why: string) => s
 export async function readSecrets(
   { objects }: Pick<VolumeDeps, "objects">,
   errorText: (secret: string, why: string) => string,
-  reference: DriverVolume["secret"],
+  reference: CsiVolume["secret"],
   signal: AbortSignal,
 ): Promise<Record<string, string>> {
   if (!reference) return {};
@@ -296,7 +302,7 @@ export async function readSecrets(
   );
 }
 
-function podInfo({ metadata, spec }: Pod, { lifecycle }: DriverVolume): Record<string, string> {
+function podInfo({ metadata, spec }: Pod, { lifecycle }: CsiVolume): Record<string, string> {
   return {
     "csi.storage.k8s.io/pod.name": metadata.name,
     "csi.storage.k8s.io/pod.namespace": metadata.namespace,
@@ -310,7 +316,7 @@ function podInfo({ metadata, spec }: Pod, { lifecycle }: DriverVolume): Record<s
 async function applyDriverFSGroup(
   deps: SetUpDeps,
   pod: Pod,
-  { accessModes, fsType, readOnly, volumeHandle }: DriverVolume,
+  { accessModes, fsType, readOnly, volumeHandle }: CsiVolume,
   { csiDriver, capabilities, path }: Omit<PublishInput, "driver">,
   signal: AbortSignal,
 ): Promise<void> {

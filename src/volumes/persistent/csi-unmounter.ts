@@ -1,10 +1,10 @@
 import { posix } from "node:path";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import { isMountPoint, listMounts } from "../../host/mounts.ts";
-import { driverDevicesOf, podDirectory } from "../../host/layout.ts";
+import { csiVolumeDevicesOf, podDirectory } from "../../host/layout.ts";
 import { CodedError, codeOf, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import { timed } from "../../lib/timed.ts";
-import type { DriverVolumes } from "./staged-volume-lister.ts";
+import type { CsiVolumes } from "./csi-volume-lister.ts";
 import type { RetainedDirectory, PersistentVolumeUnmounter, UnmounterDeps, UnpublishDeps } from "./unmounter.ts";
 import { volumesMappedFor, unmapDevice, unmapOrphans } from "./map-device.ts";
 import {
@@ -17,7 +17,7 @@ import {
   removeMountDirectory,
   removeDirectoriesWithoutData,
   stagedPath,
-} from "./volume-data.ts";
+} from "./csi-volume-data.ts";
 
 export const csiPluginName = "kubernetes.io/csi";
 
@@ -35,7 +35,7 @@ export function csiVolumeId({ driver, volumeHandle }: CsiVolumeHandle): string {
   return `${driver}^${volumeHandle}`;
 }
 
-/** Unstages CSI volumes: the driver unpublishes them from the pod, then unstages them from the node. While the driver is
+/** Unpublishes CSI volumes from pods, and unstages them from the node, by calls to their drivers. While a driver is
  *  unavailable they stay, and so does a mount whose volume is not known for sure.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeunpublishvolume */
 export const csiUnmounter: PersistentVolumeUnmounter = {
@@ -159,7 +159,7 @@ async function unstage(
 /** Unpublishes a pod's block volumes, found by their links and bind mounts. */
 async function unpublishDevices(deps: UnpublishDeps, uid: string, signal: AbortSignal) {
   const linked = podBlockVolumes(deps, uid, signal);
-  const mapped = volumesMappedFor(deps, { all: driverDevicesOf(deps.rootDir), below: "/dev" }, uid, signal);
+  const mapped = volumesMappedFor(deps, { all: csiVolumeDevicesOf(deps.rootDir), below: "/dev" }, uid, signal);
   const names = [...new Set((await Promise.all([linked, mapped])).flat())];
   if (names.length === 0) return [];
   const known = await blockVolumeData(deps, signal);
@@ -196,7 +196,7 @@ async function unpublishDevice(deps: UnpublishDeps, { path, data, problem }: Vol
 /** Unstages block volumes unless a pod has a link to one. @returns true if none is left. */
 async function unstageBlockVolumes(
   deps: UnmounterDeps,
-  { devices, linked }: DriverVolumes,
+  { devices, linked }: CsiVolumes,
   id: string,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -220,7 +220,7 @@ async function unstageBlockVolume(
   signal: AbortSignal,
 ): Promise<void> {
   const { staged, published, mapped, data } = blockVolumePaths(deps.rootDir, name);
-  // A pod without its link has lost the device already.
+  // No pod has a link to the volume any more: the target paths that are left are unpublished.
   for (const { name: uid } of (await ignoreNotFound(deps.host.fs.list(published, signal))) ?? [])
     await unpublishDevice(deps, one, `${published}/${uid}`);
   const { driverName = "", volumeHandle = "" } = one.data;

@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import { type NodeStageVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import type { CSIDriver } from "../../objects.ts";
-import { StepError, UnprocessedVolumeError } from "../failure.ts";
+import { VolumeStepError, UnprocessedVolumeError } from "../failure.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink } from "../paths.ts";
 import { expandCsiVolume, csiSourceOf } from "./csi-expand.ts";
@@ -9,7 +9,7 @@ import { requiresAttachment, waitForAttachment } from "./csi-attachment.ts";
 import { csiVolumeId, csiUnmounter, csiPluginName } from "./csi-unmounter.ts";
 import {
   type Capabilities,
-  type DriverVolume,
+  type CsiVolume,
   readCsiDriver,
   capabilitiesOf,
   volumeCapabilityOf,
@@ -33,7 +33,7 @@ import {
   saveVolumeData,
   stagedPath,
   volumeDataAt,
-} from "./volume-data.ts";
+} from "./csi-volume-data.ts";
 
 type Context = Readonly<Record<string, string>>;
 
@@ -62,7 +62,7 @@ export const csi: PersistentVolumePlugin = {
     await unstageOtherLabel(deps, use, staged, signal);
     if (!deps.volumeStates.isStaged(csiVolumeId(source)))
       await stage(deps, use, { context: publishContext, staged }, signal).catch((error: unknown) => {
-        throw new StepError("MountVolume.MountDevice failed", use.volume.metadata.name, error);
+        throw new VolumeStepError("MountVolume.MountDevice failed", use.volume.metadata.name, error);
       });
     return staged;
   },
@@ -95,7 +95,7 @@ async function unstageOtherLabel(
   throw new UnprocessedVolumeError(`waiting for unmount of volume "${csiPluginName}/${id}", ${why}`);
 }
 
-function volumeOf({ volume, readOnly, selinuxLabel }: VolumeUse): DriverVolume {
+function volumeOf({ volume, readOnly, selinuxLabel }: VolumeUse): CsiVolume {
   const { driver, volumeHandle, fsType = "", volumeAttributes = {}, nodePublishSecretRef } = csiSourceOf(volume);
   return {
     name: volume.metadata.name,
@@ -185,7 +185,7 @@ async function stageRequest(
 async function setUpDevice(deps: SetUpDeps, use: VolumeUse, signal: AbortSignal) {
   const info = await waitUntilAttached(deps, use, signal);
   const failed = (step: string) => (error: unknown) => {
-    throw new StepError(`MapVolume.${step} failed`, use.volume.metadata.name, error);
+    throw new VolumeStepError(`MapVolume.${step} failed`, use.volume.metadata.name, error);
   };
   await stageDevice(deps, use, info.publishContext, signal).catch(failed("SetUpDevice"));
   const { path, capabilities } = await publishDevice(deps, use, info, signal).catch(failed("MapPodDevice"));

@@ -1,7 +1,7 @@
 import { isMountPoint } from "../../host/mounts.ts";
 import { ignoreNotFound } from "../../lib/errors.ts";
 import type { PersistentVolume } from "../../objects.ts";
-import { StepError } from "../failure.ts";
+import { VolumeStepError } from "../failure.ts";
 import { checkNoLink, podSubdirectory, volumeDirectory } from "../paths.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { applyFSGroup } from "./apply-fs-group.ts";
@@ -42,7 +42,7 @@ export const iscsi: PersistentVolumePlugin = {
     const options = use.readOnly ? [...new Set([...use.options, "ro"])].sort() : use.options;
     await mountDevice(deps, { device, at: mounted, fsType, options }, signal).catch((error: unknown) => {
       if (error instanceof DeviceMountError && error.isMismatch) reportMismatch(deps, use.volume, error);
-      throw new StepError("MountVolume.MountDevice failed", use.volume.metadata.name, error);
+      throw new VolumeStepError("MountVolume.MountDevice failed", use.volume.metadata.name, error);
     });
     return mounted;
   },
@@ -66,7 +66,7 @@ export const iscsi: PersistentVolumePlugin = {
     await checkNoLink({ host: deps.host }, mapped, signal);
     const device = await attach(deps, use, { directory: mapped, operation: "MapVolume" }, signal);
     const real = await deps.host.fs.realpath(device, signal).catch((error: unknown) => {
-      throw new StepError("MapVolume.EvalHostSymlinks failed", use.volume.metadata.name, error);
+      throw new VolumeStepError("MapVolume.EvalHostSymlinks failed", use.volume.metadata.name, error);
     });
     return { device: real, directory: mapped, space: "device" };
   },
@@ -85,7 +85,7 @@ async function waitUntilAttached(deps: SetUpDeps, { pod, volume }: VolumeUse, si
 }
 
 /** Attaches the disk; its record in the directory, written first, is how a later process finds what to undo.
- *  @returns the path of the device. @throws StepError in the kubelet's words. */
+ *  @returns the path of the device. @throws VolumeStepError in the kubelet's words. */
 async function attach(
   deps: SetUpDeps,
   use: VolumeUse,
@@ -96,7 +96,7 @@ async function attach(
   const disk = iscsiDiskOf(use.volume);
   const initialization = operation === "MapVolume" ? "NewBlockVolumeMapper" : "NewMounter";
   const chap = await chapSecretsOf(deps, use, signal).catch((error: unknown) => {
-    throw new StepError(`${operation}.${initialization} initialization failed`, name, error);
+    throw new VolumeStepError(`${operation}.${initialization} initialization failed`, name, error);
   });
   const record = () =>
     deps.host.fs.apply(
@@ -107,6 +107,6 @@ async function attach(
       signal,
     );
   return attachIscsiDisk(deps, disk, { chap, record }, signal).catch((error: unknown) => {
-    throw new StepError(`${operation}.WaitForAttach failed`, name, error);
+    throw new VolumeStepError(`${operation}.WaitForAttach failed`, name, error);
   });
 }

@@ -2,7 +2,7 @@ import { isMountPoint } from "../../host/mounts.ts";
 import { localDevicesOf, localVolumeDirectoryOf, podDirectory } from "../../host/layout.ts";
 import { CodedError, ignoreNotFound, codeOf, messageOf } from "../../lib/errors.ts";
 import { podReference } from "../../pod/reference.ts";
-import { StepError } from "../failure.ts";
+import { VolumeStepError } from "../failure.ts";
 import { fsGroupOf } from "../fs-group.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink, podSubdirectory, volumeDirectory } from "../paths.ts";
@@ -91,12 +91,13 @@ export const local: PersistentVolumePlugin = {
     const options = use.readOnly ? [...new Set([...use.options, "ro"])].sort() : use.options;
     const fsType = spec?.local?.fsType ?? "ext4";
     await mountDevice(deps, { device: path, at, fsType, options }, signal).catch((error: unknown) => {
-      if (!(error instanceof DeviceMountError)) throw new StepError("MountVolume.MountDevice failed", name, error);
+      if (!(error instanceof DeviceMountError))
+        throw new VolumeStepError("MountVolume.MountDevice failed", name, error);
       const { cause, isMismatch, message } = error;
       const text = `local: failed to mount device ${path} at ${at} (fstype: ${fsType}), error ${message}`;
       const failure = new DeviceMountError(text, { cause, isMismatch });
       if (isMismatch) reportMismatch(deps, use.volume, failure);
-      throw new StepError("MountVolume.MountDevice failed", name, failure);
+      throw new VolumeStepError("MountVolume.MountDevice failed", name, failure);
     });
     return at;
   },
@@ -123,7 +124,7 @@ export const local: PersistentVolumePlugin = {
   async setUpDevice({ host, rootDir }, { volume: { metadata, spec } }, signal) {
     const path = spec?.local?.path ?? "";
     const failed = (step: string) => (error: unknown) => {
-      throw new StepError(`MapVolume.${step} failed`, metadata.name, error);
+      throw new VolumeStepError(`MapVolume.${step} failed`, metadata.name, error);
     };
     const real = await host.fs.realpath(path, signal).catch(failed("EvalHostSymlinks"));
     const { kind } = await host.fs.stat(real, signal).catch(failed("MapBlockVolume"));
@@ -145,7 +146,11 @@ export const local: PersistentVolumePlugin = {
 
 async function pathKind({ host }: SetUpDeps, path: string, name: string, signal: AbortSignal) {
   const refuse = (why: string) =>
-    new StepError("MountVolume.NewMounter initialization failed", name, new CodedError("failed_precondition", why));
+    new VolumeStepError(
+      "MountVolume.NewMounter initialization failed",
+      name,
+      new CodedError("failed_precondition", why),
+    );
   if (path === "") throw refuse("local volume source is nil or local path is not set");
   const found = await ignoreNotFound(host.fs.stat(path, signal));
   if (!found) throw refuse(`path ${JSON.stringify(path)} does not exist`);

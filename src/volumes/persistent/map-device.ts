@@ -1,7 +1,7 @@
 import { attachLoopDevice, releaseDevicePath } from "../../host/loop-device.ts";
 import { CodedError, codeOf, messageOf, ignoreNotFound } from "../../lib/errors.ts";
 import { podReference } from "../../pod/reference.ts";
-import { StepError } from "../failure.ts";
+import { VolumeStepError } from "../failure.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink } from "../paths.ts";
 import { mount } from "./bind-mount.ts";
@@ -16,7 +16,7 @@ const directoryMode = 0o750;
  *  directory on the node, held open by a loop device. The link is created first and removed last: a later process finds the rest
  *  by it.
  *  @param device with links resolved. @param directory the volume's global map path, in the kubelet's terms. @returns the link.
- *  @throws StepError in the kubelet's words.
+ *  @throws VolumeStepError in the kubelet's words.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
 export async function mapDevice(
   deps: SetUpDeps,
@@ -30,7 +30,7 @@ export async function mapDevice(
   const about = `globalMapPath:${directory}, podUID: ${uid}`;
   const failed = (what: string) => (error: unknown) => {
     const why = new CodedError(codeOf(error), `${what}: ${messageOf(error)}`, { cause: error });
-    throw new StepError("MapVolume.MapBlockVolume failed", name, why);
+    throw new VolumeStepError("MapVolume.MapBlockVolume failed", name, why);
   };
   await checkNoLink({ host: deps.host }, directory, signal).catch(failed("blkUtil.MapDevice failed"));
   const link = await linkDevice(deps, kind, use, device, signal).catch(failed("blkUtil.MapDevice failed"));

@@ -1,21 +1,21 @@
 import type { ClockAndLog } from "../../lib/log.ts";
-import type { StorageDrivers } from "../../pipeline.ts";
+import type { CsiDrivers } from "../../pipeline.ts";
 import type { VolumeMeasures } from "../measures.ts";
 import type { Host } from "../../seams/host.ts";
-import type { StagedVolumeLister } from "./staged-volume-lister.ts";
+import type { CsiVolumeLister } from "./csi-volume-lister.ts";
 
 export interface UnpublishDeps extends ClockAndLog {
   readonly host: Host;
   /** The target's root directory. */
   readonly rootDir: string;
-  readonly drivers: Pick<StorageDrivers, "driver">;
+  readonly drivers: Pick<CsiDrivers, "driver">;
   readonly measures: Pick<VolumeMeasures, "deviceUnmapped">;
 }
 
 export interface UnmounterDeps extends UnpublishDeps {
   /** Runs work that no other work with the same key may overlap. */
   serialize<T>(key: string, work: () => Promise<T>): Promise<T>;
-  readonly listVolumes: StagedVolumeLister;
+  readonly listVolumes: CsiVolumeLister;
 }
 
 /** A directory that must stay, and why. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { type DriverVolume, readCsiDriver, publishVolume } from "../persistent/csi-publish.ts";
+import { type CsiVolume, readCsiDriver, publishVolume } from "../persistent/csi-publish.ts";
 import type { VolumePlugin } from "./plugin.ts";
 
 /** An inline CSI ephemeral volume, which lives as long as its pod.
@@ -9,7 +9,7 @@ export const csi: VolumePlugin = {
   async setUp(deps, pod, { name, csi: source }, signal) {
     const { driver = "", fsType = "", readOnly = false, volumeAttributes = {}, nodePublishSecretRef } = source ?? {};
     const { uid, namespace } = pod.metadata;
-    const volume: DriverVolume = {
+    const volume: CsiVolume = {
       name,
       lifecycle: "Ephemeral",
       driver,

@@ -3,14 +3,7 @@ import type { MountLister } from "../../host/mounts.ts";
 import type { ClockAndLog } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
-import type {
-  EventSink,
-  MountedVolume,
-  NodeSource,
-  ObjectCache,
-  WaitForTarget,
-  StorageDrivers,
-} from "../../pipeline.ts";
+import type { EventSink, MountedVolume, NodeSource, ObjectCache, WaitForTarget, CsiDrivers } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
 import type { ExpansionStates } from "../persistent/expansion-states.ts";
 import type { PersistentVolumeStates } from "../persistent/volume-states.ts";
@@ -22,7 +15,7 @@ export interface VolumeDeps extends NodeSource, ClockAndLog {
   readonly host: Host;
   readonly objects: ObjectCache;
   readonly claims: Claims;
-  readonly drivers: StorageDrivers;
+  readonly drivers: CsiDrivers;
   /** Called with the names, as the cluster knows them, of attached volumes that pods use. */
   readonly onVolumesInUse: (names: readonly string[]) => void;
   readonly tokens: TokenSource;

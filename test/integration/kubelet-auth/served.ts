@@ -142,7 +142,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
         const path = `/api/v1/nodes/${cluster.nodeName}/proxy/debug/flags/v`;
         return cluster.mustKubectl(["replace", "--raw", path, "-f", level]);
       };
-      const refusals = () => agent.log().match(/"area":"no-such-area",.*"request refused"/g)?.length ?? 0;
+      const refusals = () => agent.log().match(/"area":"no-such-area",.*"refused kubelet API request"/g)?.length ?? 0;
       const ask = () => callers().ask("/no-such-area", callers().account("nothing"));
       assert.equal((await ask()).status, 403);
       assert.equal(refusals(), 0);

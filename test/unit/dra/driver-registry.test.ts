@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http2";
 import type { Duplex } from "node:stream";
 import { test } from "node:test";
-import { createDriverRegistry } from "../../../src/dra/driver-registry.ts";
+import { createDraDriverRegistry } from "../../../src/dra/driver-registry.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { waitFor } from "../../harness/wait.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -21,7 +21,7 @@ function bench() {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   const usable: boolean[] = [];
-  const registry = createDriverRegistry({
+  const registry = createDraDriverRegistry({
     host,
     measures: unmeasured.dra,
     onUsable: (_driver, isUsable) => void usable.push(isUsable),

@@ -7,7 +7,7 @@ import { status } from "@grpc/grpc-js";
 import { localHost } from "../../../providers/local/host.ts";
 import { type Clock, systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { stagedPath } from "../../../src/volumes/persistent/volume-data.ts";
+import { stagedPath } from "../../../src/volumes/persistent/csi-volume-data.ts";
 import { createCsiVolumeRelease } from "../../../src/commands/release-csi-volumes.ts";
 import { execute } from "../../../src/remove/execute.ts";
 import type { FoundPod } from "../../../src/remove/findings.ts";

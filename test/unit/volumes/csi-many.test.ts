@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { StorageDriver } from "../../../src/pipeline.ts";
+import type { CsiNodeService } from "../../../src/pipeline.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { never } from "../../fakes/signals.ts";
 import { type Bench, podWith, volumeBench } from "./volume-bench.ts";
@@ -39,7 +39,7 @@ function slowed(bench: Bench) {
       await call(request);
       under.set(request.volumeId, now - 1);
     };
-  const lasting: StorageDriver = { ...driver, stage: slow(driver.stage), publish: slow(driver.publish) };
+  const lasting: CsiNodeService = { ...driver, stage: slow(driver.stage), publish: slow(driver.publish) };
   storage.driver = () => lasting;
   return most;
 }

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import { isAtOrBelow, listMounts } from "../../host/mounts.ts";
-import { driverDevicesOf, stagedDriverVolumesOf, podDirectory, podsDirectory } from "../../host/layout.ts";
+import { csiVolumeDevicesOf, csiPluginDirectoryOf, podDirectory, podsDirectory } from "../../host/layout.ts";
 import { replaceFile } from "../../host/replace-file.ts";
 import { parseBoundedJson } from "../../lib/bounded-text.ts";
 import { CodedError, hasCode, messageOf, ignoreNotFound } from "../../lib/errors.ts";
@@ -34,7 +34,7 @@ const directoryMode = 0o750;
 /** Staging path of a volume; its metadata is in the parent directory. */
 export function stagedPath(rootDir: string, driver: string, volumeHandle: string): string {
   const sum = createHash("sha256").update(volumeHandle).digest("hex");
-  return `${stagedDriverVolumesOf(rootDir)}/${driver}/${sum}/globalmount`;
+  return `${csiPluginDirectoryOf(rootDir)}/${driver}/${sum}/globalmount`;
 }
 
 /** Target path of a volume in a pod; its metadata is in the parent directory. */
@@ -45,7 +45,7 @@ export function publishedPath(rootDir: string, uid: string, volume: string): str
 /** Paths of a block volume: its staging path, the directory with a target path per pod UID, the directory with a bind mount per
  *  pod UID, and a path next to which its metadata is saved. */
 export function blockVolumePaths(rootDir: string, volume: string) {
-  const all = driverDevicesOf(rootDir);
+  const all = csiVolumeDevicesOf(rootDir);
   return {
     staged: `${all}/staging/${volume}`,
     published: `${all}/publish/${volume}`,
@@ -140,7 +140,7 @@ export async function blockVolumeData(
   { host, rootDir }: VolumeDataDeps,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, VolumeDataDirectory>> {
-  const names = await blockVolumesIn(host, driverDevicesOf(rootDir), signal);
+  const names = await blockVolumesIn(host, csiVolumeDevicesOf(rootDir), signal);
   const found = names.map(async (name) => {
     const path = posix.dirname(blockVolumePaths(rootDir, name).data);
     const one = await dataIn(host, path, (_, { specVolID = name }) => specVolID === name, signal);
@@ -163,8 +163,8 @@ export async function stagedVolumeData(
 }
 
 async function driverDirectories(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
-  const all = stagedDriverVolumesOf(rootDir);
-  return (await directoriesIn(host, all, signal)).filter((path) => path !== driverDevicesOf(rootDir));
+  const all = csiPluginDirectoryOf(rootDir);
+  return (await directoriesIn(host, all, signal)).filter((path) => path !== csiVolumeDevicesOf(rootDir));
 }
 
 /** Names of block volumes; the directory also contains the shared `staging` and `publish` directories. */
@@ -187,7 +187,7 @@ export async function removeDirectoriesWithoutData(
   const drivers = await driverDirectories(host, rootDir, signal);
   const volumes = (await Promise.all(drivers.map((path) => directoriesIn(host, path, signal)))).flat();
   const mounts = volumes.map((path) => `${path}/globalmount`);
-  const names = await blockVolumesIn(host, driverDevicesOf(rootDir), signal);
+  const names = await blockVolumesIn(host, csiVolumeDevicesOf(rootDir), signal);
   const devices = names.map((name) => blockVolumePaths(rootDir, name));
   const tidied = [...mounts, ...devices.map(({ data }) => data)].map(async (mount) => {
     // Directories that are not empty stay.

@@ -7,10 +7,10 @@ import {
   allPodVolumeData,
   stagedVolumeData,
   allPodBlockVolumes,
-} from "./volume-data.ts";
+} from "./csi-volume-data.ts";
 
 /** Volumes of CSI drivers found on the target. */
-export interface DriverVolumes {
+export interface CsiVolumes {
   readonly staged: readonly VolumeDataDirectory[];
   readonly published: readonly VolumeDataDirectory[];
   readonly devices: ReadonlyMap<string, VolumeDataDirectory>;
@@ -20,11 +20,11 @@ export interface DriverVolumes {
 
 /** Lists CSI volumes, once for all concurrent callers: otherwise hundreds of terminating pods would each read all metadata
  *  files. A result is never older than the call. */
-export type StagedVolumeLister = (signal: AbortSignal) => Promise<DriverVolumes>;
+export type CsiVolumeLister = (signal: AbortSignal) => Promise<CsiVolumes>;
 
-export function createStagedVolumeLister(place: { readonly host: Host; readonly rootDir: string }): StagedVolumeLister {
+export function createCsiVolumeLister(place: { readonly host: Host; readonly rootDir: string }): CsiVolumeLister {
   const { signal: never } = new AbortController();
-  let volumes: DriverVolumes = { staged: [], published: [], devices: new Map(), linked: [] };
+  let volumes: CsiVolumes = { staged: [], published: [], devices: new Map(), linked: [] };
   const read = coalesce(async () => {
     const [staged, published, devices, linked] = await Promise.all([
       stagedVolumeData(place, never),
