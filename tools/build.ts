@@ -1,7 +1,7 @@
 import { globSync } from "node:fs";
 import { chmod, mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { build } from "esbuild";
+import { type Plugin, build } from "esbuild";
 import { withoutComments } from "../src/lib/program-text.ts";
 import { bundlePage } from "../src/page/bundle.ts";
 import { noticesOf } from "./notices.ts";
@@ -22,6 +22,19 @@ const require = __createRequire(import.meta.url);
 const __filename = import.meta.filename;
 const __dirname = import.meta.dirname;
 ${noPlaces}`;
+
+/** Loads node:http by require: an import reads each of its exports, and that of its WebSocket has Node load its fetch, 3 MiB. */
+const requiredHttp: Plugin = {
+  name: "node:http by require",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^(node:)?http$/ }, ({ kind }) =>
+      kind === "import-statement" ? { path: "node:http", namespace: "required" } : undefined,
+    );
+    onLoad({ filter: /^/, namespace: "required" }, ({ path }) => ({
+      contents: `module.exports = require(${JSON.stringify(path)});`,
+    }));
+  },
+};
 
 /** The build's file of that ending. */
 function output(ending: string): string {
@@ -62,6 +75,7 @@ const { metafile, outputFiles } = await build({
   // Native parts that ssh2 does without where they are missing.
   external: ["cpu-features", "*.node"],
   metafile: true,
+  plugins: [requiredHttp],
   logLevel: "warning",
 });
 const built = output(".mjs");
