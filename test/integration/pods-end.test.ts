@@ -25,13 +25,16 @@ describe("termination of a pod", { concurrency: 4 }, () => {
       { name: "host", mountPath: "/host" },
       { name: "memory", mountPath: "/memory" },
     ];
-    const script = "trap 'sleep 1; echo goodbye > /host/said; exit 0' TERM; while :; do sleep 0.1; done";
+    const script =
+      "trap 'sleep 1; echo goodbye > /host/said; exit 0' TERM; echo > /host/trapped; while :; do sleep 0.1; done";
     await pods.create("polite", {
       terminationGracePeriodSeconds: 30,
       volumes,
       containers: [shell(script, { volumeMounts })],
     });
     const pod = await pods.ready("polite");
+    // Without its trap the shell, which is process 1 there, does not get the signal.
+    await cluster.waitFor("the shell's trap", () => existsSync(join(folder, "trapped")));
     const memory = volumeFolder(cluster, pod, "empty-dir", "memory");
     assert.ok(existsSync(memory) && processesOf(cluster, pod.metadata.uid).length >= 2);
     const gone = pods.gone("polite", ({ metadata: { uid } }) => ({
