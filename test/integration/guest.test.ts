@@ -46,8 +46,10 @@ describe("a target with its own kernel", () => {
   test("gets a kubelet's kernel settings and iptables chains, if the node asks for them", async () => {
     assert.equal(await says("sysctl", "-n", "vm.overcommit_memory"), "1");
     assert.equal(await says("sysctl", "-n", "kernel.panic"), "10");
+    await lab.cluster.waitFor("the chains", async () =>
+      /^-A INPUT -j KUBE-FIREWALL$/m.test(await says("iptables", "-w", "-S", "INPUT")),
+    );
     assert.match(await says("iptables", "-w", "-t", "mangle", "-S"), /^-N KUBE-IPTABLES-HINT$/m);
-    assert.match(await says("iptables", "-w", "-S", "INPUT"), /^-A INPUT -j KUBE-FIREWALL$/m);
   });
 
   test("with LimitedSwap gives Burstable pods swap in proportion to their memory request, and others none", async () => {
