@@ -74,21 +74,24 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
     const { pods, cluster } = lab;
     // More at a time than the connections on the way take in.
     const bursts = [1, 2, 3].map((burst) => [burst * 1_000_000, burst * 1_000_000 + 150_000] as const);
-    const go = "until [ -e /tmp/go ]; do sleep 0.1; done; rm /tmp/go";
-    const script = `echo begin; ${bursts.map(([first, last]) => `${go}; ${writing(first, last)}`).join("; ")}; ${go}; echo end`;
+    // Each step waits for a file of its own: a burst may be rotated twice, before it has been written.
+    const until = (step: number) => `until [ -e /tmp/go-${step} ]; do sleep 0.1; done`;
+    const writes = bursts.map(([first, last], at) => `${until(at + 1)}; ${writing(first, last)}`);
+    const script = `echo begin; ${writes.join("; ")}; ${until(4)}; echo end`;
+    const go = (step: number) => cluster.mustKubectl(["exec", "patient", "--", "touch", `/tmp/go-${step}`]);
     await pods.create("patient", { restartPolicy: "Never", containers: [shell(script)] });
     const directory = logsOf(await pods.ready("patient"));
     const following = await followed("patient");
     following.pause();
     const further = async (rotations: number) => {
-      await cluster.mustKubectl(["exec", "patient", "--", "touch", "/tmp/go"]);
+      await go(rotations);
       const there = () => readdirSync(directory).filter((name) => rotated.test(name)).length;
       await waitFor(`rotation ${rotations}`, async () => there() >= rotations, { timeoutMs: 30_000 });
     };
     for (const rotations of [1, 2, 3]) await further(rotations);
     assert.ok(readdirSync(directory).some((name) => name.endsWith(".gz")));
     following.resume();
-    await cluster.mustKubectl(["exec", "patient", "--", "touch", "/tmp/go"]);
+    await go(4);
     const text = await following.text();
     const expected = `begin${bursts.map(([first, last]) => lines(first, last)).join("")}end`;
     assert.ok(text === expected, `${text.length} characters, and not those that were written`);
