@@ -337,8 +337,7 @@ describe("metrics", { timeout: 600_000 }, () => {
       const path = `/api/v1/nodes/${cluster.nodeName}/proxy/debug/pprof/${profile}`;
       const argv = kubectlArgv(cluster.layout, cluster.tools, ["get", "--raw", path]);
       await must(["sh", "-c", 'file=$1; shift; exec "$@" > "$file"', "sh", file, ...argv]);
-      // Go builds its tools when they are first used.
-      return must(["go", "tool", "pprof", "-top", file], { timeoutMs: 300_000 });
+      return must(["go", "tool", "pprof", "-top", file], { timeoutMs: 300_000 }); // Go builds pprof at its first use.
     };
     const [cpu, heap] = await Promise.all([top("profile?seconds=1"), top("heap?seconds=1")]);
     assert.match(cpu, /^Type: cpu\n(.*\n)*Duration: 1(\.\d+)?s, Total samples = /);
