@@ -21,8 +21,8 @@ export interface Privileges {
   /** Path of the target's SFTP server program, used if sshd has no sftp subsystem or the server has to run as root. */
   readonly sftpServer?: string;
   readonly relays: readonly RelayProgram[];
-  /** True if the SSH server starts commands in a process group of its own (dropbear): a signal to a command's group would end the connection,
-   *  so shells start in a new session. */
+  /** True if the SSH server starts commands in the process group of its connection (dropbear): a signal to a command's group would end the
+   *  connection, so shells start in a session of their own. */
   readonly needsSession?: boolean;
   /** Unmet requirements of a full node, one sentence each with the remedy. */
   readonly missing: readonly string[];
@@ -127,11 +127,11 @@ function probeScript({ sudo }: SshConfig): string {
     // Only OpenBSD's nc shuts down its side when its input ends (-N), and connects to sockets by path (-U).
     'gl_relays() { [ "$1" != nc ] || case $(nc -h 2>&1 </dev/null) in *-N*) ;; *) return 1;; esac; }',
     `for gl_f in ${relayPrograms.join(" ")}; do command -v "$gl_f" >/dev/null 2>&1 && gl_relays "$gl_f" && printf '%s ' "$gl_f"; done; echo`,
-    // A process group that belongs to neither the shell nor a parent of its own session is the SSH server's.
-    'if [ "$gl_group" = $$ ]; then gl_f=; else gl_f=setsid; fi',
-    "for gl_f in stat readlink awk head dd $gl_f; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
+    // A shell that does not lead its process group shares the SSH server's.
+    'if [ "$gl_group" = $$ ]; then gl_own=; else gl_own=setsid; fi',
+    "for gl_f in stat readlink awk head dd $gl_own; do command -v $gl_f >/dev/null 2>&1 || printf '%s ' $gl_f; done; echo",
     "if [ -r /proc/self/mountinfo ]; then echo proc; else echo; fi",
-    'if [ "$gl_group" = $$ ]; then echo; else echo shared; fi',
+    'echo "${gl_own:+shared}"',
   ].join("\n");
 }
 
