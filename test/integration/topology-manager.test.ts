@@ -73,6 +73,10 @@ describe("topology manager", { timeout: 600_000 }, () => {
     await (restarted ?? lab.agent).kill("SIGKILL");
     restarted = await startGraftlet(lab.cluster, { config });
   };
+  /** A pod is gone from the API server before its containers have ended. An agent that is killed in between releases their CPUs
+   *  only after its first list of pods, as a kubelet. */
+  const cpusReleased = () =>
+    waitFor("the containers to end", async () => (await metric("cpu_manager_exclusive_cpu_allocation_count")) === 0);
   const rejected = async (name: string, spec: SpecDraft) => {
     await lab.pods.create(name, spec);
     const { status } = await lab.pods.until(name, "to be rejected", (pod) => pod.status?.phase === "Failed");
@@ -108,8 +112,7 @@ describe("topology manager", { timeout: 600_000 }, () => {
     const early = asking(undefined, 1, { name: "early" });
     assert.deepEqual(await rejected("far", here(early, asking(undefined, 1))), affinityError);
     await clear(pods, ["near"]);
-    const free = async () => (await metric("cpu_manager_exclusive_cpu_allocation_count")) === 0;
-    await waitFor("the containers to end", free);
+    await cpusReleased();
     await pods.create("again", here(asking(cpus, 2)));
     assert.equal(cpusOf(await pods.ready("again")), exclusive);
     assert.equal(await pods.log("again"), "near-0,near-1\n");
@@ -129,6 +132,7 @@ describe("topology manager", { timeout: 600_000 }, () => {
     const pod = await pods.ready("again");
     assert.deepEqual([containerId(pod), cpusOf(pod)], [before, exclusive]);
     await clear(pods, ["again"]);
+    await cpusReleased();
   });
 
   test("restricted with scope pod aligns the containers of a pod together, and rejects more than the node has", async () => {
