@@ -3,7 +3,7 @@ import type { Service } from "./lib/service-group.ts";
 import type { Container, ContainerStatus, Pod } from "./objects.ts";
 import type { Rejection } from "./pipeline.ts";
 import type { AllocatedPod } from "./roles.ts";
-import { type TopologyHint, type TopologyHints, unaligned } from "./topology-hints.ts";
+import type { TopologyHint, TopologyHints } from "./topology-hints.ts";
 
 /** Additions of resource managers to a container. Paths on the host are the target's. */
 export interface ContainerAdditions {
@@ -66,18 +66,18 @@ export interface PodAllocator {
 export interface ResourceManager {
   /** Name for log lines. */
   readonly name: string;
-  /** Allocates a pod's requests at its admission. After a restart the pod is admitted again and keeps its allocation.
+  /** Begins the allocation of a pod's requests at its admission, container by container. After a restart the pod is admitted again and keeps
+   *  its allocation.
    *  @param others the other pods that the node has admitted and that have not ended.
-   *  @returns why the pod cannot be admitted. @throws unavailable; the signal's reason. */
-  allocate(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
-  /** Begins the same allocation container by container, for a topology manager, which has several managers allocate from the same NUMA nodes.
-   *  A manager whose resources do not belong to NUMA nodes leaves it out.
    *  @returns undefined for a pod that requests nothing of this manager. @throws unavailable; the signal's reason. */
   podAllocator?(
     pod: AllocatedPod,
     others: readonly AllocatedPod[],
     signal: AbortSignal,
   ): Promise<PodAllocator | undefined>;
+  /** Allocates what a whole pod requests, after all allocations by container.
+   *  @param others as `podAllocator`. @returns why the pod cannot be admitted. @throws as `podAllocator`. */
+  allocate?(pod: AllocatedPod, others: readonly AllocatedPod[], signal: AbortSignal): Promise<Rejection | undefined>;
   /** Amounts of the manager's resources by resource name, against which the pod's requests are checked. Called after the pod's allocation. */
   allocatable(pod: Pod): Readonly<Record<string, string>>;
   /** Prepares the resources of a pod; called before its sandbox is created, each time. @throws with the kubelet's message if they cannot
@@ -96,19 +96,6 @@ export interface ResourceManager {
   release(uid: string): void;
   /** Background work of the manager, for as long as the node runs. */
   readonly services: readonly Service[];
-}
-
-/** Allocates a whole pod from any NUMA nodes. @returns why the pod cannot be admitted. @throws as the allocator does. */
-export async function allocateContainers(
-  allocator: Pick<PodAllocator, "allocate" | "commit">,
-  { spec: { initContainers = [], containers } }: Pod,
-): Promise<Rejection | undefined> {
-  for (const container of [...initContainers, ...containers]) {
-    const refused = await allocator.allocate(container, unaligned);
-    if (refused) return refused;
-  }
-  await allocator.commit?.();
-  return undefined;
 }
 
 /** Rejects a pod whose allocation failed, in the kubelet's words. (kubelet, cm/admission/errors.go) */

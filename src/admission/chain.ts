@@ -33,7 +33,7 @@ export interface AdmissionDeps {
   /** Resources of the node itself, as quantities by name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
   /** Allocates what a pod requests; the sync loop releases the allocations of a rejected pod. */
-  readonly topology: Pick<ResourceManager, "allocate">;
+  readonly topology: Required<Pick<ResourceManager, "allocate">>;
   readonly managers: readonly Pick<ResourceManager, "allocatable">[];
   /** Facts about the target, read when the node started. */
   readonly facts: Pick<HostFacts, "appArmor">;

@@ -6,7 +6,7 @@ import { createTrigger } from "../lib/trigger.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isPinned } from "../pod/pinned-resources.ts";
 import { hasPodLevelResources } from "../pod/resources.ts";
-import { type PodAllocator, type ResourceManager, allocateContainers, noAdditions } from "../resource-manager.ts";
+import { type PodAllocator, type ResourceManager, noAdditions } from "../resource-manager.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { HostFs } from "../seams/host.ts";
 import { type CpuMeasures, createCpuAllocator } from "./pod-allocator.ts";
@@ -109,9 +109,6 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
   return {
     name: "cpus",
     services: [reconciling],
-    async allocate(pod) {
-      return isPinned(pod, deps.podLevel) ? allocateContainers(podAllocator(pod), pod) : undefined;
-    },
     podAllocator: async (pod) => (isPinned(pod, deps.podLevel) ? podAllocator(pod) : undefined),
     allocatable: () => ({}),
     async prepareContainer({ metadata: { uid } }: Pod, { name }) {

@@ -1,7 +1,7 @@
 import { messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isExtendedResource, isProvidedByClaim } from "../pod/extended-resource.ts";
-import { type ContainerAdditions, type ResourceManager, allocateContainers } from "../resource-manager.ts";
+import type { ContainerAdditions, ResourceManager } from "../resource-manager.ts";
 import { devicesOf } from "./allocations.ts";
 import { requestedDevices, type AllocateDeps, allocateTo, type IsAlreadyRunning, connectedPlugin } from "./allocate.ts";
 import { createPodAllocator } from "./pod-allocator.ts";
@@ -20,28 +20,22 @@ export interface AllocatorDeps extends AllocateDeps {
   readonly isAlive: IsAlreadyRunning;
 }
 
-type DeviceAllocator = Pick<ResourceManager, "allocate" | "allocatable" | "release"> &
-  Required<Pick<ResourceManager, "podAllocator">>;
+type DeviceAllocator = Required<Pick<ResourceManager, "podAllocator" | "allocatable" | "release">>;
 
 /** Allocates devices to pods at their admission. A pod that has devices counts at least what is allocated as allocatable: a device that is no
  *  longer healthy must not end the pods that have it. */
 export function createAllocator(deps: AllocatorDeps): DeviceAllocator {
   const { inventory, allocations, loaded, serialize, allSourcesReady, isAlive, log } = deps;
   const isAlreadyRunning: IsAlreadyRunning = (uid) => !allSourcesReady() && isAlive(uid);
-  const podAllocator: DeviceAllocator["podAllocator"] = async (pod, others, signal) => {
-    if (!containersOf(pod).some(requestsExtendedResources)) return undefined;
-    await loaded(signal);
-    await serialize(async () => {
-      if (allSourcesReady()) allocations.retainPods(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
-    });
-    return createPodAllocator({ ...deps, isAlreadyRunning, signal }, pod);
-  };
   return {
-    async allocate(pod, others, signal) {
-      const allocator = await podAllocator(pod, others, signal);
-      return allocator && allocateContainers(allocator, pod);
+    async podAllocator(pod, others, signal) {
+      if (!containersOf(pod).some(requestsExtendedResources)) return undefined;
+      await loaded(signal);
+      await serialize(async () => {
+        if (allSourcesReady()) allocations.retainPods(new Set([pod, ...others].map(({ metadata }) => metadata.uid)));
+      });
+      return createPodAllocator({ ...deps, isAlreadyRunning, signal }, pod);
     },
-    podAllocator,
     allocatable(pod) {
       const own = inventory.amounts().allocatable;
       if (!allocations.hasPod(pod.metadata.uid)) return own;

@@ -94,9 +94,6 @@ export function createDraManager(deps: DraManagerDeps): DraManager {
   return {
     name: "dra",
     handler: drivers.handler,
-    async allocate() {
-      return undefined;
-    },
     allocatable: () => ({}),
     async preparePod(pod, signal) {
       if (!usesClaims(pod)) return;

@@ -50,7 +50,7 @@ export async function createResourceManagers(context: NodeContext) {
   const dra = context.standalone ? undefined : createNodeDraManager(context);
   const devices = createNodeDeviceManager(context, { cpus, memory, dra }, alignment);
   const podIds = createNodePodIds(context);
-  /** All of them, in the order in which they allocate. */
+  /** All of them, in the order in which they allocate to each container. */
   const managers = [devices, ...(cpus ? [cpus] : []), ...(memory ? [memory] : []), ...(dra ? [dra] : []), podIds];
   const topology = createTopologyManager({
     alignment,

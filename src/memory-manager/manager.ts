@@ -5,7 +5,7 @@ import { idsOfNodes, numaNodes } from "../lib/numa-nodes.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import type { Pod } from "../objects.ts";
 import { isPinned } from "../pod/pinned-resources.ts";
-import { type PodAllocator, type ResourceManager, allocateContainers, noAdditions } from "../resource-manager.ts";
+import { type PodAllocator, type ResourceManager, noAdditions } from "../resource-manager.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { MemoryBlock } from "./machine-state.ts";
 import { type MemoryMeasures, createMemoryAllocator } from "./pod-allocator.ts";
@@ -70,9 +70,6 @@ export function createMemoryManager(deps: MemoryManagerDeps): MemoryManager {
   return {
     name: "memory",
     services: [reconciling],
-    async allocate(pod) {
-      return isPinned(pod, deps.podLevel) ? allocateContainers(podAllocator(pod), pod) : undefined;
-    },
     podAllocator: async (pod) => (isPinned(pod, deps.podLevel) ? podAllocator(pod) : undefined),
     allocatable: () => ({}),
     async prepareContainer(pod, { name }) {

@@ -36,8 +36,7 @@ function notAligned({ scope }: Alignment, isPodLevel: boolean): Rejection {
   return { reason: "TopologyAffinityError", message };
 }
 
-/** Allocates a pod with the hints of all allocators, and commits the allocation. Resources of a rejected pod may stay allocated until they
- *  are released.
+/** Allocates a pod with the hints of all allocators. Resources of a rejected pod may stay allocated until they are released.
  *  @returns why the pod cannot be admitted. (kubelet, cm/topologymanager/scope_container.go, scope_pod.go) */
 export async function allocateAligned(
   deps: AlignedAllocationDeps,
@@ -51,12 +50,8 @@ export async function allocateAligned(
     deps.alignment.scope === "pod"
       ? await allocateGroup(deps, allocators, { of: undefined, containers: all, isPodLevel })
       : await allocateSeparately(deps, allocators, { containers: all, isPodLevel });
-  if (refused) {
-    deps.measures.failed();
-    return refused;
-  }
-  for (const allocator of allocators) await allocator.commit?.();
-  return undefined;
+  if (refused) deps.measures.failed();
+  return refused;
 }
 
 async function allocateSeparately(

@@ -1,7 +1,9 @@
 import type { Clock } from "../lib/clock.ts";
 import { timed } from "../lib/timed.ts";
+import type { Pod } from "../objects.ts";
 import type { Rejection } from "../pipeline.ts";
-import type { ResourceManager } from "../resource-manager.ts";
+import type { PodAllocator, ResourceManager } from "../resource-manager.ts";
+import { unaligned } from "../topology-hints.ts";
 import { type Alignment, type AlignmentMeasures, allocateAligned } from "./aligned-allocation.ts";
 
 /** Records admissions. */
@@ -24,23 +26,26 @@ export interface TopologyManagerDeps {
 }
 
 /** Has the resource managers allocate pods at their admission. */
-export type TopologyManager = Pick<ResourceManager, "allocate">;
+export type TopologyManager = Required<Pick<ResourceManager, "allocate">>;
 
-/** Topology manager: has the resource managers allocate resources from the same NUMA nodes according to the policy. With policy none, each
- *  manager allocates independently. The sync loop releases the allocations of a rejected pod.
+/** Topology manager: has the resource managers allocate resources from the same NUMA nodes according to the policy. With policy none,
+ *  each manager allocates independently. The sync loop releases the allocations of a rejected pod.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/ */
 export function createTopologyManager({ alignment, managers, measures, clock }: TopologyManagerDeps): TopologyManager {
   if (alignment) measures.enabled();
   const allocate: TopologyManager["allocate"] = async (pod, others, signal) => {
-    if (!alignment) return allocateEach(managers, pod, others, signal);
-    const allocators = await Promise.all(managers.map(async (manager) => manager.podAllocator?.(pod, others, signal)));
-    const refused = await allocateAligned(
-      { alignment, measures },
-      allocators.filter((one) => one !== undefined),
-      pod,
-    );
-    const unaware = managers.filter((manager) => manager.podAllocator === undefined);
-    return refused ?? allocateEach(unaware, pod, others, signal);
+    const begun = await Promise.all(managers.map(async (manager) => manager.podAllocator?.(pod, others, signal)));
+    const allocators = begun.filter((one) => one !== undefined);
+    const refused = alignment
+      ? await allocateAligned({ alignment, measures }, allocators, pod)
+      : await allocateContainers(allocators, pod);
+    if (refused) return refused;
+    for (const allocator of allocators) await allocator.commit?.();
+    for (const manager of managers) {
+      const refusedPod = await manager.allocate?.(pod, others, signal);
+      if (refusedPod) return refusedPod;
+    }
+    return undefined;
   };
   return {
     allocate(pod, others, signal) {
@@ -50,14 +55,17 @@ export function createTopologyManager({ alignment, managers, measures, clock }: 
   };
 }
 
-/** Has each manager allocate the pod's requests, until one of them rejects the pod. */
-async function allocateEach(
-  managers: readonly Pick<ResourceManager, "allocate">[],
-  ...request: Parameters<ResourceManager["allocate"]>
+/** Allocates each container's requests from any NUMA nodes. @returns why the pod cannot be admitted. @throws as the allocators do.
+ *  (kubelet, cm/topologymanager/scope_none.go) */
+async function allocateContainers(
+  allocators: readonly Pick<PodAllocator, "allocate">[],
+  { spec: { initContainers = [], containers } }: Pod,
 ): Promise<Rejection | undefined> {
-  for (const manager of managers) {
-    const refused = await manager.allocate(...request);
-    if (refused) return refused;
+  for (const container of [...initContainers, ...containers]) {
+    for (const allocator of allocators) {
+      const refused = await allocator.allocate(container, unaligned);
+      if (refused) return refused;
+    }
   }
   return undefined;
 }

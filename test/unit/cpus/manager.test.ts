@@ -14,6 +14,7 @@ import type { FileChange } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aStatus, observe } from "../../fakes/pods.ts";
 import { never } from "../../fakes/signals.ts";
+import { unalignedTopology } from "../../fakes/topology.ts";
 import { asking, cpus, machine, noOptions, podOf } from "./machines.ts";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
@@ -76,7 +77,7 @@ function rig(
   });
   const admit = async (uid: string, ...wanted: readonly Container[]) => {
     known.add(uid);
-    return manager.allocate(allocatedPod(podOf(uid, wanted)), [], never);
+    return unalignedTopology(manager).allocate(allocatedPod(podOf(uid, wanted)), [], never);
   };
   /** Creates a container, which then runs. */
   const start = async (uid: string, container: Container, id: string) => {

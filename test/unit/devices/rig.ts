@@ -8,10 +8,10 @@ import { localHost } from "../../../providers/local/host.ts";
 import { createDeviceManager, type DeviceManager } from "../../../src/devices/manager.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
-import type { ResourceManager } from "../../../src/resource-manager.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
+import { unalignedTopology } from "../../fakes/topology.ts";
 import { startTestPlugin, type TestPlugin, type TestPluginOptions } from "../../harness/device-plugin.ts";
 import { waitFor } from "../../harness/wait.ts";
 import { silent } from "../api/fake-client.ts";
@@ -145,12 +145,13 @@ export function wanting(name: string, count: number, more: Partial<Container> = 
 export function allocatorOf(
   { devices, sources }: Rig,
   { allSourcesReady = true, alive = [] }: { allSourcesReady?: boolean; alive?: readonly string[] } = {},
-): Pick<ResourceManager, "allocate" | "allocatable"> {
+) {
+  const { allocate } = unalignedTopology(devices);
   return {
     allocatable: devices.allocatable,
-    allocate(...given) {
+    allocate(...given: Parameters<typeof allocate>) {
       Object.assign(sources, { seen: allSourcesReady, alive });
-      return devices.allocate(...given);
+      return allocate(...given);
     },
   };
 }

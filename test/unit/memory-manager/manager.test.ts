@@ -11,6 +11,7 @@ import { unaligned } from "../../../src/topology-hints.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
+import { unalignedTopology } from "../../fakes/topology.ts";
 import { asking, gib, idle, machine, podOf } from "./machines.ts";
 import { restoredState } from "../../../src/memory-manager/open.ts";
 
@@ -51,7 +52,7 @@ function rig(t: TestContext, { state = idle(4, 4), podLevel = true } = {}) {
   });
   const admit = async (pod: Pod) => {
     known.add(pod.metadata.uid);
-    return manager.allocate(allocatedPod(pod), [], never);
+    return unalignedTopology(manager).allocate(allocatedPod(pod), [], never);
   };
   const mems = async (pod: Pod, container: Container | undefined) =>
     container && (await manager.prepareContainer(pod, container, never))?.mems;

@@ -11,6 +11,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { type TestPod, aPod } from "../../fakes/pods.ts";
 import { never } from "../../fakes/signals.ts";
+import { unalignedTopology } from "../../fakes/topology.ts";
 import { waitFor } from "../../harness/wait.ts";
 import { cpus, machine, noOptions } from "../cpus/machines.ts";
 import { resource, rig } from "../devices/rig.ts";
@@ -35,7 +36,6 @@ async function nodeWith(t: TestContext, more: Partial<Alignment>, podLimits?: Re
     reservedMilli: 1000,
   });
   const exclusive: Pick<ResourceManager, "allocate" | "podAllocator"> = {
-    allocate: () => assert.fail("allocates container by container"),
     podAllocator: async (pod) => {
       const commit = async (own: ReadonlyMap<string, ReadonlySet<number>>) => void assigned.set(pod.metadata.uid, own);
       return createCpuAllocator({ policy, assigned, measures: unmeasured.cpus, commit }, pod);
@@ -130,7 +130,7 @@ test("a running pod keeps its allocations when it is admitted again", async (t) 
   assert.equal(plugin.calls.filter((call) => call.startsWith("Allocate")).length, 1);
 });
 
-test("an error of a manager affects only that manager; managers without NUMA nodes are asked last", async (t) => {
+test("an error of a manager affects only that manager; managers of whole pods are asked last", async (t) => {
   const { plugin, admit, measured } = await nodeWith(t, {});
   plugin.break("Allocate", "broken");
   assert.equal((await admit("pod", asking("main", "1", 1)))?.reason, "UnexpectedAdmissionError");
@@ -142,14 +142,29 @@ test("an error of a manager affects only that manager; managers without NUMA nod
       return refuses ? { reason: "Full", message: name } : undefined;
     },
   });
-  const none = createTopologyManager({
-    alignment: undefined,
-    managers: [manager("a"), manager("b", true), manager("c")],
-    measures: unmeasured.topology,
-    clock: fakeClock(),
-  });
+  const none = unalignedTopology(manager("a"), manager("b", true), manager("c"));
   assert.deepEqual(await none.allocate(aPod(), [], never), { reason: "Full", message: "b" });
   assert.deepEqual(asked, ["a", "b"]);
+});
+
+test("without alignment the managers are asked container by container, and commit once all have allocated", async () => {
+  const asked: string[] = [];
+  const manager = (name: string, full = ""): Pick<ResourceManager, "podAllocator"> => ({
+    podAllocator: async () => ({
+      hints: () => assert.fail("no hints are merged"),
+      async allocate(container) {
+        asked.push(`${name} ${container.name}`);
+        return container.name === full ? { reason: "Full", message: name } : undefined;
+      },
+      commit: async () => void asked.push(`${name} commits`),
+    }),
+  });
+  const pod = aPod({ initContainers: [sharing("init")], containers: [sharing("main")] });
+  assert.equal(await unalignedTopology(manager("a"), manager("b")).allocate(pod, [], never), undefined);
+  assert.deepEqual(asked.splice(0), ["a init", "b init", "a main", "b main", "a commits", "b commits"]);
+  const short = unalignedTopology(manager("a", "main"), manager("b", "init"));
+  assert.deepEqual(await short.allocate(pod, [], never), { reason: "Full", message: "b" });
+  assert.deepEqual(asked, ["a init", "b init"]);
 });
 
 /** A container without resources of its own. */
