@@ -1,5 +1,5 @@
 import { messageOf } from "./lib/errors.ts";
-import type { Service } from "./lib/service-group.ts";
+import type { Runnable } from "./lib/runnables.ts";
 import type { Container, ContainerStatus, Pod } from "./objects.ts";
 import type { Rejection } from "./pipeline.ts";
 import type { AllocatedPod } from "./roles.ts";
@@ -95,7 +95,7 @@ export interface ResourceManager {
   /** Releases a pod's allocation once its containers have stopped and none will start. Idempotent. */
   release(uid: string): void;
   /** Background work of the manager, for as long as the node runs. */
-  readonly services: readonly Service[];
+  readonly runnables: readonly Runnable[];
 }
 
 /** Rejects a pod whose allocation failed, in the kubelet's words. (kubelet, cm/admission/errors.go) */

@@ -50,7 +50,7 @@ export function localFs(run: RunCommand): HostFs {
     lstatAll,
     readlink: (path) => withCodedErrors(path, () => fsp.readlink(path)),
     realpath: (path) => withCodedErrors(path, () => fsp.realpath(path)),
-    freeSpace: (path) =>
+    fileSystemInfo: (path) =>
       withCodedErrors(path, async () => {
         const { bsize, blocks, bavail, bfree, files, ffree } = await fsp.statfs(path);
         return {

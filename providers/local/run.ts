@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import type { Clock, Timer } from "../../src/lib/clock.ts";
 import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
 import { BoundedBuffer } from "../../src/lib/bounded-buffer.ts";
-import { untilAborted } from "../../src/lib/service-group.ts";
+import { untilAborted } from "../../src/lib/runnables.ts";
 import type { HostProcess, RunOptions, RunResult } from "../../src/seams/host.ts";
 import { codedError } from "./errors.ts";
 

@@ -17,7 +17,7 @@ export interface PreemptionMeasures {
 
 export interface PreemptionDeps extends ClockAndLog {
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
-  readonly signals: Sends<"end">;
+  readonly signals: Sends<"terminatePod">;
   readonly events: EventSink;
   readonly measures: PreemptionMeasures;
 }
@@ -44,7 +44,7 @@ export function createPreemption(deps: PreemptionDeps): Preempt {
     events.event(podReference(victim), "Warning", preempted.reason, preempted.message);
     const grace = victim.spec.terminationGracePeriodSeconds ?? 0;
     const stopped = untilStopped(deps, victim, grace, signal);
-    signals.end.send(victim.metadata.uid, { graceSeconds: undefined, eviction: preempted });
+    signals.terminatePod.send(victim.metadata.uid, { graceSeconds: undefined, eviction: preempted });
     if (await stopped) measures.preempted(resource);
     else log.error({ pod: fullName(victim) }, "timed out waiting for a preempted pod to end");
   };

@@ -6,7 +6,7 @@ import { type PodResources, readResources } from "../pod/pod-resources.ts";
 import type { HostFs } from "../seams/host.ts";
 import { ownDirectory, resourceCheckpoints } from "../host/layout.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 
 /** Record of a pod that was resized in place. */
 export interface ResourceRecord {

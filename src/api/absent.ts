@@ -1,6 +1,6 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 import type { EventSink } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
 import type { NodeWatch, ServiceWatch } from "./listers.ts";
@@ -31,7 +31,7 @@ export function absentApi(): ApiClient & AsyncDisposable {
 }
 
 /** An event sink that writes events to the log. */
-export function loggedEvents(log: Logger): EventSink & Service {
+export function loggedEvents(log: Logger): EventSink & Runnable {
   return {
     name: "events",
     event: ({ kind, namespace, name }, type, reason, message) =>

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import { ApiError, apiError, watchError } from "./api-error.ts";
 import { createCredentials, type CredentialSource } from "./credentials.ts";

@@ -1,6 +1,6 @@
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { CoreEvent, ObjectReference } from "../objects.ts";
 import type { EventSink, EventType } from "../pipeline.ts";
 import { ApiError } from "./api-error.ts";
@@ -28,7 +28,7 @@ const requestTimeoutMs = 10_000;
 
 /** Writes events to the API server in order. `event` only queues; an unreachable server delays the queue.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ */
-export function createEventRecorder(deps: EventRecorderDeps): EventSink & Service {
+export function createEventRecorder(deps: EventRecorderDeps): EventSink & Runnable {
   const { clock, log } = deps;
   const client = deps.client.limited(createRateLimit(clock, deps));
   const correlator = createEventCorrelator(clock);
@@ -116,9 +116,9 @@ function eventObject(
 
 /** An event sink that also reports events to the process. Its queue is that of `written`. */
 export function reportedEvents(
-  written: EventSink & Service,
+  written: EventSink & Runnable,
   report: (about: ObjectReference, type: EventType, reason: string, message: string) => void,
-): EventSink & Service {
+): EventSink & Runnable {
   return {
     ...written,
     event(about, type, reason, message, annotations) {

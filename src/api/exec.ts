@@ -1,7 +1,7 @@
 import { text } from "node:stream/consumers";
 import { WebSocket } from "ws";
 import { CodedError } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import { apiError } from "./api-error.ts";
 import type { Credentials } from "./credentials.ts";
 import { unreachable } from "./requests.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { type Service as Running, untilAborted } from "../lib/service-group.ts";
+import { type Runnable, untilAborted } from "../lib/runnables.ts";
 import type { EndpointSlice, Node, Service } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 import type { ServiceLister } from "../runtime/ports.ts";
@@ -12,7 +12,7 @@ export interface ListerDeps extends ClockAndLog {
   readonly client: ApiClient;
 }
 
-export interface ServiceWatch extends ServiceLister, Running {
+export interface ServiceWatch extends ServiceLister, Runnable {
   /** Calls the listener after every change. @returns a function that removes the listener. */
   onChange(listener: () => void): () => void;
 }
@@ -32,7 +32,7 @@ function createServiceWatch(deps: ListerDeps, name: string, fieldSelector: strin
   return { name, run: reflector.run, list, onChange };
 }
 
-export interface EndpointWatch extends Running {
+export interface EndpointWatch extends Runnable {
   /** Empty until the first list has completed. */
   list(): readonly EndpointSlice[];
   /** Calls the listener after every change. @returns removes the listener. */
@@ -46,7 +46,7 @@ export function createHeadlessEndpoints(deps: ListerDeps): EndpointWatch {
 }
 
 /** EndpointSlices of the Service `kubernetes`: the API servers. */
-export function createServerEndpoints(deps: ListerDeps): EndpointWatch & Required<Running> {
+export function createServerEndpoints(deps: ListerDeps): EndpointWatch & Required<Runnable> {
   return createEndpointWatch(deps, "API servers", "kubernetes.io/service-name=kubernetes", "default");
 }
 
@@ -56,7 +56,7 @@ export function createEndpointWatch(
   name: string,
   labelSelector: string,
   namespace?: string,
-): EndpointWatch & Required<Running> {
+): EndpointWatch & Required<Runnable> {
   const path = `/apis/discovery.k8s.io/v1/${namespace === undefined ? "" : `namespaces/${namespace}/`}endpointslices`;
   const { reflector, onChange } = watchObjects<EndpointSlice>(deps, { path, labelSelector });
   return { name, run: reflector.run, ready: reflector.ready, list: reflector.list, onChange };
@@ -72,7 +72,7 @@ function watchObjects<T extends ApiObject>(
   return { reflector: createReflector<T>({ ...deps, ...which, handler }), onChange: changed.subscribe };
 }
 
-export interface NodeWatch extends NodeSource, Running {
+export interface NodeWatch extends NodeSource, Runnable {
   /** Resolves once it is known whether the node exists. */
   ready(signal: AbortSignal): Promise<void>;
   synced(): boolean;

@@ -1,6 +1,6 @@
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import type { ConfigMap, Pod, Secret, PersistentVolume, PersistentVolumeClaim, ServiceAccount } from "../objects.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import type { ApiClient } from "./client.ts";

@@ -1,6 +1,6 @@
 import { abortError, CodedError, type ErrorCode, codeOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { type Service, untilAborted } from "../lib/service-group.ts";
+import { type Runnable, untilAborted } from "../lib/runnables.ts";
 import type { ObjectMeta } from "../objects.ts";
 import { ApiError, isExpired } from "./api-error.ts";
 import type { ApiClient, ObjectList, Query, WatchEvent } from "./client.ts";
@@ -29,7 +29,7 @@ export interface ReflectorOptions<T> extends ClockAndLog {
 }
 
 /** A local copy of some of the API server's objects, maintained by list and watch. */
-export interface Reflector<T> extends Service {
+export interface Reflector<T> extends Runnable {
   /** True once the first list has been delivered. */
   synced(): boolean;
   ready(signal: AbortSignal): Promise<void>;

@@ -2,7 +2,7 @@ import type { Readable } from "node:stream";
 import { type SecureContext, createSecureContext } from "node:tls";
 import { Agent, type Dispatcher, ProxyAgent, request } from "undici";
 import { abortError, CodedError, messageOf } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { Credentials, TlsOptions } from "./credentials.ts";
 
 export interface RawRequest {

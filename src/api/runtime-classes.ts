@@ -1,4 +1,4 @@
-import { onAbort, type Service } from "../lib/service-group.ts";
+import { onAbort, type Runnable } from "../lib/runnables.ts";
 import type { RuntimeClass } from "../objects.ts";
 import type { RuntimeClasses } from "../runtime/ports.ts";
 import type { ListerDeps } from "./listers.ts";
@@ -9,7 +9,7 @@ const firstListTimeoutMs = 10_000;
 
 /** The cluster's runtime classes: one watch, started by the first pod that names one. Most nodes never have such a pod.
  *  @see https://kubernetes.io/docs/concepts/containers/runtime-class/ */
-export function createRuntimeClasses(deps: ListerDeps): RuntimeClasses & Service {
+export function createRuntimeClasses(deps: ListerDeps): RuntimeClasses & Runnable {
   const reflector = createReflector<RuntimeClass>({ ...deps, path: "/apis/node.k8s.io/v1/runtimeclasses" });
   const wanted = Promise.withResolvers<void>();
   return {

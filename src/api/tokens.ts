@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Pod, Wire } from "../objects.ts";
@@ -54,7 +54,7 @@ export function createTokenSource(deps: {
   readonly signers: Pick<TokenSigners, "recordValid">;
   readonly clock: Clock;
   readonly log: Logger;
-}): TokenSource & Service {
+}): TokenSource & Runnable {
   const { client, signers, clock, log } = deps;
   const cached = new Map<string, CachedToken>();
   const once = createSingleFlight<CachedToken>();

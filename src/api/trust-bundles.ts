@@ -4,7 +4,7 @@ import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, ignoreNotFound, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pemBlocks, pemCertificates } from "../lib/pem.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import { createSignal } from "../lib/signal.ts";
 import type { ClusterMeta, Pod, Wire } from "../objects.ts";
 import { labelsMatch } from "../pod/node-selector.ts";

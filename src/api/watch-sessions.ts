@@ -1,7 +1,7 @@
 import { type ClientHttp2Stream, constants } from "node:http2";
 import type { Clock } from "../lib/clock.ts";
 import { abortError, throwIfAborted } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { Credentials } from "./credentials.ts";
 import { dialHttp2, type Http2Session, type SessionDeps } from "./http2-session.ts";
 import { type RawResponse, type RawRequest, type Requests, unreachable } from "./requests.ts";

@@ -3,7 +3,7 @@ import { createReflector } from "../api/reflector.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { LatestSlot } from "../lib/latest-slot.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { CertificateSigningRequest } from "../objects.ts";
 import type { Approve } from "./approver.ts";
 import { type Subject, requestName, signingRequest } from "./signing-request.ts";

@@ -4,7 +4,7 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import { createFileWatcher } from "../lib/file-watcher.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 
 /** PEM certificates that authenticate callers of the kubelet API; undefined if there are none, or none yet. */
 export type ClientCA = Reloading<string | undefined>;
@@ -15,7 +15,10 @@ const requestTimeoutMs = 10_000;
 
 /** The bundle of KubeletConfiguration.authentication.x509.clientCAFile on graftlet's own machine, read again when it changes. @throws
  *  CodedError invalid_argument, one sentence, if the file is unreadable at startup. */
-export async function clientCAFromFile(path: string, deps: { clock: Clock; log: Logger }): Promise<ClientCA & Service> {
+export async function clientCAFromFile(
+  path: string,
+  deps: { clock: Clock; log: Logger },
+): Promise<ClientCA & Runnable> {
   const read = async () => {
     const text = await readFile(path, "utf8");
     if (!text.includes("-----BEGIN CERTIFICATE-----"))
@@ -44,7 +47,7 @@ export async function clientCAFromFile(path: string, deps: { clock: Clock; log: 
 export function clientCAFromCluster(
   read: (signal: AbortSignal) => Promise<string | undefined>,
   deps: { clock: Clock; log: Logger },
-): ClientCA & Service {
+): ClientCA & Runnable {
   return createReloading<string | undefined>({
     name: "cluster-client-ca",
     initial: undefined,
@@ -58,7 +61,7 @@ export function clientCAFromCluster(
 }
 
 /** No client CA: client certificates are not trusted. */
-export const noClientCA: ClientCA & Service = {
+export const noClientCA: ClientCA & Runnable = {
   name: "no client CA",
   run: onAbort,
   current: () => undefined,

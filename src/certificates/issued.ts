@@ -2,7 +2,7 @@ import { X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Reloading } from "../lib/reloading.ts";
-import { type Service, untilAborted } from "../lib/service-group.ts";
+import { type Runnable, untilAborted } from "../lib/runnables.ts";
 import { type ApprovalDeps, type SignerName, requestCertificate } from "./approval.ts";
 import { type PairStore, isValid, parsePair } from "./pair-store.ts";
 import type { KeyPair } from "./self-signed.ts";
@@ -28,7 +28,7 @@ export interface IssuedOptions extends ApprovalDeps {
 }
 
 /** A certificate issued by the cluster; undefined until then, and once it is no longer valid. */
-export interface IssuedCertificate extends Reloading<KeyPair | undefined>, Service {
+export interface IssuedCertificate extends Reloading<KeyPair | undefined>, Runnable {
   /** Name of the request that waits for approval. */
   waiting(): string | undefined;
   /** Resolves once there is a valid certificate. */

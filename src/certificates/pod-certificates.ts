@@ -6,7 +6,7 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pemBlocks, pemCertificates } from "../lib/pem.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import { createSignal } from "../lib/signal.ts";
 import type { NamespacedMeta, Pod, Wire } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";

@@ -5,7 +5,7 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createFileWatcher } from "../lib/file-watcher.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import { writeFileAtomically } from "../lib/write-file-atomically.ts";
 import { isValid } from "./pair-store.ts";
 import { type KeyPair, makeSelfSigned } from "./self-signed.ts";
@@ -30,7 +30,7 @@ const intervalMs = 60_000;
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (tlsCertFile) */
 export async function createServingCertificate(
   options: ServingCertificateOptions,
-): Promise<Reloading<KeyPair> & Service> {
+): Promise<Reloading<KeyPair> & Runnable> {
   const { clock, log } = options;
   const configured = configuredFiles(options);
   const files = configured ?? {

@@ -2,7 +2,7 @@ import type { HostFacts } from "../host/facts.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { WaitForTarget } from "../pipeline.ts";
 import { cgroupNames, kubepodsCgroup, quotedNames } from "../pod/cgroup-path.ts";
 import { nodeReference } from "../pod/reference.ts";
@@ -33,7 +33,7 @@ const retryDelayMs = 2_000;
  *  less.
  *  @throws TargetError with the kubelet's text if a reserved cgroup does not exist, or cannot be limited.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
-export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
+export function createNodeAllocatable(deps: NodeAllocatableDeps): Runnable {
   const { qosCgroups, pods, reserved, events, clock, log } = deps;
   const node = nodeReference(deps.nodeName);
   let enforced = false;

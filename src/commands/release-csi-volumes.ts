@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { CsiNodeService } from "../pipeline.ts";
 import { connectedPlugins } from "../plugins/connected-plugins.ts";
 import type { CsiVolumeReleaser } from "../remove/execute.ts";

@@ -108,7 +108,7 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
   };
   return {
     name: "cpus",
-    services: [reconciling],
+    runnables: [reconciling],
     podAllocator: async (pod) => (isPinned(pod, deps.podLevel) ? podAllocator(pod) : undefined),
     allocatable: () => ({}),
     async prepareContainer({ metadata: { uid } }: Pod, { name }) {

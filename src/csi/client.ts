@@ -22,7 +22,7 @@ const callTimeoutMs = 120_000;
 const clientOptions = { userAgent: "graftlet-csi", limitMs: callTimeoutMs, limits: smallLimits };
 
 /** A driver's node service, including the calls that only registration makes. */
-export interface DriverClient extends CsiNodeService {
+export interface CsiDriverClient extends CsiNodeService {
   info(signal: AbortSignal): Promise<NodeGetInfoResponse>;
 }
 
@@ -35,7 +35,7 @@ export interface DriverClientDeps extends GrpcDeps {
 export function createDriverClient(
   { measures, ...deps }: DriverClientDeps,
   { name, endpoint }: Pick<RegisteringPlugin, "name" | "endpoint">,
-): DriverClient {
+): CsiDriverClient {
   const whole = new AbortController().signal;
   const call = <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal = whole) =>
     recordedCallToSocket(

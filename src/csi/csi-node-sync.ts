@@ -1,6 +1,6 @@
 import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import type { Node } from "../objects.ts";
 import type { CsiNodes } from "./csi-node.ts";
 import type { CsiDriverRegistry } from "./driver-registry.ts";

@@ -1,7 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
 import { CodedError, messageOf, codeOf, ignoreNotFound, throwIfAborted } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { CSIDriver, CSINode, Node } from "../objects.ts";
 import { checkTopology, withDriver, withoutDriver, type DriverFacts } from "./node-metadata.ts";

@@ -5,7 +5,7 @@ import type { Logger } from "../lib/log.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { CSIDriver, VolumeAttachment } from "../objects.ts";
 import type { CsiDrivers } from "../pipeline.ts";
-import { type DriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
+import { type CsiDriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
 import { createLimitUpdates } from "./limit-updates.ts";
 import type { CsiNodes } from "./csi-node.ts";
 import type { DriverFacts } from "./node-metadata.ts";
@@ -20,7 +20,7 @@ export type CsiDriverRegistry = ReturnType<typeof createCsiDriverRegistry>;
 
 interface RegisteredDriver {
   readonly version: Version;
-  readonly client: DriverClient;
+  readonly client: CsiDriverClient;
   facts?: DriverFacts;
   /** True if the cluster has a CSIDriver object of that name. */
   hasCSIDriver?: boolean;

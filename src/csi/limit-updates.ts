@@ -1,7 +1,7 @@
 import type { ListerDeps } from "../api/listers.ts";
 import { createReflector } from "../api/reflector.ts";
 import type { Timer } from "../lib/clock.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import type { CSIDriver } from "../objects.ts";
 
 export interface LimitUpdatesDeps extends ListerDeps {

@@ -1,7 +1,7 @@
 import { type handleUnaryCall, status } from "@grpc/grpc-js";
 import { pluginFiles, podResourcesDirectoryOf } from "../host/layout.ts";
 import type { Logger, ClockAndLog } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { PluginHandler } from "../plugins/ports.ts";
 import type { ResourceManager, ResourceStatuses } from "../resource-manager.ts";
@@ -37,7 +37,7 @@ export interface DeviceManagerDeps
   readonly requestTimeoutMs: number;
   /** Called when the resource amounts in the node's status change. */
   readonly onChange: () => void;
-  readonly signals: Sends<"wake">;
+  readonly signals: Sends<"wakeWorker">;
   readonly pods: PodsProvider;
   readonly measures: { readonly devices: DeviceMeasures; readonly podResources: PodResourcesMeasures };
 }
@@ -70,7 +70,7 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
     onListed(resource, changed) {
       deps.onChange();
       saveLater();
-      for (const uid of allocations.podsOf(resource, changed)) signals.wake.send(uid, "device");
+      for (const uid of allocations.podsOf(resource, changed)) signals.wakeWorker.send(uid, "device");
     },
     onGone: deps.onChange,
   });
@@ -107,14 +107,14 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
     clock,
     log,
   };
-  const registrations: Service = {
+  const registrations: Runnable = {
     name: "device-plugins",
     run: (signal) => serve(registration, signal, plugins.close),
   };
-  const podResources: Service = { name: "pod-resources", run: (signal) => serve(monitoring, signal) };
+  const podResources: Runnable = { name: "pod-resources", run: (signal) => serve(monitoring, signal) };
   return {
     name: "devices",
-    services: [registrations, podResources],
+    runnables: [registrations, podResources],
     ...createAllocator(allocating),
     ...createDevicePreparer(allocating),
     health: ({ metadata: { uid } }, name) => healthOf({ inventory, allocations }, uid, name),

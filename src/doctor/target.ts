@@ -165,7 +165,7 @@ const minFreeShare = { bytes: 0.1, inodes: 0.05 };
 async function disk({ target: { host }, rootDir }: TargetExamination, signal: AbortSignal): Promise<CheckResult> {
   let place = rootDir;
   while (place !== "/" && !(await exists(host.fs, place, signal))) place = posix.dirname(place);
-  const { capacityBytes, availableBytes, inodes, inodesFree } = await host.fs.freeSpace(place, signal);
+  const { capacityBytes, availableBytes, inodes, inodesFree } = await host.fs.fileSystemInfo(place, signal);
   const free = `${(availableBytes / 2 ** 30).toFixed(1)} of ${(capacityBytes / 2 ** 30).toFixed(1)} GiB free for ${rootDir}`;
   const short =
     availableBytes < capacityBytes * minFreeShare.bytes || (inodes > 0 && inodesFree < inodes * minFreeShare.inodes);

@@ -13,7 +13,7 @@ import { pluginLimits } from "../lib/bounded-decode.ts";
 import { type GrpcMethod, serverStreamingCall } from "../lib/grpc.ts";
 
 /** The kubelet plugin of a DRA driver. Every call throws CodedError, whose message is the failure in Go's format; the signal's reason. */
-export type DriverClient = ReturnType<typeof createDriverClient>;
+export type DraDriverClient = ReturnType<typeof createDriverClient>;
 
 /** Durations of operations on pods' claims and of calls of drivers, and the number of claims, for metrics. */
 export interface DraMeasures {

@@ -6,7 +6,7 @@ import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import {
-  type DriverClient,
+  type DraDriverClient,
   type DriverClientDeps,
   type PrepareService,
   createDriverClient,
@@ -26,7 +26,7 @@ export interface DriverRegistryDeps extends DriverClientDeps {
 /** A plugin of a driver. A driver has two plugins during an update. */
 interface RegisteredPlugin {
   readonly endpoint: string;
-  readonly client: DriverClient;
+  readonly client: DraDriverClient;
   readonly gone: AbortController;
   /** The connection to the plugin; undefined while there is none. */
   session: ClientHttp2Session | undefined;
@@ -94,7 +94,7 @@ export function createDraDriverRegistry(deps: DriverRegistryDeps) {
   return {
     handler,
     /** Client of the driver's newest plugin, if possible a connected one. @throws unavailable, in the kubelet's words. */
-    driver(name: string): DriverClient {
+    driver(name: string): DraDriverClient {
       if (name === "") throw new CodedError("invalid_argument", "DRA driver name is empty");
       const known = pluginsOf(name);
       const plugin = known.findLast(({ session }) => session !== undefined) ?? known.at(-1);

@@ -3,7 +3,7 @@ import { messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
 import { retryUntilDone } from "../lib/retry.ts";
-import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import { type Runnable, onceThenIdle } from "../lib/runnables.ts";
 import { timed } from "../lib/timed.ts";
 import type { DynamicResource } from "../gen/pod-resources.ts";
 import type { Container, Pod, ResourceClaim } from "../objects.ts";
@@ -120,7 +120,7 @@ export function createDraManager(deps: DraManagerDeps): DraManager {
     release() {},
     health: (pod, name) => (deps.health ? claimHealth({ records, health }, pod, name, deps.health.withMessages) : []),
     dynamicResources: (pod, container) => dynamicResources(records, pod, container),
-    services: [
+    runnables: [
       onceThenIdle("resource claims", async (signal) => {
         await retryUntilDone(loading, () => store.load(signal), signal);
         return drivers.close;
@@ -136,7 +136,7 @@ function releaseOfUnknown(
   { sourcesSynced, isKnown, clock, log }: DraManagerDeps,
   records: Pick<ClaimRecords, "all">,
   unprepare: (uid: string, signal: AbortSignal) => Promise<void>,
-): Service {
+): Runnable {
   const options = { name: "release of resource claims", intervalMs: reconcileIntervalMs, clock, log };
   return runPeriodically(options, async (signal) => {
     if (!sourcesSynced()) return;

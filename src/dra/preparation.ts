@@ -3,14 +3,14 @@ import { messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Pod, ResourceClaim } from "../objects.ts";
 import { type PodClaim, checkUse, claimsOf } from "./claim-names.ts";
 import type { ClaimRecord, ClaimRecords } from "./claim-records.ts";
-import type { DriverClient } from "./driver-client.ts";
+import type { DraDriverClient } from "./driver-client.ts";
 
 export interface PreparationDeps {
   readonly records: ClaimRecords;
   /** Reads a claim from the API server. */
   readonly claim: (namespace: string, name: string, signal: AbortSignal) => Promise<ResourceClaim>;
   /** @throws in the kubelet's words if the driver is not registered. */
-  readonly driver: (name: string) => DriverClient;
+  readonly driver: (name: string) => DraDriverClient;
   /** Saves the records. @param failure beginning of the error. @throws Error in the kubelet's words. */
   readonly save: (failure?: string) => Promise<void>;
 }

@@ -1,7 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 
 export interface SliceCleanupDeps extends ClockAndLog {
   readonly client: Pick<ApiClient, "delete">;

@@ -4,9 +4,9 @@ import { coalesce } from "../lib/coalesce.ts";
 import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { throttle } from "../lib/throttle.ts";
-import { onAbort, type Service } from "../lib/service-group.ts";
+import { onAbort, type Runnable } from "../lib/runnables.ts";
 import type { FairShares } from "../lib/fair-shares.ts";
-import type { EndpointSlice, Service as ClusterService, WrittenSlice, Pod } from "../objects.ts";
+import type { EndpointSlice, Service, WrittenSlice, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { ApiPod } from "../roles.ts";
@@ -33,7 +33,7 @@ export interface PublisherDeps extends ClockAndLog {
   /** Headless Services, through which the cluster cannot reach pods of the node; absent if graftlet does not watch them. */
   readonly headless: ServiceSource | undefined;
   /** Returns true if graftlet's permissions allow it to publish pods of a Service. */
-  readonly mayPublish: (service: ClusterService) => boolean;
+  readonly mayPublish: (service: Service) => boolean;
   /** EndpointSlices of graftlet's nodes. */
   readonly slices: Omit<OwnSlices, "name" | "run">;
   readonly report: ReportLimitation;
@@ -50,7 +50,7 @@ const cleanupTimeoutMs = 5_000;
 
 /** Publishes the pods of an isolated target as endpoints of the cluster's Services, at ports of graftlet itself that forward over the
  *  link. Deletes the slices when it stops, since its address may be reassigned. */
-export function createServicePublisher(deps: PublisherDeps): Service {
+export function createServicePublisher(deps: PublisherDeps): Runnable {
   const { services, headless, slices, apiPods, podCache, clock, log } = deps;
   const warn = createRateLimitedWarning({ log, clock }, "cannot publish endpoints of the node's pods; retrying");
   return {
@@ -167,7 +167,7 @@ function agreedPodAddress(shown: ApiPod | undefined, seen: RuntimePod | undefine
 /** Describes Services that select pods of this node and through which the cluster cannot reach them, or not in every way. Undefined if
  *  there are none. Pure.
  *  @param pods as the API server has them. */
-export function unsupportedServicesText(services: readonly ClusterService[], pods: readonly Pod[]): string | undefined {
+export function unsupportedServicesText(services: readonly Service[], pods: readonly Pod[]): string | undefined {
   const able = pods.filter(isEndpointCandidate);
   const found = services.flatMap((service) => {
     const why = unsupportedReason(service);
@@ -180,14 +180,14 @@ export function unsupportedServicesText(services: readonly ClusterService[], pod
   return `the cluster cannot reach pods of this node through ${serviceName(first.service)}: ${first.why}${more}`;
 }
 
-const serviceName = ({ metadata }: ClusterService) => `${metadata.namespace}/${metadata.name}`;
+const serviceName = ({ metadata }: Service) => `${metadata.namespace}/${metadata.name}`;
 
-function isEndpointOf(service: ClusterService, pod: Pod): boolean {
+function isEndpointOf(service: Service, pod: Pod): boolean {
   return pod.metadata.namespace === service.metadata.namespace && selectsPod(service, pod);
 }
 
 /** Why a Service cannot be forwarded into a target; undefined if it can. */
-function unsupportedReason({ spec = {} }: ClusterService): string | undefined {
+function unsupportedReason({ spec = {} }: Service): string | undefined {
   const { type, clusterIP = "", clusterIPs = [clusterIP], ports = [] } = spec;
   if (type === "ExternalName") return undefined;
   if (clusterIP === "None") return "it is headless, and DNS records carry no ports; give it a clusterIP";

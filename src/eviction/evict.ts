@@ -21,7 +21,7 @@ export interface EvictDeps {
   readonly worker: Pick<Column<WorkerView>, "get">;
   /** Calls back when the worker of a pod has finished. */
   readonly onEnd: (hear: (uid: string) => void) => void;
-  readonly signals: Sends<"end">;
+  readonly signals: Sends<"terminatePod">;
   readonly events: EventSink;
   readonly measures: Pick<EvictionMeasures, "evicted">;
   readonly log: Logger;
@@ -63,7 +63,7 @@ export function createEvict({ worker, onEnd, signals, events, measures, log }: E
     log.warn({ pod: fullName(pod), uid, signal, why: message }, "evicting pod");
     events.event(podReference(pod), "Warning", reason, message, annotations);
     const eviction = { reason, message, ...(disruption !== undefined && { disruption }) };
-    signals.end.send(uid, { graceSeconds, eviction });
+    signals.terminatePod.send(uid, { graceSeconds, eviction });
     measures.evicted(signal);
     return { pod, graceSeconds };
   };

@@ -1,6 +1,6 @@
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, WaitForTarget } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
@@ -37,7 +37,7 @@ const cleanupTimeoutMs = 30_000;
  *  previous process may have been killed while it waited. Until all pod sources have reported it only updates the node's
  *  conditions.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/ */
-export function createEviction(deps: EvictionDeps): Service {
+export function createEviction(deps: EvictionDeps): Runnable {
   const { observeNode, enforceLocalLimits, log, allSourcesReady, terminatedPods, clock } = deps;
   let hasWaited = false;
   const sourcesDeadline = clock.monotonic() + cleanupTimeoutMs;

@@ -2,7 +2,7 @@ import { fileSystemDevice } from "../host/disk-usage.ts";
 import { type GroupMemory, type HostUsage, readGroupMemory, readUsage } from "../host/usage.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import { type CgroupLayout, kubepodsCgroup } from "../pod/cgroup-path.ts";
 import type { FileSystemInfo, Host } from "../seams/host.ts";
 import type { Images } from "../seams/runtime.ts";
@@ -45,7 +45,7 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
     return memory && { ...memory, cgroup };
   });
   const places = createRuntimePaths(deps, reading);
-  const nodeFs = reading("nodefs", (signal) => host.fs.freeSpace(rootDir, signal));
+  const nodeFs = reading("nodefs", (signal) => host.fs.fileSystemInfo(rootDir, signal));
   const imageFs = reading("imagefs", (signal) => spaceAt(host, places.known()?.images, signal));
   const containerFs = reading("containerfs", (signal) => spaceAt(host, places.known()?.layers, signal));
   return async (given) => {
@@ -114,7 +114,7 @@ async function spaceAt(
   path: string | undefined,
   signal: AbortSignal,
 ): Promise<FileSystemInfo | undefined> {
-  return path === undefined ? undefined : host.fs.freeSpace(path, signal);
+  return path === undefined ? undefined : host.fs.fileSystemInfo(path, signal);
 }
 
 /** Locations of the runtime's files. */

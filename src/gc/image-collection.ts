@@ -5,7 +5,7 @@ import { hasCode, messageOf, throwIfAborted, ignoreNotFound } from "../lib/error
 import { goDuration } from "../lib/go-duration.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { EventSink, PodCache, WaitForTarget } from "../pipeline.ts";
@@ -36,7 +36,7 @@ export interface ImageLimits {
 export interface ImageCollectionDeps extends ClockAndLog {
   readonly runtime: Pick<Images, "listImages" | "removeImage" | "imageFsInfo"> &
     Pick<Containers, "listContainers" | "containerStatus">;
-  readonly fs: Pick<HostFs, "freeSpace">;
+  readonly fs: Pick<HostFs, "fileSystemInfo">;
   readonly podCache: Pick<PodCache, "list">;
   /** On a shared runtime, the images that this node pulled: only those are removed. */
   readonly pulled: Pick<PulledImages, "namesOf" | "reconcile"> | undefined;
@@ -64,7 +64,7 @@ interface Collector extends ImageCollectionDeps {
 
 /** Removes unused images when the image file system fills up, and those unused for longer than the maximum age.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
-export function createImageCollection(deps: ImageCollectionDeps): Service & Pick<Reclaim, "deleteUnusedImages"> {
+export function createImageCollection(deps: ImageCollectionDeps): Runnable & Pick<Reclaim, "deleteUnusedImages"> {
   const { limits, clock, log } = deps;
   const collector: Collector = {
     ...deps,
@@ -264,7 +264,7 @@ async function imageSpace(
   const unknown = { capacityBytes: 0, availableBytes: 0 };
   if (!first.fsId) return unknown;
   try {
-    return (await ignoreNotFound(fs.freeSpace(first.fsId.mountpoint, signal))) ?? unknown;
+    return (await ignoreNotFound(fs.fileSystemInfo(first.fsId.mountpoint, signal))) ?? unknown;
   } catch (error) {
     throwIfAborted(signal);
     throw new Error(`get filesystem info: ${messageOf(error)}`, { cause: error });

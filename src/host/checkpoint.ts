@@ -1,7 +1,7 @@
 import { coalesce } from "../lib/coalesce.ts";
 import { hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 
 export interface CheckpointDeps<Content> {
   readonly path: string;

@@ -1,5 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
-import { onAbort, untilAborted } from "../lib/service-group.ts";
+import { onAbort, untilAborted } from "../lib/runnables.ts";
 import type { HostProcess } from "../seams/host.ts";
 
 /** Heartbeats to a lock holder: a connection may be lost without notice. */

@@ -7,7 +7,7 @@ import { goQuoteBytes } from "../lib/go-quote.ts";
 import { type GoUrl, hostOf, parseUrl, portOf, resolveReference, redactedUrl, urlWithoutUser } from "../lib/go-url.ts";
 import { type HttpRequest, joinHostPort } from "../lib/http-get.ts";
 import { readBody, readHead } from "../lib/http1-response.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { Host } from "../seams/host.ts";
 import { brokenConnection, dialFailure } from "./dial-text.ts";
 import type { OpenResponse } from "./http-response.ts";

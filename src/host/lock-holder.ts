@@ -1,5 +1,5 @@
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
-import { onAbort, untilAborted, forwardedAbort } from "../lib/service-group.ts";
+import { onAbort, untilAborted, forwardedAbort } from "../lib/runnables.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 import { type HolderHeartbeat, createHolderLease } from "./holder-heartbeat.ts";
 import type { Argv } from "../seams/command.ts";

@@ -2,7 +2,7 @@ import { basename, dirname, join } from "node:path/posix";
 import { boundedLines } from "../lib/bounded-text.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, ignoreCode } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import type { Host } from "../seams/host.ts";
 import { type Argv, type Option, command, commandWithoutDashes } from "../seams/command.ts";

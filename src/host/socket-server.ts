@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { onAbort, untilAborted, forwardedAbort } from "../lib/service-group.ts";
+import { onAbort, untilAborted, forwardedAbort } from "../lib/runnables.ts";
 import type { Host, HostListener } from "../seams/host.ts";
 import type { ConnectionServer } from "./connection-server.ts";
 import { retryUntilDone } from "../lib/retry.ts";

@@ -1,7 +1,7 @@
 import { codeOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
@@ -24,7 +24,7 @@ const readIntervalMs = 60_000;
 const readTimeoutMs = 10_000;
 
 /** Tracks the offset of the target's clock: read at startup (0 until then), every minute, and when a lost target is back. */
-export function createTargetClock({ host, link, clock, log }: TargetClockDeps): TargetClock & Service {
+export function createTargetClock({ host, link, clock, log }: TargetClockDeps): TargetClock & Runnable {
   let offsetMs = 0;
   const first = Promise.withResolvers<void>();
   const read = async (signal: AbortSignal) => {

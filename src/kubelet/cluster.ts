@@ -21,7 +21,7 @@ import { createPodCertificates } from "../certificates/pod-certificates.ts";
 import { gateEnabled } from "../config/feature-gates.ts";
 import { createServicePublisher } from "../endpoint-publisher/publisher.ts";
 import { sliceSelector } from "../endpoint-publisher/slices.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import { onlyServer, readDistribution } from "../remotedialer/distribution.ts";
 import { type Tunnels, createTunnels } from "../remotedialer/tunnels.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
@@ -58,7 +58,7 @@ export function observeCluster(context: NodeContext): Cluster {
   signalChanges(context, { nodes, services });
   // The API server itself may be a static pod: a node with static pods does not wait for it.
   const first = staticSources(config).length > 0 ? withFirstListTimeout(nodes, firstListTimeoutMs, clock) : nodes;
-  const watching: readonly Service[] = standalone
+  const watching: readonly Runnable[] = standalone
     ? []
     : [first, services, runtimeClasses, ...(headless ? [headless.services, headless.endpoints] : [])];
   return {
@@ -104,11 +104,11 @@ function signalChanges({ partsOf }: NodeContext, { nodes, services }: Pick<Clust
     if (!node) signals.nodeChanged.send();
     signals.mirrorsChanged.send();
   });
-  // Containers wait for the Services, which are part of their environment: pods that came first need not wait for their retry delay.
-  const { retry } = partsOf("serviceWatch").signals;
+  // Containers wait for the Services, which are part of their environment: pods that came first need not wait for their retryFailedPods delay.
+  const { retryFailedPods } = partsOf("serviceWatch").signals;
   const unsubscribe = services.onChange(() => {
     unsubscribe();
-    retry.send();
+    retryFailedPods.send();
   });
 }
 
@@ -116,7 +116,7 @@ function signalChanges({ partsOf }: NodeContext, { nodes, services }: Pick<Clust
 export function createEndpointPublishing(
   { config, account, target, tunnelLimits, clock, log, partsOf }: NodeContext,
   { services, headless, events }: Cluster,
-): readonly Service[] {
+): readonly Runnable[] {
   const { nodeName, endpoints } = config;
   if (!endpoints || !account || !target.network?.tunneled) return [];
   const own = ownAddresses().find((address) => isIPv4(address));

@@ -17,7 +17,7 @@ import type { ResourceManager } from "../resource-manager.ts";
 import type { Fence } from "../seams/fenced.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
 import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
@@ -100,20 +100,20 @@ export interface NodeContext extends KubeletDeps {
 
 /** The node's view of the cluster: its own object, Services, and objects that pods refer to. */
 export interface Cluster {
-  readonly events: EventSink & Service;
+  readonly events: EventSink & Runnable;
   readonly nodes: NodeWatch;
   readonly services: ServiceWatch;
   /** Undefined unless pods reach the cluster through the service tunnel, and a service account may read headless Services. */
   readonly headless: { readonly services: ServiceWatch; readonly endpoints: EndpointWatch } | undefined;
-  readonly runtimeClasses: RuntimeClasses & Service;
+  readonly runtimeClasses: RuntimeClasses & Runnable;
   readonly objects: ObjectCaches;
   readonly claims: Claims;
   readonly accounts: ServiceAccounts;
-  readonly tokens: TokenSource & Service;
+  readonly tokens: TokenSource & Runnable;
   readonly signers: TokenSigners;
   readonly trustBundles: TrustBundles;
   readonly podCertificates: PodCertificates;
-  readonly running: readonly Service[];
+  readonly running: readonly Runnable[];
 }
 
 export interface TargetCgroups {
@@ -131,7 +131,7 @@ export interface ObservedTarget {
   readonly serviceTunnel: ServiceTunnel | undefined;
   /** Labels of this node's objects in a shared runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
-  readonly targetClock: TargetClock & Service;
+  readonly targetClock: TargetClock & Runnable;
   readonly rights: TargetRights;
   readonly logs: LogReader;
   readonly pleg: Pleg;
@@ -149,5 +149,5 @@ export interface ObservedTarget {
   readonly drivers: CsiDrivers;
   readonly agent: NodeAgent;
   readonly cgroups: TargetCgroups;
-  readonly running: readonly Service[];
+  readonly running: readonly Runnable[];
 }

@@ -1,4 +1,4 @@
-import { type Service, onceThenIdle, runGroup, untilAborted } from "../lib/service-group.ts";
+import { type Runnable, onceThenIdle, runGroup, untilAborted } from "../lib/runnables.ts";
 import { measuredRuntime } from "../metrics/runtime-calls.ts";
 import type { Tunnels } from "../remotedialer/tunnels.ts";
 import { createReachability } from "../node/reachability.ts";
@@ -51,7 +51,7 @@ export async function runKubelet(deps: KubeletDeps, stop: AbortSignal): Promise<
 }
 
 /** Marks the node as ready once the kubelet API can answer requests about pods. */
-function readiness({ config, readiness: process, partsOf }: NodeContext, { certified }: NodeServer): Service {
+function readiness({ config, readiness: process, partsOf }: NodeContext, { certified }: NodeServer): Runnable {
   const { sourcesSynced } = partsOf("kubeletServer");
   return onceThenIdle("readiness", async (signal) => {
     await untilAborted(Promise.all([sourcesSynced.reached, certified]), signal);
@@ -63,7 +63,7 @@ function readiness({ config, readiness: process, partsOf }: NodeContext, { certi
 function liveness(
   { target: { link }, liveness: process }: NodeContext,
   { syncLoopHealth }: Pick<PodPipeline, "syncLoopHealth">,
-): readonly Service[] {
+): readonly Runnable[] {
   return link ? [] : [onceThenIdle("liveness", () => process.watch(syncLoopHealth))];
 }
 
@@ -72,7 +72,7 @@ function selfTest(
   { account, config, partsOf }: NodeContext,
   { pendingCertificateRequest }: NodeServer,
   tunnels: Tunnels | undefined,
-): readonly Service[] {
+): readonly Runnable[] {
   if (!account || !config.kubelet.enableServer) return [];
   const reachability = createReachability({
     ...partsOf("selfTest"),

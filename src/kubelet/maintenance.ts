@@ -8,7 +8,7 @@ import { createObserver } from "../eviction/observer.ts";
 import { type ContainerCollection, createContainerCollection } from "../gc/container-collection.ts";
 import { createImageCollection } from "../gc/image-collection.ts";
 import type { DiskMeter } from "../host/disk-meter.ts";
-import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import { type Runnable, onceThenIdle } from "../lib/runnables.ts";
 import { createLogRotation } from "../logs/rotation.ts";
 import { createOomWatcher, setOwnOomScore } from "../node/oom-watcher.ts";
 import { checkResolvConf } from "../node/resolv-conf-check.ts";
@@ -36,11 +36,11 @@ export function createMaintenance(
   cluster: Cluster,
   observed: ObservedTarget,
   parts: MaintenanceParts,
-): readonly Service[] {
-  const { garbage, reclaim, services } = createGarbageCollection(context, cluster, observed, parts);
+): readonly Runnable[] {
+  const { garbage, reclaim, runnables } = createGarbageCollection(context, cluster, observed, parts);
   return [
     createNodeHousekeeping(context, observed, parts, garbage),
-    ...services,
+    ...runnables,
     ...createTargetUpkeep(context, cluster, observed),
     ...createEvictionManager(context, cluster, observed, parts, reclaim),
     ...createShutdown(context, cluster, observed, parts),
@@ -52,7 +52,7 @@ function createNodeHousekeeping(
   { waitForTarget }: ObservedTarget,
   { allocation, volumes, workers, syncLoop, allSourcesReady }: MaintenanceParts,
   garbage: ContainerCollection,
-): Service {
+): Runnable {
   return createHousekeeping({
     ...partsOf("housekeeping"),
     workers,
@@ -76,7 +76,7 @@ function createGarbageCollection(
   { events }: Cluster,
   { waitForTarget, pleg, ownerLabels, targetClock }: ObservedTarget,
   { images, allSourcesReady }: MaintenanceParts,
-): { readonly garbage: ContainerCollection; readonly reclaim: Reclaim; readonly services: readonly Service[] } {
+): { readonly garbage: ContainerCollection; readonly reclaim: Reclaim; readonly runnables: readonly Runnable[] } {
   const { host, runtime } = target;
   const { kubelet, nodeName } = config;
   const garbage = createContainerCollection({
@@ -110,7 +110,7 @@ function createGarbageCollection(
   });
   const { deleteUnusedContainers } = garbage;
   const { deleteUnusedImages } = imageCollection;
-  return { garbage, reclaim: { deleteUnusedContainers, deleteUnusedImages }, services: [garbage, imageCollection] };
+  return { garbage, reclaim: { deleteUnusedContainers, deleteUnusedImages }, runnables: [garbage, imageCollection] };
 }
 
 /** Creates the OOM watcher and log rotation, checks the target's resolver file once, and sets graftlet's own oom_score_adj if it runs on
@@ -119,7 +119,7 @@ function createTargetUpkeep(
   { config, target, clock, log, partsOf }: NodeContext,
   { events }: Cluster,
   { waitForTarget }: ObservedTarget,
-): readonly Service[] {
+): readonly Runnable[] {
   const { kubelet, nodeName } = config;
   const { host, runtime, link } = target;
   const settings = rotationSettings(config);
@@ -138,7 +138,7 @@ function createEvictionManager(
   { waitForTarget, agent: { facts }, cgroups }: ObservedTarget,
   { allocation, volumes, daemonSets, allSourcesReady, disk, usages }: MaintenanceParts,
   reclaim: Reclaim,
-): readonly Service[] {
+): readonly Runnable[] {
   const { kubelet, nodeName, rootDir } = config;
   const { host, runtime } = target;
   const { podLogsDir } = kubelet;
@@ -193,7 +193,7 @@ function createShutdown(
   { events }: Cluster,
   { waitForTarget }: ObservedTarget,
   { daemonSets }: MaintenanceParts,
-): readonly Service[] {
+): readonly Runnable[] {
   const settings = shutdownSettings(config);
   if (settings.periods.length === 0) return [];
   const { desired, ...parts } = partsOf("shutdown");

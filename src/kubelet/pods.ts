@@ -3,7 +3,7 @@ import { resizeConditions } from "../allocation/resize-states.ts";
 import { deletePod } from "../api/pod-deletion.ts";
 import { gateEnabled } from "../config/feature-gates.ts";
 import { type DiskMeter, createDiskMeter } from "../host/disk-meter.ts";
-import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import { type Runnable, onceThenIdle } from "../lib/runnables.ts";
 import { type DaemonSetPolicy, createDaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import { createPodsApi } from "../pods-api/pods-api.ts";
 import type { ObjectRegistry } from "../sync/ports.ts";
@@ -56,7 +56,7 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
   const { syncLoop } = sources;
   const parts = { ...stages, ...sources, workers, disk, usages: stats.usages };
   const maintenance = createMaintenance(context, cluster, observed, parts);
-  const running: readonly Service[] = [
+  const running: readonly Runnable[] = [
     statuses,
     ...createNodePodsApi(context),
     createVolumesService({ volumes, waitForTarget, clock, log }),
@@ -66,12 +66,12 @@ export function createPodPipeline(context: NodeContext, cluster: Cluster, observ
     // the first pod retries.
     onceThenIdle("cgroup-layout", async (signal) => void (await layout(signal).catch(() => undefined))),
     cgroups.nodeAllocatable,
-    ...daemonSets.services,
+    ...daemonSets.runnables,
     createWorkersService(workers, stop, clock),
     ...sources.running,
     ...maintenance,
     createResizeRetry(context),
-    ...stats.services,
+    ...stats.runnables,
   ];
   const timeoutMs = syncLoopTimeout(context.config);
   const isStalled = () => observed.pleg.isStalled(timeoutMs) || syncLoop.isStalled(timeoutMs);
@@ -104,7 +104,7 @@ function createPodStages(context: NodeContext, cluster: Cluster, observed: Obser
 }
 
 /** Creates the Pods API, with its gate. */
-function createNodePodsApi({ config, target, metrics, partsOf }: NodeContext): readonly Service[] {
+function createNodePodsApi({ config, target, metrics, partsOf }: NodeContext): readonly Runnable[] {
   if (!gateEnabled(config.kubelet.featureGates, "PodsAPI")) return [];
   const { host } = target;
   const { rootDir } = config;

@@ -117,7 +117,7 @@ function createNodeDraManager({ config, target, client, metrics, partsOf }: Node
     sourcesSynced: sourcesSynced.all,
     isKnown: isKnownPod(desired, worker),
     health: isOn("ResourceHealthStatus")
-      ? { withMessages: isOn("ResourceHealthStatusMessage"), onChange: (uid) => signals.wake.send(uid, "device") }
+      ? { withMessages: isOn("ResourceHealthStatusMessage"), onChange: (uid) => signals.wakeWorker.send(uid, "device") }
       : undefined,
     measures: metrics.measures.dra,
   });

@@ -11,7 +11,7 @@ import { createQosCgroups } from "../cgroups/qos-cgroups.ts";
 import { createReservedCgroups } from "../cgroups/reserved-cgroups.ts";
 import type { HostFacts } from "../host/facts.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { DaemonSetPolicy } from "../node/daemon-set-policy.ts";
 import type { Node } from "../objects.ts";
 import type { Admission } from "../pipeline.ts";
@@ -77,7 +77,7 @@ function createNodeAdmission(
 }
 
 /** Creates the periodic retry of pending resizes. */
-export function createResizeRetry({ partsOf }: NodeContext): Service {
+export function createResizeRetry({ partsOf }: NodeContext): Runnable {
   const { signals, clock, log } = partsOf("resizeRetry");
   const options = { name: "resizes", intervalMs: retryIntervalMs, initialDelayMs: firstRetryDelayMs, clock, log };
   return runPeriodically(options, () => signals.retryPendingResizes.send("periodic_retry"));

@@ -6,7 +6,7 @@ import type { KeyPair } from "../certificates/self-signed.ts";
 import { createServingCertificate } from "../certificates/serving.ts";
 import { configurationDocument } from "../config/kubelet-configuration.ts";
 import { type Reloading, untilSome } from "../lib/reloading.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { NodeView } from "../metrics/node-gauges.ts";
 import { isReachable } from "../node/conditions.ts";
 import type { NodeIntrospection, ReadGate } from "../report/reported-node.ts";
@@ -28,7 +28,7 @@ import { serverConfig } from "./settings.ts";
 
 /** The kubelet API and the health endpoint of a node. */
 export interface NodeServer {
-  readonly running: readonly Service[];
+  readonly running: readonly Runnable[];
   /** Name of the pending signing request for the kubelet API's certificate. */
   pendingCertificateRequest(): string | undefined;
   /** Resolves when the kubelet API has a certificate; at once if the API is disabled. */
@@ -76,7 +76,7 @@ export async function createNodeServer(
 }
 
 /** Creates the local health endpoint, if configured. */
-function createHealthz({ config, target, instance, readiness, metrics, clock, log }: NodeContext): readonly Service[] {
+function createHealthz({ config, target, instance, readiness, metrics, clock, log }: NodeContext): readonly Runnable[] {
   const { healthzPort: port, healthzBindAddress: address } = config.kubelet;
   if (port <= 0) return [];
   const sharing = () => (target.link ? undefined : target.sharing);
@@ -85,7 +85,7 @@ function createHealthz({ config, target, instance, readiness, metrics, clock, lo
 }
 
 /** The certificates that authenticate callers: from clientCAFile, or from the cluster. */
-async function createClientCA({ config, client, standalone, clock, log }: NodeContext): Promise<ClientCA & Service> {
+async function createClientCA({ config, client, standalone, clock, log }: NodeContext): Promise<ClientCA & Runnable> {
   const { clientCAFile } = config.kubelet.authentication.x509;
   if (clientCAFile) return clientCAFromFile(clientCAFile, { clock, log });
   if (standalone) return noClientCA;
@@ -97,7 +97,7 @@ function createApi(
   { logs, targetClock }: ObservedTarget,
   { stats, syncLoopHealth }: Pick<PodPipeline, "stats" | "syncLoopHealth">,
   gate: ServerGate,
-): Service {
+): Runnable {
   const { kubelet } = config;
   const { sourcesSynced, ...parts } = partsOf("kubeletServer");
   return createKubeletServer({
@@ -131,7 +131,7 @@ function createApi(
 function servingCertificate(
   { config, client, standalone, store, approve, metrics, clock, log, signal }: NodeContext,
   nodeIPs: readonly string[],
-): Promise<Reloading<KeyPair | undefined> & Service & { waiting?(): string | undefined }> {
+): Promise<Reloading<KeyPair | undefined> & Runnable & { waiting?(): string | undefined }> {
   const { kubelet, nodeName, certDir } = config;
   const names = [nodeName, ...nodeIPs];
   if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile && !standalone) {

@@ -1,5 +1,5 @@
 import { rfc3339 } from "../lib/rfc3339.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { Pod } from "../objects.ts";
 import type { PodUpdate, SourceName } from "../pipeline.ts";
 import { adoptRunning } from "../sources/adoption.ts";
@@ -78,7 +78,7 @@ function createConfiguredSources(
   { config, client, standalone, clock, log, partsOf }: NodeContext,
   { events, nodes }: Cluster,
   emit: (update: PodUpdate) => void,
-): readonly Service[] {
+): readonly Runnable[] {
   const { kubelet, nodeName } = config;
   const { podCache, sourcesReady } = partsOf("sources");
   const podConfig = createPodConfig({ sourcesReady, emit, events, clock });
@@ -87,7 +87,7 @@ function createConfiguredSources(
   const newManifestErrors = () => createManifestErrors({ nodeName, events, log });
   const { staticPodPath: path, staticPodURL: url, staticPodURLHeader: headers } = kubelet;
   const { fileCheckFrequency, httpCheckFrequency } = kubelet;
-  const running: Service[] = [];
+  const running: Runnable[] = [];
   if (path) {
     const [set, complaints] = [setterOf("file"), newManifestErrors()];
     running.push(createFileSource({ nodeName, path, everyMs: fileCheckFrequency, set, adopt, complaints, clock }));

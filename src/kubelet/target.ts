@@ -2,7 +2,7 @@ import { createLimitationReporter } from "../api/limitations.ts";
 import { ContainerState } from "../gen/cri.ts";
 import type { HostFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
-import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import { type Runnable, onceThenIdle } from "../lib/runnables.ts";
 import { createLogReader } from "../logs/reader.ts";
 import { createIptablesChains } from "../node/iptables-chains.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
@@ -56,14 +56,14 @@ export async function observeTarget(
   const targetClock = createTargetClock({ host, link, clock, log });
   const podCidr = createPodCidr({ nodes: cluster.nodes, runtime, clock, log });
   const tunnel = serviceTunnel ?? removeTunnelLeftovers({ host, rootDir: config.rootDir, log });
-  const running: readonly Service[] = [
+  const running: readonly Runnable[] = [
     ...(reboot ? [reboot, followLink(context), tunnel] : []),
     targetClock,
     health,
     podCidr,
     ...iptablesChains(context),
-    ...managers.flatMap(({ services }) => services),
-    ...(standalone ? [] : [...agent.services, ...plugins.services]),
+    ...managers.flatMap(({ runnables }) => runnables),
+    ...(standalone ? [] : [...agent.runnables, ...plugins.runnables]),
     afterRuntimeAnswers(pleg, health),
   ];
   return {
@@ -84,7 +84,7 @@ export async function observeTarget(
 }
 
 /** Creates the kubelet's iptables chains, if the node has them. */
-function iptablesChains({ config, target, clock, log }: NodeContext): readonly Service[] {
+function iptablesChains({ config, target, clock, log }: NodeContext): readonly Runnable[] {
   if (makesIptablesChains(config, target)) return [createIptablesChains({ host: target.host, clock, log })];
   if (config.kubelet.makeIPTablesUtilChains === undefined)
     log.info(
@@ -95,7 +95,7 @@ function iptablesChains({ config, target, clock, log }: NodeContext): readonly S
 }
 
 /** Pods are added once the runtime's pods are listed and its name is known, which is part of container IDs. */
-function afterRuntimeAnswers(pleg: Pleg, health: RuntimeHealth): Service {
+function afterRuntimeAnswers(pleg: Pleg, health: RuntimeHealth): Runnable {
   return {
     name: pleg.name,
     run: pleg.run,
@@ -206,7 +206,7 @@ function watchReboots(
 }
 
 /** Updates the Node's status as soon as the target is lost or back. */
-function followLink({ target: { link }, partsOf }: NodeContext): Service {
+function followLink({ target: { link }, partsOf }: NodeContext): Runnable {
   const { nodeChanged } = partsOf("targetLink").signals;
   return onceThenIdle("link", () => link?.onChange(() => nodeChanged.send()));
 }

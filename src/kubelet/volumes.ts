@@ -39,7 +39,7 @@ export function createPluginRegistration(
     drivers,
     /** Why the node is not ready because of CSI drivers; undefined if it is ready. */
     problem: () => (standalone ? undefined : published.problem()),
-    services: [published, drivers.updates, plugins],
+    runnables: [published, drivers.updates, plugins],
   };
 }
 

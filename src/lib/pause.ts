@@ -1,5 +1,5 @@
 import type { Clock } from "./clock.ts";
-import { onAbort } from "./service-group.ts";
+import { onAbort } from "./runnables.ts";
 
 /** Resolves after `ms` milliseconds (undefined: no limit), or earlier when `news` resolves or the signal aborts. */
 export async function pause(

@@ -1,6 +1,6 @@
 import type { ClockAndLog } from "./log.ts";
 import { pause } from "./pause.ts";
-import type { Service } from "./service-group.ts";
+import type { Runnable } from "./runnables.ts";
 
 export interface PeriodicOptions extends ClockAndLog {
   readonly name: string;
@@ -20,7 +20,7 @@ export interface PeriodicOptions extends ClockAndLog {
 export function runPeriodically(
   { name, intervalMs, initialDelayMs, changed, waitForTarget, clock, log }: PeriodicOptions,
   work: (signal: AbortSignal) => Promise<void> | void,
-): Service {
+): Runnable {
   const runOnce = async (signal: AbortSignal) => {
     const lost = waitForTarget && (await waitForTarget(signal).catch(() => undefined));
     const either = lost ? AbortSignal.any([signal, lost]) : signal;

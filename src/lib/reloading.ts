@@ -1,6 +1,6 @@
 import type { ClockAndLog } from "./log.ts";
 import { runPeriodically } from "./periodic.ts";
-import type { Service } from "./service-group.ts";
+import type { Runnable } from "./runnables.ts";
 import { createSignal } from "./signal.ts";
 
 /** A value that may change at run time. */
@@ -28,7 +28,7 @@ const initialRetryDelayMs = 1_000;
 
 /** Reads a value periodically and on change events, and notifies listeners of changes. A failing source is logged once until
  *  it works again, and is retried earlier. */
-export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
+export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Runnable {
   const { name, read, same, isMissing, intervalMs, changed, clock, log } = options;
   const reloaded = createSignal();
   let value = options.initial;

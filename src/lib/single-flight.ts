@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 import { abortError } from "./errors.ts";
-import { untilAborted } from "./service-group.ts";
+import { untilAborted } from "./runnables.ts";
 
 /** Runs one call per key at a time: callers during a call share its outcome. */
 export function createSingleFlight<T>(): (key: string, call: () => Promise<T>) => Promise<T> {

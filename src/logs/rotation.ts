@@ -4,7 +4,7 @@ import { hasCode } from "../lib/errors.ts";
 import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { PodCache, WaitForTarget } from "../pipeline.ts";
 import { type RotateDeps, type LogToRotate, rotateLog } from "./rotate.ts";
 import type { FileInfo, Host } from "../seams/host.ts";
@@ -34,7 +34,7 @@ const logName = /^[A-Za-z0-9_][A-Za-z0-9._-]*\/[A-Za-z0-9][A-Za-z0-9._-]*\/\d+\.
 /** Rotates the logs of running containers that have reached the limit, and makes the runtime reopen a missing log, since a
  *  rotation may have been interrupted. Logs that are symlinks are left to the runtime that owns their targets.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-rotation */
-export function createLogRotation(deps: RotationDeps): Service {
+export function createLogRotation(deps: RotationDeps): Runnable {
   const { settings, host, log, podCache } = deps;
   const { podLogsDir, maxFiles, maxSizeBytes, workers, intervalMs } = settings;
   const warn = createRateLimitedWarning(deps, "cannot rotate container log; retrying");

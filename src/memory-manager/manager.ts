@@ -69,7 +69,7 @@ export function createMemoryManager(deps: MemoryManagerDeps): MemoryManager {
   const memoryOf = (uid: string, container: string) => memory.state.assigned.get(uid)?.get(container) ?? [];
   return {
     name: "memory",
-    services: [reconciling],
+    runnables: [reconciling],
     podAllocator: async (pod) => (isPinned(pod, deps.podLevel) ? podAllocator(pod) : undefined),
     allocatable: () => ({}),
     async prepareContainer(pod, { name }) {

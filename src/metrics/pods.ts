@@ -3,7 +3,7 @@ import type { ContainerStatus, PodStatus } from "../objects.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isPlaceholder } from "../pod/placeholder.ts";
 import type { StartMeasures } from "../runtime/start-container.ts";
-import type { ContainerKind } from "../runtime/step.ts";
+import type { ContainerType } from "../runtime/step.ts";
 import type { StatusMeasures } from "../status/writer.ts";
 import type { OrphanMeasures } from "../sync/housekeeping.ts";
 import type { WorkerMeasures } from "../sync/pod-worker.ts";
@@ -206,12 +206,12 @@ const lists = [
   ["container", "containerStatuses"],
   ["init_container", "initContainerStatuses"],
   ["ephemeral_container", "ephemeralContainerStatuses"],
-] as const satisfies readonly (readonly [ContainerKind, keyof PodStatus])[];
+] as const satisfies readonly (readonly [ContainerType, keyof PodStatus])[];
 
 function newlyEnded(
   before: PodStatus | undefined,
   after: PodStatus,
-): readonly (readonly [ContainerKind, ContainerStatus])[] {
+): readonly (readonly [ContainerType, ContainerStatus])[] {
   return lists.flatMap(([sort, list]) => {
     const old = new Map((before?.[list] ?? []).map((status) => [status.name, status]));
     return (after[list] ?? [])

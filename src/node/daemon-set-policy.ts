@@ -1,5 +1,5 @@
 import type { Logger } from "../lib/log.ts";
-import { onceThenIdle } from "../lib/service-group.ts";
+import { onceThenIdle } from "../lib/runnables.ts";
 import type { RuntimePod, NodeSource, PodCache, StatusReader } from "../pipeline.ts";
 import { type DaemonSets, annotatedDaemonSets, decideDaemonSetPod } from "../pod/daemon-sets.ts";
 import type { DesiredPod } from "../roles.ts";
@@ -50,6 +50,6 @@ export function createDaemonSetPolicy(deps: DaemonSetPolicyDeps) {
     isPlaceholder,
     withoutPlaceholders: (pods: readonly DesiredPod[]): readonly DesiredPod[] =>
       pods.filter((pod) => !isPlaceholder(pod)),
-    services: setting === undefined ? [warning] : [],
+    runnables: setting === undefined ? [warning] : [],
   };
 }

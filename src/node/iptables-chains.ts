@@ -1,7 +1,7 @@
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { programText } from "../lib/program-text.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import { script } from "../seams/command.ts";
 import type { Host } from "../seams/host.ts";
 import type { OwnedResource } from "../seams/runtime.ts";
@@ -13,7 +13,7 @@ const intervalMs = 60_000;
 
 /** Creates the kubelet's iptables chains of both families, and again after a flush; without iptables on the target it does nothing.
  *  @see https://kubernetes.io/blog/2022/09/07/iptables-chains-not-api/ */
-export function createIptablesChains({ host, clock, log }: ClockAndLog & { readonly host: Runs }): Service {
+export function createIptablesChains({ host, clock, log }: ClockAndLog & { readonly host: Runs }): Runnable {
   return {
     name: "iptables-chains",
     async run(signal) {

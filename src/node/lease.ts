@@ -2,7 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import { hasCode, ignoreNotFound } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { Lease } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 
@@ -20,7 +20,7 @@ const maxRetryDelayMs = 7_000;
 
 /** Renews the node's Lease, which tells the control plane that the node is alive.
  *  @see https://kubernetes.io/docs/concepts/architecture/leases/#node-heart-beats */
-export function createLease({ client, nodes, nodeName, durationSeconds, clock, log }: LeaseDeps): Service {
+export function createLease({ client, nodes, nodeName, durationSeconds, clock, log }: LeaseDeps): Runnable {
   let known: Lease | undefined;
   let failures = 0;
   /** Number of attempts at which there was no Node to own the Lease. */

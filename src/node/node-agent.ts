@@ -109,7 +109,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal) 
   if (facts.cgroupVersion === 1) events.event(nodeReference(nodeName), "Warning", "CgroupV1", cgroupV1Warning);
 
   return {
-    services: [
+    runnables: [
       ownName,
       heartbeat,
       ...(configured && settings.registerNode
@@ -161,7 +161,9 @@ async function capacityOf(
   facts: HostFacts,
   signal: AbortSignal,
 ): Promise<ResourceList> {
-  const space = settings.localStorageCapacityIsolation ? await host.fs.freeSpace(settings.rootDir, signal) : undefined;
+  const space = settings.localStorageCapacityIsolation
+    ? await host.fs.fileSystemInfo(settings.rootDir, signal)
+    : undefined;
   return nodeCapacity({
     facts,
     storageBytes: space?.capacityBytes,

@@ -2,7 +2,7 @@ import { readLines } from "../host/command-lines.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog, Logger } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { EventSink, WaitForTarget } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
@@ -37,7 +37,7 @@ kill $!`;
 /** Emits an event on the Node for each process that the kernel ended because the whole machine was out of memory; kills in a cgroup that
  *  reached its limit show in the container's status. If the kernel's log cannot be read, that is logged once and retried.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-out-of-memory-behavior */
-export function createOomWatcher(deps: OomWatcherDeps): Service {
+export function createOomWatcher(deps: OomWatcherDeps): Runnable {
   const { host, nodeName, events, log } = deps;
   let isLogged = false;
   const failed = (why: string) => {

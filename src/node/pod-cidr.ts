@@ -1,7 +1,7 @@
 import { UpdateRuntimeConfigRequest } from "../gen/cri.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 import type { Node } from "../objects.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
@@ -16,7 +16,7 @@ const startTimeoutMs = 10_000;
 
 /** Passes the node's spec.podCIDRs to the runtime whenever they change.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/networking/ */
-export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Service {
+export function createPodCidr({ nodes, runtime, clock, log }: PodCidrDeps): Runnable {
   let passed = "";
   const passToRuntime = async (signal: AbortSignal): Promise<boolean> => {
     const podCidr = cidrsOf(nodes.node());

@@ -2,7 +2,7 @@ import { ApiError } from "../api/api-error.ts";
 import type { ApiClient } from "../api/client.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
 import type { ReachableState } from "./conditions.ts";
@@ -34,7 +34,7 @@ const requestTimeoutMs = 30_000;
 const startupGraceMs = 20_000;
 
 /** Calls the kubelet API through the API server, at the start and every 5 minutes, and reports why logs and exec would fail. */
-export function createReachability(deps: ReachabilityDeps): Service {
+export function createReachability(deps: ReachabilityDeps): Runnable {
   const { client, nodeName, reachable, clock, log } = deps;
   const startedAt = clock.monotonic();
   const check = async (signal: AbortSignal): Promise<ReachableState | undefined> => {

@@ -1,7 +1,7 @@
 import { CodedError, codeOf, throwIfAborted } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 import type { WaitForTarget } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { Fence } from "../seams/fenced.ts";
@@ -24,7 +24,7 @@ export interface RebootWatchDeps extends ClockAndLog {
   readonly onReboot: () => void;
 }
 
-export interface RebootWatch extends Service {
+export interface RebootWatch extends Runnable {
   readonly present: WaitForTarget;
 }
 

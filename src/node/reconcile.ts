@@ -2,7 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { Node } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
 import { type ConfiguredMetadata, metadataPatch, taintsPatch } from "./configured-metadata.ts";
@@ -25,7 +25,7 @@ const unknownNodeIntervalMs = 1_000;
 /** Keeps the Node's labels, annotations and taints in line with the configuration: see `configured.ts`. Each change is one patch for each
  *  of the two writers. A refusal is logged once and retried.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
-export function createReconcile(deps: ReconcileDeps): Service {
+export function createReconcile(deps: ReconcileDeps): Runnable {
   const { nodes, configured, everyMs, clock, log } = deps;
   const metadata = createWriter(deps, "labels and annotations", deps.client);
   const taints = createWriter(deps, "taints", deps.tainter);

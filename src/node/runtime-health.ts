@@ -2,7 +2,7 @@ import type { RuntimeFeatures, RuntimeHandler, StatusResponse, VersionResponse }
 import { messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
 const checkIntervalMs = 5_000;

@@ -1,7 +1,7 @@
 import type { RuntimeHandler } from "../gen/cri.ts";
 import type { HostFacts } from "../host/facts.ts";
 import type { Clock } from "../lib/clock.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { NodeStatus } from "../objects.ts";
 import type { NodePressure } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";

@@ -1,6 +1,6 @@
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import { type Service, onAbort, runGroup } from "../lib/service-group.ts";
+import { type Runnable, onAbort, runGroup } from "../lib/runnables.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
 import type { Note, Reports } from "../report/notes.ts";
 import type { Message } from "./messages.ts";
@@ -99,7 +99,7 @@ function sendNotes({ nodes }: Reports, listener: FeedSubscriber, all: readonly N
 
 type Publish = (node: string, kind: "node" | "pods" | "usage", message: Message) => void;
 
-function pollNode(of: ReportedNode, { clock, log }: FeedDeps, tell: Publish): Service {
+function pollNode(of: ReportedNode, { clock, log }: FeedDeps, tell: Publish): Runnable {
   const { name, provider } = of;
   return runPeriodically({ name: `page of ${name}`, intervalMs: pollIntervalMs, clock, log }, async (signal) => {
     const work = of.introspection();

@@ -1,6 +1,6 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { ClockAndLog } from "../lib/log.ts";
-import { type Service, runGroup } from "../lib/service-group.ts";
+import { type Runnable, runGroup } from "../lib/runnables.ts";
 import { createListening, serve } from "../server/listen.ts";
 import type { KubeletServer } from "../server/server.ts";
 import {
@@ -35,7 +35,7 @@ export function createPage(deps: PageDeps, open = isLoopback(deps.address)): Kub
   const listening = createListening("page", log);
   const unauthenticated = createUnauthenticatedConnections(connectionLimits);
   const feed = createFeed(deps);
-  const serving: Service = {
+  const serving: Runnable = {
     name: "page server",
     async run(signal) {
       const files = await pageFiles();

@@ -33,7 +33,7 @@ export interface InspectorDeps extends ObserveDeps {
   readonly log: Logger;
   /** Column written by the PLEG. */
   readonly podCache: ColumnWriter<RuntimePod>;
-  readonly signals: Sends<"wake">;
+  readonly signals: Sends<"wakeWorker">;
   readonly measures: PlegMeasures;
 }
 
@@ -69,7 +69,7 @@ export function createInspector(options: InspectorDeps, stop: AbortSignal) {
     deps.measures.inspected(clock.monotonic() - since);
     record(after);
     failures.clear(uid);
-    if (!before || podFingerprint(before) !== podFingerprint(after)) signals.wake.send(uid, "pleg");
+    if (!before || podFingerprint(before) !== podFingerprint(after)) signals.wakeWorker.send(uid, "pleg");
   };
   const observe = (uid: string, signal: AbortSignal, ended: ReadonlySet<string>, made?: RuntimeIds) =>
     listAndObserve(deps, uid, knownBefore(podCache.get(uid), ended, made), signal);

@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Runtime, RuntimeEvent } from "../seams/runtime.ts";
 import type { Sends } from "../state/signals.ts";
@@ -26,7 +26,7 @@ const unknownEventDelayMs = 1_000;
 export interface PlegDeps extends InspectorDeps {
   readonly runtime: InspectorDeps["runtime"] & Pick<Runtime, "events">;
   /** `retry` is sent when the runtime responds again. */
-  readonly signals: Sends<"wake" | "retry">;
+  readonly signals: Sends<"wakeWorker" | "retryFailedPods">;
 }
 
 export type Pleg = ReturnType<typeof createPleg>;
@@ -108,7 +108,7 @@ async function relistForever(
       last = began;
       if (failures > 0) {
         log.info({}, "runtime responds again");
-        deps.signals.retry.send();
+        deps.signals.retryFailedPods.send();
       }
       failures = 0;
     } catch (error) {
@@ -153,7 +153,7 @@ async function followEvents(
   let broke = false;
   const onListening = () => {
     // Unless a relist has failed, no relist will report that the runtime is back.
-    if (broke && !state.down) signals.retry.send();
+    if (broke && !state.down) signals.retryFailedPods.send();
     broke = false;
   };
   while (runtime.events && !signal.aborted) {

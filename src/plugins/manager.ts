@@ -2,7 +2,7 @@ import { createBackoff } from "../lib/backoff.ts";
 import { messageOf, ignoreNotFound } from "../lib/errors.ts";
 import type { Logger, ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import { type PluginHandlers, type RegisteredPlugin, registerPlugin } from "./registration.ts";
@@ -36,7 +36,7 @@ const maxConcurrentRegistrations = 16;
 /** Registers plugins by their sockets in a directory of the target, and deregisters them when a socket is removed or replaced.
  *  If the directory cannot be read, the last state counts. (kubelet, pluginmanager)
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
-export function createPluginManager(deps: PluginManagerDeps): Service {
+export function createPluginManager(deps: PluginManagerDeps): Runnable {
   const { host, directory, clock, log } = deps;
   return {
     name: "plugins",

@@ -1,7 +1,7 @@
 import { podsApiDirectoryOf, podsApiSocket } from "../host/layout.ts";
 import { serve } from "../host/socket-server.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { Host } from "../seams/host.ts";
 import { type PodsServerDeps, createPodsServer } from "./server.ts";
 
@@ -12,7 +12,7 @@ export interface PodsApiDeps extends Omit<PodsServerDeps, "encode" | "budget" | 
 }
 
 /** Serves the Pods API on a socket below the root directory. */
-export function createPodsApi(deps: PodsApiDeps): Service {
+export function createPodsApi(deps: PodsApiDeps): Runnable {
   const { host, rootDir, clock, log } = deps;
   const directory = podsApiDirectoryOf(rootDir);
   const socket = `${directory}/${podsApiSocket}`;

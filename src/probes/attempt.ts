@@ -8,7 +8,7 @@ import { resolvePort } from "../pod/resolve-port.ts";
 import type { Host } from "../seams/host.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { probeGrpc } from "./grpc.ts";
-import { type ProbeOutcome, goDuration, maxOutputBytes } from "./outcome.ts";
+import { type ProbeOutcome, goDurationOfSeconds, maxOutputBytes } from "./outcome.ts";
 import type { TargetReachability } from "./target-reachability.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
 import { createArgumentSizes, expand } from "../pod/expand.ts";
@@ -172,7 +172,7 @@ async function probeExec(
       return { kind: "error", state: "unknown", error: new Error(runtimeErrorText(error), { cause: error }) };
     return {
       kind: "failure",
-      output: `command timed out: ${JSON.stringify(argv.join(" "))} timed out after ${goDuration(timeoutSeconds)}`,
+      output: `command timed out: ${JSON.stringify(argv.join(" "))} timed out after ${goDurationOfSeconds(timeoutSeconds)}`,
     };
   }
 }

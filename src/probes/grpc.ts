@@ -4,7 +4,7 @@ import { GrpcError } from "../lib/grpc-status.ts";
 import type { Host } from "../seams/host.ts";
 import { dialFailure } from "../host/dial-text.ts";
 import { HandshakeError, openGrpc } from "../host/grpc-session.ts";
-import { type ProbeOutcome, goDuration } from "./outcome.ts";
+import { type ProbeOutcome, goDurationOfSeconds } from "./outcome.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 import { smallLimits } from "../lib/bounded-decode.ts";
@@ -44,7 +44,7 @@ function outcomeOf(status: string): ProbeOutcome {
 function connectFailure(error: unknown, { host, port, timeoutSeconds, signal }: GrpcProbe): string {
   const address = `"${joinHostPort(host, port)}"`;
   if (signal.aborted)
-    return `timeout: failed to connect service ${address} within ${goDuration(timeoutSeconds)}: context deadline exceeded`;
+    return `timeout: failed to connect service ${address} within ${goDurationOfSeconds(timeoutSeconds)}: context deadline exceeded`;
   const why =
     error instanceof HandshakeError
       ? error.message
@@ -55,7 +55,7 @@ function connectFailure(error: unknown, { host, port, timeoutSeconds, signal }: 
 function callFailure(error: unknown, { timeoutSeconds, signal }: GrpcProbe): string {
   const status = error instanceof GrpcError ? error.status : undefined;
   if (signal.aborted || status === "DeadlineExceeded")
-    return `timeout: health rpc did not complete within ${goDuration(timeoutSeconds)}`;
+    return `timeout: health rpc did not complete within ${goDurationOfSeconds(timeoutSeconds)}`;
   if (error instanceof GrpcError && status === "Unimplemented")
     return `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${error.description}`;
   return `error: health rpc probe failed: ${messageOf(error)}`;

@@ -7,7 +7,7 @@ export type ProbeOutcome =
 export const maxOutputBytes = 10 * 1024;
 
 /** Formats seconds as Go formats a duration: 1s, 1m30s, 1h0m0s. */
-export function goDuration(seconds: number): string {
+export function goDurationOfSeconds(seconds: number): string {
   const hours = Math.trunc(seconds / 3600);
   const minutes = Math.trunc((seconds % 3600) / 60);
   const rest = `${seconds % 60}s`;

@@ -1,6 +1,6 @@
 import type { Pod } from "../objects.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 import type { EventSink, ProbeKind } from "../pipeline.ts";
 import type { AllocatedPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
@@ -37,13 +37,13 @@ export interface ProbesDeps extends VerdictDeps, ClockAndLog {
   readonly events: EventSink;
   /** Containers whose start, including postStart, is in progress: they are not probed yet. */
   readonly starts: Pick<Column<ContainerStarts>, "get">;
-  readonly signals: Sends<"wake">;
+  readonly signals: Sends<"wakeWorker">;
   /** Calls back when a pod's record is removed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
   readonly measures: ProbeMeasures;
 }
 
-export interface Probes extends Prober, ContainerProbeResults, Service {}
+export interface Probes extends Prober, ContainerProbeResults, Runnable {}
 
 /** The probes of all pods of a node, one worker per container and probe. A changed verdict wakes the pod. Containers that were ready or
  *  started before the agent's start stay so until their first verdict. `run` stops all workers when it ends. A probe that could not
@@ -75,7 +75,7 @@ export function createProbes(deps: ProbesDeps): Probes {
         onVerdictChange(flipped) {
           own.debug({ probe: kind, verdict: flipped }, "probe verdict changed");
           if (kind === "startup") poke(uid, container.name, () => true);
-          deps.signals.wake.send(uid, "probe");
+          deps.signals.wakeWorker.send(uid, "probe");
         },
       },
       container,

@@ -10,7 +10,7 @@ import type { KeyPair } from "../certificates/self-signed.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Measures } from "../metrics/node-metrics.ts";
 import { graftletVersion } from "../version.ts";
@@ -27,7 +27,7 @@ export interface IdentityDeps extends ClockAndLog {
 export interface Identity extends AsyncDisposable {
   readonly access: AccessFile;
   /** Services that renew the credentials. */
-  readonly running: readonly Service[];
+  readonly running: readonly Runnable[];
   /** The Pod's service account, if there is no kubeconfig. */
   readonly account?: Account;
   /** The store of the node's key pair of that name. */
@@ -165,7 +165,7 @@ async function obtainCertificate(
 }
 
 /** Creates the service that renews the client certificate. */
-function renewal(deps: IdentityDeps, asker: AccessFile, store: PairStore): Service {
+function renewal(deps: IdentityDeps, asker: AccessFile, store: PairStore): Runnable {
   return {
     name: storeName,
     async run(signal) {

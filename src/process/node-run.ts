@@ -12,7 +12,7 @@ import { codeOf, messageOf } from "../lib/errors.ts";
 import type { KubeletDeps, ProcessParts } from "../kubelet/deps.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createNodeMetrics } from "../metrics/node-metrics.ts";
-import { type Service, runGroup } from "../lib/service-group.ts";
+import { type Runnable, runGroup } from "../lib/runnables.ts";
 import { visibleText } from "../lib/visible-text.ts";
 import type { UnhandledErrorHandler } from "./unhandled-errors.ts";
 import { runOnTarget, reportTrouble } from "./on-target.ts";
@@ -115,7 +115,7 @@ async function runOnce(run: NodeRun, setupFailures: SetupFailures, signal: Abort
       ...(approve && { approve }),
     };
     const ended = new AbortController();
-    const node: Service = {
+    const node: Runnable = {
       name: `node ${given.nodeName}`,
       async run(stop) {
         while ((await runOnTarget(deps, stop)) === "again");

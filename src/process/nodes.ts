@@ -3,7 +3,7 @@ import type { OptionsOf } from "../config/command-line.ts";
 import { systemClock } from "../lib/clock.ts";
 import { limitInformationalAnswers } from "../lib/informational-answers.ts";
 import { createProcessLog } from "../lib/log.ts";
-import { type Service, runGroup } from "../lib/service-group.ts";
+import { type Runnable, runGroup } from "../lib/runnables.ts";
 import { createTunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
@@ -80,7 +80,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     : [];
   const over = new AbortController();
   let ends: readonly boolean[] = [];
-  const all: Service = {
+  const all: Runnable = {
     name: "nodes",
     async run(stop) {
       ends = await Promise.all(runs.map((run) => runNode(run, stop)));
@@ -95,7 +95,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
 }
 
 /** Creates the status page; its code is loaded only if it is enabled. */
-async function createStatusPage(deps: PageDeps): Promise<Service> {
+async function createStatusPage(deps: PageDeps): Promise<Runnable> {
   const { createPage } = await import("../page/server.ts");
   return createPage(deps);
 }

@@ -3,7 +3,7 @@ import { promisify } from "node:util";
 import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 
@@ -28,7 +28,7 @@ const retryDelayMs = 1_000;
  *  with `Type=notify`. None without NOTIFY_SOCKET. Node.js has no Unix datagram sockets: each notification runs `systemd-notify`.
  *  @throws CodedError, one sentence with the kubelet's text, for an unusable watchdog timeout.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html */
-export function notifyServiceManager(deps: ServiceManagerDeps): readonly Service[] {
+export function notifyServiceManager(deps: ServiceManagerDeps): readonly Runnable[] {
   const { env, readiness, liveness, clock, log } = deps;
   const watchdogMs = watchdogTimeout(env);
   if (!env["NOTIFY_SOCKET"]) return [];
@@ -41,7 +41,7 @@ export function notifyServiceManager(deps: ServiceManagerDeps): readonly Service
       await send(state, tries - 1);
     }
   };
-  const ready: Service = {
+  const ready: Runnable = {
     name: "service manager",
     async run(signal) {
       const pause = () => clock.sleep(readyIntervalMs, signal).catch(() => undefined);
@@ -51,7 +51,7 @@ export function notifyServiceManager(deps: ServiceManagerDeps): readonly Service
       await send("STOPPING=1");
     },
   };
-  const watchdog: Service = {
+  const watchdog: Runnable = {
     name: "watchdog",
     async run(signal) {
       log.info({ interval: goDuration(watchdogMs / 2) }, "Starting systemd watchdog with interval");

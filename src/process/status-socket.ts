@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 import { isLongSocketPath, maxSocketPathBytes } from "../lib/socket-path.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Reports } from "../report/notes.ts";
@@ -27,7 +27,7 @@ const requestTimeoutMs = 5_000;
 /** Serves the state of the process and its nodes as JSON on a Unix socket, whose mode only admits the process' own
  *  user and root. The socket is created in a private directory and moved to its path. If it cannot be created, a warning is
  *  logged: the nodes do not need it. */
-export function createStatusSocket({ path, report, log }: StatusSocketDeps): Service {
+export function createStatusSocket({ path, report, log }: StatusSocketDeps): Runnable {
   return {
     name: "status",
     async run(signal) {

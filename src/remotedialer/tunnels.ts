@@ -4,7 +4,7 @@ import type { Credentials } from "../api/credentials.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { onAbort, untilAborted } from "../lib/service-group.ts";
+import { onAbort, untilAborted } from "../lib/runnables.ts";
 import type { EndpointSlice } from "../objects.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import type { Clock } from "../lib/clock.ts";

@@ -13,7 +13,7 @@ import {
   killForFailedProbe,
   killInUnknownState,
 } from "./planned-kill.ts";
-import type { Step, ContainerKind } from "./step.ts";
+import type { Step, ContainerType } from "./step.ts";
 
 /** Defaults: no probe results and no resizes. */
 const noFacts: ContainerFacts = {
@@ -40,10 +40,10 @@ export function planPod(pod: Pod, observed: RuntimePod, known: Partial<Container
 const killPodStep: Step = { kind: "killPod", sandboxChanged: false };
 
 function startStep(
-  containerKind: ContainerKind,
+  containerType: ContainerType,
   inNewSandbox: boolean,
 ): (container: Container) => Step<"startContainer"> {
-  return (container) => ({ kind: "startContainer", container, containerKind, inNewSandbox });
+  return (container) => ({ kind: "startContainer", container, containerType, inNewSandbox });
 }
 
 /** A replacement sandbox gets the next attempt and starts from the first init container again; the old init containers are removed. */

@@ -97,7 +97,7 @@ async function runSteps(
 /** True if another pass must follow at once: after a reset the pod starts again, after a sidecar the next container starts. */
 function needsAnotherPass(step: Step): boolean {
   if (step.kind === "resetContainer") return true;
-  return step.kind === "startContainer" && step.containerKind === "init_container" && isSidecar(step.container);
+  return step.kind === "startContainer" && step.containerType === "init_container" && isSidecar(step.container);
 }
 
 /** Sets retryAt, the earliest end of a back-off, only if all errors are crash-loop back-offs. */

@@ -105,17 +105,17 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     return { sandbox: { id, config, ips } };
   },
 
-  async startContainer(deps, { container, containerKind }, { pod, observed, prefetched, sandbox, mounted }, signal) {
+  async startContainer(deps, { container, containerType }, { pod, observed, prefetched, sandbox, mounted }, signal) {
     if (!sandbox) throw new Error(`no sandbox for container ${container.name}`);
     const { images, loggedContainers, instances } = await prefetched;
     const instance = instances.get(container.name);
     const presentImage = images.get(container.name);
     const hasNoLogs = loggedContainers?.has(container.name) === false;
     const start: ContainerStart = { pod, container, observed, sandbox, mounted, presentImage, hasNoLogs, instance };
-    const { started, error } = await deps.start(start, containerKind, signal);
+    const { started, error } = await deps.start(start, containerType, signal);
     return {
       ...(started && { made: { containers: [started.id] }, rest: started.linked }),
-      ...(error && { error, halts: containerKind === "init_container" && !isSidecar(container) }),
+      ...(error && { error, halts: containerType === "init_container" && !isSidecar(container) }),
     };
   },
 };

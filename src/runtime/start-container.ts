@@ -1,4 +1,4 @@
-import type { ContainerKind } from "./step.ts";
+import type { ContainerType } from "./step.ts";
 import {
   type ContainerConfig,
   ContainerState,
@@ -26,9 +26,9 @@ export interface StartMeasures {
   podFailed(): void;
   /** A pod with a user namespace of its own got a new sandbox and did not start, or did not get it. */
   userNamespacedPodFailed(): void;
-  containerStarting(containerKind: ContainerKind): void;
+  containerStarting(containerType: ContainerType): void;
   /** @param reason of the container's Waiting state. */
-  containerFailed(containerKind: ContainerKind, reason: string): void;
+  containerFailed(containerType: ContainerType, reason: string): void;
   /** A container was to be created that mounts this many images at this many paths. */
   imageVolumes(images: number, places: number, outcome: "mounted" | "failed"): void;
 }

@@ -1,5 +1,5 @@
 import { abortError } from "../lib/errors.ts";
-import type { ContainerKind } from "./step.ts";
+import type { ContainerType } from "./step.ts";
 import type { StartFailure } from "../pipeline.ts";
 import type { ContainerStarts } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
@@ -49,14 +49,14 @@ export function createStarter(deps: StarterDeps) {
 
   return {
     /** Starts a container and runs its postStart hook, unless it is in back-off. @throws the signal's reason. */
-    async start(start: ContainerStart, containerKind: ContainerKind, signal: AbortSignal) {
+    async start(start: ContainerStart, containerType: ContainerType, signal: AbortSignal) {
       if (signal.aborted) throw abortError(signal);
       const { pod, container, observed } = start;
       const { uid } = pod.metadata;
       try {
         deps.crashLoop.check(pod, container, observed);
         markStarting(uid, container.name);
-        const outcome = await startMeasured(deps, start, containerKind, signal);
+        const outcome = await startMeasured(deps, start, containerType, signal);
         recordFailure(uid, container.name, outcome.error);
         return outcome;
       } catch (error) {
@@ -73,10 +73,10 @@ export function createStarter(deps: StarterDeps) {
 async function startMeasured(
   deps: StarterDeps,
   start: ContainerStart,
-  containerKind: ContainerKind,
+  containerType: ContainerType,
   signal: AbortSignal,
 ): Promise<StartOutcome> {
-  deps.measures.containerStarting(containerKind);
+  deps.measures.containerStarting(containerType);
   let started: StartedContainer | undefined;
   try {
     started = await startContainer(deps, start, signal);
@@ -84,7 +84,7 @@ async function startMeasured(
     return { started };
   } catch (error) {
     if (error instanceof StartError) {
-      deps.measures.containerFailed(containerKind, error.reason);
+      deps.measures.containerFailed(containerType, error.reason);
       return { ...(started && { started }), error };
     }
     await started?.linked;

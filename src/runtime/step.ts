@@ -4,7 +4,7 @@ import type { ContainerResize } from "./plan-resize.ts";
 import type { PlannedKill } from "./planned-kill.ts";
 
 /** Container type, as in metrics. */
-export type ContainerKind = "container" | "init_container" | "ephemeral_container";
+export type ContainerType = "container" | "init_container" | "ephemeral_container";
 
 interface Steps {
   /** Stops all containers, then the sandboxes: a new sandbox follows, or nothing is left to run. */
@@ -26,7 +26,7 @@ interface Steps {
   useSandbox: { readonly sandboxId: string; readonly attempt: number };
   startContainer: {
     readonly container: Container;
-    readonly containerKind: ContainerKind;
+    readonly containerType: ContainerType;
     /** The same pass creates the sandbox. */
     readonly inNewSandbox: boolean;
   };

@@ -92,7 +92,7 @@ export interface HostFs {
   lstatAll?(paths: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, FileInfo | undefined>>;
   readlink(path: string, signal?: AbortSignal): Promise<string>;
   realpath(path: string, signal?: AbortSignal): Promise<string>;
-  freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
+  fileSystemInfo(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
   /** Applies the changes in order, in one round trip where possible; stops at the first failure. `mkdir` of an existing
    *  directory, `remove` of a missing path and an identical `symlink` succeed; every change except `create`, `rename` and
    *  `mountTmpfs` is idempotent. An existing directory keeps its mode. `remove` never follows a link, not even one created concurrently,

@@ -1,7 +1,7 @@
 import { type IncomingMessage, request as httpRequest } from "node:http";
 import { type Duplex, addAbortSignal } from "node:stream";
 import { CodedError, abortError, messageOf } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { StreamEndpoint } from "../seams/runtime.ts";
 import { addAbortListener } from "node:events";
 

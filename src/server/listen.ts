@@ -1,7 +1,7 @@
 import { type AddressInfo, type Server, type Socket, createServer } from "node:net";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog, Logger } from "../lib/log.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import type { UnauthenticatedConnections } from "./unauthenticated-connections.ts";
 
 /** Listen address, and the names of its configuration fields. */

@@ -1,6 +1,6 @@
 import { ContainerState, PodSandboxState } from "../gen/cri.ts";
 import { CodedError } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { Container, ContainerStatus, EphemeralContainer, Pod, PodStatus } from "../objects.ts";
 import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
 import { isPlaceholder, placeholderMessage } from "../pod/placeholder.ts";

@@ -6,7 +6,7 @@ import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
 import { guardResponses } from "../lib/guard-responses.ts";
 import { messageOf } from "../lib/errors.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import { createApp } from "./app.ts";
 import type { Upgrade } from "../streams/upgrade.ts";
 import { createListening, requestTimes, serve } from "./listen.ts";
@@ -14,7 +14,7 @@ import { type PeerCertificates, createPeerCertificates } from "./peer-certificat
 import type { KubeletServerDeps } from "./ports.ts";
 import { tlsOptions } from "./tls.ts";
 
-export interface KubeletServer extends Service {
+export interface KubeletServer extends Runnable {
   ready(signal: AbortSignal): Promise<void>;
   /** Listen address; undefined while the server is not listening. */
   address(): AddressInfo | undefined;

@@ -1,5 +1,5 @@
 import type { Logger } from "../lib/log.ts";
-import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import { type Runnable, onceThenIdle } from "../lib/runnables.ts";
 import type { Host } from "../seams/host.ts";
 import { ownedTunnelResources } from "./rules.ts";
 
@@ -10,7 +10,7 @@ export interface LeftoversDeps {
 }
 
 /** Removes rules that an earlier service tunnel has left: they would reject packets of pods to the cluster's IPs. */
-export function removeTunnelLeftovers({ host, rootDir, log }: LeftoversDeps): Service {
+export function removeTunnelLeftovers({ host, rootDir, log }: LeftoversDeps): Runnable {
   return onceThenIdle("no cluster way", async (signal) => {
     try {
       for (const resource of await ownedTunnelResources(host, rootDir, signal)) await resource.remove(signal);

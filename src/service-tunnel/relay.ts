@@ -1,7 +1,7 @@
 import { readLines } from "../host/command-lines.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 import { programText } from "../lib/program-text.ts";
 import { type Argv, interpreted } from "../seams/command.ts";

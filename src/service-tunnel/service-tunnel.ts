@@ -4,7 +4,7 @@ import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { throttle } from "../lib/throttle.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
+import { onAbort, type Runnable, untilAborted } from "../lib/runnables.ts";
 import { createFairShares } from "../lib/fair-shares.ts";
 import type { EndpointSlice } from "../objects.ts";
 import type { WaitForTarget, RuntimePod } from "../pipeline.ts";
@@ -32,7 +32,7 @@ import type { PodServiceTunnel } from "../runtime/ports.ts";
 import type { ServiceSource } from "../api/listers.ts";
 
 /** Service tunnel: gives pods on an isolated target access to the cluster's Services, over the link. */
-export interface ServiceTunnel extends Service, PodServiceTunnel {
+export interface ServiceTunnel extends Runnable, PodServiceTunnel {
   /** Why the target cannot have a tunnel; undefined otherwise. */
   unavailableReason(): string | undefined;
 }

@@ -1,7 +1,7 @@
 import { shutdownRecordFile } from "../host/layout.ts";
 import { type Logind, connectLogind } from "../host/systemd/logind.ts";
 import { CodedError, abortError } from "../lib/errors.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { EventSink, PodCache, PodStore, WaitForTarget, Eviction } from "../pipeline.ts";
 import { nodeReference, fullName } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
@@ -31,7 +31,7 @@ export interface ShutdownDeps extends EndPodsDeps, ShutdownInhibitorDeps {
   readonly podCache: Pick<PodCache, "get">;
   /** True while the machine is shutting down. */
   readonly shuttingDown: ValuePair<true>["writer"];
-  readonly signals: Sends<"end" | "nodeChanged">;
+  readonly signals: Sends<"terminatePod" | "nodeChanged">;
   readonly host: Host;
   readonly events: EventSink;
   readonly measures: ShutdownMeasures;
@@ -46,7 +46,7 @@ const recordTimeoutMs = 5_000;
 /** Ends the node's pods in order when their machine shuts down, and delays the shutdown meanwhile. A machine without logind is logged once
  *  and is no failure. (kubelet, nodeshutdown_manager_linux.go)
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown */
-export function createShutdownManager(deps: ShutdownDeps): Service {
+export function createShutdownManager(deps: ShutdownDeps): Runnable {
   const { waitForTarget, clock, log } = deps;
   const watch = createShutdownWatch(deps);
   return {
@@ -164,7 +164,7 @@ function reportShutdownState(deps: ShutdownDeps, shuttingDown: true | undefined,
 }
 
 interface EndPodsDeps extends StopDeps {
-  readonly signals: Sends<"end">;
+  readonly signals: Sends<"terminatePod">;
   readonly log: Logger;
 }
 
@@ -194,7 +194,7 @@ async function endGroup(deps: EndPodsDeps, group: ShutdownGroup<DesiredPod>, sig
   const stopped = group.pods.map((pod) => {
     const graceSeconds = podGraceSeconds(pod, group);
     log.info({ pod: fullName(pod), gracePeriod: graceSeconds }, "Shutdown manager killing pod with gracePeriod");
-    signals.end.send(pod.metadata.uid, { graceSeconds, eviction: podTermination });
+    signals.terminatePod.send(pod.metadata.uid, { graceSeconds, eviction: podTermination });
     return untilStopped(deps, pod, graceSeconds, untilDeadline).catch(() => false);
   });
   try {

@@ -1,7 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
 import { createReflector, type Reflector } from "../api/reflector.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { Pod } from "../objects.ts";
 
 export interface ApiServerSourceDeps extends ClockAndLog {
@@ -16,7 +16,7 @@ export interface ApiServerSourceDeps extends ClockAndLog {
 /** Source of the pods that the scheduler bound to this node. A pod recreated under the same name between two reads appears with a new
  *  UID; the set never contains both.
  *  @see https://kubernetes.io/docs/concepts/architecture/#kubelet */
-export function createApiServerSource(deps: ApiServerSourceDeps): Service {
+export function createApiServerSource(deps: ApiServerSourceDeps): Runnable {
   const { client, clock, log, nodeName, set, after } = deps;
   const push = () => set(reflector.list());
   let isLogged = false;

@@ -1,5 +1,5 @@
 import { messageOf } from "../lib/errors.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { Pod } from "../objects.ts";
 import { readManifests } from "./manifest-files.ts";
 import { createManifestSet, type ManifestSetDeps } from "./manifest-set.ts";
@@ -22,7 +22,7 @@ const missingPollIntervalMs = 1_000;
 
 /** Source of static pods in files: read at each change, and regularly.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
-export function createFileSource(deps: FileSourceDeps): Service {
+export function createFileSource(deps: FileSourceDeps): Runnable {
   const { path, everyMs, set, complaints, clock } = deps;
   const manifests = createManifestSet(deps);
   let absent = false;

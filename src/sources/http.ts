@@ -3,7 +3,7 @@ import { request } from "undici";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import { urlWithoutSecrets } from "../lib/url-text.ts";
 import type { Pod } from "../objects.ts";
 import { maxManifestBytes, unusable } from "./manifest.ts";
@@ -26,7 +26,7 @@ const requestTimeoutMs = 10_000;
 
 /** Source of static pods at a URL: one pod, or a PodList. An unusable response changes nothing.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/#pods-created-via-http */
-export function createHttpSource(deps: HttpSourceDeps): Service {
+export function createHttpSource(deps: HttpSourceDeps): Runnable {
   const { url, nodeName, everyMs: intervalMs, set, adopt, complaints, clock, log } = deps;
   // A password in the URL is never logged.
   const shown = urlWithoutSecrets(url) ?? "staticPodURL";

@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf } from "../lib/errors.ts";
 import { unusable, expectKind, manifestObject } from "./manifest.ts";
 import { type StaticPod, type Origin, staticPod } from "./static-pod.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import { isRecord } from "../lib/record.ts";
 import type { Fields } from "./pod-fields.ts";
 

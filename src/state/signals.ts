@@ -26,11 +26,11 @@ export type Subscribes<Name extends keyof NodeSignals> = Ends<NodeSignals, Name,
 export function createSignals() {
   return {
     /** A pod's worker should sync its pod. */
-    wake: createSignal<[uid: string, cause: WakeCause]>(),
+    wakeWorker: createSignal<[uid: string, cause: WakeCause]>(),
     /** The runtime responds again, or Services have been listed for the first time: failed pods are retried at once. */
-    retry: createSignal(),
+    retryFailedPods: createSignal(),
     /** A pod that should run is to be terminated. */
-    end: createSignal<[uid: string, ending: Ending]>(),
+    terminatePod: createSignal<[uid: string, ending: Ending]>(),
     /** The Node's status may have changed. */
     nodeChanged: createSignal(),
     /** A static pod, a mirror pod, a worker's phase, the Node or the sources have changed. */

@@ -1,4 +1,4 @@
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";

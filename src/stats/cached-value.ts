@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { pause } from "../lib/pause.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import { createSharedPromise } from "../lib/single-flight.ts";
 
 export interface CachedValueDeps<T> {

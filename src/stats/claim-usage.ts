@@ -32,7 +32,7 @@ export async function claimUsage(
   const mounted = volumes.mounted(pod.metadata.uid);
   const { namespace } = pod.metadata;
   const ofFileSystem = async (path: string) => {
-    const space = await ignoreCode(host.fs.freeSpace(path, signal), "not_found", "permission_denied");
+    const space = await ignoreCode(host.fs.fileSystemInfo(path, signal), "not_found", "permission_denied");
     return space && totalUse(space, clock.now());
   };
   const uses = (pod.spec.volumes ?? []).map(async (volume): Promise<readonly VolumeUse[]> => {

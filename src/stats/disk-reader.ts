@@ -160,7 +160,7 @@ type SpaceAt = (path: string, signal: AbortSignal) => Promise<DiskUse | undefine
 /** Total usage of the file system at a path; undefined if the path is gone. */
 function createSpaces({ host, clock }: DiskDeps): SpaceAt {
   return async (path, signal) => {
-    const space = await ignoreCode(host.fs.freeSpace(path, signal), "not_found", "permission_denied");
+    const space = await ignoreCode(host.fs.fileSystemInfo(path, signal), "not_found", "permission_denied");
     return space && totalUse(space, clock.now());
   };
 }

@@ -1,7 +1,7 @@
 import type { PodUsages, ContainerUsage, DiskUsage, PodUsage } from "../eviction/ports.ts";
 import type { HostFacts } from "../host/facts.ts";
 import type { Logger, ClockAndLog } from "../lib/log.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { EventSink, PodCache } from "../pipeline.ts";
 import { containerNameOf } from "../pod/runs.ts";
 import { qosCgroup } from "../pod/cgroup-path.ts";
@@ -56,7 +56,7 @@ const firstWalkTimeoutMs = 5_000;
 const defaultDiskPeriodMs = 60_000;
 
 /** Measures the node on request. Without requests, nothing is measured. */
-export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly services: readonly Service[] } {
+export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly runnables: readonly Runnable[] } {
   const { clock, log, podCache, diskPeriodMs } = deps;
   const sample = createSampler(deps);
   const readDisk = createDiskReader(deps);
@@ -101,7 +101,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
       return undefined;
     });
   return {
-    services: [samples, diskStats, ...health],
+    runnables: [samples, diskStats, ...health],
     usages: createPodUsages({ sample: samples.fresh, readDisk }),
     async summary(onlyCpuAndMemory, signal) {
       const [now, onDisk, layout] = await Promise.all([
@@ -192,7 +192,7 @@ interface VolumeHealthDeps extends ClaimDeps, ClockAndLog {
 /** Emits an event for each claim of a running pod that its CSI driver reports as abnormal, at every check (feature gate
  *  CSIVolumeHealth).
  *  @see https://kubernetes.io/docs/concepts/storage/volume-health-monitoring/ */
-export function createVolumeHealth(deps: VolumeHealthDeps): Service {
+export function createVolumeHealth(deps: VolumeHealthDeps): Runnable {
   const { podCache, desired, events, intervalMs, clock, log } = deps;
   return runPeriodically(
     { name: "volume health", intervalMs, initialDelayMs: intervalMs, clock, log },

@@ -1,7 +1,7 @@
 import { createBackoff } from "../lib/backoff.ts";
 import { hasCode } from "../lib/errors.ts";
 import { LatestSlot } from "../lib/latest-slot.ts";
-import { onAbort } from "../lib/service-group.ts";
+import { onAbort } from "../lib/runnables.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import { createStatusWriter, type PendingStatus, type WriterDeps } from "./writer.ts";

@@ -15,7 +15,7 @@ import { SpdyConnection } from "./spdy/connection.ts";
 import type { Headers } from "./spdy/header-block.ts";
 import type { SpdyStream } from "./spdy/stream.ts";
 import { noSizes, terminalSizes } from "./terminal-sizes.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 
 /** Versions of the remote command protocol over SPDY, newest first.
  *  @see https://github.com/kubernetes/cri-streaming */

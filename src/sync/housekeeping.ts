@@ -1,6 +1,6 @@
 import type { ClockAndLog } from "../lib/log.ts";
 import { runPeriodically } from "../lib/periodic.ts";
-import type { Service } from "../lib/service-group.ts";
+import type { Runnable } from "../lib/runnables.ts";
 import type { PodCache, PodStore, WaitForTarget, RuntimePod } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
 import type { DesiredPod } from "../roles.ts";
@@ -49,7 +49,7 @@ const periodMs = 2_000;
 const directoriesIntervalMs = 60_000;
 
 /** Finds orphans (pods that only the runtime or the disk knows) and terminates them or removes what is left of them. */
-export function createHousekeeping(deps: HousekeepingDeps): Service {
+export function createHousekeeping(deps: HousekeepingDeps): Runnable {
   const { desired, worker, workers, podCache, clock, log } = deps;
   const cleaningUp = new Set<string>();
   let directoriesDue = 0;

@@ -1,7 +1,7 @@
 import { createBackoff } from "../lib/backoff.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 import type { Node, Pod } from "../objects.ts";
 import type { NodeSource, PodStore } from "../pipeline.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
@@ -40,7 +40,7 @@ const retryBackoff = { initialMs: 1_000, maxMs: 30_000 };
 /** Maintains a mirror pod in the API server for each static pod: created once the pod has started, replaced if it is outdated or being
  *  deleted, removed once the pod has ended and is no longer wanted. Running pods do not depend on it.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
-export function createMirrorPods(deps: MirrorPodsDeps): Service {
+export function createMirrorPods(deps: MirrorPodsDeps): Runnable {
   const { manager, clock, log } = deps;
   const backoff = createBackoff({ clock, ...retryBackoff });
   /** Last action, by pod name. */

@@ -7,14 +7,14 @@ import type { ColumnWriter } from "../state/records.ts";
 import type { Subscribes, Sends } from "../state/signals.ts";
 import { type PodWorker, createPodWorker, type PodWorkerDeps } from "./pod-worker.ts";
 import type { Clock } from "../lib/clock.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 
 export interface PodWorkersDeps
   extends Pick<PodWorkerDeps, "passes" | "waitForTarget" | "measures" | "tracer" | "stop">,
     ClockAndLog {
   readonly worker: ColumnWriter<WorkerView>;
   /** Subscribes to `wake`, `retry` and `end`; `mirrorsChanged` is sent when a worker has finished. */
-  readonly signals: Subscribes<"wake" | "retry" | "end"> & Sends<"mirrorsChanged">;
+  readonly signals: Subscribes<"wakeWorker" | "retryFailedPods" | "terminatePod"> & Sends<"mirrorsChanged">;
 }
 
 /** Limit of concurrent retries: a runtime that has just come back has other callers, too. */
@@ -54,11 +54,13 @@ export function createPodWorkers(deps: PodWorkersDeps) {
     // A runtime may respond before it can serve every request.
     if (isFailing(uid) && !stop.aborted) queue.add(uid, secondRetryDelayMs);
   };
-  signals.wake.subscribe((uid, cause) => workers.get(uid)?.wake(cause));
-  signals.retry.subscribe(() => {
+  signals.wakeWorker.subscribe((uid, cause) => workers.get(uid)?.wake(cause));
+  signals.retryFailedPods.subscribe(() => {
     for (const uid of workers.keys()) if (isFailing(uid)) void retrySemaphore(() => retry(uid));
   });
-  signals.end.subscribe((uid, { graceSeconds, eviction }) => workers.get(uid)?.terminate(graceSeconds, eviction));
+  signals.terminatePod.subscribe((uid, { graceSeconds, eviction }) =>
+    workers.get(uid)?.terminate(graceSeconds, eviction),
+  );
   return {
     /** Passes the latest version of a pod to its worker; creates the worker if there is none. */
     update: (pod: DesiredPod) => workerFor(pod.metadata.uid).update(pod),
@@ -84,7 +86,7 @@ export function createWorkersService(
   workers: Pick<PodWorkers, "idle">,
   passes: AbortController,
   clock: Pick<Clock, "sleep">,
-): Service {
+): Runnable {
   return {
     name: "pod-workers",
     async run(signal) {

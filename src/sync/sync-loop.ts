@@ -56,7 +56,7 @@ export interface SyncLoopDeps {
   readonly sourcesSynced: SourceMilestonePair["writer"];
   /** Subscribes to `retryPendingResizes`; `mirrorsChanged` is sent when static pods or mirror pods may have changed, or a source has
    *  reported for the first time. */
-  readonly signals: Subscribes<"retryPendingResizes"> & Sends<"wake" | "mirrorsChanged">;
+  readonly signals: Subscribes<"retryPendingResizes"> & Sends<"wakeWorker" | "mirrorsChanged">;
   readonly measures: SyncLoopMeasures;
   readonly nowText: () => string;
   readonly clock: Pick<Clock, "monotonic" | "sleep">;
@@ -195,7 +195,7 @@ function createResizeRequests(deps: SyncLoopDeps) {
     /** Retries pending resizes. @param wokenAnyway pods whose workers are woken in any case. */
     async retryPending(trigger: ResizeTrigger, signal: AbortSignal, wokenAnyway: readonly DesiredPod[] = []) {
       for (const uid of await resizes.retryPending(() => admitted(deps), trigger, signal))
-        if (!wokenAnyway.some(({ metadata }) => metadata.uid === uid)) signals.wake.send(uid, "config");
+        if (!wokenAnyway.some(({ metadata }) => metadata.uid === uid)) signals.wakeWorker.send(uid, "config");
     },
   };
 }
@@ -263,7 +263,7 @@ function handleMirrorPodAdd(deps: SyncLoopDeps, mirror: DesiredPod): void {
   const pod = desired.byName(mirror.metadata.namespace, mirror.metadata.name);
   const isKnown = pod && isStaticPod(pod) && worker.get(pod.metadata.uid)?.phase === "syncing";
   if (!isKnown || !mirror.status?.containerStatuses?.length) return reconcileStaticPod(deps, mirror);
-  signals.wake.send(pod.metadata.uid, "config");
+  signals.wakeWorker.send(pod.metadata.uid, "config");
   statuses.reconcile(pod, adoptionDelayMs);
 }
 

@@ -93,7 +93,7 @@ export function createPodIds(deps: PodIdsDeps): PodIds & ResourceManager {
     release(uid) {
       if (known) void inTurn(() => removeMappings(uid));
     },
-    services: [],
+    runnables: [],
   };
 }
 

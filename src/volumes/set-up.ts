@@ -1,7 +1,7 @@
 import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { untilAborted } from "../lib/runnables.ts";
 import { timed } from "../lib/timed.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";

@@ -31,7 +31,7 @@ import {
 import { createSelinuxMounts } from "./selinux-mounts.ts";
 import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.ts";
 import type { Logger } from "../lib/log.ts";
-import { type Service, onAbort } from "../lib/service-group.ts";
+import { type Runnable, onAbort } from "../lib/runnables.ts";
 
 /** Timeout of listing the pod directories, milliseconds. */
 const listTimeoutMs = 60_000;
@@ -333,7 +333,7 @@ interface VolumesServiceDeps {
 const retryDelayMs = 5_000;
 
 /** Reconstructs volumes that an earlier process left on the node; stops the volume manager at the end. */
-export function createVolumesService({ volumes, waitForTarget, clock, log }: VolumesServiceDeps): Service {
+export function createVolumesService({ volumes, waitForTarget, clock, log }: VolumesServiceDeps): Runnable {
   const recover = async (signal: AbortSignal) => {
     for (let logged = false; !signal.aborted; logged = true) {
       try {

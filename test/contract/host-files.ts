@@ -135,10 +135,10 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(within(host.fs.stat(`${dir}/a`)), { code: "failed_precondition" });
   });
 
-  test("freeSpace returns the space of the file system that holds a path", async () => {
+  test("fileSystemInfo returns the space of the file system that holds a path", async () => {
     const { host } = current();
     const dir = await folder();
-    const { capacityBytes, availableBytes, usedBytes, inodes, inodesFree } = await host.fs.freeSpace(dir);
+    const { capacityBytes, availableBytes, usedBytes, inodes, inodesFree } = await host.fs.fileSystemInfo(dir);
     assert.ok(
       capacityBytes > 0 && availableBytes >= 0 && availableBytes + usedBytes <= capacityBytes,
       `${availableBytes} and ${usedBytes} of ${capacityBytes}`,
@@ -147,7 +147,7 @@ export function fileContract({ current, folder }: Bench): void {
     const told = 1024 * Number(stdout.trim().split(/\s+/).at(-4));
     assert.ok(Math.abs(usedBytes - told) < capacityBytes / 50, `df tells ${told}, not ${usedBytes}`);
     assert.ok(inodesFree <= inodes, `${inodesFree} of ${inodes}`);
-    await assert.rejects(host.fs.freeSpace("/no/such/path"), { code: "not_found" });
+    await assert.rejects(host.fs.fileSystemInfo("/no/such/path"), { code: "not_found" });
   });
 
   test("watch reports files created, changed and removed in a directory, and ends with its signal", async () => {

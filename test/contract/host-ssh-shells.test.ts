@@ -32,7 +32,7 @@ describe("login shells over SSH", () => {
         await host.fs.apply([{ kind: "write", path, data: "written", mode: 0o600 }]);
         assert.equal((await host.fs.readFile(path)).toString(), "written");
         await host.fs.apply([{ kind: "remove", path }]);
-        await host.fs.freeSpace("/");
+        await host.fs.fileSystemInfo("/");
       });
 
   test("takes the link down within two minutes when the login shell begins to hang, and up again once it works", async (t) => {

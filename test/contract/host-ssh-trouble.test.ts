@@ -132,7 +132,7 @@ describe("a faulty target", () => {
       if (sshd) await rig().startSshd();
       await isUp(host);
       assert.equal((await host.fs.stat("/")).kind, "directory");
-      await host.fs.freeSpace("/");
+      await host.fs.fileSystemInfo("/");
     });
 
   test("releases locks at once and running commands within seconds when the login shell begins to hang", async () => {
@@ -221,7 +221,7 @@ describe("a faulty target", () => {
       await using _lock = await within(acquireLocks(host, [{ path: lock }], never));
       await using standing = new AsyncDisposableStack();
       for (let index = 0; index < 5; index++) standing.use(await within(host.spawn(argvOf(["sleep", "60"]))));
-      await within(host.fs.freeSpace("/"));
+      await within(host.fs.fileSystemInfo("/"));
       const answers = await within(
         Promise.all(Array.from({ length: 10 }, (_, index) => host.run(argvOf(["echo", String(index)])))),
       );

@@ -33,7 +33,7 @@ export interface FakeFiles {
   /** @throws failed_precondition when nothing is mounted there. */
   unmount(path: string): void;
   mounted(): readonly { readonly path: string; readonly fsType: string }[];
-  /** What freeSpace tells. */
+  /** What fileSystemInfo tells. */
   space: FileSystemInfo;
 }
 
@@ -226,7 +226,7 @@ export function createFakeFiles(
         return target;
       },
       realpath: async (path) => tree.realpath(path),
-      async freeSpace(path) {
+      async fileSystemInfo(path) {
         tree.follow(path);
         return { ...files.space };
       },

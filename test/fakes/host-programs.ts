@@ -2,7 +2,7 @@ import { PassThrough, type Readable, type Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, abortError, throwIfAborted, ignoreNotFound } from "../../src/lib/errors.ts";
-import { onAbort } from "../../src/lib/service-group.ts";
+import { onAbort } from "../../src/lib/runnables.ts";
 import type { Host, HostProcess } from "../../src/seams/host.ts";
 import type { FakeFiles } from "./host-fs.ts";
 

@@ -1,7 +1,7 @@
 import { type Duplex, duplexPair } from "node:stream";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
-import { onAbort } from "../../src/lib/service-group.ts";
+import { onAbort } from "../../src/lib/runnables.ts";
 import type { Address, Host, HostFs } from "../../src/seams/host.ts";
 import { type FakeFiles, createFakeFiles } from "./host-fs.ts";
 import { type Program, createRunner, machinePrograms } from "./host-programs.ts";

@@ -1,4 +1,4 @@
-import { onAbort } from "../../src/lib/service-group.ts";
+import { onAbort } from "../../src/lib/runnables.ts";
 import type { RuntimeEvent } from "../../src/seams/runtime.ts";
 
 /** Events of the fake runtime, to as many listeners as there are. */

@@ -1,5 +1,5 @@
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
-import { onAbort } from "../../src/lib/service-group.ts";
+import { onAbort } from "../../src/lib/runnables.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 
 /** Operations that can be scripted and recorded. */

@@ -12,7 +12,7 @@ import {
 } from "../../src/gen/cri.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
-import { onAbort } from "../../src/lib/service-group.ts";
+import { onAbort } from "../../src/lib/runnables.ts";
 import type { Containers, StreamEndpoint, Images, Sandboxes, Stats, Streams } from "../../src/seams/runtime.ts";
 import type { Gate } from "./runtime-gate.ts";
 import type { FakeImages } from "./runtime-images.ts";

@@ -22,9 +22,9 @@ export function columnOf<T>(values: () => Iterable<readonly [string, T]>): Colum
 export function signalLines(): NodeSignals & { readonly sent: string[] } {
   const sent: string[] = [];
   const signals = createSignals();
-  signals.wake.subscribe((...of) => void sent.push(["wake", ...of].join(" ")));
-  signals.retry.subscribe(() => void sent.push("retry"));
-  signals.end.subscribe(
+  signals.wakeWorker.subscribe((...of) => void sent.push(["wake", ...of].join(" ")));
+  signals.retryFailedPods.subscribe(() => void sent.push("retry"));
+  signals.terminatePod.subscribe(
     (uid, { graceSeconds, eviction }) => void sent.push(`end ${uid} ${graceSeconds} ${eviction?.reason}`),
   );
   signals.nodeChanged.subscribe(() => void sent.push("nodeChanged"));

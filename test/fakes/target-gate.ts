@@ -1,5 +1,5 @@
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
-import { onAbort } from "../../src/lib/service-group.ts";
+import { onAbort } from "../../src/lib/runnables.ts";
 import type { WaitForTarget } from "../../src/pipeline.ts";
 
 /** A target that a test takes away and gives back. */

@@ -118,7 +118,7 @@ test("creates, adopts, updates and removes volumes of every kind on this machine
   assert.equal(await readFile(`${at("projected", "token")}/token`, "utf8"), "one");
   assert.equal((await stat(`${at("secret", "secret")}/key`)).mode & 0o777, 0o400);
   assert.ok((await stat(`${at("configmap", "map")}/inside`)).isDirectory());
-  assert.equal((await host.fs.freeSpace(at("empty-dir", "memory"))).capacityBytes, 8 * 2 ** 20);
+  assert.equal((await host.fs.fileSystemInfo(at("empty-dir", "memory"))).capacityBytes, 8 * 2 ** 20);
   await writeFile(`${at("empty-dir", "memory")}/kept`, "");
   first.stop();
 

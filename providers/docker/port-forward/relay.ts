@@ -10,7 +10,7 @@ import { sandboxType } from "../container/names.ts";
 import { inspectRunning } from "../container/running.ts";
 import { type Argv, script, wrapped } from "../../../src/seams/command.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
-import { forwardedAbort } from "../../../src/lib/service-group.ts";
+import { forwardedAbort } from "../../../src/lib/runnables.ts";
 
 /** Connects to a port of a sandbox.
  *  @throws CodedError unavailable with a message for users if nothing listens; resource_exhausted if there are too many connections. */

@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 
 /** Waits for a connection until the signal aborts; if it is established later, it is closed at once.
  *  @throws the signal's reason, or the error of the connection. */

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "../../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { Logger, ClockAndLog } from "../../../src/lib/log.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { SshConfig } from "../config.ts";
 import type { ReverseTunnel } from "../reverse/tunnel.ts";
 import { type Connection, endpointName, openConnection, stoppedAnswering } from "./connection.ts";

@@ -2,7 +2,7 @@ import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { ClockAndLog } from "../../../src/lib/log.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import { type Connection, channelRefusal, fromCallback } from "./connection.ts";
 import { LinkError } from "./link-state.ts";
 import type { Link } from "./link.ts";

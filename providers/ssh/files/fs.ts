@@ -95,7 +95,7 @@ export function sshFs({ pool, sftp: session, runInOwnSession, budget, clock }: F
       if (there) expectReply(there, sftp.attrs, path);
       return parseName(reply, path);
     },
-    async freeSpace(path, signal) {
+    async fileSystemInfo(path, signal) {
       const [reply] = await exchange([[sftp.extended, "statvfs@openssh.com", path]], signal);
       return parseStatvfs(reply, path);
     },

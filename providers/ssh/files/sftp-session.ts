@@ -1,6 +1,6 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 import { abortError, hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { Connection } from "../connection/connection.ts";
 import { LinkError } from "../connection/link-state.ts";
 import type { Link } from "../connection/link.ts";

@@ -2,7 +2,7 @@ import { type Readable, addAbortSignal } from "node:stream";
 import { boundedLines } from "../../../src/lib/bounded-text.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, ignoreNotFound } from "../../../src/lib/errors.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { Host, HostFs, HostProcess } from "../../../src/seams/host.ts";
 import { quote } from "../shell/quote.ts";
 import { command, script } from "../../../src/seams/command.ts";

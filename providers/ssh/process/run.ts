@@ -7,7 +7,7 @@ import type { ShellPool } from "../shell/shell-pool.ts";
 import { type Command, type CommandResult, noSuchProgram, programOf, maxPooledScriptBytes } from "./command.ts";
 import { type SpawnerOptions, createSpawner } from "./spawn.ts";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 
 const defaultTimeoutMs = 30_000;
 const defaultMaxOutput = 1024 * 1024;

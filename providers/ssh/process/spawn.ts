@@ -5,7 +5,7 @@ import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { connectionLostError, channelStream, errorStream } from "../connection/channel-stream.ts";
 import type { Link } from "../connection/link.ts";

@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import { LinkError } from "../connection/link-state.ts";
 import { createSignal } from "../../../src/lib/signal.ts";
 

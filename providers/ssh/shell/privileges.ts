@@ -1,6 +1,6 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, messageOf } from "../../../src/lib/errors.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { MissingPrivileges } from "../../../src/seams/provider.ts";
 import type { SshConfig } from "../config.ts";
 import { type Connection, endpointName } from "../connection/connection.ts";

@@ -3,7 +3,7 @@ import type { ClockAndLog } from "../../../src/lib/log.ts";
 import type { Link } from "../connection/link.ts";
 import type { Sessions } from "../connection/sessions.ts";
 import { type ShellResult, type ProcessGroup, type ShellRequest, type Shell, killScript, startShell } from "./shell.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 
 /** Pool of shells on the target. A hung shell blocks only its own caller. */
 export type ShellPool = ReturnType<typeof createShellPool>;

@@ -3,7 +3,7 @@ import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
 import { isLongSocketPath, maxSocketPathBytes } from "../../../src/lib/socket-path.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { Address, Host } from "../../../src/seams/host.ts";
 import { formatAddress } from "../../local/dial.ts";
 import { hasErrno } from "../../local/errors.ts";

@@ -3,7 +3,7 @@ import type { ClientChannel } from "ssh2";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
 import { createRateLimitedWarning } from "../../../src/lib/rate-limited-warning.ts";
 import type { ClockAndLog } from "../../../src/lib/log.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { Address, HostFs, HostListener } from "../../../src/seams/host.ts";
 import { channelStream } from "../connection/channel-stream.ts";
 import type { Connection } from "../connection/connection.ts";

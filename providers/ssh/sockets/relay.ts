@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { isLongSocketPath } from "../../../src/lib/socket-path.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { Address } from "../../../src/seams/host.ts";
 import { socatCommand } from "../../docker/port-forward/programs.ts";
 import type { RelayProgram } from "../shell/privileges.ts";

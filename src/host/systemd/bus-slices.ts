@@ -1,7 +1,7 @@
 import { createBoundedMap } from "../../lib/bounded-map.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { CodedError, hasCode, throwIfAborted, ignoreCode, ignoreNotFound } from "../../lib/errors.ts";
-import { untilAborted } from "../../lib/service-group.ts";
+import { untilAborted } from "../../lib/runnables.ts";
 import type { SystemdBus } from "./bus.ts";
 import type { SliceUnits, UnitProperty } from "./slices.ts";
 

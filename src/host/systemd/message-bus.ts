@@ -1,6 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
 import { CodedError, type ErrorCode, throwIfAborted, ignoreCode } from "../../lib/errors.ts";
-import { untilAborted } from "../../lib/service-group.ts";
+import { untilAborted } from "../../lib/runnables.ts";
 import { type BusStreams, openBusConnection } from "./bus-connection.ts";
 import { type IncomingMessage, type Scalar, encodeCall, valuesOf } from "./wire-format.ts";
 import { createSignal } from "../../lib/signal.ts";

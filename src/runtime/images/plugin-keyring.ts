@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { CredentialProvider } from "../../config/credential-providers.ts";
 import { abortError } from "../../lib/errors.ts";
 import type { ClockAndLog } from "../../lib/log.ts";
-import { untilAborted } from "../../lib/service-group.ts";
+import { untilAborted } from "../../lib/runnables.ts";
 import { createSingleFlight } from "../../lib/single-flight.ts";
 import type { Pod } from "../../objects.ts";
 import type { ServiceAccounts } from "../../api/objects.ts";

@@ -1,5 +1,5 @@
 import { coalesce } from "../../lib/coalesce.ts";
-import { untilAborted } from "../../lib/service-group.ts";
+import { untilAborted } from "../../lib/runnables.ts";
 import type { Host } from "../../seams/host.ts";
 import {
   type VolumeDataDirectory,

@@ -41,7 +41,7 @@ const directoryMode = 0o750;
 
 /** A CSI volume: staged once per node if the driver supports it, then published to each pod.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#csi */
-export const csi: PersistentVolumePlugin = {
+export const persistentCsi: PersistentVolumePlugin = {
   pluginName: csiPluginName,
   supportsMountOptions: true,
   selinux: {

@@ -1,16 +1,20 @@
 import type { PersistentVolume } from "../../objects.ts";
 import { UnprocessedVolumeError } from "../failure.ts";
 import { persistentNfs } from "../nfs.ts";
-import { csi } from "./csi.ts";
-import { iscsi } from "./iscsi.ts";
+import { persistentCsi } from "./csi.ts";
+import { persistentIscsi } from "./iscsi.ts";
 import { persistentHostPath } from "./host-path.ts";
 import type { PersistentVolumePlugin } from "./plugin.ts";
 import type { PersistentVolumeUnmounter } from "./unmounter.ts";
-import { local } from "./local.ts";
+import { persistentLocal } from "./local.ts";
 
-const plugins = { hostPath: persistentHostPath, local, csi, nfs: persistentNfs, iscsi } as const satisfies Readonly<
-  Record<string, PersistentVolumePlugin>
->;
+const plugins = {
+  hostPath: persistentHostPath,
+  local: persistentLocal,
+  csi: persistentCsi,
+  nfs: persistentNfs,
+  iscsi: persistentIscsi,
+} as const satisfies Readonly<Record<string, PersistentVolumePlugin>>;
 
 /** Fields of a PersistentVolume spec that do not name a volume type. */
 const commonFields = new Set(

@@ -27,7 +27,7 @@ const privateMode = 0o750;
 /** A LUN of an iSCSI target, which the target machine's iscsiadm logs in to: its file system is mounted once for the node and
  *  bind-mounted for each pod, or its device is given to pods.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#iscsi */
-export const iscsi: PersistentVolumePlugin = {
+export const persistentIscsi: PersistentVolumePlugin = {
   pluginName: iscsiPluginName,
   supportsMountOptions: true,
   id: idOf,

@@ -75,7 +75,7 @@ const privateMode = 0o750;
 /** A local volume: a directory of the target, or a block device with a file system, which is created if missing. The device is
  *  mounted once for the node, and bind-mounted for each pod, so that a pod's end never affects the others.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
-export const local: PersistentVolumePlugin = {
+export const persistentLocal: PersistentVolumePlugin = {
   pluginName: localPluginName,
   supportsMountOptions: true,
   id: ({ metadata }) => metadata.name,

@@ -1,7 +1,7 @@
 import type { Volume } from "../../objects.ts";
 import { claim, inlineIscsi, migrated } from "../persistent/claim.ts";
 import { nfs } from "../nfs.ts";
-import { csi } from "./inline-csi.ts";
+import { inlineCsi } from "./inline-csi.ts";
 import { downwardAPI } from "./downward-api.ts";
 import { emptyDir } from "./empty-dir.ts";
 import { hostPath } from "./host-path.ts";
@@ -18,7 +18,7 @@ const plugins = {
   downwardAPI,
   persistentVolumeClaim: claim,
   ephemeral: claim,
-  csi,
+  csi: inlineCsi,
   nfs,
   iscsi: inlineIscsi,
   awsElasticBlockStore: migrated,

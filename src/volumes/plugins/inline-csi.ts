@@ -4,7 +4,7 @@ import type { VolumePlugin } from "./plugin.ts";
 
 /** An inline CSI ephemeral volume, which lives as long as its pod.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#csi-ephemeral-volumes */
-export const csi: VolumePlugin = {
+export const inlineCsi: VolumePlugin = {
   refreshes: false,
   async setUp(deps, pod, { name, csi: source }, signal) {
     const { driver = "", fsType = "", readOnly = false, volumeAttributes = {}, nodePublishSecretRef } = source ?? {};

@@ -91,7 +91,9 @@ function rig() {
     b: { phase: "syncing", pod: undefined },
   });
   const signals = createSignals();
-  signals.end.subscribe((uid) => void ends.set(uid, () => worker.set(uid, { phase: "terminated", pod: undefined })));
+  signals.terminatePod.subscribe(
+    (uid) => void ends.set(uid, () => worker.set(uid, { phase: "terminated", pod: undefined })),
+  );
   const makeRoom = createPreemption({
     worker,
     signals,

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { apiError } from "../../../src/api/api-error.ts";
 import { createReflector } from "../../../src/api/reflector.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { never } from "../../fakes/signals.ts";
 import { type Call, fakeClient, settle, silent, type WatchFeed, watchFeed } from "./fake-client.ts";

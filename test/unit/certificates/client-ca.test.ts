@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { clientCAFromCluster, clientCAFromFile, noClientCA } from "../../../src/certificates/client-ca.ts";
 import { createLogger, silentLog } from "../../../src/lib/log.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const pem = (name: string) => `-----BEGIN CERTIFICATE-----\n${name}\n-----END CERTIFICATE-----\n`;

@@ -84,12 +84,12 @@ export function simulate(pod: TestPod, holds?: Kind): Simulation {
       kills.push(step.message);
       replace(step.status.id, { state: exited, exitCode: 137 });
     } else if (step.kind === "startContainer") {
-      const { container, containerKind } = step;
+      const { container, containerType } = step;
       started.push(container.name);
       own = own.filter(
         ({ state, ...run }) => state !== ContainerState.CONTAINER_CREATED || containerNameOf(run) !== container.name,
       );
-      const ends = containerKind === "init_container" && !isSidecar(container) && held !== container.name;
+      const ends = containerType === "init_container" && !isSidecar(container) && held !== container.name;
       own.push(aStatus(container, ends ? exited : running, { startedAt: 1n }));
     }
   };

@@ -70,7 +70,7 @@ function rig(
     log: silentLog(),
   });
   const stop = new AbortController();
-  const running = Promise.all(manager.services.map((service) => service.run(stop.signal)));
+  const running = Promise.all(manager.runnables.map((runnable) => runnable.run(stop.signal)));
   t.after(async () => {
     stop.abort();
     await running;

@@ -77,12 +77,12 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
         allocated: (name) => void measured.push(`allocated ${name}`),
       },
     },
-    signals: { wake: { send: (uid, cause) => void woken.push(`${uid} ${cause}`) } },
+    signals: { wakeWorker: { send: (uid, cause) => void woken.push(`${uid} ${cause}`) } },
     clock,
     log: silent,
   });
   const ending = new AbortController();
-  const running = Promise.all(devices.services.map((service) => service.run(ending.signal)));
+  const running = Promise.all(devices.runnables.map((runnable) => runnable.run(ending.signal)));
   const stop = async () => {
     ending.abort();
     await running;

@@ -88,7 +88,7 @@ async function node(
     worker,
     onEnd: () => {},
     signals: {
-      end: {
+      terminatePod: {
         send(uid, { graceSeconds = 0, eviction }) {
           if (eviction) evicted.push({ uid, ...eviction, graceSeconds });
         },

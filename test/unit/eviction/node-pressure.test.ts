@@ -68,7 +68,9 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
       worker: { get: (uid) => ({ phase: world.stopped.has(uid) ? "terminated" : "syncing", pod: undefined }) },
       onEnd: () => {},
       signals: {
-        end: { send: (uid, { graceSeconds, eviction }) => void ended.push({ uid, graceSeconds, ...eviction }) },
+        terminatePod: {
+          send: (uid, { graceSeconds, eviction }) => void ended.push({ uid, graceSeconds, ...eviction }),
+        },
       },
       events,
       measures: { evicted: (signal) => void did.push(`count ${signal}`) },

@@ -86,13 +86,13 @@ test("a hanging file system blocks only for its timeout, and is not queried agai
   const { clock, host, observe } = await target();
   await observe();
   let asked = 0;
-  const { freeSpace } = host.fs;
+  const { fileSystemInfo } = host.fs;
   const hang = Promise.withResolvers<void>();
-  host.fs.freeSpace = async (path, signal) => {
-    if (path !== "/images") return freeSpace(path, signal);
+  host.fs.fileSystemInfo = async (path, signal) => {
+    if (path !== "/images") return fileSystemInfo(path, signal);
     asked += 1;
     await hang.promise;
-    return freeSpace(path, signal);
+    return fileSystemInfo(path, signal);
   };
   const first = observe();
   await clock.advance(5_000);

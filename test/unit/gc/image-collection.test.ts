@@ -51,7 +51,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
   const deps: ImageCollectionDeps = {
     runtime,
     fs: {
-      freeSpace: async () => ({
+      fileSystemInfo: async () => ({
         capacityBytes: space.capacityBytes,
         availableBytes: space.capacityBytes - space.foreign - 10 * store.size,
         usedBytes: space.foreign + 10 * store.size,

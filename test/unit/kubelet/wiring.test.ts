@@ -34,7 +34,7 @@ test("gives an actor the clock, the log, and only the state and signals that the
   assert.deepEqual(Object.keys(handed).sort(), ["apiPods", "clock", "log", "signals", "status", "worker"]);
   assert.equal("set" in handed.apiPods, false);
   assert.equal("set" in handed.status, true);
-  assert.deepEqual(Object.keys(partsOf("pleg").signals), ["wake", "retry"]);
+  assert.deepEqual(Object.keys(partsOf("pleg").signals), ["wakeWorker", "retryFailedPods"]);
 });
 
 test("refuses to hand out the writer of a column a second time", () => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
 import { pause } from "../../../src/lib/pause.ts";
 import { type PeriodicOptions, runPeriodically } from "../../../src/lib/periodic.ts";
-import { onAbort } from "../../../src/lib/service-group.ts";
+import { onAbort } from "../../../src/lib/runnables.ts";
 import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { fakeTargetGate } from "../../fakes/target-gate.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { onAbort } from "../../../src/lib/service-group.ts";
+import { onAbort } from "../../../src/lib/runnables.ts";
 import { runConcurrently } from "../../../src/lib/run-concurrently.ts";
 import { never } from "../../fakes/signals.ts";
 

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { onAbort, onceThenIdle, runGroup, type Service, untilAborted } from "../../../src/lib/service-group.ts";
+import { onAbort, onceThenIdle, runGroup, type Runnable, untilAborted } from "../../../src/lib/runnables.ts";
 import { createSingleFlight } from "../../../src/lib/single-flight.ts";
 import { createSemaphore } from "../../../src/lib/semaphore.ts";
 import { never } from "../../fakes/signals.ts";
 
 const turnOver = () => new Promise(setImmediate);
 
-function service(name: string, seen: string[], more: Partial<Service> = {}): Service {
+function service(name: string, seen: string[], more: Partial<Runnable> = {}): Runnable {
   return {
     name,
     async run(signal) {
@@ -36,7 +36,7 @@ test("starts services in order once each is ready, and stops them in reverse", a
 
 test("the first failure stops all services and is thrown", async () => {
   const seen: string[] = [];
-  const bad: Service = { name: "bad", run: () => Promise.reject(new Error("broken")) };
+  const bad: Runnable = { name: "bad", run: () => Promise.reject(new Error("broken")) };
   await assert.rejects(runGroup([service("a", seen), bad], never), /broken/);
   assert.deepEqual(seen, ["a runs", "a ended"]);
 });

@@ -45,7 +45,7 @@ function rig(t: TestContext, { state = idle(4, 4), podLevel = true } = {}) {
     log: silentLog(),
   });
   const stop = new AbortController();
-  const running = Promise.all(manager.services.map((service) => service.run(stop.signal)));
+  const running = Promise.all(manager.runnables.map((runnable) => runnable.run(stop.signal)));
   t.after(async () => {
     stop.abort();
     await running;

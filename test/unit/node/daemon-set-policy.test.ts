@@ -69,7 +69,7 @@ test("logs a warning if an older Node runs the pods of all DaemonSets; a configu
   const warned = async (given: Given) => {
     const { policy, lines } = rig(given);
     const stop = new AbortController();
-    const running = Promise.all(policy.services.map((service) => service.run(stop.signal)));
+    const running = Promise.all(policy.runnables.map((runnable) => runnable.run(stop.signal)));
     await new Promise(setImmediate);
     stop.abort();
     await running;

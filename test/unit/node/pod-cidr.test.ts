@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createPodCidr } from "../../../src/node/pod-cidr.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { Node } from "../../../src/objects.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { never } from "../../fakes/signals.ts";

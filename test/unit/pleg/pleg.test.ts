@@ -37,7 +37,7 @@ function rig(
     terminationMessage: async ({ message }) => message,
     writtenMessage: async () => undefined,
     podCache: column,
-    signals: { wake: { send: (uid) => void wakes.push(uid) }, retry: { send: onReturn } },
+    signals: { wakeWorker: { send: (uid) => void wakes.push(uid) }, retryFailedPods: { send: onReturn } },
     ...over,
   });
   const stop = new AbortController();

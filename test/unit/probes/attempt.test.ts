@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { Container, Probe } from "../../../src/objects.ts";
 import { attemptProbe } from "../../../src/probes/attempt.ts";
-import { goDuration } from "../../../src/probes/outcome.ts";
+import { goDurationOfSeconds } from "../../../src/probes/outcome.ts";
 import { resolvePort } from "../../../src/pod/resolve-port.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
@@ -178,5 +178,12 @@ test("resolves ports by number, by name, and by numeric string", () => {
 });
 
 test("formats durations as Go does", () => {
-  assert.deepEqual([1, 59, 60, 90, 3600, 3661].map(goDuration), ["1s", "59s", "1m0s", "1m30s", "1h0m0s", "1h1m1s"]);
+  assert.deepEqual([1, 59, 60, 90, 3600, 3661].map(goDurationOfSeconds), [
+    "1s",
+    "59s",
+    "1m0s",
+    "1m30s",
+    "1h0m0s",
+    "1h1m1s",
+  ]);
 });

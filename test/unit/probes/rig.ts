@@ -107,7 +107,7 @@ export function rig({
     },
     status: { get: () => state.held },
     apiPods: { get: () => state.mirror && apiPod({ ...pod, status: state.mirror }) },
-    signals: { wake: { send: (id, cause) => void state.woken.push(`${id} ${cause}`) } },
+    signals: { wakeWorker: { send: (id, cause) => void state.woken.push(`${id} ${cause}`) } },
     agentStartedAt: begun - agentAgeMs,
   });
   const run = (

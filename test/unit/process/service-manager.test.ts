@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
-import { runGroup } from "../../../src/lib/service-group.ts";
+import { runGroup } from "../../../src/lib/runnables.ts";
 import { notifyServiceManager, watchdogTimeout } from "../../../src/process/service-manager.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 

@@ -8,7 +8,7 @@ import { PassThrough } from "node:stream";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
-import { onAbort } from "../../../src/lib/service-group.ts";
+import { onAbort } from "../../../src/lib/runnables.ts";
 import { createUnhandledErrorHandler } from "../../../src/process/unhandled-errors.ts";
 
 const [fault = "none"] = process.argv.slice(2);

@@ -29,6 +29,6 @@ function stepLine(step: Step): string {
     case "useSandbox":
       return `use sandbox ${step.attempt}`;
     case "startContainer":
-      return `start${sorts[step.containerKind]} ${step.container.name}${step.inNewSandbox ? " in it" : ""}`;
+      return `start${sorts[step.containerType]} ${step.container.name}${step.inNewSandbox ? " in it" : ""}`;
   }
 }

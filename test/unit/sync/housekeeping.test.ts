@@ -229,7 +229,7 @@ test("reports all known pods, including finished ones, to those that drop record
 
 test("pod workers: ignore a wake without a worker, run scheduled passes when due, and stop", async (t) => {
   const { advance, calls, world, workers, worker, signals } = rig(t);
-  signals.wake.send("nobody", "pleg");
+  signals.wakeWorker.send("nobody", "pleg");
   assert.deepEqual(worker.list(), []);
   world.wanted = [named("a")];
   workers.update(named("a"));

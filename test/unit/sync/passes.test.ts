@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { SyncOutcome } from "../../../src/sync/ports.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { untilAborted } from "../../../src/lib/runnables.ts";
 import type { PodStatus } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { PodRejectedError } from "../../../src/pod/rejected.ts";

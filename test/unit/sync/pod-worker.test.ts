@@ -156,7 +156,7 @@ describe("a pod worker", () => {
   it("terminates an evicted pod for the first reason given", async () => {
     const { workers, signals, calls } = several();
     const end = (graceSeconds: number, reason: string) =>
-      signals.end.send("uid-1", { graceSeconds, eviction: { reason, message: "too much" } });
+      signals.terminatePod.send("uid-1", { graceSeconds, eviction: { reason, message: "too much" } });
     end(1, "Evicted");
     assert.deepEqual(calls, [], "of which nothing is known");
     workers.update(version("1"));
@@ -191,7 +191,10 @@ describe("a pod worker", () => {
   it("terminates a preempted pod within its own grace period", async () => {
     const { workers, signals, calls } = several();
     workers.update(version("1"));
-    signals.end.send("uid-1", { graceSeconds: undefined, eviction: { reason: "Preempting", message: "make room" } });
+    signals.terminatePod.send("uid-1", {
+      graceSeconds: undefined,
+      eviction: { reason: "Preempting", message: "make room" },
+    });
     await workers.idle();
     assert.ok(calls.includes("terminating undefined Preempting"));
   });
@@ -295,7 +298,7 @@ describe("a pod worker", () => {
     for (const uid of ["fine", ...uids]) workers.update(aPod({}, { uid }));
     await workers.idle();
     down = false;
-    signals.retry.send();
+    signals.retryFailedPods.send();
     assert.equal(passed.length, 20, "the others wait for these");
     while (passed.length < uids.length || gates.length > 0) {
       for (const open of gates.splice(0)) open();
@@ -304,8 +307,8 @@ describe("a pod worker", () => {
     assert.deepEqual([...passed].sort(), [...uids].sort(), "each once, and none that is well");
     await workers.idle();
     passed.length = 0;
-    signals.wake.send("p0", "pleg");
-    signals.retry.send();
+    signals.wakeWorker.send("p0", "pleg");
+    signals.retryFailedPods.send();
     while (passed.length < 2) {
       for (const open of gates.splice(0)) open();
       await new Promise(setImmediate);

@@ -45,7 +45,7 @@ export function rig(
   const pods = desired.reader;
   const manager = createPodManager({ desired: desired.writer, apiPods: apiPods.writer });
   const signals = createSignals();
-  signals.wake.subscribe((uid, cause) => void calls.push(`wake ${uid} ${cause}`));
+  signals.wakeWorker.subscribe((uid, cause) => void calls.push(`wake ${uid} ${cause}`));
   signals.mirrorsChanged.subscribe(() => void told.push(loop.isIdle()));
   const takenIn = createSourceMilestone(sources);
   const workers: PodWorkers = {

@@ -1,4 +1,4 @@
-import { onAbort } from "../../../src/lib/service-group.ts";
+import { onAbort } from "../../../src/lib/runnables.ts";
 import type { FileChange } from "../../../src/seams/host.ts";
 import type { Program } from "../../fakes/host-programs.ts";
 import { type Bench, volumeBench } from "./volume-bench.ts";

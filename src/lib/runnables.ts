@@ -1,17 +1,17 @@
 import { abortError } from "./errors.ts";
 
 /** A component that runs until its signal aborts. `ready`, if given, resolves once dependent services may start. */
-export interface Service {
+export interface Runnable {
   readonly name: string;
   /** Resolves when its work is done, at the latest soon after the signal aborts. A rejection stops the whole group. */
   run(signal: AbortSignal): Promise<void>;
   ready?(signal: AbortSignal): Promise<void>;
 }
 
-/** Starts services in the order given, runs them until `signal` aborts or one fails, stops them in reverse order.
+/** Starts runnables in the order given, runs them until `signal` aborts or one fails, stops them in reverse order.
  *  @returns when all have ended.
  *  @throws the first failure, once everything has stopped. */
-export async function runGroup(services: readonly Service[], signal: AbortSignal): Promise<void> {
+export async function runGroup(runnables: readonly Runnable[], signal: AbortSignal): Promise<void> {
   const started: { readonly stop: AbortController; readonly done: Promise<void> }[] = [];
   const failed = Promise.withResolvers<void>();
   let failure: { readonly error: unknown } | undefined;
@@ -21,11 +21,11 @@ export async function runGroup(services: readonly Service[], signal: AbortSignal
   };
   const ended = new AbortController();
   const stopping = Promise.race([onAbort(signal, ended.signal), failed.promise]);
-  for (const service of services) {
+  for (const runnable of runnables) {
     if (signal.aborted || failure) break;
     const stop = new AbortController();
-    started.push({ stop, done: service.run(stop.signal).catch(fail) });
-    if (service.ready) await Promise.race([service.ready(stop.signal).catch(fail), stopping]);
+    started.push({ stop, done: runnable.run(stop.signal).catch(fail) });
+    if (runnable.ready) await Promise.race([runnable.ready(stop.signal).catch(fail), stopping]);
   }
   await stopping;
   ended.abort();
@@ -36,9 +36,12 @@ export async function runGroup(services: readonly Service[], signal: AbortSignal
   if (failure) throw failure.error;
 }
 
-/** A service that does its work once at start, and then idles until its end. Work aborted by the end is not a failure.
+/** A runnable that does its work once at start, and then idles until its end. Work aborted by the end is not a failure.
  *  @param work may return a function that undoes it, called at the end. A rejection stops the whole group. */
-export function onceThenIdle(name: string, work: (signal: AbortSignal) => Promise<Undo | void> | Undo | void): Service {
+export function onceThenIdle(
+  name: string,
+  work: (signal: AbortSignal) => Promise<Undo | void> | Undo | void,
+): Runnable {
   return {
     name,
     async run(signal) {
