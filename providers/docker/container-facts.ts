@@ -13,7 +13,7 @@ export interface StartInspection {
   readonly inspectedAt: number;
 }
 
-export interface ContainerFacts {
+export interface DockerContainerFacts {
   /** Image reference, for the container's status. */
   readonly imageRef: string;
 }
@@ -34,7 +34,7 @@ export function createContainerFactCache() {
     emptySandboxes: createBoundedMap<true>(maxEntries),
     /** Containers created and not yet started. */
     createdContainers: createBoundedMap<CreatedContainer>(maxEntries),
-    containers: createBoundedMap<ContainerFacts>(maxEntries),
+    containers: createBoundedMap<DockerContainerFacts>(maxEntries),
   };
 }
 

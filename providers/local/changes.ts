@@ -12,10 +12,10 @@ const directoryMode = 0o755;
 const fileMode = 0o644;
 
 /** Runs a command on this machine to completion. */
-export type RunCommand = (argv: readonly string[], options?: RunOptions) => Promise<RunResult>;
+export type RunLocally = (argv: readonly string[], options?: RunOptions) => Promise<RunResult>;
 
 /** Applies one change to this machine's files. @throws CodedError. */
-export async function applyChange(run: RunCommand, change: FileChange, signal?: AbortSignal): Promise<void> {
+export async function applyChange(run: RunLocally, change: FileChange, signal?: AbortSignal): Promise<void> {
   switch (change.kind) {
     case "mkdir":
       return makeDirectory(change.path, change.mode ?? directoryMode, change.parents === true);
@@ -98,7 +98,7 @@ async function writeFile(path: string, data: Uint8Array | string, mode: number):
 }
 
 async function mountTmpfs(
-  run: RunCommand,
+  run: RunLocally,
   { path, options }: Extract<FileChange, { kind: "mountTmpfs" }>,
   signal?: AbortSignal,
 ): Promise<void> {

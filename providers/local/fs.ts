@@ -10,13 +10,13 @@ import {
   maxDirectoryEntries,
   tooManyEntries,
 } from "../../src/seams/host.ts";
-import { type RunCommand, applyChange } from "./changes.ts";
+import { type RunLocally, applyChange } from "./changes.ts";
 import { withCodedErrors, codedError } from "./errors.ts";
 
 const defaultMaxBytes = 4 * 1024 * 1024;
 
 /** This machine's files. */
-export function localFs(run: RunCommand): HostFs {
+export function localFs(run: RunLocally): HostFs {
   return {
     async readFile(path, { maxBytes = defaultMaxBytes, signal } = {}) {
       throwIfAborted(signal);

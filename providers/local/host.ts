@@ -6,7 +6,7 @@ import type { Clock } from "../../src/lib/clock.ts";
 import { createTargetBudget } from "../../src/lib/target-budget.ts";
 import type { Host } from "../../src/seams/host.ts";
 import { dialLocal, listenLocal } from "./dial.ts";
-import type { RunCommand } from "./changes.ts";
+import type { RunLocally } from "./changes.ts";
 import { localFs } from "./fs.ts";
 import { createHelperShell } from "./helper-shell.ts";
 import { nsenterFromPod } from "./in-pod.ts";
@@ -26,7 +26,7 @@ export function localHost({ clock, machinePid }: LocalHostDeps): Host {
   const onMachine = machinePid === undefined ? async (argv: readonly string[]) => argv : nsenterFromPod(machinePid);
   const root = machinePid === undefined ? "" : `/proc/${machinePid}/root`;
   const helper = createHelperShell({ clock, startShell: async () => spawnLocal(await onMachine(["sh"])) });
-  const run: RunCommand = async (argv, options = {}) =>
+  const run: RunLocally = async (argv, options = {}) =>
     options.brief ? helper.run(argv, options) : runLocal(clock, await onMachine(argv), options);
   return {
     fs: localFs(run),

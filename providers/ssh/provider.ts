@@ -16,7 +16,7 @@ import { criRuntime } from "../cri/runtime.ts";
 import { type DockerConfig, readDockerConfig } from "../docker/config.ts";
 import { dockerRuntime } from "../docker/runtime.ts";
 import { type SshConfig, readSshConfig } from "./config.ts";
-import { type DetectedRuntime, type Protocol, detectRuntime } from "./runtime/detect.ts";
+import { type DetectedRuntime, type RuntimeProtocol, detectRuntime } from "./runtime/detect.ts";
 import { type SshHost, sshHost } from "./host.ts";
 import type { Link } from "./connection/link.ts";
 import type { ReverseListeners } from "./reverse/listeners.ts";
@@ -36,7 +36,7 @@ async function openSsh(options: ProviderOptions, listeners: ReverseListeners): P
   const { clock, log } = options;
   const reverse = config.reverse && listeners.join(config.reverse, options);
   const host = sshHost({ config, clock, log, ...(reverse && { reverse }) });
-  const make = (socket: string, protocol: Protocol): Runtime => {
+  const make = (socket: string, protocol: RuntimeProtocol): Runtime => {
     if (protocol === "docker") return dockerRuntime({ ...options, config: { ...docker, socket }, host });
     const imageSocket = cri.imageSocket === cri.runtimeSocket ? socket : cri.imageSocket;
     return criRuntime({ ...options, runtimeSocket: socket, imageSocket, host });
@@ -123,7 +123,7 @@ const detectTimeoutMs = 30_000;
 function createDetectedRuntime(
   { nodeName, clock, log }: ProviderOptions,
   host: SshHost,
-  createRuntime: (socket: string, protocol: Protocol) => Runtime,
+  createRuntime: (socket: string, protocol: RuntimeProtocol) => Runtime,
   { runtime: configured }: SshConfig,
 ): { readonly runtime: Runtime; readonly find: (signal: AbortSignal) => Promise<DetectedRuntime> } {
   let found: DetectedRuntime | undefined;

@@ -34,7 +34,7 @@ export const volumeMount: WireDecisions<k8s.V1VolumeMount> = {
   subPathExpr: "supported",
 };
 
-export const containerSecurity: WireDecisions<k8s.V1SecurityContext> = {
+export const containerSecurityDecisions: WireDecisions<k8s.V1SecurityContext> = {
   allowPrivilegeEscalation: "supported",
   appArmorProfile: "supported",
   capabilities: "supported",
@@ -67,7 +67,7 @@ export const container: WireDecisions<k8s.V1Container> = {
   resources: checkFields(resources),
   restartPolicy: "supported",
   restartPolicyRules: "supported",
-  securityContext: checkFields(containerSecurity),
+  securityContext: checkFields(containerSecurityDecisions),
   startupProbe: "supported",
   stdin: "supported",
   stdinOnce: "supported",

@@ -1,7 +1,7 @@
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, Eviction, Rejection } from "../pipeline.ts";
-import { fullName, podReference } from "../pod/reference.ts";
+import { podFullName, podReference } from "../pod/reference.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
@@ -46,13 +46,13 @@ export function createPreemption(deps: PreemptionDeps): Preempt {
     const stopped = untilStopped(deps, victim, grace, signal);
     signals.terminatePod.send(victim.metadata.uid, { graceSeconds: undefined, eviction: preempted });
     if (await stopped) measures.preempted(resource);
-    else log.error({ pod: fullName(victim) }, "timed out waiting for a preempted pod to end");
+    else log.error({ pod: podFullName(victim) }, "timed out waiting for a preempted pod to end");
   };
   return async (pod, others, short, signal) => {
     const victims = victimsFor(pod, others, short.map(requirementOf));
     if ("unmet" in victims) return preemptionFailed(victims.unmet);
-    const names = victims.pods.map(fullName);
-    log.info({ pod: fullName(pod), short, preempted: names }, "preempting pods to admit a critical pod");
+    const names = victims.pods.map(podFullName);
+    log.info({ pod: podFullName(pod), short, preempted: names }, "preempting pods to admit a critical pod");
     await Promise.all(victims.pods.map((victim) => preemptPod(victim, short[0]?.resource ?? "", signal)));
     return undefined;
   };

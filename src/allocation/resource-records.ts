@@ -18,7 +18,7 @@ export interface ResourceRecord {
 }
 
 /** A kubelet's checkpoint, by pod UID. */
-export type Checkpoint = ReadonlyMap<string, PodResources>;
+export type AllocationCheckpoint = ReadonlyMap<string, PodResources>;
 
 export type LoadedRecords = Awaited<ReturnType<typeof readRecords>>;
 
@@ -82,7 +82,7 @@ function parseRecords(text: string): Map<string, ResourceRecord> | undefined {
 
 /** Parses a kubelet's checkpoint: JSON as a string in JSON, with a checksum. An invalid checkpoint is treated as empty.
  *  (kubelet, allocation/state) */
-function parseCheckpoint(text: string | undefined): Checkpoint {
+function parseCheckpoint(text: string | undefined): AllocationCheckpoint {
   const data = text === undefined ? undefined : recordIn(text)?.["data"];
   const entries = typeof data === "string" ? recordIn(data)?.["entries"] : undefined;
   return new Map(

@@ -7,7 +7,7 @@ import type { Credentials } from "./credentials.ts";
 import { unreachable } from "./requests.ts";
 
 /** A command to run in a container. */
-export interface Command {
+export interface ContainerCommand {
   readonly namespace: string;
   readonly pod: string;
   readonly container: string;
@@ -32,7 +32,7 @@ const statusChannel = 3;
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets */
 export async function execInContainer(
   { server, proxy, tls, headers }: Omit<Credentials, "generation">,
-  { namespace, pod, container, argv }: Command,
+  { namespace, pod, container, argv }: ContainerCommand,
   signal: AbortSignal,
 ): Promise<ExecResult> {
   if (proxy !== undefined) throw new CodedError("unimplemented", "exec through a proxy is not supported");

@@ -72,7 +72,7 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
   // The session's errors reach its streams; it has no other listener.
   session.on("error", () => undefined);
   session.on("goaway", () => void (retired = true));
-  const stopPing = keepAlive(session, deps);
+  const stopPing = pingSession(session, deps);
   session.once("close", () => {
     stopPing();
     idle?.cancel();
@@ -117,7 +117,7 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
 }
 
 /** Pings a session, and destroys it when a ping times out: a connection may be cut silently. @returns stops the pings. */
-export function keepAlive(
+export function pingSession(
   session: ClientHttp2Session,
   {
     clock,

@@ -6,7 +6,7 @@ import type { AccessFile } from "./kubeconfig.ts";
 const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /** A Pod's service account: access to the API server, and its namespace. */
-export interface ServiceAccount extends AccessFile {
+export interface ServiceAccountAccess extends AccessFile {
   /** @throws CodedError if the Pod has no service account token. */
   namespace(): string;
 }
@@ -18,7 +18,7 @@ export interface ServiceAccount extends AccessFile {
 export function serviceAccount(
   env: Readonly<Record<string, string | undefined>>,
   dir = accountDir,
-): ServiceAccount | undefined {
+): ServiceAccountAccess | undefined {
   const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port = "443" } = env;
   if (!host) return undefined;
   const server = `https://${host.includes(":") ? `[${host}]` : host}:${port}`;

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { createApiClient } from "../api/client.ts";
 import { createCredentials } from "../api/credentials.ts";
-import { type Command, execInContainer } from "../api/exec.ts";
+import { type ContainerCommand, execInContainer } from "../api/exec.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { serviceAccount } from "../api/service-account.ts";
 import type { OptionsOf, ServedByProcess } from "../config/command-line.ts";
@@ -132,7 +132,7 @@ async function examineNodeCluster(
   const log = silentLog();
   await using client = createApiClient({ access, clock, log, userAgent, ...requests });
   const credentials = createCredentials({ from: access, clock, log });
-  const exec = async (command: Command, until: AbortSignal) =>
+  const exec = async (command: ContainerCommand, until: AbortSignal) =>
     execInContainer(await credentials.current(), command, until);
   return await examineCluster({ client, nodeName, exec, target: networks, clock }, signal);
 }

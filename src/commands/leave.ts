@@ -1,7 +1,7 @@
 import { createApiClient } from "../api/client.ts";
 import type { OptionsOf } from "../config/command-line.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
-import { type ServiceAccount, serviceAccount } from "../api/service-account.ts";
+import { type ServiceAccountAccess, serviceAccount } from "../api/service-account.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { DeploymentName } from "../leave/deployment.ts";
 import { type LeaveDeps, leave } from "../leave/leave.ts";
@@ -42,7 +42,7 @@ export async function runLeave(options: LeaveOptions): Promise<boolean> {
 
 function deploymentIn(
   { namespace, name }: NonNullable<LeaveOptions["deployment"]>,
-  account: ServiceAccount | undefined,
+  account: ServiceAccountAccess | undefined,
 ): DeploymentName {
   const own = namespace ?? account?.namespace();
   if (own !== undefined) return { namespace: own, name };

@@ -1,4 +1,4 @@
-import { createDriverClient } from "../csi/client.ts";
+import { createCsiDriverClient } from "../csi/client.ts";
 import { pluginRegistryOf } from "../host/layout.ts";
 import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
@@ -97,7 +97,7 @@ async function driversOn(deps: Omit<CsiVolumeReleaseDeps, "rootDir">, rootDir: s
   const { signal } = new AbortController();
   const plugins = await connectedPlugins(deps, pluginRegistryOf(rootDir), "CSIPlugin", signal);
   return new Map(
-    plugins.map((plugin) => [plugin.name, createDriverClient({ ...deps, measures: unmeasured }, plugin)] as const),
+    plugins.map((plugin) => [plugin.name, createCsiDriverClient({ ...deps, measures: unmeasured }, plugin)] as const),
   );
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { checkKind, type ConfigIo, documentIn, readText, unreadable } from "./documents.ts";
+import { checkKind, type ConfigIo, documentIn, readSettingFile, unreadable } from "./documents.ts";
 import { decode } from "./decode.ts";
 import { gateEnabled, type GateSettings } from "./feature-gates.ts";
 import { isQualifiedName } from "./names.ts";
@@ -45,7 +45,7 @@ export interface CredentialProviders {
 }
 
 /** The flags of credential provider plugins; empty if not set. */
-export interface ProviderOptions {
+export interface CredentialProviderOptions {
   readonly imageCredentialProviderConfig: string;
   readonly imageCredentialProviderBinDir: string;
 }
@@ -79,14 +79,14 @@ const tokenFields = {
 /** Reads the configuration of credential provider plugins: a file, or the files of a directory in lexical order.
  *  @returns undefined if the flags are not set. @throws CodedError invalid_argument, one sentence
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
-function readCredentialProviders(io: ConfigIo, options: ProviderOptions): CredentialProviders | undefined {
+function readCredentialProviders(io: ConfigIo, options: CredentialProviderOptions): CredentialProviders | undefined {
   const { imageCredentialProviderConfig: path, imageCredentialProviderBinDir: directory } = options;
   if (path === "" && directory === "") return undefined;
   if (path === "") throw refuse(configFlag, undefined, `is not set: set the file with ${kind}`);
   if (directory === "") throw refuse(directoryFlag, undefined, "is not set: set the directory of the plugins");
   const hash = createHash("sha256");
   const providers = filesOf(io, path).flatMap((file) => {
-    const content = readText(io, configFlag, file);
+    const content = readSettingFile(io, configFlag, file);
     const length = Buffer.alloc(8);
     length.writeBigUInt64BE(BigInt(Buffer.byteLength(content)));
     hash.update(length).update(content);
@@ -105,7 +105,7 @@ function readCredentialProviders(io: ConfigIo, options: ProviderOptions): Creden
  *  feature gates forbid them */
 export function withCredentialProviders<Node extends { readonly kubelet: { readonly featureGates: GateSettings } }>(
   io: ConfigIo,
-  options: ProviderOptions,
+  options: CredentialProviderOptions,
   nodes: readonly Node[],
 ): readonly (Node & { readonly credentialProviders?: CredentialProviders })[] {
   const credentialProviders = readCredentialProviders(io, options);

@@ -4,7 +4,7 @@ import { refuse } from "./refusal.ts";
 import { type Field, fieldsOf, isField, nameOf, type Shape, type ValueOf } from "./schema.ts";
 
 /** A configuration document as parsed from YAML or JSON. */
-export type Wire = Readonly<Record<string, unknown>>;
+export type ConfigDocument = Readonly<Record<string, unknown>>;
 
 /** Location of a document's settings, for messages: a file, and the path to the document inside it, if any. */
 export interface Origin {
@@ -14,7 +14,7 @@ export interface Origin {
 
 /** Decodes a document strictly: unknown names and values of the wrong type are errors. Missing, null and (where the kubelet treats it so)
  *  zero values get the default. @throws CodedError invalid_argument, one sentence that names the first wrong field. */
-export function decode<S extends Shape>(shape: S, wire: Wire, origin: Origin): ValueOf<S> {
+export function decode<S extends Shape>(shape: S, wire: ConfigDocument, origin: Origin): ValueOf<S> {
   return decodeGroup(shape, wire, origin.path ? `${origin.path}.` : "", origin.file) as ValueOf<S>;
 }
 

@@ -1,6 +1,6 @@
 import { type Document, parseAllDocuments } from "yaml";
 import { isRecord } from "../lib/record.ts";
-import type { Wire } from "./decode.ts";
+import type { ConfigDocument } from "./decode.ts";
 import { messageOf } from "../lib/errors.ts";
 import { refuse } from "./refusal.ts";
 
@@ -30,7 +30,7 @@ export function unreadable(setting: string, path: string, error: unknown): Error
 }
 
 /** Text of a file. @throws CodedError invalid_argument that names the setting of the file. */
-export function readText(io: ConfigIo, setting: string, path: string): string {
+export function readSettingFile(io: ConfigIo, setting: string, path: string): string {
   try {
     return io.readFile(path);
   } catch (error) {
@@ -40,12 +40,12 @@ export function readText(io: ConfigIo, setting: string, path: string): string {
 
 /** Reads a YAML 1.1 or JSON file that contains one object. As in Kubernetes, YAML 1.1 applies: 0777 is octal, yes is true. @throws
  *  CodedError invalid_argument, one sentence. */
-export function readDocument(io: ConfigIo, setting: string, path: string): Wire {
-  return documentIn(readText(io, setting, path), setting, path);
+export function readDocument(io: ConfigIo, setting: string, path: string): ConfigDocument {
+  return documentIn(readSettingFile(io, setting, path), setting, path);
 }
 
 /** The object in a file's text, as `readDocument` reads it. @throws CodedError invalid_argument, one sentence */
-export function documentIn(text: string, setting: string, path: string): Wire {
+export function documentIn(text: string, setting: string, path: string): ConfigDocument {
   const documents = parseAllDocuments(text, {
     version: "1.1",
     schema: "yaml-1.1",
@@ -79,12 +79,12 @@ export interface DocumentKind {
 }
 
 /** A document of one kind, without its apiVersion and kind. @throws CodedError invalid_argument, one sentence. */
-export function readKind(io: ConfigIo, setting: string, path: string, expected: DocumentKind): Wire {
+export function readKind(io: ConfigIo, setting: string, path: string, expected: DocumentKind): ConfigDocument {
   return checkKind(`${path}: `, readDocument(io, setting, path), expected);
 }
 
 /** The rest of a document, after checking its kind. @param where prefix of the error. @throws CodedError invalid_argument */
-export function checkKind(where: string, document: Wire, expected: DocumentKind): Wire {
+export function checkKind(where: string, document: ConfigDocument, expected: DocumentKind): ConfigDocument {
   const { apiVersion, kind, ...wire } = document;
   for (const [name, given, right] of [
     ["apiVersion", apiVersion, expected.apiVersion],

@@ -9,7 +9,7 @@ import {
   unsupportedDefaults,
   unsupportedWarnings,
   valueAt,
-  type Wire,
+  type ConfigDocument,
   withValue,
 } from "./decode.ts";
 import { type ConfigIo, type DocumentKind, readKind, unreadable } from "./documents.ts";
@@ -40,7 +40,7 @@ export function defaultConfiguration(): KubeletConfiguration {
 
 /** Decodes a document and fills every field: first each field's own default, then the defaults that depend on other fields. @throws
  *  CodedError invalid_argument */
-export function decodeConfiguration(wire: Wire, origin: Origin): KubeletConfiguration {
+export function decodeConfiguration(wire: ConfigDocument, origin: Origin): KubeletConfiguration {
   const config = decode(kubeletFields, wire, origin);
   const update = config.nodeStatusUpdateFrequency;
   const reportIsSet = isSet(wire["nodeStatusReportFrequency"]) && config.nodeStatusReportFrequency !== 0;
@@ -60,7 +60,7 @@ function isSet(wire: unknown): boolean {
   return wire !== undefined && wire !== null;
 }
 
-function hardEviction(wire: Wire, config: KubeletConfiguration): KubeletConfiguration["evictionHard"] {
+function hardEviction(wire: ConfigDocument, config: KubeletConfiguration): KubeletConfiguration["evictionHard"] {
   if (!isSet(wire["evictionHard"])) return hardEvictionDefaults;
   return config.mergeDefaultEvictionSettings
     ? { ...hardEvictionDefaults, ...config.evictionHard }
@@ -82,7 +82,7 @@ export function readConfiguration(io: ConfigIo, path: string): KubeletConfigurat
  *  null resets a field, maps are merged and lists replaced. @throws CodedError invalid_argument
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/#kubelet-conf-d */
 export function mergeDropIns(io: ConfigIo, directory: string, base: KubeletConfiguration): KubeletConfiguration {
-  let wire: Wire = encode(kubeletFields, base);
+  let wire: ConfigDocument = encode(kubeletFields, base);
   for (const name of dropIns(io, directory)) {
     const path = `${directory.replace(/\/+$/, "")}/${name}`;
     const patch = readKind(io, "--config-dir", path, configurationKind);
@@ -107,7 +107,7 @@ function byComponents(path: string): string {
 }
 
 /** @see https://www.rfc-editor.org/rfc/rfc7396 */
-function mergePatch(target: Wire, patch: Wire): Wire {
+function mergePatch(target: ConfigDocument, patch: ConfigDocument): ConfigDocument {
   const merged: Record<string, unknown> = { ...target };
   for (const [name, value] of Object.entries(patch)) {
     const below = merged[name];

@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import { posix } from "node:path";
 import { goDuration } from "../lib/go-duration.ts";
 import type { CredentialProviders } from "./credential-providers.ts";
-import { type ConfigIo, readText } from "./documents.ts";
+import { type ConfigIo, readSettingFile } from "./documents.ts";
 import type { Taint } from "../objects.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
 import { isLabelValue, isNodeLabel, isQualifiedName, isSubdomain } from "./names.ts";
@@ -10,7 +10,7 @@ import { refuse } from "./refusal.ts";
 import type { TextMap } from "./value-types.ts";
 
 /** Identity: `node` is `system:node:NAME` with a client certificate; `serviceAccount` is the Pod's service account. */
-export type NodeIdentity = "node" | "serviceAccount";
+export type IdentitySource = "node" | "serviceAccount";
 
 /** Address of the kubelet API: a Service in the Pod's namespace, the Pod's own addresses, or the machine's. */
 export type KubeletAddress =
@@ -33,7 +33,7 @@ export interface NodeConfig {
   /** Kubeconfig that requests a client certificate while the file of `kubeconfig` does not exist. */
   readonly bootstrapKubeconfig: string | undefined;
   /** The node's identity for the API server in a Pod. */
-  readonly identity: NodeIdentity;
+  readonly identity: IdentitySource;
   /** A Secret in the Pod's namespace that preserves the node's certificates beyond the Pod. */
   readonly certificateSecret: string | undefined;
   /** Address of the kubelet API; `nodeIPs`, if given, take precedence. */
@@ -174,7 +174,7 @@ export function kubeconfigFrom(
       "is not given: graftlet needs an API server; give --kubeconfig with the path of a kubeconfig",
     );
   }
-  if (bootstrap) readText(io, "--bootstrap-kubeconfig", bootstrap);
-  else readText(io, setting, path);
+  if (bootstrap) readSettingFile(io, "--bootstrap-kubeconfig", bootstrap);
+  else readSettingFile(io, setting, path);
   return path;
 }

@@ -10,7 +10,7 @@ import { type PodAllocator, type ResourceManager, noAdditions } from "../resourc
 import type { AllocatedPod } from "../roles.ts";
 import type { HostFs } from "../seams/host.ts";
 import { type CpuMeasures, createCpuAllocator } from "./pod-allocator.ts";
-import { writeState } from "./state-file.ts";
+import { writeCpuState } from "./state-file.ts";
 import { type Assignments, type StaticPolicy, assignedCpus, exclusiveCpuCount, sharedPool } from "./static-policy.ts";
 import { UpdateContainerResourcesRequest } from "../gen/cri.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
@@ -63,7 +63,7 @@ export function createCpuManager(deps: CpuManagerDeps): CpuManager {
   const assigned = new Map(deps.assigned);
   const shared = () => sharedPool(policy, assigned);
   const store = createStateStore(deps.clock, (signal) =>
-    writeState(deps.fs, deps.rootDir, { policy: "static", shared: shared(), assigned }, signal),
+    writeCpuState(deps.fs, deps.rootDir, { policy: "static", shared: shared(), assigned }, signal),
   );
   const exclusiveCpus = (uid: string, name: string): CpuSet => assigned.get(uid)?.get(name) ?? new Set();
   const cpusOf = (uid: string, name: string) => {

@@ -2,7 +2,7 @@ import { type CpuSet, formatCpus } from "../lib/cpu-set.ts";
 import { createTargetRefusal } from "../host/target-refusal.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
-import { readState, type SavedState } from "./state-file.ts";
+import { readCpuState, type SavedState } from "./state-file.ts";
 import {
   type Assignments,
   type StaticPolicy,
@@ -42,12 +42,12 @@ export async function openPolicy(
   const { rootDir } = settings;
   const refusal = createTargetRefusal("CPUManager");
   if (settings.policy === "none") {
-    const saved = await readState(host.fs, rootDir, log, signal);
-    if (saved) refusal.check(() => checkPolicy(saved, "none"));
+    const saved = await readCpuState(host.fs, rootDir, log, signal);
+    if (saved) refusal.check(() => checkCpuPolicy(saved, "none"));
     return undefined;
   }
   const [saved, topology] = await Promise.all([
-    readState(host.fs, rootDir, log, signal),
+    readCpuState(host.fs, rootDir, log, signal),
     refusal.read(readTopology(host, signal)),
   ]);
   const policy = refusal.check(() => createStaticPolicy({ ...settings, topology }));
@@ -63,7 +63,7 @@ export function describeCpus(opened: OpenedPolicy | undefined): string {
 }
 
 /** Checks that a state was written with this policy. @throws Error in the kubelet's words. */
-export function checkPolicy({ policy, file }: SavedState, configured: string): void {
+export function checkCpuPolicy({ policy, file }: SavedState, configured: string): void {
   if (policy === configured) return;
   throw new Error(
     `could not restore state from checkpoint: configured policy "${configured}" differs from state checkpoint policy "${policy}", please drain this node and delete the CPU manager checkpoint file "${file}" before restarting Kubelet`,
@@ -73,7 +73,7 @@ export function checkPolicy({ policy, file }: SavedState, configured: string): v
 /** Checks that a state fits the policy's CPUs. @returns its assignments. @throws Error in the kubelet's words.
  *  (kubelet, cm/cpumanager/policy_static.go) */
 export function restoredAssignments(policy: StaticPolicy, saved: SavedState): Assignments {
-  checkPolicy(saved, "static");
+  checkCpuPolicy(saved, "static");
   const { shared, assigned, file } = saved;
   const { reserved, options } = policy;
   const invalid = (problem: string) =>

@@ -24,13 +24,13 @@ export interface SavedState extends CpuState {
 
 /** Reads the state in a root directory. A corrupt file counts as no state: CPUs are then assigned from scratch. Changes nothing on the target.
  *  @returns undefined without a state. @throws if the target cannot be read. */
-export async function readState(
+export async function readCpuState(
   fs: Pick<HostFs, "readFile">,
   rootDir: string,
   log: Logger,
   signal: AbortSignal,
 ): Promise<SavedState | undefined> {
-  const parse = { current: parseState, former: parseFormerState };
+  const parse = { current: parseCpuState, former: parseFormerState };
   const found = await readSavedState(fs, stateFilesOf(rootDir, "cpus"), parse, signal);
   if (!found) return undefined;
   const { file, state } = found;
@@ -39,7 +39,7 @@ export async function readState(
 }
 
 /** Atomically replaces the state. @param state undefined: removes it. */
-export async function writeState(
+export async function writeCpuState(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
   state: CpuState | undefined,
@@ -68,7 +68,7 @@ function encodeState(state: CpuState): string {
 }
 
 /** Parses a cpu_manager_state, the kubelet's file. (kubelet, cm/cpumanager/state/checkpoint.go) @returns undefined for a corrupt one. */
-export function parseState(text: string): CpuState | undefined {
+export function parseCpuState(text: string): CpuState | undefined {
   const file = recordIn(text);
   const state =
     file && withPods(stateOf(file["policyName"], file["defaultCpuSet"], file["entries"]), file["podEntries"]);

@@ -26,14 +26,14 @@ export interface CsiDriverClient extends CsiNodeService {
   info(signal: AbortSignal): Promise<NodeGetInfoResponse>;
 }
 
-export interface DriverClientDeps extends GrpcDeps {
+export interface CsiDriverClientDeps extends GrpcDeps {
   readonly measures: DriverMeasures;
 }
 
 /** Calls the node service on a socket of the target, each call over its own connection: another driver may have taken over the
  *  socket. */
-export function createDriverClient(
-  { measures, ...deps }: DriverClientDeps,
+export function createCsiDriverClient(
+  { measures, ...deps }: CsiDriverClientDeps,
   { name, endpoint }: Pick<RegisteringPlugin, "name" | "endpoint">,
 ): CsiDriverClient {
   const whole = new AbortController().signal;

@@ -5,12 +5,12 @@ import type { Logger } from "../lib/log.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { CSIDriver, VolumeAttachment } from "../objects.ts";
 import type { CsiDrivers } from "../pipeline.ts";
-import { type CsiDriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
+import { type CsiDriverClient, type CsiDriverClientDeps, createCsiDriverClient } from "./client.ts";
 import { createLimitUpdates } from "./limit-updates.ts";
 import type { CsiNodes } from "./csi-node.ts";
 import type { DriverFacts } from "./node-metadata.ts";
 
-export interface CsiDriverRegistryDeps extends DriverClientDeps {
+export interface CsiDriverRegistryDeps extends CsiDriverClientDeps {
   readonly client: ApiClient;
   readonly csiNodes: CsiNodes;
   readonly log: Logger;
@@ -72,7 +72,7 @@ export function createCsiDriverRegistry(deps: CsiDriverRegistryDeps) {
       const { name } = plugin;
       const version = checkVersion("RegisterPlugin", plugin, registered.get(name));
       if (name === "") throw new CodedError("invalid_argument", "driver name is empty");
-      const driver: RegisteredDriver = { version, client: createDriverClient(deps, plugin) };
+      const driver: RegisteredDriver = { version, client: createCsiDriverClient(deps, plugin) };
       registered.set(name, driver);
       try {
         driver.facts = await readFacts(driver, signal);
@@ -156,7 +156,7 @@ function checkVersion(
   if (versions.length === 0) throw failed("Plugin returned an empty list for supported versions");
   const highest = highestSupported(versions, failed);
   if (other && !isLess(other.version, highest)) {
-    const text = JSON.stringify(versionText(other.version));
+    const text = JSON.stringify(formatVersion(other.version));
     throw failed(`Another driver with the same name is already registered with a higher supported version: ${text}`);
   }
   return highest;
@@ -175,7 +175,7 @@ function highestSupported(versions: readonly string[], failed: (why: string, cau
 type Version = readonly number[];
 
 /** Version as text. Pure. */
-export function versionText(version: Version): string {
+export function formatVersion(version: Version): string {
   return version.join(".");
 }
 
@@ -197,7 +197,7 @@ export function highestVersion(versions: readonly string[]): Version {
       `could not find a highest supported version from versions ([${versions.join(" ")}]) reported: ${why}`,
     );
   if (highest[0] !== 1)
-    throw invalidVersion(`highest supported version reported is ${versionText(highest)}, must be v1.x`);
+    throw invalidVersion(`highest supported version reported is ${formatVersion(highest)}, must be v1.x`);
   return highest;
 }
 

@@ -4,7 +4,7 @@ import { timed } from "../lib/timed.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isExtendedResource, isProvidedByClaim } from "../pod/extended-resource.ts";
 import { quantityValue } from "../pod/quantity.ts";
-import { type Allocation, type Allocations, devicesOf, type AllocationKey } from "./allocations.ts";
+import { type DeviceAllocation, type DeviceAllocations, allocatedDevices, type AllocationKey } from "./allocations.ts";
 import type { Inventory } from "./inventory.ts";
 import type { DevicePlugin } from "./plugin.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -18,7 +18,7 @@ export interface DeviceMeasures {
 
 export interface AllocateDeps extends ClockAndLog {
   readonly inventory: Inventory;
-  readonly allocations: Allocations;
+  readonly allocations: DeviceAllocations;
   readonly save: () => Promise<void>;
   readonly measures: Pick<DeviceMeasures, "allocated">;
 }
@@ -75,10 +75,10 @@ async function newAllocation(
   required: number,
   { reusable, isAlreadyRunning, nodes }: AllocationTarget,
   signal: AbortSignal,
-): Promise<Allocation | undefined> {
+): Promise<DeviceAllocation | undefined> {
   const { uid, container, resource } = key;
   const known = allocations.get(key);
-  const has = known ? devicesOf(known) : [];
+  const has = known ? allocatedDevices(known) : [];
   if (known && has.length !== required)
     throw new Error(
       `pod "${uid}" container "${container}" changed request for resource "${resource}" from ${has.length} to ${required}`,

@@ -1,7 +1,7 @@
 import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 
 /** Devices of one resource allocated to a container. */
-export interface Allocation {
+export interface DeviceAllocation {
   /** Device IDs by NUMA node; -1 for devices without one. A device of several nodes is listed under each. */
   readonly devices: ReadonlyMap<number, readonly string[]>;
   /** The plugin's answer. */
@@ -15,16 +15,17 @@ export interface AllocationKey {
 }
 
 /** Allocated devices by container. */
-export type Allocations = ReturnType<typeof createAllocations>;
+export type DeviceAllocations = ReturnType<typeof createDeviceAllocations>;
 
-export function createAllocations() {
-  const known = new Map<string, AllocationKey & Allocation>();
+export function createDeviceAllocations() {
+  const known = new Map<string, AllocationKey & DeviceAllocation>();
   const list = () => [...known.values()];
   return {
-    get: (key: AllocationKey): Allocation | undefined => known.get(mapKey(key)),
-    set: (key: AllocationKey, allocation: Allocation): void => void known.set(mapKey(key), { ...key, ...allocation }),
+    get: (key: AllocationKey): DeviceAllocation | undefined => known.get(mapKey(key)),
+    set: (key: AllocationKey, allocation: DeviceAllocation): void =>
+      void known.set(mapKey(key), { ...key, ...allocation }),
     /** Allocations of a container, by resource. */
-    ofContainer: (uid: string, container: string): ReadonlyMap<string, Allocation> =>
+    ofContainer: (uid: string, container: string): ReadonlyMap<string, DeviceAllocation> =>
       new Map(
         list()
           .filter((one) => one.uid === uid && one.container === container)
@@ -45,13 +46,15 @@ export function createAllocations() {
     },
     /** IDs of allocated devices. */
     inUse: (resource: string): ReadonlySet<string> =>
-      new Set(list().flatMap((one) => (one.resource === resource ? devicesOf(one) : []))),
+      new Set(list().flatMap((one) => (one.resource === resource ? allocatedDevices(one) : []))),
     /** Resources with allocated devices. */
     resources: (): readonly string[] => [...new Set(list().map(({ resource }) => resource))],
     /** UIDs of pods with devices. */
     podsOf(resource: string, ids: readonly string[]): readonly string[] {
       const wanted = new Set(ids);
-      const having = list().filter((one) => one.resource === resource && devicesOf(one).some((id) => wanted.has(id)));
+      const having = list().filter(
+        (one) => one.resource === resource && allocatedDevices(one).some((id) => wanted.has(id)),
+      );
       return [...new Set(having.map(({ uid }) => uid))];
     },
     entries: list,
@@ -59,7 +62,7 @@ export function createAllocations() {
 }
 
 /** Device IDs of an allocation, without duplicates. */
-export function devicesOf({ devices }: Pick<Allocation, "devices">): readonly string[] {
+export function allocatedDevices({ devices }: Pick<DeviceAllocation, "devices">): readonly string[] {
   return [...new Set([...devices.values()].flat())];
 }
 

@@ -2,7 +2,7 @@ import { messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isExtendedResource, isProvidedByClaim } from "../pod/extended-resource.ts";
 import type { ContainerAdditions, ResourceManager } from "../resource-manager.ts";
-import { devicesOf } from "./allocations.ts";
+import { allocatedDevices } from "./allocations.ts";
 import { requestedDevices, type AllocateDeps, allocateTo, type IsAlreadyRunning, connectedPlugin } from "./allocate.ts";
 import { createPodAllocator } from "./pod-allocator.ts";
 import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
@@ -63,7 +63,7 @@ export function createDevicePreparer(deps: AllocatorDeps): Pick<ResourceManager,
         `no devices found allocated in local cache for pod ${uid}, container ${container}, resource ${resource}`,
       );
     try {
-      await connectedPlugin(inventory, resource).preStart(devicesOf(has), signal);
+      await connectedPlugin(inventory, resource).preStart(allocatedDevices(has), signal);
     } catch (error) {
       throwIfAborted(signal);
       throw new Error(`device plugin PreStartContainer rpc failed with err: ${messageOf(error)}`, { cause: error });

@@ -7,13 +7,13 @@ import { fnv32a } from "../pod/hash.ts";
 import { createCheckpoint } from "../host/checkpoint.ts";
 import { pluginFiles } from "../host/layout.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Allocation, AllocationKey, Allocations } from "./allocations.ts";
+import type { DeviceAllocation, AllocationKey, DeviceAllocations } from "./allocations.ts";
 import type { PluginDirectory } from "./directory.ts";
 import type { Inventory } from "./inventory.ts";
 
 /** Device state that survives a restart. */
-export interface Checkpoint {
-  readonly allocations: readonly (AllocationKey & Allocation)[];
+export interface DeviceCheckpoint {
+  readonly allocations: readonly (AllocationKey & DeviceAllocation)[];
   /** Healthy devices by resource. */
   readonly registered: ReadonlyMap<string, readonly string[]>;
 }
@@ -43,21 +43,21 @@ interface PodDevicesEntry {
 export function createDeviceCheckpoint(
   directory: Pick<PluginDirectory, "readCheckpoint" | "writeCheckpoint">,
   inventory: Inventory,
-  allocations: Allocations,
+  allocations: DeviceAllocations,
   log: Logger,
 ) {
   return createCheckpoint({
     path: pluginFiles.checkpoint,
     read: directory.readCheckpoint,
     restore(text: string) {
-      const checkpoint = decodeCheckpoint(text);
+      const checkpoint = decodeDeviceCheckpoint(text);
       for (const { uid, container, resource, ...allocation } of checkpoint.allocations)
         allocations.set({ uid, container, resource }, allocation);
       inventory.restore([...checkpoint.registered.keys()]);
     },
     write: () =>
       directory.writeCheckpoint(
-        encodeCheckpoint({ allocations: allocations.entries(), registered: inventory.registered() }),
+        encodeDeviceCheckpoint({ allocations: allocations.entries(), registered: inventory.registered() }),
       ),
     unreadable: "cannot read the device checkpoint; starting without allocations",
     unwritable: `failed to write checkpoint file "${pluginFiles.checkpoint}"`,
@@ -65,7 +65,7 @@ export function createDeviceCheckpoint(
   });
 }
 
-export function encodeCheckpoint({ allocations, registered }: Checkpoint): string {
+export function encodeDeviceCheckpoint({ allocations, registered }: DeviceCheckpoint): string {
   const entries = allocations.map(({ uid, container, resource, devices, response }) => ({
     PodUID: uid,
     ContainerName: container,
@@ -82,7 +82,7 @@ export function encodeCheckpoint({ allocations, registered }: Checkpoint): strin
 }
 
 /** @throws CodedError invalid_argument for a corrupt file. */
-export function decodeCheckpoint(text: string): Checkpoint {
+export function decodeDeviceCheckpoint(text: string): DeviceCheckpoint {
   try {
     return checked(parseBoundedJson(Buffer.from(text)) as CheckpointFile);
   } catch (error) {
@@ -92,7 +92,7 @@ export function decodeCheckpoint(text: string): Checkpoint {
 }
 
 /** The checksum covers the whole data. */
-function checked({ Data, Checksum }: CheckpointFile): Checkpoint {
+function checked({ Data, Checksum }: CheckpointFile): DeviceCheckpoint {
   if (checksum(Data) !== Checksum) throw new Error("checksum mismatch");
   return {
     allocations: (Data.PodDeviceEntries ?? []).map((entry) => ({

@@ -11,7 +11,7 @@ export interface DeviceAmounts {
 /** Devices offered by plugins, by resource. */
 export type Inventory = ReturnType<typeof createInventory>;
 
-export interface Endpoint {
+export interface DevicePluginEndpoint {
   /** Undefined for a resource known only from the checkpoint. */
   readonly plugin: DevicePlugin | undefined;
   readonly stopped: boolean;
@@ -85,7 +85,7 @@ export function createInventory({ clock }: { readonly clock: Clock }) {
     /** True once a plugin has listed its devices of the resource. */
     hasDevices: (resource: string): boolean => resources.get(resource)?.devices !== undefined,
     /** The plugin of a resource, connected or not; undefined for an unknown resource. */
-    endpoint(resource: string): Endpoint | undefined {
+    endpoint(resource: string): DevicePluginEndpoint | undefined {
       const known = resources.get(resource);
       return known && { plugin: known.plugin, stopped: known.stoppedAt !== undefined };
     },

@@ -8,7 +8,7 @@ import type { ResourceManager, ResourceStatuses } from "../resource-manager.ts";
 import type { Sends } from "../state/signals.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { DeviceMeasures } from "./allocate.ts";
-import { createAllocations, type Allocations, devicesOf } from "./allocations.ts";
+import { createDeviceAllocations, type DeviceAllocations, allocatedDevices } from "./allocations.ts";
 import { type AllocatorDeps, createAllocator, createDevicePreparer } from "./allocator.ts";
 import { createPluginDirectory } from "./directory.ts";
 import { type DeviceAmounts, createInventory, type Inventory } from "./inventory.ts";
@@ -20,7 +20,7 @@ import {
   type OwnedResources,
 } from "./pod-resources-server.ts";
 import { createDeviceCheckpoint } from "./checkpoint.ts";
-import { type SocketServer, serve } from "../host/socket-server.ts";
+import { type SocketServer, serveSocket } from "../host/socket-server.ts";
 import { Empty, type RegisterRequest, RegistrationService } from "../gen/device-plugin.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
@@ -57,7 +57,7 @@ export interface DeviceManager extends ResourceManager {
 export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
   const { host, signals, measures, clock, log } = deps;
   const inventory = createInventory({ clock });
-  const allocations = createAllocations();
+  const allocations = createDeviceAllocations();
   const directory = createPluginDirectory(host.fs, deps.rootDir);
   const record = createDeviceCheckpoint(directory, inventory, allocations, log);
   const saveLater = () => {
@@ -88,7 +88,7 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
       log,
     }),
     prepare: [record.load, directory.prepare],
-    failureMessage: "cannot serve device plugin registration",
+    failureMessage: "cannot serveSocket device plugin registration",
   };
   const loaded = async (signal: AbortSignal) => void (await record.loaded(signal));
   const monitors = podResourcesSocket(host.fs, deps.rootDir);
@@ -109,9 +109,9 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
   };
   const registrations: Runnable = {
     name: "device-plugins",
-    run: (signal) => serve(registration, signal, plugins.close),
+    run: (signal) => serveSocket(registration, signal, plugins.close),
   };
-  const podResources: Runnable = { name: "pod-resources", run: (signal) => serve(monitoring, signal) };
+  const podResources: Runnable = { name: "pod-resources", run: (signal) => serveSocket(monitoring, signal) };
   return {
     name: "devices",
     runnables: [registrations, podResources],
@@ -148,7 +148,7 @@ function podResourcesSocket(
   return {
     socket,
     prepare: [(signal) => fs.apply(changes, signal)],
-    failureMessage: "cannot serve the PodResources API",
+    failureMessage: "cannot serveSocket the PodResources API",
   };
 }
 
@@ -156,7 +156,7 @@ function podResourcesSocket(
  *  container without devices. (kubelet, devicemanager/manager.go)
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/#device-health */
 function healthOf(
-  { inventory, allocations }: { readonly inventory: Inventory; readonly allocations: Allocations },
+  { inventory, allocations }: { readonly inventory: Inventory; readonly allocations: DeviceAllocations },
   uid: string,
   containerName: string,
 ): ResourceStatuses {
@@ -165,7 +165,7 @@ function healthOf(
     .toSorted(([a], [b]) => a.localeCompare(b))
     .map(([name, allocation]) => ({
       name,
-      resources: devicesOf(allocation)
+      resources: allocatedDevices(allocation)
         .toSorted((a, b) => a.localeCompare(b))
         .map((id) => {
           const health = inventory.device(name, id)?.health ?? "Healthy";

@@ -4,7 +4,7 @@ import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { type PodAllocator, unexpectedAdmission } from "../resource-manager.ts";
 import { type AllocateDeps, type IsAlreadyRunning, allocateTo, numaNodesOf, requestedDevices } from "./allocate.ts";
-import { devicesOf, type Allocations } from "./allocations.ts";
+import { allocatedDevices, type DeviceAllocations } from "./allocations.ts";
 import { podLimits } from "../pod/resources.ts";
 import { type TopologyHint, type TopologyHints, hintsFor } from "../topology-hints.ts";
 import type { Inventory } from "./inventory.ts";
@@ -27,7 +27,7 @@ export function createPodAllocator(deps: DevicePodDeps, pod: Pod): PodAllocator 
     await allocateTo(deps, { pod, container, reusable, isAlreadyRunning, nodes }, signal);
     const endsEarly = initContainers.has(container) && !isSidecar(container);
     for (const [resource, allocation] of allocations.ofContainer(pod.metadata.uid, container.name)) {
-      const has = devicesOf(allocation);
+      const has = allocatedDevices(allocation);
       const others = (reusable.get(resource) ?? []).filter((id) => !has.includes(id));
       reusable.set(resource, endsEarly ? [...others, ...has] : others);
     }
@@ -48,7 +48,7 @@ export function createPodAllocator(deps: DevicePodDeps, pod: Pod): PodAllocator 
 
 interface DeviceHintInput {
   readonly inventory: Inventory;
-  readonly allocations: Allocations;
+  readonly allocations: DeviceAllocations;
   /** Numbers of the target's NUMA nodes. */
   readonly numaNodes: readonly number[];
   readonly pod: Pod;
@@ -79,7 +79,7 @@ function hintsOfResource(input: DeviceHintInput, request: DeviceRequest): readon
   const { resource, count, container } = request;
   const nodesOf = numaNodesOf(inventory, resource);
   if (inventory.devices(resource).every(({ ID }) => nodesOf(ID).length === 0)) return undefined;
-  const has = allocatedDevices(input, request);
+  const has = devicesOfContainer(input, request);
   if (has.length > 0)
     return has.length === count ? hintsOfDevices(input, request, { available: has, reusable: [] }) : [];
   const inUse = allocations.inUse(resource);
@@ -90,14 +90,14 @@ function hintsOfResource(input: DeviceHintInput, request: DeviceRequest): readon
 }
 
 /** Devices that the container or the pod already has. */
-function allocatedDevices(
+function devicesOfContainer(
   { allocations, pod }: DeviceHintInput,
   { resource, container }: DeviceRequest,
 ): readonly string[] {
   const { initContainers = [], containers } = pod.spec;
   const of = container ? [container] : [...initContainers, ...containers];
   const has = of.map(({ name }) => allocations.get({ uid: pod.metadata.uid, container: name, resource }));
-  return [...new Set(has.flatMap((allocation) => (allocation ? devicesOf(allocation) : [])))];
+  return [...new Set(has.flatMap((allocation) => (allocation ? allocatedDevices(allocation) : [])))];
 }
 
 function hintsOfDevices(

@@ -24,7 +24,7 @@ import type { TargetBudget } from "../lib/target-budget.ts";
 import { type ConnectionServer, boundedService, createConnectionServer } from "../host/connection-server.ts";
 import type { Inventory } from "./inventory.ts";
 import { isSidecar } from "../pod/containers.ts";
-import type { Allocations } from "./allocations.ts";
+import type { DeviceAllocations } from "./allocations.ts";
 
 /** Calls of the pod-resources API. */
 export interface PodResourcesMeasures {
@@ -144,7 +144,7 @@ export interface NumaMemoryBlock {
 
 /** Resources that are allocated exclusively. */
 export interface OwnedResources {
-  readonly allocations: Allocations;
+  readonly allocations: DeviceAllocations;
   /** Undefined if no container can have exclusive CPUs. */
   readonly cpus?: ExclusiveCpus | undefined;
   /** Undefined if no container can have claims. */
@@ -203,7 +203,11 @@ export function allocatableDevices(inventory: Inventory): readonly ContainerDevi
   );
 }
 
-function devicesOfContainer(uid: string, container: string, allocations: Allocations): readonly ContainerDevices[] {
+function devicesOfContainer(
+  uid: string,
+  container: string,
+  allocations: DeviceAllocations,
+): readonly ContainerDevices[] {
   return [...allocations.ofContainer(uid, container)].flatMap(([resource, { devices }]) =>
     [...devices].flatMap(([node, ids]) =>
       ids.map((id) => (node === noNumaNode ? entry(resource, id) : entry(resource, id, BigInt(node)))),

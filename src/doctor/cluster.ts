@@ -1,5 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
-import type { Command, ExecResult } from "../api/exec.ts";
+import type { ContainerCommand, ExecResult } from "../api/exec.ts";
 import { isProblem } from "../api/node-conditions.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ignoreCode, ignoreNotFound } from "../lib/errors.ts";
@@ -11,7 +11,7 @@ export interface ClusterExamination {
   readonly client: ApiClient;
   readonly nodeName: string;
   /** Runs a command in a container through the API server. @throws CodedError unimplemented if that is not supported. */
-  readonly exec: (command: Command, signal: AbortSignal) => Promise<ExecResult>;
+  readonly exec: (command: ContainerCommand, signal: AbortSignal) => Promise<ExecResult>;
   /** Undefined if the target does not report its networks. */
   readonly target: TargetNetworks | undefined;
   readonly clock: Clock;
@@ -106,7 +106,7 @@ async function cidrs(
   return compareRanges(await readRanges(client, nodeName, signal), target);
 }
 
-type RunningContainer = Omit<Command, "argv">;
+type RunningContainer = Omit<ContainerCommand, "argv">;
 
 /** A running container of the node; placeholders have none. */
 async function running(

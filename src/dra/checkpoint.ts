@@ -52,8 +52,8 @@ export function createClaimCheckpoint(
   return createCheckpoint({
     path,
     read: (signal) => ignoreNotFound(fs.readFile(path, { signal })),
-    restore: (text: Buffer) => records.restore(decodeCheckpoint(text)),
-    write: () => fs.apply(replaceFile(path, encodeCheckpoint(records.all()), 0o600)),
+    restore: (text: Buffer) => records.restore(decodeClaimCheckpoint(text)),
+    write: () => fs.apply(replaceFile(path, encodeClaimCheckpoint(records.all()), 0o600)),
     unreadable: "cannot read the checkpoint of ResourceClaims; starting without claims",
     unwritable: "checkpoint ResourceClaim state",
     log,
@@ -61,7 +61,7 @@ export function createClaimCheckpoint(
 }
 
 /** Text of a checkpoint file. */
-export function encodeCheckpoint(claims: readonly ClaimRecord[]): string {
+export function encodeClaimCheckpoint(claims: readonly ClaimRecord[]): string {
   const data: CheckpointData = {
     kind,
     apiVersion,
@@ -92,7 +92,7 @@ export function encodeCheckpoint(claims: readonly ClaimRecord[]): string {
 }
 
 /** @throws CodedError invalid_argument for a corrupt file. */
-export function decodeCheckpoint(text: Buffer): readonly ClaimRecord[] {
+export function decodeClaimCheckpoint(text: Buffer): readonly ClaimRecord[] {
   try {
     const { Data, Checksum } = parseBoundedJson(text) as CheckpointFile;
     if (crc32(Data) !== Checksum) throw new Error("checksum mismatch");

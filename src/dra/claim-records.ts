@@ -84,7 +84,7 @@ export function createClaimRecords() {
 
 /** Devices of a claim for one request, with their drivers. @param request empty for all devices; a subrequest (`request/subrequest`) stands
  *  for its request. */
-export function devicesOf(
+export function claimDevices(
   { drivers }: ClaimRecord,
   request: string,
 ): readonly (PreparedDevice & { readonly driver: string })[] {
@@ -96,7 +96,7 @@ export function devicesOf(
 
 /** CDI devices of a claim for one request. @param request empty for all devices. */
 export function cdiDevicesOf(claim: ClaimRecord, request: string): readonly string[] {
-  return devicesOf(claim, request).flatMap(({ cdiDeviceIds }) => cdiDeviceIds);
+  return claimDevices(claim, request).flatMap(({ cdiDeviceIds }) => cdiDeviceIds);
 }
 
 /** UIDs of the pods whose claims have some of a driver's devices. */

@@ -2,7 +2,7 @@ import type { DynamicResource } from "../gen/pod-resources.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { ResourceStatuses } from "../resource-manager.ts";
 import { type ClaimUse, claimUsesOf } from "./claim-names.ts";
-import { type ClaimRecord, type ClaimRecords, type PreparedDevice, devicesOf } from "./claim-records.ts";
+import { type ClaimRecord, type ClaimRecords, type PreparedDevice, claimDevices } from "./claim-records.ts";
 import type { DeviceHealthRecords } from "./device-health.ts";
 
 /** Health of the devices of a container's claims, claim by claim; empty for an init container, whose status has none.
@@ -22,7 +22,7 @@ export function claimHealth(
   };
   return knownUses(records, pod, container).flatMap(({ use: { podClaimName, request }, record }) => {
     if (podClaimName === undefined) return [];
-    const resources = new Map(devicesOf(record, request).map((device) => [resourceId(device), healthOf(device)]));
+    const resources = new Map(claimDevices(record, request).map((device) => [resourceId(device), healthOf(device)]));
     const name = request === "" ? `claim:${podClaimName}` : `claim:${podClaimName}/${request}`;
     return resources.size > 0 ? [{ name, resources: [...resources.values()] }] : [];
   });
@@ -34,7 +34,7 @@ export function dynamicResources(records: ClaimRecords, pod: Pod, container: Con
   return [...claims].map((record) => ({
     claimName: record.name,
     claimNamespace: record.namespace,
-    claimResources: devicesOf(record, "").map(({ driver, poolName, deviceName, shareId, cdiDeviceIds }) => ({
+    claimResources: claimDevices(record, "").map(({ driver, poolName, deviceName, shareId, cdiDeviceIds }) => ({
       cdiDevices: cdiDeviceIds.map((name) => ({ name })),
       driverName: driver,
       poolName,

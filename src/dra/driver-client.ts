@@ -13,7 +13,7 @@ import { pluginLimits } from "../lib/bounded-decode.ts";
 import { type GrpcMethod, serverStreamingCall } from "../lib/grpc.ts";
 
 /** The kubelet plugin of a DRA driver. Every call throws CodedError, whose message is the failure in Go's format; the signal's reason. */
-export type DraDriverClient = ReturnType<typeof createDriverClient>;
+export type DraDriverClient = ReturnType<typeof createDraDriverClient>;
 
 /** Durations of operations on pods' claims and of calls of drivers, and the number of claims, for metrics. */
 export interface DraMeasures {
@@ -25,7 +25,7 @@ export interface DraMeasures {
   claimsInUse(read: () => readonly (readonly string[])[]): void;
 }
 
-export interface DriverClientDeps extends GrpcDeps {
+export interface DraDriverClientDeps extends GrpcDeps {
   readonly measures: Pick<DraMeasures, "called">;
 }
 
@@ -48,8 +48,8 @@ export interface DriverEndpoint {
 }
 
 /** Creates the client of a plugin. */
-export function createDriverClient(
-  { measures, ...deps }: DriverClientDeps,
+export function createDraDriverClient(
+  { measures, ...deps }: DraDriverClientDeps,
   { driver, endpoint, service, session }: DriverEndpoint,
 ) {
   const call = <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal: AbortSignal) => {

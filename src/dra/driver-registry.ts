@@ -7,14 +7,14 @@ import type { Logger } from "../lib/log.ts";
 import type { PluginHandler, RegisteringPlugin } from "../plugins/ports.ts";
 import {
   type DraDriverClient,
-  type DriverClientDeps,
+  type DraDriverClientDeps,
   type PrepareService,
-  createDriverClient,
+  createDraDriverClient,
   prepareServices,
   watchDeviceHealth,
 } from "./driver-client.ts";
 
-export interface DriverRegistryDeps extends DriverClientDeps {
+export interface DriverRegistryDeps extends DraDriverClientDeps {
   /** Called when a driver becomes usable or stops being usable. */
   readonly onUsable: (driver: string, isUsable: boolean) => void;
   /** Receives the health of a driver's devices; undefined if there is no report because its plugin is gone. Absent if health is not
@@ -73,7 +73,7 @@ export function createDraDriverRegistry(deps: DriverRegistryDeps) {
       const session = () => registered.session;
       const registered: RegisteredPlugin = {
         endpoint,
-        client: createDriverClient(deps, { driver: name, endpoint, service, session }),
+        client: createDraDriverClient(deps, { driver: name, endpoint, service, session }),
         gone: new AbortController(),
         session: undefined,
       };

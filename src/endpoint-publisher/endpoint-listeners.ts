@@ -6,7 +6,7 @@ import { createRateLimitedWarning } from "../lib/rate-limited-warning.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
 import { type FairShares, createFairShares } from "../lib/fair-shares.ts";
-import { endWhenIdle, joinStreams, keepAlive } from "../lib/join-streams.ts";
+import { endWhenIdle, joinStreams, tcpKeepAlive } from "../lib/join-streams.ts";
 
 export interface EndpointListenersDeps extends ClockAndLog {
   /** Opens a connection from the target. */
@@ -181,7 +181,7 @@ async function listenNext(
     const port = firstPort + (turn.next % portCount);
     turn.next += 1;
     if (tries < portCount && avoided.has(port)) continue;
-    const server = createServer({ allowHalfOpen: true, noDelay: true, ...keepAlive }, onConnection);
+    const server = createServer({ allowHalfOpen: true, noDelay: true, ...tcpKeepAlive }, onConnection);
     try {
       server.listen({ host, port });
       await once(server, "listening");

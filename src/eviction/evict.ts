@@ -1,7 +1,7 @@
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
-import { fullName, podReference } from "../pod/reference.ts";
+import { podFullName, podReference } from "../pod/reference.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
@@ -9,12 +9,12 @@ import { isStopped } from "../state/worker-phases.ts";
 import type { StorageSignal } from "./storage-limits.ts";
 
 /** Why a pod was evicted, as in metrics: its own limit, or an eviction signal such as `memory.available`. */
-export type EvictionSignal = StorageSignal | `${string}.${"available" | "inodesFree"}`;
+export type EvictionCause = StorageSignal | `${string}.${"available" | "inodesFree"}`;
 
 export interface EvictionMeasures {
-  evicted(signal: EvictionSignal): void;
+  evicted(signal: EvictionCause): void;
   /** Age of the observations that led to an eviction. */
-  observationAge(signal: EvictionSignal, ms: number): void;
+  observationAge(signal: EvictionCause, ms: number): void;
 }
 
 export interface EvictDeps {
@@ -35,7 +35,7 @@ export interface EvictionRequest {
   readonly disruption?: string;
   readonly annotations?: Readonly<Record<string, string>>;
   readonly graceSeconds: number;
-  readonly signal: EvictionSignal;
+  readonly signal: EvictionCause;
 }
 
 /** An evicted pod whose end is awaited. */
@@ -60,7 +60,7 @@ export function createEvict({ worker, onEnd, signals, events, measures, log }: E
     if (isStopped(worker.get(uid)?.phase)) return undefined;
     if (evicted.has(uid)) return { pod };
     evicted.add(uid);
-    log.warn({ pod: fullName(pod), uid, signal, why: message }, "evicting pod");
+    log.warn({ pod: podFullName(pod), uid, signal, why: message }, "evicting pod");
     events.event(podReference(pod), "Warning", reason, message, annotations);
     const eviction = { reason, message, ...(disruption !== undefined && { disruption }) };
     signals.terminatePod.send(uid, { graceSeconds, eviction });

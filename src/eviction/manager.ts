@@ -3,7 +3,7 @@ import { runPeriodically } from "../lib/periodic.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, WaitForTarget } from "../pipeline.ts";
-import { fullName } from "../pod/reference.ts";
+import { podFullName } from "../pod/reference.ts";
 import type { WorkerPhase, WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/records.ts";
 import { isFinished, untilStopped, untilWorkers } from "../state/worker-phases.ts";
@@ -85,7 +85,7 @@ async function waitForTermination(
   signal: AbortSignal,
 ): Promise<void> {
   if (graceSeconds === undefined || (await untilStopped(deps, pod, graceSeconds, signal))) return;
-  deps.log.error({ pod: fullName(pod) }, "evicted pod has not terminated in time");
+  deps.log.error({ pod: podFullName(pod) }, "evicted pod has not terminated in time");
 }
 
 /** Waits for pods to end and to be cleaned up, up to a timeout. */
@@ -100,6 +100,6 @@ async function waitForCleanup(
     await untilWorkers(worker, uids, isGone, clock.within(cleanupTimeoutMs, signal));
   } catch {
     signal.throwIfAborted();
-    log.warn({ pods: pods.map(fullName) }, "timed out waiting for terminated pods to be cleaned up");
+    log.warn({ pods: pods.map(podFullName) }, "timed out waiting for terminated pods to be cleaned up");
   }
 }

@@ -3,7 +3,7 @@ import type { ClockAndLog } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, NodePressure, Pressure } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
-import { fullName, nodeReference } from "../pod/reference.ts";
+import { podFullName, nodeReference } from "../pod/reference.ts";
 import type { ValuePair } from "../state/values.ts";
 import type { Sends } from "../state/signals.ts";
 import type { Evict, EvictedPod, EvictionMeasures } from "./evict.ts";
@@ -120,7 +120,7 @@ async function reclaimResource(
   for (const each of round.metThresholds) measures.observationAge(each.signal, now - round.observedAt);
   for (const { pod, usage } of order) {
     if (isCritical(pod)) {
-      log.warn({ pod: fullName(pod), resource }, "skipping critical pod");
+      log.warn({ pod: podFullName(pod), resource }, "skipping critical pod");
       continue;
     }
     const notice = evictionNotice({

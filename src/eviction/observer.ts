@@ -7,7 +7,7 @@ import { type CgroupLayout, kubepodsCgroup } from "../pod/cgroup-path.ts";
 import type { FileSystemInfo, Host } from "../seams/host.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { MemoryReading } from "./memory-bounds.ts";
-import type { NodeSignal, Observation, Observations } from "./signals.ts";
+import type { NodeSignal, SignalObservation, Observations } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
 
 export interface ObserverDeps extends ClockAndLog {
@@ -58,7 +58,7 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
       ofRuntime,
     ]);
     given.throwIfAborted();
-    const all: readonly (readonly [NodeSignal, Observation | undefined])[] = [
+    const all: readonly (readonly [NodeSignal, SignalObservation | undefined])[] = [
       ["memory.available", machine && observationOf(machine.memoryBytes, machine.workingSetBytes)],
       ["allocatableMemory.available", pods && observationOf(pods.limitBytes, pods.workingSetBytes)],
       ...spaces("nodefs", node),
@@ -91,14 +91,14 @@ function memoryOf(
   return readings;
 }
 
-function observationOf(capacity: number, used: number): Observation {
+function observationOf(capacity: number, used: number): SignalObservation {
   return { available: Math.max(0, capacity - used), capacity };
 }
 
 function spaces(
   name: "nodefs" | "imagefs" | "containerfs",
   space: FileSystemInfo | undefined,
-): readonly (readonly [NodeSignal, Observation | undefined])[] {
+): readonly (readonly [NodeSignal, SignalObservation | undefined])[] {
   return [
     [`${name}.available`, space && { available: space.availableBytes, capacity: space.capacityBytes }],
     // Some file systems have no fixed number of inodes.

@@ -23,12 +23,12 @@ export type StarvedResource = "memory" | "ephemeral-storage" | "inodes" | "pids"
 export type NodeSignal = EvictionSignal;
 
 /** An observation of one resource, in bytes or as a number. */
-export interface Observation {
+export interface SignalObservation {
   readonly available: number;
   readonly capacity: number;
 }
 
-export type Observations = ReadonlyMap<NodeSignal, Observation>;
+export type Observations = ReadonlyMap<NodeSignal, SignalObservation>;
 
 export function isSignal(name: string): name is NodeSignal {
   return Object.hasOwn(signals, name);

@@ -1,5 +1,5 @@
 import { canonicalBytes, quantityOrPercentage } from "../pod/quantity.ts";
-import { isSignal, type NodeSignal, type Observation, type Observations, signals } from "./signals.ts";
+import { isSignal, type NodeSignal, type SignalObservation, type Observations, signals } from "./signals.ts";
 
 /** The settings of a KubeletConfiguration for thresholds, by signal. */
 export interface EvictionSettings {
@@ -97,12 +97,12 @@ export function thresholdKey({ signal, value, graceMs }: Threshold): string {
 }
 
 /** A threshold's value for a capacity, formatted for messages. */
-export function thresholdText({ value }: Threshold, { capacity }: Observation): string {
+export function thresholdText({ value }: Threshold, { capacity }: SignalObservation): string {
   return value.endsWith("%") ? canonicalBytes(quantityOrPercentage(value, capacity), 1024) : value;
 }
 
 /** An available amount, formatted for messages. */
-export function availableText(signal: NodeSignal, { available }: Observation): string {
+export function availableText(signal: NodeSignal, { available }: SignalObservation): string {
   const { resource } = signals[signal];
   return canonicalBytes(available, resource === "inodes" || resource === "pids" ? 1000 : 1024);
 }

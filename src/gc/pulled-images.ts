@@ -2,7 +2,7 @@ import type { Image, PullImageRequest } from "../gen/cri.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { throwIfAborted, hasCode } from "../lib/errors.ts";
 import type { Logger, ClockAndLog } from "../lib/log.ts";
-import { canonicalName, parseImageName } from "../pod/image-name.ts";
+import { canonicalImageName, parseImageName } from "../pod/image-name.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Images } from "../seams/runtime.ts";
 import { replaceFile } from "../host/replace-file.ts";
@@ -61,7 +61,7 @@ export function createPulledImages(deps: PulledImagesDeps): PulledImages {
     signal: AbortSignal,
     ...more: Parameters<Images["pullImage"]> extends [unknown, unknown, ...infer Rest] ? Rest : never
   ): Promise<string> => {
-    const wanted = canonicalName(request.image?.image ?? "");
+    const wanted = canonicalImageName(request.image?.image ?? "");
     const others = await beginPull(wanted, signal).catch((error: unknown) => {
       throwIfAborted(signal);
       log.warn({ err: error, image: wanted }, "cannot record image pull; garbage collection will not remove the image");

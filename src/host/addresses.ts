@@ -55,7 +55,7 @@ export interface Subnet {
 }
 
 /** A line of /proc/net/route, with addresses as numbers. */
-export interface Route {
+export interface NetworkRoute {
   readonly name: string;
   readonly destination: number;
   readonly mask: number;
@@ -63,7 +63,7 @@ export interface Route {
 }
 
 /** @param table in the format of /proc/net/route. */
-export function routes(table: string): readonly Route[] {
+export function networkRoutes(table: string): readonly NetworkRoute[] {
   return boundedLines(table)
     .slice(1)
     .flatMap((line) => {
@@ -91,18 +91,18 @@ function littleEndian(hex: string): number {
 
 /** The interface of the default route in /proc/net/route. */
 export function defaultInterface(table: string): string | undefined {
-  return routes(table).find(({ destination, mask }) => destination === 0 && mask === 0)?.name;
+  return networkRoutes(table).find(({ destination, mask }) => destination === 0 && mask === 0)?.name;
 }
 
 function subnetsOf(table: string, name: string): readonly Subnet[] {
-  return routes(table)
+  return networkRoutes(table)
     .filter((route) => route.name === name && route.mask !== 0)
     .map(({ destination, mask }) => ({ network: destination, mask }));
 }
 
 /** Directly connected subnets in /proc/net/route (without a gateway). */
 export function directSubnets(table: string): readonly Subnet[] {
-  return routes(table)
+  return networkRoutes(table)
     .filter(({ gateway, mask }) => gateway === 0 && mask !== 0)
     .map(({ destination, mask }) => ({ network: destination, mask }));
 }

@@ -25,7 +25,7 @@ export interface CpuUsage {
   /** Bursts over the quota; v2 only. */
   readonly bursts?: number;
   readonly burstNs?: number;
-  readonly pressure?: Pressure;
+  readonly pressure?: PressureStall;
 }
 
 /** Bytes, except for counts. */
@@ -52,7 +52,7 @@ export interface MemoryUsage {
   readonly pageFaults?: number;
   readonly majorPageFaults?: number;
   readonly oomKills?: number;
-  readonly pressure?: Pressure;
+  readonly pressure?: PressureStall;
 }
 
 /** All 0 without swap accounting; v1 limits memory and swap together. (cAdvisor) */
@@ -64,7 +64,7 @@ export interface SwapUsage {
 
 export interface IoUsage {
   readonly devices: readonly DeviceIo[];
-  readonly pressure?: Pressure;
+  readonly pressure?: PressureStall;
 }
 
 export interface DeviceIo {
@@ -78,7 +78,7 @@ export interface DeviceIo {
 type Operations = Readonly<Record<string, number>>;
 
 /** @see https://docs.kernel.org/accounting/psi.html */
-export interface Pressure {
+export interface PressureStall {
   readonly full: PressureData;
   readonly some: PressureData;
 }
@@ -281,7 +281,7 @@ function ioV2(files: FileTexts): IoUsage | undefined {
 }
 
 /** Parses pressure files such as `cpu.pressure` or /proc/pressure/cpu; `full` is 0 on kernels without it. */
-export function pressureOf(text: string | undefined): Pressure | undefined {
+export function pressureOf(text: string | undefined): PressureStall | undefined {
   const line = (kind: string): PressureData | undefined => {
     const fields = new RegExp(`^${kind} (.*)$`, "m").exec(text ?? "")?.[1];
     if (fields === undefined) return undefined;

@@ -19,7 +19,7 @@ export interface GrpcDeps {
 const dialRetryDelayMs = 250;
 
 /** Failure of a connection whose peer does not send a gRPC server's preface. */
-export class HandshakeError extends CodedError {
+export class GrpcHandshakeError extends CodedError {
   constructor(why: string, cause?: unknown) {
     super("unavailable", `error reading server preface: ${why}`, { cause });
     this.name = "HandshakeError";
@@ -46,7 +46,7 @@ export async function openGrpc(
   const settled = new AbortController();
   const either = AbortSignal.any([signal, settled.signal]);
   const closed = once(session, "close", { signal: either }).then(() => {
-    throw new HandshakeError("EOF");
+    throw new GrpcHandshakeError("EOF");
   });
   try {
     await Promise.race([once(session, "remoteSettings", { signal: either }), closed]);
@@ -55,7 +55,7 @@ export async function openGrpc(
     session.destroy();
     connection.destroy();
     if (signal.aborted) throw abortError(signal);
-    throw error instanceof HandshakeError ? error : new HandshakeError(brokenConnection(error), error);
+    throw error instanceof GrpcHandshakeError ? error : new GrpcHandshakeError(brokenConnection(error), error);
   } finally {
     settled.abort();
   }
@@ -63,7 +63,7 @@ export async function openGrpc(
 
 /** The error of a call whose connection could not be opened, in Go's words. @param path of the server's socket. */
 export function connectionError(error: unknown, path: string): GrpcError {
-  const isOpen = error instanceof HandshakeError;
+  const isOpen = error instanceof GrpcHandshakeError;
   const what = isOpen ? error.message : `transport: Error while dialing: ${unixDialFailure(error, path)}`;
   return new GrpcError({ code: "Unavailable", message: `connection error: desc = "${what}"` }, error);
 }

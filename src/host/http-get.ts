@@ -13,7 +13,7 @@ import { brokenConnection, dialFailure } from "./dial-text.ts";
 import type { OpenResponse } from "./http-response.ts";
 import { openHttp2 } from "./http2-get.ts";
 import { checkRequest, dialName, portOrDefault, requestHead } from "./http-request.ts";
-import { HandshakeError, alertOf, overTls } from "./http-tls.ts";
+import { TlsHandshakeError, alertOf, overTls } from "./http-tls.ts";
 
 const maxRedirects = 10;
 
@@ -184,7 +184,7 @@ async function readResponseHead(reader: ByteReader, explain: Connected["explain"
 function explainer(connection: Duplex): (error: unknown) => Error {
   const ends = connection instanceof Socket ? endsOf(connection) : undefined;
   return (error) => {
-    if (error instanceof HandshakeError) return error;
+    if (error instanceof TlsHandshakeError) return error;
     const why = alertOf(error) ?? brokenConnection(error);
     const text = ends && /^(read|write): /.test(why) ? why.replace(/^(\w+): /, `$1 tcp ${ends}: $1: `) : why;
     return new Error(text, { cause: error });

@@ -4,7 +4,7 @@ import { type TLSSocket, connect } from "node:tls";
 import { addAbortListener } from "node:events";
 
 /** A failed handshake, with the text of Go's crypto/tls. */
-export class HandshakeError extends Error {
+export class TlsHandshakeError extends Error {
   /** True if the server speaks plain HTTP. */
   readonly spokeHttp: boolean;
   constructor(message: string, spokeHttp: boolean, options?: ErrorOptions) {
@@ -108,15 +108,15 @@ const [fatal, serverHello] = [2, 2];
 const maxRecord = 16384 + 2048;
 const maxHandshake = 65536;
 
-function handshakeError({ first, bytes }: RecordingStream, error: unknown): HandshakeError {
+function handshakeError({ first, bytes }: RecordingStream, error: unknown): TlsHandshakeError {
   const reported = first.length < 5 ? undefined : errorOfRecord(first);
   const spokeHttp = reported === notTls && first.toString("latin1").startsWith("HTTP/");
   const text = spokeHttp ? "http: server gave HTTP response to HTTPS client" : (reported ?? alertOf(error));
-  if (text !== undefined) return new HandshakeError(text, spokeHttp, { cause: error });
+  if (text !== undefined) return new TlsHandshakeError(text, spokeHttp, { cause: error });
   const hasEnded = error instanceof Error && !("syscall" in error);
   if (!hasEnded) throw error;
   const endsWithRecord = bytes === 0 || (first.length >= 5 && bytes === 5 + first.readUInt16BE(3));
-  return new HandshakeError(endsWithRecord ? "EOF" : "unexpected EOF", false, { cause: error });
+  return new TlsHandshakeError(endsWithRecord ? "EOF" : "unexpected EOF", false, { cause: error });
 }
 
 const notTls = "tls: first record does not look like a TLS handshake";

@@ -2,7 +2,7 @@ import { BlockList, isIP } from "node:net";
 import { boundedLines } from "../lib/bounded-text.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
-import { ipv6Address, routes } from "./addresses.ts";
+import { ipv6Address, networkRoutes } from "./addresses.ts";
 
 /** A range of addresses that a machine has a route to. */
 export interface Network {
@@ -23,7 +23,7 @@ export async function readNetworks(fs: Pick<HostFs, "readFile">, signal: AbortSi
 
 /** @param four a table in the format of /proc/net/route. @param six a table in the format of /proc/net/ipv6_route. Pure. */
 export function networksIn(four: string, six: string): readonly Network[] {
-  const ofFour = routes(four).flatMap(({ name: device, destination, mask, gateway }) =>
+  const ofFour = networkRoutes(four).flatMap(({ name: device, destination, mask, gateway }) =>
     mask === 0 ? [] : [{ cidr: `${dotted(destination)}/${bitsOf(mask)}`, device, isDirect: gateway === 0 }],
   );
   const ofSix = boundedLines(six).flatMap((line) => {

@@ -18,7 +18,11 @@ export interface SocketServer extends ClockAndLog {
 
 /** Serves until the signal aborts. A failure is logged and retried: the node works without.
  *  @param ending called after the server is closed. */
-export async function serve(serving: SocketServer, signal: AbortSignal, ending?: () => Promise<void>): Promise<void> {
+export async function serveSocket(
+  serving: SocketServer,
+  signal: AbortSignal,
+  ending?: () => Promise<void>,
+): Promise<void> {
   const { host, socket, server, prepare, failureMessage, clock, log } = serving;
   const delayMs = (error: unknown) =>
     hasCode(error, "unavailable", "deadline_exceeded") ? retryDelayMs : refusedRetryDelayMs;

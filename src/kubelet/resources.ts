@@ -18,7 +18,7 @@ import type { Admission } from "../pipeline.ts";
 import type { PodSettings } from "../runtime/configure-container.ts";
 import { createTargetFacts, usesSwap } from "../runtime/target-facts.ts";
 import type { Cluster, NodeContext, ObservedTarget, TargetCgroups } from "./deps.ts";
-import { enforcement, limitedSwap, memoryQos } from "./settings.ts";
+import { enforcement, allowsSwap, memoryQos } from "./settings.ts";
 
 /** Delay and interval of retries of pending resizes: the kubelet's, milliseconds. */
 const firstRetryDelayMs = 30_000;
@@ -46,7 +46,7 @@ export function createPodAllocation(context: NodeContext, cluster: Cluster, obse
     admission,
     hasStaticCpus: observed.cpus !== undefined,
     hasStaticMemory: observed.memory !== undefined,
-    usesSwap: (signal) => usesSwap(limitedSwap(config.kubelet), facts, signal),
+    usesSwap: (signal) => usesSwap(allowsSwap(config.kubelet), facts, signal),
     events: cluster.events,
     measures: metrics.measures.resizes,
   });

@@ -7,7 +7,7 @@ import { createServingCertificate } from "../certificates/serving.ts";
 import { configurationDocument } from "../config/kubelet-configuration.ts";
 import { type Reloading, untilSome } from "../lib/reloading.ts";
 import type { Runnable } from "../lib/runnables.ts";
-import type { NodeView } from "../metrics/node-gauges.ts";
+import type { NodeGauges } from "../metrics/node-gauges.ts";
 import { isReachable } from "../node/conditions.ts";
 import type { NodeIntrospection, ReadGate } from "../report/reported-node.ts";
 import { boundedAccess, boundedTokens, cachedAuthenticator, cachedAuthorizer } from "../server/review-cache.ts";
@@ -215,7 +215,7 @@ export function createNodeView(
   { agent, cpus }: ObservedTarget,
   { manager, volumes }: Pick<PodPipeline, "manager" | "volumes">,
   { certificate }: NodeServer,
-): NodeView {
+): NodeGauges {
   const { desired, podCache, worker, resize, reachable } = partsOf("metrics");
   return {
     desired,

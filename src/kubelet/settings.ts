@@ -182,7 +182,7 @@ export function podSettings(
     clusterDomain: kubelet.clusterDomain,
     seccompDefault: kubelet.seccompDefault,
     singleProcessOomKill: kubelet.singleProcessOOMKill ?? false,
-    limitedSwap: limitedSwap(kubelet),
+    limitedSwap: allowsSwap(kubelet),
     stopSignals: gateEnabled(kubelet.featureGates, "ContainerStopSignals"),
     memoryQos: memoryQos(kubelet),
     cpuCfsQuota: kubelet.cpuCFSQuota,
@@ -194,7 +194,7 @@ export function podSettings(
 }
 
 /** True if containers may use some of the target's swap. */
-export function limitedSwap({ memorySwap, featureGates }: NodeConfig["kubelet"]): boolean {
+export function allowsSwap({ memorySwap, featureGates }: NodeConfig["kubelet"]): boolean {
   return memorySwap.swapBehavior === "LimitedSwap" && gateEnabled(featureGates, "NodeSwap");
 }
 

@@ -60,7 +60,7 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   };
 }
 
-export interface CallOptions extends Pick<CallRequest, "userAgent" | "headers" | "timeoutMs" | "limits"> {
+export interface GrpcCallOptions extends Pick<CallRequest, "userAgent" | "headers" | "timeoutMs" | "limits"> {
   readonly signal: AbortSignal;
   /** Charged with the decoded responses. */
   readonly budget: TargetBudget | undefined;
@@ -71,7 +71,7 @@ export async function unaryCall<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
   request: Request,
-  options: CallOptions,
+  options: GrpcCallOptions,
 ): Promise<Response> {
   let answer: Response | undefined;
   for await (const message of serverStreamingCall(session, method, request, options)) {
@@ -88,7 +88,7 @@ export async function* serverStreamingCall<Request, Response>(
   session: ClientHttp2Session,
   { path, requestSerialize, responseDeserialize }: GrpcMethod<Request, Response>,
   request: Request,
-  { signal, budget, ...options }: CallOptions,
+  { signal, budget, ...options }: GrpcCallOptions,
 ): AsyncGenerator<Response> {
   const { limits = pluginLimits } = options;
   if (session.destroyed || session.closed) throw new UnprocessedError("the connection is closed");

@@ -15,7 +15,7 @@ export function isHeaderValue(value: string): boolean {
 }
 
 /** The canonical form of a header name (`X-Name`); invalid names are returned as is. */
-export function canonicalName(name: string): string {
+export function canonicalHeaderName(name: string): string {
   if (!isHeaderName(name) || /^[^a-z-][^A-Z-]*(?:-[^a-z-][^A-Z-]*)*$/.test(name)) return name;
   return name.toLowerCase().replaceAll(/(^|-)[a-z]/g, (start) => start.toUpperCase());
 }

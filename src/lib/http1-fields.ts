@@ -1,6 +1,13 @@
 import type { ByteReader } from "./byte-reader.ts";
 import { goQuoteBytes } from "./go-quote.ts";
-import { type HeaderFields, canonicalName, isBlank, isHeaderName, isHeaderValue, trimBlanks } from "./http-header.ts";
+import {
+  type HeaderFields,
+  canonicalHeaderName,
+  isBlank,
+  isHeaderName,
+  isHeaderValue,
+  trimBlanks,
+} from "./http-header.ts";
 
 const [LF, SP, TAB] = [10, 32, 9];
 
@@ -71,7 +78,7 @@ function parseField(line: string): { readonly name: string; readonly value: stri
   const name = line.slice(0, colon);
   const value = line.slice(colon + 1);
   const isName = name !== "" && (name.replaceAll(" ", "") === "" || isHeaderName(name.replaceAll(" ", "")));
-  const known = canonicalName(name);
+  const known = canonicalHeaderName(name);
   if (!isName || !isHeaderValue(value))
     throw new Error(`malformed MIME header line: ${goQuoteBytes(`${known}:${value}`)}`);
   return { name: known, value: trimBlanksBefore(value) };

@@ -10,7 +10,7 @@ import { recycleWrittenBuffers } from "./recycle-buffer.ts";
 const idleMs = 24 * 60 * 60 * 1000;
 
 /** TCP keepalive options, for peers that may vanish silently: probes start after an idle minute. */
-export const keepAlive = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
+export const tcpKeepAlive = { keepAlive: true, keepAliveInitialDelay: 60_000 } as const;
 
 /** Resets a socket that has moved no byte in either direction between two daily checks. @returns stops the checks. */
 export function endWhenIdle(socket: Socket, clock: Pick<Clock, "after">): () => void {

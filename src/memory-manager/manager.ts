@@ -9,7 +9,7 @@ import { type PodAllocator, type ResourceManager, noAdditions } from "../resourc
 import type { HostFs } from "../seams/host.ts";
 import type { MemoryBlock } from "./machine-state.ts";
 import { type MemoryMeasures, createMemoryAllocator } from "./pod-allocator.ts";
-import { writeState } from "./state-file.ts";
+import { writeMemoryState } from "./state-file.ts";
 import { type MemoryState, releaseEndedInit, releasePod } from "./static-policy.ts";
 
 export interface MemoryManagerDeps {
@@ -44,7 +44,7 @@ const reconcileMs = 10_000;
 export function createMemoryManager(deps: MemoryManagerDeps): MemoryManager {
   const { fs, rootDir, measures, clock, log } = deps;
   const memory = { state: deps.state };
-  const store = createStateStore(clock, (signal) => writeState(fs, rootDir, memory.state, signal));
+  const store = createStateStore(clock, (signal) => writeMemoryState(fs, rootDir, memory.state, signal));
   const save = () =>
     store.save().catch((err: unknown) => log.warn({ err }, "cannot save the state of the memory manager; retrying"));
   /** Replaces the state, and saves it unless it is the same. */

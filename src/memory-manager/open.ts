@@ -10,13 +10,13 @@ import {
   type SystemReserved,
 } from "./machine-state.ts";
 import { readMemoryTopology, type MemoryTopology } from "./numa-memory.ts";
-import { readState, type SavedMemory } from "./state-file.ts";
+import { readMemoryState, type SavedMemory } from "./state-file.ts";
 import type { MemoryState } from "./static-policy.ts";
 import { idsOfNodes } from "../lib/numa-nodes.ts";
 import { wholePod } from "../pod/pinned-resources.ts";
 import { canonicalAmount, quantityNumber, quantityOrPercentage, quantityValue } from "../pod/quantity.ts";
 
-export interface MemoryManagerSettings extends Reservations {
+export interface MemoryManagerSettings extends MemoryReservations {
   readonly rootDir: string;
   /** KubeletConfiguration.memoryManagerPolicy */
   readonly policy: "None" | "Static";
@@ -35,12 +35,12 @@ export async function openMemory(
   const { rootDir } = settings;
   const refusal = createTargetRefusal("MemoryManager");
   if (settings.policy === "None") {
-    const saved = await readState(host.fs, rootDir, log, signal);
-    if (saved) refusal.check(() => checkPolicy(saved, "None"));
+    const saved = await readMemoryState(host.fs, rootDir, log, signal);
+    if (saved) refusal.check(() => checkMemoryPolicy(saved, "None"));
     return undefined;
   }
   const [saved, topology] = await Promise.all([
-    readState(host.fs, rootDir, log, signal),
+    readMemoryState(host.fs, rootDir, log, signal),
     refusal.read(readMemoryTopology(host, signal)),
   ]);
   return refusal.check(() => {
@@ -63,7 +63,7 @@ export function describeMemory({ machine }: MemoryState): string {
 type ReadMemory = SavedMemory & { readonly file: string };
 
 /** Checks that a state was written with this policy. @throws Error in the kubelet's words. */
-export function checkPolicy({ policy, file }: Pick<ReadMemory, "policy" | "file">, configured: string): void {
+export function checkMemoryPolicy({ policy, file }: Pick<ReadMemory, "policy" | "file">, configured: string): void {
   if (policy === configured) return;
   throw new Error(
     `could not restore state from checkpoint: [memorymanager] configured policy "${configured}" differs from state checkpoint policy "${policy}", please drain this node and delete the memory manager checkpoint file "${file}" before restarting Kubelet`,
@@ -73,7 +73,7 @@ export function checkPolicy({ policy, file }: Pick<ReadMemory, "policy" | "file"
 /** Checks that a state fits the machine and its reservations. @param idle the machine without containers.
  *  @returns the state to continue with. @throws Error in the kubelet's words. (kubelet, cm/memorymanager/policy_static.go) */
 export function restoredState(idle: MachineState, saved: ReadMemory): MemoryState {
-  checkPolicy(saved, "Static");
+  checkMemoryPolicy(saved, "Static");
   const { machine, assigned, file } = saved;
   const invalid = (problem: string) =>
     new Error(
@@ -125,7 +125,7 @@ function isSameTable(one: MemoryTable, other: MemoryTable | undefined): boolean 
 type Amounts = Readonly<Record<string, string>>;
 
 /** Memory that the configuration reserves. */
-export interface Reservations {
+export interface MemoryReservations {
   /** KubeletConfiguration.reservedMemory: quantities by resource, on single NUMA nodes. */
   readonly reservedMemory: readonly { readonly numaNode: number; readonly limits: Amounts }[];
   readonly kubeReserved: Amounts;
@@ -136,7 +136,7 @@ export interface Reservations {
 
 /** Returns the memory reserved on each NUMA node. The amounts must add up to the reservation of the whole node.
  *  @throws Error in the kubelet's words. (kubelet, cm/memorymanager/memory_manager.go) */
-export function systemReservedOf(reservations: Reservations, topology: MemoryTopology): SystemReserved {
+export function systemReservedOf(reservations: MemoryReservations, topology: MemoryTopology): SystemReserved {
   const { reservedMemory } = reservations;
   const unknown = reservedMemory.find(({ numaNode }) => !topology.some(({ id }) => id === numaNode));
   if (unknown)
@@ -156,7 +156,7 @@ export function systemReservedOf(reservations: Reservations, topology: MemoryTop
 }
 
 /** Checks that the reservations of a type on NUMA nodes add up to the node's reservation. */
-function checkSum(type: string, reservations: Reservations, topology: MemoryTopology): void {
+function checkSum(type: string, reservations: MemoryReservations, topology: MemoryTopology): void {
   const { reservedMemory, kubeReserved, systemReserved, evictionHard } = reservations;
   const onNodes = reservedMemory.flatMap(({ limits }) => limits[type] ?? []);
   const machineBytes = topology.reduce((sum, { bytes }) => sum + bytes, 0);

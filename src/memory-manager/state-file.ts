@@ -17,13 +17,13 @@ export interface SavedMemory extends MemoryState {
 
 /** Reads the state in a root directory. A corrupt file counts as no state: memory is then allocated from scratch. Changes nothing on the
  *  target. @returns the state, and the file that it was read from; undefined without a state. @throws if the target cannot be read. */
-export async function readState(
+export async function readMemoryState(
   fs: Pick<HostFs, "readFile">,
   rootDir: string,
   log: Logger,
   signal: AbortSignal,
 ): Promise<(SavedMemory & { readonly file: string }) | undefined> {
-  const parse = { current: parseState, former: parseFormerState };
+  const parse = { current: parseMemoryState, former: parseFormerState };
   const found = await readSavedState(fs, stateFilesOf(rootDir, "memory"), parse, signal);
   if (!found) return undefined;
   const { file, state } = found;
@@ -32,7 +32,7 @@ export async function readState(
 }
 
 /** Atomically replaces the state. @param state undefined: removes it. */
-export async function writeState(
+export async function writeMemoryState(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
   state: MemoryState | undefined,
@@ -119,7 +119,7 @@ function dumpBlock({ nodes, type, bytes }: MemoryBlock): string {
 }
 
 /** Parses a memory_manager_state, the kubelet's file. (kubelet, cm/memorymanager/state/checkpoint.go) @returns undefined for a corrupt one. */
-export function parseState(text: string): SavedMemory | undefined {
+export function parseMemoryState(text: string): SavedMemory | undefined {
   const file = recordIn(text);
   const state = file && stateOf(file);
   const expected = [false, true].map((hasPods) => state && checksumOf(state, hasPods));

@@ -1,7 +1,7 @@
 import type { AssignmentKind, AssignmentSource } from "../resource-manager.ts";
 import type { Metrics } from "./registry.ts";
 import type { CpuMeasures } from "../cpus/pod-allocator.ts";
-import type { NodeView } from "./node-gauges.ts";
+import type { NodeGauges } from "./node-gauges.ts";
 import type { AlignmentCounters } from "./topology.ts";
 import type { MemoryMeasures } from "../memory-manager/pod-allocator.ts";
 
@@ -49,7 +49,7 @@ export function cpuMetrics(
   metrics: Metrics,
   { aligned, unaligned }: AlignmentCounters,
   assignments: AssignmentMeasures,
-  view: () => NodeView | undefined,
+  view: () => NodeGauges | undefined,
 ): CpuMeasures {
   const requests = metrics.counter(
     "kubelet_cpu_manager_pinning_requests_total",

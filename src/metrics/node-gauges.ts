@@ -11,7 +11,7 @@ import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { Metrics } from "./registry.ts";
 
 /** The node's state at the time of a scrape. */
-export interface NodeView {
+export interface NodeGauges {
   /** Pods desired by the sources. */
   readonly desired: PodStore;
   /** The mirror pods of this node's static pods. */
@@ -43,7 +43,7 @@ export interface PodWorkerState {
 }
 
 /** Gauges that are read from the node at each scrape. @param view undefined until the node runs. */
-export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, clock: Clock): void {
+export function viewMetrics(metrics: Metrics, view: () => NodeGauges | undefined, clock: Clock): void {
   metrics.gauge("kubelet_running_pods", "Pods with a ready sandbox.", {
     values: () => {
       const all = view()?.podCache.list() ?? [];
@@ -88,7 +88,7 @@ export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, 
 }
 
 /** Metrics that the kubelet does not have, since it runs on its machine. */
-function ownGauges(metrics: Metrics, view: () => NodeView | undefined): void {
+function ownGauges(metrics: Metrics, view: () => NodeGauges | undefined): void {
   const flag = (holds: boolean | undefined) => present(holds === undefined ? undefined : Number(holds));
   metrics.gauge("graftlet_link_up", "1 while the target on another machine is reachable.", {
     values: () => {
@@ -103,7 +103,7 @@ function ownGauges(metrics: Metrics, view: () => NodeView | undefined): void {
 }
 
 /** Desired pods, and the progress of their workers. */
-function podGauges(metrics: Metrics, view: () => NodeView | undefined): void {
+function podGauges(metrics: Metrics, view: () => NodeGauges | undefined): void {
   const wanted = () => view()?.desired.list() ?? [];
   const byStatic = (pods: readonly Pod[]) => {
     const count = pods.filter(isStaticPod).length;
@@ -146,7 +146,7 @@ const stateNames: Readonly<Record<ContainerState, string>> = {
   [ContainerState.UNRECOGNIZED]: "unknown",
 };
 
-function containerStates(view: NodeView | undefined): readonly string[] {
+function containerStates(view: NodeGauges | undefined): readonly string[] {
   return (view?.podCache.list() ?? []).flatMap(({ containers }) => containers.map(({ state }) => stateNames[state]));
 }
 
@@ -159,7 +159,7 @@ const configs = [
   ["runtime_only", "unknown"],
 ] as const;
 
-function workingPods(view: NodeView | undefined) {
+function workingPods(view: NodeGauges | undefined) {
   const keyOf = (lifecycle: string, config: string, isStatic: string) => `${lifecycle} ${config} ${isStatic}`;
   const counts = new Map<string, number>();
   for (const { uid, phase, pod } of view?.workers() ?? []) {
@@ -177,7 +177,7 @@ function workingPods(view: NodeView | undefined) {
 }
 
 /** Desired and ready volumes of pods with a worker, by plugin. Image volumes are left out: the runtime mounts them. */
-function volumeCounts(view: NodeView | undefined) {
+function volumeCounts(view: NodeGauges | undefined) {
   const states = { desired_state_of_world: [] as string[], actual_state_of_world: [] as string[] };
   for (const { uid, phase, pod } of view?.workers() ?? []) {
     const ready = view?.mounted(uid);

@@ -22,7 +22,7 @@ import {
   imageRemovalMetrics,
   shutdownMetrics,
 } from "./maintenance.ts";
-import { type NodeView, viewMetrics } from "./node-gauges.ts";
+import { type NodeGauges, viewMetrics } from "./node-gauges.ts";
 import { assignmentMetrics, cpuMetrics, memoryMetrics } from "./assignments.ts";
 import { alignmentCounters, topologyMetrics } from "./topology.ts";
 import { draMetrics } from "./dra.ts";
@@ -55,7 +55,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps) {
   const metrics = createMetrics();
   const ofProbes = createMetrics();
   const ofHealth = createMetrics();
-  let view: NodeView | undefined;
+  let view: NodeGauges | undefined;
   nameMetrics(metrics, deps);
   gateMetrics(metrics, deps.gates);
   viewMetrics(metrics, () => view, clock);
@@ -71,7 +71,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps) {
     /** Recording functions for the other components. */
     measures,
     /** Sets the view that gauges read from now on. */
-    show: (now: NodeView): void => void (view = now),
+    show: (now: NodeGauges): void => void (view = now),
     /** Contents of /metrics, /metrics/probes and /metrics/slis, in Prometheus' exposition format. */
     text: metrics.text,
     probes: ofProbes.text,
@@ -86,7 +86,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps) {
 function createMeasures(
   metrics: Metrics,
   { gates, clock }: Pick<NodeMetricsDeps, "gates" | "clock">,
-  view: () => NodeView | undefined,
+  view: () => NodeGauges | undefined,
 ) {
   const startup = createPodStartup(clock);
   const alignment = alignmentCounters(metrics);

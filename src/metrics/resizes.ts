@@ -1,13 +1,16 @@
 import type { ResizeMeasures } from "../allocation/resizes.ts";
 import type { ActuationMeasures } from "../runtime/actuate-resources.ts";
 import type { Metrics } from "./registry.ts";
-import type { NodeView } from "./node-gauges.ts";
+import type { NodeGauges } from "./node-gauges.ts";
 
 /** Milliseconds. */
 const buckets = [10, 50, 100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000];
 
 /** Requested resizes of running pods, and their results. @param view undefined until the node runs. */
-export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined): ResizeMeasures & ActuationMeasures {
+export function resizeMetrics(
+  metrics: Metrics,
+  view: () => NodeGauges | undefined,
+): ResizeMeasures & ActuationMeasures {
   const requested = metrics.counter(
     "kubelet_container_requested_resizes_total",
     "Requested resizes, counted per resource and container.",

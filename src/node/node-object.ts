@@ -78,7 +78,7 @@ export function nodeOf(
   };
 }
 
-export interface StatusInput {
+export interface NodeStatusInput {
   readonly facts: HostFacts;
   readonly addresses: readonly { readonly type: string; readonly address: string }[];
   readonly capacity: ResourceList;
@@ -101,7 +101,7 @@ const declaredFeatures = [
 ];
 
 /** A node's status without its conditions and the runtime's features. */
-export function nodeStatus(input: StatusInput): NodeStatus {
+export function nodeStatus(input: NodeStatusInput): NodeStatus {
   const { facts } = input;
   return {
     addresses: input.addresses.map((address) => ({ ...address })),

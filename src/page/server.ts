@@ -1,7 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { ClockAndLog } from "../lib/log.ts";
 import { type Runnable, runGroup } from "../lib/runnables.ts";
-import { createListening, serve } from "../server/listen.ts";
+import { createListening, serveHttps } from "../server/listen.ts";
 import type { KubeletServer } from "../server/server.ts";
 import {
   type UnauthenticatedConnections,
@@ -44,7 +44,7 @@ export function createPage(deps: PageDeps, open = isLoopback(deps.address)): Kub
       const { server, end } = open ? plainListener(answer) : tlsListener(deps, answer);
       const at = { address, port, addressField: "pageAddress", portField: "pagePort" };
       try {
-        await serve({ server, at, unauthenticated, listening, clock, log }, signal);
+        await serveHttps({ server, at, unauthenticated, listening, clock, log }, signal);
       } finally {
         end();
       }
@@ -71,7 +71,7 @@ function requestHandler(deps: RequestHandlerDeps): RequestListener {
   return (request, response) => {
     for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value);
     handleRequest(deps, request, response).catch((err: unknown) => {
-      deps.log.error({ err }, "cannot serve the page");
+      deps.log.error({ err }, "cannot serveHttps the page");
       response.destroy();
     });
   };

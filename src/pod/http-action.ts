@@ -4,7 +4,7 @@ import { kubeletVersion } from "../version.ts";
 import { toLatin1Bytes } from "../lib/latin1-bytes.ts";
 import { type GoUrl, emptyUrl, parseUrl, urlText } from "../lib/go-url.ts";
 import { type HttpRequest, joinHostPort } from "../lib/http-get.ts";
-import { canonicalName } from "../lib/http-header.ts";
+import { canonicalHeaderName } from "../lib/http-header.ts";
 
 export type HttpGet = Wire<V1HTTPGetAction>;
 
@@ -27,7 +27,7 @@ export function userAgent(from: HttpRequest["from"]): string {
 function headersOf({ httpHeaders = [] }: HttpGet): Map<string, string[]> {
   const headers = new Map<string, string[]>();
   for (const { name, value } of httpHeaders) {
-    const key = canonicalName(toLatin1Bytes(name));
+    const key = canonicalHeaderName(toLatin1Bytes(name));
     headers.set(key, [...(headers.get(key) ?? []), toLatin1Bytes(value ?? "")]);
   }
   return headers;

@@ -42,7 +42,7 @@ export function withDefaultTag(image: string): string {
 }
 
 /** The fully qualified name, as runtimes list it; a tag is dropped if there is a digest. @throws Error as parseImageName. */
-export function canonicalName(image: string): string {
+export function canonicalImageName(image: string): string {
   const { repository, tag, digest } = parseImageName(image);
   return digest ? `${repository}@${digest}` : `${repository}:${tag}`;
 }

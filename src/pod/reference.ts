@@ -2,7 +2,7 @@ import type { ObjectReference, PersistentVolume, Pod } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
 /** Namespace and name; only one pod of a full name runs at a time. */
-export function fullName({ metadata: { namespace, name } }: Pod): string {
+export function podFullName({ metadata: { namespace, name } }: Pod): string {
   return `${namespace}/${name}`;
 }
 

@@ -5,7 +5,7 @@ import { type MemoryQos, containerMemoryQos } from "./memory-qos.ts";
 import { qosClass } from "./qos.ts";
 import { canonicalAmount, quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
 import { effectiveResources } from "./pod-resources.ts";
-import { limitedSwap, type SwapTarget } from "./swap.ts";
+import { swapLimit, type SwapTarget } from "./swap.ts";
 
 /** Quantities by resource name. */
 export type ResourceList = Readonly<Record<string, string>>;
@@ -104,7 +104,7 @@ export function containerResources(input: ContainerResourcesInput): LinuxContain
   const unified: Record<string, string> = {};
   if (target.cgroupV2 && !input.singleProcessOomKill) unified["memory.oom.group"] = "1";
   if (target.cgroupV2 && target.swapController)
-    unified["memory.swap.max"] = String(input.limitedSwap ? limitedSwap(pod, container, target) : 0);
+    unified["memory.swap.max"] = String(input.limitedSwap ? swapLimit(pod, container, target) : 0);
   const { memoryQos } = input;
   if (target.cgroupV2 && memoryQos)
     Object.assign(unified, containerMemoryQos(pod, container, memoryQos, target.memoryBytes - memoryQos.reservedBytes));

@@ -21,7 +21,7 @@ export interface PodSwapTarget extends Pick<SwapTarget, "memoryBytes" | "swapByt
 export function podSwap(pod: Pod, target: PodSwapTarget): number {
   if (!target.limitedSwap) return 0;
   const limits = { ...target, cgroupV2: true, swapController: true };
-  return resizableContainers(pod).reduce((sum, container) => sum + limitedSwap(pod, container, limits), 0);
+  return resizableContainers(pod).reduce((sum, container) => sum + swapLimit(pod, container, limits), 0);
 }
 
 /** Containers with resources; ephemeral containers have none. */
@@ -33,7 +33,7 @@ function resizableContainers({ spec }: Pod): readonly Container[] {
  *  target's memory. 0 for containers with no memory request or one equal to the limit, for pods that are critical or not Burstable, and
  *  on cgroup v1.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/#swap-limits-calculation */
-export function limitedSwap(pod: Pod, container: Container, target: SwapTarget): number {
+export function swapLimit(pod: Pod, container: Container, target: SwapTarget): number {
   if (!target.cgroupV2 || !target.swapController || !maySwap(pod, container)) return 0;
   const request = memoryRequest(container);
   return request > target.memoryBytes ? 0 : Math.trunc((request / target.memoryBytes) * target.swapBytes);

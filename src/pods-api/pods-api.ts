@@ -1,5 +1,5 @@
 import { podsApiDirectoryOf, podsApiSocket } from "../host/layout.ts";
-import { serve } from "../host/socket-server.ts";
+import { serveSocket } from "../host/socket-server.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import type { Host } from "../seams/host.ts";
@@ -26,7 +26,10 @@ export function createPodsApi(deps: PodsApiDeps): Runnable {
       const { createPodEncoder } = await import("./encode-pod.ts");
       const server = createPodsServer({ ...deps, encode: createPodEncoder(), budget: host.budget });
       const prepare = [() => host.fs.apply(changes, signal)];
-      await serve({ host, socket, server, prepare, failureMessage: "cannot serve the Pods API", clock, log }, signal);
+      await serveSocket(
+        { host, socket, server, prepare, failureMessage: "cannot serveSocket the Pods API", clock, log },
+        signal,
+      );
     },
   };
 }

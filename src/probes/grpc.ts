@@ -3,7 +3,7 @@ import { messageOf } from "../lib/errors.ts";
 import { GrpcError } from "../lib/grpc-status.ts";
 import type { Host } from "../seams/host.ts";
 import { dialFailure } from "../host/dial-text.ts";
-import { HandshakeError, openGrpc } from "../host/grpc-session.ts";
+import { GrpcHandshakeError, openGrpc } from "../host/grpc-session.ts";
 import { type ProbeOutcome, goDurationOfSeconds } from "./outcome.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
@@ -46,7 +46,7 @@ function connectFailure(error: unknown, { host, port, timeoutSeconds, signal }: 
   if (signal.aborted)
     return `timeout: failed to connect service ${address} within ${goDurationOfSeconds(timeoutSeconds)}: context deadline exceeded`;
   const why =
-    error instanceof HandshakeError
+    error instanceof GrpcHandshakeError
       ? error.message
       : `transport: Error while dialing: ${dialFailure(error, host, port)}`;
   return `error: failed to connect service at ${address}: connection error: desc = "${why}"`;

@@ -19,7 +19,7 @@ import { createSignal } from "../lib/signal.ts";
 
 export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | "link" | "network">;
 
-export interface ClaimDeps extends ClockAndLog {
+export interface NodeClaimDeps extends ClockAndLog {
   readonly target: ClaimedTarget;
   /** ID of this process, to recognize its own health endpoint. */
   readonly instance?: string;
@@ -43,7 +43,7 @@ const runtimeDetectionTimeoutMs = 10_000;
  *  on the target. Records the node's name and the directories that were missing on the target in the root directory.
  *  @throws TargetError, one sentence, if another agent is running (RuntimeInUse), or the root directory cannot be written or
  *  locked; unavailable and deadline_exceeded like the host. */
-export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
+export async function claimTarget(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
   const { host, sharing, network } = deps.target;
   const { nodeName, rootDir } = node;
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
@@ -142,7 +142,7 @@ export function lockFile(rootDir: string): string {
 }
 
 /** Retries until the previous holder of the locks has ended. @throws TargetError RuntimeInUse if another agent holds them. */
-async function reacquire(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
+async function reacquire(deps: NodeClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   const deadline = deps.clock.monotonic() + reacquireTimeoutMs;
   for (;;) {
     try {
@@ -157,13 +157,13 @@ async function reacquire(deps: ClaimDeps, rootDir: string, signal: AbortSignal):
 
 /** Locks the root directory, and the directory of the runtime's socket: two nodes on one runtime conflict there even if their root
  *  directories, or the machines that they run on, differ. @throws TargetError RuntimeInUse. */
-function acquire(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
+function acquire(deps: NodeClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   return lockTarget(deps, rootDir, [{ path: lockFile(rootDir) }], signal);
 }
 
 /** Acquires locks of a root directory, and the runtime's lock if the runtime is known and can be locked. @throws TargetError RuntimeInUse. */
 export async function lockTarget(
-  { target, clock, log, pulse = remoteHeartbeat }: ClaimDeps,
+  { target, clock, log, pulse = remoteHeartbeat }: NodeClaimDeps,
   rootDir: string,
   own: readonly LockRequest[],
   signal: AbortSignal,
@@ -191,7 +191,10 @@ export async function lockTarget(
 }
 
 /** True if no other graftlet uses the runtime. */
-export async function isOnlyAgent({ target, clock }: Omit<ClaimDeps, "log">, signal: AbortSignal): Promise<boolean> {
+export async function isOnlyAgent(
+  { target, clock }: Omit<NodeClaimDeps, "log">,
+  signal: AbortSignal,
+): Promise<boolean> {
   try {
     const path = await socketDirectory(target, clock.within(runtimeDetectionTimeoutMs, signal));
     if (path === undefined) return false;

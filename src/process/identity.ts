@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { type ApiClient, createApiClient } from "../api/client.ts";
 import { createCredentials } from "../api/credentials.ts";
 import { type AccessFile, kubeconfigFile, withCertificate, writeKubeconfig } from "../api/kubeconfig.ts";
-import { type ServiceAccount, serviceAccount } from "../api/service-account.ts";
+import { type ServiceAccountAccess, serviceAccount } from "../api/service-account.ts";
 import { type IssuedCertificate, createIssuedCertificate } from "../certificates/issued.ts";
 import { type PairStore, currentFile, filePairStore, parsePair } from "../certificates/pair-store.ts";
 import { backedBySecret, secretPairStore } from "../certificates/secret-store.ts";
@@ -58,7 +58,7 @@ export async function obtainIdentity(deps: IdentityDeps, signal: AbortSignal): P
 
 async function serviceAccountIdentity(
   deps: IdentityDeps,
-  access: ServiceAccount,
+  access: ServiceAccountAccess,
   signal: AbortSignal,
 ): Promise<Identity> {
   const { config, clock } = deps;

@@ -26,7 +26,7 @@ export interface CgroupReading {
   readonly containers: ReadonlyMap<string, number>;
 }
 
-export interface PodCgroups {
+export interface PodCgroupLimits {
   /** The desired limits of a pod with these resources. */
   wanted(pod: Pod): CgroupLimits;
   /** True if the limits last set differ from the desired ones. */
@@ -39,7 +39,7 @@ export interface PodCgroups {
 
 export interface ResizeDeps extends ClockAndLog, Omit<SandboxLimitsDeps, "runtime" | "groups"> {
   readonly runtime: Pick<Containers, "updateContainerResources"> & SandboxLimitsDeps["runtime"];
-  readonly groups: PodCgroups;
+  readonly groups: PodCgroupLimits;
   readonly actuatedResources: Pick<ActuatedResources, "setContainerResources" | "setPodResources" | "podResources">;
   /** The runtime configuration for a container with these resources. */
   readonly configureResources: (

@@ -1,6 +1,6 @@
 import type * as k8s from "@kubernetes/client-node";
 import { type HttpResult, BodyError, httpGet } from "../host/http-get.ts";
-import { HandshakeError } from "../host/http-tls.ts";
+import { TlsHandshakeError } from "../host/http-tls.ts";
 import { fromLatin1Bytes } from "../lib/latin1-bytes.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
@@ -151,7 +151,7 @@ async function ignoreBodyErrors(asking: Promise<HttpResult>): Promise<void> {
 
 /** True if a TLS handshake failed because the server speaks plain HTTP. */
 function isPlainHttpServer(error: unknown): boolean {
-  for (let at = error; at instanceof Error; at = at.cause) if (at instanceof HandshakeError) return at.spokeHttp;
+  for (let at = error; at instanceof Error; at = at.cause) if (at instanceof TlsHandshakeError) return at.spokeHttp;
   return false;
 }
 

@@ -12,7 +12,7 @@ import { debugFlags, pprof } from "./routes/pprof.ts";
 import { flagz, statusz } from "./routes/statusz.ts";
 import { containerLogs } from "./routes/logs.ts";
 import { metrics, sliMetrics, statsSummary } from "./routes/metrics.ts";
-import { pods, runningPods } from "./routes/pods.ts";
+import { pods, runningPodsRoute } from "./routes/pods.ts";
 import { run } from "./routes/run.ts";
 import { type StreamDeps, attach, exec, portForward } from "./routes/streams.ts";
 import { systemLogs } from "./routes/system-logs.ts";
@@ -122,7 +122,7 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     healthz: healthz(checks, deps.health),
     healthCheck: healthCheck(checks),
     pods: pods(deps),
-    runningPods: runningPods(deps.podCache),
+    runningPods: runningPodsRoute(deps.podCache),
     configz: configz(deps.configz),
     metrics: metrics(deps.metrics.text),
     probeMetrics: metrics(deps.metrics.probes),

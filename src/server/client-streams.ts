@@ -7,7 +7,7 @@ import type { WebSocket } from "ws";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import type { ConnectPort, RunCommand, StreamEndpoint } from "../seams/runtime.ts";
-import { relayCommand, relayProtocol } from "../streams/command-relay.ts";
+import { relayContainerCommand, relayProtocol } from "../streams/command-relay.ts";
 import { commandProtocols, serveCommandOverSpdy } from "../streams/command-spdy.ts";
 import { commandSubprotocols, serveCommandOverWebSocket } from "../streams/command-websocket.ts";
 import type { SlotResult } from "../streams/forward-slots.ts";
@@ -58,7 +58,8 @@ export async function serveCommand(
   if (isWebSocket(request)) {
     const subprotocol = negotiateWebSocket(request, commandSubprotocols);
     if (typeof subprotocol !== "string") return refuse(client, subprotocol);
-    const run = typeof endpoint === "function" ? endpoint : relayCommand((gone) => connect(client, endpoint, gone));
+    const run =
+      typeof endpoint === "function" ? endpoint : relayContainerCommand((gone) => connect(client, endpoint, gone));
     const ws = await webSocketOf(client, subprotocol);
     if (ws) await serveCommandOverWebSocket({ ws, subprotocol }, command, run, client);
     return;
@@ -70,7 +71,7 @@ export async function serveCommand(
   if (typeof endpoint === "function") return serve(endpoint);
   const runtime = await requestUpgrade(client, endpoint, relayProtocol);
   if (!runtime) return;
-  await serve(relayCommand(() => Promise.resolve(runtime)));
+  await serve(relayContainerCommand(() => Promise.resolve(runtime)));
   runtime.destroy();
 }
 

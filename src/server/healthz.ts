@@ -5,7 +5,7 @@ import type { ClockAndLog } from "../lib/log.ts";
 import type { HealthMeasures } from "./ports.ts";
 import type { Sharing } from "../seams/provider.ts";
 import { type Handler, sendText } from "./responses.ts";
-import { createListening, requestTimes, serve } from "./listen.ts";
+import { createListening, requestTimes, serveHttps } from "./listen.ts";
 import { healthCheck, healthz, ping } from "./routes/health.ts";
 import type { KubeletServer } from "./server.ts";
 import { createUnauthenticatedConnections } from "./unauthenticated-connections.ts";
@@ -74,7 +74,7 @@ export function createHealthzServer({
       const at = { address, port, addressField: "healthzBindAddress", portField: "healthzPort" };
       const unauthenticated = createUnauthenticatedConnections(connectionLimits);
       const server = guardResponses(createServer(requestTimes, app));
-      await serve({ server, at, unauthenticated, listening, clock, log }, signal);
+      await serveHttps({ server, at, unauthenticated, listening, clock, log }, signal);
     },
   };
 }

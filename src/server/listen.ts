@@ -47,7 +47,7 @@ export type Listening = ReturnType<typeof createListening>;
 
 /** Serves until the signal aborts, then closes every connection. @throws CodedError, one sentence with the field, the value and the
  *  remedy, if it cannot listen. */
-export async function serve(
+export async function serveHttps(
   { server, at, unauthenticated, listening, clock, log }: ServeOptions,
   signal: AbortSignal,
 ): Promise<void> {
@@ -71,7 +71,7 @@ export async function serve(
   listening.set(undefined);
 }
 
-/** Checks whether an address can be listened on. @throws CodedError already_exists if the port is in use; else as `serve`. */
+/** Checks whether an address can be listened on. @throws CodedError already_exists if the port is in use; else as `serveHttps`. */
 export async function tryListening(at: ListenAddress): Promise<void> {
   const server = createServer();
   await listen(server, at);

@@ -9,7 +9,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createApp } from "./app.ts";
 import type { Upgrade } from "../streams/upgrade.ts";
-import { createListening, requestTimes, serve } from "./listen.ts";
+import { createListening, requestTimes, serveHttps } from "./listen.ts";
 import { type PeerCertificates, createPeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
 import { tlsOptions } from "./tls.ts";
@@ -69,7 +69,7 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
       const unsubscribe = [deps.certificate.onChange(renew), deps.clientCA.onChange(renew)];
       try {
         const at = { address: config.address, port: config.port, addressField: "address", portField: "port" };
-        await serve({ server, at, unauthenticated: deps.unauthenticated, listening, clock, log }, signal);
+        await serveHttps({ server, at, unauthenticated: deps.unauthenticated, listening, clock, log }, signal);
       } finally {
         for (const stop of unsubscribe) stop();
       }

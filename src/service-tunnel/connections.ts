@@ -6,7 +6,7 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import type { FairShares } from "../lib/fair-shares.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import type { AdmittedTraffic, TunnelGate } from "./gate.ts";
-import { endWhenIdle, joinStreams, keepAlive } from "../lib/join-streams.ts";
+import { endWhenIdle, joinStreams, tcpKeepAlive } from "../lib/join-streams.ts";
 
 export interface ConnectionForwarderDeps {
   readonly gate: Pick<TunnelGate, "admit" | "isDestination">;
@@ -39,7 +39,7 @@ const connectedByte = Buffer.from("+");
 type PortBucket = ReturnType<typeof createTokenBucket>;
 
 const dialTcp = ({ host, port }: { readonly host: string; readonly port: number }) =>
-  connect({ host, port, allowHalfOpen: true, noDelay: true, ...keepAlive });
+  connect({ host, port, allowHalfOpen: true, noDelay: true, ...tcpKeepAlive });
 
 /** Forwards connections that arrive over the link to their destinations in the cluster. Each begins with a header line: its source and its
  *  original destination. A half-close is passed on; an error on one side breaks the other.

@@ -24,7 +24,7 @@ export interface RelayEvents {
 }
 
 /** A running relay on the target. */
-export type Relay = Awaited<ReturnType<typeof startRelay>>;
+export type Relay = Awaited<ReturnType<typeof startTunnelRelay>>;
 
 /** Time limit for the program to start listening, and to open UDP ports, milliseconds. */
 const startTimeoutMs = 15_000;
@@ -37,7 +37,7 @@ const maxQueuedBytes = 1024 * 1024;
 
 /** Starts the relay with the first interpreter that the target has; it ends with the signal.
  *  @throws not_found when the target has none; failed_precondition with the program's output. */
-export async function startRelay(
+export async function startTunnelRelay(
   { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Pick<Clock, "within"> },
   place: { readonly link: string; readonly check: readonly string[] },
   events: RelayEvents,

@@ -26,7 +26,7 @@ import { createTunnelLimitations } from "./tunnel-limitations.ts";
 import type { ReportLimitation } from "../api/limitations.ts";
 import type { TunnelLimits } from "./tunnel-limits.ts";
 import { createPodAddresses } from "./pod-addresses.ts";
-import { type Relay, startRelay } from "./relay.ts";
+import { type Relay, startTunnelRelay } from "./relay.ts";
 import { applyRules, type Redirections, rulesCheck, rulesText, tunnelSocket } from "./rules.ts";
 import type { PodServiceTunnel } from "../runtime/ports.ts";
 import type { ServiceSource } from "../api/listers.ts";
@@ -170,7 +170,7 @@ async function runTunnel(deps: RunTunnelDeps, signal: AbortSignal): Promise<void
   const flows = createDatagramFlows({ gate, shares, clock, reply: (datagram) => relay.reply(datagram) });
   stack.defer(() => flows.close());
   let applied: Redirections | undefined;
-  const relay = await startRelay(
+  const relay = await startTunnelRelay(
     deps,
     { link, check: rulesCheck(rootDir) },
     {

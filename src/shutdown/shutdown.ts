@@ -3,7 +3,7 @@ import { type Logind, connectLogind } from "../host/systemd/logind.ts";
 import { CodedError, abortError } from "../lib/errors.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import type { EventSink, PodCache, PodStore, WaitForTarget, Eviction } from "../pipeline.ts";
-import { nodeReference, fullName } from "../pod/reference.ts";
+import { nodeReference, podFullName } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
 import { isActive } from "../state/active.ts";
 import type { ValuePair } from "../state/values.ts";
@@ -193,7 +193,7 @@ async function endGroup(deps: EndPodsDeps, group: ShutdownGroup<DesiredPod>, sig
   // An event reports a pod that takes longer than its own grace period.
   const stopped = group.pods.map((pod) => {
     const graceSeconds = podGraceSeconds(pod, group);
-    log.info({ pod: fullName(pod), gracePeriod: graceSeconds }, "Shutdown manager killing pod with gracePeriod");
+    log.info({ pod: podFullName(pod), gracePeriod: graceSeconds }, "Shutdown manager killing pod with gracePeriod");
     signals.terminatePod.send(pod.metadata.uid, { graceSeconds, eviction: podTermination });
     return untilStopped(deps, pod, graceSeconds, untilDeadline).catch(() => false);
   });
@@ -202,7 +202,9 @@ async function endGroup(deps: EndPodsDeps, group: ShutdownGroup<DesiredPod>, sig
     log.info({ gracePeriod: seconds, priority }, "Done waiting for all pods in group to terminate");
   } catch {
     signal.throwIfAborted();
-    const remaining = group.pods.filter(({ metadata }) => !isFinished(worker.get(metadata.uid)?.phase)).map(fullName);
+    const remaining = group.pods
+      .filter(({ metadata }) => !isFinished(worker.get(metadata.uid)?.phase))
+      .map(podFullName);
     log.warn({ gracePeriod: seconds, priority, pods: remaining }, "Shutdown manager pod killing time out");
   }
 }

@@ -2,7 +2,7 @@ import { Worker, isMainThread, parentPort } from "node:worker_threads";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf } from "../lib/errors.ts";
 import { unusable, expectKind, manifestObject } from "./manifest.ts";
-import { type StaticPod, type Origin, staticPod } from "./static-pod.ts";
+import { type StaticPod, type ManifestOrigin, staticPod } from "./static-pod.ts";
 import { untilAborted } from "../lib/runnables.ts";
 import { isRecord } from "../lib/record.ts";
 import type { Fields } from "./pod-fields.ts";
@@ -90,7 +90,7 @@ if (!isMainThread) serve();
 
 interface Manifest {
   readonly text: string;
-  readonly origin: Origin;
+  readonly origin: ManifestOrigin;
   /** A PodList is accepted instead of one pod. */
   readonly lists: boolean;
 }
@@ -104,7 +104,7 @@ export function manifestPods({ text, origin, lists }: Manifest): readonly Static
   return [staticPod(object, origin)];
 }
 
-function listedPods(object: Fields, origin: Origin): readonly StaticPod[] {
+function listedPods(object: Fields, origin: ManifestOrigin): readonly StaticPod[] {
   expectKind(object, "PodList");
   const items = object["items"] ?? [];
   if (!Array.isArray(items)) throw unusable("items of its PodList is not a list");

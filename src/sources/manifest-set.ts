@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
-import { fullName } from "../pod/reference.ts";
+import { podFullName } from "../pod/reference.ts";
 import type { ManifestErrors } from "./manifest-errors.ts";
 import { unusable } from "./manifest.ts";
 import type { ManifestFile } from "./manifest-files.ts";
@@ -44,7 +44,7 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
       return before?.text === file.text ? before : await readings.read(file, round);
     } catch (error) {
       round.signal.throwIfAborted();
-      const instead = before ? `; pod ${fullName(before.pod)}, which it contained before, keeps running` : "";
+      const instead = before ? `; pod ${podFullName(before.pod)}, which it contained before, keeps running` : "";
       complaints.report(file.path, `${messageOf(error)}${instead}`);
       return before;
     }
@@ -68,7 +68,7 @@ export function createManifestSet({ nodeName, adopt, complaints, clock }: Manife
       const holdings: ManifestWithPod[] = [];
       for (const file of files) {
         const holding = await holdingOf(file, round);
-        if (holding) holdings.push({ path: file.path, name: fullName(holding.pod), holding });
+        if (holding) holdings.push({ path: file.path, name: podFullName(holding.pod), holding });
       }
       const now = new Map<string, ParsedManifest>();
       const holders = new Map<string, string>();
@@ -161,7 +161,7 @@ function ordered(
 ): readonly ManifestWithPod[] {
   const hadIt = ({ path, name }: ManifestWithPod) => {
     const before = held.get(path);
-    return before !== undefined && fullName(before.pod) === name;
+    return before !== undefined && podFullName(before.pod) === name;
   };
   return [...all.filter(hadIt), ...all.filter((one) => !hadIt(one))];
 }

@@ -8,7 +8,7 @@ import { withDefaults, volumeSources } from "./pod-defaults.ts";
 import { type Fields, refused, textsByName, typedSpec } from "./pod-fields.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 
-export interface Origin {
+export interface ManifestOrigin {
   readonly nodeName: string;
   /** ID of the manifest: the same pod in another file or URL is a different pod. */
   readonly of: { readonly file: string } | { readonly url: string };
@@ -26,7 +26,7 @@ export interface StaticPod {
  *  and with a UID that depends on all its contents. Pure. @param object of kind Pod. @throws CodedError invalid_argument: the invalid
  *  field, and the remedy.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
-export function staticPod(object: Fields, { nodeName, of }: Origin): StaticPod {
+export function staticPod(object: Fields, { nodeName, of }: ManifestOrigin): StaticPod {
   const meta = parseMetadata(object["metadata"], nodeName);
   checkMeta(meta);
   if (object["spec"] === undefined || object["spec"] === null)

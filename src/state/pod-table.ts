@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { PodStatus } from "../objects.ts";
 import type { Eviction, PodStore, RuntimePod, StartFailure } from "../pipeline.ts";
-import { fullName } from "../pod/reference.ts";
+import { podFullName } from "../pod/reference.ts";
 import type { DesiredPod, ApiPod } from "../roles.ts";
 import { type Column, type ColumnPair, type ColumnWriter, type PrivateColumn, createRecords } from "./records.ts";
 
@@ -107,8 +107,8 @@ function createNameIndex(desired: Column<DesiredPod>): PodStore["byName"] {
   desired.onChange((uid) => {
     const pod = desired.get(uid);
     if (pod) {
-      names.set(uid, fullName(pod));
-      uids.set(fullName(pod), uid);
+      names.set(uid, podFullName(pod));
+      uids.set(podFullName(pod), uid);
       return;
     }
     const name = names.get(uid);

@@ -1,4 +1,4 @@
-import { type Row, rowsOf } from "./cadvisor-rows.ts";
+import { type MetricRow, metricRows } from "./cadvisor-rows.ts";
 import { cpuSeries, ioSeries, memorySeries, otherSeries, type Series } from "./cadvisor-series.ts";
 import type { DiskStats } from "./disk-stats.ts";
 import { type Family, exposition, type Point } from "./exposition.ts";
@@ -15,7 +15,7 @@ export interface CadvisorInput {
 /** /metrics/cadvisor: the machine, pods and containers as shown by a kubelet's cAdvisor, with its names and labels.
  *  @see https://github.com/google/cadvisor/blob/master/docs/storage/prometheus.md */
 export function cadvisorMetrics({ sample, disk, machine }: CadvisorInput): string {
-  const rows = sample ? rowsOf(sample, disk) : [];
+  const rows = sample ? metricRows(sample, disk) : [];
   const failed: Family = {
     name: "container_scrape_error",
     help: "1 if there was an error while measuring containers, 0 otherwise.",
@@ -27,7 +27,7 @@ export function cadvisorMetrics({ sample, disk, machine }: CadvisorInput): strin
   return exposition([machineInfo(machine), failed, ...families, ...machineFamilies(machine)]);
 }
 
-function family({ name, help, type, timeless, values }: Series, rows: readonly Row[], sample: Sample): Family {
+function family({ name, help, type, timeless, values }: Series, rows: readonly MetricRow[], sample: Sample): Family {
   const { at } = sample;
   const samples = rows.flatMap((row) =>
     values(row, sample).flatMap(([extra, value]): readonly Point[] =>

@@ -2,7 +2,7 @@ import type { DiskStats, DiskUse } from "./disk-stats.ts";
 import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
 
 /** A subject of /metrics/cadvisor: the node, a group of pods, a pod, a sandbox or a container. */
-export interface Row {
+export interface MetricRow {
   readonly labels: RowLabels;
   readonly measured: Measured;
   /** Milliseconds since the epoch. */
@@ -28,7 +28,7 @@ export interface RowLabels {
 const nobody: RowLabels = { id: "/", name: "", image: "", container: "", pod: "", namespace: "" };
 
 /** All measured subjects. cAdvisor's cgroups outside the pods are omitted. */
-export function rowsOf(sample: Sample, disk: DiskStats | undefined): readonly Row[] {
+export function metricRows(sample: Sample, disk: DiskStats | undefined): readonly MetricRow[] {
   const fileSystems = disk?.fileSystems ?? [];
   const { node, network, bootedAt: startedAt } = sample;
   const groups = [...sample.groups].map(([id, measured]) => row({ ...nobody, id }, measured, { startedAt }));
@@ -39,11 +39,11 @@ export function rowsOf(sample: Sample, disk: DiskStats | undefined): readonly Ro
   ];
 }
 
-function row(labels: RowLabels, measured: Measured, rest: Partial<Row>): Row {
+function row(labels: RowLabels, measured: Measured, rest: Partial<MetricRow>): MetricRow {
   return { fileSystems: [], isContainer: false, ...rest, labels, measured };
 }
 
-function podRows(pod: PodSample, disk: DiskStats | undefined): readonly Row[] {
+function podRows(pod: PodSample, disk: DiskStats | undefined): readonly MetricRow[] {
   const { uid, name, namespace, path, measured, startedAt, sandbox, network } = pod;
   const labels: RowLabels = { ...nobody, id: path ?? "", pod: name, namespace };
   const own = measured ? [row(labels, measured, { startedAt })] : [];

@@ -1,6 +1,6 @@
-import type { CpuUsage, DeviceIo, IoUsage, MemoryUsage, Pressure } from "../host/cgroup-usage.ts";
+import type { CpuUsage, DeviceIo, IoUsage, MemoryUsage, PressureStall } from "../host/cgroup-usage.ts";
 import type { InterfaceTraffic, Traffic } from "../host/net-dev.ts";
-import type { Row } from "./cadvisor-rows.ts";
+import type { MetricRow } from "./cadvisor-rows.ts";
 import type { DiskUse } from "./disk-stats.ts";
 import type { Sample } from "./sample.ts";
 
@@ -12,7 +12,7 @@ export interface Series {
   /** True for settings, which have no timestamp. */
   readonly timeless?: true;
   /** Labels in addition to those of the row, each with a value; undefined values are omitted. */
-  readonly values: (row: Row, sample: Sample) => readonly Value[];
+  readonly values: (row: MetricRow, sample: Sample) => readonly Value[];
 }
 
 type Value = readonly [labels: Readonly<Record<string, string>>, value: number | undefined];
@@ -26,7 +26,7 @@ const one = (
   name: string,
   help: string,
   shape: Shape,
-  value: (row: Row, sample: Sample) => number | undefined,
+  value: (row: MetricRow, sample: Sample) => number | undefined,
 ): Series => ({
   name: `container_${name}`,
   help,
@@ -66,8 +66,8 @@ export const otherSeries: readonly Series[] = [
   ...trafficSeries("transmit", "sent", ({ tx }) => tx),
 ];
 
-function pressureSeries(of: string, read: (row: Row) => Pressure | undefined): readonly Series[] {
-  const total = (kind: keyof Pressure) => (row: Row) => {
+function pressureSeries(of: string, read: (row: MetricRow) => PressureStall | undefined): readonly Series[] {
+  const total = (kind: keyof PressureStall) => (row: MetricRow) => {
     const microseconds = read(row)?.[kind].total;
     return microseconds === undefined ? undefined : microseconds / 1e6;
   };

@@ -4,7 +4,7 @@ import { fileSystemDevice } from "../host/disk-usage.ts";
 import { CodedError, ignoreCode } from "../lib/errors.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { ephemeralFiles, isEphemeral, layerKey, newestLayers } from "../pod/ephemeral-files.ts";
-import { claimUsage, type ClaimDeps } from "./claim-usage.ts";
+import { claimUsage, type ClaimUsageDeps } from "./claim-usage.ts";
 import type { Host } from "../seams/host.ts";
 import type { Images, Stats } from "../seams/runtime.ts";
 import {
@@ -12,12 +12,12 @@ import {
   type DiskUse,
   type MeasuredPod,
   type PodDisk,
-  type VolumeUse,
+  type VolumeDiskUse,
   sumUse,
   totalUse,
 } from "./disk-stats.ts";
 
-export interface DiskDeps extends Omit<ClaimDeps, "host"> {
+export interface DiskDeps extends Omit<ClaimUsageDeps, "host"> {
   readonly host: Pick<Host, "fs" | "run">;
   readonly disk: DiskMeter;
   readonly runtime: Pick<Stats, "listContainerStats"> & Pick<Images, "imageFsInfo">;
@@ -43,7 +43,7 @@ interface Sizes {
   readonly layers: ReadonlyMap<string, cri.FilesystemUsage>;
   /** File systems of volumes that are separate mounts. */
   readonly spaces: ReadonlyMap<string, DiskUse>;
-  readonly claims: ReadonlyMap<Pod, readonly VolumeUse[]>;
+  readonly claims: ReadonlyMap<Pod, readonly VolumeDiskUse[]>;
 }
 
 /** Measures the target's disk usage by walking the pods' files, which may be slow. */

@@ -12,7 +12,7 @@ export interface DiskUse extends Omit<FileSystemInfo, "usedBytes"> {
   readonly condition?: { readonly abnormal: boolean; readonly message: string };
 }
 
-export interface VolumeUse {
+export interface VolumeDiskUse {
   readonly name: string;
   readonly use: DiskUse;
   /** True if it is on the node's disk and counts as the pod's ephemeral storage. */
@@ -27,7 +27,7 @@ export interface ClaimName {
 }
 
 export interface PodDisk {
-  readonly volumes: readonly VolumeUse[];
+  readonly volumes: readonly VolumeDiskUse[];
   /** Containers' writable layers and logs, by name. */
   readonly layers: ReadonlyMap<string, DiskUse>;
   readonly logs: ReadonlyMap<string, DiskUse>;

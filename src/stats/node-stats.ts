@@ -6,7 +6,7 @@ import type { EventSink, PodCache } from "../pipeline.ts";
 import { containerNameOf } from "../pod/runs.ts";
 import { qosCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
-import { claimMetrics, type ClaimDeps, claimUsage } from "./claim-usage.ts";
+import { claimMetrics, type ClaimUsageDeps, claimUsage } from "./claim-usage.ts";
 import { createDiskReader, type DiskDeps } from "./disk-reader.ts";
 import type { DiskStats, DiskUse, MeasuredPod, PodDisk } from "./disk-stats.ts";
 import { type Machine, readMachine } from "./machine.ts";
@@ -182,7 +182,7 @@ function fileUse(use: DiskUse | undefined): DiskUsage | undefined {
   return { bytes: use.usedBytes, inodes: use.inodesUsed ?? 0 };
 }
 
-interface VolumeHealthDeps extends ClaimDeps, ClockAndLog {
+interface VolumeHealthDeps extends ClaimUsageDeps, ClockAndLog {
   readonly podCache: PodCache;
   readonly events: EventSink;
   /** Interval between two checks, milliseconds. */

@@ -1,4 +1,4 @@
-import type { Pressure } from "../host/cgroup-usage.ts";
+import type { PressureStall } from "../host/cgroup-usage.ts";
 import type { InterfaceTraffic } from "../host/net-dev.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { DiskStats, DiskUse, PodDisk } from "./disk-stats.ts";
@@ -120,7 +120,7 @@ function usage({ cpu, memory, io, nanoCores }: Measured, at: number, onlyCpuAndM
   };
 }
 
-function psi(pressure: Pressure | undefined): object {
+function psi(pressure: PressureStall | undefined): object {
   return pressure ? { psi: pressure } : {};
 }
 

@@ -3,7 +3,7 @@ import { pipeline } from "node:stream/promises";
 import { type ExitStatus, connectionLost, parseStatus } from "./exit-status.ts";
 import type { CommandStreams, TerminalSize } from "../seams/runtime.ts";
 import type { CommandRunner } from "./remote-command.ts";
-import { readText } from "./read-text.ts";
+import { readBoundedText } from "./read-text.ts";
 import { SpdyClient } from "./spdy/client.ts";
 import { addAbortListener } from "node:events";
 
@@ -17,7 +17,7 @@ const maxStatusBytes = 1 << 16;
  *  does for WebSocket clients. The server's status becomes the command's. @param connect returns the connection, upgraded to SPDY and
  *  `relayProtocol`; called once. @throws (the command) unavailable when the connection ends before the server has sent a status: clients
  *  treat an end without a status as success. */
-export function relayCommand(connect: (signal: AbortSignal) => Promise<Duplex>): CommandRunner {
+export function relayContainerCommand(connect: (signal: AbortSignal) => Promise<Duplex>): CommandRunner {
   return async (streams, signal) => {
     const status = await relay(streams, await connect(signal), signal);
     if (!status) throw connectionLost();
@@ -36,7 +36,7 @@ async function relay(
   const close = () => client.close();
   using _ = addAbortListener(signal, close);
   try {
-    const status = readText(open("error"), maxStatusBytes);
+    const status = readBoundedText(open("error"), maxStatusBytes);
     if (stdin) stdin.pipe(open("stdin").resume());
     const output = (type: string, to: Writable | undefined) => to && pipeline(open(type), to, { end: false, signal });
     const outputs = [output("stdout", stdout), output("stderr", stderr)];

@@ -3,7 +3,7 @@ import { finished } from "node:stream/promises";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConnectPort } from "../seams/runtime.ts";
-import { readText } from "./read-text.ts";
+import { readBoundedText } from "./read-text.ts";
 import type { SpdyClient } from "./spdy/client.ts";
 
 /** The port-forward protocol over SPDY. */
@@ -67,7 +67,7 @@ export function relayForwards(runtime: SpdyClient): ForwardPort {
         ]),
       );
     const errors = open("error");
-    const reported = readText(errors.end(), maxErrorBytes).then((text) => text !== "" && onError(text));
+    const reported = readBoundedText(errors.end(), maxErrorBytes).then((text) => text !== "" && onError(text));
     reported.catch(() => undefined);
     try {
       const remote = open("data");

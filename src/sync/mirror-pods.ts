@@ -5,7 +5,7 @@ import { type Runnable, onAbort } from "../lib/runnables.ts";
 import type { Node, Pod } from "../objects.ts";
 import type { NodeSource, PodStore } from "../pipeline.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
-import { fullName } from "../pod/reference.ts";
+import { podFullName } from "../pod/reference.ts";
 import { type PodManager, isMirrorOf } from "./pod-manager.ts";
 import type { DesiredPod, ApiPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
@@ -81,7 +81,7 @@ export function createMirrorPods(deps: MirrorPodsDeps): Runnable {
       while (!signal.aborted) {
         wake = new AbortController();
         const all = new Map(
-          [...manager.staticPods(), ...manager.mirrorPods()].map((pod) => [fullName(pod), pod.metadata]),
+          [...manager.staticPods(), ...manager.mirrorPods()].map((pod) => [podFullName(pod), pod.metadata]),
         );
         await Promise.all([...all.values()].map(({ namespace, name }) => reconcile(namespace, name, signal)));
         for (const key of done.keys()) if (!all.has(key)) done.delete(key);
@@ -123,7 +123,7 @@ export function nextAction(
   if (!mirror || !allSourcesReady()) return undefined;
   const isTerminating = worker
     .list()
-    .some(({ pod, phase }) => pod !== undefined && phase !== "finished" && fullName(pod) === `${namespace}/${name}`);
+    .some(({ pod, phase }) => pod !== undefined && phase !== "finished" && podFullName(pod) === `${namespace}/${name}`);
   return isTerminating ? undefined : { do: "remove", mirror };
 }
 
@@ -149,7 +149,7 @@ async function create(
   try {
     const body = { apiVersion: "v1", kind: "Pod", metadata, spec: pod.spec };
     await api.create(body, clock.within(requestTimeoutMs, signal));
-    log.debug({ pod: fullName(pod), hash }, "created mirror pod");
+    log.debug({ pod: podFullName(pod), hash }, "created mirror pod");
   } catch (error) {
     // The watch event has not arrived yet, or another pod has the name, which the watch will show.
     if (!hasCode(error, "already_exists")) throw error;
@@ -159,7 +159,7 @@ async function create(
 async function remove({ api, clock, log }: MirrorPodsDeps, mirror: ApiPod, signal: AbortSignal): Promise<void> {
   try {
     await api.remove(mirror.metadata, clock.within(requestTimeoutMs, signal));
-    log.debug({ pod: fullName(mirror) }, "deleted mirror pod");
+    log.debug({ pod: podFullName(mirror) }, "deleted mirror pod");
   } catch (error) {
     if (!hasCode(error, "not_found", "conflict")) throw error;
   }

@@ -14,7 +14,7 @@ import type {
   RuntimePod,
   VolumeMounter,
 } from "../pipeline.ts";
-import { fullName, podReference } from "../pod/reference.ts";
+import { podFullName, podReference } from "../pod/reference.ts";
 import { PodRejectedError } from "../pod/rejected.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isAlive } from "../pod/sandbox.ts";
@@ -257,7 +257,7 @@ async function syncOnce(deps: PassContext, desired: DesiredPod, signal: AbortSig
   await outcome.rest;
   const terminal = isTerminal(final.phase);
   const { error } = outcome;
-  if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "sync pass did not start all containers");
+  if (error) deps.log.debug({ err: error, uid, pod: podFullName(pod) }, "sync pass did not start all containers");
   const requeueAfterMs = nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, observedAfter));
   return { terminal, requeueAfterMs, ...(error && { error }) };
 }

@@ -2,7 +2,7 @@ import type { Pod } from "../objects.ts";
 import type { PodUpdate } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
-import { fullName } from "../pod/reference.ts";
+import { podFullName } from "../pod/reference.ts";
 import { type DesiredPod, type ApiPod, apiPod } from "../roles.ts";
 import type { PodTable } from "../state/pod-table.ts";
 import type { ColumnWriter } from "../state/records.ts";
@@ -21,16 +21,16 @@ export function createPodManager({
   const mirrors = new Map<string, ApiPod>();
   const updateApiPod = (pod: DesiredPod) => {
     const { uid } = pod.metadata;
-    const mirror = mirrors.get(fullName(pod));
+    const mirror = mirrors.get(podFullName(pod));
     if (!isStaticPod(pod)) apiPods.set(uid, apiPod(pod));
     else if (mirror && isMirrorOf(mirror, pod)) apiPods.set(uid, mirror);
     else apiPods.delete(uid);
   };
   const updateMirrorPod = (pod: Pod, gone: boolean) => {
-    const name = fullName(pod);
+    const name = podFullName(pod);
     if (!gone) mirrors.set(name, apiPod(pod));
     else if (mirrors.get(name)?.metadata.uid === pod.metadata.uid) mirrors.delete(name);
-    for (const one of desired.list()) if (isStaticPod(one) && fullName(one) === name) updateApiPod(one);
+    for (const one of desired.list()) if (isStaticPod(one) && podFullName(one) === name) updateApiPod(one);
   };
   return {
     /** Mirror pod of that name, even if it is outdated. */

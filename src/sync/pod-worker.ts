@@ -4,7 +4,7 @@ import { LatestSlot } from "../lib/latest-slot.ts";
 import { timed } from "../lib/timed.ts";
 import type { Span, Tracer } from "../lib/tracer.ts";
 import type { Pod } from "../objects.ts";
-import { fullName } from "../pod/reference.ts";
+import { podFullName } from "../pod/reference.ts";
 import type { Eviction, WaitForTarget, WakeCause } from "../pipeline.ts";
 import { isEnding } from "../pod/phase.ts";
 import type { DesiredPod } from "../roles.ts";
@@ -184,7 +184,7 @@ function inSpan(
   const spanName = spanNames[kind];
   const attributes = {
     "k8s.pod.uid": uid,
-    "k8s.pod": fullName(pod),
+    "k8s.pod": podFullName(pod),
     "k8s.pod.name": name,
     "k8s.namespace.name": namespace,
     ...(spanName === "syncPod" && { "k8s.pod.update_type": kind }),
@@ -225,5 +225,5 @@ function shorterGrace(current: number | undefined, requested: number | undefined
 }
 
 function podField(pod: DesiredPod | undefined): object {
-  return pod ? { pod: fullName(pod) } : {};
+  return pod ? { pod: podFullName(pod) } : {};
 }

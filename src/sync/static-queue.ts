@@ -1,7 +1,7 @@
 import type { PodCache } from "../pipeline.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
-import { fullName } from "../pod/reference.ts";
+import { podFullName } from "../pod/reference.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { DesiredPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
@@ -60,7 +60,7 @@ function mustWait({ worker, workers, podCache }: StaticQueueDeps, pod: DesiredPo
   return worker.entries().some(([otherUid, other]) => {
     if (otherUid === uid || other.phase === "finished" || (other.pod && !isStaticPod(other.pod))) return false;
     const seen = podCache.get(otherUid);
-    const otherName = other.pod ? fullName(other.pod) : seen && `${seen.namespace}/${seen.name}`;
-    return otherName === fullName(pod);
+    const otherName = other.pod ? podFullName(other.pod) : seen && `${seen.namespace}/${seen.name}`;
+    return otherName === podFullName(pod);
   });
 }

@@ -5,7 +5,7 @@ import type { Pod } from "../objects.ts";
 import type { Admission, EventSink, PodCache, PodStore, PodUpdate, Rejection } from "../pipeline.ts";
 import { isMirrorPod, isStaticPod } from "../pod/containers.ts";
 import { isEnding } from "../pod/phase.ts";
-import { fullName, podReference } from "../pod/reference.ts";
+import { podFullName, podReference } from "../pod/reference.ts";
 import { qosClass } from "../pod/qos.ts";
 import type { ResourceManager } from "../resource-manager.ts";
 import type { DesiredPod } from "../roles.ts";
@@ -131,7 +131,7 @@ export function createSyncLoop(deps: SyncLoopDeps) {
       await add(deps, staticQueue, pod, signal).catch((error: unknown) => {
         signal.throwIfAborted();
         // The pods after it are still added.
-        log.error({ err: error, pod: fullName(pod), uid: pod.metadata.uid }, "cannot add pod");
+        log.error({ err: error, pod: podFullName(pod), uid: pod.metadata.uid }, "cannot add pod");
       });
     }
     if (recordRequests(added)) await retryPending("pods_added", signal);
@@ -281,7 +281,7 @@ function reject(
   pod: DesiredPod,
   { reason, message }: Rejection,
 ): void {
-  log.info({ pod: fullName(pod), reason }, "rejected pod");
+  log.info({ pod: podFullName(pod), reason }, "rejected pod");
   events.event(podReference(pod), "Warning", reason, message);
   const qos = pod.status?.qosClass ?? qosClass(pod.spec);
   // The status manager delays the final phase until the worker has terminated the pod.

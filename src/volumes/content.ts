@@ -108,7 +108,7 @@ export function mergeContents(parts: readonly VolumeContent[]): VolumeContent {
 const maxTotalBytes = 64 * 1024 * 1024;
 
 /** @throws resource_exhausted, one sentence, if the files exceed the limit. */
-export function checkSize(content: VolumeContent): void {
+export function checkContentSize(content: VolumeContent): void {
   const sum = [...content.values()].reduce((bytes, { data }) => bytes + data.length, 0);
   if (sum > maxTotalBytes)
     throw new CodedError(

@@ -22,7 +22,7 @@ export interface TrustBundleSource {
 }
 
 /** A private key and its certificate chain, in PEM. */
-export interface PodCredentials {
+export interface PodCertificateCredentials {
   readonly key: string;
   readonly certificateChain: string;
 }
@@ -30,5 +30,5 @@ export interface PodCredentials {
 /** Certificates of pods, issued by signers of the cluster. */
 export interface PodCertificateSource {
   /** The credentials for a source of a projected volume. @throws in the kubelet's words until they are issued. */
-  credentials(pod: Pod, volumeName: string, sourceIndex: number): PodCredentials;
+  credentials(pod: Pod, volumeName: string, sourceIndex: number): PodCertificateCredentials;
 }

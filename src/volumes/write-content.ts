@@ -6,7 +6,7 @@ import { groupDirectoryChanges, fsGroupOf, groupReadable } from "./fs-group.ts";
 import { podSubdirectory } from "./paths.ts";
 import type { SetUpDeps } from "./plugins/plugin.ts";
 import { applyInMemory, tmpfsMode } from "./tmpfs.ts";
-import { type VolumeContent, checkSize, contentDigest } from "./content.ts";
+import { type VolumeContent, checkContentSize, contentDigest } from "./content.ts";
 import { CodedError } from "../lib/errors.ts";
 import { allContainers } from "../pod/containers.ts";
 
@@ -29,7 +29,7 @@ export async function writeContent(
   files: VolumeContent,
   signal: AbortSignal,
 ): Promise<void> {
-  checkSize(files);
+  checkContentSize(files);
   const group = fsGroupOf(pod);
   const content = groupReadable(group, files);
   const nested = nestedMountPoints(pod, volumeName);

@@ -16,7 +16,7 @@ import { createFairShares } from "../../src/lib/fair-shares.ts";
 import { createConnectionForwarder } from "../../src/service-tunnel/connections.ts";
 import { createTunnelGate } from "../../src/service-tunnel/gate.ts";
 import { createDatagramFlows, type DatagramFlows } from "../../src/service-tunnel/datagrams.ts";
-import { relayPrograms, type Relay, startRelay } from "../../src/service-tunnel/relay.ts";
+import { relayPrograms, type Relay, startTunnelRelay } from "../../src/service-tunnel/relay.ts";
 import { rulesText, tunnelName } from "../../src/service-tunnel/rules.ts";
 import { firstLine, start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -171,7 +171,7 @@ for (const { interpreter } of relayPrograms("", [])) {
         reply: (datagram) => relay.reply(datagram),
         open: echoingSocket,
       });
-      relay = await startRelay(
+      relay = await startTunnelRelay(
         { host, clock },
         { link, check },
         {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { SshHost } from "../../providers/ssh/host.ts";
 import { createTargetLink } from "../../providers/ssh/provider.ts";
-import { type ClaimDeps, claimTarget } from "../../src/process/claim.ts";
+import { type NodeClaimDeps, claimTarget } from "../../src/process/claim.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import type { Sharing } from "../../src/seams/provider.ts";
@@ -16,7 +16,7 @@ import { argvOf } from "../harness/argv.ts";
 
 describe("the lock of a target over SSH", () => {
   const { rig, hostOf, isUp } = sshBench("claim");
-  const claim = (host: SshHost, name: string, sharing: Sharing = "exclusive", pulse?: ClaimDeps["pulse"]) => {
+  const claim = (host: SshHost, name: string, sharing: Sharing = "exclusive", pulse?: NodeClaimDeps["pulse"]) => {
     const { dir } = rig();
     const runtimeSocket = async () => `${dir}/run/runtime.sock`;
     return claimTarget(

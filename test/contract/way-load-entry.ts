@@ -11,7 +11,7 @@ import { createConnectionForwarder } from "../../src/service-tunnel/connections.
 import { createTunnelGate } from "../../src/service-tunnel/gate.ts";
 import { createEndpointListeners } from "../../src/endpoint-publisher/endpoint-listeners.ts";
 import { listenOnTarget } from "../../src/service-tunnel/preflight.ts";
-import { relayPrograms, startRelay } from "../../src/service-tunnel/relay.ts";
+import { relayPrograms, startTunnelRelay } from "../../src/service-tunnel/relay.ts";
 import { applyRules, rulesCheck, rulesText, tunnelSocket } from "../../src/service-tunnel/rules.ts";
 import { secondsOfCat } from "../harness/link-cat.ts";
 import { argvOf } from "../harness/argv.ts";
@@ -36,7 +36,7 @@ const others = relayPrograms("", []).flatMap((program) =>
 );
 const spawn: typeof host.spawn = (argv, until) =>
   host.spawn(argvOf(others.includes(argv[0] ?? "") ? ["/no-such-interpreter"] : argv), until);
-const relay = await startRelay(
+const relay = await startTunnelRelay(
   { host: { spawn }, clock },
   place,
   { onDatagram() {}, onFull: console.error, onRulesLost() {} },

@@ -1,7 +1,7 @@
 import type { ResizeDecider, Resizes } from "../../src/sync/ports.ts";
 import { effectiveResources } from "../../src/pod/pod-resources.ts";
 import { allocatedPod } from "../../src/roles.ts";
-import type { PodCgroups } from "../../src/runtime/actuate-resources.ts";
+import type { PodCgroupLimits } from "../../src/runtime/actuate-resources.ts";
 import type { ActuatedResources } from "../../src/runtime/ports.ts";
 
 /** Nobody asks for other resources than a pod has. */
@@ -29,7 +29,7 @@ export const allInForce: ActuatedResources = {
 };
 
 /** Pods without cgroups of their own. */
-export const noGroups: PodCgroups = {
+export const noGroups: PodCgroupLimits = {
   wanted: () => ({}),
   isStale: () => false,
   read: async () => ({ containers: new Map() }),

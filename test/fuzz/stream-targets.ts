@@ -5,7 +5,7 @@ import type { WebSocket } from "ws";
 import { jsonLines } from "../../providers/docker/client/json-lines.ts";
 import { createFrames } from "../../providers/docker/client/frames.ts";
 import { createFramedParser, createTerminalParser } from "../../providers/docker/logs/logs.ts";
-import { Frame } from "../../providers/ssh/shell/shell.ts";
+import { ShellFrame } from "../../providers/ssh/shell/shell.ts";
 import { connectMessageBus } from "../../src/host/systemd/message-bus.ts";
 import { createMessageReader, valuesOf } from "../../src/host/systemd/wire-format.ts";
 import { systemClock } from "../../src/lib/clock.ts";
@@ -190,7 +190,7 @@ export const streamTargets: readonly Target[] = [
     name: "shell's answer",
     samples: [Buffer.from("some output\nMARK 0 12\n")],
     decode(input) {
-      const frame = new Frame("MARK", 1000);
+      const frame = new ShellFrame("MARK", 1000);
       return pieces(input).map((piece) => frame.push(piece));
     },
   },

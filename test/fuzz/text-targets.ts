@@ -2,8 +2,8 @@ import { knownKeys } from "../../providers/ssh/connection/host-key.ts";
 import { parseEntries, parseStat } from "../../providers/ssh/files/file-info.ts";
 import { runtimeEvent } from "../../providers/docker/events.ts";
 import { groupUsage } from "../../src/host/cgroup-usage.ts";
-import { decodeCheckpoint, encodeCheckpoint } from "../../src/devices/checkpoint.ts";
-import { decodeCheckpoint as decodeClaims, encodeCheckpoint as encodeClaims } from "../../src/dra/checkpoint.ts";
+import { decodeDeviceCheckpoint, encodeDeviceCheckpoint } from "../../src/devices/checkpoint.ts";
+import { decodeClaimCheckpoint, encodeClaimCheckpoint } from "../../src/dra/checkpoint.ts";
 import { defaultInterface, localIPv4, directSubnets } from "../../src/host/addresses.ts";
 import { parseMeminfo } from "../../src/host/facts.ts";
 import { parseMounts, parseMountSources } from "../../src/host/mounts.ts";
@@ -14,10 +14,10 @@ import { recordIn } from "../../src/lib/record.ts";
 import { parseCriLine, parseDockerLine, parserFor } from "../../src/logs/output.ts";
 import { createOomParser } from "../../src/node/oom-watcher.ts";
 import { parseResolvConf } from "../../src/pod/dns.ts";
-import { parseState } from "../../src/cpus/state-file.ts";
+import { parseCpuState } from "../../src/cpus/state-file.ts";
 import { parseTopology } from "../../src/cpus/topology.ts";
 import { parseMemoryTopology } from "../../src/memory-manager/numa-memory.ts";
-import { parseState as parseMemoryState } from "../../src/memory-manager/state-file.ts";
+import { parseMemoryState } from "../../src/memory-manager/state-file.ts";
 import { parseDockerConfig } from "../../src/runtime/images/docker-config.ts";
 import { parseStatus } from "../../src/streams/exit-status.ts";
 import { iscsiDiskOfId } from "../../src/volumes/persistent/iscsi-disk.ts";
@@ -63,7 +63,7 @@ const netDev = lines("Inter-|   Receive", " face |bytes", "  eth0: 1 2 3 4 5 6 7
 const event =
   '{"Type":"container","Action":"die","Actor":{"ID":"c","Attributes":{"a":"b"}},"timeNano":1700000000000000000}';
 const labels = { "io.kubernetes.pod.name": "p", list: [1, 2.5, true, null, '\\"ü'] };
-const checkpoint = encodeCheckpoint({ allocations: [], registered: new Map([["a.b/c", ["d"]]]) });
+const checkpoint = encodeDeviceCheckpoint({ allocations: [], registered: new Map([["a.b/c", ["d"]]]) });
 const cgroup = {
   "cpu.stat": "usage_usec 1\nuser_usec 1\n",
   "memory.current": "4096\n",
@@ -106,7 +106,7 @@ export const textTargets: readonly Target[] = [
   ),
   text("Docker JSON", (json) => parseBoundedJson(Buffer.from(json)), event, JSON.stringify({ labels, more: [labels] })),
   text("Docker event", (json) => runtimeEvent(recordIn(json) ?? {}), event),
-  text("checkpoint of devices", decodeCheckpoint, checkpoint),
+  text("checkpoint of devices", decodeDeviceCheckpoint, checkpoint),
   text(
     "interface of iscsiadm",
     iscsiSettingsOf,
@@ -116,7 +116,7 @@ export const textTargets: readonly Target[] = [
   text("record of an iSCSI disk", (json) => withIscsiRecord(iscsiDisk, Buffer.from(json)), iscsiRecordOf(iscsiDisk)),
   text("ID mappings of a pod", parseMappings, formatMappings({ first: 65_536, length: 65_536 })),
   text("subordinate IDs", parseSubordinateIds, "0: kubelet 65536 7208960\n"),
-  text("checkpoint of ResourceClaims", (input) => decodeClaims(Buffer.from(input)), encodeClaims([])),
+  text("checkpoint of ResourceClaims", (input) => decodeClaimCheckpoint(Buffer.from(input)), encodeClaimCheckpoint([])),
   text(
     "CPU topology",
     (table) => parseTopology(table.split("\n")),
@@ -132,7 +132,7 @@ export const textTargets: readonly Target[] = [
   ),
   text(
     "state of the CPU manager",
-    (json) => parseState(json),
+    (json) => parseCpuState(json),
     '{"policyName":"static","defaultCpuSet":"0,4-7","entries":{"uid":{"main":"1-3"}},"checksum":1}',
   ),
   text(

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { sshHost } from "../../providers/ssh/host.ts";
 import { readSshConfig } from "../../providers/ssh/config.ts";
-import { createDriverClient } from "../../src/csi/client.ts";
+import { createCsiDriverClient } from "../../src/csi/client.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import type { PersistentVolume, PersistentVolumeClaim, Pod } from "../../src/objects.ts";
@@ -60,7 +60,7 @@ describe("volumes of a target with SELinux", { timeout: 1_800_000 }, () => {
     const program = await buildProgram({ name: "hostpathplugin", module: "csi" }, console.error);
     await runDriver(guest, program);
     const host = owned.use(sshHost({ config: readSshConfig(guest.login), clock, log: silentLog() }));
-    const client = createDriverClient(
+    const client = createCsiDriverClient(
       { host, clock, measures: unmeasured.drivers },
       { name: driver, endpoint: socket },
     );

@@ -10,7 +10,7 @@ import { DialAgent } from "./dial-agent.ts";
 import { isConnectionReset, codedDockerError } from "./errors.ts";
 
 /** Deadline of a call: milliseconds, milliseconds in addition to an ordinary call's, or none except the signal (streams, pulls, waits). */
-export type CallTimeout = number | { readonly beyondMs: number } | "none";
+export type EngineCallTimeout = number | { readonly beyondMs: number } | "none";
 
 /** Client of a Docker daemon. It connects on first use; while the daemon does not respond, calls fail at once with `unavailable`. */
 export interface DockerClient {
@@ -22,10 +22,10 @@ export interface DockerClient {
   call<T>(
     work: (engine: Dockerode, abortSignal: AbortSignal, apart: Dockerode, forUser: Dockerode) => Promise<T>,
     signal: AbortSignal,
-    limit?: CallTimeout,
+    limit?: EngineCallTimeout,
   ): Promise<T>;
   /** Sends one request. @returns the response's JSON. @throws CodedError with the daemon's message. */
-  request<T>(request: DockerRequest, signal: AbortSignal, limit?: CallTimeout): Promise<T>;
+  request<T>(request: DockerRequest, signal: AbortSignal, limit?: EngineCallTimeout): Promise<T>;
   /** The negotiated API version, such as `1.41`. */
   apiVersion(signal: AbortSignal): Promise<string>;
   /** Time of the daemon's last response, Clock.monotonic(); undefined before the first one, and while a call has been waiting for too long. */
@@ -97,7 +97,7 @@ export function createDockerClient({ socket, host, requestTimeoutMs, clock }: Do
   const withDeadline = async <T>(
     work: (signal: AbortSignal) => Promise<T>,
     signal: AbortSignal,
-    limit: CallTimeout,
+    limit: EngineCallTimeout,
   ) => {
     throwIfAborted(signal);
     const until = limit === "none" ? signal : clock.within(deadlineMs(limit, requestTimeoutMs), signal);
@@ -141,7 +141,7 @@ function createResponseTracker(clock: Clock) {
   const waiting = new Set<{ readonly since: number }>();
   let latest: number | undefined;
   return {
-    wait(limit: CallTimeout) {
+    wait(limit: EngineCallTimeout) {
       const call = { since: clock.monotonic() };
       if (limit !== "none") waiting.add(call);
       return {
@@ -156,7 +156,7 @@ function createResponseTracker(clock: Clock) {
   };
 }
 
-function deadlineMs(limit: Exclude<CallTimeout, "none">, requestTimeoutMs: number): number {
+function deadlineMs(limit: Exclude<EngineCallTimeout, "none">, requestTimeoutMs: number): number {
   return typeof limit === "number" ? limit : requestTimeoutMs + limit.beyondMs;
 }
 

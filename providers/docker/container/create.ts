@@ -16,7 +16,7 @@ import { containerHostConfig } from "./host-config.ts";
 import { imageRefOf } from "../image/reference.ts";
 import { inspectImage } from "../image/inspect.ts";
 import { dockerLabels } from "./labels.ts";
-import { linkLog } from "./log-link.ts";
+import { linkEngineLog } from "./log-link.ts";
 import { cacheSandbox } from "../container-facts.ts";
 import {
   containerName,
@@ -70,7 +70,7 @@ export async function createContainer(
   );
   facts.emptySandboxes.delete(sandbox.Id);
   facts.createdContainers.set(id, {
-    linked: log ? linkLog(parts, sandbox, { id, logPath: log }, signal) : Promise.resolve(),
+    linked: log ? linkEngineLog(parts, sandbox, { id, logPath: log }, signal) : Promise.resolve(),
   });
   const reference = await imageRef;
   if (reference !== undefined) facts.containers.set(id, { imageRef: reference });

@@ -10,7 +10,7 @@ type LogLinkDeps = Pick<DockerParts, "host" | "log">;
  *  after. The file is in the sandbox's parent directory: the Engine API reports it only after the start. If linking fails, the log is read
  *  over the API.
  *  @param sandbox the container's running sandbox. */
-export async function linkLog(
+export async function linkEngineLog(
   { host, log }: LogLinkDeps,
   sandbox: Pick<ContainerInspectInfo, "ResolvConfPath">,
   container: { readonly id: string; readonly logPath: string },

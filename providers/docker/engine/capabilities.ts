@@ -7,7 +7,7 @@ import { throwIfAborted } from "../../../src/lib/errors.ts";
 import { type CapabilityProbes, runCapabilityProbes } from "./capability-probes.ts";
 
 /** Capabilities of the daemon, from its info or, if that does not include them, from a probe. */
-export type Capabilities = ReturnType<typeof createCapabilities>;
+export type EngineCapabilities = ReturnType<typeof createCapabilities>;
 
 /** cri-dockerd's value: the sandbox is killed last. */
 export const sandboxOomScoreAdj = -998;

@@ -4,12 +4,12 @@ import type { DockerParts } from "../parts.ts";
 import { findContainers } from "../container/own.ts";
 import { forceRemove } from "../container/remove.ts";
 
-export type ProbeOutcome = "works" | { readonly fails: string };
+export type CapabilityProbeOutcome = "works" | { readonly fails: string };
 
 /** Capabilities that the daemon's info does not include. */
 export interface CapabilityProbes {
-  readonly privileged: ProbeOutcome;
-  readonly lowOomScore: ProbeOutcome;
+  readonly privileged: CapabilityProbeOutcome;
+  readonly lowOomScore: CapabilityProbeOutcome;
 }
 
 /** Label of probe containers, with the node's name. They are not pods of the node: its lists and events omit them. */
@@ -48,7 +48,7 @@ async function start(
   image: string,
   hostConfig: HostConfig,
   signal: AbortSignal,
-): Promise<ProbeOutcome> {
+): Promise<CapabilityProbeOutcome> {
   const { docker, nodeName, clock } = parts;
   const body = {
     Image: image,

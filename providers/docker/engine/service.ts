@@ -7,7 +7,7 @@ import {
 } from "../../../src/gen/cri.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import type { Runtime } from "../../../src/seams/runtime.ts";
-import type { Capabilities } from "./capabilities.ts";
+import type { EngineCapabilities } from "./capabilities.ts";
 import type { EngineInfo } from "../client/engine-info.ts";
 import { inspectImage } from "../image/inspect.ts";
 import type { PodNetwork } from "../network/pod-network.ts";
@@ -25,7 +25,7 @@ const healthTimeoutMs = 10_000;
 export interface EngineServiceDeps {
   readonly parts: DockerParts;
   readonly network: PodNetwork;
-  readonly capabilities: Capabilities;
+  readonly capabilities: EngineCapabilities;
 }
 
 /** The daemon's status. A daemon that does not respond, refuses access or is too old is an error, one sentence with the remedy. */

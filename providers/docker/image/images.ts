@@ -1,7 +1,7 @@
 import type { ImageInfo } from "dockerode";
 import { CodedError, ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { Images } from "../../../src/seams/runtime.ts";
-import { fullName, imageRefOf, isImageId } from "./reference.ts";
+import { qualifiedImageName, imageRefOf, isImageId } from "./reference.ts";
 import { criImage, inspectImage, lookupName, taggedNames } from "./inspect.ts";
 import type { DockerParts } from "../parts.ts";
 import { localPauseImage } from "../config.ts";
@@ -15,7 +15,7 @@ import { createSlowMeasurement } from "../client/slow-measurement.ts";
 /** All images of the daemon, including those of other users. */
 export function dockerImages(parts: DockerParts): Images {
   const { docker, config, cache } = parts;
-  const pinned = new Set([config.sandboxImage, localPauseImage].map(fullName));
+  const pinned = new Set([config.sandboxImage, localPauseImage].map(qualifiedImageName));
   return {
     imageFsInfo: createImageFs(parts),
     listImages: cache.cached(async (signal) => {

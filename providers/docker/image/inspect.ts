@@ -1,7 +1,7 @@
 import { ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { ImageInfo, ImageInspectInfo } from "dockerode";
 import { Image, Int64Value } from "../../../src/gen/cri.ts";
-import { fullName, isImageId } from "./reference.ts";
+import { qualifiedImageName, isImageId } from "./reference.ts";
 import type { DockerParts } from "../parts.ts";
 import { pullQuery } from "./pull-query.ts";
 
@@ -43,7 +43,7 @@ export function criImage(image: ImageInfo | ImageInspection, pinned: ReadonlySet
 
 /** Names without the `<none>` of untagged images. */
 export function taggedNames(names: readonly string[] | null | undefined): string[] {
-  return (names ?? []).filter((name) => !name.includes("<none>")).map(fullName);
+  return (names ?? []).filter((name) => !name.includes("<none>")).map(qualifiedImageName);
 }
 
 /** The image's user: a UID, or a name that the runtime looks up. CRI's image has no group. */

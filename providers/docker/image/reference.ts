@@ -11,13 +11,13 @@ export interface NamedImage {
  *  (`registry/repository@sha256:…`), preferably in the requested repository; the image's ID without a registry digest.
  *  @param name the requested name or ID. */
 export function imageRefOf({ Id, RepoDigests }: NamedImage, name = ""): string {
-  const known = (RepoDigests ?? []).filter((digest) => !digest.startsWith("<none>")).map(fullName);
+  const known = (RepoDigests ?? []).filter((digest) => !digest.startsWith("<none>")).map(qualifiedImageName);
   const repository = repositoryOf(name);
   return known.find((digest) => repositoryOf(digest) === repository) ?? known[0] ?? Id;
 }
 
 /** A name with its registry, as CRI runtimes write it: Docker omits `docker.io/library/`. */
-export function fullName(name: string): string {
+export function qualifiedImageName(name: string): string {
   const repository = repositoryOf(name);
   if (repository === undefined) return name;
   const { tag, digest } = parseImageName(name);

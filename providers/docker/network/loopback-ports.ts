@@ -44,10 +44,10 @@ export function createLoopbackPorts(parts: DockerParts) {
 
 /** True if a port is published on the loopback only. */
 export function onLoopback(bindings: PortMap | null): boolean {
-  return Object.values(bindings ?? {}).some((each) => (each ?? []).some(({ HostIp }) => isLoopback(HostIp)));
+  return Object.values(bindings ?? {}).some((each) => (each ?? []).some(({ HostIp }) => isLoopbackHostIp(HostIp)));
 }
 
-export function isLoopback(hostIp: string | undefined): boolean {
+export function isLoopbackHostIp(hostIp: string | undefined): boolean {
   return hostIp?.startsWith("127.") ?? false;
 }
 
@@ -79,7 +79,7 @@ function sandboxRules(nodeName: string, { Ports, HostConfig, NetworkSettings }: 
   const networks = Object.values(NetworkSettings?.Networks ?? {});
   const address = (networks.find(({ NetworkID }) => NetworkID === HostConfig.NetworkMode) ?? networks[0])?.IPAddress;
   if (!address) return [];
-  return Ports.filter(({ IP, PublicPort }) => isLoopback(IP) && PublicPort > 0).map(
+  return Ports.filter(({ IP, PublicPort }) => isLoopbackHostIp(IP) && PublicPort > 0).map(
     ({ IP, PublicPort, PrivatePort, Type }) =>
       `-A OUTPUT ! -s 127.0.0.0/8 -d ${IP}/32 -p ${Type} -m ${Type} --dport ${PublicPort} ` +
       `-m comment ${comment(nodeName)} -j DNAT --to-destination ${address}:${PrivatePort}`,

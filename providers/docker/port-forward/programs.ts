@@ -3,7 +3,7 @@ import { type Argv, interpreted, script } from "../../../src/seams/command.ts";
 
 /** A program on the target that relays standard input and output to a TCP connection. Once connected, no process keeps
  *  its standard error open: sshd reports the end of a command's output only together with that of its standard error. */
-export interface RelayProgram {
+export interface PortForwardProgram {
   /** Command line. @param address a loopback address. */
   readonly argv: (address: string, port: number) => Argv;
   /** Its message on standard error once connected. */
@@ -21,7 +21,7 @@ const standardStreams = "STDIN!!STDOUT,shut-close";
 export const findProgramScript = (): string => directoryText("find-program.sh");
 
 /** The program that `findProgramScript` printed; undefined if none was found. */
-export function relayProgram(name: string): RelayProgram | undefined {
+export function relayProgram(name: string): PortForwardProgram | undefined {
   return programs[name.trim()];
 }
 
@@ -34,7 +34,7 @@ export function socatCommand(to: string): Argv {
   return script(directoryText("socat-quietly.sh"), "socat", ...options, standardStreams, to);
 }
 
-const programs: Readonly<Record<string, RelayProgram>> = {
+const programs: Readonly<Record<string, PortForwardProgram>> = {
   socat: {
     argv: (address, port) =>
       socatCommand(address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`),

@@ -5,7 +5,7 @@ import type { Host, HostProcess } from "../../../src/seams/host.ts";
 import { type ForwardSlots, createForwardSlots } from "../../../src/streams/forward-slots.ts";
 import type { DockerParts } from "../parts.ts";
 import { ProcessConnection } from "./connection.ts";
-import { type RelayProgram, findProgramScript, relayProgram } from "./programs.ts";
+import { type PortForwardProgram, findProgramScript, relayProgram } from "./programs.ts";
 import { sandboxType } from "../container/names.ts";
 import { inspectRunning } from "../container/running.ts";
 import { type Argv, script, wrapped } from "../../../src/seams/command.ts";
@@ -28,10 +28,10 @@ const loopback = [
 export function createPortRelay(parts: DockerParts): ConnectToPort {
   const { host, clock, log } = parts;
   const forUsers = host.forUsers ?? host;
-  let program: RelayProgram | undefined;
+  let program: PortForwardProgram | undefined;
   let hasWarned = false;
 
-  async function programFor(pid: number, signal: AbortSignal): Promise<RelayProgram | undefined> {
+  async function programFor(pid: number, signal: AbortSignal): Promise<PortForwardProgram | undefined> {
     if (program) return program;
     try {
       const { stdout, stderr } = await host.run(inNetworkNamespace(pid, script(findProgramScript())), { signal });
@@ -61,7 +61,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
     const program = await programFor(pid, signal);
     if (!program) return dial(forUsers, podAddress(sandbox), port, signal);
     const enter = (address: string) =>
-      startRelay(
+      startPortForwardRelay(
         { host: forUsers, clock },
         inNetworkNamespace(pid, program.argv(address, port)),
         program.connected,
@@ -137,7 +137,7 @@ const maxStderrBytes = 16 * 1024;
  *  @param connectedMessage its message on standard error once connected.
  *  @returns the relayed connection; destroying it ends the relay.
  *  @throws CodedError unavailable with the relay's message if it cannot connect; the signal's reason. */
-export async function startRelay(
+export async function startPortForwardRelay(
   { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Clock },
   argv: Argv,
   connectedMessage: RegExp,

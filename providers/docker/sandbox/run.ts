@@ -1,7 +1,7 @@
 import type { ContainerCreateOptions, ContainerInspectInfo } from "dockerode";
 import { NamespaceMode, type RunPodSandboxRequest } from "../../../src/gen/cri.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
-import type { Capabilities } from "../engine/capabilities.ts";
+import type { EngineCapabilities } from "../engine/capabilities.ts";
 import { createNamed } from "../container/create-named.ts";
 import { sandboxName, sandboxType } from "../container/names.ts";
 import type { PodNetwork } from "../network/pod-network.ts";
@@ -13,10 +13,10 @@ import { securityOptions } from "../container/security-options.ts";
 import type { EngineInfo } from "../client/engine-info.ts";
 import { inspectOwn } from "../container/own.ts";
 
-export interface SandboxDeps {
+export interface DockerSandboxDeps {
   readonly parts: DockerParts;
   readonly network: PodNetwork;
-  readonly capabilities: Capabilities;
+  readonly capabilities: EngineCapabilities;
   readonly sandboxImage: SandboxImage;
 }
 
@@ -26,8 +26,8 @@ const removeTimeoutMs = 30_000;
 /** Creates and starts a pod's sandbox; removes it if the start fails.
  *  @returns its ID.
  *  @throws CodedError already_exists if this node has it already; otherwise the daemon's message. */
-export async function runSandbox(
-  deps: SandboxDeps,
+export async function runDockerSandbox(
+  deps: DockerSandboxDeps,
   { config, runtimeHandler }: RunPodSandboxRequest,
   signal: AbortSignal,
 ): Promise<string> {
@@ -50,7 +50,7 @@ export async function runSandbox(
 }
 
 async function dependenciesExist(
-  { network, sandboxImage }: SandboxDeps,
+  { network, sandboxImage }: DockerSandboxDeps,
   onNetwork: boolean,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -60,7 +60,7 @@ async function dependenciesExist(
 
 /** Settings common to all sandboxes of this daemon, and this sandbox's security options. */
 async function sandboxSettings(
-  { parts, capabilities, sandboxImage }: SandboxDeps,
+  { parts, capabilities, sandboxImage }: DockerSandboxDeps,
   security: Parameters<typeof sandboxSecurity>[0],
   signal: AbortSignal,
 ) {

@@ -12,8 +12,8 @@ import {
 } from "../../../src/gen/cri.ts";
 import { ignoreNotFound } from "../../../src/lib/errors.ts";
 import type { Sandboxes } from "../../../src/seams/runtime.ts";
-import { takeStartInspection, type SandboxDeps, runSandbox } from "./run.ts";
-import { type LoopbackPorts, isLoopback, onLoopback } from "../network/loopback-ports.ts";
+import { takeStartInspection, type DockerSandboxDeps, runDockerSandbox } from "./run.ts";
+import { type LoopbackPorts, isLoopbackHostIp, onLoopback } from "../network/loopback-ports.ts";
 import { cacheSandbox } from "../container-facts.ts";
 import {
   containerType,
@@ -32,7 +32,7 @@ import { criLabels } from "../container/labels.ts";
 import { nanoseconds, secondsToNanoseconds } from "../client/times.ts";
 
 /** Sandboxes of this node over the Engine API. */
-export function dockerSandboxes(deps: SandboxDeps & { readonly loopbackPorts: LoopbackPorts }): Sandboxes {
+export function dockerSandboxes(deps: DockerSandboxDeps & { readonly loopbackPorts: LoopbackPorts }): Sandboxes {
   const { parts, network, loopbackPorts } = deps;
   let rulesSynced = false;
   /** Syncs the rules after the removal of a sandbox that had, or may have had, host ports on the loopback. */
@@ -41,7 +41,7 @@ export function dockerSandboxes(deps: SandboxDeps & { readonly loopbackPorts: Lo
   };
   return {
     async runPodSandbox(request, signal) {
-      const podSandboxId = await runSandbox(deps, request, signal);
+      const podSandboxId = await runDockerSandbox(deps, request, signal);
       if (requestsLoopbackPort(request.config)) await loopbackPorts.sync(signal);
       return { podSandboxId };
     },
@@ -64,7 +64,7 @@ export function dockerSandboxes(deps: SandboxDeps & { readonly loopbackPorts: Lo
 
 function requestsLoopbackPort(config: PodSandboxConfig | undefined): boolean {
   if (!config || namespacesOf(config).network === NamespaceMode.NODE) return false;
-  return config.portMappings.some(({ hostPort, hostIp }) => hostPort > 0 && isLoopback(hostIp));
+  return config.portMappings.some(({ hostPort, hostIp }) => hostPort > 0 && isLoopbackHostIp(hostIp));
 }
 
 async function listSandboxes(parts: DockerParts, filter: PodSandboxFilter | undefined, signal: AbortSignal) {

@@ -10,7 +10,7 @@ import type { SshConfig } from "../config.ts";
 import type { SshEndpoint } from "../endpoint.ts";
 import type { SshProxy } from "../proxy.ts";
 import type { ReverseTunnel } from "../reverse/tunnel.ts";
-import type { Credentials } from "./credentials.ts";
+import type { SshCredentials } from "./credentials.ts";
 import { targetAlgorithms } from "./algorithms.ts";
 import type { ChannelTransport } from "./channel-stream.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
@@ -204,7 +204,11 @@ interface HostKeyResult {
 
 type Settings = Omit<ConnectConfig, "sock">;
 
-function connectConfig({ user }: SshEndpoint, credentials: Credentials, { check, refused }: HostKeyResult): Settings {
+function connectConfig(
+  { user }: SshEndpoint,
+  credentials: SshCredentials,
+  { check, refused }: HostKeyResult,
+): Settings {
   return {
     username: user,
     ...credentials,

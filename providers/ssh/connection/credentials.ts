@@ -4,7 +4,7 @@ import { errnoOf } from "../../local/errors.ts";
 import type { SshLogin } from "../endpoint.ts";
 
 /** Credentials for one connection. Never logged. */
-export type Credentials =
+export type SshCredentials =
   | { readonly privateKey: Buffer; readonly passphrase?: string }
   | { readonly agent: string }
   | { readonly password: string };
@@ -18,14 +18,14 @@ function isReadableByOthers({ mode, uid }: { readonly mode: number; readonly uid
 
 /** Reads the login's files on each call, so that rotated keys are used.
  *  @throws CodedError not_found, permission_denied (also for a file that others can read), a sentence with the remedy. */
-export async function readCredentials(login: SshLogin): Promise<Credentials> {
+export async function readCredentials(login: SshLogin): Promise<SshCredentials> {
   switch (login.kind) {
     case "agent":
       return { agent: login.agentSocket };
     case "password":
       return { password: await readSecretLine("passwordFile", login.passwordFile) };
     case "key": {
-      const privateKey = await readSecret("privateKeyFile", login.privateKeyFile);
+      const privateKey = await readSecretFile("privateKeyFile", login.privateKeyFile);
       if (login.passphraseFile === undefined) return { privateKey };
       return { privateKey, passphrase: await readSecretLine("passphraseFile", login.passphraseFile) };
     }
@@ -35,11 +35,11 @@ export async function readCredentials(login: SshLogin): Promise<Credentials> {
 /** Reads the first line of a secret file: editors append a newline that is not part of the secret.
  *  @throws CodedError not_found, permission_denied (also for a file that others can read), a sentence with the remedy. */
 export async function readSecretLine(field: string, path: string): Promise<string> {
-  return (await readSecret(field, path)).toString("utf8").replace(/\r?\n[\s\S]*$/, "");
+  return (await readSecretFile(field, path)).toString("utf8").replace(/\r?\n[\s\S]*$/, "");
 }
 
 /** Reads a secret file. @throws like `readSecretLine`. */
-export async function readSecret(field: string, path: string): Promise<Buffer> {
+export async function readSecretFile(field: string, path: string): Promise<Buffer> {
   try {
     const file = await stat(path);
     if (isReadableByOthers(file))

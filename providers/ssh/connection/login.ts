@@ -1,13 +1,13 @@
 import ssh2 from "ssh2";
 import { messageOf } from "../../../src/lib/errors.ts";
 import type { SshLogin } from "../endpoint.ts";
-import { type Credentials, readCredentials } from "./credentials.ts";
+import { type SshCredentials, readCredentials } from "./credentials.ts";
 import { LinkError } from "./link-state.ts";
 import { type UserCertificate, readUserCertificate } from "./user-certificate.ts";
 
 /** Credentials for a login, with the certificate if there is one. */
 export interface Login {
-  readonly credentials: Credentials;
+  readonly credentials: SshCredentials;
   /** Certificate of the private key. */
   readonly certificate?: UserCertificate;
 }

@@ -5,7 +5,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 export const maxPooledScriptBytes = 64 * 1024;
 
 /** A command, its input, and the limit of each output stream, bytes. */
-export interface Command {
+export interface SshCommand {
   readonly argv: readonly string[];
   readonly stdin: string | Uint8Array;
   readonly limit: number;

@@ -4,7 +4,7 @@ import { CodedError, throwIfAborted, abortError, hasCode } from "../../../src/li
 import type { RunOptions, RunResult } from "../../../src/seams/host.ts";
 import { printfFormat, quoteAll } from "../shell/quote.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
-import { type Command, type CommandResult, noSuchProgram, programOf, maxPooledScriptBytes } from "./command.ts";
+import { type SshCommand, type CommandResult, noSuchProgram, programOf, maxPooledScriptBytes } from "./command.ts";
 import { type SpawnerOptions, createSpawner } from "./spawn.ts";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { untilAborted } from "../../../src/lib/runnables.ts";
@@ -43,7 +43,11 @@ export function createRunner({ pool, clock, ownSession }: RunnerOptions) {
   };
 }
 
-async function runPooled(pool: ShellPool, { argv, stdin, limit }: Command, stop: AbortSignal): Promise<CommandResult> {
+async function runPooled(
+  pool: ShellPool,
+  { argv, stdin, limit }: SshCommand,
+  stop: AbortSignal,
+): Promise<CommandResult> {
   const feed = stdin.length === 0 ? "''" : printfFormat(stdin);
   const { stdout, stderr, words } = await pool.run(
     { script: `gl_run ${feed} ${limit} ${limit} ${quoteAll(argv)}`, outcome: '"$gl_rc"', maxBytes: limit },
@@ -64,7 +68,7 @@ function decodeOutput(bytes: Buffer, limit: number): string {
  *  @throws cancelled or deadline_exceeded like the signal (the command is killed), unavailable. */
 export async function runInOwnSession(
   options: SpawnerOptions,
-  { argv, stdin, limit }: Command,
+  { argv, stdin, limit }: SshCommand,
   stop: AbortSignal,
 ): Promise<CommandResult> {
   const none = Buffer.alloc(0);

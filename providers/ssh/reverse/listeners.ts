@@ -4,7 +4,7 @@ import { messageOf, CodedError, codeOfErrno } from "../../../src/lib/errors.ts";
 import { joinHostPort } from "../../../src/lib/http-get.ts";
 import type { ClockAndLog } from "../../../src/lib/log.ts";
 import { hasErrno, errnoOf } from "../../local/errors.ts";
-import { readSecret } from "../connection/credentials.ts";
+import { readSecretFile } from "../connection/credentials.ts";
 import { LinkError } from "../connection/link-state.ts";
 import type { ReverseTunnelConfig } from "./config.ts";
 import { type ReverseConnections, createReverseConnections } from "./connections.ts";
@@ -105,7 +105,7 @@ class ReverseListener {
       );
     const { address, port, hostKeyFile } = reverse;
     const start = async () => {
-      const hostKey = parseHostKey(hostKeyFile, await readSecret("reverse.hostKeyFile", hostKeyFile));
+      const hostKey = parseHostKey(hostKeyFile, await readSecretFile("reverse.hostKeyFile", hostKeyFile));
       const server = await startReverseServer({
         address,
         port,

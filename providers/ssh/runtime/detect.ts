@@ -6,7 +6,7 @@ import type { Host } from "../../../src/seams/host.ts";
 import type { Runtime } from "../../../src/seams/runtime.ts";
 
 /** Protocol of a runtime's socket on the target. */
-export type Protocol = "cri" | "docker";
+export type RuntimeProtocol = "cri" | "docker";
 
 /** Well-known sockets of runtimes, in order of preference. Docker comes with a containerd whose CRI plugin is often disabled, or has no pod
  *  network, so the first socket that exists is not good enough: the runtime has to answer and to have a network. */
@@ -22,7 +22,7 @@ export interface DetectDeps {
   readonly nodeName: string;
   readonly host: Pick<Host, "fs" | "dial">;
   /** Creates the runtime for a socket; it connects on first use. */
-  readonly createRuntime: (socket: string, protocol: Protocol) => Runtime;
+  readonly createRuntime: (socket: string, protocol: RuntimeProtocol) => Runtime;
   /** Resolves if the target is reachable. @throws CodedError unavailable if not. */
   readonly checkReachable: (signal: AbortSignal) => Promise<unknown>;
   readonly log: Logger;
@@ -129,11 +129,11 @@ function failureText(error: unknown): string {
 }
 
 /** Docker answers with HTTP/1.1; gRPC speaks HTTP/2 only. */
-async function protocolOf(host: Pick<Host, "dial">, socket: string, signal: AbortSignal): Promise<Protocol> {
+async function protocolOf(host: Pick<Host, "dial">, socket: string, signal: AbortSignal): Promise<RuntimeProtocol> {
   const connection = await host.dial({ unix: socket }, signal);
   try {
     connection.write("GET /_ping HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n");
-    const { promise, resolve } = Promise.withResolvers<Protocol>();
+    const { promise, resolve } = Promise.withResolvers<RuntimeProtocol>();
     connection.once("data", (bytes: Buffer) =>
       resolve(bytes.toString("latin1").startsWith("HTTP/1.") ? "docker" : "cri"),
     );

@@ -101,7 +101,7 @@ type PendingRequest = ReturnType<typeof beginRequest>;
 /** Collects an answer: both streams end with the marker, independently of each other. */
 function beginRequest(maxBytes: number) {
   const marker = randomUUID();
-  const [out, err] = [new Frame(marker, maxBytes), new Frame(marker, maxBytes)];
+  const [out, err] = [new ShellFrame(marker, maxBytes), new ShellFrame(marker, maxBytes)];
   const { promise, resolve, reject } = Promise.withResolvers<ShellResult>();
   let stdout: { readonly data: Buffer; readonly words: readonly string[] } | undefined;
   let stderr: { readonly data: Buffer } | undefined;
@@ -145,7 +145,7 @@ export function killScript({ id, startTicks }: ProcessGroup, signal: "SIGTERM" |
 
 /** Parses a shell's output up to the last line of an answer, which has the marker (unknown to commands) and some words. Nothing follows that
  *  line before the next question, so only the end of the output is searched. */
-export class Frame {
+export class ShellFrame {
   readonly #marker: Buffer;
   readonly #kept: BoundedBuffer;
   #tail = Buffer.alloc(0);

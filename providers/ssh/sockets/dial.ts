@@ -11,7 +11,7 @@ import { connectionLostError, channelStream } from "../connection/channel-stream
 import { type Connection, channelRefusal, fromCallback } from "../connection/connection.ts";
 import type { Link } from "../connection/link.ts";
 import type { Privileges } from "../shell/privileges.ts";
-import { relayConnection, relayCommand } from "./relay.ts";
+import { relayConnection, socketRelayCommand } from "./relay.ts";
 import { discardChannel } from "../connection/sessions.ts";
 import type { SshProcess } from "../process/spawn.ts";
 import { systemError } from "../shell/system-errors.ts";
@@ -38,7 +38,7 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
   const dialByRelay = async (to: Address, signal: AbortSignal, refused: CodedError): Promise<Duplex> => {
     const { relays } = await privileges(signal);
     for (const program of relays) {
-      const command = relayCommand(program, to);
+      const command = socketRelayCommand(program, to);
       if (!command) continue;
       try {
         return await relayConnection(await spawn(command.argv, signal), command.printsGreeting, { clock, signal });

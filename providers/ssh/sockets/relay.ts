@@ -68,7 +68,7 @@ interface RelayCommand {
 
 /** Returns the command of a relay to an address; for a socket with a long path it runs in the socket's directory. Undefined if the address
  *  is unsafe for the program. Pure. */
-export function relayCommand(program: RelayProgram, to: Address): RelayCommand | undefined {
+export function socketRelayCommand(program: RelayProgram, to: Address): RelayCommand | undefined {
   if (!("unix" in to) || !isLongSocketPath(to.unix)) return plainCommand(program, to);
   const { dir, base } = posix.parse(to.unix);
   const relay = plainCommand(program, { unix: `./${base}` });

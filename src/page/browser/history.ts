@@ -1,8 +1,8 @@
 import type { Measure } from "../messages.ts";
 
 /** Plotted metrics. */
-export const metrics = ["cpu", "memory", "rx", "tx", "disk"] as const;
-export type Metric = (typeof metrics)[number];
+export const plottedMetrics = ["cpu", "memory", "rx", "tx", "disk"] as const;
+export type Metric = (typeof plottedMetrics)[number];
 
 /** Samples of one node, pod or container, oldest first; `rx` and `tx` in bytes per second. */
 export interface Track {
@@ -24,7 +24,7 @@ export function addSample(track: Track, at: number, measure: Measure): void {
   const before = track.at.at(-1);
   if (before !== undefined && at <= before) return;
   const seconds = before === undefined ? 0 : (at - before) / 1000;
-  for (const metric of metrics) {
+  for (const metric of plottedMetrics) {
     const total = metric === "rx" || metric === "tx";
     const value = total ? rate(track.last[metric], measure[metric], seconds) : measure[metric];
     track.values[metric].push(value);

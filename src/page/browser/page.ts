@@ -3,7 +3,7 @@ import { part, setText, make } from "./dom.ts";
 import { count, bytes, cores, age } from "./format.ts";
 import { type Scope, newModel, take, type Model } from "./model.ts";
 import { createPlots } from "./plots.ts";
-import { createPodTable } from "./pods.ts";
+import { createPodRows } from "./pods.ts";
 import { drawScope } from "./scope.ts";
 
 const model = newModel();
@@ -11,7 +11,7 @@ let scope: Scope = {};
 let waiting = false;
 
 const plots = createPlots(part("plots"));
-const table = createPodTable(part("pods"), choose);
+const table = createPodRows(part("pods"), choose);
 
 function choose(chosen: Scope): void {
   scope = chosen;

@@ -28,7 +28,7 @@ const rowHeight = 28;
 const spare = 6;
 
 /** Creates the table of pods. Only visible rows are in the document, so that thousands of pods cost no more than a screenful. */
-export function createPodTable(into: HTMLElement, choose: (scope: Scope) => void) {
+export function createPodRows(into: HTMLElement, choose: (scope: Scope) => void) {
   const filter = make("input");
   Object.assign(filter, {
     type: "search",

@@ -2,14 +2,14 @@ import { createHash } from "node:crypto";
 import { entriesOf, isRecord } from "../../lib/record.ts";
 
 /** Registry credentials. Never logged. */
-export interface Login {
+export interface RegistryLogin {
   readonly username: string;
   readonly password: string;
   readonly email: string;
 }
 
 /** Credentials by registry location, such as `registry.example.com:5000/team`. */
-export type Logins = readonly (readonly [location: string, login: Login])[];
+export type Logins = readonly (readonly [location: string, login: RegistryLogin])[];
 
 /** The two layouts of a Docker configuration: `config.json` has its entries below `auths`, the older `.dockercfg` at the top. */
 export type DockerConfigLayout = "config.json" | ".dockercfg";
@@ -26,7 +26,7 @@ export function parseDockerConfig(text: string, layout: DockerConfigLayout): Log
 }
 
 /** The kubelet's hash of credentials, over their JSON as Go writes it, so that its records stay valid. (kubelet, credentialprovider) */
-export function credentialHash({ username, password, email }: Login): string {
+export function credentialHash({ username, password, email }: RegistryLogin): string {
   const given = Object.entries({ username, password, email }).filter(([, value]) => value !== "");
   const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
   const json = JSON.stringify(Object.fromEntries(given)).replaceAll(/[<>&\u2028\u2029]/g, escaped);
@@ -44,7 +44,7 @@ function parseObject(text: string): Readonly<Record<string, unknown>> {
 }
 
 /** `auth` is base64 of `username:password` and takes precedence over both fields. */
-function parseEntry(entry: unknown): Login {
+function parseEntry(entry: unknown): RegistryLogin {
   if (!isRecord(entry)) throw new Error("has an entry that is not a JSON object");
   const field = (name: string) => {
     const value: unknown = Object.hasOwn(entry, name) ? Reflect.get(entry, name) : undefined;

@@ -1,21 +1,21 @@
 import type { Secret } from "../../objects.ts";
 import { CodedError, messageOf } from "../../lib/errors.ts";
-import { type Login, type Logins, credentialHash, parseDockerConfig } from "./docker-config.ts";
+import { type RegistryLogin, type Logins, credentialHash, parseDockerConfig } from "./docker-config.ts";
 import type { PullAccount, PullSecret } from "./pull-records.ts";
 
 /** Source of credentials: a pull secret, a service account (through a plugin), or, if undefined, the node. */
-export type CredentialSource =
+export type ImageCredentialSource =
   | { readonly secret: PullSecret; readonly account?: never }
   | { readonly account: PullAccount; readonly secret?: never }
   | undefined;
 
 /** Registry credentials and their source. Never logged. */
-export interface Credentials extends Omit<Login, "email"> {
-  readonly source: CredentialSource;
+export interface ImageCredentials extends Omit<RegistryLogin, "email"> {
+  readonly source: ImageCredentialSource;
 }
 
 /** Credentials by registry location, such as `registry.example.com:5000/team`. */
-export type Keyring = readonly (readonly [location: string, credentials: Credentials])[];
+export type Keyring = readonly (readonly [location: string, credentials: ImageCredentials])[];
 
 const dockerHub = "index.docker.io";
 
@@ -23,8 +23,8 @@ const dockerHub = "index.docker.io";
  *  Empty: pull anonymously.
  *  @param repository fully qualified, such as `docker.io/library/busybox`.
  *  @see https://kubernetes.io/docs/concepts/containers/images/#config-json */
-export function credentialsFor(repository: string, keyring: Keyring): readonly Credentials[] {
-  const byLocation = new Map<string, Credentials[]>();
+export function credentialsFor(repository: string, keyring: Keyring): readonly ImageCredentials[] {
+  const byLocation = new Map<string, ImageCredentials[]>();
   for (const [location, credentials] of keyring) {
     const key = locationKey(location);
     if (key !== undefined) byLocation.set(key, [...(byLocation.get(key) ?? []), credentials]);
@@ -38,7 +38,7 @@ export function credentialsFor(repository: string, keyring: Keyring): readonly C
   return repository.startsWith("docker.io/") ? (byLocation.get(dockerHub) ?? []) : [];
 }
 
-export function keyringOf(logins: Logins, source: CredentialSource): Keyring {
+export function keyringOf(logins: Logins, source: ImageCredentialSource): Keyring {
   return logins.map(([location, { username, password }]) => [location, { username, password, source }]);
 }
 

@@ -5,7 +5,7 @@ import type { EventSink, ObjectCache } from "../../pipeline.ts";
 import { parseImageName } from "../../pod/image-name.ts";
 import { podReference } from "../../pod/reference.ts";
 import { StartError } from "../start-error.ts";
-import { type Credentials, credentialsFor, type Keyring, keyringOfSecrets } from "./keyring.ts";
+import { type ImageCredentials, credentialsFor, type Keyring, keyringOfSecrets } from "./keyring.ts";
 
 /** Credentials for an image in addition to the pod's pull secrets. Failures are logged and skipped.
  *  @param repository fully qualified, such as `docker.io/library/busybox`. */
@@ -20,7 +20,7 @@ export interface PodCredentialsDeps {
 }
 
 /** A pod's credentials that may fit an image, looked up at the first call. @throws StartError ErrImagePull if a secret cannot be read. */
-export type PodCredentials = () => Promise<readonly Credentials[]>;
+export type PodImageCredentials = () => Promise<readonly ImageCredentials[]>;
 
 /** Reads a pod's pull secrets; the other keyrings are queried only when the credentials are needed. */
 export async function podCredentials(
@@ -28,9 +28,9 @@ export async function podCredentials(
   pod: Pod,
   image: string,
   signal: AbortSignal,
-): Promise<PodCredentials> {
+): Promise<PodImageCredentials> {
   const secrets = await pullSecrets(deps, pod, signal);
-  const find = async (): Promise<readonly Credentials[]> => {
+  const find = async (): Promise<readonly ImageCredentials[]> => {
     const { repository } = parseImageName(image);
     try {
       const own = keyringOfSecrets(secrets);
@@ -41,7 +41,7 @@ export async function podCredentials(
       throw new StartError("ErrImagePull", messageOf(error), { cause: error });
     }
   };
-  let found: ReturnType<PodCredentials> | undefined;
+  let found: ReturnType<PodImageCredentials> | undefined;
   return () => (found ??= find());
 }
 

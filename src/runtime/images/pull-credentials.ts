@@ -1,8 +1,8 @@
-import type { CredentialSource } from "./keyring.ts";
+import type { ImageCredentialSource } from "./keyring.ts";
 import type { PullAccount, PullCredentials } from "./pull-records.ts";
 
 /** The credentials of a pull as recorded. Images pulled anonymously or with the node's credentials are accessible to all its pods. */
-export function toPullCredentials(source: CredentialSource): PullCredentials {
+export function toPullCredentials(source: ImageCredentialSource): PullCredentials {
   if (source?.secret) return { kubernetesSecrets: [source.secret] };
   if (source?.account) return { kubernetesServiceAccounts: [source.account] };
   return { nodePodsAccessible: true };

@@ -1,7 +1,7 @@
 import type { ClockAndLog } from "../../lib/log.ts";
 import { bareName } from "../../pod/image-name.ts";
 import type { Images } from "../../seams/runtime.ts";
-import type { CredentialSource } from "./keyring.ts";
+import type { ImageCredentialSource } from "./keyring.ts";
 import { createPullRecordCache } from "./pull-record-cache.ts";
 import { toPullCredentials, sourceKey } from "./pull-credentials.ts";
 import type { PullAccount, PullRecords, PullSecret } from "./pull-records.ts";
@@ -25,7 +25,7 @@ export interface PullManagerDeps extends ClockAndLog {
 /** A pull that has begun and whose intent is recorded. */
 export interface PullIntent {
   /** @param source source of the credentials that the registry accepted; undefined if it asked for none, or accepted the node's. */
-  succeeded(imageRef: string, source: CredentialSource): Promise<void>;
+  succeeded(imageRef: string, source: ImageCredentialSource): Promise<void>;
   failed(): Promise<void>;
 }
 
@@ -33,7 +33,7 @@ export interface PullIntent {
  *  credentials that the registry accepted before, or accepts now. */
 export type PullManager = ReturnType<typeof createPullManager>;
 
-type SourcesOf = () => Promise<readonly CredentialSource[]>;
+type SourcesOf = () => Promise<readonly ImageCredentialSource[]>;
 
 /** Number of recorded secrets from which on secrets that match only by name or only by content are not added: short-lived namespaces
  *  would make the record grow without limit. */
@@ -94,7 +94,7 @@ export function createPullManager(deps: PullManagerDeps) {
  *  @returns with it, whether to add it to the record for later pods. */
 function matchingSecret(
   recorded: readonly PullSecret[],
-  sources: readonly CredentialSource[],
+  sources: readonly ImageCredentialSource[],
 ): { readonly secret: PullSecret; readonly isNew: boolean } | undefined {
   const mayAdd = recorded.length < maxLooselyMatchedSecrets;
   for (const secret of sources.flatMap((source) => source?.secret ?? [])) {
@@ -107,7 +107,7 @@ function matchingSecret(
 }
 
 /** True if a plugin has credentials for the pod on behalf of a recorded service account; a pod has only one. */
-function hasAccount(recorded: readonly PullAccount[], sources: readonly CredentialSource[]): boolean {
+function hasAccount(recorded: readonly PullAccount[], sources: readonly ImageCredentialSource[]): boolean {
   const own = sources.find((source) => source?.account)?.account;
   return own !== undefined && recorded.some((one) => sourceKey(one) === sourceKey(own));
 }

@@ -2,7 +2,7 @@ import type { Image } from "../../gen/cri.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { ClockAndLog } from "../../lib/log.ts";
 import { createSemaphore } from "../../lib/semaphore.ts";
-import { bareName, canonicalName } from "../../pod/image-name.ts";
+import { bareName, canonicalImageName } from "../../pod/image-name.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { mergeCredentials } from "./pull-credentials.ts";
 import type { PullCredentials, ImagePulledRecord, PullRecords } from "./pull-records.ts";
@@ -138,7 +138,7 @@ function withCredentials(
 function hasName({ repoTags, repoDigests }: Image, image: string): boolean {
   const canonical = (text: string): string | undefined => {
     try {
-      return canonicalName(text);
+      return canonicalImageName(text);
     } catch {
       return undefined;
     }

@@ -11,9 +11,9 @@ import { containerReference, podReference } from "../../pod/reference.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
 import { StartError } from "../start-error.ts";
-import type { Credentials, CredentialSource } from "./keyring.ts";
+import type { ImageCredentials, ImageCredentialSource } from "./keyring.ts";
 import { watchLongPull } from "./long-pull.ts";
-import { type PodCredentials, type PodCredentialsDeps, podCredentials } from "./pod-credentials.ts";
+import { type PodImageCredentials, type PodCredentialsDeps, podCredentials } from "./pod-credentials.ts";
 import { joinedErrorText, pullFailure } from "./pull-error.ts";
 import type { PullManager } from "./pull-manager.ts";
 import { imageVolumes } from "../../pod/object-references.ts";
@@ -70,7 +70,7 @@ interface PullRequest {
   readonly spec: ImageSpec;
   readonly sandbox: PodSandboxConfig;
   readonly seen: Image | undefined;
-  readonly credentials: PodCredentials;
+  readonly credentials: PodImageCredentials;
 }
 
 const backoffMs = { initialMs: 10_000, maxMs: 300_000 };
@@ -303,7 +303,7 @@ interface PullOutcome {
   /** The image that the name now refers to. */
   readonly image?: Image | undefined;
   /** Source of the credentials that the registry accepted; undefined if it asked for none, or accepted the node's. */
-  readonly acceptedSource?: CredentialSource;
+  readonly acceptedSource?: ImageCredentialSource;
   /** Errors, one per attempt; empty on success. */
   readonly errors: readonly unknown[];
 }
@@ -312,7 +312,7 @@ interface PullOutcome {
 async function pullNow(
   puller: PullerState,
   wanted: PullRequest,
-  credentials: readonly Credentials[],
+  credentials: readonly ImageCredentials[],
   signal: AbortSignal,
 ): Promise<PullOutcome> {
   const { clock, images } = puller;

@@ -17,7 +17,7 @@ export function servedPods(pods: Pick<PodStore, "list">, statuses: StatusReader)
 }
 
 /** /runningpods/: the runtime's pods, with names and images only. */
-export function runningPods(runtimePods: PodCache): Handler {
+export function runningPodsRoute(runtimePods: PodCache): Handler {
   return (_request, response) => sendJson(response, podList(runtimePods.list().flatMap(runningPod)));
 }
 

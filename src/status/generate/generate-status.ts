@@ -80,7 +80,7 @@ export function createStatusGenerator(deps: StatusGeneratorDeps): StatusGenerato
   };
 }
 
-export interface StatusInput extends ContainerStatusInput {
+export interface PodStatusInput extends ContainerStatusInput {
   /** The target's addresses, primary first. */
   readonly hostIPs: readonly string[];
   /** The pod is terminating: stopped containers are not restarted. */
@@ -93,7 +93,7 @@ export interface StatusInput extends ContainerStatusInput {
 /** Generates a pod's status from the runtime's state and the previous status. Pure; the status manager adds times and the start time.
  *  Final phases are kept.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
-export function generateStatus(input: StatusInput): PodStatus {
+export function generateStatus(input: PodStatusInput): PodStatus {
   const { pod, previous = pod.status } = input;
   const known = { ...input, previous };
   const main = containerStatuses("containers", known);
@@ -116,7 +116,7 @@ export function generateStatus(input: StatusInput): PodStatus {
 
 /** A final phase is kept; the API server's takes precedence. */
 function stickyPhase(
-  { pod, observed, previous, isTerminating }: StatusInput,
+  { pod, observed, previous, isTerminating }: PodStatusInput,
   statuses: readonly ContainerStatus[],
 ): Phase {
   const phase = podPhase({ pod, statuses, isTerminating, initialized: mainContainerInSandbox(pod, observed) });
@@ -139,7 +139,7 @@ function phaseReason(pod: Pod, previous: PodStatus): Pick<PodStatus, "reason" | 
 
 /** Addresses of the host and of the pod: one per family, the host's primary family first. A hostNetwork pod has the host's. The last
  *  known ones are kept while no sandbox is ready, or the host's are unknown. */
-function addresses(input: StatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "podIP" | "podIPs"> {
+function addresses(input: PodStatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "podIP" | "podIPs"> {
   const { pod, hostIPs } = input;
   const hosts = hostIPs.slice(0, 2);
   const pods = pod.spec.hostNetwork ? hostNetworkIPs(input, hosts) : podNetworkIPs(input, hosts);
@@ -151,14 +151,14 @@ function addresses(input: StatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "
 
 /** The runtime's addresses, if it reports any for a hostNetwork pod, completed by the host's second one; otherwise the host's current
  *  ones, which may have changed since the pod started. */
-function hostNetworkIPs({ observed, previous }: StatusInput, hosts: readonly string[]): readonly string[] {
+function hostNetworkIPs({ observed, previous }: PodStatusInput, hosts: readonly string[]): readonly string[] {
   const [primary, secondary] = orderPodIPs(observed?.ips ?? [], hosts);
   if (primary === undefined) return hosts.length > 0 ? hosts : shownIPs(previous);
   const other = secondary ?? hosts[1];
   return other !== undefined && isIPv6(other) !== isIPv6(primary) ? [primary, other] : [primary];
 }
 
-function podNetworkIPs({ observed, previous }: StatusInput, hosts: readonly string[]): readonly string[] {
+function podNetworkIPs({ observed, previous }: PodStatusInput, hosts: readonly string[]): readonly string[] {
   const ready = observed?.sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
   return orderPodIPs(observed?.ips.length || ready ? (observed?.ips ?? []) : shownIPs(previous), hosts);
 }

@@ -2,7 +2,7 @@ import { type Duplex, Writable } from "node:stream";
 import { CodedError } from "../../lib/errors.ts";
 import { sendData } from "./data.ts";
 import {
-  type Frame,
+  type SpdyFrame,
   FrameReader,
   frameType,
   pingFrame,
@@ -90,7 +90,7 @@ export class SpdyClient {
     }
   }
 
-  #take(frame: Frame): Promise<void> | undefined {
+  #take(frame: SpdyFrame): Promise<void> | undefined {
     if (frame.kind === "control") {
       this.#control(frame.type, frame.payload, frame.fin);
       return undefined;

@@ -6,7 +6,7 @@ import { type Idle, createIdle } from "../../lib/idle.ts";
 import { idleTimeoutMs, lingerTimeoutMs } from "../timeouts.ts";
 import { sendData } from "./data.ts";
 import {
-  type Frame,
+  type SpdyFrame,
   FrameReader,
   type GoAwayStatus,
   type ResetStatus,
@@ -138,7 +138,7 @@ export class SpdyConnection {
     }
   }
 
-  #take(frame: Frame): Promise<void> | undefined {
+  #take(frame: SpdyFrame): Promise<void> | undefined {
     if (frame.kind === "control") return this.#control(frame.type, frame.payload, frame.fin);
     const stream = this.#streams.get(frame.id);
     if (!stream) {

@@ -13,7 +13,7 @@ export const goAwayStatus = { ok: 0, protocolError: 1 } as const;
 export type GoAwayStatus = (typeof goAwayStatus)[keyof typeof goAwayStatus];
 
 /** A complete control frame; or received bytes of a data frame, with `fin` on its last byte. */
-export type Frame =
+export type SpdyFrame =
   | { readonly kind: "control"; readonly type: number; readonly fin: boolean; readonly payload: Buffer }
   | { readonly kind: "data"; readonly id: number; readonly piece: Buffer; readonly fin: boolean };
 
@@ -35,7 +35,7 @@ export class FrameReader {
 
   /** Frames and pieces of frames that a chunk completes. @throws CodedError invalid_argument for another version of SPDY, or a control
    *  frame that is too long. */
-  *read(chunk: Buffer): Generator<Frame, void> {
+  *read(chunk: Buffer): Generator<SpdyFrame, void> {
     let rest = chunk;
     while (rest.length > 0) {
       if (!this.#body) {
@@ -74,7 +74,7 @@ function beginFrame(head: Buffer): FrameBody {
 }
 
 /** Adds a part to a body; undefined while a control frame is incomplete. */
-function continueFrame(body: FrameBody, part: Buffer): Frame | undefined {
+function continueFrame(body: FrameBody, part: Buffer): SpdyFrame | undefined {
   const whole = body.left === 0;
   if (body.kind === "data") return { kind: "data", id: body.id, piece: part, fin: body.fin && whole };
   const { type, fin, payload } = body;

@@ -47,10 +47,10 @@ export interface CsiVolume extends CsiVolumeHandle {
 }
 
 /** Node service capabilities of a driver. */
-export type Capabilities = Awaited<ReturnType<CsiNodeService["capabilities"]>>;
+export type CsiNodeCapabilities = Awaited<ReturnType<CsiNodeService["capabilities"]>>;
 
 export interface PublishedVolume extends Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> {
-  readonly capabilities: Capabilities;
+  readonly capabilities: CsiNodeCapabilities;
 }
 
 const directoryMode = 0o750;
@@ -113,7 +113,7 @@ export function registeredDriver(
 }
 
 /** Capabilities of a driver. @param what the failed step, for the message. @throws CodedError in the kubelet's words. */
-export async function capabilitiesOf(driver: CsiNodeService, what: string): Promise<Capabilities> {
+export async function capabilitiesOf(driver: CsiNodeService, what: string): Promise<CsiNodeCapabilities> {
   return driver.capabilities().catch((error: unknown) => {
     throw csiPluginError(what, error);
   });
@@ -122,7 +122,7 @@ export async function capabilitiesOf(driver: CsiNodeService, what: string): Prom
 interface PublishInput {
   readonly driver: CsiNodeService;
   readonly csiDriver: CSIDriver | undefined;
-  readonly capabilities: Capabilities;
+  readonly capabilities: CsiNodeCapabilities;
   readonly path: string;
 }
 
@@ -225,14 +225,14 @@ function checkLifecycle({ driver, lifecycle }: CsiVolume, csiDriver: CSIDriver |
 }
 
 /** The fsGroup that the driver applies itself (VOLUME_MOUNT_GROUP); undefined if it does not. Pure. */
-export function mountGroupOf(pod: Pod, capabilities: Capabilities): number | undefined {
+export function mountGroupOf(pod: Pod, capabilities: CsiNodeCapabilities): number | undefined {
   return capabilities.has(Capability.VOLUME_MOUNT_GROUP) ? fsGroupOf(pod) : undefined;
 }
 
 /** Volume capability of a request. Pure. */
 export function volumeCapabilityOf(
   volume: Pick<CsiVolume, "accessModes" | "isBlock" | "fsType" | "mountFlags" | "selinuxLabel">,
-  capabilities: Capabilities,
+  capabilities: CsiNodeCapabilities,
   group?: number,
 ): VolumeCapability {
   const mode = { accessMode: { mode: accessMode(volume.accessModes[0] ?? "ReadWriteOnce", capabilities) } };
@@ -251,7 +251,7 @@ export function volumeCapabilityOf(
 }
 
 /** Drivers with SINGLE_NODE_MULTI_WRITER distinguish one pod per node from several. */
-function accessMode(mode: string, capabilities: Capabilities): AccessMode {
+function accessMode(mode: string, capabilities: CsiNodeCapabilities): AccessMode {
   const hasMultiWriter = capabilities.has(Capability.SINGLE_NODE_MULTI_WRITER);
   switch (mode) {
     case "ReadWriteOnce":

@@ -8,7 +8,7 @@ import { expandCsiVolume, csiSourceOf } from "./csi-expand.ts";
 import { requiresAttachment, waitForAttachment } from "./csi-attachment.ts";
 import { csiVolumeId, csiUnmounter, csiPluginName } from "./csi-unmounter.ts";
 import {
-  type Capabilities,
+  type CsiNodeCapabilities,
   type CsiVolume,
   readCsiDriver,
   capabilitiesOf,
@@ -162,7 +162,7 @@ async function stageRequest(
     context,
     staged,
     capabilities,
-  }: { readonly context: Context; readonly staged: string; readonly capabilities: Capabilities },
+  }: { readonly context: Context; readonly staged: string; readonly capabilities: CsiNodeCapabilities },
   signal: AbortSignal,
 ): Promise<NodeStageVolumeRequest> {
   const source = csiSourceOf(use.volume);
@@ -218,7 +218,7 @@ async function publishDevice(
   use: VolumeUse,
   { csiDriver, publishContext }: AttachedVolume,
   signal: AbortSignal,
-): Promise<{ readonly path: string; readonly capabilities: Capabilities }> {
+): Promise<{ readonly path: string; readonly capabilities: CsiNodeCapabilities }> {
   const { host, rootDir } = deps;
   const volume = volumeOf(use);
   const { staged, published } = blockVolumePaths(rootDir, volume.name);

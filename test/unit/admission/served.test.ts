@@ -15,7 +15,7 @@ const tables: [string, object][] = [
   ["V1PodSecurityContext", pod.podSecurity],
   ["V1Container", container.container],
   ["V1EphemeralContainer", container.ephemeral],
-  ["V1SecurityContext", container.containerSecurity],
+  ["V1SecurityContext", container.containerSecurityDecisions],
   ["V1Lifecycle", container.lifecycle],
   ["V1ResourceRequirements", container.resources],
   ["V1VolumeMount", container.volumeMount],

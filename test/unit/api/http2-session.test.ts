@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect, createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { keepAlive } from "../../../src/api/http2-session.ts";
+import { pingSession } from "../../../src/api/http2-session.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 test("does not ping a session that was destroyed before its next ping", async () => {
@@ -13,7 +13,7 @@ test("does not ping a session that was destroyed before its next ping", async ()
   await once(session, "connect");
   const clock = fakeClock();
   const silent: unknown[] = [];
-  keepAlive(session, {
+  pingSession(session, {
     clock,
     pingIntervalMs: 1_000,
     pingTimeoutMs: 500,

@@ -10,7 +10,7 @@ import {
   podCpuCount,
   sharedPool,
 } from "../../../src/cpus/static-policy.ts";
-import { parseState, writeState } from "../../../src/cpus/state-file.ts";
+import { parseCpuState, writeCpuState } from "../../../src/cpus/state-file.ts";
 import { takeCpus } from "../../../src/cpus/take-cpus.ts";
 import type { CpuTopology } from "../../../src/cpus/topology.ts";
 import type { CpuSet } from "../../../src/lib/cpu-set.ts";
@@ -98,8 +98,8 @@ async function restarted(policy: ReturnType<typeof createStaticPolicy>, assigned
     },
   };
   const state = { policy: "static", shared: sharedPool(policy, assigned), assigned };
-  await writeState(fs, "/root", state, never);
-  const saved = parseState(text);
+  await writeCpuState(fs, "/root", state, never);
+  const saved = parseCpuState(text);
   assert.ok(saved);
   return restoredAssignments(policy, { file: "cpu_manager_state", ...saved });
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createCpuManager } from "../../../src/cpus/manager.ts";
 import { type Assignments, type StaticPolicyOptions, createStaticPolicy } from "../../../src/cpus/static-policy.ts";
-import { parseState } from "../../../src/cpus/state-file.ts";
+import { parseCpuState } from "../../../src/cpus/state-file.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { formatCpus } from "../../../src/lib/cpu-set.ts";
@@ -87,7 +87,7 @@ function rig(
     return additions?.cpus;
   };
   const saved = () =>
-    [...(parseState(world.text)?.assigned ?? [])].flatMap(([uid, own]) =>
+    [...(parseCpuState(world.text)?.assigned ?? [])].flatMap(([uid, own]) =>
       [...own].map(([name, set]) => `${uid} ${name} ${formatCpus(set)}`),
     );
   return { manager, clock, admit, start, saved, updates, measured, world, known, containers };
@@ -204,9 +204,9 @@ test("without pod-level managers, a pod keeps the CPUs that it has as a whole un
   const shared: Container = { name: "shared", image: "i" };
   assert.equal((await manager.prepareContainer(whole("new"), shared, never))?.cpus, "0,3");
   await settled();
-  assert.deepEqual([...(parseState(world.text)?.assigned.keys() ?? [])], ["old"]);
+  assert.deepEqual([...(parseCpuState(world.text)?.assigned.keys() ?? [])], ["old"]);
   manager.release("old");
   await settled();
   assert.equal((await manager.prepareContainer(whole("new"), shared, never))?.cpus, "0-3");
-  assert.deepEqual(parseState(world.text)?.assigned, new Map());
+  assert.deepEqual(parseCpuState(world.text)?.assigned, new Map());
 });

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseState, readState, writeState } from "../../../src/cpus/state-file.ts";
+import { parseCpuState, readCpuState, writeCpuState } from "../../../src/cpus/state-file.ts";
 import { createStaticPolicy } from "../../../src/cpus/static-policy.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { wholePod } from "../../../src/pod/pinned-resources.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { cpus, machine, noOptions } from "./machines.ts";
-import { checkPolicy, restoredAssignments } from "../../../src/cpus/open.ts";
+import { checkCpuPolicy, restoredAssignments } from "../../../src/cpus/open.ts";
 
 const state = {
   policy: "static",
@@ -21,53 +21,53 @@ const before = '{"version":1,"policy":"static","shared":"0,3","pods":{"uid":{"ma
 test("a state file is written as a kubelet writes it, and read back unchanged", async () => {
   const written: Record<string, string> = {};
   const fs = filesOf(written);
-  await writeState(fs, "/root", state, never);
+  await writeCpuState(fs, "/root", state, never);
   assert.deepEqual(written, { [files.current]: kubelets });
-  assert.deepEqual(await readState(fs, "/root", silentLog(), never), { file: files.current, ...state });
-  await writeState(fs, "/root", undefined, never);
+  assert.deepEqual(await readCpuState(fs, "/root", silentLog(), never), { file: files.current, ...state });
+  await writeCpuState(fs, "/root", undefined, never);
   assert.deepEqual(written, {});
 });
 
 test("the checksum is the kubelet's for any number of pods and containers", () => {
   const entries = { a: { x: "", "b c": "5" }, uid: { main: "1-2" } };
   const text = (checksum: number) => JSON.stringify({ policyName: "static", defaultCpuSet: "0,3", entries, checksum });
-  assert.ok(parseState(text(3390413117)));
-  assert.ok(parseState('{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'));
+  assert.ok(parseCpuState(text(3390413117)));
+  assert.ok(parseCpuState('{"policyName":"none","defaultCpuSet":"","checksum":1353318690}'));
 });
 
 test("CPUs of pods with pod-level resources are stored as a kubelet stores them", async () => {
   const pods = '"entries":{"a":{"b c":"5","x":""},"uid":{"main":"1-2"}},"podEntries":{"p":{"cpuSet":"2-3,10"},"q":{}}';
   const text = `{"policyName":"static","defaultCpuSet":"0,3",${pods},"checksum":2803680168}`;
-  const read = parseState(text);
+  const read = parseCpuState(text);
   assert.deepEqual(read?.assigned.get("p"), new Map([[wholePod, cpus(2, 3, 10)]]));
   const written: Record<string, string> = {};
-  await writeState(filesOf(written), "/root", read, never);
-  assert.deepEqual(parseState(written[files.current] ?? ""), read);
-  assert.ok(parseState(text.replace(/"podEntries.*/, '"checksum":276934111}')), "none");
+  await writeCpuState(filesOf(written), "/root", read, never);
+  assert.deepEqual(parseCpuState(written[files.current] ?? ""), read);
+  assert.ok(parseCpuState(text.replace(/"podEntries.*/, '"checksum":276934111}')), "none");
 });
 
 test("the file of an earlier version is converted once", async () => {
   const written: Record<string, string> = { [files.former]: before };
   const fs = filesOf(written);
-  assert.deepEqual(await readState(fs, "/root", silentLog(), never), { file: files.former, ...state });
-  await writeState(fs, "/root", state, never);
+  assert.deepEqual(await readCpuState(fs, "/root", silentLog(), never), { file: files.former, ...state });
+  await writeCpuState(fs, "/root", state, never);
   assert.deepEqual(written, { [files.current]: kubelets });
 });
 
 test("a state in which no pod has CPUs counts as none", async () => {
   const none = '{"policyName":"none","defaultCpuSet":"","checksum":1353318690}';
-  assert.equal(await readState(filesOf({ [files.current]: none }), "/root", silentLog(), never), undefined);
+  assert.equal(await readCpuState(filesOf({ [files.current]: none }), "/root", silentLog(), never), undefined);
 });
 
 test("a corrupt file counts as no state", async () => {
   for (const torn of [kubelets.slice(0, 60), kubelets.replace("1-2", "1"), ""])
-    assert.equal(await readState(filesOf({ [files.current]: torn }), "/root", silentLog(), never), undefined, torn);
+    assert.equal(await readCpuState(filesOf({ [files.current]: torn }), "/root", silentLog(), never), undefined, torn);
 });
 
 test("rejects a state with contradictory CPUs", () => {
   for (const text of ["", "[]", "{}", '{"policyName":"none"}', '{"policyName":"static","defaultCpuSet":"0-"}'])
-    assert.equal(parseState(text), undefined);
-  assert.equal(parseState('{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":1}}}'), undefined);
+    assert.equal(parseCpuState(text), undefined);
+  assert.equal(parseCpuState('{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":1}}}'), undefined);
 });
 
 const file = "/root/cpu_manager_state";
@@ -81,7 +81,7 @@ const policy = (reserved: readonly number[], cores = 4, strictReservation = fals
 
 test("refuses a state of another policy with the kubelet's message", () => {
   assert.throws(
-    () => checkPolicy({ file, ...state }, "none"),
+    () => checkCpuPolicy({ file, ...state }, "none"),
     /^Error: could not restore state from checkpoint: configured policy "none" differs from state checkpoint policy "static", please drain this node and delete the CPU manager checkpoint file "\/root\/cpu_manager_state" before restarting Kubelet$/,
   );
 });

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { localHost } from "../../../providers/local/host.ts";
-import { createDriverClient } from "../../../src/csi/client.ts";
+import { createCsiDriverClient } from "../../../src/csi/client.ts";
 import { NodeUnpublishVolumeResponse } from "../../../src/gen/csi.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { grpcStatusOf } from "../../../src/lib/grpc-status.ts";
@@ -32,7 +32,7 @@ function rig(t: TestContext) {
   const measured: string[] = [];
   const measures = { called: (_name: string, _method: string, status: string) => void measured.push(status) };
   const deps = { host: localHost({ clock }), clock, measures };
-  const clientOf = (path: string) => createDriverClient(deps, { name: "d", endpoint: path });
+  const clientOf = (path: string) => createCsiDriverClient(deps, { name: "d", endpoint: path });
   return { rootDir, clientOf, measured, limits };
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { highestVersion, isLess, versionText } from "../../../src/csi/driver-registry.ts";
+import { highestVersion, isLess, formatVersion } from "../../../src/csi/driver-registry.ts";
 
 test("selects the highest v1 version", () => {
   for (const [versions, highest] of [
@@ -9,7 +9,7 @@ test("selects the highest v1 version", () => {
     [["2.0.0", "1.1.0", "nonsense"], "1.1.0"],
     [[" v1.5.0-rc.1"], "1.5.0"],
   ] as const)
-    assert.equal(versionText(highestVersion(versions)), highest);
+    assert.equal(formatVersion(highestVersion(versions)), highest);
 });
 
 test("without a v1 version, fails in the kubelet's words", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { createAllocations } from "../../../src/devices/allocations.ts";
+import { createDeviceAllocations } from "../../../src/devices/allocations.ts";
 import { createInventory } from "../../../src/devices/inventory.ts";
 import { ContainerAllocateResponse, type Device } from "../../../src/gen/device-plugin.ts";
 import { numaNodes } from "../../../src/lib/numa-nodes.ts";
@@ -30,7 +30,7 @@ interface Given {
 function hintsOf(count: number, { devices, inUse = [], own = [], reusable = [], pod = false }: Given): string {
   const inventory = createInventory({ clock: fakeClock() });
   inventory.setDevices(resource, devices.map(device));
-  const allocations = createAllocations();
+  const allocations = createDeviceAllocations();
   const response = ContainerAllocateResponse.create();
   const give = (uid: string, ids: readonly string[]) =>
     ids.length > 0 && allocations.set({ uid, container: "c", resource }, { devices: new Map([[-1, ids]]), response });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeCheckpoint, encodeCheckpoint } from "../../../src/devices/checkpoint.ts";
+import { decodeDeviceCheckpoint, encodeDeviceCheckpoint } from "../../../src/devices/checkpoint.ts";
 import { ContainerAllocateResponse } from "../../../src/gen/device-plugin.ts";
 import { fnv32a } from "../../../src/pod/hash.ts";
 
@@ -26,7 +26,7 @@ const checkpoint = {
 };
 
 test("file and checksum have the kubelet's format", () => {
-  const { Data, Checksum } = JSON.parse(encodeCheckpoint(checkpoint));
+  const { Data, Checksum } = JSON.parse(encodeDeviceCheckpoint(checkpoint));
   assert.deepEqual(Data, {
     PodDeviceEntries: [
       {
@@ -50,7 +50,7 @@ test("file and checksum have the kubelet's format", () => {
 });
 
 test("an empty list of allocations is null, like Go's nil slice", () => {
-  const { Data, Checksum } = JSON.parse(encodeCheckpoint({ allocations: [], registered: new Map() }));
+  const { Data, Checksum } = JSON.parse(encodeDeviceCheckpoint({ allocations: [], registered: new Map() }));
   assert.deepEqual(Data, { PodDeviceEntries: null, RegisteredDevices: {} });
   const print =
     "(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)<nil>" +
@@ -59,7 +59,7 @@ test("an empty list of allocations is null, like Go's nil slice", () => {
 });
 
 test("a checkpoint that was encoded is decoded unchanged", () => {
-  const read = decodeCheckpoint(encodeCheckpoint(checkpoint));
+  const read = decodeDeviceCheckpoint(encodeDeviceCheckpoint(checkpoint));
   assert.deepEqual(read.registered, checkpoint.registered);
   const [allocation] = read.allocations;
   assert.deepEqual(allocation, { ...checkpoint.allocations[0], devices: allocation?.devices });
@@ -79,8 +79,8 @@ for (const [what, text] of [
   ["another JSON document", "[]"],
   ["no data", '{"Data":null,"Checksum":1}'],
   ["a list of another type", '{"Data":{"PodDeviceEntries":{},"RegisteredDevices":{}},"Checksum":1}'],
-  ["a wrong checksum", encodeCheckpoint(checkpoint).replace("u1", "u2")],
+  ["a wrong checksum", encodeDeviceCheckpoint(checkpoint).replace("u1", "u2")],
 ] as const)
   test(`rejects a checkpoint with ${what}`, () => {
-    assert.throws(() => decodeCheckpoint(text), { code: "invalid_argument", message: /checkpoint is corrupt/ });
+    assert.throws(() => decodeDeviceCheckpoint(text), { code: "invalid_argument", message: /checkpoint is corrupt/ });
   });

@@ -3,7 +3,7 @@ import { existsSync, statSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { type TestContext, test } from "node:test";
 import { credentials, type ServiceError, status } from "@grpc/grpc-js";
-import { createAllocations } from "../../../src/devices/allocations.ts";
+import { createDeviceAllocations } from "../../../src/devices/allocations.ts";
 import { allocatableDevices, podResourcesOf } from "../../../src/devices/pod-resources-server.ts";
 import { createInventory } from "../../../src/devices/inventory.ts";
 import { Device } from "../../../src/gen/device-plugin.ts";
@@ -112,7 +112,7 @@ test("lists memory of containers by NUMA nodes", () => {
   };
   const { containers } = podResourcesOf(
     { ...asking(0), spec: { containers: [aContainer("c"), aContainer("other")] } },
-    { allocations: createAllocations(), memory },
+    { allocations: createDeviceAllocations(), memory },
   );
   assert.deepEqual(
     containers.map((one) => one.memory),
@@ -127,7 +127,7 @@ test("lists exclusive CPUs of containers in order", () => {
   };
   const { containers } = podResourcesOf(
     { ...asking(0), spec: { containers: [aContainer("c"), aContainer("other")] } },
-    { allocations: createAllocations(), cpus },
+    { allocations: createDeviceAllocations(), cpus },
   );
   assert.deepEqual(
     containers.map(({ name, cpuIds }) => [name, cpuIds]),

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeCheckpoint, encodeCheckpoint } from "../../../src/dra/checkpoint.ts";
+import { decodeClaimCheckpoint, encodeClaimCheckpoint } from "../../../src/dra/checkpoint.ts";
 
 const claim = {
   uid: "u1",
@@ -17,7 +17,7 @@ const claim = {
 };
 
 test("the file has the kubelet's format", () => {
-  const { Data, Checksum } = JSON.parse(encodeCheckpoint([claim])) as { Data: string; Checksum: number };
+  const { Data, Checksum } = JSON.parse(encodeClaimCheckpoint([claim])) as { Data: string; Checksum: number };
   assert.equal(typeof Checksum, "number");
   assert.deepEqual(JSON.parse(Data), {
     kind: "DRACheckpoint",
@@ -48,14 +48,14 @@ test("the file has the kubelet's format", () => {
 });
 
 test("reads the file that it wrote, and a kubelet's file with null lists", () => {
-  assert.deepEqual(decodeCheckpoint(Buffer.from(encodeCheckpoint([claim]))), [claim]);
+  assert.deepEqual(decodeClaimCheckpoint(Buffer.from(encodeClaimCheckpoint([claim]))), [claim]);
   // Written by k8s.io/kubernetes v1.36.3.
   const data = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1","ClaimInfoStateList":null}';
-  assert.deepEqual(decodeCheckpoint(Buffer.from(JSON.stringify({ Data: data, Checksum: 4010664294 }))), []);
+  assert.deepEqual(decodeClaimCheckpoint(Buffer.from(JSON.stringify({ Data: data, Checksum: 4010664294 }))), []);
 });
 
 test("rejects a truncated file, and one with a wrong checksum", () => {
-  const text = encodeCheckpoint([claim]);
-  assert.throws(() => decodeCheckpoint(Buffer.from(text.slice(0, -9))), { code: "invalid_argument" });
-  assert.throws(() => decodeCheckpoint(Buffer.from(text.replace("gpu-0", "gpu-1"))), /checksum mismatch/);
+  const text = encodeClaimCheckpoint([claim]);
+  assert.throws(() => decodeClaimCheckpoint(Buffer.from(text.slice(0, -9))), { code: "invalid_argument" });
+  assert.throws(() => decodeClaimCheckpoint(Buffer.from(text.replace("gpu-0", "gpu-1"))), /checksum mismatch/);
 });

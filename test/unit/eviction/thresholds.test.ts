@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { NodeSignal, Observation } from "../../../src/eviction/signals.ts";
+import type { NodeSignal, SignalObservation } from "../../../src/eviction/signals.ts";
 import {
   thresholdsMet,
   type EvictionSettings,
@@ -19,8 +19,8 @@ const settings = (change: Partial<EvictionSettings> = {}): EvictionSettings => (
 });
 const names = (thresholds: readonly Threshold[]) =>
   thresholds.map(({ signal, value, graceMs }) => `${signal}<${value}${graceMs > 0 ? ` for ${graceMs}` : ""}`);
-const seen = (all: Readonly<Record<string, Observation>>) =>
-  new Map(Object.entries(all) as (readonly [NodeSignal, Observation])[]);
+const seen = (all: Readonly<Record<string, SignalObservation>>) =>
+  new Map(Object.entries(all) as (readonly [NodeSignal, SignalObservation])[]);
 
 test("adds the hard memory threshold for allocatable memory when it is enforced", () => {
   const given = {

@@ -3,7 +3,7 @@ import { type TestContext, test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { createMemoryManager } from "../../../src/memory-manager/manager.ts";
-import { parseState } from "../../../src/memory-manager/state-file.ts";
+import { parseMemoryState } from "../../../src/memory-manager/state-file.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
 import { allocatedPod } from "../../../src/roles.ts";
 import type { FileChange } from "../../../src/seams/host.ts";
@@ -56,7 +56,7 @@ function rig(t: TestContext, { state = idle(4, 4), podLevel = true } = {}) {
   };
   const mems = async (pod: Pod, container: Container | undefined) =>
     container && (await manager.prepareContainer(pod, container, never))?.mems;
-  const saved = () => [...(parseState(files["/root/memory_manager_state"] ?? "")?.assigned.keys() ?? [])];
+  const saved = () => [...(parseMemoryState(files["/root/memory_manager_state"] ?? "")?.assigned.keys() ?? [])];
   return { manager, clock, admit, mems, saved, measured, world, known, files };
 }
 
@@ -172,7 +172,7 @@ test("a pod with pod-level resources has memory as a whole, which its containers
   assert.deepEqual([blocks("main"), blocks("shared")], [["1 2"], ["2.41796875 2"]]);
   assert.equal(await mems(pod, shared), "1");
   assert.deepEqual(measured, ["requested", "requested", "pod_exclusive 1", "pod_shared 1"]);
-  const read = parseState(files["/root/memory_manager_state"] ?? "");
+  const read = parseMemoryState(files["/root/memory_manager_state"] ?? "");
   const saved = restoredState(machine(4, 4), {
     file: "f",
     policy: "Static",
@@ -183,7 +183,7 @@ test("a pod with pod-level resources has memory as a whole, which its containers
   assert.equal(saved.machine.get(1)?.tables.get("memory")?.free, 4 * gib - 3500 * 2 ** 20);
   manager.release("p");
   await settled();
-  assert.equal(parseState(files["/root/memory_manager_state"] ?? "")?.machine.get(1)?.assignments, 0);
+  assert.equal(parseMemoryState(files["/root/memory_manager_state"] ?? "")?.machine.get(1)?.assignments, 0);
 });
 
 test("without pod-level managers, a pod keeps the memory that it has as a whole until it ends, and a new one gets none", async (t) => {
@@ -197,7 +197,7 @@ test("without pod-level managers, a pod keeps the memory that it has as a whole 
   const allocator = await before.manager.podAllocator?.(allocatedPod(whole("old")), [], never);
   assert.equal(await allocator?.allocatePod?.(unaligned), undefined);
   await allocator?.commit?.();
-  const state = parseState(before.files["/root/memory_manager_state"] ?? "") ?? assert.fail("no state");
+  const state = parseMemoryState(before.files["/root/memory_manager_state"] ?? "") ?? assert.fail("no state");
 
   const { manager, mems, known, files } = rig(t, { state, podLevel: false });
   known.add("new");
@@ -206,5 +206,5 @@ test("without pod-level managers, a pod keeps the memory that it has as a whole 
   assert.equal(await mems(whole("new"), shared), undefined);
   manager.release("old");
   await settled();
-  assert.deepEqual(parseState(files["/root/memory_manager_state"] ?? "")?.machine, idle(4, 4).machine);
+  assert.deepEqual(parseMemoryState(files["/root/memory_manager_state"] ?? "")?.machine, idle(4, 4).machine);
 });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { type MemoryManagerSettings, describeMemory, openMemory } from "../../../src/memory-manager/open.ts";
-import { writeState } from "../../../src/memory-manager/state-file.ts";
+import { writeMemoryState } from "../../../src/memory-manager/state-file.ts";
 import { allocateMemory } from "../../../src/memory-manager/static-policy.ts";
 import { TargetError } from "../../../src/seams/provider.ts";
 import { filesOf } from "../../fakes/files.ts";
@@ -39,7 +39,7 @@ function open(more: Partial<MemoryManagerSettings>, files: Record<string, string
 async function savedFiles(): Promise<Record<string, string>> {
   const files: Record<string, string> = {};
   const state = allocateMemory(idle(4, 4), podOf("uid", []), asking("main", "2Gi"));
-  await writeState(filesOf(files), "/root", state, never);
+  await writeMemoryState(filesOf(files), "/root", state, never);
   return files;
 }
 

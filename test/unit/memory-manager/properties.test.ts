@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { idsOfNodes } from "../../../src/lib/numa-nodes.ts";
 import { type MachineState, idleMachine } from "../../../src/memory-manager/machine-state.ts";
-import { parseState, writeState } from "../../../src/memory-manager/state-file.ts";
+import { parseMemoryState, writeMemoryState } from "../../../src/memory-manager/state-file.ts";
 import {
   type MemoryState,
   allocateMemory,
@@ -79,8 +79,8 @@ function admit(state: MemoryState, pod: Pod): MemoryState {
 /** The state after a restart: what the state file says. */
 async function restarted(machine: MachineState, state: MemoryState): Promise<MemoryState> {
   const files: Record<string, string> = {};
-  await writeState(filesOf(files), "/root", state, never);
-  const saved = parseState(files["/root/memory_manager_state"] ?? "");
+  await writeMemoryState(filesOf(files), "/root", state, never);
+  const saved = parseMemoryState(files["/root/memory_manager_state"] ?? "");
   assert.ok(saved);
   return restoredState(machine, { file: "memory_manager_state", ...saved });
 }

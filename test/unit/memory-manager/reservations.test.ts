@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { idleMachine } from "../../../src/memory-manager/machine-state.ts";
 import { gib, node } from "./machines.ts";
-import { type Reservations, systemReservedOf } from "../../../src/memory-manager/open.ts";
+import { type MemoryReservations, systemReservedOf } from "../../../src/memory-manager/open.ts";
 
 const topology = [node(0, 4, 1), node(1, 4)];
-const reservations: Reservations = {
+const reservations: MemoryReservations = {
   reservedMemory: [
     { numaNode: 0, limits: { memory: "1Gi" } },
     { numaNode: 1, limits: { memory: "612Mi" } },
@@ -14,7 +14,7 @@ const reservations: Reservations = {
   systemReserved: { memory: "1Gi" },
   evictionHard: "100Mi",
 };
-const reserve = (more: Partial<Reservations>) => systemReservedOf({ ...reservations, ...more }, topology);
+const reserve = (more: Partial<MemoryReservations>) => systemReservedOf({ ...reservations, ...more }, topology);
 
 test("subtracts reserved memory and huge pages from what a node can allocate", () => {
   const [first, second] = [...idleMachine(topology, reserve({})).values()].map(({ tables }) =>
@@ -31,7 +31,8 @@ test("hard eviction thresholds in percent refer to the machine's memory", () => 
 });
 
 test("rejects reservations that do not add up to the node's, in the kubelet's words", () => {
-  const refused = (more: Partial<Reservations>, message: string) => assert.throws(() => reserve(more), { message });
+  const refused = (more: Partial<MemoryReservations>, message: string) =>
+    assert.throws(() => reserve(more), { message });
   const sum = (reserved: string, type: string, expected: string) =>
     `the total amount "${reserved}" of type "${type}" is not equal to the value "${expected}" determined by Node Allocatable feature`;
   refused({ kubeReserved: {} }, sum("1636Mi", "memory", "1124Mi"));

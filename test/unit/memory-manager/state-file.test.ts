@@ -3,13 +3,13 @@ import { test } from "node:test";
 import { silentLog } from "../../../src/lib/log.ts";
 import { numaNodes } from "../../../src/lib/numa-nodes.ts";
 import { idleMachine } from "../../../src/memory-manager/machine-state.ts";
-import { parseState, readState, writeState } from "../../../src/memory-manager/state-file.ts";
+import { parseMemoryState, readMemoryState, writeMemoryState } from "../../../src/memory-manager/state-file.ts";
 import { type MemoryState, allocateMemory } from "../../../src/memory-manager/static-policy.ts";
 import { wholePod } from "../../../src/pod/pinned-resources.ts";
 import { filesOf } from "../../fakes/files.ts";
 import { never } from "../../fakes/signals.ts";
 import { asking, gib, idle, machine, node, podOf } from "./machines.ts";
-import { checkPolicy, restoredState } from "../../../src/memory-manager/open.ts";
+import { checkMemoryPolicy, restoredState } from "../../../src/memory-manager/open.ts";
 
 const state: MemoryState = allocateMemory(idle(4, 4), podOf("uid", []), asking("main", "5Gi"));
 const table = (total: number, systemReserved: number, reserved: number) => ({
@@ -35,20 +35,20 @@ const files = { current: "/root/memory_manager_state", former: "/root/graftlet/m
 test("a state file is written as a kubelet writes it, and read back unchanged", async () => {
   const written: Record<string, string> = {};
   const fs = filesOf(written);
-  await writeState(fs, "/root", state, never);
+  await writeMemoryState(fs, "/root", state, never);
   assert.deepEqual({ [files.current]: JSON.parse(written[files.current] ?? "") }, { [files.current]: kubelets });
-  const read = await readState(fs, "/root", silentLog(), never);
+  const read = await readMemoryState(fs, "/root", silentLog(), never);
   assert.deepEqual(read, { file: files.current, policy: "Static", ...state });
-  await writeState(fs, "/root", undefined, never);
+  await writeMemoryState(fs, "/root", undefined, never);
   assert.deepEqual(written, {});
 });
 
 test("the file of an earlier version is converted once", async () => {
   const written: Record<string, string> = { [files.former]: JSON.stringify({ version: 1, ...kubelets }) };
   const fs = filesOf(written);
-  const read = await readState(fs, "/root", silentLog(), never);
+  const read = await readMemoryState(fs, "/root", silentLog(), never);
   assert.deepEqual(read, { file: files.former, policy: "Static", ...state });
-  await writeState(fs, "/root", state, never);
+  await writeMemoryState(fs, "/root", state, never);
   assert.deepEqual(Object.keys(written), [files.current]);
 });
 
@@ -62,42 +62,46 @@ test("the checksum is the kubelet's for any number of nodes and blocks", () => {
     { numaAffinity: [0, 1], type: "hugepages-2Mi", size: 5 },
   ];
   const [machineState, entries] = [{ 1: nodeOf(1), 10: nodeOf(10), 2: nodeOf(2) }, { uid: { main: blocks, init: [] } }];
-  assert.ok(parseState(JSON.stringify({ policyName: "Static", machineState, entries, checksum: 3940867278 })));
+  assert.ok(parseMemoryState(JSON.stringify({ policyName: "Static", machineState, entries, checksum: 3940867278 })));
   const none = JSON.stringify({ policyName: "Static", machineState, entries, checksum: 1052817153 });
-  assert.ok(parseState(none), "written with the feature gate PodLevelResourceManagers");
+  assert.ok(parseMemoryState(none), "written with the feature gate PodLevelResourceManagers");
   const podEntries = { uid: { memoryBlocks: blocks } };
-  const whole = parseState(
+  const whole = parseMemoryState(
     JSON.stringify({ policyName: "Static", machineState, entries, podEntries, checksum: 2805886068 }),
   );
   assert.equal(whole?.assigned.get("uid")?.get(wholePod)?.length, 2);
 });
 
 test("the state of a kubelet with policy None is read", () => {
-  const none = parseState('{"policyName":"None","machineState":{},"checksum":4236770233}');
+  const none = parseMemoryState('{"policyName":"None","machineState":{},"checksum":4236770233}');
   assert.deepEqual(none, { policy: "None", machine: new Map(), assigned: new Map() });
 });
 
 test("a state in which no pod has memory counts as none", async () => {
   const written: Record<string, string> = {};
-  await writeState(filesOf(written), "/root", idle(4, 4), never);
-  assert.equal(await readState(filesOf(written), "/root", silentLog(), never), undefined);
+  await writeMemoryState(filesOf(written), "/root", idle(4, 4), never);
+  assert.equal(await readMemoryState(filesOf(written), "/root", silentLog(), never), undefined);
 });
 
 test("a corrupt file counts as no state", async () => {
   const text = JSON.stringify(kubelets);
   for (const torn of [text.slice(0, 100), text.replace(String(5 * gib), "5"), ""])
-    assert.equal(await readState(filesOf({ [files.current]: torn }), "/root", silentLog(), never), undefined, torn);
+    assert.equal(
+      await readMemoryState(filesOf({ [files.current]: torn }), "/root", silentLog(), never),
+      undefined,
+      torn,
+    );
 });
 
 test("rejects a state with contradictory amounts", () => {
   const withBlock = (block: object) =>
     JSON.stringify({ ...kubelets, entries: { uid: { main: [block] } }, checksum: undefined });
   const [block] = kubelets.entries.uid.main;
-  assert.ok(parseState(withBlock({ ...block })));
+  assert.ok(parseMemoryState(withBlock({ ...block })));
   for (const wrong of [{ size: -1 }, { size: 2 ** 60 }, { type: 1 }, { numaAffinity: [64] }, { numaAffinity: ["0"] }])
-    assert.equal(parseState(withBlock({ ...block, ...wrong })), undefined, JSON.stringify(wrong));
+    assert.equal(parseMemoryState(withBlock({ ...block, ...wrong })), undefined, JSON.stringify(wrong));
   for (const text of ["", "[]", '{"policyName":1}', '{"policyName":"Static","machineState":{"x":{}}}'])
-    assert.equal(parseState(text), undefined, text);
+    assert.equal(parseMemoryState(text), undefined, text);
 });
 
 test("continues with a state that fits the machine, and begins a new one if it is empty", () => {
@@ -109,7 +113,7 @@ test("continues with a state that fits the machine, and begins a new one if it i
 
 test("rejects a state of another policy or machine, in the kubelet's words", () => {
   const saved = { file: "f", policy: "Static", ...state };
-  assert.throws(() => checkPolicy(saved, "None"), {
+  assert.throws(() => checkMemoryPolicy(saved, "None"), {
     message:
       'could not restore state from checkpoint: [memorymanager] configured policy "None" differs from state checkpoint policy "Static", please drain this node and delete the memory manager checkpoint file "f" before restarting Kubelet',
   });

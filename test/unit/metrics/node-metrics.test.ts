@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
-import type { NodeView } from "../../../src/metrics/node-gauges.ts";
+import type { NodeGauges } from "../../../src/metrics/node-gauges.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { boundsOf, parseExposition } from "./exposition.ts";
 import { rig } from "./rig.ts";
@@ -295,7 +295,7 @@ test("gauges are read at scrape time", async () => {
   );
   const all = [wanted, fromFile];
   const pair = await makeSelfSigned("node", [], clock.now());
-  const view: NodeView = {
+  const view: NodeGauges = {
     desired: { get: (uid) => all.find((one) => one.metadata.uid === uid), byName: () => undefined, list: () => all },
     mirrors: () => [mirror],
     podCache: { get: () => undefined, list: () => [alive, ended] },

@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState, NamespaceMode, PodSandboxState, PodSandboxStatus } from "../../../src/gen/cri.ts";
 import type { Pod, PodCondition, PodStatus } from "../../../src/objects.ts";
-import { generateStatus, type StatusInput } from "../../../src/status/generate/generate-status.ts";
+import { generateStatus, type PodStatusInput } from "../../../src/status/generate/generate-status.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const c = aContainer("c");
 const up = () => aStatus(c, ContainerState.CONTAINER_RUNNING, { id: "up" });
 
-function generate(more: Partial<StatusInput> = {}): PodStatus {
+function generate(more: Partial<PodStatusInput> = {}): PodStatus {
   return generateStatus({
     pod: aPod(),
     observed: undefined,

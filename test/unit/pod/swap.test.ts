@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Resources } from "../../../src/objects.ts";
-import { limitedSwap, podSwap } from "../../../src/pod/swap.ts";
+import { swapLimit, podSwap } from "../../../src/pod/swap.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const Gi = 2 ** 30;
@@ -9,7 +9,7 @@ const target = { memoryBytes: 4 * Gi, swapBytes: 2 * Gi, cgroupV2: true, swapCon
 
 function swapOf(resources: Resources, spec: object = {}, on: Partial<typeof target> = {}): number {
   const container = aContainer("c", { resources });
-  return limitedSwap(aPod({ containers: [container], ...spec }), container, { ...target, ...on });
+  return swapLimit(aPod({ containers: [container], ...spec }), container, { ...target, ...on });
 }
 
 test("a Burstable container gets swap in proportion to its memory request", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Image } from "../../../src/gen/cri.ts";
 import { silentLog } from "../../../src/lib/log.ts";
-import type { CredentialSource } from "../../../src/runtime/images/keyring.ts";
+import type { ImageCredentialSource } from "../../../src/runtime/images/keyring.ts";
 import { createPullManager, type PullCheck } from "../../../src/runtime/images/pull-manager.ts";
 import { createPullRecords, type PullSecret } from "../../../src/runtime/images/pull-records.ts";
 import { type VerificationSettings, verificationBy } from "../../../src/runtime/images/verification-policy.ts";
@@ -83,7 +83,7 @@ describe("access to a present image", () => {
     const known = { "registry.test:5000/team/app": { kubernetesServiceAccounts: [account] } };
     assert.deepEqual((await recordOf())["credentialMapping"], known);
     for (const by of [manager, agent()]) {
-      const ask = (...sources: readonly CredentialSource[]) => by.mustPull(image, id, async () => sources);
+      const ask = (...sources: readonly ImageCredentialSource[]) => by.mustPull(image, id, async () => sources);
       assert.equal(await ask({ account }), false);
       assert.equal(await ask({ account: { ...account, uid: "next" } }), true, "a service account of the same name");
       assert.equal(await ask({ secret: secret("a") }, undefined), true, "another's secret, and the node's credentials");

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { guardResponses } from "../../../src/lib/guard-responses.ts";
 import { createLogger, silentLog } from "../../../src/lib/log.ts";
-import { createListening, serve } from "../../../src/server/listen.ts";
+import { createListening, serveHttps } from "../../../src/server/listen.ts";
 import { createUnauthenticatedConnections } from "../../../src/server/unauthenticated-connections.ts";
 import { createHealthzServer } from "../../../src/server/healthz.ts";
 import { tlsOptions } from "../../../src/server/tls.ts";
@@ -37,7 +37,7 @@ test("continues after a failed accept and after a failed response", async () => 
   const log = createLogger(0, { write: (line: string) => void lines.push(line) });
   const listening = createListening("test", log);
   const stop = new AbortController();
-  const serving = serve(
+  const serving = serveHttps(
     {
       server: guardResponses(server),
       at: { address: "127.0.0.1", port: 0, addressField: "address", portField: "port" },

@@ -9,7 +9,7 @@ import {
   createHeaderReader,
   createHeaderWriter,
 } from "../../../src/streams/spdy/header-block.ts";
-import { type Frame, FrameReader } from "../../../src/streams/spdy/frames.ts";
+import { type SpdyFrame, FrameReader } from "../../../src/streams/spdy/frames.ts";
 import type { RunCommand } from "../../../src/seams/runtime.ts";
 import { type SpdyClient, controlFrame, dataFrame, headerCompressor, words } from "../../fakes/spdy-client.ts";
 import { dialSpdy, startServer, until } from "./clients.ts";
@@ -70,7 +70,7 @@ test("finds frames however the bytes are split", () => {
   ]);
   for (let size = 1; size <= bytes.length; size++) {
     const reader = new FrameReader();
-    const frames: Frame[] = [];
+    const frames: SpdyFrame[] = [];
     for (let at = 0; at < bytes.length; at += size) frames.push(...reader.read(bytes.subarray(at, at + size)));
     const controls = frames.filter((frame) => frame.kind === "control");
     assert.deepEqual(

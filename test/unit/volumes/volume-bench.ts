@@ -3,7 +3,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import type { ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret, Volume } from "../../../src/objects.ts";
 import type { Token, TokenRequest } from "../../../src/api/tokens.ts";
-import type { PodCredentials, TrustAnchorSelection } from "../../../src/volumes/ports.ts";
+import type { PodCertificateCredentials, TrustAnchorSelection } from "../../../src/volumes/ports.ts";
 import { createVolumes } from "../../../src/volumes/volumes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -85,7 +85,7 @@ export function volumeBench() {
     issue,
     /** Trust anchors and pod certificates; a test may replace them. */
     trustAnchors: (_selection: TrustAnchorSelection): string => "",
-    credentials: (_volume: string, _index: number): PodCredentials => ({ key: "", certificateChain: "" }),
+    credentials: (_volume: string, _index: number): PodCertificateCredentials => ({ key: "", certificateChain: "" }),
     labels: { zone: "a" } as Record<string, string>,
     /** Recorded labels of SELinux mounts. */
     measured: [] as string[],

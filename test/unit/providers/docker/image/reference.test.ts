@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fullName, imageRefOf, isImageId } from "../../../../../providers/docker/image/reference.ts";
+import { qualifiedImageName, imageRefOf, isImageId } from "../../../../../providers/docker/image/reference.ts";
 
 const id = `sha256:${"a".repeat(64)}`;
 const digest = `sha256:${"b".repeat(64)}`;
@@ -16,11 +16,11 @@ test("the image reference is the digest in the requested repository, otherwise i
 });
 
 test("names are completed; IDs and invalid names are unchanged", () => {
-  assert.equal(fullName("busybox:1.37"), "docker.io/library/busybox:1.37");
-  assert.equal(fullName(`user/app@${digest}`), `docker.io/user/app@${digest}`);
-  assert.equal(fullName("registry.example:5000/a/b:c"), "registry.example:5000/a/b:c");
-  assert.equal(fullName(id), id);
-  assert.equal(fullName("<none>:<none>"), "<none>:<none>");
+  assert.equal(qualifiedImageName("busybox:1.37"), "docker.io/library/busybox:1.37");
+  assert.equal(qualifiedImageName(`user/app@${digest}`), `docker.io/user/app@${digest}`);
+  assert.equal(qualifiedImageName("registry.example:5000/a/b:c"), "registry.example:5000/a/b:c");
+  assert.equal(qualifiedImageName(id), id);
+  assert.equal(qualifiedImageName("<none>:<none>"), "<none>:<none>");
 });
 
 test("distinguishes an ID from a name", () => {

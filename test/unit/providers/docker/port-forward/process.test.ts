@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { ProcessConnection } from "../../../../../providers/docker/port-forward/connection.ts";
-import { startRelay } from "../../../../../providers/docker/port-forward/relay.ts";
+import { startPortForwardRelay } from "../../../../../providers/docker/port-forward/relay.ts";
 import type { HostProcess } from "../../../../../src/seams/host.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 import { never } from "../../../../fakes/signals.ts";
@@ -38,7 +38,10 @@ function start(signal: AbortSignal = never) {
     return fake.process;
   };
   const host = { spawn };
-  return { ...fake, started: startRelay({ host, clock: fakeClock() }, argvOf(["relay"]), /^connected$/m, signal) };
+  return {
+    ...fake,
+    started: startPortForwardRelay({ host, clock: fakeClock() }, argvOf(["relay"]), /^connected$/m, signal),
+  };
 }
 
 async function turns(): Promise<void> {
@@ -89,7 +92,12 @@ test("stops waiting for a relay that cannot be started yet", async () => {
   const stop = new AbortController();
   const spawn = (_argv: readonly string[], until?: AbortSignal) =>
     new Promise<HostProcess>((_, reject) => until?.addEventListener("abort", () => reject(new Error("given up"))));
-  const started = startRelay({ host: { spawn }, clock: fakeClock() }, argvOf(["relay"]), /^connected$/m, stop.signal);
+  const started = startPortForwardRelay(
+    { host: { spawn }, clock: fakeClock() },
+    argvOf(["relay"]),
+    /^connected$/m,
+    stop.signal,
+  );
   stop.abort();
   await assert.rejects(started, /given up/);
 });

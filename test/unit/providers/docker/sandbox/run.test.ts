@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createCapabilities } from "../../../../../providers/docker/engine/capabilities.ts";
 import { createPodNetwork } from "../../../../../providers/docker/network/pod-network.ts";
-import { runSandbox } from "../../../../../providers/docker/sandbox/run.ts";
+import { runDockerSandbox } from "../../../../../providers/docker/sandbox/run.ts";
 import { RunPodSandboxRequest } from "../../../../../src/gen/cri.ts";
 import { nodeLabel } from "../../../../../src/pod/labels.ts";
 import { type EngineCall, fakeEngine } from "../engine.ts";
@@ -60,7 +60,7 @@ const name = "k8s_POD_web_default_uid-1_0";
 test("starts a sandbox on the node's network, which is created once", async () => {
   const { engine, deps, networks, sandboxes } = await daemonWith(() => undefined);
   await using _ = engine;
-  assert.equal(await runSandbox(deps, request, signal()), name);
+  assert.equal(await runDockerSandbox(deps, request, signal()), name);
   assert.equal(networks.length, 1);
   assert.deepEqual([...sandboxes.keys()], [name]);
 });
@@ -68,7 +68,7 @@ test("starts a sandbox on the node's network, which is created once", async () =
 test("removes a sandbox that fails to start, and reports the daemon's message", async () => {
   const { engine, deps, sandboxes } = await daemonWith(() => ({ status: 500, message: "port is already allocated" }));
   await using _ = engine;
-  await assert.rejects(runSandbox(deps, request, signal()), { message: "port is already allocated" });
+  await assert.rejects(runDockerSandbox(deps, request, signal()), { message: "port is already allocated" });
   assert.deepEqual([...sandboxes.keys()], []);
 });
 
@@ -79,7 +79,7 @@ test("recreates a missing network, and then the sandbox", async () => {
   await using _ = engine;
   const first = await deps.network.ensure(signal());
   networks.length = 0;
-  assert.equal(await runSandbox(deps, request, signal()), name);
+  assert.equal(await runDockerSandbox(deps, request, signal()), name);
   assert.equal(networks.length, 1);
   assert.notEqual(networks[0], first);
 });
@@ -99,9 +99,9 @@ test("looks a missing image up again, and creates the sandbox from the available
     },
     verify: async () => there,
   };
-  await runSandbox(deps, request, signal());
+  await runDockerSandbox(deps, request, signal());
   there = false;
-  assert.equal(await runSandbox({ ...deps, sandboxImage }, request, signal()), name);
+  assert.equal(await runDockerSandbox({ ...deps, sandboxImage }, request, signal()), name);
   assert.match(sandboxes.get(name) ?? "", /"Image":"pause:2"/);
 });
 
@@ -112,7 +112,7 @@ test("throws any other not_found, without a retry", async () => {
     return { status: 404, message: "no such runtime" };
   });
   await using _ = engine;
-  await assert.rejects(runSandbox(deps, request, signal()), { code: "not_found" });
+  await assert.rejects(runDockerSandbox(deps, request, signal()), { code: "not_found" });
   assert.equal(starts, 1);
 });
 
@@ -120,11 +120,11 @@ test("a runtime class's handler must be a runtime of the daemon; otherwise the p
   const { engine, deps, sandboxes } = await daemonWith(() => undefined);
   await using _ = engine;
   for (const runtimeHandler of ["runsc", "io.containerd.kata.v2"]) {
-    await runSandbox(deps, { ...request, runtimeHandler }, signal());
+    await runDockerSandbox(deps, { ...request, runtimeHandler }, signal());
     assert.match(sandboxes.get(name) ?? "", new RegExp(`"Runtime":"${runtimeHandler}"`));
     sandboxes.clear();
   }
-  await assert.rejects(runSandbox(deps, { ...request, runtimeHandler: "kata" }, signal()), {
+  await assert.rejects(runDockerSandbox(deps, { ...request, runtimeHandler: "kata" }, signal()), {
     code: "invalid_argument",
     message: /^the handler "kata" of the pod's runtime class is not a runtime .* which has runc, runsc: add it /,
   });
@@ -134,5 +134,7 @@ test("a runtime class's handler must be a runtime of the daemon; otherwise the p
 test("rejects a sandbox without metadata", async () => {
   const { engine, deps } = await daemonWith(() => undefined);
   await using _ = engine;
-  await assert.rejects(runSandbox(deps, RunPodSandboxRequest.fromPartial({}), signal()), { code: "invalid_argument" });
+  await assert.rejects(runDockerSandbox(deps, RunPodSandboxRequest.fromPartial({}), signal()), {
+    code: "invalid_argument",
+  });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Protocol, detectRuntime, wellKnownSockets } from "../../../../../providers/ssh/runtime/detect.ts";
+import { type RuntimeProtocol, detectRuntime, wellKnownSockets } from "../../../../../providers/ssh/runtime/detect.ts";
 import { RunPodSandboxRequest } from "../../../../../src/gen/cri.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
 import { silentLog } from "../../../../../src/lib/log.ts";
@@ -31,10 +31,10 @@ async function target({ engine = true, alive = false, reached = () => Promise.re
     if (!alive && "unix" in to && to.unix === containerd) throw new CodedError("unavailable", `${containerd}: refused`);
     return host.dial(to, signal);
   };
-  const made: [string, Protocol][] = [];
+  const made: [string, RuntimeProtocol][] = [];
   const runtimes = new Map([containerd, docker].map((socket) => [socket, fakeRuntime({ clock })]));
   const disposed: string[] = [];
-  const createRuntime = (socket: string, protocol: Protocol): Runtime => {
+  const createRuntime = (socket: string, protocol: RuntimeProtocol): Runtime => {
     made.push([socket, protocol]);
     const runtime = runtimes.get(socket);
     assert.ok(runtime);
