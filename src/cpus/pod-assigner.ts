@@ -71,17 +71,6 @@ export function createPodAssigner(policy: StaticPolicy, assigned: Assignments, p
   };
 }
 
-/** Assigns exclusive CPUs to a pod's containers, from any NUMA nodes. CPUs of an init container are reused by the containers after it;
- *  those of a sidecar are not. A container keeps the CPUs that it has.
- *  @returns the CPUs of each container that has exclusive ones.
- *  @throws SmtAlignmentError; Error in the kubelet's words. */
-export function assignPod(policy: StaticPolicy, assigned: Assignments, pod: Pod): ReadonlyMap<string, CpuSet> {
-  const { initContainers = [], containers } = pod.spec;
-  const assigner = createPodAssigner(policy, assigned, pod);
-  for (const container of [...initContainers, ...containers]) assigner.assign(container);
-  return assigner.own;
-}
-
 /** Takes CPUs of these NUMA nodes first, and only the missing ones from others. (kubelet, cm/cpumanager/policy_static.go) */
 function takeAligned(policy: StaticPolicy, available: CpuSet, count: number, nodes: NumaNodes | undefined): CpuSet {
   if (nodes === undefined) return takeByPolicy(policy, available, count);

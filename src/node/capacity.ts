@@ -1,8 +1,6 @@
 import type { HostFacts } from "../host/facts.ts";
 import { canonicalBytes, quantityMilli, quantityValue, quantityOrPercentage } from "../pod/quantity.ts";
-import { isHugePages } from "../pod/resources.ts";
-
-export type ResourceList = Readonly<Record<string, string>>;
+import { type ResourceList, isHugePages } from "../pod/resources.ts";
 
 export interface CapacityInput {
   readonly facts: Pick<HostFacts, "cpus" | "memoryBytes" | "hugepages">;

@@ -1,4 +1,5 @@
 import { isIPv4, isIPv6 } from "node:net";
+import type { ResourceList } from "../pod/resources.ts";
 import type { ApiClient } from "../api/client.ts";
 import { type HostFacts, readBootTime, readFacts } from "../host/facts.ts";
 import { codeOf, messageOf, throwIfAborted, CodedError } from "../lib/errors.ts";
@@ -10,7 +11,7 @@ import { nodeReference } from "../pod/reference.ts";
 import { unmountedControllers } from "../host/cgroups.ts";
 import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
-import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity, overReserved } from "./capacity.ts";
+import { type ReservedInput, nodeAllocatable, nodeCapacity, overReserved } from "./capacity.ts";
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
 import { type NodeIdentity, newNode, systemLabels } from "./node-object.ts";

@@ -1,7 +1,7 @@
 import type { HostFacts } from "../host/facts.ts";
 import type { Image } from "../gen/cri.ts";
 import type { Node, NodeStatus, Taint } from "../objects.ts";
-import type { ResourceList } from "./capacity.ts";
+import type { ResourceList } from "../pod/resources.ts";
 import { type ConfiguredMetadata, configuredRecord } from "./configured-metadata.ts";
 
 export const attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach";

@@ -8,7 +8,7 @@ import type { Host } from "../seams/host.ts";
 import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { ValueReader } from "../state/values.ts";
-import type { ResourceList } from "./capacity.ts";
+import type { ResourceList } from "../pod/resources.ts";
 import {
   kubeletConditions,
   unreachableConditions,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { distributeCpus } from "../../../src/cpus/distribute-cpus.ts";
-import { assignPod, createPodAssigner } from "../../../src/cpus/pod-assigner.ts";
+import { createPodAssigner } from "../../../src/cpus/pod-assigner.ts";
 import {
   type Assignments,
   type StaticPolicy,
@@ -18,7 +18,7 @@ import type { Pod } from "../../../src/objects.ts";
 import { isSidecar } from "../../../src/pod/containers.ts";
 import { wholePod } from "../../../src/pod/pinned-resources.ts";
 import { never } from "../../fakes/signals.ts";
-import { type MachineDraft, asking, cpus, machine, noOptions, podOf } from "./machines.ts";
+import { assignPod, type MachineDraft, asking, cpus, machine, noOptions, podOf } from "./machines.ts";
 import { restoredAssignments } from "../../../src/cpus/open.ts";
 
 const draft = fc

@@ -1,5 +1,6 @@
 import type { CpuSet } from "../../../src/lib/cpu-set.ts";
-import type { StaticPolicyOptions } from "../../../src/cpus/static-policy.ts";
+import { createPodAssigner } from "../../../src/cpus/pod-assigner.ts";
+import type { Assignments, StaticPolicy, StaticPolicyOptions } from "../../../src/cpus/static-policy.ts";
 import { type Cpu, type CpuTopology, topologyOf } from "../../../src/cpus/topology.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
 
@@ -49,4 +50,12 @@ export function podOf(uid: string, containers: readonly Container[], more: Parti
     metadata: { uid, name: uid, namespace: "default" },
     spec: { containers: [...containers], ...more },
   };
+}
+
+/** Assigns exclusive CPUs to all containers of a pod, from any NUMA nodes. @returns the CPUs of each container that has some. */
+export function assignPod(policy: StaticPolicy, assigned: Assignments, pod: Pod): ReadonlyMap<string, CpuSet> {
+  const { initContainers = [], containers } = pod.spec;
+  const assigner = createPodAssigner(policy, assigned, pod);
+  for (const container of [...initContainers, ...containers]) assigner.assign(container);
+  return assigner.own;
 }

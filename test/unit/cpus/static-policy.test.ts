@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { assignPod, dividePod } from "../../../src/cpus/pod-assigner.ts";
+import { dividePod } from "../../../src/cpus/pod-assigner.ts";
 import {
   type Assignments,
   type StaticPolicyOptions,
@@ -11,7 +11,7 @@ import {
 } from "../../../src/cpus/static-policy.ts";
 import type { CpuTopology } from "../../../src/cpus/topology.ts";
 import { formatCpus } from "../../../src/lib/cpu-set.ts";
-import { asking, cpus, machine, noOptions, podOf } from "./machines.ts";
+import { assignPod, asking, cpus, machine, noOptions, podOf } from "./machines.ts";
 
 const policyOf = (topology: CpuTopology, reserved: readonly number[], options: Partial<StaticPolicyOptions> = {}) =>
   createStaticPolicy({

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { dockerImages } from "../../../../../providers/docker/image/images.ts";
 import { criImage } from "../../../../../providers/docker/image/inspect.ts";
 import { ImageSpec } from "../../../../../src/gen/cri.ts";
+import { CodedError } from "../../../../../src/lib/errors.ts";
 import { type EngineAnswer, type EngineCall, fakeEngine } from "../engine.ts";
 
 const { signal } = new AbortController();
@@ -154,12 +155,17 @@ test("with containerd's image store, the image filesystem is that of containerd'
       return { status: 200, body: { Id: "s1", State: { Pid: 77 }, Config: { Labels: labels } } };
     return { status: 200, body: { LayersSize: 99 } };
   });
+  const { fs } = engine.parts.host;
   const mountpoint = async () => (await images.imageFsInfo(signal)).imageFilesystems[0]?.fsId?.mountpoint;
   const images = dockerImages(engine.parts);
   assert.equal(await mountpoint(), "/data/docker");
   sandboxes = [sandbox];
+  const refusing = () => Promise.reject(new CodedError("permission_denied", "mountinfo"));
+  const refused = dockerImages({ ...engine.parts, host: { ...engine.parts.host, fs: { ...fs, readFile: refusing } } });
+  for (const _ of [1, 2, 3]) await refused.imageFsInfo(signal);
+  assert.equal(engine.calls.filter(({ path }) => path === "/containers/s1/json").length, 1, "a refusal is remembered");
   assert.equal(await mountpoint(), "/data/docker", "its mounts cannot be read");
-  await engine.parts.host.fs.apply([
+  await fs.apply([
     { kind: "mkdir", path: "/proc/77", mode: 0o755 },
     {
       kind: "write",
