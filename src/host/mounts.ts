@@ -1,7 +1,7 @@
 import { basename, dirname, join } from "node:path/posix";
 import { boundedLines } from "../lib/bounded-text.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import { CodedError, ignoreCode } from "../lib/errors.ts";
+import { CodedError, ignoreCode, ignoreNotFound } from "../lib/errors.ts";
 import { untilAborted } from "../lib/runnables.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import type { Host } from "../seams/host.ts";
@@ -23,6 +23,8 @@ export interface Mount extends MountSource {
   readonly source: string;
   /** True if its files have SELinux labels. */
   readonly labels?: true;
+  /** The SELinux label that all of its files have. */
+  readonly context?: string;
 }
 
 /** The target's mounts, in the order of mounting. @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
@@ -55,8 +57,9 @@ export function parseMounts(table: string, budget?: TargetBudget): readonly Moun
     const shared = optional.some((field) => field.startsWith("shared:"));
     // `seclabel` is among the mount options or the super options.
     const labels = [own, common].some((options) => options.split(",").includes("seclabel"));
+    const context = /(?:^|,)context=(?:"([^"]*)"|([^",]*))/.exec(common)?.slice(1).find(Boolean);
     const shown = { path: unescape(path), device, root: unescape(root), source: unescape(source) };
-    return [{ ...shown, shared, fsType, ...(labels && { labels }) }];
+    return [{ ...shown, shared, fsType, ...(labels && { labels }), ...(context && { context }) }];
   });
 }
 
@@ -121,6 +124,18 @@ export async function isMountPoint(
 export async function supportsSelinuxLabels(host: Host, path: string, signal: AbortSignal): Promise<boolean> {
   const [directory, mounts] = await Promise.all([host.fs.realpath(dirname(path), signal), listMounts(host, signal)]);
   return containingMount(mounts, join(directory, basename(path)))?.labels === true;
+}
+
+/** The SELinux label with which a path is mounted: empty without one, undefined if it is no mount point or does not exist. */
+export async function mountedContext(
+  host: Host,
+  path: string,
+  signal: AbortSignal,
+  list: MountLister = (stop) => listMounts(host, stop),
+): Promise<string | undefined> {
+  const [real, mounts] = await Promise.all([ignoreNotFound(host.fs.realpath(path, signal)), list(signal)]);
+  const mount = mounts.findLast((one) => one.path === real);
+  return mount && (mount.context ?? "");
 }
 
 /** Makes mounts below a directory propagate to mounts made from it, and back from shared ones. An already shared mount is

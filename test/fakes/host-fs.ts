@@ -27,7 +27,7 @@ export interface FakeFiles {
   /** Called before each change; it may wait, and it may throw: then this change and those after it are not made. */
   onChange(hook: ((change: FileChange) => void | Promise<void>) | undefined): void;
   /** A file system of its own over a directory; what the directory held is hidden. @param device that others show, too. */
-  mount(path: string, fsType: string, device?: string): void;
+  mount(path: string, fsType: string, device?: string, superOptions?: string): void;
   /** Shows what is at another path. */
   bind(from: string, path: string): void;
   /** @throws failed_precondition when nothing is mounted there. */
@@ -46,6 +46,7 @@ export function createFakeFiles(
 ): FakeFiles {
   const mounts = new Map<string, Inode>();
   const types = new Map<string, string>();
+  const superOptions = new Map<string, string>();
   const devices = new Map<string, string>();
   const changes: FileChange[] = [];
   let made = 0;
@@ -155,7 +156,7 @@ export function createFakeFiles(
       [...types]
         .map(
           ([path, type], index) =>
-            `${index + 30} 1 ${devices.get(path) ?? `0:${index + 40}`} / ${path.replaceAll(" ", "\\040")} rw - ${type} ${type} rw\n`,
+            `${index + 30} 1 ${devices.get(path) ?? `0:${index + 40}`} / ${path.replaceAll(" ", "\\040")} rw - ${type} ${type} ${superOptions.get(path) ?? "rw"}\n`,
         )
         .join(""),
     );
@@ -177,20 +178,24 @@ export function createFakeFiles(
     text: (path) => read(path).toString("utf8"),
     tree: (path) => below(path, tree.follow(path)).sort(),
     onChange: (next) => void (hook = next),
-    mount(path, fsType, device) {
+    mount(path, fsType, device, options) {
       if (device !== undefined) devices.set(tree.realpath(path), device);
       mounts.set(tree.realpath(path), newNode("directory", 0o1777));
       types.set(tree.realpath(path), fsType);
+      if (options !== undefined) superOptions.set(tree.realpath(path), options);
     },
     bind(from, path) {
       const place = tree.realpath(path);
       mounts.set(place, tree.follow(from));
       types.set(place, "devtmpfs");
+      const options = superOptions.get(tree.realpath(from));
+      if (options !== undefined) superOptions.set(place, options);
     },
     unmount(path) {
       if (!mounts.delete(path) || !types.delete(path))
         throw new CodedError("failed_precondition", `${path} is not mounted`);
       devices.delete(path);
+      superOptions.delete(path);
     },
     mounted: () => [...types].map(([path, fsType]) => ({ path, fsType })),
     fs: {

@@ -43,7 +43,10 @@ export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Pro
           ? 0
           : orRefused(stderr, () => {
               if (args[1] === "bind") files.bind(args[2] ?? "", args[3] ?? "");
-              else files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? "");
+              else {
+                const options = args.includes("-o") ? args[args.indexOf("-o") + 1] : undefined;
+                files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? "", undefined, options);
+              }
             }),
     ],
     [

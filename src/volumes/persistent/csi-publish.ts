@@ -11,6 +11,7 @@ import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
 import type { CSIDriver, Pod } from "../../objects.ts";
 import { fsGroupOf } from "../fs-group.ts";
 import type { SetUpDeps, VolumeDeps, VolumeReady } from "../plugins/plugin.ts";
+import { labelOption } from "./plugin.ts";
 import { checkNoLink, podSubdirectory } from "../paths.ts";
 import { attachmentName } from "./csi-attachment.ts";
 import { type CsiVolumeHandle, csiPluginError, csiPluginName } from "./csi-unmounter.ts";
@@ -241,10 +242,7 @@ export function volumeCapabilityOf(
     ...mode,
     mount: {
       fsType: volume.fsType,
-      mountFlags: [
-        ...volume.mountFlags,
-        ...(volume.selinuxLabel ? [`context=${JSON.stringify(volume.selinuxLabel)}`] : []),
-      ],
+      mountFlags: [...volume.mountFlags, ...labelOption(volume.selinuxLabel)],
       volumeMountGroup: group === undefined ? "" : String(group),
     },
   });

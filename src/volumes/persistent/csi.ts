@@ -1,7 +1,7 @@
 import { posix } from "node:path";
 import { type NodeStageVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import type { CSIDriver } from "../../objects.ts";
-import { VolumeStepError, UnprocessedVolumeError } from "../failure.ts";
+import { VolumeStepError } from "../failure.ts";
 import type { SetUpDeps } from "../plugins/plugin.ts";
 import { checkNoLink } from "../paths.ts";
 import { expandCsiVolume, csiSourceOf } from "./csi-expand.ts";
@@ -25,7 +25,7 @@ import {
   cleanUpFailedMount,
 } from "./csi-publish.ts";
 import { linkDevice } from "./device-link.ts";
-import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
+import { type PersistentVolumePlugin, type VolumeUse, unstageOtherLabel } from "./plugin.ts";
 import {
   blockVolumePaths,
   hasVolumeData,
@@ -59,7 +59,9 @@ export const persistentCsi: PersistentVolumePlugin = {
     const source = csiSourceOf(use.volume);
     const { publishContext } = await waitUntilAttached(deps, use, signal);
     const staged = stagedPath(deps.rootDir, source.driver, source.volumeHandle);
-    await unstageOtherLabel(deps, use, staged, signal);
+    const { volumeHandle, seLinuxMountContext = "" } = await volumeDataAt(deps.host, staged, signal);
+    const label = volumeHandle === undefined ? undefined : seLinuxMountContext;
+    await unstageOtherLabel(deps, persistentCsi, use, label, signal);
     if (!deps.volumeStates.isStaged(csiVolumeId(source)))
       await stage(deps, use, { context: publishContext, staged }, signal).catch((error: unknown) => {
         throw new VolumeStepError("MountVolume.MountDevice failed", use.volume.metadata.name, error);
@@ -77,23 +79,6 @@ export const persistentCsi: PersistentVolumePlugin = {
   setUpDevice,
   expand: expandCsiVolume,
 };
-
-/** Unstages a volume that is staged with another SELinux label, or without the one that it is to have.
- *  @throws UnprocessedVolumeError in the kubelet's words while a pod has it. */
-async function unstageOtherLabel(
-  { host, volumeStates }: SetUpDeps,
-  { volume, selinuxLabel }: VolumeUse,
-  staged: string,
-  signal: AbortSignal,
-): Promise<void> {
-  if (selinuxLabel === undefined) return;
-  const { volumeHandle, seLinuxMountContext = "" } = await volumeDataAt(host, staged, signal);
-  if (volumeHandle === undefined || seLinuxMountContext === selinuxLabel) return;
-  const id = csiVolumeId(csiSourceOf(volume));
-  if (await volumeStates.unstage(csiUnmounter, id, signal)) return;
-  const why = "because it is already mounted to a different pod with a different SELinux label";
-  throw new UnprocessedVolumeError(`waiting for unmount of volume "${csiPluginName}/${id}", ${why}`);
-}
 
 function volumeOf({ volume, readOnly, selinuxLabel }: VolumeUse): CsiVolume {
   const { driver, volumeHandle, fsType = "", volumeAttributes = {}, nodePublishSecretRef } = csiSourceOf(volume);

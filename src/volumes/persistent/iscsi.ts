@@ -1,4 +1,4 @@
-import { isMountPoint } from "../../host/mounts.ts";
+import { isMountPoint, mountedContext } from "../../host/mounts.ts";
 import { ignoreNotFound } from "../../lib/errors.ts";
 import type { PersistentVolume } from "../../objects.ts";
 import { VolumeStepError } from "../failure.ts";
@@ -20,7 +20,7 @@ import {
 import { iscsiRecord, iscsiRecordOf } from "./iscsi-record.ts";
 import { iscsiUnmounter } from "./iscsi-unmounter.ts";
 import { waitUntilAttachedInNode } from "./node-attachment.ts";
-import type { PersistentVolumePlugin, VolumeUse } from "./plugin.ts";
+import { type PersistentVolumePlugin, type VolumeUse, labelOption, unstageOtherLabel } from "./plugin.ts";
 
 const privateMode = 0o750;
 
@@ -30,16 +30,24 @@ const privateMode = 0o750;
 export const persistentIscsi: PersistentVolumePlugin = {
   pluginName: iscsiPluginName,
   supportsMountOptions: true,
+  selinux: {
+    isSupported: async () => true,
+    mountedLabel: ({ host, rootDir, mounts }, use, signal) =>
+      mountedContext(host, publishedPath(rootDir, use), signal, mounts),
+  },
   id: idOf,
   unmounter: iscsiUnmounter,
   async stage(deps, use, signal) {
     const { mounted } = iscsiDirectories(deps.rootDir, idOf(use.volume));
     await waitUntilAttached(deps, use, signal);
     await checkNoLink({ host: deps.host }, mounted, signal);
-    if (await ignoreNotFound(isMountPoint(deps.host, mounted, signal, deps.mounts))) return mounted;
+    const label = await mountedContext(deps.host, mounted, signal, deps.mounts);
+    const isUnstaged = await unstageOtherLabel(deps, persistentIscsi, use, label, signal);
+    if (label !== undefined && !isUnstaged) return mounted;
     const device = await attach(deps, use, { directory: mounted, operation: "MountVolume" }, signal);
     const { fsType = "" } = iscsiSourceOf(use.volume);
-    const options = use.readOnly ? [...new Set([...use.options, "ro"])].sort() : use.options;
+    const access = use.readOnly ? [...new Set([...use.options, "ro"])].sort() : use.options;
+    const options = [...access, ...labelOption(use.selinuxLabel)];
     await mountDevice(deps, { device, at: mounted, fsType, options }, signal).catch((error: unknown) => {
       if (error instanceof DeviceMountError && error.isMismatch) reportMismatch(deps, use.volume, error);
       throw new VolumeStepError("MountVolume.MountDevice failed", use.volume.metadata.name, error);
@@ -47,13 +55,15 @@ export const persistentIscsi: PersistentVolumePlugin = {
     return mounted;
   },
   async publish(deps, use, staged, signal) {
-    const { name } = use.volume.metadata;
-    const { uid } = use.pod.metadata;
-    const path = volumeDirectory(deps.rootDir, uid, "iscsi", name);
+    const path = publishedPath(deps.rootDir, use);
     await checkNoLink(deps, path, signal);
-    const ready = { hostPath: path, space: "fileSystem" } as const;
+    const unlabelled = use.selinuxLabel ? { unlabelled: true as const } : {};
+    const ready = { hostPath: path, space: "fileSystem", ...unlabelled } as const;
     if (await ignoreNotFound(isMountPoint(deps.host, path, signal, deps.mounts))) return ready;
-    await deps.host.fs.apply(podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: privateMode }), signal);
+    await deps.host.fs.apply(
+      podSubdirectory(deps.rootDir, use.pod.metadata.uid, "volumes", { path, mode: privateMode }),
+      signal,
+    );
     const options = use.readOnly ? ["ro", ...use.options] : use.options;
     await bindMount(deps.host, { from: staged, to: path, options }, signal, async () => {
       if (!use.readOnly) await applyFSGroup(deps, use.pod, path, signal);
@@ -71,6 +81,10 @@ export const persistentIscsi: PersistentVolumePlugin = {
     return { device: real, directory: mapped, space: "device" };
   },
 };
+
+function publishedPath(rootDir: string, { pod, volume }: VolumeUse): string {
+  return volumeDirectory(rootDir, pod.metadata.uid, "iscsi", volume.metadata.name);
+}
 
 function idOf(volume: PersistentVolume): string {
   return iscsiDiskId(iscsiDiskOf(volume));

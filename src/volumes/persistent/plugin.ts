@@ -1,5 +1,6 @@
 import type { PersistentVolume, Pod } from "../../objects.ts";
 import type { PersistentVolumeFacts } from "../../pipeline.ts";
+import { UnprocessedVolumeError } from "../failure.ts";
 import type { PersistentVolumeUnmounter } from "./unmounter.ts";
 import type { SetUpDeps, VolumeDeps, VolumeReady } from "../plugins/plugin.ts";
 
@@ -16,6 +17,27 @@ export interface VolumeUse {
 
 export type PublishResult = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> &
   Pick<PersistentVolumeFacts, "space">;
+
+/** The mount option of an SELinux label; none for an empty one. */
+export function labelOption(label: string | undefined): readonly string[] {
+  return label ? [`context=${JSON.stringify(label)}`] : [];
+}
+
+/** Unstages a volume that is staged with another SELinux label, or without the one that it is to have.
+ *  @param staged its label; empty without one, undefined if it is not staged. @returns true if it was unstaged.
+ *  @throws UnprocessedVolumeError in the kubelet's words while a pod has it. */
+export async function unstageOtherLabel(
+  { volumeStates }: SetUpDeps,
+  { pluginName, id, unmounter }: PersistentVolumePlugin,
+  { volume, selinuxLabel }: VolumeUse,
+  staged: string | undefined,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (selinuxLabel === undefined || staged === undefined || staged === selinuxLabel) return false;
+  if (unmounter && (await volumeStates.unstage(unmounter, id(volume), signal))) return true;
+  const why = "because it is already mounted to a different pod with a different SELinux label";
+  throw new UnprocessedVolumeError(`waiting for unmount of volume "${pluginName}/${id(volume)}", ${why}`);
+}
 
 export interface SelinuxSupport {
   /** True if this volume can be mounted with a label. */

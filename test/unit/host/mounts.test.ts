@@ -6,6 +6,7 @@ import {
   listMounts,
   mountTmpfs,
   mountsBelow,
+  mountedContext,
   parseMounts,
   supportsSelinuxLabels,
   shareDirectory,
@@ -42,6 +43,26 @@ test("parses mountinfo with optional fields and octal escapes", () => {
     source: "/dev/disk\\x",
   });
   assert.equal(parseMounts(table).length, 5);
+});
+
+test("reads the SELinux label with which a path is mounted, with or without quotes", async () => {
+  const table = [
+    "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw,seclabel",
+    '30 22 8:2 / /v/quoted rw - ext4 /dev/sdb rw,context="system_u:object_r:f_t:s0:c1,c2",discard',
+    "31 22 8:3 / /v/plain rw - ext4 /dev/sdc rw,context=system_u:object_r:f_t:s0",
+    "32 22 8:4 / /v/other rw - ext4 /dev/sdd rw,rootcontext=system_u:object_r:f_t:s0",
+  ].join("\n");
+  const host = fakeHost({ clock: fakeClock() });
+  const fs = { ...host.fs, realpath: async (path: string) => path, readFile: async () => Buffer.from(table) };
+  const contexts = ["/v/quoted", "/v/plain", "/v/other", "/v/absent"].map((path) =>
+    mountedContext({ ...host, fs }, path, never),
+  );
+  assert.deepEqual(await Promise.all(contexts), [
+    "system_u:object_r:f_t:s0:c1,c2",
+    "system_u:object_r:f_t:s0",
+    "",
+    undefined,
+  ]);
 });
 
 test("reads SELinux labels from mount or super options of the mount that holds a path", async () => {

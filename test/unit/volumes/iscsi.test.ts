@@ -5,7 +5,7 @@ import { loopDevices } from "../../fakes/host-programs.ts";
 import { aContainer } from "../../fakes/pods.ts";
 import { never } from "../../fakes/signals.ts";
 import { iqn, iscsiBench } from "./iscsi-bench.ts";
-import { type Bench, directoryOf, podWith, rootDir } from "./volume-bench.ts";
+import { type Bench, directoryOf, installSelinux, podWith, rootDir } from "./volume-bench.ts";
 
 const targetPortal = "10.0.0.1";
 const portal = `${targetPortal}:3260`;
@@ -111,6 +111,32 @@ test("logs in with CHAP, formats and mounts the disk once, binds it for the pod;
   assert.deepEqual(initiator.calls.slice(12), [`${node} --logout`, `${node} -o delete`]);
   assert.deepEqual(await left(bench), nothing);
   assert.deepEqual([bench.inUse, bench.events], [[], []]);
+});
+
+test("mounts a disk with the pod's SELinux label, once more for a pod with another one, and keeps it across a restart", async () => {
+  const bench = bound({ accessModes: ["ReadWriteOncePod"] });
+  const { host } = bench;
+  installSelinux(bench);
+  const labelled = (level: string, uid: string) =>
+    podWith([claimed], { securityContext: { seLinuxOptions: { level } } }, { uid, name: uid });
+  const diskMounts = () =>
+    host.commands.filter(([name, option]) => name === "mount" && option === "-t").map((argv) => argv[4]);
+  const context = (level: string) => `context="system_u:object_r:container_file_t:${level}",defaults`;
+  const stage = bench.start();
+  await stage.recover(never);
+  await stage.mount(labelled("s0:c1,c2", "uid-1"), never);
+  assert.deepEqual(diskMounts(), [context("s0:c1,c2")]);
+  assert.equal(stage.mounted("uid-1").get("data")?.unlabelled, true);
+  stage.stop();
+  const again = bench.start();
+  await again.recover(never);
+  await again.mount(labelled("s0:c9", "uid-1"), never);
+  assert.deepEqual(diskMounts(), [context("s0:c1,c2")], "the label of the mount, whatever the pod says now");
+  await again.unmount("uid-1", never);
+  await again.mount(labelled("s0:c3", "uid-2"), never);
+  assert.deepEqual(diskMounts(), [context("s0:c1,c2"), context("s0:c3")]);
+  await again.unmount("uid-2", never);
+  assert.deepEqual(await left(bench), nothing);
 });
 
 test("waits until the cluster has attached the volume to the node", async () => {

@@ -5,19 +5,14 @@ import type { PersistentVolume } from "../../../src/objects.ts";
 import { aContainer } from "../../fakes/pods.ts";
 import { never } from "../../fakes/signals.ts";
 import { bound, data, published, staged } from "./csi-bench.ts";
-import { type Bench, podWith } from "./volume-bench.ts";
+import { type Bench, installSelinux, podWith } from "./volume-bench.ts";
 
 const label = (categories: string) => `system_u:object_r:container_file_t:s0:${categories}`;
 
 /** A target with SELinux, and a driver whose volumes can be mounted with a label. */
 function labelled(spec: NonNullable<PersistentVolume["spec"]> = { accessModes: ["ReadWriteOncePod"] }): Bench {
   const bench = bound(spec);
-  const { files } = bench.host;
-  files.put("/sys/fs/selinux/enforce", { data: "1" });
-  files.put("/etc/selinux/config", { data: "SELINUXTYPE=default\n" });
-  files.put("/etc/selinux/default/contexts/lxc_contexts", {
-    data: 'process = "system_u:system_r:container_t:s0"\nfile = "system_u:object_r:container_file_t:s0"\n',
-  });
+  installSelinux(bench);
   bench.storage.objects.set("d", { metadata: { name: "d" }, spec: { attachRequired: false, seLinuxMount: true } });
   return bench;
 }

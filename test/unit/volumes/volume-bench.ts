@@ -189,3 +189,12 @@ export async function refusal(bench: Bench, volume: Volume, spec: Parameters<typ
 
 /** That event, with the given text. */
 export const failed = (text: string) => `Pod Warning FailedMount: MountVolume.SetUp failed for volume "v" : ${text}`;
+
+/** Gives the bench's machine SELinux. */
+export function installSelinux({ host: { files } }: Bench): void {
+  files.put("/sys/fs/selinux/enforce", { data: "1" });
+  files.put("/etc/selinux/config", { data: "SELINUXTYPE=default\n" });
+  files.put("/etc/selinux/default/contexts/lxc_contexts", {
+    data: 'process = "system_u:system_r:container_t:s0"\nfile = "system_u:object_r:container_file_t:s0"\n',
+  });
+}
