@@ -16,11 +16,6 @@ export type FieldDecisions<Type> = { readonly [Field in keyof Type]-?: FieldDeci
 /** Decisions for the fields of a type of the Kubernetes API. */
 export type WireDecisions<Type> = FieldDecisions<Wire<Type>>;
 
-/** Unsupported if set. Absent values, false, and empty strings, lists and objects count as not set. */
-export function unsupportedIfSet(why: string): (value: unknown, path: string) => readonly UnsupportedField[] {
-  return unsupportedIf((value) => !isUnset(value), why);
-}
-
 export function unsupportedIf<Value>(
   isUnsupported: (value: Value) => boolean,
   why: string,
@@ -46,10 +41,4 @@ export function checkEach<Item>(
   decide: (item: Item, path: string) => readonly UnsupportedField[],
 ): (list: readonly Item[], path: string) => readonly UnsupportedField[] {
   return (list, path) => list.flatMap((item, index) => decide(item, `${path}[${index}]`));
-}
-
-function isUnset(value: unknown): boolean {
-  if (typeof value !== "object" || value === null)
-    return value === undefined || value === null || value === false || value === "";
-  return Object.keys(value).length === 0;
 }

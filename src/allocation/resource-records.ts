@@ -112,8 +112,6 @@ export interface RecordStoreDeps extends ClockAndLog {
   readonly rootDir: string;
 }
 
-export type RecordStore = ReturnType<typeof createRecordStore>;
-
 const retryDelayMs = 1_000;
 const writeTimeoutMs = 30_000;
 
