@@ -21,7 +21,7 @@ import { graftletVersion } from "../version.ts";
 import { openTarget } from "../process/open-target.ts";
 import { describeCpus, openPolicy } from "../cpus/open.ts";
 import { describeNuma, openAlignment } from "../topology/open.ts";
-import { cpuSettings, memorySettings, topologySettings } from "../kubelet/settings.ts";
+import { cpuSettings, memorySettings, refusesSwap, topologySettings } from "../kubelet/settings.ts";
 import { describeMemory, openMemory } from "../memory-manager/open.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
 import { type CommandContext, printJson } from "./terminal.ts";
@@ -103,7 +103,8 @@ async function examineNodeTarget(
   const numaNodes =
     alignment && (async (until: AbortSignal) => describeNuma(await openAlignment(alignment, opened.host, until)));
   const managers = { exclusiveCpus, numaMemory, numaNodes };
-  const of = { target: opened, nodeName, rootDir, kubelet, refuseOtherAgent: other, ...managers, clock };
+  const checked = { ...kubelet, failSwapOn: refusesSwap(node, opened) };
+  const of = { target: opened, nodeName, rootDir, kubelet: checked, refuseOtherAgent: other, ...managers, clock };
   const findings = await examineTarget(of, signal);
   const isReached = findings.some(({ check, level }) => check === "link" && level === "ok");
   return { findings, networks: isReached ? await networksOf(opened, rootDir, signal) : undefined };

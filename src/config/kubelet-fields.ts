@@ -155,7 +155,8 @@ export const kubeletFields = {
   iptablesMasqueradeBit: pointer(int32, 14, { check: checkRange(0, 31) }),
   iptablesDropBit: pointer(int32, 15, { check: checkRange(0, 31) }),
   featureGates: field(boolMap, {}, { flag: "feature-gates" }),
-  failSwapOn: pointer(bool, true, { flag: "fail-swap-on" }),
+  // Unset, it is true on graftlet's own machine alone.
+  failSwapOn: optional(bool, { flag: "fail-swap-on" }),
   memorySwap: {
     swapBehavior: field(oneOf("", "NoSwap", "LimitedSwap"), ""),
   },

@@ -30,7 +30,7 @@ import { kubeletVersion } from "../version.ts";
 export const logLinksDirectory = "/var/log/containers";
 
 /** Settings of the Node object and its status. @param target undefined if it could not be opened. */
-export function nodeSettings(config: NodeConfig, target: Pick<Target, "network"> | undefined): NodeSettings {
+export function nodeSettings(config: NodeConfig, target: Pick<Target, "network" | "link"> | undefined): NodeSettings {
   const { kubelet } = config;
   const { kubeReserved, systemReserved } = reservations(kubelet);
   return {
@@ -53,7 +53,7 @@ export function nodeSettings(config: NodeConfig, target: Pick<Target, "network">
     updateMs: kubelet.nodeStatusUpdateFrequency,
     reportMs: kubelet.nodeStatusReportFrequency,
     leaseSeconds: kubelet.nodeLeaseDurationSeconds,
-    failSwapOn: kubelet.failSwapOn,
+    failSwapOn: refusesSwap(config, target ?? {}),
     failCgroupV1: kubelet.failCgroupV1,
     protectKernelDefaults: kubelet.protectKernelDefaults,
     kubeReserved,
@@ -66,6 +66,11 @@ export function nodeSettings(config: NodeConfig, target: Pick<Target, "network">
 function providedAddresses({ cloudProvider, nodeIPs }: NodeConfig): Readonly<Record<string, string>> {
   const isGiven = cloudProvider && nodeIPs[0] !== undefined && !/^[0:.]+$/.test(nodeIPs[0]);
   return isGiven ? { [providedAddressesAnnotation]: nodeIPs.join() } : {};
+}
+
+/** True if the node refuses a target that has swap on. A remote machine keeps its owner's swap, of which pods use none unless configured. */
+export function refusesSwap({ kubelet }: Pick<NodeConfig, "kubelet">, { link }: Pick<Target, "link">): boolean {
+  return kubelet.failSwapOn ?? link === undefined;
 }
 
 /** True if the node creates the kubelet's iptables chains: a remote machine's owner is asked first. */

@@ -30,6 +30,21 @@ test("creates iptables chains on its own machine unless refused, and on a remote
   ]);
 });
 
+test("refuses swap on its own machine unless allowed, and on a remote one if asked", () => {
+  const config = run([]).nodes[0];
+  assert.ok(config);
+  const link = { trouble: () => undefined, losses: () => 0, onChange: () => () => undefined };
+  const refuses = (failSwapOn: boolean | undefined) => {
+    const node = { ...config, kubelet: { ...config.kubelet, failSwapOn } };
+    return [{}, { link }].map((target) => nodeSettings(node, target).failSwapOn);
+  };
+  assert.deepEqual([undefined, true, false].map(refuses), [
+    [true, false],
+    [true, true],
+    [false, false],
+  ]);
+});
+
 test("--cloud-provider=external taints a new Node, and suggests the addresses of --node-ip", () => {
   const settings = (...flags: string[]) => {
     const node = run(flags).nodes[0];
