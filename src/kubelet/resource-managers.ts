@@ -1,12 +1,12 @@
 import { gateEnabled } from "../config/feature-gates.ts";
 import { type CpuManager, createCpuManager } from "../cpus/manager.ts";
 import { openPolicy } from "../cpus/open.ts";
-import { writeCpuState as writeCpuState } from "../cpus/state-file.ts";
+import { writeCpuState } from "../cpus/state-file.ts";
 import { type DraManager, createDraManager } from "../dra/manager.ts";
 import { createDeviceManager, type DeviceManager } from "../devices/manager.ts";
 import { type MemoryManager, createMemoryManager } from "../memory-manager/manager.ts";
 import { openMemory } from "../memory-manager/open.ts";
-import { writeMemoryState as writeMemoryState } from "../memory-manager/state-file.ts";
+import { writeMemoryState } from "../memory-manager/state-file.ts";
 import {
   claimCheckpoint,
   managerCheckpoints,

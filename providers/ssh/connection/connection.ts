@@ -197,18 +197,14 @@ async function logInReverse(
 
 const wrongHostKeyReasons: readonly LinkReason[] = ["HostKeyMismatch", "HostKeyUnknown"];
 
-interface HostKeyResult {
+interface CheckedHost {
   readonly check: HostKeyCheck;
   readonly refused: { by?: LinkError };
 }
 
 type Settings = Omit<ConnectConfig, "sock">;
 
-function connectConfig(
-  { user }: SshEndpoint,
-  credentials: SshCredentials,
-  { check, refused }: HostKeyResult,
-): Settings {
+function connectConfig({ user }: SshEndpoint, credentials: SshCredentials, { check, refused }: CheckedHost): Settings {
   return {
     username: user,
     ...credentials,
