@@ -16,8 +16,7 @@ export function writeContainerdConfig(layout: Layout, driver: CgroupDriver): voi
   writeFileSync(configFile(layout), containerdConfigs[state.containerd](layout, driver));
   writeFileSync(join(layout.containerd, "cni", "10-bridge.conflist"), JSON.stringify(cniNetwork(layout), undefined, 2));
   const ownRegistry = `http://${registryAddress(layout)}:${addresses.registryPort}`;
-  writeMirror(layout, "registry.k8s.io", ownRegistry);
-  writeMirror(layout, "docker.io", ownRegistry);
+  for (const host of ["registry.k8s.io", "docker.io", "ghcr.io"]) writeMirror(layout, host, ownRegistry);
   writeMirror(
     layout,
     `${privateRegistryHost}:${addresses.privateRegistryPort}`,
