@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 
 const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port, NAMESPACE, NODES, IMAGE, NAME } = process.env;
+const { LABELS = "{}", ANNOTATIONS = "{}" } = process.env;
 const account = "/var/run/secrets/kubernetes.io/serviceaccount";
 const api = `https://${host.includes(":") ? `[${host}]` : host}:${port}/api/v1`;
 const pods = `/namespaces/${NAMESPACE}/pods`;
@@ -35,7 +36,8 @@ function podOn(node, name, says) {
   return {
     apiVersion: "v1",
     kind: "Pod",
-    metadata: { name },
+    // Those of the release's own Pods, so that what keeps a sidecar out of them does so here.
+    metadata: { name, labels: JSON.parse(LABELS), annotations: JSON.parse(ANNOTATIONS) },
     spec: {
       nodeSelector: { "graftlet.dev/target": node },
       tolerations: [{ operator: "Exists" }],

@@ -34,7 +34,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* The user's own labels, but for those that objects are found by. Each on a line of its own, after a newline. */}}
 {{- define "graftlet.commonLabels" -}}
-{{- with omit .Values.commonLabels "helm.sh/chart" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" }}
+{{- with omit .Values.commonLabels "helm.sh/chart" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "graftlet.dev/listener" }}
 {{ toYaml . }}
 {{- end -}}
 {{- end -}}

@@ -1,5 +1,12 @@
 {{/* What the Deployment's Pod and those of the hooks have in common. */}}
 
+{{/* The values' labels of Pods, as YAML, except those by which the Services and the Deployment find their Pods: only the chart sets these. */}}
+{{- define "graftlet.podLabels" -}}
+{{- with merge (omit .Values.podLabels "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "graftlet.dev/listener") (include "graftlet.commonLabels" . | fromYaml) }}
+{{- toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{/* The Pod's user. The secrets' files are readable by the group alone, which is the Pod's. */}}
 {{- define "graftlet.podSecurity" -}}
 {{- if include "graftlet.local" . -}}
