@@ -111,7 +111,7 @@ request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
      would stop the cluster's own controllers. */}}
 {{- define "graftlet.asking.params" -}}
 paramRef:
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ include "graftlet.namespace" . }}
   selector:
     matchLabels: {{- include "graftlet.selectorLabels" . | nindent 6 }}
   parameterNotFoundAction: Allow

@@ -11,9 +11,14 @@
 {{- $name | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* Where the release's objects are. */}}
+{{- define "graftlet.namespace" -}}
+{{ .Values.namespaceOverride | default .Release.Namespace }}
+{{- end -}}
+
 {{/* A name for what lies outside of the release's namespace: no namespace has a dot, so that no two releases share it. */}}
 {{- define "graftlet.clusterName" -}}
-{{ include "graftlet.fullname" . }}.{{ .Release.Namespace }}
+{{ include "graftlet.fullname" . }}.{{ include "graftlet.namespace" . }}
 {{- end -}}
 
 {{/* Of the Deployment's Pod, and not of those of hooks: the Service leads to it alone. */}}
@@ -44,7 +49,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "graftlet.account" -}}
-system:serviceaccount:{{ .Release.Namespace }}:{{ include "graftlet.serviceAccount" . }}
+system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.serviceAccount" . }}
 {{- end -}}
 
 {{- define "graftlet.certificates" -}}

@@ -115,7 +115,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 
 {{/* The nodes of the release as it stands, as graftlet's configuration has them, in JSON; none where it is not asked for. */}}
 {{- define "graftlet.standing" -}}
-{{- $map := lookup "v1" "ConfigMap" .Release.Namespace (include "graftlet.fullname" .) | default dict -}}
+{{- $map := lookup "v1" "ConfigMap" (include "graftlet.namespace" .) (include "graftlet.fullname" .) | default dict -}}
 {{- (dig "data" "nodes.yaml" "" $map | fromYaml).nodes | default list | toJson -}}
 {{- end -}}
 
@@ -162,11 +162,10 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 
 {{/* The KubeletConfiguration of a node, as JSON; what the values say of it wins. */}}
 {{- define "graftlet.kubeletConfiguration" -}}
-{{- $release := .root.Release -}}
 {{- $node := .node -}}
 {{/* The signer of serving certificates serves nodes alone: an account shows a certificate that it has signed itself. */}}
 {{/* A provider that no cloud controller knows: none deletes the Node for not finding a machine of it. */}}
-{{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" $release.Namespace $release.Name $node.name) "serverTLSBootstrap" (ne ($node.identity | default "node") "serviceAccount") -}}
+{{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" (include "graftlet.namespace" .root) .root.Release.Name $node.name) "serverTLSBootstrap" (ne ($node.identity | default "node") "serviceAccount") -}}
 {{- $reserved := dict -}}
 {{- range $resource, $amount := $node.reserved }}{{ $_ := set $reserved $resource (toJson $amount | trimAll "\"") }}{{ end -}}
 {{- if $reserved }}{{ $_ := set $kubelet "systemReserved" $reserved }}{{ end -}}
