@@ -28,7 +28,10 @@ describe("namespaceOverride", { timeout: 300_000 }, () => {
 
   test("renders valid objects", async () => {
     const path = valueFiles().find(({ name }) => name === "dials-in")?.path ?? "";
-    const verdicts = await verdictsOn(await rendered(path, given, `--set=namespaceOverride=${elsewhere}`), console.error);
+    const verdicts = await verdictsOn(
+      await rendered(path, given, `--set=namespaceOverride=${elsewhere}`),
+      console.error,
+    );
     assert.deepEqual(
       verdicts.filter(({ status }) => status !== "statusValid"),
       [],

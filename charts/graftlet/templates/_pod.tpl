@@ -161,6 +161,7 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- with .Values.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
+enableServiceLinks: {{ .Values.enableServiceLinks }}
 volumes: {{- include "graftlet.volumes" . | nindent 2 }}
 {{- end -}}
 
@@ -177,7 +178,15 @@ env:
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-securityContext: {{- include "graftlet.containerSecurity" . | nindent 2 }}
+{{- with .Values.extraEnvFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- with .Values.containerSecurityContext }}
+  {{- toYaml (mergeOverwrite (include "graftlet.containerSecurity" $ | fromYaml) .) | nindent 2 }}
+  {{- else }}
+  {{- include "graftlet.containerSecurity" . | nindent 2 }}
+  {{- end }}
 {{- with .Values.resources }}
 resources: {{- toYaml . | nindent 2 }}
 {{- end }}
