@@ -166,6 +166,8 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
     ["nodes[1].name=b", "nodes[1].local=true", "nodes[1].provider=docker", "publishServices.enabled=true"],
     /publishServices\.enabled: a Pod of nodes with local: true is in the machine's own network/,
   ],
+  [["namespaceOverride=Edge_1"], /'\/namespaceOverride': 'Edge_1' does not match pattern/],
+  [["revisionHistoryLimit=-1"], /'\/revisionHistoryLimit': minimum: got -1, want 0/],
   [["drain.timeout=soon"], /drain\.timeout "soon" is no duration: write it as 90s or 5m/],
 ];
 

@@ -28,13 +28,25 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: kubelet
 {{- end -}}
 
-{{- define "graftlet.labels" -}}
+{{/* The chart's own labels of all objects. */}}
+{{- define "graftlet.standardLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/name: {{ include "graftlet.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "graftlet.labels" -}}
+{{ include "graftlet.standardLabels" . }}
 {{- include "graftlet.commonLabels" . }}
+{{- end -}}
+
+{{/* The labels of an object that has further ones in the values: these replace common labels, but not the chart's own. Takes
+     (list ROOT LABELS). */}}
+{{- define "graftlet.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{- merge (include "graftlet.standardLabels" $root | fromYaml) (index . 1) (include "graftlet.commonLabels" $root | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{/* The user's own labels, but for those that objects are found by. Each on a line of its own, after a newline. */}}

@@ -45,7 +45,7 @@ function readPodPart(text: string): void {
 
 /** The kubelet's settings of each node in values of the chart; the chart itself reads all else (test/contract/documents.test.ts). */
 function readValues(text: string): void {
-  const { nodes } = parse(text) as { nodes: readonly Record<string, unknown>[] };
+  const { nodes = [] } = parse(text) as { nodes?: readonly Record<string, unknown>[] };
   for (const { kubeletConfiguration } of nodes) if (kubeletConfiguration) readKubelet(stringify(kubeletConfiguration));
 }
 
