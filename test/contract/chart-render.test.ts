@@ -160,7 +160,10 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     });
     assert.equal(press.kubelet.providerID, "graftlet://graftlet/edge/press.hall-2");
     assert.deepEqual(press.kubelet.systemReserved, { cpu: "500m", memory: "512Mi", "ephemeral-storage": "1Gi" });
-    assert.deepEqual([press.kubelet.maxPods, press.kubelet.failSwapOn, first.kubelet.failSwapOn], [20, false, undefined]);
+    assert.deepEqual(
+      [press.kubelet.maxPods, press.kubelet.failSwapOn, first.kubelet.failSwapOn],
+      [20, false, undefined],
+    );
     assert.deepEqual(readSshConfig(press.providerConfig).login, {
       kind: "password",
       passwordFile: "/etc/graftlet/nodes/press.hall-2/ssh-password",
