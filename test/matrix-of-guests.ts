@@ -5,24 +5,21 @@ const bothGuests = ["ssh-guest", "ssh-docker-guest"] as const;
 
 /** Files of test/integration that need a kernel of their own. */
 export const ofGuests: Readonly<Record<string, Runs>> = {
-  guest: { on: onGuest, why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 100 },
+  guest: { on: [], more: onGuest, why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 100 },
   "guest-cgroupfs": {
     on: [],
-    more: onGuest,
     why: "cgroup v2 beside a systemd that a runtime with the cgroupfs driver does not ask; the guest's runtime is told to",
     fits: bothGuests,
     seconds: 230,
   },
   "guest-limits": {
     on: [],
-    more: bothGuests,
     why: "cgroup v2 below a systemd, with swap and huge pages; the runtime makes containers' cgroups",
     fits: bothGuests,
     seconds: 120,
   },
   "guest-node": {
     on: [],
-    more: onGuest,
     why: "the node, its API server and upstream's tests are all in the guest",
     fits: onGuest,
     seconds: 240,
@@ -53,14 +50,12 @@ export const ofGuests: Readonly<Record<string, Runs>> = {
   },
   nfs: {
     on: [],
-    more: onGuest,
     why: "needs a kernel that serves NFS and mounts it",
     fits: onGuest,
     seconds: 200,
   },
   "tunnel-guest": {
     on: [],
-    more: onGuest,
     why: "needs a kernel with IPVS and netem, beside a cluster and a machine that it brings itself",
     fits: onGuest,
     seconds: 300,

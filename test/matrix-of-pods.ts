@@ -1,19 +1,17 @@
 import type { Runs } from "./matrix.ts";
 
-const here = ["cri", "docker"] as const;
-
 /** Files of test/integration about what holds for pods and containers of every kind. */
 export const ofPods: Readonly<Record<string, Runs>> = {
   "container-kinds": {
     on: [],
-    more: here,
+    more: ["cri"],
     why: "limits, devices, mounts and restarts of a container's kind are the runtime's to carry out",
     fits: ["cri", "cri-2.4", "docker"],
     seconds: 170,
   },
   "start-cut-off": {
     on: [],
-    more: here,
+    more: ["cri"],
     why: "containerd gives up a start whose caller has gone, the Docker Engine finishes it",
     fits: ["cri", "cri-2.4", "docker"],
     seconds: 55,
