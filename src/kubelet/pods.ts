@@ -112,7 +112,7 @@ function createNodePodsApi({ config, target, metrics, partsOf }: NodeContext): r
 }
 
 function createNodeProbes(
-  { target: { host, runtime, link }, metrics, clock, partsOf, onEnd }: NodeContext,
+  { target: { host, runtime, link }, claim, metrics, clock, partsOf, onEnd }: NodeContext,
   { events }: Cluster,
   { targetClock }: ObservedTarget,
 ): Probes {
@@ -121,6 +121,7 @@ function createNodeProbes(
     host,
     runtime,
     link,
+    claim,
     onEnd,
     targetClock,
     events,

@@ -11,7 +11,7 @@ import type { Column } from "../state/records.ts";
 import type { Sends } from "../state/signals.ts";
 import type { Prober } from "../sync/ports.ts";
 import { type ProbeAttempt, type ProbeAttemptDeps, attemptProbe } from "./attempt.ts";
-import { createTargetReachability } from "./target-reachability.ts";
+import { type ProbeClaim, createTargetReachability } from "./target-reachability.ts";
 import {
   type PodProbes,
   type ContainerProbe,
@@ -33,6 +33,7 @@ export interface ProbesDeps extends VerdictDeps, ClockAndLog {
   readonly host: Pick<Host, "dial" | "fs">;
   /** The connection to a remote target. */
   readonly link: TargetLink | undefined;
+  readonly claim: ProbeClaim;
   readonly runtime: Pick<Containers, "execSync">;
   readonly events: EventSink;
   /** Containers whose start, including postStart, is in progress: they are not probed yet. */

@@ -282,6 +282,22 @@ test("an undetected connection loss is not a container failure", async () => {
   assert.deepEqual([t.ready(t.id), t.state.probed.length, t.state.told], ["Success", 4, []]);
 });
 
+test("while the target's locks are lost nothing is probed; a probe that this refused says nothing of the container", async () => {
+  await using t = await linked({ failureThreshold: 1 });
+  const lose = () => {
+    t.state.isClaimLost = true;
+    t.lost.send();
+  };
+  t.state.onProbe = lose;
+  await t.clock.advance(10_000);
+  t.state.onProbe = () => {};
+  await t.clock.advance(60_000);
+  assert.deepEqual([t.ready(t.id), t.state.probed.length, t.state.told], ["Success", 4, []]);
+  t.state.isClaimLost = false;
+  await t.clock.advance(20_000);
+  assert.deepEqual([t.ready(t.id), t.state.probed.length, t.state.told], ["Success", 5, []]);
+});
+
 test("a refused connection is a failure while the link is up", async () => {
   const link = fakeLink();
   const { probes, pod, clock, state, run, ready } = rig({

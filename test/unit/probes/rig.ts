@@ -2,6 +2,7 @@ import { ContainerState, type ContainerStatus } from "../../../src/gen/cri.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
+import { createSignal } from "../../../src/lib/signal.ts";
 import type { Container, PodStatus, Probe } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { createProbes } from "../../../src/probes/probes.ts";
@@ -58,6 +59,10 @@ export function rig({
     exitCodes: {} as Record<string, number>,
     /** Whether the target answers; a connection loss is not detected at once. */
     answers: true,
+    /** Whether the locks on the target are lost. */
+    isClaimLost: false,
+    /** Called when a probe begins. */
+    onProbe: () => {},
     probed: [] as { at: number; id: string; command: string }[],
     /** The container's postStart hook is still running. */
     starting: false,
@@ -66,10 +71,12 @@ export function rig({
   };
   const begun = still.now();
   const ends: ((uid: string) => void)[] = [];
+  const lost = createSignal();
   const probes = createProbes({
     starts: { get: () => ({ inProgress: new Set(state.starting ? [container.name] : []), failures: new Map() }) },
     onEnd: (hear) => void ends.push(hear),
     link,
+    claim: { isLost: () => state.isClaimLost, onLost: lost.subscribe },
     measures: unmeasured.probes,
     host: {
       fs: {
@@ -87,7 +94,9 @@ export function rig({
       async execSync(id, argv) {
         const command = argv.join(" ");
         state.probed.push({ at: still.now() - begun, id, command });
+        state.onProbe();
         if (!state.answers) throw new CodedError("deadline_exceeded", "no answer");
+        if (state.isClaimLost) throw new CodedError("unavailable", "the target cannot be used: its lock was lost");
         return {
           exitCode: state.exitCodes[command] ?? state.exitCode,
           stdout: Buffer.alloc(0),
@@ -123,5 +132,5 @@ export function rig({
   const condemnedBy = (id: string) => probes.failedProbe(uid, "c", id);
   /** Removes the pod's record. */
   const endRow = () => ends.forEach((hear) => hear(uid));
-  return { probes, endRow, pod, clock: still, state, run, ready, started, condemnedBy };
+  return { probes, lost, endRow, pod, clock: still, state, run, ready, started, condemnedBy };
 }
