@@ -18,10 +18,11 @@ const more = {
   "helm-rollout": 90,
   "helm-storage": 60,
   hostile: 60,
-  "pod-sweep": 100,
   "tunnel-docker": 100,
-  "tunnel-variants": 170,
 };
+
+/** Seconds of those that only `make test-all` runs. */
+const byHand = { "pod-sweep": 100, "tunnel-load": 270, "tunnel-variants": 170 };
 
 /** Files of test/integration that bring a machine or a provider of their own, beside a cluster on containerd: releases of the chart, and
  *  what the link carries. */
@@ -31,10 +32,7 @@ export const bringsOwn: Readonly<Record<string, Runs>> = Object.fromEntries([
     "helm-rights",
     { on: [], more: ["cri-2.4"], why: "uses each right, and devices of DRA need CDI", fits: ["cri-2.4"], seconds: 135 },
   ],
-  [
-    "tunnel-load",
-    { on: [], why: "loads the machine for minutes: make integration ONLY=tunnel-load", fits: ["cri"], seconds: 270 },
-  ],
+  ...Object.entries(byHand).map(([name, seconds]) => [name, runs({ on: [], seconds })] as const),
   ["lock-lost", { on: [], more: ["ssh"], why: "over SSH another machine's process has the lock", seconds: 170 }],
   ...Object.entries(more).map(([name, seconds]) => [name, runs({ on: [], more: ["cri"], seconds })] as const),
 ]);

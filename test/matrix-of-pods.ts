@@ -11,7 +11,6 @@ export const ofPods: Readonly<Record<string, Runs>> = {
   },
   "start-cut-off": {
     on: [],
-    more: ["cri"],
     why: "containerd gives up a start whose caller has gone, the Docker Engine finishes it",
     fits: ["cri", "cri-2.4", "docker"],
     seconds: 55,

@@ -4,7 +4,6 @@ import type { Runs } from "./matrix.ts";
 export const ofResources: Readonly<Record<string, Runs>> = {
   "cpu-manager": {
     on: ["cri"],
-    more: ["ssh"],
     why: "CRI and the Docker Engine set a container's CPUs in other ways; the topology is read on the target",
     seconds: 60,
   },
@@ -15,7 +14,6 @@ export const ofResources: Readonly<Record<string, Runs>> = {
   },
   "memory-manager": {
     on: ["cri"],
-    more: ["docker"],
     why: "CRI and the Docker Engine set a container's NUMA nodes in other ways; the nodes are read on the target",
     seconds: 60,
   },

@@ -80,7 +80,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   certificates: { on: cri, why: cluster, seconds: 35 },
   "chaos-apiserver": { on: [], more: cri, why: cluster, fits: onContainerd, seconds: 235 },
   "chaos-kill": { on: [], more: cri, why: "kills the agent alone, at random", fits: onContainerd, seconds: 70 },
-  "chaos-runtime": { on: [], more: cri, why: "kills the runtime alone, at random", fits: onContainerd, seconds: 95 },
+  "chaos-runtime": { on: [], why: "kills the runtime alone, at random", fits: onContainerd, seconds: 95 },
   "container-files": {
     on: here,
     why: "log files are written by CRI runtimes in one format, by Docker in another",
@@ -102,13 +102,11 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "csi-crash": {
     on: [],
-    more: cri,
     why: "the moments to be killed at are the driver's calls, which no runtime sees",
     seconds: 60,
   },
   "csi-driver": {
     on: [],
-    more: cri,
     why: "is about the driver that CSI is tested with, which the real kubelet shows as well",
     fits: cri,
     seconds: 80,
@@ -135,16 +133,15 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   daemonsets: {
     on: cri,
-    more: ["ssh"],
     why: "what is left out never comes to the runtime; over SSH a node of its own network leaves all out by default; agents write CNI's files",
     fits: [...onContainerd, "ssh"],
     seconds: 40,
   },
   dns: { on: cri, why: stage, seconds: 25 },
-  "docker-churn": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 70 },
+  "docker-churn": { on: [], why: "is Docker's alone", fits: onDocker, seconds: 70 },
   "docker-faults": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 300 },
   "docker-foreign": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 120 },
-  "docker-meddling": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 95 },
+  "docker-meddling": { on: [], why: "is Docker's alone", fits: onEngines, seconds: 95 },
   "docker-share": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
   "docker-unfit": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
   eviction: {
@@ -155,7 +152,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "eviction-crash": {
     on: [],
-    more: cri,
     why: "the moments to be killed at are the runtime's verbs; eviction itself is also done over SSH",
     seconds: 200,
   },
@@ -168,7 +164,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   "faults-apiserver": { on: [], more: cri, why: cluster, seconds: 85 },
   "faults-crash": {
     on: [],
-    more: cri,
     why: "the moments to be killed at are the runtime's verbs: CRI's, or the docker provider's",
     seconds: 110,
   },
@@ -179,7 +174,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 90,
   },
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
-  doctor: { on: ["ssh"], more: here, why: "looks at targets of each kind", seconds: 30 },
+  doctor: { on: ["ssh"], why: "looks at targets of each kind", seconds: 30 },
   image: { on: [], more: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
   "image-collection": {
     on: cri,
@@ -195,7 +190,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "images-faults": {
     on: [],
-    more: cri,
     why: "pulls are the runtime's, with errors and hangs of its own",
     seconds: 105,
   },
@@ -218,7 +212,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "log-rotation-crash": {
     on: [],
-    more: cri,
     why: "the moments to be killed at are CRI's verb; Docker rotates its own logs",
     fits: ["cri", "cri-2.4", "ssh"],
     seconds: 60,
@@ -234,7 +227,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   metrics: { on: cri, why: cluster, seconds: 40 },
   "node-logs": {
     on: ["cri", "ssh-systemd"],
-    more: ["ssh"],
     why: "only a target with systemd has a journal; the commands run on the target, here or over SSH",
     fits: all,
     seconds: 40,
@@ -265,7 +257,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   probes: { on: cri, why: stage, lab: "containers", seconds: 25 },
   remove: {
     on: ["docker", "ssh"],
-    more: cri,
     why: "what a node leaves is another with each runtime, and is removed elsewhere over SSH",
     fits: all,
     seconds: 35,
@@ -279,7 +270,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "runtime-class": {
     on: ["cri-2.4"],
-    more: here,
+    more: onDocker,
     why: "handlers are told by containerd 2 alone, and Docker's are its runtimes",
     seconds: 30,
   },
@@ -290,7 +281,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 80,
   },
   "several-nodes": { on: [], more: cri, why: "brings providers of its own", fits: onContainerd, seconds: 65 },
-  "several-targets": { on: [], more: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
+  "several-targets": { on: [], why: "brings providers of its own", fits: onContainerd, seconds: 70 },
   shares: {
     on: onSystemd,
     more: ["ssh-docker-systemd"],
@@ -316,11 +307,10 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: ["ssh"],
     seconds: 35,
   },
-  startup: { on: [], more: cri, why: cluster, seconds: 70 },
+  startup: { on: [], why: cluster, seconds: 70 },
   "static-pods": { on: cri, why: cluster, seconds: 70 },
   stats: {
     on: cri,
-    more: onDocker,
     why: "a container's cgroup and layer are found in other places",
     fits: all,
     seconds: 135,
@@ -350,7 +340,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "volumes-propagation": {
     on: ["cri-2.4"],
-    more: cri,
     why: "containerd 2 mounts read-only in depth, Docker binds in its own way",
     lab: "volumes",
     seconds: 70,
@@ -371,15 +360,13 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "claims-expansion": {
     on: cri,
-    more: ["ssh"],
     why: "drivers talk to graftlet alone, over SSH through the link; file systems grow by commands of a Host",
     seconds: 30,
   },
-  "claims-expansion-crash": { on: [], more: cri, why: stage, seconds: 50 },
-  "claims-many": { on: [], more: cri, why: stage, fits: cri, seconds: 125 },
+  "claims-expansion-crash": { on: [], why: stage, seconds: 50 },
+  "claims-many": { on: [], why: stage, fits: cri, seconds: 125 },
   "claims-provisioned": {
     on: [],
-    more: cri,
     why: "a provisioner of others' that runs in pods, and volumes as claims has them",
     seconds: 35,
   },
@@ -393,7 +380,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   // The last of those that share its lab: it ends the agent.
   "volumes-subpath": {
     on: cri,
-    more: ["ssh"],
     why: "volumes are files of a Host: this machine's or over SSH",
     lab: "volumes",
     fits: all,
