@@ -5,7 +5,7 @@ const bothGuests = ["ssh-guest", "ssh-docker-guest"] as const;
 
 /** Files of test/integration that need a kernel of their own. */
 export const ofGuests: Readonly<Record<string, Runs>> = {
-  guest: { on: [], more: onGuest, why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 100 },
+  guest: { on: [], why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 100 },
   "guest-cgroupfs": {
     on: [],
     why: "cgroup v2 beside a systemd that a runtime with the cgroupfs driver does not ask; the guest's runtime is told to",

@@ -140,13 +140,12 @@ export const integration: Readonly<Record<string, Runs>> = {
   dns: { on: cri, why: stage, seconds: 25 },
   "docker-churn": { on: [], why: "is Docker's alone", fits: onDocker, seconds: 70 },
   "docker-faults": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 300 },
-  "docker-foreign": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 120 },
+  "docker-foreign": { on: [], why: "is Docker's alone", fits: onDocker, seconds: 120 },
   "docker-meddling": { on: [], why: "is Docker's alone", fits: onEngines, seconds: 95 },
   "docker-share": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
   "docker-unfit": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
   eviction: {
     on: cri,
-    more: ["ssh"],
     why: "what runs short is the target's, and who uses it the runtime's to say",
     seconds: 230,
   },
@@ -175,7 +174,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
   doctor: { on: ["ssh"], why: "looks at targets of each kind", seconds: 30 },
-  image: { on: [], more: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
+  image: { on: [], why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
   "image-collection": {
     on: cri,
     more: onDocker,
@@ -353,7 +352,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "claims-database": {
     on: [],
-    more: ["ssh"],
     why: "data outlive failures of the agent, of drivers and of the link; how Docker mounts is in claims and csi",
     fits: ["cri", "docker", "ssh"],
     seconds: 180,
