@@ -80,7 +80,8 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     });
     untouched = await lab.cluster.waitFor("the rules of the Service", async () => {
       const seen = await machine();
-      return /default\/everywhere/.test(seen) && seen;
+      // kube-proxy writes the table of filters before that of addresses.
+      return /default\/everywhere/.test(seen) && /default\/kubernetes:https cluster IP/.test(seen) && seen;
     });
   });
   after(async () => {
