@@ -49,8 +49,7 @@ export const persistentCsi: PersistentVolumePlugin = {
       (await readCsiDriver(deps, csiSourceOf(volume).driver, signal))?.spec.seLinuxMount === true,
     async mountedLabel({ host, rootDir }, { pod, volume }, signal) {
       const path = publishedPath(rootDir, pod.metadata.uid, volume.metadata.name);
-      const { volumeHandle, seLinuxMountContext = "" } = await volumeDataAt(host, path, signal);
-      return volumeHandle === undefined ? undefined : seLinuxMountContext;
+      return savedLabel(host, path, signal);
     },
   },
   id: (volume) => csiVolumeId(csiSourceOf(volume)),
@@ -59,9 +58,8 @@ export const persistentCsi: PersistentVolumePlugin = {
     const source = csiSourceOf(use.volume);
     const { publishContext } = await waitUntilAttached(deps, use, signal);
     const staged = stagedPath(deps.rootDir, source.driver, source.volumeHandle);
-    const { volumeHandle, seLinuxMountContext = "" } = await volumeDataAt(deps.host, staged, signal);
-    const label = volumeHandle === undefined ? undefined : seLinuxMountContext;
-    await unstageOtherLabel(deps, persistentCsi, use, label, signal);
+    if (use.selinuxLabel !== undefined)
+      await unstageOtherLabel(deps, persistentCsi, use, await savedLabel(deps.host, staged, signal), signal);
     if (!deps.volumeStates.isStaged(csiVolumeId(source)))
       await stage(deps, use, { context: publishContext, staged }, signal).catch((error: unknown) => {
         throw new VolumeStepError("MountVolume.MountDevice failed", use.volume.metadata.name, error);
@@ -79,6 +77,12 @@ export const persistentCsi: PersistentVolumePlugin = {
   setUpDevice,
   expand: expandCsiVolume,
 };
+
+/** The SELinux label in the metadata of a mount: empty without one, undefined if there is no metadata. */
+async function savedLabel(host: SetUpDeps["host"], path: string, signal: AbortSignal): Promise<string | undefined> {
+  const { volumeHandle, seLinuxMountContext = "" } = await volumeDataAt(host, path, signal);
+  return volumeHandle === undefined ? undefined : seLinuxMountContext;
+}
 
 function volumeOf({ volume, readOnly, selinuxLabel }: VolumeUse): CsiVolume {
   const { driver, volumeHandle, fsType = "", volumeAttributes = {}, nodePublishSecretRef } = csiSourceOf(volume);
