@@ -80,7 +80,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     });
     untouched = await lab.cluster.waitFor("the rules of the Service", async () => {
       const seen = await machine();
-      // kube-proxy writes the table of filters before that of addresses.
+      // kube-proxy writes the filter table before the nat table.
       return /default\/everywhere/.test(seen) && /default\/kubernetes:https cluster IP/.test(seen) && seen;
     });
   });
