@@ -23,6 +23,7 @@ import type { NodeMetrics } from "../metrics/node-metrics.ts";
 import type { TunnelLimits } from "../service-tunnel/tunnel-limits.ts";
 import type { ServiceTunnel } from "../service-tunnel/service-tunnel.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
+import type { ConfiguredMetadataSource } from "../node/configured-metadata.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 import type { NodeReporter } from "../report/reported-node.ts";
@@ -69,6 +70,8 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly client: ApiClient;
   /** Standalone: there is no API server; pods come from files and URLs, and events go to the log. */
   readonly standalone: boolean;
+  /** Labels, annotations and taints of the Node that may change while it runs; absent: those of the configuration stay. */
+  readonly configuredMetadata?: ConfiguredMetadataSource;
   /** The service account of graftlet's Pod, if it has one. */
   readonly account?: { readonly client: ApiClient };
   /** The node's credentials for the API server; undefined without one. */

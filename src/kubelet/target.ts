@@ -158,7 +158,7 @@ interface NodeParts extends Pick<ObservedTarget, "pleg" | "rights" | "devices" |
 
 /** Creates the agent of the Node object, its Lease and its status. */
 async function createAgent(
-  { config, target, client, account, metrics, partsOf, signal }: NodeContext,
+  { config, target, client, account, configuredMetadata, metrics, partsOf, signal }: NodeContext,
   { events, nodes }: Cluster,
   { pleg, rights, devices, health, plugins, isolation }: NodeParts,
 ): Promise<NodeAgent> {
@@ -169,6 +169,7 @@ async function createAgent(
       ...parts,
       settings: nodeSettings(config, target),
       client,
+      configured: configuredMetadata,
       tainter: account?.client,
       ownAddresses: link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,

@@ -7,6 +7,13 @@ export interface ConfiguredMetadata {
   readonly taints: readonly Taint[];
 }
 
+/** Configured metadata that may change while the node runs. */
+export interface ConfiguredMetadataSource {
+  current(): ConfiguredMetadata;
+  /** Resolves once it has changed since the last call, or when the signal aborts. */
+  changed(signal: AbortSignal): Promise<void>;
+}
+
 /** Annotation of a Node with the keys of the labels and annotations that the configuration has set, as JSON. */
 export const keysAnnotation = "graftlet.dev/configured";
 /** Annotation of a Node with the taints that the configuration has set: `key:effect`, separated by commas. It is separate because a node

@@ -4,6 +4,7 @@ import type { ApiClient } from "../api/client.ts";
 import { type HostFacts, readBootTime, readFacts } from "../host/facts.ts";
 import { codeOf, messageOf, throwIfAborted, CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { onAbort } from "../lib/runnables.ts";
 import { createReloading } from "../lib/reloading.ts";
 import type { Node } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
@@ -15,6 +16,7 @@ import { type ReservedInput, nodeAllocatable, nodeCapacity, overReserved } from 
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
 import { type NodeIdentity, newNode, systemLabels } from "./node-object.ts";
+import type { ConfiguredMetadata, ConfiguredMetadataSource } from "./configured-metadata.ts";
 import { createReconcile } from "./reconcile.ts";
 import { type RegistrationDeps, register, type NodeStartMeasures } from "./registration.ts";
 import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
@@ -50,6 +52,8 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly host: Host;
   readonly client: ApiClient;
+  /** Labels, annotations and taints that may change while the node runs; absent: those of the settings stay. */
+  readonly configured: ConfiguredMetadataSource | undefined;
   /** Client that may write the Node's taints, which a node itself may not; absent if there is none. */
   readonly tainter: ApiClient | undefined;
   /** Addresses of the kubelet API if it is not served at the target's: those of graftlet's own machine or Pod, best first. */
@@ -72,7 +76,8 @@ const cgroupV1Warning =
  *  @throws the target's error if it cannot be read. */
 export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal) {
   const { settings, host, measures, clock, log, events } = deps;
-  const { nodeName, configured } = settings;
+  const { nodeName } = settings;
+  const configured = deps.configured ?? (settings.configured && unchanging(settings.configured));
   // Heartbeats do not wait for other requests.
   const client = deps.client.limited(undefined);
   const reading = Promise.all([readFacts(host, signal), readBootTime(host, clock, signal)]);
@@ -138,6 +143,10 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal) 
     /** Facts of the target at the node's start. */
     facts,
   };
+}
+
+function unchanging(configured: ConfiguredMetadata): ConfiguredMetadataSource {
+  return { current: () => configured, changed: (signal) => onAbort(signal) };
 }
 
 /** Wraps errors of reading the target. @throws TargetError; the signal's reason. */

@@ -11,6 +11,8 @@ export function createReadiness(nodeNames: readonly string[], clock: Pick<Clock,
   const starting = new Set(nodeNames);
   const since = clock.monotonic();
   return {
+    /** Waits for another node too. */
+    expect: (nodeName: string) => void starting.add(nodeName),
     /** Marks a node as serving its pods, or as having reported to the cluster why it does not. */
     markReady: (nodeName: string) => void starting.delete(nodeName),
     /** Why the process is not ready yet, in one sentence; undefined if it is. */

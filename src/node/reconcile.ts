@@ -5,7 +5,7 @@ import { runPeriodically } from "../lib/periodic.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import type { Node } from "../objects.ts";
 import type { NodeSource } from "../pipeline.ts";
-import { type ConfiguredMetadata, metadataPatch, taintsPatch } from "./configured-metadata.ts";
+import { type ConfiguredMetadataSource, metadataPatch, taintsPatch } from "./configured-metadata.ts";
 import { createFailureLog } from "../lib/retry.ts";
 
 export interface ReconcileDeps extends ClockAndLog {
@@ -14,7 +14,7 @@ export interface ReconcileDeps extends ClockAndLog {
   readonly tainter: Pick<ApiClient, "patch">;
   readonly nodes: NodeSource;
   readonly nodeName: string;
-  readonly configured: ConfiguredMetadata;
+  readonly configured: ConfiguredMetadataSource;
   /** Interval between checks of the Node, milliseconds. */
   readonly everyMs: number;
 }
@@ -30,11 +30,13 @@ export function createReconcile(deps: ReconcileDeps): Runnable {
   const metadata = createWriter(deps, "labels and annotations", deps.client);
   const taints = createWriter(deps, "taints", deps.tainter);
   const pauseMs = () => (nodes.node() ? everyMs : unknownNodeIntervalMs);
-  return runPeriodically({ name: "node-configuration", intervalMs: pauseMs, clock, log }, async (signal) => {
+  const { changed } = configured;
+  return runPeriodically({ name: "node-configuration", intervalMs: pauseMs, changed, clock, log }, async (signal) => {
     const node = nodes.node();
     if (!node) return;
-    await metadata(metadataPatch(node, configured), signal);
-    await taints(taintsPatch(node, configured), signal);
+    const wanted = configured.current();
+    await metadata(metadataPatch(node, wanted), signal);
+    await taints(taintsPatch(node, wanted), signal);
   });
 }
 

@@ -9,6 +9,7 @@ import {
 } from "../../../src/node/configured-metadata.ts";
 import { createReconcile } from "../../../src/node/reconcile.ts";
 import type { Node, Taint } from "../../../src/objects.ts";
+import { createTrigger } from "../../../src/lib/trigger.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { bodyOf, type Call, fakeClient, settle, silent } from "../api/fake-client.ts";
 
@@ -128,6 +129,8 @@ async function run(answer: (call: Call) => unknown) {
   const warnings: string[] = [];
   const log = { ...silent, warn: (fields: object) => void warnings.push((fields as { what: string }).what) };
   let node: Node | undefined;
+  let configured = full;
+  const changed = createTrigger();
   const ended = new AbortController();
   const nodes = { node: () => node };
   const service = createReconcile({
@@ -135,7 +138,7 @@ async function run(answer: (call: Call) => unknown) {
     tainter,
     nodes,
     nodeName: "n",
-    configured: full,
+    configured: { current: () => configured, changed: changed.fired },
     everyMs: 10_000,
     clock,
     log,
@@ -147,6 +150,10 @@ async function run(answer: (call: Call) => unknown) {
     tainter,
     warnings,
     show: (given: Node | undefined) => void (node = given),
+    configure(given: typeof full) {
+      configured = given;
+      changed.fire();
+    },
     async pass(ms: number) {
       await clock.advance(ms);
       await settle();
@@ -157,6 +164,16 @@ async function run(answer: (call: Call) => unknown) {
     },
   };
 }
+
+test("writes a changed configuration at once", async () => {
+  await using t = await run(() => ({}));
+  t.show(settled(full));
+  await t.pass(1_000);
+  assert.deepEqual(t.client.calls, []);
+  t.configure({ ...full, labels: { ...full.labels, site: "south" } });
+  await t.pass(0);
+  assert.equal(t.client.calls.length, 1);
+});
 
 test("checks the Node as soon as it is known, and writes taints with the permitted client", async () => {
   await using t = await run(() => ({}));
