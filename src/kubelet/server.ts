@@ -202,6 +202,7 @@ export function createNodeIntrospection(
   return {
     standalone,
     node: () => nodes.node() ?? (standalone ? agent.ownNode() : undefined),
+    onNodeChange: (listener) => nodes.onChange(() => listener()),
     pods: () => servedPods(desired, status),
     summary: (signal) => stats.summary(false, signal),
     gate,

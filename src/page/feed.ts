@@ -61,20 +61,24 @@ export function createFeed(deps: FeedDeps) {
     polling = undefined;
     latest.clear();
   };
+  /** Sends the nodes that a listener may see, and what is known of them; what it was sent before is replaced. */
+  const greet = (listener: FeedSubscriber) => {
+    const nodes = reports.nodes.map(({ name }) => name).filter((name) => listener.maySee(name));
+    listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message), "hello");
+    for (const name of nodes) {
+      const known = latest.get(name) ?? {};
+      for (const kind of ["node", "pods", "usage"] as const) {
+        const text = known[kind];
+        if (text !== undefined) listener.send(text, `${kind} ${name}`);
+      }
+    }
+    sendNotes(reports, listener, reports.notes.all());
+  };
   return {
     name: "page feed",
     /** Sends the current state, then every change. @returns ends the subscription. */
     subscribe(listener: FeedSubscriber): () => void {
-      const nodes = reports.nodes.map(({ name }) => name).filter((name) => listener.maySee(name));
-      listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message), "hello");
-      for (const name of nodes) {
-        const known = latest.get(name) ?? {};
-        for (const kind of ["node", "pods", "usage"] as const) {
-          const text = known[kind];
-          if (text !== undefined) listener.send(text, `${kind} ${name}`);
-        }
-      }
-      sendNotes(reports, listener, reports.notes.all());
+      greet(listener);
       listeners.add(listener);
       if (listeners.size === 1) start();
       return () => {
@@ -82,7 +86,14 @@ export function createFeed(deps: FeedDeps) {
       };
     },
     async run(signal: AbortSignal) {
+      const forget = reports.onNodesChange(() => {
+        if (!polling) return;
+        end();
+        for (const listener of listeners) greet(listener);
+        start();
+      });
       await onAbort(signal);
+      forget();
       listeners.clear();
       end();
       await ended;

@@ -28,7 +28,7 @@ export interface PageListener {
 }
 
 export interface ListenerDeps extends ClockAndLog {
-  readonly reports: Pick<Reports, "nodes">;
+  readonly reports: Pick<Reports, "nodes" | "onNodesChange">;
 }
 
 /** Plain HTTP for loopback: any caller sees all nodes. */
@@ -80,7 +80,7 @@ function tlsContext(
 }
 
 /** Calls back when the certificate or CA of a node may have changed. @returns removes the listeners. */
-function watchGates({ nodes }: ListenerDeps["reports"], changed: () => void): () => void {
+function watchGates({ nodes, onNodesChange }: ListenerDeps["reports"], changed: () => void): () => void {
   let forget: readonly (() => void)[] = [];
   const stop = () => {
     for (const each of forget) each();
@@ -91,10 +91,20 @@ function watchGates({ nodes }: ListenerDeps["reports"], changed: () => void): ()
     forget = gates.flatMap(({ certificate, clientCA }) => [certificate.onChange(changed), clientCA.onChange(changed)]);
     changed();
   };
-  const stopFollowing = nodes.map((node) => node.onRunningChange(follow));
-  follow();
+  let followed: readonly (() => void)[] = [];
+  const stopFollowing = () => {
+    for (const each of followed) each();
+  };
+  const followAll = () => {
+    stopFollowing();
+    followed = nodes.map((node) => node.onRunningChange(follow));
+    follow();
+  };
+  const stopListening = onNodesChange(followAll);
+  followAll();
   return () => {
-    for (const each of stopFollowing) each();
+    stopListening();
+    stopFollowing();
     stop();
   };
 }

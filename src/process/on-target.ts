@@ -38,6 +38,7 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
       }
       if (!(error instanceof TargetError) || signal.aborted) throw error;
       failures.failed(error, { reason: error.reason });
+      deps.report.onProgress({ trouble: error });
       await reportUnlessRunElsewhere(reporter, error, deps, signal);
       await waitForNextStart({ link, clock }, signal);
     }
@@ -51,6 +52,7 @@ async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal)
       : error;
   });
   const target = deps.target.link ? fencedTarget(deps.target, claim, signal) : deps.target;
+  deps.report.onProgress({ isClaimed: true, trouble: undefined });
   try {
     const network = await resolveNetwork({ ...deps, target }, signal);
     return await runKubelet({ ...deps, target: { ...target, ...(network && { network }) }, claim }, signal);
@@ -58,6 +60,8 @@ async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal)
     if (!claim.isLost() || signal.aborted) throw error;
     deps.log.warn({ err: error }, "lock on the target was lost while the node started; retrying");
     return "again";
+  } finally {
+    deps.report.onProgress({ isClaimed: false });
   }
 }
 

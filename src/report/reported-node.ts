@@ -1,6 +1,6 @@
 import type { Node, Pod } from "../objects.ts";
 import type { EventType } from "../pipeline.ts";
-import type { LinkTrouble } from "../seams/provider.ts";
+import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import type { KubeletServerDeps, ServerConfig } from "../server/ports.ts";
 import { createSignal } from "../lib/signal.ts";
 
@@ -12,6 +12,8 @@ export interface NodeIntrospection {
   readonly standalone: boolean;
   /** The Node as last read from the API server, or as a standalone node would register it; undefined if there is none. */
   node(): Node | undefined;
+  /** Calls back when the Node has changed. @returns a function that unsubscribes. */
+  onNodeChange(listener: () => void): () => void;
   /** The pods of /pods, with their current statuses. */
   pods(): readonly Pod[];
   /** The response of /stats/summary. @throws CodedError if nothing can be measured. */
@@ -26,7 +28,7 @@ export interface ReadGate extends Pick<KubeletServerDeps, "certificate" | "clien
 }
 
 /** The link to a target: `local` for graftlet's own machine. */
-export type NodeLink = "local" | { trouble(): LinkTrouble | undefined };
+export type NodeLink = "local" | Pick<TargetLink, "trouble" | "onChange">;
 
 /** Object of an event (`involvedObject`). */
 export interface EventObject {
@@ -35,8 +37,20 @@ export interface EventObject {
   readonly name?: string;
 }
 
+/** What a node has reached on its way to running. */
+export interface NodeProgress {
+  /** It has credentials for the API server. */
+  readonly isIdentified: boolean;
+  /** Its target is locked. */
+  readonly isClaimed: boolean;
+  /** Why it does not run, as last reported; undefined while it starts or runs. */
+  readonly trouble: LinkTrouble | undefined;
+}
+
 /** Receives reports of a node while it starts, runs and stops. */
 export interface NodeReporter {
+  /** Called with each step that a node has reached, or lost. */
+  onProgress(change: Partial<NodeProgress>): void;
   /** @param link undefined if the node has no target anymore. */
   onTargetOpened(link: NodeLink | undefined): void;
   /** @param work undefined if the node has stopped. */
@@ -51,8 +65,12 @@ export interface ReportedNode {
   /** Undefined before there is a target. */
   link(): NodeLink | undefined;
   introspection(): NodeIntrospection | undefined;
+  progress(): NodeProgress;
   /** Calls back when the node has started, and when it has stopped. @returns a function that unsubscribes. */
   onRunningChange(listener: () => void): () => void;
+  /** Calls back at any change: of the progress, the link, the Node, and when the node has started or stopped.
+   *  @returns a function that unsubscribes. */
+  onChange(listener: () => void): () => void;
 }
 
 /** Stores a node's reports. @param event called with its events. */
@@ -62,16 +80,34 @@ export function createReportedNode(
 ): ReportedNode & NodeReporter {
   let link: NodeLink | undefined;
   let work: NodeIntrospection | undefined;
+  let progress: NodeProgress = { isIdentified: false, isClaimed: false, trouble: undefined };
+  const running = createSignal();
   const changed = createSignal();
+  let stopFollowingLink: (() => void) | undefined;
+  let stopFollowingNode: (() => void) | undefined;
   return {
     name,
     provider,
     link: () => link,
     introspection: () => work,
-    onRunningChange: changed.subscribe,
-    onTargetOpened: (now) => void (link = now),
+    progress: () => progress,
+    onRunningChange: running.subscribe,
+    onChange: changed.subscribe,
+    onTargetOpened(now) {
+      link = now;
+      stopFollowingLink?.();
+      stopFollowingLink = typeof now === "object" ? now.onChange(changed.send) : undefined;
+      changed.send();
+    },
+    onProgress(change) {
+      progress = { ...progress, ...change };
+      changed.send();
+    },
     onRunning(now) {
       work = now;
+      stopFollowingNode?.();
+      stopFollowingNode = now?.onNodeChange(changed.send);
+      running.send();
       changed.send();
     },
     ...(event && { event }),

@@ -7,6 +7,7 @@ import {
   type ReportedNode,
   createReportedNode,
 } from "../../src/report/reported-node.ts";
+import { createSignal } from "../../src/lib/signal.ts";
 import { createNotes } from "../../src/report/notes.ts";
 
 /** What nodes tell their process, and both ends of it. */
@@ -18,7 +19,19 @@ export function fakeReports(names: readonly string[], clock: Pick<Clock, "now">,
       createReportedNode({ name, provider }, notes.event.bind(undefined, name)),
     ]),
   );
-  return { nodes: [...all.values()], notes, node: (name: string) => all.get(name) };
+  const nodes = [...all.values()];
+  const changed = createSignal();
+  return {
+    nodes,
+    onNodesChange: changed.subscribe,
+    notes,
+    node: (name: string) => all.get(name),
+    /** Another node comes. */
+    add(name: string) {
+      nodes.push(createReportedNode({ name, provider }));
+      changed.send();
+    },
+  };
 }
 
 export interface FakeNode {
@@ -33,6 +46,7 @@ export function fakeNodeWork({ name, pods }: FakeNode, now: () => number): NodeI
   return {
     looks: () => looks,
     standalone: false,
+    onNodeChange: () => () => undefined,
     node: () => fakeNode(name, pods),
     pods: () => all,
     summary: () => {

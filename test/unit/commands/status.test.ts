@@ -35,6 +35,7 @@ const waiting = (reason: string) => ({
 });
 const work = (node: NodeIntrospection["node"], pods: readonly Pod[] = []): NodeIntrospection => ({
   standalone: false,
+  onNodeChange: () => () => undefined,
   node,
   pods: () => pods,
   summary: () => Promise.reject(new Error("nobody asks")),
@@ -51,7 +52,7 @@ test("reports a node that starts, runs, loses its link, and stops", () => {
     return [is, reason, link?.up];
   };
   assert.deepEqual(said(), [false, "Starting", undefined]);
-  node.onTargetOpened({ trouble: () => trouble });
+  node.onTargetOpened({ trouble: () => trouble, onChange: () => () => undefined });
   assert.deepEqual(said(), [false, "Starting", true]);
   node.onRunning(work(() => shown));
   assert.deepEqual(said(), [false, "NotRegistered", true]);
@@ -199,7 +200,9 @@ async function answering(t: TestContext, before?: (path: string) => Promise<void
   const other = createReportedNode({ name: "other", provider: "cri" });
   await before?.(path);
   const stop = new AbortController();
-  const report = processReport({ nodes: [reported, other], notes: createNotes(systemClock()) }, systemClock());
+  const onNodesChange = () => () => undefined;
+  const notes = createNotes(systemClock());
+  const report = processReport({ nodes: [reported, other], onNodesChange, notes }, systemClock());
   const running = createStatusSocket({ path, report, log }).run(stop.signal);
   t.after(() => stop.abort());
   const said: string[] = [];

@@ -53,6 +53,21 @@ test("sends the current state to a new subscriber, then only changes", async () 
   await stop();
 });
 
+test("tells subscribers of a node that comes, and polls it too", async () => {
+  const { clock, add, listen, stop } = world(["a"]);
+  const { got, kinds } = listen();
+  await clock.advance(1);
+  const before = kinds().length;
+  add("b");
+  await clock.advance(1);
+  assert.deepEqual(
+    got.slice(before).flatMap((message) => (message.kind === "hello" ? message.nodes : [])),
+    ["a", "b"],
+  );
+  assert.ok(got.slice(before).some((message) => message.kind === "node" && message.node.name === "b"));
+  await stop();
+});
+
 test("sends a subscriber nothing about nodes that it may not see", async () => {
   const { clock, node, notes, listen, stop } = world(["a", "b"]);
   const { got } = listen((node) => node === "a");
@@ -68,7 +83,10 @@ test("sends a subscriber nothing about nodes that it may not see", async () => {
 
 test("does not measure a node with a broken link, and shows pods of a node that cannot be measured", async () => {
   const { clock, node, works, listen, stop } = world(["a", "b"]);
-  node("a")?.onTargetOpened({ trouble: () => ({ reason: "LinkDown", message: "gone" }) });
+  node("a")?.onTargetOpened({
+    trouble: () => ({ reason: "LinkDown", message: "gone" }),
+    onChange: () => () => undefined,
+  });
   const work = works.get("b");
   if (work) node("b")?.onRunning({ ...work, summary: () => Promise.reject(new Error("no cgroups")) });
   const { got } = listen();
