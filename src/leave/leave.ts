@@ -17,6 +17,8 @@ export interface LeaveDeps {
   readonly nodes: readonly string[];
   /** graftlet's Deployment; undefined if someone else stops it. */
   readonly deployment: DeploymentName | undefined;
+  /** Stops the nodes where they run in this process; absent if they do not. */
+  readonly stop?: (signal: AbortSignal) => Promise<void>;
   /** Timeout for pods to terminate, and again for graftlet to stop and release its targets. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
@@ -63,6 +65,7 @@ export async function leave(given: LeaveDeps, signal: AbortSignal): Promise<read
       return nodes;
     }
   }
+  await given.stop?.(signal);
   await forEachNode((nodeName) => removeNode(deps, nodeName, signal));
   return nodes.filter((nodeName) => failed.has(nodeName));
 }
@@ -96,7 +99,7 @@ async function clearVolumesInUse({ client }: LeaveDeps, nodeName: string, signal
 
 /** Cleans the target once graftlet has released it. */
 async function cleanWhenReleased(
-  { clock, timeoutMs, deployment, clean }: LeaveDeps,
+  { clock, timeoutMs, deployment, stop, clean }: LeaveDeps,
   nodeName: string,
   say: (line: string) => void,
   signal: AbortSignal,
@@ -117,7 +120,7 @@ async function cleanWhenReleased(
         say(messageOf(error));
         return false;
       }
-      const action = inUse && !deployment ? "stop this node's graftlet now; waiting" : "retrying";
+      const action = inUse && !deployment && !stop ? "stop this node's graftlet now; waiting" : "retrying";
       if (!isReported) say(`${messageOf(error).replace(/\.$/, "")}; ${action} for up to ${goDuration(timeLimitMs)}`);
     }
     await clock.sleep(retryDelayMs, signal);
@@ -138,7 +141,7 @@ function reasonOf(error: unknown): string {
 }
 
 /** The API requests of `graftlet leave`; all may be repeated. */
-type LeaveClient = Pick<ApiClient, "get" | "list" | "patch" | "delete">;
+export type LeaveClient = Pick<ApiClient, "get" | "list" | "patch" | "delete">;
 
 const requestRetryDelayMs = 2_000;
 /** Timeout of an outage, milliseconds: enough to restart an API server, or to switch to another one behind a load balancer. */
