@@ -4,6 +4,7 @@ import { withCredentialProviders } from "./credential-providers.ts";
 import { defaultsOf, unsupportedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import { flagValues } from "./flag-values.ts";
+import { type FleetConfig, readFleet } from "./fleet-configuration.ts";
 import {
   type Endpoint,
   nodeWarnings,
@@ -55,6 +56,8 @@ export type ParseResult =
   | {
       readonly kind: "run";
       readonly nodes: readonly NodeConfig[];
+      /** Machines that are objects of the cluster. */
+      readonly fleet?: FleetConfig | undefined;
       readonly logging: Logging;
       /** The values of all flags, by flag. */
       readonly flags: TextMap;
@@ -216,7 +219,8 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   const flags = flagValues(known, read.values);
   if (options.nodes !== undefined) return { ...severalNodes(io, options.nodes, options, read.values), flags };
   const described = oneNode(io, options, read.values);
-  const alone = !options.kubeconfig && hasStaticPods(described) && !options.bootstrapKubeconfig && !inPod(io);
+  const hasCredentials = options.kubeconfig || options.bootstrapKubeconfig || io.env["KUBERNETES_SERVICE_HOST"];
+  const alone = !hasCredentials && hasStaticPods(described);
   const kubeconfig = alone
     ? undefined
     : kubeconfigFrom(io, "--kubeconfig", options.kubeconfig, options.bootstrapKubeconfig);
@@ -244,10 +248,6 @@ const standaloneWarning =
 
 function hasStaticPods({ kubelet }: NodeConfig): boolean {
   return kubelet.staticPodPath !== "" || kubelet.staticPodURL !== "";
-}
-
-function inPod({ env }: ConfigIo): boolean {
-  return Boolean(env["KUBERNETES_SERVICE_HOST"]);
 }
 
 /** `graftlet remove`: the flags that the node was started with identify it and its files. */
@@ -345,10 +345,11 @@ function severalNodes(
   }
   const ofProcess = applyFlags(defaultConfiguration(), flags);
   checkConfiguration(ofProcess);
-  const { nodes, health, page } = readGraftletConfiguration(io, path, options);
+  const { nodes, shared, health, page } = readGraftletConfiguration(io, path, options);
   return {
     kind: "run",
     nodes: withCredentialProviders(io, options, nodes),
+    fleet: readFleet(io, path, shared, options),
     several: true,
     health,
     page,

@@ -1,5 +1,5 @@
 import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
-import { decode } from "./decode.ts";
+import { type ConfigDocument, decode } from "./decode.ts";
 import { type ConfigIo, checkKind, readKind } from "./documents.ts";
 import { checkPort } from "./field-checks.ts";
 import {
@@ -30,6 +30,7 @@ const graftletConfigurationKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "
 /** Settings that all nodes of the file share: they run in one Pod. */
 const sharedFields = {
   nodes: field(groups("a list of nodes, each with a name"), []),
+  fleet: optional(group),
   certificateSecret: field(text, ""),
   kubeletAddress: field(oneOf("service", "podIP", "host"), "host"),
   kubeletService: field(text, ""),
@@ -43,7 +44,8 @@ const sharedFields = {
   pageAddress: field(ipAddress, "127.0.0.1"),
 } satisfies Shape;
 
-type Shared = ValueOf<typeof sharedFields>;
+/** The fields that nodes of a GraftletConfiguration share. */
+export type SharedSettings = ValueOf<typeof sharedFields>;
 
 const nodeFields = {
   name: field(text, ""),
@@ -83,6 +85,14 @@ export interface Endpoint {
   readonly port: number;
 }
 
+/** What a GraftletConfiguration says. */
+interface ConfiguredProcess {
+  readonly nodes: NodeConfig[];
+  readonly shared: SharedSettings;
+  readonly health: Endpoint | undefined;
+  readonly page: Endpoint | undefined;
+}
+
 /** Reads a GraftletConfiguration: its nodes, and the health endpoint and the page of their process, if enabled. Flags of the page take
  *  precedence.
  *  @param purpose as for `readNodes`. @throws CodedError invalid_argument, one sentence */
@@ -91,21 +101,21 @@ export function readGraftletConfiguration(
   path: string,
   options: Options,
   purpose: "run" | "remove" = "run",
-): { readonly nodes: NodeConfig[]; readonly health: Endpoint | undefined; readonly page: Endpoint | undefined } {
+): ConfiguredProcess {
   const shared = readShared(io, path);
   const { healthzPort: port, healthzBindAddress: address } = shared;
   const nodes = nodesIn(shared, { io, path, options, purpose });
   const wrong = checkPort(true)(port);
   if (wrong !== undefined) throw refuse(`${path}: healthzPort`, port, wrong);
   const page = pageFrom({ ...shared, ...given(options) }, nodes, `${path}: pagePort`);
-  if (port === 0) return { nodes, health: undefined, page };
+  if (port === 0) return { nodes, shared, health: undefined, page };
   const twin = nodes.find((node) => listensOn(node).includes(port));
   if (twin) throw refuse(`${path}: healthzPort`, port, `node ${twin.nodeName} listens on that port; give each its own`);
   if (page?.port === port) throw refuse(`${path}: pagePort`, port, "healthzPort has that port; give each its own");
-  return { nodes, health: { address, port }, page };
+  return { nodes, shared, health: { address, port }, page };
 }
 
-function given({ pagePort, pageAddress }: Options): Partial<Pick<Shared, "pagePort" | "pageAddress">> {
+function given({ pagePort, pageAddress }: Options): Partial<Pick<SharedSettings, "pagePort" | "pageAddress">> {
   return { ...(pagePort !== undefined && { pagePort }), ...(pageAddress !== undefined && { pageAddress }) };
 }
 
@@ -125,7 +135,7 @@ export function pageFrom(
   return { address, port };
 }
 
-function readShared(io: ConfigIo, path: string): Shared {
+function readShared(io: ConfigIo, path: string): SharedSettings {
   return decode(sharedFields, readKind(io, "--nodes", path, graftletConfigurationKind), { file: path });
 }
 
@@ -149,12 +159,12 @@ interface NodesFile {
   readonly purpose: "run" | "remove";
 }
 
-function nodesIn(document: Shared, { io, path, options, purpose }: NodesFile): NodeConfig[] {
-  if (document.nodes.length === 0) throw refuse(`${path}: nodes`, [], "list at least one node");
+function nodesIn(document: SharedSettings, { io, path, options, purpose }: NodesFile): NodeConfig[] {
+  if (document.nodes.length === 0 && !document.fleet) throw refuse(`${path}: nodes`, [], "list at least one node");
   const drafts = document.nodes.map((wire, index) =>
     draftOf(io, decode(nodeFields, wire, { file: path, path: `nodes[${index}]` }), {
       path,
-      index,
+      place: `nodes[${index}]`,
       options,
       shared: purpose === "run" ? document : undefined,
     }),
@@ -163,6 +173,15 @@ function nodesIn(document: Shared, { io, path, options, purpose }: NodesFile): N
   refuseDuplicates(path, nodes);
   for (const node of nodes) inNode(node.nodeName, () => checkConfiguration(node.kubelet));
   return nodes;
+}
+
+/** Decodes one node outside a file. @param where its place, and the settings that it shares with others.
+ *  @throws CodedError invalid_argument, one sentence with the path of the field. */
+export function decodeNode(io: ConfigIo, wire: ConfigDocument, where: NodePlace): NodeConfig {
+  const draft = draftOf(io, decode(nodeFields, wire, { file: where.path, path: where.place }), where);
+  const [node = draft.node] = withPorts([draft]);
+  checkConfiguration(node.kubelet);
+  return node;
 }
 
 export function nodeWarnings(nodes: readonly NodeConfig[]): Warning[] {
@@ -183,18 +202,21 @@ function loggingWarnings({ logging }: NodeConfig["kubelet"]): string[] {
   ];
 }
 
-/** Position of a node in the file. */
+/** Position of a node in the file, or in its object. */
 interface EntryPlace {
   readonly path: string;
-  readonly index: number;
+  /** Such as `nodes[0]`. */
+  readonly place: string;
 }
 
-function draftOf(
-  io: ConfigIo,
-  entry: NodeEntry,
-  at: EntryPlace & { readonly options: Options; readonly shared: Shared | undefined },
-): Draft {
-  const place = `nodes[${at.index}]`;
+interface NodePlace extends EntryPlace {
+  readonly options: Options;
+  /** Undefined for a removal. */
+  readonly shared: SharedSettings | undefined;
+}
+
+function draftOf(io: ConfigIo, entry: NodeEntry, at: NodePlace): Draft {
+  const { place } = at;
   const where = `${at.path}: ${place}`;
   const wire = checkKind(
     `${where}.kubeletConfiguration.`,
@@ -244,22 +266,22 @@ function draftOf(
 function kubeconfigOf(
   io: ConfigIo,
   entry: NodeEntry,
-  at: { readonly path: string; readonly index: number; readonly options: Options },
+  at: EntryPlace & { readonly options: Options },
 ): string | undefined {
-  const setting = entry.kubeconfig ? `${at.path}: nodes[${at.index}].kubeconfig` : "--kubeconfig";
+  const setting = entry.kubeconfig ? `${at.path}: ${at.place}.kubeconfig` : "--kubeconfig";
   return kubeconfigFrom(io, setting, entry.kubeconfig ?? at.options.kubeconfig);
 }
 
 /** Settings that exist only in a Pod. @throws CodedError invalid_argument outside a Pod */
 function inPod(
   io: ConfigIo,
-  { path, index }: EntryPlace,
+  { path, place }: EntryPlace,
   entry: NodeEntry,
-  shared: Shared,
+  shared: SharedSettings,
 ): Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "endpoints"> {
   const { certificateSecret, kubeletAddress: of, approveServingCertificates, endpointsOwner: name } = shared;
   const service = entry.kubeletService || shared.kubeletService;
-  const named = entry.kubeletService === "" ? "kubeletService" : `nodes[${index}].kubeletService`;
+  const named = entry.kubeletService === "" ? "kubeletService" : `${place}.kubeletService`;
   const given = {
     certificateSecret,
     [named]: service,
@@ -274,7 +296,7 @@ function inPod(
     throw refuse(
       `${path}: endpointsOwner`,
       name,
-      `nodes[${index}] has inPod: the Pod uses the machine's network, on which ports 20000 to 29999 would be open; omit this`,
+      `${place} has inPod: the Pod uses the machine's network, on which ports 20000 to 29999 would be open; omit this`,
     );
   if ((of === "service") !== (service !== ""))
     throw refuse(
@@ -294,7 +316,7 @@ function inPod(
 
 function endpointsOf(
   owner: string,
-  { endpointsNamespaces: namespaces }: Shared,
+  { endpointsNamespaces: namespaces }: SharedSettings,
   { env }: ConfigIo,
 ): PublishedEndpoints {
   const podNode = env["GRAFTLET_POD_NODE"];

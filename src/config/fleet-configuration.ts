@@ -1,0 +1,76 @@
+import { withCredentialProviders } from "./credential-providers.ts";
+import { type ConfigDocument, decode } from "./decode.ts";
+import type { ConfigIo } from "./documents.ts";
+import { decodeNode, type SharedSettings } from "./graftlet-configuration.ts";
+import { absoluteDirectory, type NodeConfig } from "./node-config.ts";
+import type { Options } from "./option-fields.ts";
+import { refuse } from "./refusal.ts";
+import { field, type Shape } from "./schema.ts";
+import { text, texts } from "./value-types.ts";
+
+const fleetFields = {
+  release: field(text, ""),
+  nodeNames: field(texts, []),
+} satisfies Shape;
+
+/** Settings of the machines that are GraftedNode objects of the Pod's namespace. */
+export interface FleetConfig {
+  /** The Helm release, a part of the nodes' provider IDs. */
+  readonly release: string;
+  /** True if a node may have this name. */
+  mayHave(nodeName: string): boolean;
+  /** The patterns of these names, for messages. */
+  readonly nodeNames: readonly string[];
+  /** Directory on graftlet's own machine for the login files of nodes; no node can have its name. */
+  readonly directory: string;
+  /** True if each node's kubelet API is reached at a Service of its own. */
+  readonly hasServices: boolean;
+  /** Decodes a node like one of the list `nodes`.
+   *  @param entry with the fields of a node of a GraftletConfiguration.
+   *  @throws CodedError invalid_argument, one sentence with the path of the field. */
+  decodeNode(entry: ConfigDocument, object: FleetObject): NodeConfig;
+}
+
+export interface FleetObject {
+  /** The object for messages, such as `GraftedNode edge-1`. */
+  readonly title: string;
+  /** The Secret for the node's certificates. */
+  readonly certificateSecret: string;
+}
+
+/** Decodes the `fleet` of a GraftletConfiguration; undefined if it has none. @throws CodedError invalid_argument, one sentence */
+export function readFleet(
+  io: ConfigIo,
+  path: string,
+  shared: SharedSettings,
+  options: Options,
+): FleetConfig | undefined {
+  if (!shared.fleet) return undefined;
+  const { release, nodeNames } = decode(fleetFields, shared.fleet, { file: path, path: "fleet" });
+  if (release === "") throw refuse(`${path}: fleet.release`, undefined, "is not given; name the Helm release");
+  const wrong = nodeNames.find((pattern) => !/^[a-z0-9.*-]*[a-z0-9][a-z0-9.*-]*$/.test(pattern));
+  if (wrong !== undefined || nodeNames.length === 0)
+    throw refuse(`${path}: fleet.nodeNames`, wrong ?? [], "list the names that nodes may have, such as edge-*");
+  if (!io.env["KUBERNETES_SERVICE_HOST"])
+    throw refuse(`${path}: fleet`, release, "needs graftlet to run in a Pod; omit it elsewhere");
+  if (shared.kubeletAddress === "host")
+    throw refuse(`${path}: kubeletAddress`, "host", "is not the address of a fleet's machines; set service or podIP");
+  const shapes = nodeNames.map(patternShape);
+  return {
+    release,
+    nodeNames,
+    mayHave: (nodeName) => shapes.some((shape) => shape.test(nodeName)),
+    directory: `${absoluteDirectory("--cert-dir", options.certDir)}/_logins`,
+    hasServices: shared.kubeletAddress === "service",
+    decodeNode(entry, { title, certificateSecret }) {
+      const where = { path: title, place: "spec", options, shared: { ...shared, certificateSecret } };
+      const node = decodeNode(io, entry, where);
+      return withCredentialProviders(io, options, [node])[0] ?? node;
+    },
+  };
+}
+
+function patternShape(pattern: string): RegExp {
+  const parts = pattern.split("*").map((part) => part.replaceAll(".", "[.]"));
+  return new RegExp(`^${parts.join("[a-z0-9.-]*")}$`);
+}
