@@ -62,7 +62,8 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   page: [...stage, "server", "report"],
   kubelet: [...stages, ...stage, "server", "report", "streams", "config"],
   doctor: ["service-tunnel", "node", "admission", "sources", "server", ...stage],
-  process: ["kubelet", ...stages, ...stage, "server", "report", "page", "streams", "config"],
+  fleet: ["leave", "node", "report", "config", ...stage],
+  process: ["fleet", "kubelet", ...stages, ...stage, "server", "report", "page", "streams", "config"],
   commands: ["process", "kubelet", "doctor", ...stages, ...stage, "report", "config"],
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };

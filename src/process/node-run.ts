@@ -28,7 +28,10 @@ import { writeEvent } from "../api/events.ts";
 import { ownAddresses } from "../node/own-name.ts";
 import { nodeReference } from "../pod/reference.ts";
 
-export interface NodeRun extends ProcessParts, ClockAndLog, Pick<KubeletDeps, "config" | "report"> {
+export interface NodeRun
+  extends ProcessParts,
+    ClockAndLog,
+    Pick<KubeletDeps, "config" | "report" | "configuredMetadata"> {
   /** True if the process runs several nodes. */
   readonly several: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
@@ -62,6 +65,7 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
         return false;
       }
       failures.failed(error);
+      run.report.onProgress({ trouble: troubleOf(error) });
     }
     const again = backoff.next(config.nodeName) * clock.jitter(0.8, 1.2);
     await clock.sleep(again, signal).catch(() => undefined);
@@ -95,6 +99,7 @@ async function runOnce(run: NodeRun, setupFailures: SetupFailures, signal: Abort
   const asking = { ...run, measures: metrics.measures, tracer };
   const standalone = isStandalone(given, run.env);
   const identity = standalone ? standaloneIdentity(given) : stack.use(await obtainIdentity(asking, signal));
+  run.report.onProgress({ isIdentified: true });
   const { access, account, store } = identity;
   const client = stack.use(access ? clientFor(asking, access) : absentApi());
   try {

@@ -5,11 +5,12 @@ import { limitInformationalAnswers } from "../lib/informational-answers.ts";
 import { createProcessLog } from "../lib/log.ts";
 import { type Runnable, runGroup } from "../lib/runnables.ts";
 import { createTunnelLimits } from "../service-tunnel/tunnel-limits.ts";
+import { createFleetRun, type FleetRunDeps } from "./fleet.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
 import type { PageDeps } from "../page/server.ts";
-import { createReportedNode, type ReportedNode } from "../report/reported-node.ts";
+import { createReportedNodes } from "../report/reported-nodes.ts";
 import { createNotes, type Reports } from "../report/notes.ts";
 import { processReport, createStatusSocket } from "./status-socket.ts";
 import { createUnhandledErrorHandler } from "./unhandled-errors.ts";
@@ -24,6 +25,8 @@ export interface RunNodesOptions extends OptionsOf<"run"> {
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   /** Environment of the process: locates the API server in a Pod. */
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Removes what a node created on its machine, as `graftlet remove`. */
+  readonly cleanMachine: FleetRunDeps["cleanMachine"];
   readonly signal: AbortSignal;
 }
 
@@ -35,18 +38,13 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const clock = systemClock();
   const notes = createNotes(clock);
   const { log, verbosity } = createProcessLog(logging, clock, notes.line);
-  log.info(
-    { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
-    "graftlet starts",
-  );
+  const names = nodes.map(({ nodeName }) => nodeName);
+  log.info({ version: graftletVersion, kubelet: kubeletVersion, nodes: names }, "graftlet starts");
   if (defaults.length > 0) log.warn({ instead: defaults }, "some kubelet defaults are not supported");
   for (const { node, text } of warnings) log.warn({ node }, text);
   const instance = randomUUID();
   const uses = createRuntimeUses();
-  const readiness = createReadiness(
-    nodes.map(({ nodeName }) => nodeName),
-    clock,
-  );
+  const readiness = createReadiness(names, clock);
   const liveness = createLiveness();
   const managed = notifyServiceManager({ ...options, readiness, liveness, clock, log });
   using _informational = limitInformationalAnswers();
@@ -68,12 +66,24 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     profiles: createProfiles(clock),
     clock,
   };
-  const runs = nodes.map((config): NodeRun & { readonly report: ReportedNode } => {
-    const { nodeName: name, provider } = config;
-    const report = createReportedNode({ name, provider }, page && notes.event.bind(undefined, name));
-    return { ...common, config, log: log.child({ node: name }), report };
+  const reported = createReportedNodes(page && notes.event);
+  const runs = nodes.map((config): NodeRun => {
+    const { nodeName, provider } = config;
+    return { ...common, config, log: log.child({ node: nodeName }), report: reported.add(nodeName, provider) };
   });
-  const reports: Reports = { nodes: runs.map(({ report }) => report), notes };
+  const reports: Reports = { ...reported, notes };
+  await using stack = new AsyncDisposableStack();
+  const fleet =
+    options.fleet &&
+    stack.use(
+      createFleetRun({
+        ...options,
+        fleet: options.fleet,
+        common: { ...common, log },
+        usedPorts: usedPorts(options),
+        reported,
+      }),
+    );
   const processState = processReport(reports, clock);
   const status = options.statusSocket
     ? [createStatusSocket({ path: options.statusSocket, report: processState, log })]
@@ -83,7 +93,9 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const all: Runnable = {
     name: "nodes",
     async run(stop) {
+      const served = fleet?.run(stop);
       ends = await Promise.all(runs.map((run) => runNode(run, stop)));
+      await served;
       over.abort();
     },
   };
@@ -92,6 +104,12 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const statusPage = page ? [await createStatusPage({ ...page, reports, version: graftletVersion, clock, log })] : [];
   await runGroup([...healthz, ...statusPage, ...status, all, ...managed], AbortSignal.any([signal, over.signal]));
   return !ends.includes(false);
+}
+
+/** Ports that the process itself, or one of its configured nodes, listens on. */
+function usedPorts({ nodes, health, page }: RunNodesOptions): readonly number[] {
+  const ofProcess = [health?.port, page?.port].filter((port) => port !== undefined);
+  return [...ofProcess, ...nodes.flatMap(({ kubelet: { port, healthzPort } }) => [port, healthzPort])];
 }
 
 /** Creates the status page; its code is loaded only if it is enabled. */

@@ -14,6 +14,7 @@ const ok = await runNodes({
   ...asked,
   providers: { ...createProviders(), fake: fakeProvider },
   env: io.env,
+  cleanMachine: () => Promise.reject(new Error("no fleet here")),
   signal: stop.signal,
 });
 process.exit(ok ? 0 : 1);

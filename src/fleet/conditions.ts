@@ -1,0 +1,115 @@
+import type { Node } from "../objects.ts";
+import type { LinkTrouble } from "../seams/provider.ts";
+import type { NodeProgress } from "../report/reported-node.ts";
+import type { FleetCondition } from "./grafted-node.ts";
+
+/** Why a condition has its status. */
+export interface Cause {
+  /** One word in CamelCase. */
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** What is known of a machine and its node. */
+export interface MemberState {
+  /** Why the object cannot be served as it is; undefined if it can. */
+  readonly refused: Cause | undefined;
+  /** Why the machine is not served now though it could be: it is paused, or leaves. */
+  readonly stopped: Cause | undefined;
+  readonly progress: NodeProgress;
+  /** Undefined before there is a connection. */
+  readonly link: "local" | { trouble(): LinkTrouble | undefined } | undefined;
+  /** The Node as last read; undefined before it is registered. */
+  readonly node: Node | undefined;
+}
+
+type Verdict = Pick<FleetCondition, "status" | "reason" | "message">;
+
+/** Maximum length of a message, as of any condition. */
+const maxMessageLength = 32_768;
+
+/** The conditions of an object, in the order in which a machine becomes a node, each with reason and message. `Ready` sums them up: it has
+ *  the reason of the first that is not True. Transition times are those of the conditions before, unless the status changes. Pure.
+ *  @param now RFC 3339. */
+export function conditionsOf(
+  state: MemberState,
+  before: readonly FleetCondition[],
+  { generation, now }: { readonly generation: number | undefined; readonly now: string },
+): readonly FleetCondition[] {
+  const steps: readonly (readonly [type: string, verdict: Verdict])[] = [
+    ["Accepted", accepted(state)],
+    ["Identified", identified(state)],
+    ["Linked", linked(state)],
+    ["Claimed", claimed(state)],
+    ["Registered", registered(state)],
+  ];
+  const failed = steps.find(([, { status }]) => status !== "True")?.[1];
+  const ready = state.stopped ? no(state.stopped) : failed ? { ...failed, status: "False" as const } : nodeReady(state);
+  return [...steps, ["Ready", ready] as const].map(([type, verdict]) => {
+    const old = before.find((condition) => condition.type === type);
+    return {
+      type,
+      ...verdict,
+      message: verdict.message.slice(0, maxMessageLength),
+      ...(generation !== undefined && { observedGeneration: generation }),
+      lastTransitionTime: old?.status === verdict.status ? old.lastTransitionTime : now,
+    };
+  });
+}
+
+function yes(reason: string, message: string): Verdict {
+  return { status: "True", reason, message };
+}
+
+function no({ reason, message }: Cause): Verdict {
+  return { status: "False", reason, message };
+}
+
+/** A step that waits for an earlier one. */
+function unknown(reason: string, message: string): Verdict {
+  return { status: "Unknown", reason, message };
+}
+
+function accepted({ refused }: MemberState): Verdict {
+  return refused ? no(refused) : yes("Valid", "the specification can be served");
+}
+
+function identified({ refused, progress: { isIdentified, trouble } }: MemberState): Verdict {
+  if (isIdentified) return yes("CertificateIssued", "the node has its client certificate");
+  if (refused) return unknown("NotAccepted", "the object is not accepted");
+  // A node that cannot open its target has no certificate yet.
+  if (trouble && !isOfLink(trouble)) return no(trouble);
+  return unknown(
+    "CertificatePending",
+    "waiting for the node's client certificate; if this lasts: kubectl get certificatesigningrequests",
+  );
+}
+
+function linked({ link, progress: { trouble } }: MemberState): Verdict {
+  if (link === "local") return yes("Local", "the machine is graftlet's own");
+  const now = link ? link.trouble() : trouble;
+  if (now) return no(now);
+  return link ? yes("Connected", "the machine is connected") : unknown("NotConnected", "there is no connection yet");
+}
+
+function claimed({ progress: { isClaimed, trouble } }: MemberState): Verdict {
+  if (isClaimed) return yes("Locked", "the machine's root directory is locked for this node");
+  return trouble ? no(trouble) : unknown("NotLocked", "the machine's root directory is not locked yet");
+}
+
+function registered({ node, progress: { trouble } }: MemberState): Verdict {
+  if (node) return yes("NodeRegistered", `Node ${node.metadata.name} is registered`);
+  return trouble ? no(trouble) : unknown("NotRegistered", "the Node is not registered yet");
+}
+
+function nodeReady({ node }: MemberState): Verdict {
+  const ready = node?.status?.conditions?.find(({ type }) => type === "Ready");
+  if (!ready) return unknown("NodeStatusUnknown", "the Node has no Ready condition yet");
+  const { reason = "NodeStatusUnknown", message = "" } = ready;
+  if (ready.status === "True") return yes("NodeReady", "the Node is Ready");
+  return ready.status === "False" ? no({ reason, message }) : unknown(reason, message);
+}
+
+function isOfLink({ reason }: LinkTrouble): boolean {
+  return reason !== "NodeNotStarted";
+}

@@ -1,0 +1,32 @@
+import type { ApiClient } from "../api/client.ts";
+import { ignoreCode } from "../lib/errors.ts";
+import { type GraftedNode, graftedNodeKind, graftedNodePath, leaveFinalizer } from "./grafted-node.ts";
+
+/** True while the object waits for its machine. */
+export function isHeld({ metadata }: GraftedNode): boolean {
+  return metadata.finalizers?.includes(leaveFinalizer) ?? false;
+}
+
+/** Adds the finalizer, before anything is made on the machine. Finalizers of others stay as they are. */
+export async function addFinalizer(client: ApiClient, object: GraftedNode, signal: AbortSignal): Promise<void> {
+  if (!isHeld(object)) await applyFinalizers(client, object, [leaveFinalizer], signal);
+}
+
+/** Removes the finalizer: the object ends, unless others hold it. */
+export async function removeFinalizer(client: ApiClient, object: GraftedNode, signal: AbortSignal): Promise<void> {
+  await ignoreCode(applyFinalizers(client, object, [], signal), "not_found", "conflict");
+}
+
+/** Applies the finalizers of graftlet's own field manager. The UID keeps an object that is gone from being created again.
+ *  @see https://kubernetes.io/docs/reference/using-api/server-side-apply/ */
+async function applyFinalizers(
+  client: ApiClient,
+  { metadata: { name, namespace, uid } }: GraftedNode,
+  finalizers: readonly string[],
+  signal: AbortSignal,
+): Promise<void> {
+  const kind = graftedNodeKind(name);
+  const body = { ...kind, metadata: { ...kind.metadata, uid, finalizers } };
+  const query = { fieldManager: "graftlet-finalizer", force: true };
+  await client.patch(graftedNodePath(namespace, name), { type: "apply", body }, { signal, query });
+}

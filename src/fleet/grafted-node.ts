@@ -1,0 +1,101 @@
+import type { NamespacedMeta, Taint } from "../objects.ts";
+
+/** A machine that becomes a node, as an object of the cluster. The schema is in the chart's CustomResourceDefinition. */
+export interface GraftedNode {
+  readonly metadata: NamespacedMeta;
+  readonly spec: GraftedNodeSpec;
+  readonly status?: GraftedNodeStatus;
+}
+
+export interface GraftedNodeSpec {
+  readonly ssh: SshLoginSpec & {
+    /** Each reached from the previous one. */
+    readonly proxyJump?: readonly SshLoginSpec[];
+    /** Further fields of the ssh provider. */
+    readonly [field: string]: unknown;
+  };
+  readonly network?: string;
+  readonly rootDir?: string;
+  readonly daemonSets?: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly taints?: readonly Taint[];
+  /** False: without the taint graftlet.dev/target. */
+  readonly defaultTaint?: boolean;
+  readonly reserved?: Readonly<Record<string, string | number>>;
+  readonly kubeletConfiguration?: Readonly<Record<string, unknown>>;
+  readonly driverTopologyKeys?: readonly string[];
+  readonly paused?: boolean;
+  readonly deletionPolicy?: "Drain" | "Release" | "Orphan";
+  /** Go durations. */
+  readonly drainTimeout?: string;
+  readonly terminationGracePeriod?: string;
+}
+
+/** An sshd, and the Secret by which graftlet logs in to it. */
+export interface SshLoginSpec {
+  readonly host: string;
+  readonly port?: number;
+  readonly user?: string;
+  readonly secretRef?: { readonly name: string };
+  readonly hostKeyFingerprints?: readonly string[];
+  readonly hostCertificateAuthorities?: readonly string[];
+}
+
+export interface GraftedNodeStatus {
+  readonly observedGeneration?: number;
+  readonly conditions?: readonly FleetCondition[];
+  /** Where the API server reaches the kubelet API. */
+  readonly endpoint?: { readonly address: string; readonly port: number };
+  readonly machine?: MachineStatus;
+}
+
+/** The machine as last seen. */
+export interface MachineStatus {
+  readonly machineID?: string;
+  readonly bootID?: string;
+  readonly architecture?: string;
+  readonly operatingSystem?: string;
+  readonly kernel?: string;
+  readonly runtime?: string;
+}
+
+/** A condition of an object. @see https://kubernetes.io/docs/reference/kubernetes-api/definitions/condition-v1-meta/ */
+export interface FleetCondition {
+  readonly type: string;
+  readonly status: "True" | "False" | "Unknown";
+  /** One word in CamelCase. */
+  readonly reason: string;
+  readonly message: string;
+  readonly observedGeneration?: number;
+  /** RFC 3339. */
+  readonly lastTransitionTime: string;
+}
+
+/** Keeps an object until its machine has left the cluster. */
+export const leaveFinalizer = "graftlet.dev/leave";
+/** Annotation of an object that is deleted: its machine is not waited for. The value says why. */
+export const forceLeaveAnnotation = "graftlet.dev/force-leave";
+
+const apiVersion = "graftlet.dev/v1alpha1";
+
+/** Path of a namespace's GraftedNodes, or of one of them. */
+export function graftedNodePath(namespace: string, name?: string): string {
+  const all = `/apis/${apiVersion}/namespaces/${encodeURIComponent(namespace)}/graftednodes`;
+  return name === undefined ? all : `${all}/${encodeURIComponent(name)}`;
+}
+
+/** What identifies an object in a request that applies a part of it. */
+export function graftedNodeKind(name: string): { apiVersion: string; kind: string; metadata: { name: string } } {
+  return { apiVersion, kind: "GraftedNode", metadata: { name } };
+}
+
+/** The object as the owner of others, which end with it. */
+export function ownedBy({ metadata: { name, uid } }: GraftedNode): { readonly ownerReferences: readonly object[] } {
+  return { ownerReferences: [{ apiVersion, kind: "GraftedNode", name, uid }] };
+}
+
+/** True while the object is deleted, and waits for its machine to leave. */
+export function isDeleted({ metadata }: GraftedNode): boolean {
+  return metadata.deletionTimestamp !== undefined;
+}

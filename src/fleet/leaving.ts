@@ -1,0 +1,126 @@
+import type { ApiClient } from "../api/client.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import { type LeaveClient, leave } from "../leave/leave.ts";
+import type { Clock } from "../lib/clock.ts";
+import { ignoreNotFound, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { parseDuration } from "../lib/go-duration.ts";
+import type { Node } from "../objects.ts";
+import { forceLeaveAnnotation, type GraftedNode } from "./grafted-node.ts";
+
+export interface LeavingDeps {
+  readonly clock: Clock;
+  /** Graftlet's own account, which may delete the nodes of the fleet. */
+  readonly client: Pick<ApiClient, "get" | "delete">;
+  /** Does work with the node's own client, which may cordon it and delete its pods. @throws CodedError if the node has no certificate
+   *  and gets none. */
+  withNodeClient<T>(config: NodeConfig, work: (client: LeaveClient) => Promise<T>, signal: AbortSignal): Promise<T>;
+  /** Removes what the node created on its machine. @returns true if nothing is left.
+   *  @throws TargetError, CodedError like `graftlet remove`. */
+  clean(config: NodeConfig, graceMs: number, say: (line: string) => void, signal: AbortSignal): Promise<boolean>;
+}
+
+/** A machine that leaves the cluster. */
+export interface Leaving {
+  readonly object: GraftedNode;
+  /** Undefined if the object could not be served: then nothing can be done on its machine. */
+  readonly config: NodeConfig | undefined;
+  /** Stops the node. */
+  stop(): Promise<void>;
+  readonly say: (line: string) => void;
+}
+
+export type LeaveResult =
+  /** Nothing of the node is left, or it stays by the object's own policy. */
+  | { readonly left: true }
+  /** The Node is deleted, but the machine could not be cleaned within the time limits. */
+  | { readonly left: "dirty"; readonly message: string }
+  | { readonly left: false; readonly message: string };
+
+const [defaultDrainMs, defaultGraceMs] = [15 * 60_000, 60 * 60_000];
+
+/** Takes a machine out of the cluster as its object's deletionPolicy says. `Drain`: its pods end, the machine is cleaned, the Node is
+ *  deleted. `Release`: the Node is deleted, containers run on. `Orphan`: both stay. To be repeated until it has left. After drainTimeout
+ *  and terminationGracePeriod, or with the annotation graftlet.dev/force-leave, the Node is deleted whatever is on the machine. */
+export async function leaveCluster(deps: LeavingDeps, leaving: Leaving, signal: AbortSignal): Promise<LeaveResult> {
+  const { object, config, stop } = leaving;
+  const { name } = object.metadata;
+  const isRegistered = (await ignoreNotFound(deps.client.get<Node>(nodePath(name), { signal }))) !== undefined;
+  // Otherwise nothing was ever made on the machine.
+  const wasServed = isRegistered || object.status?.machine !== undefined;
+  const policy = object.spec.deletionPolicy ?? "Drain";
+  if (policy !== "Drain") {
+    await stop();
+    if (policy === "Release") await deleteNode(deps, name, signal);
+    return { left: true };
+  }
+  const forced = object.metadata.annotations?.[forceLeaveAnnotation];
+  const expired = deps.clock.now() >= hardLimit(object);
+  if (forced !== undefined || expired) {
+    await stop();
+    await deleteNode(deps, name, signal);
+    if (!wasServed) return { left: true };
+    const why = forced === undefined ? "its time limits have passed" : `forced: ${forced}`;
+    return { left: "dirty", message: `the Node is deleted, but its machine was not cleaned (${why})` };
+  }
+  if (!wasServed) {
+    await stop();
+    return { left: true };
+  }
+  if (!config) return { left: false, message: "the machine cannot be cleaned, as the object cannot be served" };
+  return await drain(deps, { ...leaving, config }, signal);
+}
+
+async function drain(
+  deps: LeavingDeps,
+  { object, config, stop, say }: Leaving & { readonly config: NodeConfig },
+  signal: AbortSignal,
+): Promise<LeaveResult> {
+  const { name } = object.metadata;
+  const timeoutMs = Math.max(drainTimeoutOf(object) - (deps.clock.now() - deletedAt(object)), 1_000);
+  let last = "";
+  const told = (line: string) => {
+    last = line;
+    say(line);
+  };
+  const work = async (client: LeaveClient) => {
+    const both: LeaveClient = {
+      ...client,
+      delete: (path, body, options) => (path === nodePath(name) ? deps.client : client).delete(path, body, options),
+    };
+    const clean = () => deps.clean(config, timeoutMs, told, signal);
+    const stayed = await leave(
+      { client: both, clock: deps.clock, nodes: [name], deployment: undefined, timeoutMs, stop, say: told, clean },
+      signal,
+    );
+    return stayed.length === 0;
+  };
+  try {
+    const left = await deps.withNodeClient(config, work, signal);
+    return left ? { left } : { left, message: last };
+  } catch (error) {
+    throwIfAborted(signal);
+    return { left: false, message: messageOf(error) };
+  }
+}
+
+/** When the machine is no longer waited for, milliseconds since the epoch. */
+function hardLimit(object: GraftedNode): number {
+  const grace = parseDuration(object.spec.terminationGracePeriod ?? "") ?? defaultGraceMs;
+  return deletedAt(object) + drainTimeoutOf(object) + grace;
+}
+
+function drainTimeoutOf({ spec }: GraftedNode): number {
+  return parseDuration(spec.drainTimeout ?? "") ?? defaultDrainMs;
+}
+
+function deletedAt({ metadata }: GraftedNode): number {
+  return Date.parse(metadata.deletionTimestamp ?? "");
+}
+
+async function deleteNode({ client }: LeavingDeps, name: string, signal: AbortSignal): Promise<void> {
+  await ignoreNotFound(client.delete(nodePath(name), undefined, { signal }));
+}
+
+function nodePath(name: string): string {
+  return `/api/v1/nodes/${name}`;
+}

@@ -1,0 +1,79 @@
+import type { ApiClient } from "../api/client.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { ClockAndLog } from "../lib/log.ts";
+import { createFailureLog } from "../lib/retry.ts";
+import { pause } from "../lib/pause.ts";
+import type { Runnable } from "../lib/runnables.ts";
+import { createTrigger } from "../lib/trigger.ts";
+import type { Secret } from "../objects.ts";
+
+/** Finalizer of a login Secret that an object names: without its login a machine could not be cleaned. */
+export const loginFinalizer = "graftlet.dev/login";
+
+export interface LoginProtectionDeps extends ClockAndLog {
+  readonly client: Pick<ApiClient, "patch">;
+  /** The Secrets of the namespace. */
+  readonly secrets: () => readonly Secret[];
+  /** Names of those that objects name; undefined before the objects are known. */
+  readonly named: () => ReadonlySet<string> | undefined;
+}
+
+/** Delay before failed writes are repeated, milliseconds. */
+const retryMs = 10_000;
+
+/** Keeps login Secrets for as long as an object names them: one that is deleted earlier ends with the last of these objects. */
+export function createLoginProtection(deps: LoginProtectionDeps): Runnable & {
+  /** Looks again, as Secrets or objects have changed. */
+  check(): void;
+} {
+  const { client, secrets, named, clock, log } = deps;
+  const changed = createTrigger();
+  const failures = createFailureLog(log, "cannot protect login Secrets; retrying");
+  const pass = async (signal: AbortSignal): Promise<void> => {
+    const names = named();
+    if (!names) return;
+    for (const { metadata } of secrets()) {
+      const isNamed = names.has(metadata.name);
+      const isProtected = metadata.finalizers?.includes(loginFinalizer) ?? false;
+      // A Secret that is being deleted takes no further finalizer.
+      if (isNamed === isProtected || (isNamed && metadata.deletionTimestamp)) continue;
+      await applyFinalizers(client, metadata, isNamed ? [loginFinalizer] : [], signal);
+    }
+  };
+  return {
+    name: "login Secrets",
+    check: changed.fire,
+    async run(signal) {
+      while (!signal.aborted) {
+        let retry = false;
+        try {
+          await pass(signal);
+          failures.succeeded();
+        } catch (error) {
+          if (signal.aborted) return;
+          failures.failed(error);
+          retry = true;
+        }
+        const woken = changed.fired(signal);
+        await (retry ? pause(clock, retryMs, woken, signal) : woken);
+      }
+    },
+  };
+}
+
+/** Applies the finalizers of graftlet's own field manager; a Secret that is gone stays gone. */
+async function applyFinalizers(
+  client: LoginProtectionDeps["client"],
+  { name, namespace, uid }: Secret["metadata"],
+  finalizers: readonly string[],
+  signal: AbortSignal,
+): Promise<void> {
+  const body = { apiVersion: "v1", kind: "Secret", metadata: { name, uid, finalizers } };
+  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(name)}`;
+  const query = { fieldManager: "graftlet-login", force: true };
+  try {
+    await client.patch(path, { type: "apply", body }, { signal, query });
+  } catch (error) {
+    if (!hasCode(error, "not_found", "conflict")) throw error;
+  }
+}

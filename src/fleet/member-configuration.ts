@@ -1,0 +1,90 @@
+import { join } from "node:path";
+import type { ApiClient } from "../api/client.ts";
+import type { FleetConfig } from "../config/fleet-configuration.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import { CodedError, hasCode, ignoreNotFound, messageOf } from "../lib/errors.ts";
+import type { Node, Secret } from "../objects.ts";
+import type { Cause } from "./conditions.ts";
+import {
+  certificateSecretName,
+  createCertificateSecret,
+  kubeletServiceName,
+  publishKubeletService,
+} from "./endpoint.ts";
+import type { GraftedNode } from "./grafted-node.ts";
+import { loginsOf, writeLogin } from "./login-files.ts";
+import { nodeEntry } from "./node-entry.ts";
+import { RefusedObject } from "./refusal.ts";
+
+export interface MemberConfigurationDeps {
+  readonly fleet: FleetConfig;
+  /** Graftlet's own account. */
+  readonly client: ApiClient;
+  /** Addresses of graftlet's Pod. */
+  readonly addresses: () => readonly string[];
+  /** The Secret of that name in the fleet's namespace. */
+  secret(name: string): Secret | undefined;
+  /** Port of the node's kubelet API in graftlet's Pod. */
+  readonly port: number;
+}
+
+/** Writes the logins' files, and decodes the specification. @throws RefusedObject, CodedError invalid_argument, one sentence with the
+ *  path of the field. */
+export async function configurationOf(deps: MemberConfigurationDeps, object: GraftedNode): Promise<NodeConfig> {
+  const { fleet, port } = deps;
+  const { name, namespace } = object.metadata;
+  const title = `GraftedNode ${name}`;
+  if (!fleet.mayHave(name))
+    throw new RefusedObject(
+      "NameNotAllowed",
+      "permission_denied",
+      `${title}: no node may have this name: fleet.nodeNames of the release allows ${fleet.nodeNames.join(", ")}`,
+    );
+  const directory = loginDirectory(fleet, object);
+  const logins = await Promise.all(
+    loginsOf(object).map((login, index) =>
+      writeLogin(login, login.secretRef && deps.secret(login.secretRef.name), {
+        directory: join(directory, String(index)),
+        at: index === 0 ? "spec.ssh" : `spec.ssh.proxyJump[${index - 1}]`,
+      }),
+    ),
+  );
+  const providerID = `graftlet://${namespace}/${fleet.release}/${name}`;
+  const kubeletService = fleet.hasServices ? kubeletServiceName(name) : undefined;
+  const entry = nodeEntry(object, { providerID, port, kubeletService, logins });
+  return fleet.decodeNode(entry, { title, certificateSecret: certificateSecretName(name) });
+}
+
+/** Directory of a node's login files. */
+export function loginDirectory({ directory }: FleetConfig, { metadata }: GraftedNode): string {
+  return join(directory, metadata.name);
+}
+
+/** Creates what the node needs in the cluster. @throws RefusedObject if its name is another node's. */
+export async function prepareInCluster(
+  deps: MemberConfigurationDeps,
+  object: GraftedNode,
+  signal: AbortSignal,
+): Promise<void> {
+  const { client, fleet, port } = deps;
+  const { name, namespace } = object.metadata;
+  const node = await ignoreNotFound(client.get<Node>(`/api/v1/nodes/${name}`, { signal }));
+  const owner = node?.spec?.providerID ?? "";
+  if (node && owner !== "" && owner !== `graftlet://${namespace}/${fleet.release}/${name}`)
+    throw new RefusedObject(
+      "NameTaken",
+      "already_exists",
+      `Node ${name} is not this object's (its spec.providerID is ${JSON.stringify(owner)}): give the object another name, or delete that Node`,
+    );
+  await createCertificateSecret(client, object, signal);
+  if (fleet.hasServices) await publishKubeletService(client, object, { addresses: deps.addresses(), port }, signal);
+}
+
+/** Why an object is refused; undefined for an error that may pass by itself. */
+export function refusalOf(error: unknown): Cause | undefined {
+  if (error instanceof RefusedObject) return { reason: error.reason, message: error.message };
+  if (hasCode(error, "permission_denied")) return { reason: "ForbiddenByCluster", message: messageOf(error) };
+  if (error instanceof CodedError && hasCode(error, "invalid_argument"))
+    return { reason: "InvalidConfiguration", message: error.message };
+  return undefined;
+}

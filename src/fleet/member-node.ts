@@ -1,0 +1,90 @@
+import type { NodeConfig } from "../config/node-config.ts";
+import { CodedError } from "../lib/errors.ts";
+import { createTrigger } from "../lib/trigger.ts";
+import type { ConfiguredMetadata, ConfiguredMetadataSource } from "../node/configured-metadata.ts";
+import type { NodeReporter } from "../report/reported-node.ts";
+import type { GraftedNode } from "./grafted-node.ts";
+
+export interface RunParts {
+  readonly report: NodeReporter;
+  /** What the object says of the Node's labels, annotations and taints. */
+  readonly metadata: ConfiguredMetadataSource;
+}
+
+export interface MemberNodeDeps {
+  /** Runs a node until the signal aborts. */
+  run(config: NodeConfig, parts: RunParts, signal: AbortSignal): Promise<unknown>;
+  readonly report: NodeReporter;
+}
+
+interface RunningNode {
+  /** The specification that it runs with. */
+  readonly specification: string;
+  readonly metadata: ReturnType<typeof changeableMetadata>;
+  readonly stop: AbortController;
+  readonly ended: Promise<unknown>;
+}
+
+const noProgress = { isIdentified: false, isClaimed: false, trouble: undefined };
+
+/** The node of one object: at most one runs at a time. */
+export function createMemberNode({ run, report }: MemberNodeDeps) {
+  let running: RunningNode | undefined;
+  return {
+    isRunning: () => running !== undefined,
+    /** True if a running node can take over this specification without a new start. */
+    runsWith: (object: GraftedNode) => running?.specification === specificationOf(object),
+    /** Replaces the Node's labels, annotations and taints. */
+    replaceMetadata: (config: NodeConfig) => running?.metadata.replace(config),
+    start(config: NodeConfig, object: GraftedNode): void {
+      const stop = new AbortController();
+      const metadata = changeableMetadata(config);
+      const ended = run(config, { report, metadata }, stop.signal).finally(() => report.onProgress(noProgress));
+      running = { specification: specificationOf(object), metadata, stop, ended };
+    },
+    /** Stops the node, and waits for its end. Its pods run on. */
+    async stop(): Promise<void> {
+      const node = running;
+      running = undefined;
+      node?.stop.abort(new CodedError("cancelled", "the node is stopped"));
+      await node?.ended;
+    },
+  };
+}
+
+/** Fields of a specification that change while the node runs. */
+const changeable: readonly string[] = [
+  "labels",
+  "annotations",
+  "taints",
+  "defaultTaint",
+  "paused",
+  "deletionPolicy",
+  "drainTimeout",
+  "terminationGracePeriod",
+];
+
+/** The part of a specification for which a node has to start again. */
+function specificationOf({ spec }: GraftedNode): string {
+  return JSON.stringify(Object.entries(spec).filter(([field]) => !changeable.includes(field)));
+}
+
+/** The metadata of a node's configuration, which a later configuration replaces. */
+function changeableMetadata(first: NodeConfig): ConfiguredMetadataSource & { replace(config: NodeConfig): void } {
+  const changed = createTrigger();
+  let current = metadataOf(first);
+  return {
+    current: () => current,
+    changed: changed.fired,
+    replace(config) {
+      const next = metadataOf(config);
+      if (JSON.stringify(next) === JSON.stringify(current)) return;
+      current = next;
+      changed.fire();
+    },
+  };
+}
+
+function metadataOf({ configured }: NodeConfig): ConfiguredMetadata {
+  return configured ?? { labels: {}, annotations: {}, taints: [] };
+}

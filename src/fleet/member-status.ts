@@ -1,0 +1,127 @@
+import type { ApiClient } from "../api/client.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { ClockAndLog } from "../lib/log.ts";
+import { createFailureLog } from "../lib/retry.ts";
+import { forwardedAbort } from "../lib/runnables.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
+import { createTrigger } from "../lib/trigger.ts";
+import type { Node } from "../objects.ts";
+import type { ReportedNode } from "../report/reported-node.ts";
+import { type Cause, conditionsOf } from "./conditions.ts";
+import { type GraftedNode, graftedNodeKind, graftedNodePath, type GraftedNodeStatus } from "./grafted-node.ts";
+
+export interface StatusWriterDeps extends ClockAndLog {
+  readonly client: Pick<ApiClient, "patch">;
+  readonly report: ReportedNode;
+}
+
+/** What a status is made of, beside the reports of the node. */
+export interface StatusInput {
+  readonly object: GraftedNode;
+  readonly refused: Cause | undefined;
+  readonly stopped: Cause | undefined;
+}
+
+/** Delay before a failed write is repeated, and minimum interval between two writes, milliseconds. */
+const retryMs = 10_000;
+const minIntervalMs = 500;
+
+/** Creates the writer of an object's status. It writes when the status has changed. */
+export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusInput) {
+  const { client, report, clock, log } = deps;
+  const changed = createTrigger();
+  const failures = createFailureLog(log, "cannot write the status of GraftedNode; retrying");
+  const write = async (signal: AbortSignal) => {
+    let written: string | undefined;
+    while (!signal.aborted) {
+      await changed.fired(signal);
+      if (signal.aborted) return;
+      const { object } = input();
+      const status = statusOf({ ...input(), report, now: clock.now() });
+      const text = comparableStatus(status);
+      try {
+        if (text !== written) await applyStatus(client, object, status, signal);
+        written = text;
+        failures.succeeded();
+      } catch (error) {
+        if (signal.aborted || hasCode(error, "not_found")) return;
+        failures.failed(error);
+        await clock.sleep(retryMs, signal).catch(() => undefined);
+        changed.fire();
+      }
+      await clock.sleep(minIntervalMs, signal).catch(() => undefined);
+    }
+  };
+  return {
+    /** The status may have changed. */
+    changed: changed.fire,
+    /** Writes for as long as this work lasts, or until the signal aborts. */
+    async during(work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+      using writing = forwardedAbort(signal);
+      const over = new AbortController();
+      const ended = write(AbortSignal.any([writing.signal, over.signal]));
+      try {
+        await work();
+      } finally {
+        over.abort();
+        await ended;
+      }
+    },
+  };
+}
+
+function statusOf({
+  object,
+  refused,
+  stopped,
+  report,
+  now,
+}: StatusInput & { readonly report: ReportedNode; readonly now: number }): GraftedNodeStatus {
+  const node = report.introspection()?.node();
+  const state = { refused, stopped, progress: report.progress(), link: report.link(), node };
+  const { generation } = object.metadata;
+  return {
+    ...(generation !== undefined && { observedGeneration: generation }),
+    conditions: conditionsOf(state, object.status?.conditions ?? [], { generation, now: rfc3339(now) }),
+    ...endpointOf(node, object),
+    ...machineOf(node, object),
+  };
+}
+
+async function applyStatus(
+  client: StatusWriterDeps["client"],
+  { metadata }: GraftedNode,
+  status: object,
+  signal: AbortSignal,
+): Promise<void> {
+  const path = `${graftedNodePath(metadata.namespace, metadata.name)}/status`;
+  const body = { ...graftedNodeKind(metadata.name), status };
+  await client.patch(path, { type: "apply", body }, { signal, query: { fieldManager: "graftlet", force: true } });
+}
+
+function endpointOf(node: Node | undefined, { status }: GraftedNode): Pick<GraftedNodeStatus, "endpoint"> {
+  const address = node?.status?.addresses?.find(({ type }) => type === "InternalIP")?.address;
+  const port = node?.status?.daemonEndpoints?.kubeletEndpoint?.Port;
+  if (address === undefined || port === undefined) return status?.endpoint ? { endpoint: status.endpoint } : {};
+  return { endpoint: { address, port } };
+}
+
+function machineOf(node: Node | undefined, { status }: GraftedNode): Pick<GraftedNodeStatus, "machine"> {
+  const info = node?.status?.nodeInfo;
+  if (!info?.machineID) return status?.machine ? { machine: status.machine } : {};
+  const {
+    machineID,
+    bootID,
+    architecture,
+    operatingSystem,
+    kernelVersion: kernel,
+    containerRuntimeVersion: runtime,
+  } = info;
+  return { machine: { machineID, bootID, architecture, operatingSystem, kernel, runtime } };
+}
+
+/** A status as text, to compare it with another: without the times of its conditions. */
+function comparableStatus(status: GraftedNodeStatus): string {
+  const conditions = status.conditions?.map(({ lastTransitionTime: _time, ...rest }) => rest);
+  return JSON.stringify({ ...status, conditions });
+}

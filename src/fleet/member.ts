@@ -1,0 +1,174 @@
+import type { ApiClient } from "../api/client.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import type { ClockAndLog } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
+import { createFailureLog } from "../lib/retry.ts";
+import { createTrigger } from "../lib/trigger.ts";
+import type { NodeReporter, ReportedNode } from "../report/reported-node.ts";
+import type { Cause } from "./conditions.ts";
+import { addFinalizer, isHeld, removeFinalizer } from "./finalizer.ts";
+import { forceLeaveAnnotation, type GraftedNode, isDeleted } from "./grafted-node.ts";
+import { leaveCluster, type LeavingDeps } from "./leaving.ts";
+import { deleteLogins } from "./login-files.ts";
+import {
+  configurationOf,
+  loginDirectory,
+  type MemberConfigurationDeps,
+  prepareInCluster,
+  refusalOf,
+} from "./member-configuration.ts";
+import { createMemberNode, type MemberNodeDeps } from "./member-node.ts";
+import { createStatusWriter } from "./member-status.ts";
+
+export interface MemberDeps
+  extends ClockAndLog,
+    MemberConfigurationDeps,
+    Omit<LeavingDeps, "client">,
+    Pick<MemberNodeDeps, "run"> {
+  readonly client: ApiClient;
+  /** Receives the node's reports for as long as the object exists. */
+  readonly report: ReportedNode & NodeReporter;
+}
+
+/** One object of the fleet, and its machine. */
+export interface Member {
+  /** Follows the object. */
+  update(object: GraftedNode): void;
+  /** Looks again at what the object needs, such as a Secret that has changed. */
+  wake(): void;
+  /** Serves the machine until the object is gone from the cluster, or the signal aborts; then its pods run on. */
+  serve(signal: AbortSignal): Promise<void>;
+}
+
+/** Why the machine is not Ready though its node may be. */
+interface MemberCauses {
+  refused: Cause | undefined;
+  stopped: Cause | undefined;
+}
+
+/** Delay before a step that failed, or whose object cannot be served, is repeated, milliseconds. */
+const retryMs = 10_000;
+
+/** Creates the member for an object: it makes the machine what the object says, one step at a time, and writes what it finds to the
+ *  object's status. A change of the specification restarts this node alone; one that cannot be served leaves the node as it runs. */
+export function createMember(deps: MemberDeps, first: GraftedNode): Member {
+  const { clock, log, report } = deps;
+  const changed = createTrigger();
+  const causes: MemberCauses = { refused: undefined, stopped: undefined };
+  let latest = first;
+  const status = createStatusWriter(deps, () => ({ object: latest, ...causes }));
+  const steps = createSteps(deps, { causes, reported: status.changed });
+  const failures = createFailureLog(log, "cannot serve GraftedNode; retrying");
+  const takeSteps = async (signal: AbortSignal) => {
+    while (!signal.aborted) {
+      const object = latest;
+      let again: boolean;
+      try {
+        if (await steps.step(object, signal)) return;
+        again = isDeleted(object) || causes.refused !== undefined;
+        failures.succeeded();
+      } catch (error) {
+        if (signal.aborted) return;
+        failures.failed(error);
+        again = true;
+      }
+      status.changed();
+      const woken = changed.fired(signal);
+      await (again ? pause(clock, retryMs, woken, signal) : woken);
+    }
+  };
+  return {
+    update(object) {
+      const isOther = significantParts(object) !== significantParts(latest);
+      latest = object;
+      if (isOther) changed.fire();
+    },
+    wake: changed.fire,
+    async serve(signal) {
+      const stopFollowing = report.onChange(status.changed);
+      try {
+        await status.during(() => takeSteps(signal), signal);
+      } finally {
+        stopFollowing();
+        await steps.stop();
+        await deleteLogins(loginDirectory(deps.fleet, first));
+      }
+    },
+  };
+}
+
+/** What of an object a step depends on: the object changes with each status that is written. */
+function significantParts({ metadata, spec }: GraftedNode): string {
+  const { generation, deletionTimestamp, finalizers, annotations } = metadata;
+  return JSON.stringify([generation, spec, deletionTimestamp, finalizers, annotations?.[forceLeaveAnnotation]]);
+}
+
+const paused: Cause = {
+  reason: "Paused",
+  message: "spec.paused is true: the node is not served, and its pods run on",
+};
+
+/** What a machine needs next, with the causes of what it does not get. */
+function createSteps(
+  deps: MemberDeps,
+  { causes, reported }: { readonly causes: MemberCauses; readonly reported: () => void },
+) {
+  const { client, log } = deps;
+  const node = createMemberNode(deps);
+  /** The node's configuration; undefined, with the cause in `refused`, if the object cannot be served as it is. */
+  const configure = async (object: GraftedNode, signal: AbortSignal): Promise<NodeConfig | undefined> => {
+    try {
+      const config = await configurationOf(deps, object);
+      if (!node.isRunning()) await prepareInCluster(deps, object, signal);
+      causes.refused = undefined;
+      return config;
+    } catch (error) {
+      const cause = refusalOf(error);
+      if (!cause || signal.aborted) throw error;
+      causes.refused = node.isRunning() ? { ...cause, message: `${cause.message}; the node runs on as it was` } : cause;
+      return undefined;
+    }
+  };
+  const leaveStep = async (object: GraftedNode, signal: AbortSignal): Promise<boolean> => {
+    const tell = (message: string) => {
+      causes.stopped = { reason: "Leaving", message };
+      log.info({ step: message }, "node leaves the cluster");
+      reported();
+    };
+    tell("the object is deleted; the machine leaves the cluster");
+    const config = await configurationOf(deps, object).catch((error: unknown) => {
+      log.warn({ err: error }, "cannot read the specification of a machine that leaves");
+      return undefined;
+    });
+    const result = await leaveCluster(deps, { object, config, stop: node.stop, say: tell }, signal);
+    if (!result.left) {
+      tell(result.message);
+      return false;
+    }
+    if (result.left === "dirty") log.warn({ reason: result.message }, "cannot clean the machine of a deleted object");
+    await removeFinalizer(client, object, signal);
+    return true;
+  };
+  return {
+    stop: node.stop,
+    /** @returns true once the object needs nothing anymore. */
+    async step(object: GraftedNode, signal: AbortSignal): Promise<boolean> {
+      if (isDeleted(object)) return isHeld(object) && (await leaveStep(object, signal));
+      causes.stopped = object.spec.paused ? paused : undefined;
+      if (causes.stopped) {
+        await node.stop();
+        return false;
+      }
+      const config = await configure(object, signal);
+      if (!config) return false;
+      if (node.runsWith(object)) {
+        node.replaceMetadata(config);
+        return false;
+      }
+      await node.stop();
+      await addFinalizer(client, object, signal);
+      node.start(config, object);
+      return false;
+    },
+  };
+}

@@ -1,0 +1,83 @@
+import { createApiClient } from "../api/client.ts";
+import { serviceAccount } from "../api/service-account.ts";
+import type { FleetConfig } from "../config/fleet-configuration.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import { createFleet } from "../fleet/fleet.ts";
+import type { LeavingDeps } from "../fleet/leaving.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Runnable } from "../lib/runnables.ts";
+import { createNodeMetrics, type NodeMetrics } from "../metrics/node-metrics.ts";
+import { ownAddresses } from "../node/own-name.ts";
+import type { createReportedNodes } from "../report/reported-nodes.ts";
+import { graftletVersion, kubeletVersion } from "../version.ts";
+import { clientFor, obtainIdentity } from "./identity.ts";
+import { type NodeRun, runNode } from "./node-run.ts";
+
+export interface FleetRunDeps {
+  readonly fleet: FleetConfig;
+  /** What all nodes of the process share. */
+  readonly common: Omit<NodeRun, "config" | "report">;
+  /** Ports of the process's own listeners. */
+  readonly usedPorts: readonly number[];
+  readonly reported: Pick<ReturnType<typeof createReportedNodes>, "add">;
+  readonly cleanMachine: LeavingDeps["clean"];
+}
+
+/** Rate limit of the account's requests, for all objects together. */
+const requests = { qps: 50, burst: 100 };
+/** Time limit to obtain the client certificate of a node that leaves, milliseconds. */
+const identityTimeoutMs = 30_000;
+/** What readiness waits for before objects are known. */
+const listName = "the list of GraftedNodes";
+
+/** Creates the service that serves the GraftedNodes of the Pod's namespace, with the Pod's service account.
+ *  @throws CodedError, one sentence, if there is no service account. */
+export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
+  const { common, fleet, usedPorts, reported, cleanMachine } = deps;
+  const { clock, log, env, readiness } = common;
+  const access = serviceAccount(env);
+  if (!access)
+    throw new CodedError("failed_precondition", "a fleet needs a Pod's service account; run graftlet in a Pod");
+  const client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
+  const namespace = access.namespace();
+  readiness.expect(listName);
+  const logOf = (name: string): Logger => log.child({ node: name });
+  const run = createFleet({
+    ...common,
+    fleet,
+    client,
+    namespace,
+    usedPorts,
+    addresses: ownAddresses,
+    addNode(name) {
+      readiness.expect(name);
+      const report = reported.add(name, "ssh");
+      return {
+        report,
+        log: logOf(name),
+        [Symbol.dispose]() {
+          readiness.markReady(name);
+          report[Symbol.dispose]();
+        },
+      };
+    },
+    onListed: () => readiness.markReady(listName),
+    run: (config, { report, metadata: configuredMetadata }, signal) =>
+      runNode({ ...common, config, report, configuredMetadata, log: logOf(config.nodeName) }, signal),
+    async withNodeClient(config, work, signal) {
+      const asking = { config, env, clock, log: logOf(config.nodeName), measures: unreadMeasures(config, clock) };
+      await using identity = await obtainIdentity(asking, clock.within(identityTimeoutMs, signal));
+      await using nodeClient = clientFor(asking, identity.access);
+      return await work(nodeClient);
+    },
+    clean: cleanMachine,
+  });
+  return { ...run, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };
+}
+
+/** Metrics of the few requests of a node that leaves; nobody reads them. */
+function unreadMeasures({ nodeName }: NodeConfig, clock: Clock): NodeMetrics["measures"] {
+  return createNodeMetrics({ clock, nodeName, kubeletVersion, graftletVersion, gates: [] }).measures;
+}

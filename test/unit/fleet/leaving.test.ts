@@ -1,0 +1,128 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { GraftedNode, GraftedNodeSpec } from "../../../src/fleet/grafted-node.ts";
+import { leaveCluster, type LeavingDeps } from "../../../src/fleet/leaving.ts";
+import type { NodeConfig } from "../../../src/config/node-config.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { rfc3339 } from "../../../src/lib/rfc3339.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const config = { nodeName: "edge-1" } as NodeConfig;
+const never = new AbortController().signal;
+
+/** A machine whose object was deleted just now, and whose Node is there. */
+function start({
+  registered = true,
+  cleaned = true,
+}: {
+  readonly registered?: boolean;
+  readonly cleaned?: boolean;
+} = {}) {
+  const clock = fakeClock();
+  const did: string[] = [];
+  const get = async <T>(path: string): Promise<T> => {
+    if (!registered) throw new CodedError("not_found", path);
+    return { metadata: { name: "edge-1" } } as T;
+  };
+  const deletes = (by: string) => async (path: string) => void did.push(`${by} deletes ${path}`);
+  const nodeClient = {
+    get,
+    list: async () => ({ items: [] }),
+    patch: async <T>(path: string): Promise<T> => {
+      did.push(`node patches ${path}`);
+      return {} as T;
+    },
+    delete: deletes("node"),
+  };
+  const deps: LeavingDeps = {
+    clock,
+    client: { get, delete: deletes("account") },
+    withNodeClient: (_config, work) => work(nodeClient),
+    clean: async () => {
+      did.push("clean");
+      return cleaned;
+    },
+  };
+  const object = (spec: Partial<GraftedNodeSpec> = {}, annotations: Record<string, string> = {}): GraftedNode => ({
+    metadata: { name: "edge-1", namespace: "edge", uid: "1", deletionTimestamp: rfc3339(clock.now()), annotations },
+    spec: { ssh: { host: "x" }, ...spec },
+    ...(registered && { status: { machine: { machineID: "m" } } }),
+  });
+  const run = (of: GraftedNode, known: NodeConfig | undefined = config) =>
+    leaveCluster(
+      deps,
+      { object: of, config: known, stop: async () => void did.push("stop"), say: () => undefined },
+      never,
+    );
+  return { clock, did, object, run };
+}
+
+test("Drain ends the pods, stops the node, cleans the machine, and then deletes the Node with graftlet's account", async () => {
+  const { did, object, run } = start();
+  assert.deepEqual(await run(object()), { left: true });
+  assert.deepEqual(did, [
+    "node patches /api/v1/nodes/edge-1",
+    "stop",
+    "clean",
+    "node patches /api/v1/nodes/edge-1/status",
+    "account deletes /api/v1/nodes/edge-1",
+  ]);
+});
+
+test("a machine that is not clean keeps its Node, and the object waits", async () => {
+  const { did, object, run } = start({ cleaned: false });
+  const result = await run(object());
+  assert.equal(result.left, false);
+  assert.ok(!did.some((what) => what.startsWith("account deletes")));
+});
+
+test("Release deletes the Node alone, Orphan nothing", async () => {
+  const released = start();
+  assert.deepEqual(await released.run(released.object({ deletionPolicy: "Release" })), { left: true });
+  assert.deepEqual(released.did, ["stop", "account deletes /api/v1/nodes/edge-1"]);
+  const orphaned = start();
+  assert.deepEqual(await orphaned.run(orphaned.object({ deletionPolicy: "Orphan" })), { left: true });
+  assert.deepEqual(orphaned.did, ["stop"]);
+});
+
+test("nothing is waited for beyond drainTimeout and terminationGracePeriod", async () => {
+  const { clock, did, object, run } = start({ cleaned: false });
+  const deleted = object({ drainTimeout: "1m", terminationGracePeriod: "10m" });
+  await clock.advance(11 * 60_000 - 1);
+  assert.equal((await run(deleted)).left, false);
+  await clock.advance(1);
+  did.length = 0;
+  const result = await run(deleted);
+  assert.equal(result.left, "dirty");
+  assert.deepEqual(did, ["stop", "account deletes /api/v1/nodes/edge-1"]);
+});
+
+test("the force annotation does not wait for the machine, and its reason is told", async () => {
+  const { did, object, run } = start();
+  const result = await run(object({}, { "graftlet.dev/force-leave": "it burnt down" }));
+  assert.deepEqual(result, {
+    left: "dirty",
+    message: "the Node is deleted, but its machine was not cleaned (forced: it burnt down)",
+  });
+  assert.ok(!did.includes("clean"));
+});
+
+test("an object that was never served ends at once; one that cannot be served anymore waits", async () => {
+  const never = start({ registered: false });
+  assert.deepEqual(await never.run(never.object()), { left: true });
+  assert.deepEqual(never.did, ["stop"]);
+  const unserved = start();
+  const result = await leaveUnserved(unserved);
+  assert.deepEqual(result, { left: false, message: "the machine cannot be cleaned, as the object cannot be served" });
+});
+
+function leaveUnserved({ clock, object }: ReturnType<typeof start>) {
+  const get = async <T>(): Promise<T> => ({}) as T;
+  const deps: LeavingDeps = {
+    clock,
+    client: { get, delete: async () => undefined },
+    withNodeClient: () => Promise.reject(new Error("unused")),
+    clean: () => Promise.reject(new Error("unused")),
+  };
+  return leaveCluster(deps, { object: object(), config: undefined, stop: async () => {}, say: () => {} }, never);
+}

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { deleteLogins, writeLogin } from "../../../src/fleet/login-files.ts";
+import { RefusedObject } from "../../../src/fleet/refusal.ts";
+
+const secretWith = (data: Readonly<Record<string, string>>) => ({
+  metadata: { name: "login", namespace: "edge", uid: "1" },
+  data: Object.fromEntries(Object.entries(data).map(([key, text]) => [key, Buffer.from(text).toString("base64")])),
+});
+const login = { host: "edge-1.example", secretRef: { name: "login" } };
+
+function place(t: { after(fn: () => void): void }) {
+  const root = mkdtempSync(join(tmpdir(), "graftlet-login-"));
+  t.after(() => rmSync(root, { recursive: true, force: true }));
+  return { directory: join(root, "edge-1", "0"), at: "spec.ssh" };
+}
+
+test("writes a login's files for graftlet alone, and names them by the provider's fields", async (t) => {
+  const where = place(t);
+  const secret = secretWith({ "ssh-privatekey": "KEY", "ssh-passphrase": "word", known_hosts: "a b c", other: "x" });
+  assert.deepEqual(await writeLogin(login, secret, where), {
+    privateKeyFile: join(where.directory, "ssh-privatekey"),
+    passphraseFile: join(where.directory, "ssh-passphrase"),
+    knownHostsFile: join(where.directory, "known_hosts"),
+  });
+  assert.equal(readFileSync(join(where.directory, "ssh-privatekey"), "utf8"), "KEY");
+  assert.equal(statSync(join(where.directory, "ssh-privatekey")).mode & 0o777, 0o600);
+  assert.equal(statSync(where.directory).mode & 0o777, 0o700);
+});
+
+test("writes a changed key again, leaves an unchanged file, and deletes one that the Secret no longer has", async (t) => {
+  const where = place(t);
+  await writeLogin(login, secretWith({ "ssh-privatekey": "OLD", "ssh-passphrase": "w", known_hosts: "k" }), where);
+  const inode = () => statSync(join(where.directory, "known_hosts")).ino;
+  const before = inode();
+  await writeLogin(login, secretWith({ "ssh-privatekey": "NEW", known_hosts: "k" }), where);
+  assert.equal(readFileSync(join(where.directory, "ssh-privatekey"), "utf8"), "NEW");
+  assert.equal(inode(), before);
+  assert.deepEqual(readdirSync(where.directory).toSorted(), ["known_hosts", "ssh-privatekey"]);
+  await deleteLogins(where.directory);
+  assert.throws(() => readdirSync(where.directory), { code: "ENOENT" });
+});
+
+test("prefers a key to a password, and host keys of the specification to those of the Secret", async (t) => {
+  const where = place(t);
+  const both = secretWith({ "ssh-privatekey": "KEY", "ssh-password": "word", known_hosts: "k" });
+  assert.deepEqual(Object.keys(await writeLogin({ ...login, hostKeyFingerprints: ["SHA256:x"] }, both, where)), [
+    "privateKeyFile",
+  ]);
+  const password = await writeLogin(login, secretWith({ "ssh-password": "word" }), where);
+  assert.deepEqual(Object.keys(password), ["passwordFile"]);
+});
+
+test("refuses a Secret that is missing, has no login, or is far too large, in one sentence", async (t) => {
+  const where = place(t);
+  const refusal = async (secret: Parameters<typeof writeLogin>[1]) => {
+    const error = await writeLogin(login, secret, where).catch((thrown: unknown) => thrown);
+    assert.ok(error instanceof RefusedObject);
+    return `${error.reason}: ${error.message}`;
+  };
+  const named = 'spec.ssh.secretRef names Secret "login", which';
+  assert.equal(
+    await refusal(undefined),
+    `LoginSecretMissing: ${named} does not exist in the object's namespace: create it, or name another`,
+  );
+  assert.equal(
+    await refusal(secretWith({ known_hosts: "k" })),
+    `LoginSecretUnusable: ${named} has neither ssh-privatekey nor ssh-password: add one of them`,
+  );
+  assert.match(
+    await refusal(secretWith({ "ssh-privatekey": "x".repeat(70_000) })),
+    /more than 64 KiB in ssh-privatekey/,
+  );
+  assert.deepEqual(await writeLogin({ host: "x" }, undefined, where), {});
+});
