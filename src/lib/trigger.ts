@@ -17,6 +17,7 @@ export function createTrigger() {
         resolve();
       };
       if (pending) wake();
+      if (signal.aborted) resolve();
       signal.addEventListener("abort", () => resolve(), { once: true });
       return promise;
     },
