@@ -7,7 +7,7 @@ import { type GraftedNode, ownedBy } from "./grafted-node.ts";
 /** Port of a node's kubelet API at its Service. */
 const kubeletPort = 10_250;
 const query = { fieldManager: "graftlet", force: true };
-const labels = { "app.kubernetes.io/managed-by": "graftlet" };
+const managed = { "app.kubernetes.io/managed-by": "graftlet" };
 
 /** Name of the Service of a node's kubelet API: a DNS label, never the same for two nodes. */
 export function kubeletServiceName(nodeName: string): string {
@@ -29,23 +29,26 @@ export async function createCertificateSecret(
   signal: AbortSignal,
 ): Promise<void> {
   const { name, namespace } = object.metadata;
-  const metadata = { name: certificateSecretName(name), labels, ...ownedBy(object) };
+  const metadata = { name: certificateSecretName(name), labels: managed, ...ownedBy(object) };
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`;
   await ignoreCode(client.create(path, { apiVersion: "v1", kind: "Secret", metadata }, { signal }), "already_exists");
 }
 
 /** Creates or updates the Service of a node's kubelet API. Its address stays the same for as long as the object exists; it has no
  *  selector: its endpoint is the Pod that serves the node, at the port that it listens on there.
+ *  A ServiceMonitor of the release finds it by its label, and names the node by its annotation.
  *  @param at.addresses of graftlet's Pod. */
 export async function publishKubeletService(
   client: Pick<ApiClient, "patch">,
   object: GraftedNode,
-  at: { readonly addresses: readonly string[]; readonly port: number },
+  at: { readonly addresses: readonly string[]; readonly port: number; readonly release: string },
   signal: AbortSignal,
 ): Promise<void> {
   const { namespace } = object.metadata;
   const name = kubeletServiceName(object.metadata.name);
-  const metadata = { name, namespace, labels, ...ownedBy(object) };
+  const labels = { ...managed, "app.kubernetes.io/instance": at.release };
+  const annotations = { "graftlet.dev/node": object.metadata.name };
+  const metadata = { name, namespace, labels, annotations, ...ownedBy(object) };
   const spec = { ports: [{ name: "kubelet", port: kubeletPort, targetPort: at.port, protocol: "TCP" }] };
   const service = { apiVersion: "v1", kind: "Service", metadata, spec };
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/services/${name}`;

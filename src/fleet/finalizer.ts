@@ -1,5 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
-import { ignoreCode } from "../lib/errors.ts";
+import { ignoreNotFound } from "../lib/errors.ts";
 import { type GraftedNode, graftedNodeKind, graftedNodePath, leaveFinalizer } from "./grafted-node.ts";
 
 /** True while the object waits for its machine. */
@@ -14,7 +14,10 @@ export async function addFinalizer(client: ApiClient, object: GraftedNode, signa
 
 /** Removes the finalizer: the object ends, unless others hold it. */
 export async function removeFinalizer(client: ApiClient, object: GraftedNode, signal: AbortSignal): Promise<void> {
-  await ignoreCode(applyFinalizers(client, object, [], signal), "not_found", "conflict");
+  const path = graftedNodePath(object.metadata.namespace, object.metadata.name);
+  // Applied to an object that is gone, it would be a request to create one.
+  const now = await ignoreNotFound(client.get<GraftedNode>(path, { signal }));
+  if (now?.metadata.uid === object.metadata.uid) await applyFinalizers(client, object, [], signal);
 }
 
 /** Applies the finalizers of graftlet's own field manager. The UID keeps an object that is gone from being created again.

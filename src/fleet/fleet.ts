@@ -9,8 +9,9 @@ import { type GraftedNode, graftedNodePath, isDeleted } from "./grafted-node.ts"
 import { loginSecretNames } from "./login-files.ts";
 import { createLoginProtection } from "./login-protection.ts";
 import { createMember, type Member, type MemberDeps } from "./member.ts";
+import { createPools } from "./pools.ts";
 
-export interface FleetDeps extends Omit<MemberDeps, "report" | "port" | "secret" | "client"> {
+export interface FleetDeps extends Omit<MemberDeps, "report" | "port" | "secret" | "hasPool" | "isActive" | "client"> {
   readonly client: ApiClient;
   /** Namespace of the objects and their Secrets. */
   readonly namespace: string;
@@ -22,6 +23,7 @@ export interface FleetDeps extends Omit<MemberDeps, "report" | "port" | "secret"
   onListed(): void;
 }
 
+const unlisted = "cannot list GraftedNodes yet: see whether their definition is installed";
 /** Time after which a first list that is missing is a warning, milliseconds. */
 const listingMs = 15_000;
 /** The first port for a node's kubelet API. */
@@ -46,8 +48,27 @@ export function createFleet(deps: FleetDeps): Runnable {
   let isListed = false;
   const named = () => (isListed ? new Set(members.objects().flatMap(loginSecretNames)) : undefined);
   const protection = createLoginProtection({ client, secrets: secrets.list, named, clock, log });
+  let listed: () => readonly GraftedNode[] = () => [];
+  const pools = createPools({
+    ...deps,
+    objects: () => listed(),
+    podsOn: (name) => members.podsOn(name),
+    onChange() {
+      decide();
+      members.updateAll();
+    },
+  });
+  let active: ReadonlySet<string> = new Set();
+  const decide = () => {
+    const before = active;
+    active = pools.decide();
+    members.wake(({ metadata: { name } }) => before.has(name) !== active.has(name));
+  };
   const members = createMembers(deps, {
     secret: (name) => secrets.get(namespace, name),
+    hasPool: (name) => pools.has(name),
+    isActive: (name) => active.has(name),
+    effective: pools.effective,
     onGone: protection.check,
   });
   return {
@@ -58,12 +79,14 @@ export function createFleet(deps: FleetDeps): Runnable {
         path: graftedNodePath(namespace),
         handler: {
           replace(all) {
+            decide();
             members.replace(all, signal);
             isListed = true;
             protection.check();
             deps.onListed();
           },
           changed(object, type) {
+            decide();
             if (type === "deleted") members.remove(object);
             else members.update(object, signal);
             protection.check();
@@ -72,12 +95,15 @@ export function createFleet(deps: FleetDeps): Runnable {
         clock,
         log,
       });
-      const late = clock.after(listingMs, () => {
-        if (!isListed)
-          log.warn({ namespace }, "cannot list GraftedNodes yet: see whether their definition is installed");
-      });
+      listed = objects.list;
+      const late = clock.after(listingMs, () => isListed || log.warn({ namespace }, unlisted));
       await runGroup(
-        [secrets, protection, { ...objects, run: (stop) => afterSecrets(secrets, objects, stop) }],
+        [
+          secrets,
+          protection,
+          ...pools.running,
+          { ...objects, run: (stop) => afterOthers([secrets, pools], objects, stop) },
+        ],
         signal,
       );
       late.cancel();
@@ -87,7 +113,8 @@ export function createFleet(deps: FleetDeps): Runnable {
 }
 
 /** The members of a fleet by the names of their objects. */
-function createMembers(deps: FleetDeps, { secret, onGone }: Pick<MemberDeps, "secret"> & { onGone(): void }) {
+function createMembers(deps: FleetDeps, parts: MembersParts) {
+  const { secret, hasPool, isActive, effective, onGone } = parts;
   const members = new Map<string, ServedMember>();
   const freePort = () => {
     const used = new Set([...deps.usedPorts, ...[...members.values()].map(({ port }) => port)]);
@@ -100,7 +127,8 @@ function createMembers(deps: FleetDeps, { secret, onGone }: Pick<MemberDeps, "se
     const port = freePort();
     const added = deps.addNode(name);
     const { report, log } = added;
-    const member = createMember({ ...deps, report, port, secret, log }, object);
+    const own = { report, port, secret, hasPool, isActive: () => isActive(name), log };
+    const member = createMember({ ...deps, ...own }, effective(object));
     const stop = new AbortController();
     const ended = member
       .serve(AbortSignal.any([signal, stop.signal]))
@@ -110,7 +138,7 @@ function createMembers(deps: FleetDeps, { secret, onGone }: Pick<MemberDeps, "se
         if (members.get(name)?.object.metadata.uid === uid) members.delete(name);
         onGone();
       });
-    members.set(name, { object, member, port, stop, ended });
+    members.set(name, { object, member, report, port, stop, ended });
   };
   /** Serves an object once the one of that name before it has ended. */
   const replaceMember = async (old: ServedMember, object: GraftedNode, signal: AbortSignal) => {
@@ -125,11 +153,19 @@ function createMembers(deps: FleetDeps, { secret, onGone }: Pick<MemberDeps, "se
     if (!known) return serve(object, signal);
     if (known.object.metadata.uid !== object.metadata.uid) return void replaceMember(known, object, signal);
     known.object = object;
-    known.member.update(object);
+    known.member.update(effective(object));
   };
   return {
-    objects: () => [...members.values()].map(({ object }) => object),
+    objects: () => [...members.values()].map(({ object }) => effective(object)),
+    podsOn: (name: string) => members.get(name)?.report.introspection()?.pods().length ?? 0,
     update,
+    /** Has all members follow what their pools say now. */
+    updateAll() {
+      for (const { object, member } of members.values()) {
+        member.update(effective(object));
+        member.wake();
+      }
+    },
     /** Stops the node of an object that is gone. */
     remove: ({ metadata: { name } }: GraftedNode) => members.get(name)?.stop.abort(),
     /** Serves these objects and no others. */
@@ -140,26 +176,36 @@ function createMembers(deps: FleetDeps, { secret, onGone }: Pick<MemberDeps, "se
     },
     /** Has the members of some objects look again at what they need. */
     wake(concerned: (object: GraftedNode) => boolean) {
-      for (const { object, member } of members.values()) if (concerned(object)) member.wake();
+      for (const { object, member } of members.values()) if (concerned(effective(object))) member.wake();
     },
     ended: () => Promise.all([...members.values()].map(({ ended }) => ended)),
   };
 }
 
+interface MembersParts extends Pick<MemberDeps, "secret" | "hasPool"> {
+  isActive(name: string): boolean;
+  /** The object with its pool's defaults. */
+  effective(object: GraftedNode): GraftedNode;
+  /** Called when an object is served no more. */
+  onGone(): void;
+}
+
 interface ServedMember {
+  /** As it is in the cluster. */
   object: GraftedNode;
   readonly member: Member;
+  readonly report: ReportedNode;
   readonly port: number;
   readonly stop: AbortController;
   readonly ended: Promise<void>;
 }
 
-/** Objects come after their Secrets: otherwise each would be refused at the start for a Secret that was not read yet. */
-async function afterSecrets(
-  secrets: { ready(signal: AbortSignal): Promise<void> },
+/** Objects come after their Secrets and pools: otherwise each would be refused at the start for one that was not read yet. */
+async function afterOthers(
+  others: readonly { ready(signal: AbortSignal): Promise<void> }[],
   objects: Runnable,
   signal: AbortSignal,
-) {
-  await secrets.ready(signal).catch(() => undefined);
+): Promise<void> {
+  await Promise.all(others.map((other) => other.ready(signal))).catch(() => undefined);
   if (!signal.aborted) await objects.run(signal);
 }

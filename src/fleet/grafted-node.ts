@@ -8,6 +8,8 @@ export interface GraftedNode {
 }
 
 export interface GraftedNodeSpec {
+  /** The pool that gives defaults, and says whether the machine is active. */
+  readonly poolRef?: { readonly name: string };
   readonly ssh: SshLoginSpec & {
     /** Each reached from the previous one. */
     readonly proxyJump?: readonly SshLoginSpec[];
@@ -26,6 +28,8 @@ export interface GraftedNodeSpec {
   readonly kubeletConfiguration?: Readonly<Record<string, unknown>>;
   readonly driverTopologyKeys?: readonly string[];
   readonly paused?: boolean;
+  /** False: the machine leaves the cluster, the object stays. */
+  readonly active?: boolean;
   readonly deletionPolicy?: "Drain" | "Release" | "Orphan";
   /** Go durations. */
   readonly drainTimeout?: string;

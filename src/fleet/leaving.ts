@@ -22,6 +22,9 @@ export interface LeavingDeps {
 /** A machine that leaves the cluster. */
 export interface Leaving {
   readonly object: GraftedNode;
+  readonly policy: NonNullable<GraftedNode["spec"]["deletionPolicy"]>;
+  /** When it began to leave, milliseconds since the epoch. */
+  readonly since: number;
   /** Undefined if the object could not be served: then nothing can be done on its machine. */
   readonly config: NodeConfig | undefined;
   /** Stops the node. */
@@ -42,19 +45,18 @@ const [defaultDrainMs, defaultGraceMs] = [15 * 60_000, 60 * 60_000];
  *  deleted. `Release`: the Node is deleted, containers run on. `Orphan`: both stay. To be repeated until it has left. After drainTimeout
  *  and terminationGracePeriod, or with the annotation graftlet.dev/force-leave, the Node is deleted whatever is on the machine. */
 export async function leaveCluster(deps: LeavingDeps, leaving: Leaving, signal: AbortSignal): Promise<LeaveResult> {
-  const { object, config, stop } = leaving;
+  const { object, config, policy, since, stop } = leaving;
   const { name } = object.metadata;
   const isRegistered = (await ignoreNotFound(deps.client.get<Node>(nodePath(name), { signal }))) !== undefined;
   // Otherwise nothing was ever made on the machine.
   const wasServed = isRegistered || object.status?.machine !== undefined;
-  const policy = object.spec.deletionPolicy ?? "Drain";
   if (policy !== "Drain") {
     await stop();
     if (policy === "Release") await deleteNode(deps, name, signal);
     return { left: true };
   }
   const forced = object.metadata.annotations?.[forceLeaveAnnotation];
-  const expired = deps.clock.now() >= hardLimit(object);
+  const expired = deps.clock.now() >= hardLimit(object, since);
   if (forced !== undefined || expired) {
     await stop();
     await deleteNode(deps, name, signal);
@@ -72,11 +74,11 @@ export async function leaveCluster(deps: LeavingDeps, leaving: Leaving, signal: 
 
 async function drain(
   deps: LeavingDeps,
-  { object, config, stop, say }: Leaving & { readonly config: NodeConfig },
+  { object, config, since, stop, say }: Leaving & { readonly config: NodeConfig },
   signal: AbortSignal,
 ): Promise<LeaveResult> {
   const { name } = object.metadata;
-  const timeoutMs = Math.max(drainTimeoutOf(object) - (deps.clock.now() - deletedAt(object)), 1_000);
+  const timeoutMs = Math.max(drainTimeoutOf(object) - (deps.clock.now() - since), 1_000);
   let last = "";
   const told = (line: string) => {
     last = line;
@@ -104,17 +106,13 @@ async function drain(
 }
 
 /** When the machine is no longer waited for, milliseconds since the epoch. */
-function hardLimit(object: GraftedNode): number {
+function hardLimit(object: GraftedNode, since: number): number {
   const grace = parseDuration(object.spec.terminationGracePeriod ?? "") ?? defaultGraceMs;
-  return deletedAt(object) + drainTimeoutOf(object) + grace;
+  return since + drainTimeoutOf(object) + grace;
 }
 
 function drainTimeoutOf({ spec }: GraftedNode): number {
   return parseDuration(spec.drainTimeout ?? "") ?? defaultDrainMs;
-}
-
-function deletedAt({ metadata }: GraftedNode): number {
-  return Date.parse(metadata.deletionTimestamp ?? "");
 }
 
 async function deleteNode({ client }: LeavingDeps, name: string, signal: AbortSignal): Promise<void> {

@@ -24,6 +24,8 @@ export interface MemberConfigurationDeps {
   readonly addresses: () => readonly string[];
   /** The Secret of that name in the fleet's namespace. */
   secret(name: string): Secret | undefined;
+  /** True if the pool of that name exists. */
+  hasPool(name: string): boolean;
   /** Port of the node's kubelet API in graftlet's Pod. */
   readonly port: number;
 }
@@ -39,6 +41,13 @@ export async function configurationOf(deps: MemberConfigurationDeps, object: Gra
       "NameNotAllowed",
       "permission_denied",
       `${title}: no node may have this name: fleet.nodeNames of the release allows ${fleet.nodeNames.join(", ")}`,
+    );
+  const { poolRef } = object.spec;
+  if (poolRef && !deps.hasPool(poolRef.name))
+    throw new RefusedObject(
+      "PoolMissing",
+      "not_found",
+      `${title}: spec.poolRef names GraftedNodePool ${JSON.stringify(poolRef.name)}, which does not exist: create it, or remove the reference`,
     );
   const directory = loginDirectory(fleet, object);
   const logins = await Promise.all(
@@ -77,7 +86,8 @@ export async function prepareInCluster(
       `Node ${name} is not this object's (its spec.providerID is ${JSON.stringify(owner)}): give the object another name, or delete that Node`,
     );
   await createCertificateSecret(client, object, signal);
-  if (fleet.hasServices) await publishKubeletService(client, object, { addresses: deps.addresses(), port }, signal);
+  if (fleet.hasServices)
+    await publishKubeletService(client, object, { addresses: deps.addresses(), port, release: fleet.release }, signal);
 }
 
 /** Why an object is refused; undefined for an error that may pass by itself. */

@@ -59,6 +59,8 @@ const changeable: readonly string[] = [
   "taints",
   "defaultTaint",
   "paused",
+  "active",
+  "poolRef",
   "deletionPolicy",
   "drainTimeout",
   "terminationGracePeriod",

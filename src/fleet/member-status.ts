@@ -20,6 +20,8 @@ export interface StatusInput {
   readonly object: GraftedNode;
   readonly refused: Cause | undefined;
   readonly stopped: Cause | undefined;
+  /** True once the machine of an object that stays has left. */
+  readonly hasLeft: boolean;
 }
 
 /** Delay before a failed write is repeated, and minimum interval between two writes, milliseconds. */
@@ -74,6 +76,7 @@ function statusOf({
   object,
   refused,
   stopped,
+  hasLeft,
   report,
   now,
 }: StatusInput & { readonly report: ReportedNode; readonly now: number }): GraftedNodeStatus {
@@ -83,8 +86,7 @@ function statusOf({
   return {
     ...(generation !== undefined && { observedGeneration: generation }),
     conditions: conditionsOf(state, object.status?.conditions ?? [], { generation, now: rfc3339(now) }),
-    ...endpointOf(node, object),
-    ...machineOf(node, object),
+    ...(!hasLeft && { ...endpointOf(node, object), ...machineOf(node, object) }),
   };
 }
 

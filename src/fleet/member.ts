@@ -8,7 +8,7 @@ import type { NodeReporter, ReportedNode } from "../report/reported-node.ts";
 import type { Cause } from "./conditions.ts";
 import { addFinalizer, isHeld, removeFinalizer } from "./finalizer.ts";
 import { forceLeaveAnnotation, type GraftedNode, isDeleted } from "./grafted-node.ts";
-import { leaveCluster, type LeavingDeps } from "./leaving.ts";
+import { leaveCluster, type Leaving, type LeavingDeps } from "./leaving.ts";
 import { deleteLogins } from "./login-files.ts";
 import {
   configurationOf,
@@ -26,6 +26,8 @@ export interface MemberDeps
     Omit<LeavingDeps, "client">,
     Pick<MemberNodeDeps, "run"> {
   readonly client: ApiClient;
+  /** True if the object's machine shall be a node. */
+  readonly isActive: () => boolean;
   /** Receives the node's reports for as long as the object exists. */
   readonly report: ReportedNode & NodeReporter;
 }
@@ -44,6 +46,8 @@ export interface Member {
 interface MemberCauses {
   refused: Cause | undefined;
   stopped: Cause | undefined;
+  /** True once the machine of an object that stays has left. */
+  hasLeft: boolean;
 }
 
 /** Delay before a step that failed, or whose object cannot be served, is repeated, milliseconds. */
@@ -54,7 +58,7 @@ const retryMs = 10_000;
 export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   const { clock, log, report } = deps;
   const changed = createTrigger();
-  const causes: MemberCauses = { refused: undefined, stopped: undefined };
+  const causes: MemberCauses = { refused: undefined, stopped: undefined, hasLeft: false };
   let latest = first;
   const status = createStatusWriter(deps, () => ({ object: latest, ...causes }));
   const steps = createSteps(deps, { causes, reported: status.changed });
@@ -65,7 +69,7 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
       let again: boolean;
       try {
         if (await steps.step(object, signal)) return;
-        again = isDeleted(object) || causes.refused !== undefined;
+        again = isDeleted(object) || causes.refused !== undefined || (!deps.isActive() && !causes.hasLeft);
         failures.succeeded();
       } catch (error) {
         if (signal.aborted) return;
@@ -108,12 +112,17 @@ const paused: Cause = {
   message: "spec.paused is true: the node is not served, and its pods run on",
 };
 
+const inactive: Cause = {
+  reason: "Inactive",
+  message: "the machine is not a node: spec.active is false, or its pool has enough active members",
+};
+
 /** What a machine needs next, with the causes of what it does not get. */
 function createSteps(
   deps: MemberDeps,
   { causes, reported }: { readonly causes: MemberCauses; readonly reported: () => void },
 ) {
-  const { client, log } = deps;
+  const { client, clock } = deps;
   const node = createMemberNode(deps);
   /** The node's configuration; undefined, with the cause in `refused`, if the object cannot be served as it is. */
   const configure = async (object: GraftedNode, signal: AbortSignal): Promise<NodeConfig | undefined> => {
@@ -129,23 +138,18 @@ function createSteps(
       return undefined;
     }
   };
-  const leaveStep = async (object: GraftedNode, signal: AbortSignal): Promise<boolean> => {
-    const tell = (message: string) => {
-      causes.stopped = { reason: "Leaving", message };
-      log.info({ step: message }, "node leaves the cluster");
-      reported();
-    };
-    tell("the object is deleted; the machine leaves the cluster");
-    const config = await configurationOf(deps, object).catch((error: unknown) => {
-      log.warn({ err: error }, "cannot read the specification of a machine that leaves");
-      return undefined;
-    });
-    const result = await leaveCluster(deps, { object, config, stop: node.stop, say: tell }, signal);
-    if (!result.left) {
-      tell(result.message);
-      return false;
-    }
-    if (result.left === "dirty") log.warn({ reason: result.message }, "cannot clean the machine of a deleted object");
+  const leaveStep = (object: GraftedNode, how: LeaveOptions, signal: AbortSignal) =>
+    takeOut(deps, { object, stop: node.stop, causes, reported, ...how }, signal);
+  let inactiveSince: number | undefined;
+  const deactivate = async (object: GraftedNode, signal: AbortSignal) => {
+    inactiveSince ??= clock.now();
+    if (!causes.hasLeft) causes.hasLeft = await leaveStep(object, { policy: "Drain", since: inactiveSince }, signal);
+    if (causes.hasLeft) causes.stopped = inactive;
+  };
+  const leaveForEver = async (object: GraftedNode, signal: AbortSignal): Promise<boolean> => {
+    const { deletionTimestamp = "" } = object.metadata;
+    const policy = object.spec.deletionPolicy ?? "Drain";
+    if (!(await leaveStep(object, { policy, since: Date.parse(deletionTimestamp) }, signal))) return false;
     await removeFinalizer(client, object, signal);
     return true;
   };
@@ -153,7 +157,13 @@ function createSteps(
     stop: node.stop,
     /** @returns true once the object needs nothing anymore. */
     async step(object: GraftedNode, signal: AbortSignal): Promise<boolean> {
-      if (isDeleted(object)) return isHeld(object) && (await leaveStep(object, signal));
+      if (isDeleted(object)) return isHeld(object) && (await leaveForEver(object, signal));
+      if (!deps.isActive()) {
+        await deactivate(object, signal);
+        return false;
+      }
+      inactiveSince = undefined;
+      causes.hasLeft = false;
       causes.stopped = object.spec.paused ? paused : undefined;
       if (causes.stopped) {
         await node.stop();
@@ -171,4 +181,37 @@ function createSteps(
       return false;
     },
   };
+}
+
+type LeaveOptions = Pick<Leaving, "policy" | "since">;
+
+interface TakeOutOptions extends LeaveOptions, Pick<Leaving, "object" | "stop"> {
+  readonly causes: MemberCauses;
+  readonly reported: () => void;
+}
+
+/** Has a machine leave the cluster, and tells in the causes how far that is. @returns true once it has left. */
+async function takeOut(
+  deps: MemberDeps,
+  { causes, reported, ...leaving }: TakeOutOptions,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { log } = deps;
+  const say = (message: string) => {
+    causes.stopped = { reason: "Leaving", message };
+    log.info({ step: message }, "node leaves the cluster");
+    reported();
+  };
+  say("the machine leaves the cluster");
+  const config = await configurationOf(deps, leaving.object).catch((error: unknown) => {
+    log.warn({ err: error }, "cannot read the specification of a machine that leaves");
+    return undefined;
+  });
+  const result = await leaveCluster(deps, { ...leaving, config, say }, signal);
+  if (!result.left) {
+    say(result.message);
+    return false;
+  }
+  if (result.left === "dirty") log.warn({ reason: result.message }, "cannot clean a machine that leaves");
+  return true;
 }

@@ -20,6 +20,7 @@ function start({
 } = {}) {
   const clock = fakeClock();
   const did: string[] = [];
+  const deletedAt = clock.now();
   const get = async <T>(path: string): Promise<T> => {
     if (!registered) throw new CodedError("not_found", path);
     return { metadata: { name: "edge-1" } } as T;
@@ -51,7 +52,14 @@ function start({
   const run = (of: GraftedNode, known: NodeConfig | undefined = config) =>
     leaveCluster(
       deps,
-      { object: of, config: known, stop: async () => void did.push("stop"), say: () => undefined },
+      {
+        object: of,
+        config: known,
+        policy: of.spec.deletionPolicy ?? "Drain",
+        since: deletedAt,
+        stop: async () => void did.push("stop"),
+        say: () => undefined,
+      },
       never,
     );
   return { clock, did, object, run };
@@ -124,5 +132,9 @@ function leaveUnserved({ clock, object }: ReturnType<typeof start>) {
     withNodeClient: () => Promise.reject(new Error("unused")),
     clean: () => Promise.reject(new Error("unused")),
   };
-  return leaveCluster(deps, { object: object(), config: undefined, stop: async () => {}, say: () => {} }, never);
+  return leaveCluster(
+    deps,
+    { object: object(), config: undefined, policy: "Drain", since: clock.now(), stop: async () => {}, say: () => {} },
+    never,
+  );
 }

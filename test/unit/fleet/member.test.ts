@@ -31,10 +31,12 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
   const secrets = new Map<string, Secret>();
   const written: Written[] = [];
   const did: string[] = [];
+  let active = true;
   let source: ConfiguredMetadataSource | undefined;
   const client: ApiClient = {
     ...absentApi(),
     async get<T>(path: string): Promise<T> {
+      if (path.includes("/graftednodes/")) return { metadata: { uid: "1" } } as T;
       const node = nodes.get(path.split("/").at(-1) ?? "");
       if (!node) throw new CodedError("not_found", path);
       return node as T;
@@ -72,6 +74,8 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     },
     addresses: () => ["10.0.0.9"],
     secret: (name) => secrets.get(name),
+    hasPool: (name) => name === "pool",
+    isActive: () => active,
     port: 10_255,
     report,
     async run(config, { metadata }, signal) {
@@ -99,13 +103,20 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     stop.abort();
     await ended;
   });
-  const settle = async (ms = 1_000) => {
+  const turn = async (ms: number) => {
     // Files are written meanwhile.
-    for (let turn = 0; turn < 10; turn += 1) {
-      await new Promise((resolve) => setTimeout(resolve, 2));
-      await clock.advance(ms / 10);
-    }
+    await new Promise((resolve) => setTimeout(resolve, 2));
+    await clock.advance(ms);
   };
+  /** Lets time pass until this holds: at most some seconds of the machine's own time. */
+  const until = async (holds: () => boolean) => {
+    for (let turns = 0; turns < 2_000 && !holds(); turns += 1) await turn(100);
+    assert.ok(holds());
+    // What follows from it is written too.
+    for (let turns = 0; turns < 10; turns += 1) await turn(100);
+  };
+  const started = () => until(() => did.at(-1) === "start edge-1");
+  const says = (type: string, reason: string) => until(() => condition(type)?.reason === reason);
   const condition = (type: string): FleetCondition | undefined =>
     written
       .flatMap(({ body }) => body.status ?? [])
@@ -115,7 +126,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     const generation = (object.metadata.generation ?? 0) + 1;
     object = { ...object, metadata: { ...object.metadata, generation, ...metadata }, spec: { ...object.spec, ...to } };
     member.update(object);
-    await settle();
+    await turn(100);
   };
   return {
     clock,
@@ -126,18 +137,26 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     written,
     did,
     report,
-    settle,
+    until,
+    started,
+    says,
     condition,
     change,
     ended,
     stop,
     source: () => source,
+    async setActive(now: boolean) {
+      active = now;
+      member.wake();
+      await turn(100);
+    },
   };
 }
 
 test("publishes the Service and keeps the object before the node starts", async (t) => {
-  const { written, did, settle, condition } = start(t);
-  await settle();
+  const { written, did, started, says, condition } = start(t);
+  await started();
+  await says("Ready", "CertificatePending");
   assert.deepEqual(did, ["create secrets", "start edge-1"]);
   const paths = written.map(({ path }) => path.replace(/^.*namespaces\/edge\//, ""));
   assert.deepEqual(paths.slice(0, 3), [
@@ -147,12 +166,11 @@ test("publishes the Service and keeps the object before the node starts", async 
   ]);
   assert.deepEqual(written[2]?.body.metadata?.finalizers, ["graftlet.dev/leave"]);
   assert.equal(condition("Accepted")?.status, "True");
-  assert.equal(condition("Ready")?.reason, "CertificatePending");
 });
 
 test("a change of the specification restarts the node; paused stops it; labels and time limits do neither", async (t) => {
-  const { did, settle, condition, change, source } = start(t);
-  await settle();
+  const { did, started, until, says, change, source } = start(t);
+  await started();
   did.length = 0;
   let changes = 0;
   void source()
@@ -161,59 +179,76 @@ test("a change of the specification restarts the node; paused stops it; labels a
   await change({ drainTimeout: "1m" });
   assert.equal(changes, 0);
   await change({ labels: { a: "b" }, defaultTaint: false });
+  await until(() => changes === 1);
   assert.deepEqual(did, []);
-  assert.equal(changes, 1);
   assert.equal(source()?.current().labels["a"], "b");
   assert.deepEqual(source()?.current().taints, []);
   await change({ reserved: { cpu: 1 } });
+  await started();
   assert.deepEqual(did, ["stop", "start edge-1"]);
   did.length = 0;
   await change({ paused: true });
+  await says("Ready", "Paused");
   assert.deepEqual(did, ["stop"]);
-  assert.equal(condition("Ready")?.reason, "Paused");
   await change({ paused: false });
-  assert.equal(did.at(-1), "start edge-1");
+  await started();
 });
 
 test("a specification that cannot be served leaves the node as it runs, and says so", async (t) => {
-  const { did, settle, condition, change } = start(t);
-  await settle();
+  const { did, started, says, until, condition, change } = start(t);
+  await started();
   did.length = 0;
   await change({ kubeletConfiguration: { maxPods: "many" } });
+  await says("Accepted", "InvalidConfiguration");
   assert.deepEqual(did, []);
   assert.equal(condition("Accepted")?.message, "maxPods is wrong; the node runs on as it was");
   await change({ kubeletConfiguration: { maxPods: 9 } });
+  await until(() => condition("Accepted")?.status === "True");
   assert.deepEqual(did, ["stop", "start edge-1"]);
-  assert.equal(condition("Accepted")?.status, "True");
 });
 
 test("waits for a missing Secret, and starts when it comes", async (t) => {
-  const { did, secrets, secret, settle, condition, member } = start(t, {
+  const { did, secrets, secret, started, says, member } = start(t, {
     ssh: { host: "machine", secretRef: { name: "later" } },
   });
-  await settle();
+  await says("Ready", "LoginSecretMissing");
   assert.deepEqual(did, []);
-  assert.equal(condition("Ready")?.reason, "LoginSecretMissing");
   secrets.set("later", secret);
   member.wake();
-  await settle();
-  assert.equal(did.at(-1), "start edge-1");
+  await started();
 });
 
 test("does not take over the Node of others", async (t) => {
-  const { did, nodes, settle, condition } = start(t);
+  const { did, nodes, started, says } = start(t);
   nodes.set("edge-1", { metadata: { name: "edge-1" }, spec: { providerID: "aws:///x" } });
-  await settle();
+  await says("Accepted", "NameTaken");
   assert.equal(did.includes("start edge-1"), false);
-  assert.equal(condition("Accepted")?.reason, "NameTaken");
   nodes.delete("edge-1");
-  await settle(11_000);
-  assert.equal(did.at(-1), "start edge-1");
+  await started();
+});
+
+test("an inactive machine leaves while its object stays, and comes back once it is active", async (t) => {
+  const { did, written, started, says, setActive } = start(t);
+  await started();
+  did.length = 0;
+  await setActive(false);
+  await says("Ready", "Inactive");
+  assert.ok(did.includes("stop"));
+  assert.equal(written.findLast(({ body }) => body.status)?.body.status?.machine, undefined);
+  assert.equal(written.filter(({ body }) => body.metadata?.finalizers).length, 1);
+  await setActive(true);
+  await started();
+});
+
+test("a pool that is missing is a reason not to serve the object", async (t) => {
+  const { did, says } = start(t, { poolRef: { name: "other" } });
+  await says("Ready", "PoolMissing");
+  assert.deepEqual(did, []);
 });
 
 test("a deleted object leaves the cluster, and ends", async (t) => {
-  const { clock, did, written, settle, change, ended } = start(t);
-  await settle();
+  const { clock, did, written, started, change, ended } = start(t);
+  await started();
   const deletionTimestamp = rfc3339(clock.now());
   await change({ deletionPolicy: "Release" }, { deletionTimestamp, finalizers: ["graftlet.dev/leave"] });
   await ended;
@@ -223,10 +258,17 @@ test("a deleted object leaves the cluster, and ends", async (t) => {
 });
 
 test("a stopped process stops the node, and leaves the object as it is", async (t) => {
-  const { did, written, settle, ended, stop } = start(t);
-  await settle();
+  const { did, written, started, ended, stop } = start(t);
+  await started();
   stop.abort();
   await ended;
   assert.equal(did.at(-1), "stop");
   assert.equal(written.filter(({ body }) => body.metadata?.finalizers).length, 1);
+});
+
+test("a process that is stopped in the middle of a step ends", async (t) => {
+  const { ended, stop } = start(t);
+  await new Promise((resolve) => setTimeout(resolve, 1));
+  stop.abort();
+  await ended;
 });

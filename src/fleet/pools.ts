@@ -1,0 +1,98 @@
+import type { ApiClient } from "../api/client.ts";
+import { createReflector, type ReflectorHandler } from "../api/reflector.ts";
+import { hasCode } from "../lib/errors.ts";
+import type { ClockAndLog } from "../lib/log.ts";
+import { createFailureLog } from "../lib/retry.ts";
+import type { Runnable } from "../lib/runnables.ts";
+import { createTrigger } from "../lib/trigger.ts";
+import { type GraftedNode, isDeleted } from "./grafted-node.ts";
+import { activeMembers, type GraftedNodePool, poolPath, type PoolStatus, withDefaults } from "./pool.ts";
+
+export interface PoolsDeps extends ClockAndLog {
+  readonly client: ApiClient;
+  readonly namespace: string;
+  /** The objects as they are in the cluster. */
+  readonly objects: () => readonly GraftedNode[];
+  /** Number of pods on the node of that name. */
+  readonly podsOn: (name: string) => number;
+  /** Called when a pool has changed. */
+  readonly onChange: () => void;
+}
+
+/** Minimum interval between two writes of statuses, milliseconds. */
+const minIntervalMs = 1_000;
+
+/** Watches the pools of a namespace, decides which members are active, and writes the pools' statuses. */
+export function createPools(deps: PoolsDeps) {
+  const { client, namespace, clock, log } = deps;
+  const changed = createTrigger();
+  const written = new Map<string, string>();
+  const notify = () => deps.onChange();
+  const handler: ReflectorHandler<GraftedNodePool> = { replace: notify, changed: notify };
+  const pools = createReflector<GraftedNodePool>({ client, path: poolPath(namespace), handler, clock, log });
+  const poolOf = ({ spec: { poolRef } }: GraftedNode) => (poolRef ? pools.get(namespace, poolRef.name) : undefined);
+  const membersOf = ({ metadata: { name } }: GraftedNodePool) =>
+    deps.objects().filter((object) => object.spec.poolRef?.name === name && !isDeleted(object));
+  const activeOf = (pool: GraftedNodePool, members: readonly GraftedNode[]) =>
+    activeMembers(
+      pool,
+      members.map((member) => ({
+        name: member.metadata.name,
+        mayBeActive: withDefaults(member, pool).spec.active !== false,
+        isServed: member.status?.machine !== undefined,
+        pods: deps.podsOn(member.metadata.name),
+      })),
+    );
+  const writeStatus = async (pool: GraftedNodePool, signal: AbortSignal) => {
+    const members = membersOf(pool);
+    const active = activeOf(pool, members);
+    const { name, generation } = pool.metadata;
+    const ready = members.filter((member) => active.has(member.metadata.name) && isReady(member));
+    const counts = { members: members.length, replicas: active.size, readyReplicas: ready.length };
+    const status: PoolStatus = { ...(generation !== undefined && { observedGeneration: generation }), ...counts };
+    const text = JSON.stringify(status);
+    if (written.get(name) === text) return;
+    const kind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftedNodePool", metadata: { name } };
+    const query = { fieldManager: "graftlet", force: true };
+    await client.patch(
+      `${poolPath(namespace, name)}/status`,
+      { type: "apply", body: { ...kind, status } },
+      { signal, query },
+    );
+    written.set(name, text);
+  };
+  const writer: Runnable = {
+    name: "statuses of pools",
+    async run(signal) {
+      const failures = createFailureLog(log, "cannot write the status of a GraftedNodePool; retrying");
+      while (!signal.aborted) {
+        await changed.fired(signal);
+        for (const pool of signal.aborted ? [] : pools.list())
+          await writeStatus(pool, signal).catch((error: unknown) => {
+            if (signal.aborted || hasCode(error, "not_found")) return;
+            failures.failed(error, { pool: pool.metadata.name });
+            changed.fire();
+          });
+        await clock.sleep(minIntervalMs, signal).catch(() => undefined);
+      }
+    },
+  };
+  return {
+    running: [pools, writer] as const,
+    ready: pools.ready,
+    has: (name: string) => pools.get(namespace, name) !== undefined,
+    /** The object with its pool's defaults. */
+    effective: (object: GraftedNode) => withDefaults(object, poolOf(object)),
+    /** Names of the objects whose machines shall be nodes. */
+    decide(): ReadonlySet<string> {
+      changed.fire();
+      const single = deps.objects().filter((object) => !poolOf(object) && object.spec.active !== false);
+      const pooled = pools.list().flatMap((pool) => [...activeOf(pool, membersOf(pool))]);
+      return new Set([...single.map(({ metadata }) => metadata.name), ...pooled]);
+    },
+  };
+}
+
+function isReady({ status }: GraftedNode): boolean {
+  return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is === "True") ?? false;
+}
