@@ -14,6 +14,7 @@ const more = {
   "helm-first": 120,
   "helm-monitoring": 100,
   "helm-release": 150,
+  fleet: 150,
   "helm-reverse": 150,
   "helm-rollout": 90,
   "helm-storage": 60,

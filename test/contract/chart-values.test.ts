@@ -168,6 +168,31 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   ],
   [["namespaceOverride=Edge_1"], /'\/namespaceOverride': 'Edge_1' does not match pattern/],
   [["revisionHistoryLimit=-1"], /'\/revisionHistoryLimit': minimum: got -1, want 0/],
+  [["fleet.enabled=true"], /fleet\.nodeNames is empty: list the names that nodes of GraftedNodes may have, such as/],
+  [["fleet.nodeNames[0]=*"], /fleet\.nodeNames\[0\]: \* would let graftlet's account become any node: write a part/],
+  [
+    ["fleet.nodeNames[0]=e-*", "fleet.nodeNames[1]=*-*"],
+    /fleet\.nodeNames\[1\]: \*-\* would let graftlet's account become/,
+  ],
+  [["fleet.nodeNames[0]=kube*"], /fleet\.nodeNames\[0\]: kube\* allows kubernetes, which is a name of the API server/],
+  [["fleet.nodeNames[0]=*.svc"], /fleet\.nodeNames\[0\]: \*\.svc allows kubernetes\.default\.svc, which is a name of/],
+  [["fleet.nodeNames[0]=Edge-*"], /'\/fleet\/nodeNames\/0': 'Edge-\*' does not match pattern/],
+  [["fleet.nodeNames[0]=edge-(a|b)"], /'\/fleet\/nodeNames\/0': 'edge-\(a\|b\)' does not match pattern/],
+  [
+    [
+      "fleet.enabled=true",
+      "fleet.nodeNames[0]=edge-*",
+      "nodes[1].name=b",
+      "nodes[1].local=true",
+      "nodes[1].provider=docker",
+    ],
+    /fleet\.enabled: a Pod of nodes with local: true is in the machine's own network/,
+  ],
+  [
+    ["fleet.enabled=true", "fleet.nodeNames[0]=edge-*", "kubeletAddress=host"],
+    /kubeletAddress: host is the address of the machine that the Pod runs on, .* write service or podIP/,
+  ],
+  [["crds.keep=maybe"], /'\/crds\/keep': got string, want boolean/],
   [["drain.timeout=soon"], /drain\.timeout "soon" is no duration: write it as 90s or 5m/],
 ];
 
@@ -257,6 +282,8 @@ describe("values.yaml", () => {
 /** The values that a README names: maps of the chart's own are taken apart, those of Kubernetes are one value. */
 function leaves(values: Readonly<Record<string, unknown>>): string[] {
   const own = new Set([
+    "crds",
+    "fleet",
     "global",
     "image",
     "publishServices",

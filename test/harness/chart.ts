@@ -31,6 +31,17 @@ export function caseFiles(): { readonly name: string; readonly path: string }[] 
   return readdirSync(folder).map((file) => ({ name: `ci/${file}`, path: join(folder, file) }));
 }
 
+/** A rendered text as golden files have it: without empty lines, and without CustomResourceDefinitions, which are long and the same in all
+ *  releases. */
+export function goldenOf(text: string): string {
+  return text
+    .split(/^(?=---$)/m)
+    .filter((document) => !/^kind: CustomResourceDefinition$/m.test(document))
+    .join("")
+    .replaceAll(/[ \t]+$/gm, "")
+    .replaceAll(/\n{2,}/g, "\n");
+}
+
 /** The objects in a rendered text. */
 export function objectsIn(text: string): Rendered[] {
   return parseAllDocuments(text)

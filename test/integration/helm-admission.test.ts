@@ -20,6 +20,7 @@ import {
   utf8,
 } from "../harness/request-variants.ts";
 import { askingPodsCount } from "./helm/asking.ts";
+import { fleetValues, patternsBound } from "./helm/fleet.ts";
 import { ask as askAs, type Asked } from "./helm/requests.ts";
 import { taintsAreKept } from "./helm/taints.ts";
 import { nodeRestrictionHolds } from "./helm/written.ts";
@@ -43,8 +44,9 @@ const values = {
   networkPolicy: { create: true, apiServer: ["192.0.2.10/32", "2001:db8::10/128"], from: [{ podSelector: {} }] },
 };
 
-/** Another, whose nodes are reached at its Pod. */
+/** Another, whose nodes are reached at its Pod. The definitions are the first one's. */
 const far = {
+  crds: { enabled: false },
   nodes: [{ name: "far-1", ssh: { ...ssh, network: "tunneled" } }],
   kubeletAddress: "podIP",
   publishServices: { enabled: true },
@@ -97,6 +99,8 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     await helm.mustHelm(["install", "edge", chart, "--namespace", namespace, "--create-namespace", "--values", file]);
     writeFileSync(file, stringify(far));
     await helm.mustHelm(["install", "far", chart, "--namespace", namespace, "--values", file]);
+    writeFileSync(file, stringify(fleetValues));
+    await helm.mustHelm(["install", "fleet", chart, "--namespace", namespace, "--values", file]);
     // A policy takes a moment to be known to the API server.
     const pem = pemOf(requestDer([nodes, named("stranger")]));
     await cluster.waitFor("the policy", async () => /ValidatingAdmissionPolicy/.test(await ask(pem)));
@@ -360,6 +364,8 @@ describe("the admission policies of the chart, on a real API server", { timeout:
   test("admission policies let the account change the taints of its release, and nothing else", () =>
     taintsAreKept(cluster, namespace));
 
+  test("admission policies bound the account of a fleet by patterns of names", () => patternsBound(cluster, namespace));
+
   test("admission policies let the drain account delete pods of the release's nodes alone", async () => {
     const hooks = objectsIn(await helm.mustHelm(["get", "hooks", "edge", "--namespace", namespace]));
     await cluster.apply(hooks.filter(({ metadata, kind }) => metadata.name.endsWith("leave") && kind !== "Job"));
@@ -377,7 +383,9 @@ describe("the admission policies of the chart, on a real API server", { timeout:
     const left = await cluster.waitFor("the objects to be gone", async () => {
       const args = ["--all-namespaces", "--ignore-not-found", "--selector=app.kubernetes.io/instance=edge"];
       const { stdout } = await cluster.kubectl(["get", kinds.join(","), "--output=name", ...args]);
-      const others = stdout.split("\n").filter((name) => name !== "" && !name.endsWith("leave"));
+      const others = stdout
+        .split("\n")
+        .filter((name) => name !== "" && !name.endsWith("leave") && !name.startsWith("customresourcedefinition"));
       return others.length === 0 ? { others } : undefined;
     });
     assert.deepEqual(left.others, []);

@@ -84,7 +84,7 @@ request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
 - expression: |
     size({{ include "graftlet.asking" "pod-uid" }}) == 1 &&
     {{ include "graftlet.asking" "pod-name" }}.exists(pod, pod.startsWith('{{ include "graftlet.fullname" . }}-')) &&
-    {{ include "graftlet.asking" "node-name" }}.exists(node, !(node in {{ include "graftlet.nodeNames" . }}))
+    {{ include "graftlet.asking" "node-name" }}.exists(node, !({{ include "graftlet.isOwn" (list . "node" (include "graftlet.nodeNames" .)) }}))
   message: {{ printf "graftlet's account does this with the token of a Pod of Deployment %s alone" (include "graftlet.fullname" .) | quote }}
   reason: Forbidden
 {{- end -}}
@@ -122,7 +122,12 @@ paramRef:
 # The node that asks: one name, or none.
 - name: nodes
   expression: |
+    {{- if .Values.fleet.enabled }}
+    [oldObject.spec.?username.orValue('')].filter(user, user.startsWith('system:node:')).map(user, user.substring(12))
+      .filter(name, {{ include "graftlet.isOwn" (list . "name" (include "graftlet.approvedNames" .)) }})
+    {{- else }}
     {{ include "graftlet.approvedNames" . }}.filter(name, oldObject.spec.?username.orValue('') == 'system:node:' + name)
+    {{- end }}
 # Where the subject ends, and where all that is signed does.
 - name: key
   expression: |

@@ -1,6 +1,7 @@
 {{/* Refuses values that the schema lets through, each with a sentence that names the field and the remedy. */}}
 
 {{- define "graftlet.check" -}}
+{{- include "graftlet.check.fleet" . -}}
 {{- include "graftlet.check.release" . -}}
 {{- include "graftlet.check.network" . -}}
 {{- $names := dict -}}

@@ -111,7 +111,7 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
      machine and would open the ports to that. */}}
 {{- define "graftlet.publishes" -}}
 {{- $wanted := .Values.publishServices.enabled | toString -}}
-{{- if and (include "graftlet.tunneledNames" . | fromJsonArray) (not (include "graftlet.local" .)) (or (eq $wanted "true") (and (eq $wanted "auto") (include "graftlet.mutatingPolicies" .))) }}true{{ end -}}
+{{- if and (include "graftlet.tunnels" .) (not (include "graftlet.local" .)) (or (eq $wanted "true") (and (eq $wanted "auto") (include "graftlet.mutatingPolicies" .))) }}true{{ end -}}
 {{- end -}}
 
 {{- define "graftlet.nodeNames" -}}

@@ -215,7 +215,7 @@ apiVersion: graftlet.dev/v1alpha1
 kind: GraftletConfiguration
 certificateSecret: {{ include "graftlet.certificates" . }}
 kubeletAddress: {{ .Values.kubeletAddress }}
-{{- if include "graftlet.approvedNames" . | fromJsonArray }}
+{{- if include "graftlet.approves" . }}
 approveServingCertificates: true
 {{- end }}
 {{- if include "graftlet.publishes" . }}
@@ -231,6 +231,11 @@ healthzBindAddress: {{ include "graftlet.healthAddress" . }}
 healthzPort: {{ include "graftlet.healthPort" . }}
 {{- with .Values.pagePort }}
 pagePort: {{ int . }}
+{{- end }}
+{{- if .Values.fleet.enabled }}
+fleet:
+  release: {{ .Release.Name | quote }}
+  nodeNames: {{ toJson .Values.fleet.nodeNames }}
 {{- end }}
 nodes:
 {{ toYaml $nodes | indent 2 }}

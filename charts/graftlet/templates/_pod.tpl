@@ -91,11 +91,12 @@ capabilities: { drop: [ALL] }
 {{- toJson $paths -}}
 {{- end -}}
 
-{{/* The user's affinity, and never a node of the release: what serves a machine must not run on it. */}}
+{{/* The user's affinity, and never a node of the release: what serves a machine must not run on it. The nodes of a fleet are not known
+     by name; all of graftlet's nodes have the label. */}}
 {{- define "graftlet.affinity" -}}
 {{- $names := list -}}
 {{- range .Values.nodes }}{{ $names = append $names .name }}{{ end -}}
-{{- $elsewhere := dict "key" "graftlet.dev/target" "operator" "NotIn" "values" $names -}}
+{{- $elsewhere := ternary (dict "key" "graftlet.dev/target" "operator" "DoesNotExist") (dict "key" "graftlet.dev/target" "operator" "NotIn" "values" $names) .Values.fleet.enabled -}}
 {{- $affinity := deepCopy .Values.affinity -}}
 {{- $node := $affinity.nodeAffinity | default dict -}}
 {{- $terms := list -}}
@@ -117,7 +118,7 @@ capabilities: { drop: [ALL] }
 
 {{/* Where its Pods may run, and with which priority. */}}
 {{- define "graftlet.placement" -}}
-{{- if .Values.nodes }}
+{{- if include "graftlet.serves" . }}
 affinity: {{- include "graftlet.affinity" . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
@@ -171,7 +172,7 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 env:
   # By which graftlet status finds the process, where it runs by kubectl exec.
   - { name: GRAFTLET_STATUS_SOCKET, value: /var/lib/graftlet/status.sock }
-  {{- if include "graftlet.publishes" . }}
+  {{- if or (include "graftlet.publishes" .) (include "graftlet.fleetServices" .) }}
   # Whose kube-proxy has the endpoints that graftlet publishes for its own.
   - { name: GRAFTLET_POD_NODE, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
   {{- end }}

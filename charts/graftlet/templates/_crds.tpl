@@ -1,0 +1,84 @@
+{{/* Fields of an sshd and of the login there, for the schema of GraftedNodes. */}}
+{{- define "graftlet.crd.login" -}}
+host: { type: string, minLength: 1, maxLength: 253, pattern: '^[A-Za-z0-9_.:%-]+$', description: A name or an address. }
+port: { type: integer, minimum: 1, maximum: 65535, description: 22 unless given. }
+user: { type: string, minLength: 1, maxLength: 256, description: root unless given. }
+secretRef:
+  description: |
+    A Secret of the object's namespace with ssh-privatekey (and ssh-passphrase, ssh-certificate) or ssh-password, and known_hosts unless
+    the host key is given here.
+  type: object
+  required: [name]
+  properties:
+    name: { type: string, minLength: 1, maxLength: 253 }
+hostKeyFingerprints: { type: array, minItems: 1, maxItems: 16, items: { type: string, maxLength: 128 } }
+hostCertificateAuthorities: { type: array, minItems: 1, maxItems: 16, items: { type: string, maxLength: 16384 } }
+{{- end -}}
+
+{{/* Fields of spec.ssh of a GraftedNode. */}}
+{{- define "graftlet.crd.ssh" -}}
+{{ include "graftlet.crd.login" . }}
+proxyJump:
+  description: Jump hosts, each reached from the previous one; the machine is reached from the last.
+  type: array
+  maxItems: 8
+  items:
+    type: object
+    required: [host]
+    properties:
+      {{- include "graftlet.crd.login" . | nindent 6 }}
+proxy: { type: string, maxLength: 2048, description: "Proxy for the connection to the first machine, such as http://proxy.example:3128." }
+runtime: { type: string, maxLength: 1024, description: "auto, or the path of the container runtime's socket on the machine." }
+sudo: { type: string, enum: [auto, never] }
+serviceNamespaces: { type: array, maxItems: 256, items: { type: string, maxLength: 63 }, description: "Namespaces whose Services pods of a tunneled node reach; all unless given." }
+kubernetesService:
+  description: Address of the API server for pods.
+  type: object
+  required: [host, port]
+  properties:
+    host: { type: string, maxLength: 253 }
+    port: { type: integer, minimum: 1, maximum: 65535 }
+cri: { type: object, x-kubernetes-preserve-unknown-fields: true, description: Fields of the cri provider. }
+docker: { type: object, x-kubernetes-preserve-unknown-fields: true, description: Fields of the docker provider. }
+{{- end -}}
+
+{{/* Fields of the spec of a GraftedNode beside ssh, which its pool may give too. */}}
+{{- define "graftlet.crd.machine" -}}
+network: { type: string, enum: [isolated, tunneled, routed], description: How pods of the machine reach the cluster; tunneled unless given. }
+daemonSets: { type: string, enum: [none, selected, all], description: DaemonSets whose pods run on the machine. }
+labels: { type: object, maxProperties: 128, additionalProperties: { type: string, maxLength: 63 } }
+annotations: { type: object, maxProperties: 128, additionalProperties: { type: string } }
+taints:
+  type: array
+  maxItems: 64
+  items:
+    type: object
+    required: [key, effect]
+    properties:
+      key: { type: string, maxLength: 317 }
+      value: { type: string, maxLength: 63 }
+      effect: { type: string, enum: [NoSchedule, PreferNoSchedule, NoExecute] }
+defaultTaint: { type: boolean, description: "Whether the Node has the taint graftlet.dev/target=NAME:NoSchedule; true unless given." }
+reserved: { type: object, maxProperties: 16, additionalProperties: { x-kubernetes-int-or-string: true }, description: Resources that pods cannot have. }
+kubeletConfiguration: { type: object, x-kubernetes-preserve-unknown-fields: true, description: Fields of a KubeletConfiguration. }
+driverTopologyKeys: { type: array, maxItems: 64, items: { type: string, maxLength: 253 } }
+paused: { type: boolean, description: "True: graftlet lets go of the machine; its pods run on." }
+deletionPolicy:
+  description: |
+    What the deletion of the object does. Drain, unless given: pods end, the machine is cleaned, the Node is deleted. Release: the Node
+    is deleted, containers run on. Orphan: both stay.
+  type: string
+  enum: [Drain, Release, Orphan]
+drainTimeout: { type: string, pattern: '^([0-9]+(h|m|s))+$', maxLength: 16, description: Time limit for the pods to end when the object is deleted; 15m unless given. }
+terminationGracePeriod: { type: string, pattern: '^([0-9]+(h|m|s))+$', maxLength: 16, description: Time after drainTimeout for which a machine that cannot be cleaned is waited for; then the Node is deleted whatever is on it. 1h unless given. }
+{{- end -}}
+
+{{/* Metadata of a definition, beside its name. */}}
+{{- define "graftlet.crd.metadata" -}}
+labels: {{- include "graftlet.labels" . | nindent 2 }}
+{{- if .Values.crds.keep }}
+annotations:
+  # With them all machines would leave their clusters.
+  helm.sh/resource-policy: keep
+{{- end }}
+{{- end -}}

@@ -1,0 +1,126 @@
+{{/* Machines that are GraftedNode objects. Their names are not known to the chart: patterns bound them, and no object of the chart
+     grows with their number. */}}
+
+{{/* "true" where graftlet has machines to serve, or may come to have. */}}
+{{- define "graftlet.serves" -}}
+{{- if or .Values.nodes .Values.fleet.enabled }}true{{ end -}}
+{{- end -}}
+
+{{/* "true" where machines of GraftedNodes are reached at Services of their own, which graftlet makes. */}}
+{{- define "graftlet.fleetServices" -}}
+{{- if and .Values.fleet.enabled (eq .Values.kubeletAddress "service") }}true{{ end -}}
+{{- end -}}
+
+{{/* A pattern of a name, in which * stands for any part, as an expression of RE2 without its anchors. */}}
+{{- define "graftlet.nameExpression" -}}
+{{ . | replace "." "[.]" | replace "*" "[a-z0-9.-]*" }}
+{{- end -}}
+
+{{/* The patterns of fleet.nodeNames, as one expression of RE2. */}}
+{{- define "graftlet.fleetExpression" -}}
+{{- $parts := list -}}
+{{- range .Values.fleet.nodeNames }}{{ $parts = append $parts (include "graftlet.nameExpression" .) }}{{ end -}}
+{{ printf "^(%s)$" (join "|" $parts) }}
+{{- end -}}
+
+{{/* CEL that says whether the node of a GraftedNode may have a name. Takes (list ROOT CEL-OF-THE-NAME). */}}
+{{- define "graftlet.isFleets" -}}
+{{- $name := index . 1 -}}
+size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpression" (index . 0) }}')
+{{- end -}}
+
+{{/* CEL that says whether a name is that of a node of the release: one of a list, or one that nodes of GraftedNodes may have. Takes
+     (list ROOT CEL-OF-THE-NAME NAMES), the names as JSON. */}}
+{{- define "graftlet.isOwn" -}}
+{{- $root := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $names := index . 2 -}}
+{{- if not $root.Values.fleet.enabled -}}
+{{ $name }} in {{ $names }}
+{{- else if $names | fromJsonArray -}}
+({{ $name }} in {{ $names }} || {{ include "graftlet.isFleets" (list $root $name) }})
+{{- else -}}
+({{ include "graftlet.isFleets" (list $root $name) }})
+{{- end -}}
+{{- end -}}
+
+{{/* Which values name the nodes of the release, for messages. */}}
+{{- define "graftlet.namedBy" -}}
+{{- printf (ternary "nodes[].name and fleet.nodeNames of release %s say which they are" "nodes[].name of release %s says which they are" .Values.fleet.enabled) .Release.Name -}}
+{{- end -}}
+
+{{/* "true" where the account approves serving certificates. */}}
+{{- define "graftlet.approves" -}}
+{{- if or (include "graftlet.approvedNames" . | fromJsonArray) (and .Values.fleet.enabled .Values.approveServingCertificates) }}true{{ end -}}
+{{- end -}}
+
+{{/* "true" where nodes are tunneled, or may come to be. */}}
+{{- define "graftlet.tunnels" -}}
+{{- if or (include "graftlet.tunneledNames" . | fromJsonArray) .Values.fleet.enabled }}true{{ end -}}
+{{- end -}}
+
+{{/* "true" where nodes have certificates of the cluster's signer. */}}
+{{- define "graftlet.certified" -}}
+{{- if or (include "graftlet.namesOf" (list . "node") | fromJsonArray) .Values.fleet.enabled }}true{{ end -}}
+{{- end -}}
+
+{{/* The name of the node in the subject of a request, as a list with one name, behind "graftlet.request.variables": a byte that no name
+     has becomes one that no pattern allows. Of another form of subject it is some text; the subject is compared as a whole. */}}
+{{- define "graftlet.request.name" -}}
+[variables.subject.transformList(i, b, i >= 48,
+  b > 96 && b < 123 ? 'abcdefghijklmnopqrstuvwxyz'.charAt(b - 97)
+  : b > 44 && b < 58 ? '-./0123456789'.charAt(b - 45) : '_').join('')]
+{{- end -}}
+
+{{/* Variables of a request for a serving certificate, behind "graftlet.approvals.variables": the addresses that it asks for, as texts. */}}
+{{- define "graftlet.approvals.addresses" -}}
+- name: parts
+  expression: |
+    variables.named.map(name, variables.wanted.transformList(i, b, i >= size(name), b)).map(rest,
+      size(rest) > rest[1] + 2
+      ? [rest.transformList(i, b, i < rest[1] + 2, b), rest.transformList(i, b, i > rest[1] + 1, b)]
+      : [rest])[0]
+- name: texts
+  expression: |
+    variables.parts.map(part, size(part) == 6
+      ? part.transformList(i, b, i > 1, string(b)).join('.')
+      : part.transformList(i, b, i > 1 && i % 2 == 0, [b, part[i + 1]].map(byte,
+          '0123456789abcdef'.charAt(byte / 16) + '0123456789abcdef'.charAt(byte % 16)).join('')).join(':'))
+{{- end -}}
+
+{{/* Refuses values of a fleet that the schema lets through. */}}
+{{- define "graftlet.check.fleet" -}}
+{{- $fleet := .Values.fleet -}}
+{{- range $index, $pattern := $fleet.nodeNames -}}
+{{- $at := printf "fleet.nodeNames[%d]" $index -}}
+{{- if not (regexMatch "[a-z0-9]" $pattern) }}{{ printf "%s: %s would let graftlet's account become any node: write a part that all names have in common, such as edge-*" $at $pattern | fail }}{{ end -}}
+{{- $expression := printf "^%s$" (include "graftlet.nameExpression" $pattern) -}}
+{{- range list "kubernetes" "kubernetes.default" "kubernetes.default.svc" "kubernetes.default.svc.cluster.local" -}}
+{{- if regexMatch $expression . }}{{ printf "%s: %s allows %s, which is a name of the API server: write a longer part, such as edge-*" $at $pattern . | fail }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if $fleet.enabled -}}
+{{- if not $fleet.nodeNames }}{{ fail "fleet.nodeNames is empty: list the names that nodes of GraftedNodes may have, such as edge-*" }}{{ end -}}
+{{- if include "graftlet.local" . }}{{ fail "fleet.enabled: a Pod of nodes with local: true is in the machine's own network and controls its runtime: give these nodes a release of their own" }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* CEL that says whether an object belongs to a GraftedNode whose node may have its name. Takes (list ROOT CEL-OF-THE-OBJECT). */}}
+{{- define "graftlet.ownedByMachine" -}}
+{{ index . 1 }}.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind == 'GraftedNode' &&
+  owner.apiVersion.startsWith('graftlet.dev/') && {{ include "graftlet.isFleets" (list (index . 0) "owner.name") }})
+{{- end -}}
+
+{{/* CEL that says whether an EndpointSlice leads to a GraftedNode's kubelet API. Takes (list ROOT CEL-OF-THE-SLICE). */}}
+{{- define "graftlet.isKubeletSlice" -}}
+request.namespace == '{{ include "graftlet.namespace" (index . 0) }}' && {{ include "graftlet.ownedByMachine" . }}
+{{- end -}}
+
+{{/* "true" where the CustomResourceDefinition of a name is the release's to install: it is not there, or the release's own. A cluster has
+     one for all releases. Takes (list ROOT NAME). */}}
+{{- define "graftlet.ownsDefinition" -}}
+{{- $root := index . 0 -}}
+{{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" (index . 1) | default dict -}}
+{{- $annotations := dig "metadata" "annotations" dict $there -}}
+{{- if or (not $there) (and (eq (get $annotations "meta.helm.sh/release-name") $root.Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") $root.Release.Namespace)) }}true{{ end -}}
+{{- end -}}

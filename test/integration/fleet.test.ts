@@ -1,0 +1,273 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
+import type { Node, Pod, Secret } from "../../src/objects.ts";
+import { createCgroup } from "../harness/cgroups.ts";
+import { converse } from "../harness/conversation.ts";
+import { chart } from "../harness/helm.ts";
+import { type HelmLab, loginSecret, release, startHelmLab } from "../harness/helm-lab.ts";
+import { images } from "../harness/pods.ts";
+import { inNamespace, releaseOf } from "./helm/release.ts";
+
+const { namespace } = release;
+
+/** A pod that answers, on the node of that name. */
+const parrotOn = (node: string) => ({
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name: `on-${node}` },
+  spec: {
+    nodeSelector: { "graftlet.dev/target": node },
+    tolerations: [{ key: "graftlet.dev/target", operator: "Exists", effect: "NoSchedule" }],
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: "c", image: images.busybox, command: ["sh", "-c", "echo started; sleep 3600"] }],
+  },
+});
+
+describe("machines as objects: GraftedNodes of a release's namespace", { timeout: 900_000 }, () => {
+  let lab: HelmLab;
+  let log: () => Promise<string>;
+  /** A machine's object. The nodes of this test share one machine, each with directories and a cgroup of its own. */
+  const machine = (name: string, more: Partial<GraftedNode["spec"]> = {}) => {
+    const { ssh, kubeletConfiguration, layout } = lab.edge;
+    const apart = { cgroupRoot: join(layout.cgroup, name), podLogsDir: join(layout.dir, `logs-${name}`) };
+    createCgroup({ ...layout, cgroup: apart.cgroupRoot });
+    return {
+      apiVersion: "graftlet.dev/v1alpha1",
+      kind: "GraftedNode",
+      metadata: { name, namespace },
+      spec: {
+        ssh: { host: ssh["host"], port: ssh["port"], secretRef: { name: release.secret } },
+        network: "isolated",
+        kubeletConfiguration: { ...kubeletConfiguration, ...apart },
+        ...more,
+      },
+    };
+  };
+  const object = async (name: string): Promise<GraftedNode | undefined> => {
+    const text = await lab.cluster.mustKubectl(["get", "gn", name, inNamespace, "--ignore-not-found", "--output=json"]);
+    return text === "" ? undefined : (JSON.parse(text) as GraftedNode);
+  };
+  const condition = async (name: string, type: string) =>
+    (await object(name))?.status?.conditions?.find((each) => each.type === type);
+  const explain = async () =>
+    `${await lab.cluster.mustKubectl(["get", "gn", inNamespace, "--output=yaml"])}\n${(await log()).slice(-6000)}`;
+  const untilReady = async (name: string) => {
+    const waited = ["wait", "--for=condition=Ready", `gn/${name}`, inNamespace, "--timeout=90s"];
+    const { code, stderr } = await lab.cluster.kubectl(waited, { timeoutMs: 100_000 });
+    assert.equal(code, 0, `${stderr}\n${code === 0 ? "" : await explain()}`);
+  };
+  const untilSays = (name: string, type: string, reason: string) =>
+    lab.cluster.waitFor(
+      `${name} to say ${reason}`,
+      async () => {
+        const found = await condition(name, type);
+        return found?.reason === reason && found;
+      },
+      { timeoutMs: 60_000, explain },
+    );
+
+  before(async () => {
+    lab = await startHelmLab("fleet", { say: (line) => console.error(line) });
+    ({ log } = releaseOf(lab));
+    const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}"];
+    await lab.mustHelm(["install", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...values]);
+  });
+  after(async () => lab?.[Symbol.asyncDispose]());
+
+  test("an object becomes a Node that runs pods, within reach of kubectl", async () => {
+    await lab.cluster.apply(machine("edge-1"));
+    await untilReady("edge-1");
+    await lab.cluster.apply(parrotOn("edge-1"));
+    await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-1", "--timeout=55s"]);
+    assert.equal(await lab.cluster.mustKubectl(["logs", "on-edge-1"]), "started\n");
+    assert.equal(await lab.cluster.mustKubectl(["exec", "on-edge-1", "--", "echo", "hello"]), "hello\n");
+    const { status, metadata } = (await object("edge-1")) ?? {};
+    assert.deepEqual(
+      status?.conditions?.map(({ type, status: is }) => `${type}=${is}`),
+      ["Accepted", "Identified", "Linked", "Claimed", "Registered", "Ready"].map((type) => `${type}=True`),
+    );
+    assert.equal(status?.observedGeneration, metadata?.generation);
+    const node = await lab.cluster.get<Node>("node", "edge-1");
+    const address = node?.status?.addresses?.find(({ type }) => type === "InternalIP")?.address;
+    assert.deepEqual(status?.endpoint, { address, port: 10_250 });
+    assert.match(status?.machine?.runtime ?? "", /^containerd:/);
+    const printed = await lab.cluster.mustKubectl(["get", "gn", inNamespace, "--no-headers"]);
+    assert.match(printed, /^edge-1 +True +NodeReady +\S+ +containerd:/);
+  });
+
+  test("a second object comes, changes, pauses and goes, and the first node notices nothing", async () => {
+    const { cluster } = lab;
+    await using session = converse(
+      cluster.startKubectl([
+        "exec",
+        "--stdin",
+        "on-edge-1",
+        "--",
+        "sh",
+        "-c",
+        "while read word; do echo got $word; done",
+      ]),
+    );
+    const undisturbed = async (word: string) => {
+      session.write(`${word}\n`);
+      await session.says(`got ${word}`, 20_000);
+    };
+    await undisturbed("first");
+    const starts = async (name: string) =>
+      (await log()).split("\n").filter((line) => line.includes(`"node":"${name}"`) && line.includes("is registered"))
+        .length;
+    assert.equal(await starts("edge-1"), 1);
+
+    await cluster.apply(machine("edge-2", { labels: { site: "north" } }));
+    await untilReady("edge-2");
+    await cluster.apply(parrotOn("edge-2"));
+    await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-2", "--timeout=55s"]);
+    await undisturbed("second");
+    const containerOf = async () =>
+      (await cluster.get<Pod>("pod", "on-edge-2"))?.status?.containerStatuses?.[0]?.containerID;
+    const running = await containerOf();
+
+    const taints = [{ key: "dedicated", value: "press", effect: "NoSchedule" }];
+    const moved = { labels: { site: "south" }, taints };
+    await cluster.apply(machine("edge-2", moved));
+    const isMoved = async () => {
+      const { metadata, spec } = (await cluster.get<Node>("node", "edge-2")) ?? {};
+      return metadata?.labels?.["site"] === "south" && spec?.taints?.some(({ key }) => key === "dedicated");
+    };
+    await cluster.waitFor("the Node to have its new label and taint", isMoved, { timeoutMs: 60_000, explain });
+    assert.equal(await starts("edge-2"), 1);
+    await undisturbed("relabelled");
+
+    const reserved = { ...moved, reserved: { cpu: "100m" } };
+    await cluster.apply(machine("edge-2", reserved));
+    await cluster.waitFor("the node to start again", async () => (await starts("edge-2")) === 2, { explain });
+    await untilReady("edge-2");
+    await undisturbed("changed");
+
+    await cluster.apply(machine("edge-2", { ...reserved, paused: true }));
+    await untilSays("edge-2", "Ready", "Paused");
+    await cluster.apply(machine("edge-2", { ...reserved, paused: false }));
+    await untilReady("edge-2");
+    assert.equal(await containerOf(), running);
+    await undisturbed("paused");
+
+    await cluster.mustKubectl(["delete", "gn", "edge-2", inNamespace, "--timeout=120s"], { timeoutMs: 130_000 });
+    assert.equal(await cluster.get<Node>("node", "edge-2"), undefined);
+    assert.equal(await cluster.get<Pod>("pod", "on-edge-2"), undefined);
+    const left = await lab.edge.mustInside(["sh", "-c", "ls -d /var/lib/kubelet/edge-2 2>/dev/null || true"]);
+    assert.equal(left, "");
+    await undisturbed("gone");
+    assert.equal(await starts("edge-1"), 1);
+    session.endInput();
+    assert.equal(await session.ended(), 0);
+  });
+
+  test("an object that cannot be served says why, and is served once that is mended", async () => {
+    const { cluster } = lab;
+    const missing = { secretRef: { name: "later" } };
+    const later = machine("edge-3");
+    await cluster.apply({ ...later, spec: { ...later.spec, ssh: { ...later.spec.ssh, ...missing } } });
+    const found = await untilSays("edge-3", "Accepted", "LoginSecretMissing");
+    assert.match(found.message, /spec\.ssh\.secretRef names Secret "later", which does not exist/);
+    assert.equal((await condition("edge-3", "Ready"))?.reason, "LoginSecretMissing");
+    const secret = loginSecret(lab.edge) as { metadata: object };
+    await cluster.apply({ ...secret, metadata: { ...secret.metadata, name: "later" } });
+    await untilReady("edge-3");
+
+    const wrong = { ...later.spec.kubeletConfiguration, maxPods: "many" };
+    await cluster.apply({
+      ...later,
+      spec: { ...later.spec, ssh: { ...later.spec.ssh, ...missing }, kubeletConfiguration: wrong },
+    });
+    const refused = await untilSays("edge-3", "Accepted", "InvalidConfiguration");
+    assert.match(
+      refused.message,
+      /GraftedNode edge-3: spec\.kubeletConfiguration\.maxPods .*; the node runs on as it was$/,
+    );
+    const ready = (await cluster.get<Node>("node", "edge-3"))?.status?.conditions?.find(({ type }) => type === "Ready");
+    assert.equal(ready?.status, "True");
+
+    await cluster.apply(machine("other"));
+    assert.match((await untilSays("other", "Accepted", "NameNotAllowed")).message, /fleet\.nodeNames .* edge-\*/);
+    await cluster.mustKubectl(["delete", "gn", "other", inNamespace, "--timeout=20s"]);
+
+    await cluster.apply({
+      apiVersion: "v1",
+      kind: "Node",
+      metadata: { name: "edge-4" },
+      spec: { providerID: "elsewhere://4" },
+    });
+    await cluster.apply(machine("edge-4"));
+    await untilSays("edge-4", "Accepted", "NameTaken");
+    await cluster.mustKubectl(["delete", "gn", "edge-4", inNamespace, "--timeout=20s"]);
+    assert.notEqual(await cluster.get<Node>("node", "edge-4"), undefined);
+  });
+
+  test("a pool gives its members defaults, and kubectl scale says how many of them are nodes", async () => {
+    const { cluster } = lab;
+    const { ssh, kubeletConfiguration } = machine("edge-5").spec;
+    const template = {
+      ssh: { port: ssh.port, secretRef: ssh.secretRef },
+      network: "isolated",
+      labels: { tier: "edge" },
+    };
+    await cluster.apply({
+      apiVersion: "graftlet.dev/v1alpha1",
+      kind: "GraftedNodePool",
+      metadata: { name: "edge", namespace },
+      spec: { replicas: 1, template },
+    });
+    const member = (name: string) => {
+      const { cgroupRoot, podLogsDir } = machine(name).spec.kubeletConfiguration;
+      const own = { ...kubeletConfiguration, cgroupRoot, podLogsDir };
+      const spec = { poolRef: { name: "edge" }, ssh: { host: ssh.host }, kubeletConfiguration: own };
+      return { ...machine(name), spec };
+    };
+    await cluster.apply([member("edge-5"), member("edge-6")]);
+    await untilReady("edge-5");
+    await untilSays("edge-6", "Ready", "Inactive");
+    assert.equal((await cluster.get<Node>("node", "edge-5"))?.metadata.labels?.["tier"], "edge");
+    const counts = () => cluster.mustKubectl(["get", "gnp", "edge", inNamespace, "--no-headers"]);
+    await cluster.waitFor("the pool to count its members", async () => /^edge +2 +1 +1 /.test(await counts()), {
+      explain,
+    });
+
+    await cluster.mustKubectl(["scale", "gnp/edge", inNamespace, "--replicas=2"]);
+    await untilReady("edge-6");
+    await cluster.apply(parrotOn("edge-6"));
+    await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-6", "--timeout=55s"]);
+    await cluster.mustKubectl(["scale", "gnp/edge", inNamespace, "--replicas=1"]);
+    // The member with a pod stays.
+    await untilSays("edge-5", "Ready", "Inactive");
+    assert.equal(await cluster.get<Node>("node", "edge-5"), undefined);
+    await untilReady("edge-6");
+    const gone = ["delete", "gn", "edge-5", "edge-6", inNamespace, "--timeout=120s"];
+    await cluster.mustKubectl(gone, { timeoutMs: 130_000 });
+    assert.equal(await cluster.get<Node>("node", "edge-6"), undefined);
+  });
+
+  test("deleting an object whose machine is off ends once it is forced", async () => {
+    const { cluster, edge } = lab;
+    await edge.unplug();
+    try {
+      // Deleted first, a login stays as long as an object names it.
+      await cluster.mustKubectl(["delete", "secret", "later", inNamespace, "--wait=false"]);
+      assert.notEqual(await cluster.get<Secret>("secret", "later", namespace), undefined);
+      await cluster.mustKubectl(["delete", "gn", "edge-3", inNamespace, "--wait=false"]);
+      await untilSays("edge-3", "Ready", "Leaving");
+      await cluster.mustKubectl(["annotate", "gn", "edge-3", inNamespace, "graftlet.dev/force-leave=it burnt down"]);
+      await cluster.waitFor("the object to be gone", async () => (await object("edge-3")) === undefined, {
+        timeoutMs: 90_000,
+        explain,
+      });
+      assert.equal(await cluster.get<Node>("node", "edge-3"), undefined);
+      const secretIsGone = async () => (await cluster.get<Secret>("secret", "later", namespace)) === undefined;
+      await cluster.waitFor("the Secret to be gone", secretIsGone, { explain });
+    } finally {
+      await edge.plug();
+    }
+    await untilReady("edge-1");
+  });
+});
