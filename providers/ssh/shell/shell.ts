@@ -2,8 +2,10 @@ import { randomUUID } from "node:crypto";
 import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.ts";
 import { connectionLostError } from "../connection/channel-stream.ts";
 import type { Session } from "../connection/sessions.ts";
+import { clipText } from "../connection/ssh2-peer.ts";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import { programText } from "../../../src/lib/program-text.ts";
+import { visibleLine } from "../../../src/lib/visible-text.ts";
 
 /** A shell's answer to a question: its output and outcome. */
 export interface ShellResult {
@@ -41,12 +43,17 @@ export interface Shell {
 }
 
 const maxPrefaceBytes = 4096;
+/** Limit of the output that is quoted when the session ends before the shell has started, bytes. */
+const maxQuotedBytes = 1024;
 
 /** Starts a shell in a session where `/bin/sh` reads commands from standard input.
- *  @throws failed_precondition when it is not a POSIX shell. */
+ *  @throws failed_precondition when it is not a POSIX shell; the message quotes what a session printed that ended instead. */
 export async function startShell(session: Session, signal?: AbortSignal): Promise<Shell> {
   const { channel, connection } = session;
   const pending: { now?: PendingRequest } = {};
+  const preface = new BoundedBuffer(maxQuotedBytes);
+  const collect = (chunk: Buffer) => preface.add(chunk);
+  for (const stream of [channel, channel.stderr]) stream.on("data", collect);
   let ended: CodedError | undefined;
   const end = (why: CodedError) => {
     ended ??= why;
@@ -91,8 +98,11 @@ export async function startShell(session: Session, signal?: AbortSignal): Promis
     channel.write(prelude());
     return { ...shell, group: await identifyGroup(run, signal) };
   } catch (error) {
+    const printed = ended ? preface.bytes().toString() : "";
     close();
-    throw connection.lost.aborted || signal?.aborted ? error : noPosixShell(error);
+    throw connection.lost.aborted || signal?.aborted ? error : noPosixShell(error, printed);
+  } finally {
+    for (const stream of [channel, channel.stderr]) stream.off("data", collect);
   }
 }
 
@@ -130,10 +140,13 @@ async function identifyGroup(run: Shell["run"], signal?: AbortSignal): Promise<P
   return { id: Number(id), startTicks };
 }
 
-function noPosixShell(cause?: unknown): CodedError {
+/** @param printed output of the session, which may say why: cloud images let root's key run a command that names the user to log in as. */
+function noPosixShell(cause?: unknown, printed = ""): CodedError {
+  const line = visibleLine(clipText(printed));
+  const quoted = line === "" ? "" : ` Its answer is "${line}": if that names another user, log in as that user.`;
   return new CodedError(
     "failed_precondition",
-    "the target gives this user no POSIX shell: /bin/sh must be one, and sshd must not force another command.",
+    `the target gives this user no POSIX shell: /bin/sh must be one, and sshd must not force another command.${quoted}`,
     { cause },
   );
 }
