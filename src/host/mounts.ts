@@ -83,6 +83,17 @@ function containingMount<M extends MountSource>(mounts: readonly M[], path: stri
     .reduce<M | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
 }
 
+/** The mount that contains a path, or will once it is created; undefined if the target does not show its mounts. Symlinks are followed.
+ *  @param path absolute. */
+export async function mountOf(host: Host, path: string, signal: AbortSignal): Promise<Mount | undefined> {
+  const existing = async (at: string): Promise<string> => {
+    const real = await ignoreNotFound(host.fs.realpath(at, signal));
+    return real ?? (at === "/" ? at : existing(dirname(at)));
+  };
+  const [real, mounts] = await Promise.all([existing(path), ignoreNotFound(listMounts(host, signal))]);
+  return mounts && containingMount(mounts, real);
+}
+
 /** True for a path and everything below it. Pure. */
 export function isAtOrBelow(path: string, root: string): boolean {
   return path === root || path.startsWith(root === "/" ? "/" : `${root}/`);

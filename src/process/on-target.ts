@@ -1,4 +1,5 @@
-import { claimTarget } from "./claim.ts";
+import { type Claim, claimTarget } from "./claim.ts";
+import { refuseMemoryRoot } from "./memory-root.ts";
 import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { KubeletDeps } from "../kubelet/deps.ts";
 import { runKubelet } from "../kubelet/kubelet.ts";
@@ -46,11 +47,7 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
 }
 
 async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
-  await using claim = await claimTarget(deps, deps.config, signal).catch((error: unknown) => {
-    throw deps.target.link && !(error instanceof TargetError) && hasCode(error, "unavailable", "deadline_exceeded")
-      ? unusable(error)
-      : error;
-  });
+  await using claim = await claimNode(deps, signal);
   const target = deps.target.link ? fencedTarget(deps.target, claim, signal) : deps.target;
   deps.report.onProgress({ isClaimed: true, trouble: undefined });
   try {
@@ -62,6 +59,17 @@ async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal)
     return "again";
   } finally {
     deps.report.onProgress({ isClaimed: false });
+  }
+}
+
+/** Reserves the target for the node. @throws TargetError. */
+async function claimNode(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<Claim> {
+  try {
+    await refuseMemoryRoot(deps, deps.config, signal);
+    return await claimTarget(deps, deps.config, signal);
+  } catch (error) {
+    const isBroken = !(error instanceof TargetError) && hasCode(error, "unavailable", "deadline_exceeded");
+    throw deps.target.link && isBroken ? unusable(error) : error;
   }
 }
 
