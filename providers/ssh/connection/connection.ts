@@ -19,6 +19,7 @@ import { type LimitErrorFactory, isLimitError, limitErrorOf } from "./limit-exce
 import { LinkError, type LinkReason } from "./link-state.ts";
 import { createLoss } from "./loss.ts";
 import { limitMessages } from "./message-limits.ts";
+import { networkHint } from "./network-hint.ts";
 import { createOutbound } from "./outbound.ts";
 import { readLogin } from "./login.ts";
 import { awaitOrDestroy } from "./await-or-destroy.ts";
@@ -328,7 +329,7 @@ function connectError(sshd: SshEndpoint, error: unknown): LinkError {
       cause,
     );
   const errno = level === "client-timeout" ? "ETIMEDOUT" : (errnoOf(error) ?? "");
-  const hint = networkHints[errno] ?? "check host and port, and that sshd runs there";
+  const hint = networkHint(errno, process.env);
   return new LinkError(
     "LinkDown",
     "unavailable",
@@ -336,15 +337,6 @@ function connectError(sshd: SshEndpoint, error: unknown): LinkError {
     cause,
   );
 }
-
-const networkHints: Readonly<Record<string, string>> = {
-  ENOTFOUND: "unknown host name: check host",
-  EAI_AGAIN: "the host name cannot be resolved at the moment: check this machine's DNS",
-  ECONNREFUSED: "connection refused: check port, and that sshd runs",
-  EHOSTUNREACH: "no route to host: check host, and that the machine is up",
-  ENETUNREACH: "network unreachable: check host, and this machine's routes",
-  ETIMEDOUT: "no answer: check host, that the machine is up, and any firewalls in between",
-};
 
 function loginRemedy({ user, login }: SshEndpoint): string {
   switch (login.kind) {
