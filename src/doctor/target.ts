@@ -88,7 +88,9 @@ async function rights(
 ): Promise<CheckResult | readonly CheckResult[]> {
   const missing = await target.missingPrivileges?.(signal);
   if (!missing || missing.messages.length === 0) return ok("all privileges that a node needs");
-  return missing.messages.map((sentence) => warning(sentence, "InsufficientPrivileges"));
+  return missing.messages.map((sentence, index) =>
+    warning(sentence, missing.sudoNeedsPassword && index === 0 ? "SudoNeedsPassword" : "InsufficientPrivileges"),
+  );
 }
 
 function machine(facts: HostFacts): CheckResult {

@@ -9,7 +9,7 @@ export const conditionReasons = {
   DiskPressure: ["KubeletHasNoDiskPressure", "KubeletHasDiskPressure"],
   PIDPressure: ["KubeletHasSufficientPID", "KubeletHasInsufficientPID"],
   PodNetworkIsolated: ["TargetNetworkOnly", "ServiceTunnelUnavailable"],
-  TargetPrivileges: ["SufficientPrivileges", "InsufficientPrivileges"],
+  TargetPrivileges: ["SufficientPrivileges", "InsufficientPrivileges", "SudoNeedsPassword"],
   KubeletReachable: [
     "KubeletReachable",
     "CertificateNotApproved",

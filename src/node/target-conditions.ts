@@ -56,9 +56,9 @@ export function targetConditions({ isolation, rights }: TargetTraits) {
   return { verdicts, absent };
 }
 
-function privilegesCondition({ messages }: MissingPrivileges): NodeConditionState {
-  if (messages.length > 0)
-    return { type: rightsType, status: "False", reason: "InsufficientPrivileges", message: messages.join(" ") };
+function privilegesCondition({ messages, sudoNeedsPassword }: MissingPrivileges): NodeConditionState {
+  const reason = sudoNeedsPassword ? "SudoNeedsPassword" : "InsufficientPrivileges";
+  if (messages.length > 0) return { type: rightsType, status: "False", reason, message: messages.join(" ") };
   return {
     type: rightsType,
     status: "True",

@@ -9,7 +9,7 @@ import {
 import { type HolderHeartbeat, remoteHeartbeat } from "../host/holder-heartbeat.ts";
 import { pluginDirectoryOf, pluginRegistryOf, ownDirectory, podsDirectory } from "../host/layout.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockHeldError } from "../host/lock.ts";
-import { CodedError, codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import { CodedError, codeOf, hasCode, ignoreCode, messageOf } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { refuseOtherAgent, runtimeInUse } from "./other-agent.ts";
 import type { TargetClaim } from "../kubelet/deps.ts";
@@ -17,7 +17,10 @@ import { logLinksDirectory } from "../kubelet/settings.ts";
 import { type Target, TargetError } from "../seams/provider.ts";
 import { createSignal } from "../lib/signal.ts";
 
-export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | "link" | "network">;
+export type ClaimedTarget = Pick<
+  Target,
+  "host" | "sharing" | "runtimeSocket" | "link" | "network" | "missingPrivileges"
+>;
 
 export interface NodeClaimDeps extends ClockAndLog {
   readonly target: ClaimedTarget;
@@ -44,6 +47,14 @@ const runtimeDetectionTimeoutMs = 10_000;
  *  @throws TargetError, one sentence, if another agent is running (RuntimeInUse), or the root directory cannot be written or
  *  locked; unavailable and deadline_exceeded like the host. */
 export async function claimTarget(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
+  try {
+    return await claim(deps, node, signal);
+  } catch (error) {
+    throw await unlessSudoIsMissing(error, deps.target, signal);
+  }
+}
+
+async function claim(deps: NodeClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
   const { host, sharing, network } = deps.target;
   const { nodeName, rootDir } = node;
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
@@ -102,6 +113,18 @@ export async function claimTarget(deps: NodeClaimDeps, node: ClaimedNode, signal
       return held[Symbol.asyncDispose]();
     },
   };
+}
+
+/** Returns the error of a claim, or a better one: where the login may not write because sudo asks for a password, that is what has to be
+ *  changed. */
+async function unlessSudoIsMissing(error: unknown, target: ClaimedTarget, signal: AbortSignal): Promise<unknown> {
+  if (!hasCode(error, "permission_denied")) return error;
+  const asked = target.missingPrivileges?.(signal);
+  const missing = asked && (await ignoreCode(asked, "unavailable", "cancelled"));
+  const [sentence] = missing?.messages ?? [];
+  if (!missing?.sudoNeedsPassword || sentence === undefined) return error;
+  const message = `${sentence} As it is, ${messageOf(error)}`;
+  return new TargetError("SudoNeedsPassword", "permission_denied", message, { cause: error });
 }
 
 async function makeLockFile(host: ClaimedTarget["host"], rootDir: string, signal: AbortSignal): Promise<void> {

@@ -14,6 +14,7 @@ export const troubleReasons = [
   "HostKeyMismatch",
   "HostKeyUnknown",
   "LoginRefused",
+  "SudoNeedsPassword",
   "CertificateInvalid",
   "NoSessions",
   "LoginShellTimeout",
@@ -99,6 +100,8 @@ export function isTargetFeature(feature: string): feature is TargetFeature {
 export interface MissingPrivileges {
   /** One sentence per missing privilege, with the remedy. */
   readonly messages: readonly string[];
+  /** True if the login is not root because sudo asks for a password; the first message says so. */
+  readonly sudoNeedsPassword?: boolean;
   /** Pod features that are unsupported because of it, with a sentence that says why. */
   readonly unsupported: Readonly<Partial<Record<TargetFeature, string>>>;
 }

@@ -24,6 +24,8 @@ export interface Privileges {
   /** True if the SSH server starts commands in the process group of its connection (dropbear): a signal to a command's group would end the
    *  connection, so shells start in a session of their own. */
   readonly needsSession?: boolean;
+  /** True if the user is not root because sudo asks for a password. */
+  readonly sudoNeedsPassword?: boolean;
   /** Unmet requirements of a full node, one sentence each with the remedy. */
   readonly missing: readonly string[];
 }
@@ -117,11 +119,13 @@ export function shellCommand({ runAs, needsSession = false }: Pick<Privileges, "
 }
 
 function probeScript({ sudo }: SshConfig): string {
-  const trySudo = sudo === "auto" ? "sudo -n /bin/sh -c : >/dev/null 2>&1" : "false";
+  const trySudo = sudo === "auto" ? "gl_t=$(sudo -n /bin/sh -c : 2>&1 >/dev/null)" : "false";
   return [
+    "gl_t=",
     'if [ "$(id -u)" = 0 ]; then echo root',
     `elif ${trySudo}; then echo sudo`,
-    "else echo user; fi",
+    // "a password is required" (sudo), "interactive authentication is required" (sudo-rs).
+    'else case $gl_t in *"password is required"*|*"authentication is required"*) echo "user password";; *) echo user;; esac; fi',
     "id -Gn",
     `for gl_f in ${sftpServers.map(quote).join(" ")} ''; do [ -z "$gl_f" ] || [ -x "$gl_f" ] && break; done; echo "$gl_f"`,
     // Only OpenBSD's nc shuts down its side when its input ends (-N), and connects to sockets by path (-U).
@@ -136,20 +140,30 @@ function probeScript({ sudo }: SshConfig): string {
 }
 
 /** Returns the missing privileges for the node. Pure. */
-export function missingPrivileges({ runAs, missing }: Pick<Privileges, "runAs" | "missing">): MissingPrivileges {
+export function missingPrivileges({
+  runAs,
+  missing,
+  sudoNeedsPassword,
+}: Pick<Privileges, "runAs" | "missing" | "sudoNeedsPassword">): MissingPrivileges {
   const fileOwner = "the owner of the pod's files cannot be set on the target: graftlet's login is not root there";
   const mount = "volumes cannot be mounted on the target: graftlet's login is not root there";
-  return { messages: missing, unsupported: runAs === "user" ? { fileOwner, mount } : {} };
+  return {
+    messages: missing,
+    ...(sudoNeedsPassword && { sudoNeedsPassword }),
+    unsupported: runAs === "user" ? { fileOwner, mount } : {},
+  };
 }
 
 /** Parses the probe's output. Pure. @throws failed_precondition when lines are missing. */
 export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, "user" | "sudo">): Privileges {
-  const [runAs, groups, sftpServer, relays, lacking, proc, group] = output.split("\n");
+  const [login, groups, sftpServer, relays, lacking, proc, group] = output.split("\n");
+  const [runAs, asked] = wordsOf(login);
+  const sudoNeedsPassword = asked === "password";
   if (runAs !== "root" && runAs !== "sudo" && runAs !== "user")
     throw new CodedError("failed_precondition", "the target did not report its user's privileges");
   const found = wordsOf(relays);
   const missing = [
-    ...(runAs === "user" ? [noRoot(user, sudo)] : []),
+    ...(runAs === "user" ? [noRoot(user, sudo, sudoNeedsPassword)] : []),
     ...(runAs === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
     ...wordsOf(lacking).map((name) =>
       name === "setsid"
@@ -164,6 +178,7 @@ export function parsePrivileges(output: string, { user, sudo }: Pick<SshConfig, 
     ...(sftpServer && { sftpServer }),
     relays: relayPrograms.filter((name) => found.includes(name)),
     ...(group === "shared" && !wordsOf(lacking).includes("setsid") && { needsSession: true }),
+    ...(sudoNeedsPassword && { sudoNeedsPassword }),
     missing,
   };
 }
@@ -178,10 +193,11 @@ function noRelay(found: readonly string[]): string {
   return `The target has none of ${programs}, so root's sockets${which} cannot be connected to: install one of them.`;
 }
 
-function noRoot(user: string, sudo: SshConfig["sudo"]): string {
+function noRoot(user: string, sudo: SshConfig["sudo"], sudoNeedsPassword: boolean): string {
   const remedy =
     sudo === "never"
       ? "set sudo: auto, or log in as root"
       : `add the line \`${user} ALL=(ALL) NOPASSWD: ALL\` to its sudoers, or log in as root`;
-  return `User ${user} of the target is not root, so volumes cannot be mounted and cgroups cannot be created: ${remedy}.`;
+  const why = sudoNeedsPassword ? " and its sudo asks for a password" : "";
+  return `User ${user} of the target is not root${why}, so volumes cannot be mounted and cgroups cannot be created: ${remedy}.`;
 }

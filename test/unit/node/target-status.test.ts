@@ -227,6 +227,9 @@ test("sets conditions for an isolated network and missing privileges, with the n
     [told?.reason, told?.message],
     ["InsufficientPrivileges", "User me is not root: log in as root. No awk: install it."],
   );
+  const asked = rig("known", { rights: { read: async () => ({ ...rights, sudoNeedsPassword: true }) } });
+  const { verdicts: own } = await asked.target.desired(never);
+  assert.equal(own.find(({ type }) => type === "TargetPrivileges")?.reason, "SudoNeedsPassword");
 });
 
 test("sets no condition for a routed network, and a true one for complete privileges", async () => {

@@ -66,6 +66,26 @@ test("reports each problem of the root directory with its own reason and remedy"
   assert.match(noSpace.message, /has no space left \(.*\): free some on the target, or name another directory$/);
 });
 
+test("reports SudoNeedsPassword if the root directory is not writable because sudo asks for a password", async () => {
+  const sentence = "User ubuntu is not root and its sudo asks for a password: add a line.";
+  const claimed = async (sudoNeedsPassword: boolean) => {
+    const { deps } = machine();
+    const { target, ...rest } = deps();
+    const apply = async () => {
+      throw new CodedError("permission_denied", "mkdir: /var/lib/kubelet: Permission denied");
+    };
+    const missingPrivileges = async () => ({ messages: [sentence], sudoNeedsPassword, unsupported: {} });
+    const restricted = { ...target, missingPrivileges, host: { ...target.host, fs: { ...target.host.fs, apply } } };
+    const error = await claimTarget({ ...rest, target: restricted }, node, never).catch((why: unknown) => why);
+    assert.ok(error instanceof TargetError);
+    return error;
+  };
+  assert.equal((await claimed(false)).reason, "RootDirUnusable");
+  const { reason, message } = await claimed(true);
+  assert.equal(reason, "SudoNeedsPassword");
+  assert.match(message, /add a line\. As it is, --root-dir "\/var\/lib\/kubelet" is not writable/);
+});
+
 test("rejects a target where a kubelet responds, and releases the root directory", async () => {
   const { host, deps } = machine();
   {

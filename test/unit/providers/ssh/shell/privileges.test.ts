@@ -36,6 +36,21 @@ test("reports missing root privileges, programs and /proc", () => {
   assert.match(never.missing[0] ?? "", /set sudo: auto, or log in as root/);
 });
 
+test("reports a sudo that asks for a password, with the line for sudoers", () => {
+  const found = parsePrivileges(told("user password", "ubuntu sudo", "", "perl ", "", "proc"), {
+    ...config,
+    user: "ubuntu",
+  });
+  assert.deepEqual([found.runAs, found.sudoNeedsPassword], ["user", true]);
+  assert.match(
+    found.missing[0] ?? "",
+    /^User ubuntu .* its sudo asks for a password, .*`ubuntu ALL=\(ALL\) NOPASSWD: ALL`/,
+  );
+  assert.equal(missingPrivileges(found).sudoNeedsPassword, true);
+  const plain = parsePrivileges(told("user", "me", "", "", "", "proc"), config);
+  assert.equal(missingPrivileges(plain).sudoNeedsPassword, undefined);
+});
+
 test("only a non-root login makes pod features unsupported; every missing privilege is reported", () => {
   const sudo = parsePrivileges(told("sudo", "me", "", "", "awk ", ""), config);
   assert.deepEqual(missingPrivileges(sudo), { messages: sudo.missing, unsupported: {} });
