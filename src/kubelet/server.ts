@@ -8,6 +8,7 @@ import { configurationDocument } from "../config/kubelet-configuration.ts";
 import { type Reloading, untilSome } from "../lib/reloading.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import type { NodeGauges } from "../metrics/node-gauges.ts";
+import { countPlaceholders } from "../pod/placeholder-counts.ts";
 import { isReachable } from "../node/conditions.ts";
 import type { NodeIntrospection, ReadGate } from "../report/reported-node.ts";
 import { boundedAccess, boundedTokens, cachedAuthenticator, cachedAuthorizer } from "../server/review-cache.ts";
@@ -217,7 +218,7 @@ export function createNodeView(
   { manager, volumes }: Pick<PodPipeline, "manager" | "volumes">,
   { certificate }: NodeServer,
 ): NodeGauges {
-  const { desired, podCache, worker, resize, reachable } = partsOf("metrics");
+  const { desired, podCache, worker, status, resize, reachable } = partsOf("metrics");
   return {
     desired,
     mirrors: manager.mirrorPods,
@@ -225,6 +226,7 @@ export function createNodeView(
     workers: () => worker.entries().map(([uid, { phase, pod }]) => ({ uid, phase, pod })),
     mounted: volumes.mounted,
     resizes: () => countActiveResizes(resize, worker),
+    placeholders: () => countPlaceholders(desired.list(), status),
     cgroupVersion: agent.facts.cgroupVersion,
     cpus,
     servingCertificate: certificate,

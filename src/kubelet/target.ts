@@ -15,6 +15,7 @@ import { createTargetRights } from "../node/target-rights.ts";
 import type { LogReader, WaitForTarget } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
 import { nodeLabel } from "../pod/labels.ts";
+import { countPlaceholders } from "../pod/placeholder-counts.ts";
 import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
 import { serviceFilter } from "../service-tunnel/destinations.ts";
 import { removeTunnelLeftovers } from "../service-tunnel/leftovers.ts";
@@ -163,7 +164,7 @@ async function createAgent(
   { pleg, rights, devices, health, plugins, isolation }: NodeParts,
 ): Promise<NodeAgent> {
   const { host, runtime, link } = target;
-  const { reachable, shuttingDown, volumesInUse, ...parts } = partsOf("nodeAgent");
+  const { desired, status, reachable, shuttingDown, volumesInUse, ...parts } = partsOf("nodeAgent");
   const agent = await createNodeAgent(
     {
       ...parts,
@@ -185,6 +186,7 @@ async function createAgent(
       isolation,
       reachable: account && config.kubelet.enableServer ? reachable.get : undefined,
       rights,
+      placeholders: () => countPlaceholders(desired.list(), status),
       devices,
       measures: metrics.measures.nodeStart,
       events,

@@ -46,7 +46,7 @@ interface Wires {
 /** Reads, writes and signals of each actor. */
 export const wiring = {
   kubeletServer: { reads: ["desired", "podCache", "status", "sourcesSynced"] },
-  metrics: { reads: ["desired", "podCache", "worker", "resize", "reachable"] },
+  metrics: { reads: ["desired", "podCache", "worker", "status", "resize", "reachable"] },
   podsApi: { reads: ["desired", "worker", "status"] },
   report: { reads: ["desired", "status"] },
   nodeWatch: { sends: ["nodeChanged", "mirrorsChanged"] },
@@ -60,7 +60,10 @@ export const wiring = {
   serviceTunnel: { reads: ["podCache"], sends: ["nodeChanged"] },
   servicePublisher: { reads: ["apiPods", "podCache"] },
   csiDrivers: { sends: ["nodeChanged"] },
-  nodeAgent: { reads: ["reachable", "pressure", "shuttingDown", "volumesInUse"], subscribes: ["nodeChanged"] },
+  nodeAgent: {
+    reads: ["desired", "status", "reachable", "pressure", "shuttingDown", "volumesInUse"],
+    subscribes: ["nodeChanged"],
+  },
   pleg: { writes: ["podCache"], sends: ["wakeWorker", "retryFailedPods"] },
   placeholders: { reads: ["podCache", "status"] },
   statusManager: { reads: ["apiPods", "worker"], writes: ["status"] },

@@ -7,6 +7,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Pod } from "../objects.ts";
 import type { MountedVolume, PodCache, PodStore } from "../pipeline.ts";
 import { isStaticPod } from "../pod/containers.ts";
+import type { PlaceholderCount } from "../pod/placeholder-counts.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { Metrics } from "./registry.ts";
 
@@ -22,6 +23,8 @@ export interface NodeGauges {
   workers(): readonly PodWorkerState[];
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
   resizes(): ResizeCounts;
+  /** Pods that are shown as Ready although they do not run, by DaemonSet. */
+  placeholders(): readonly PlaceholderCount[];
   /** Set if containers can get exclusive CPUs. */
   readonly cpus?: { counts(): CpuCounts } | undefined;
   readonly cgroupVersion: number;
@@ -99,7 +102,23 @@ function ownGauges(metrics: Metrics, view: () => NodeGauges | undefined): void {
   metrics.gauge("graftlet_kubelet_reachable", "1 while the API server reaches the kubelet API.", {
     values: () => flag(view()?.reachable()),
   });
+  metrics.gauge(
+    "graftlet_placeholder_pods",
+    "Pods shown as Ready that do not run here, by DaemonSet; those beyond 100 DaemonSets together, without labels.",
+    { labels: ["namespace", "daemonset"], values: () => placeholderSeries(view()?.placeholders() ?? []) },
+  );
   metrics.total("graftlet_link_losses_total", "Lost connections to the target.", () => view()?.link?.losses() ?? 0);
+}
+
+/** Maximum number of DaemonSets with a series of their own. */
+const maxDaemonSets = 100;
+
+function placeholderSeries(counts: readonly PlaceholderCount[]) {
+  const series = counts
+    .slice(0, maxDaemonSets)
+    .map(({ namespace, daemonSet, pods }) => [{ namespace, daemonset: daemonSet }, pods] as const);
+  const others = counts.slice(maxDaemonSets).reduce((sum, { pods }) => sum + pods, 0);
+  return others === 0 ? series : [...series, [{ namespace: "", daemonset: "" }, others] as const];
 }
 
 /** Desired pods, and the progress of their workers. */

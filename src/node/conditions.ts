@@ -10,6 +10,7 @@ export const conditionReasons = {
   PIDPressure: ["KubeletHasSufficientPID", "KubeletHasInsufficientPID"],
   PodNetworkIsolated: ["TargetNetworkOnly", "ServiceTunnelUnavailable"],
   TargetPrivileges: ["SufficientPrivileges", "InsufficientPrivileges", "SudoNeedsPassword"],
+  DaemonSetsSkipped: ["NotRunByGraftlet"],
   KubeletReachable: [
     "KubeletReachable",
     "CertificateNotApproved",

@@ -1,3 +1,5 @@
+import type { PlaceholderCount } from "../pod/placeholder-counts.ts";
+import { placeholderReason } from "../pod/placeholder.ts";
 import type { MissingPrivileges, TargetNetwork } from "../seams/provider.ts";
 import type { NodeConditionState } from "./conditions.ts";
 
@@ -39,13 +41,18 @@ export interface TargetTraits {
   readonly isolation: Isolation | undefined;
   /** Undefined while unknown; `"whole"` if no privileges can be missing with this provider. */
   readonly rights: MissingPrivileges | "whole" | undefined;
+  /** Pods that the node shows as Ready although they do not run, by DaemonSet. */
+  readonly placeholders: readonly PlaceholderCount[];
 }
 
 const isolatedType = "PodNetworkIsolated";
 const rightsType = "TargetPrivileges";
+const skippedType = "DaemonSetsSkipped";
+/** Number of DaemonSets that a condition names. */
+const maxNamed = 5;
 
 /** The conditions of a target by its traits. Pure. */
-export function targetConditions({ isolation, rights }: TargetTraits) {
+export function targetConditions({ isolation, rights, placeholders }: TargetTraits) {
   const verdicts: NodeConditionState[] = [];
   /** Types to remove from the Node: left by another target of the same name, or by other settings. */
   const absent: string[] = [];
@@ -53,7 +60,18 @@ export function targetConditions({ isolation, rights }: TargetTraits) {
   else absent.push(isolatedType);
   if (rights === "whole") absent.push(rightsType);
   else if (rights) verdicts.push(privilegesCondition(rights));
+  if (placeholders.length > 0) verdicts.push(skippedCondition(placeholders));
+  else absent.push(skippedType);
   return { verdicts, absent };
+}
+
+/** Condition of a node that shows placeholders. It is no problem of the node: its setting says so. */
+function skippedCondition(placeholders: readonly PlaceholderCount[]): NodeConditionState {
+  const names = placeholders.map(({ namespace, daemonSet }) => `${namespace}/${daemonSet || "(deleted)"}`);
+  const more = names.length > maxNamed ? ` and ${names.length - maxNamed} more` : "";
+  const named = names.slice(0, maxNamed).join(", ");
+  const message = `pods of these DaemonSets are shown as Ready, but do not run here: ${named}${more}. The node's setting daemonSets selects which run`;
+  return { type: skippedType, status: "True", reason: placeholderReason, message };
 }
 
 function privilegesCondition({ messages, sudoNeedsPassword }: MissingPrivileges): NodeConditionState {

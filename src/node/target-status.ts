@@ -8,6 +8,7 @@ import type { Host } from "../seams/host.ts";
 import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { ValueReader } from "../state/values.ts";
+import type { PlaceholderCount } from "../pod/placeholder-counts.ts";
 import type { ResourceList } from "../pod/resources.ts";
 import {
   kubeletConditions,
@@ -49,6 +50,8 @@ export interface TargetStatusDeps {
   /** Result of the API server's connection to the kubelet API, if it is checked. */
   readonly reachable: (() => NodeConditionState | undefined) | undefined;
   readonly rights: Pick<TargetRights, "read">;
+  /** Pods of DaemonSets that do not run here, but are shown as Ready. */
+  readonly placeholders: () => readonly PlaceholderCount[];
   /** Resources offered by device plugins on the target. */
   readonly devices: { amounts(): { readonly capacity: ResourceList; readonly allocatable: ResourceList } };
   readonly clock: Clock;
@@ -122,7 +125,11 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
         problem === undefined
           ? kubeletConditions(pressure, problems)
           : kubeletConditions(undefined, [...problems, `target cannot be read: ${problem}`]);
-      const own = targetConditions({ isolation: deps.isolation?.(), rights });
+      const own = targetConditions({
+        isolation: deps.isolation?.(),
+        rights,
+        placeholders: deps.placeholders(),
+      });
       const way = deps.reachable?.();
       const absent = deps.reachable ? own.absent : [...own.absent, reachableType];
       const all = [...own.verdicts, ...(way ? [way] : []), ...verdicts];

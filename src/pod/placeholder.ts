@@ -3,7 +3,7 @@ import { isTerminal } from "./phase.ts";
 import { qosClass } from "./qos.ts";
 
 /** Reason in a placeholder's status, as `kubectl get pods` shows it. */
-export const placeholderReason = "NotRunByGraftlet";
+export const placeholderReason = "NotRunByGraftlet" as const;
 
 /** Message of the placeholder's status and event, also returned for log requests. */
 export const placeholderMessage =

@@ -307,6 +307,7 @@ test("gauges are read at scrape time", async () => {
     ],
     mounted: (uid) => new Map(uid === "one" ? [["a", { hostPath: "/a", readOnly: false }]] : []),
     resizes: () => ({ deferred: 2, infeasible: 3, inProgress: 1 }),
+    placeholders: () => [{ namespace: "kube-system", daemonSet: "kube-proxy", pods: 1 }],
     cgroupVersion: 2,
     podCertificates: () => [
       { signerName: "example.com/s", state: "fresh" },
@@ -343,6 +344,7 @@ test("gauges are read at scrape time", async () => {
     graftlet_link_up: 1,
     graftlet_link_losses_total: 3,
     graftlet_kubelet_reachable: 0,
+    "graftlet_placeholder_pods{daemonset=kube-proxy,namespace=kube-system}": 1,
     kubelet_certificate_manager_client_ttl_seconds: Number.POSITIVE_INFINITY,
   };
   for (const [series, count] of Object.entries(expected)) assert.equal(await value(series), count, series);
@@ -353,6 +355,14 @@ test("gauges are read at scrape time", async () => {
   metrics.show({ ...view, link: undefined, reachable: () => undefined });
   for (const absent of ["graftlet_link_up", "graftlet_kubelet_reachable"])
     assert.equal(await value(absent), undefined, `${absent} of a node on its own machine, outside a Pod`);
+  const many = Array.from({ length: 103 }, (_, index) => ({ namespace: "n", daemonSet: `d${index}`, pods: 2 }));
+  metrics.show({ ...view, placeholders: () => many });
+  assert.equal(
+    (await families()).get("graftlet_placeholder_pods")?.samples.length,
+    101,
+    "the number of series is bounded",
+  );
+  assert.equal(await value("graftlet_placeholder_pods{daemonset=,namespace=}"), 6);
   metrics.show({ ...view, workers: () => [] });
   const shown = (await families()).get("volume_manager_total_volumes")?.samples;
   assert.deepEqual(shown, [], "removed items have no series");

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RuntimeFeatures, RuntimeHandler } from "../../../src/gen/cri.ts";
+import { isProblem } from "../../../src/api/node-conditions.ts";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import type { RuntimeHealth } from "../../../src/node/runtime-health.ts";
 import { isolationCondition } from "../../../src/node/target-conditions.ts";
@@ -53,6 +54,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
       isolation: undefined,
       reachable: undefined,
       rights: { read: async () => "whole" },
+      placeholders: () => [],
       devices: { amounts: () => ({ capacity: { "a.b/c": "2" }, allocatable: { "a.b/c": "1" } }) },
       clock,
       ...traits,
@@ -206,6 +208,7 @@ test("sets no conditions of its own for an ordinary target, and removes stale on
   assert.deepEqual((await target.desired(never)).absent, [
     "PodNetworkIsolated",
     "TargetPrivileges",
+    "DaemonSetsSkipped",
     "KubeletReachable",
   ]);
 });
@@ -221,7 +224,7 @@ test("sets conditions for an isolated network and missing privileges, with the n
     "PodNetworkIsolated True, TargetPrivileges False, MemoryPressure False, DiskPressure False, PIDPressure False, Ready True",
   );
   const { verdicts, absent } = await target.desired(never);
-  assert.deepEqual(absent, ["KubeletReachable"]);
+  assert.deepEqual(absent, ["DaemonSetsSkipped", "KubeletReachable"]);
   const told = verdicts.find(({ type }) => type === "TargetPrivileges");
   assert.deepEqual(
     [told?.reason, told?.message],
@@ -232,21 +235,46 @@ test("sets conditions for an isolated network and missing privileges, with the n
   assert.equal(own.find(({ type }) => type === "TargetPrivileges")?.reason, "SudoNeedsPassword");
 });
 
+test("names the DaemonSets of placeholders in a condition that is no problem, at most five of them", async () => {
+  const counts = (count: number) =>
+    Array.from({ length: count }, (_, index) => ({ namespace: "agents", daemonSet: `a${index}`, pods: 1 }));
+  const skipped = async (count: number) => {
+    const { verdicts } = await rig("known", { placeholders: () => counts(count) }).target.desired(never);
+    return verdicts.find(({ type }) => type === "DaemonSetsSkipped");
+  };
+  const one = await skipped(1);
+  assert.deepEqual([one?.status, one?.reason, one && isProblem(one)], ["True", "NotRunByGraftlet", false]);
+  assert.match(one?.message ?? "", /do not run here: agents\/a0\. The node's setting daemonSets selects which run/);
+  assert.match((await skipped(7))?.message ?? "", /: agents\/a0, .*, agents\/a4 and 2 more\. /);
+});
+
 test("sets no condition for a routed network, and a true one for complete privileges", async () => {
   const whole = { messages: [], unsupported: {} };
   const known = rig("known", { isolation: () => undefined, rights: { read: async () => whole } });
   assert.match(await known.lines(), /^TargetPrivileges True, MemoryPressure/);
-  assert.deepEqual((await known.target.desired(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
+  assert.deepEqual((await known.target.desired(never)).absent, [
+    "PodNetworkIsolated",
+    "DaemonSetsSkipped",
+    "KubeletReachable",
+  ]);
   const unknown = rig("known", { isolation: () => undefined, rights: { read: async () => undefined } });
   assert.match(await unknown.lines(), /^MemoryPressure/);
-  assert.deepEqual((await unknown.target.desired(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
+  assert.deepEqual((await unknown.target.desired(never)).absent, [
+    "PodNetworkIsolated",
+    "DaemonSetsSkipped",
+    "KubeletReachable",
+  ]);
 });
 
 test("sets KubeletReachable once it has been checked", async () => {
   const way = { type: "KubeletReachable", status: "False", reason: "NoRoute", message: "no route" } as const;
   const tried = rig("known", { reachable: () => way });
   assert.match(await tried.lines(), /^KubeletReachable False, MemoryPressure.*Ready True$/);
-  assert.deepEqual((await tried.target.desired(never)).absent, ["PodNetworkIsolated", "TargetPrivileges"]);
+  assert.deepEqual((await tried.target.desired(never)).absent, [
+    "PodNetworkIsolated",
+    "TargetPrivileges",
+    "DaemonSetsSkipped",
+  ]);
   const untried = rig("known", { reachable: () => undefined });
   assert.match(await untried.lines(), /^MemoryPressure/);
 });
