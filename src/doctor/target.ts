@@ -3,6 +3,7 @@ import { CgroupDriver } from "../gen/cri.ts";
 import { unmountedControllers } from "../host/cgroups.ts";
 import { exists } from "../host/exists.ts";
 import { type HostFacts, readFacts } from "../host/facts.ts";
+import { isInMemory, mountOf } from "../host/mounts.ts";
 import { readOwnershipRecord } from "../host/ownership-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ignoreCode, messageOf, ignoreNotFound } from "../lib/errors.ts";
@@ -164,7 +165,13 @@ async function cgroupDriver({ runtime }: Target, signal: AbortSignal): Promise<s
 /** Fractions of a file system below which pods are evicted by default. */
 const minFreeShare = { bytes: 0.1, inodes: 0.05 };
 
-async function disk({ target: { host }, rootDir }: TargetExamination, signal: AbortSignal): Promise<CheckResult> {
+async function disk({ target: { host, link }, rootDir }: TargetExamination, signal: AbortSignal): Promise<CheckResult> {
+  const mount = link && (await mountOf(host, rootDir, signal));
+  if (mount && isInMemory(mount))
+    return warning(
+      `${rootDir} is in the machine's memory (${mount.fsType} at ${mount.path}), which a new node refuses: set rootDir to a directory on a disk`,
+      "RootDirUnusable",
+    );
   let place = rootDir;
   while (place !== "/" && !(await exists(host.fs, place, signal))) place = posix.dirname(place);
   const { capacityBytes, availableBytes, inodes, inodesFree } = await host.fs.fileSystemInfo(place, signal);

@@ -94,6 +94,14 @@ export async function mountOf(host: Host, path: string, signal: AbortSignal): Pr
   return mounts && containingMount(mounts, real);
 }
 
+/** File systems in memory: `rootfs` is the root of a system that runs from its initramfs. */
+const inMemory = ["tmpfs", "ramfs", "rootfs"];
+
+/** True for a file system in memory, which is lost when the machine restarts. Pure. */
+export function isInMemory({ fsType }: Pick<Mount, "fsType">): boolean {
+  return inMemory.includes(fsType);
+}
+
 /** True for a path and everything below it. Pure. */
 export function isAtOrBelow(path: string, root: string): boolean {
   return path === root || path.startsWith(root === "/" ? "/" : `${root}/`);

@@ -1,5 +1,5 @@
 import type { NodeConfig } from "../config/node-config.ts";
-import { mountOf } from "../host/mounts.ts";
+import { isInMemory, mountOf } from "../host/mounts.ts";
 import { readOwnershipRecord } from "../host/ownership-record.ts";
 import { codeOf, hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -9,9 +9,6 @@ export interface MemoryRootDeps {
   readonly target: Pick<Target, "host" | "link">;
   readonly log: Logger;
 }
-
-/** File systems that are in memory: `rootfs` is the root of a system that runs from its initramfs. */
-const inMemory = ["tmpfs", "ramfs", "rootfs"];
 
 /** Refuses a root directory in memory on a remote target, where it is mostly a mistake: the root file system of an appliance, such as
  *  a NAS, is in memory, and its data volume is mounted elsewhere. Pods' volumes would fill the memory, and be lost when it restarts. A node
@@ -28,7 +25,7 @@ export async function refuseMemoryRoot(
     log.info({ err: error, code: codeOf(error) }, "cannot find the root directory's file system; not checking it");
     return undefined;
   });
-  if (!mount || !inMemory.includes(mount.fsType)) return;
+  if (!mount || !isInMemory(mount)) return;
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
   const where = `--root-dir ${JSON.stringify(rootDir)} is in the target's memory (${mount.fsType} at ${mount.path})`;
   if (record?.node === nodeName) return log.warn({}, `${where}: pods' volumes fill it, and are lost when it restarts`);

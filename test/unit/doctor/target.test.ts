@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { examineTarget } from "../../../src/doctor/target.ts";
+import type { Target } from "../../../src/seams/provider.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { fakeLink } from "../../fakes/link.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
+import { never } from "../../fakes/signals.ts";
+
+/** The finding about the disk of a root directory on such a file system. */
+async function aboutDisk(fsType: string, isRemote: boolean) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  host.files.mount("/", fsType);
+  const target: Target = {
+    host,
+    runtime: fakeRuntime({ clock }),
+    sharing: "shared",
+    ...(isRemote && { link: fakeLink() }),
+    async [Symbol.asyncDispose]() {},
+  };
+  const kubelet = { failSwapOn: false, failCgroupV1: false, cgroupDriver: "cgroupfs", resolvConf: "/etc/resolv.conf" };
+  const refuseOtherAgent = async () => {};
+  const of = { target, nodeName: "nas", rootDir: "/var/lib/kubelet", kubelet, refuseOtherAgent, clock };
+  const findings = await examineTarget(of, never);
+  return findings.find(({ check }) => check === "disk");
+}
+
+test("warns about a root directory in the memory of a remote machine, which a new node refuses", async () => {
+  const found = await aboutDisk("rootfs", true);
+  assert.deepEqual([found?.level, found?.reason], ["warning", "RootDirUnusable"]);
+  assert.match(found?.message ?? "", /^\/var\/lib\/kubelet is in the machine's memory \(rootfs at \/\)/);
+  assert.notEqual((await aboutDisk("ext4", true))?.reason, "RootDirUnusable");
+  assert.notEqual((await aboutDisk("rootfs", false))?.reason, "RootDirUnusable");
+});
