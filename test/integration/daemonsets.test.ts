@@ -53,6 +53,11 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     const ready = sandboxes.filter((sandbox) => sandbox.ready).map(({ labels }) => labels["agent"] ?? "");
     return [...new Set(ready.filter(Boolean))].sort();
   };
+  const skippedDaemonSets = async () => {
+    const { cluster } = lab;
+    const node = await cluster.get<Node>("node", cluster.nodeName);
+    return node?.status?.conditions?.find(({ type }) => type === "DaemonSetsSkipped");
+  };
   const restart = async (options: AgentOptions): Promise<void> => {
     await agent.stop();
     agent = await startGraftlet(lab.cluster, options);
@@ -114,6 +119,13 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
         ["NotRunByGraftlet 1"],
         pod.metadata.name,
       );
+    const skipped = await cluster.waitFor("the node's condition to name them", async () => {
+      const found = (await skippedDaemonSets())?.message ?? "";
+      return agents.every((name) => found.includes(`default/${name}`)) && found;
+    });
+    assert.match(skipped, /are shown as Ready, but do not run here/);
+    const metrics = await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/metrics`]);
+    assert.equal(metrics.match(/^graftlet_placeholder_pods\{.*\} 1$/gm)?.length, agents.length);
     assert.match(await cluster.mustKubectl(["get", "pods"]), /^everywhere-\S+ +0\/1 +NotRunByGraftlet +0 /m);
   });
 
@@ -198,6 +210,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     await settled(agents);
     assert.deepEqual(await runs(), ["csi-node", ...agents].sort());
     assert.deepEqual(await marks(), [":OF-A-DAEMONSET", "10-calico.conflist"], "what they do otherwise");
+    await lab.cluster.waitFor("the node's condition to go", async () => !(await skippedDaemonSets()));
     await restart(none);
     await settled([]);
     await lab.cluster.waitFor("their sandboxes to end", async () => (await runs()).length === 0);
