@@ -10,20 +10,19 @@ const always = {
 /** Seconds of those that `make test-more` runs. */
 const more = {
   egress: 150,
+  fleet: 120,
   "helm-admission": 45,
   "helm-first": 120,
   "helm-monitoring": 100,
   "helm-release": 150,
-  fleet: 150,
   "helm-reverse": 150,
-  "helm-rollout": 90,
   "helm-storage": 60,
   hostile: 60,
   "tunnel-docker": 100,
 };
 
 /** Seconds of those that only `make test-all` runs. */
-const byHand = { "pod-sweep": 100, "tunnel-load": 270, "tunnel-variants": 170 };
+const byHand = { "helm-rollout": 90, "pod-sweep": 100, "tunnel-load": 270, "tunnel-variants": 170 };
 
 /** Files of test/integration that bring a machine or a provider of their own, beside a cluster on containerd: releases of the chart, and
  *  what the link carries. */

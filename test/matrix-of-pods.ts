@@ -4,7 +4,6 @@ import type { Runs } from "./matrix.ts";
 export const ofPods: Readonly<Record<string, Runs>> = {
   "container-kinds": {
     on: [],
-    more: ["cri"],
     why: "limits, devices, mounts and restarts of a container's kind are the runtime's to carry out",
     fits: ["cri", "cri-2.4", "docker"],
     seconds: 170,
