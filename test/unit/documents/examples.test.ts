@@ -2,6 +2,10 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { parse, parseAllDocuments, stringify } from "yaml";
 import { checkConfiguration, readConfiguration } from "../../../src/config/kubelet-configuration.ts";
+import { parseCommandLine } from "../../../src/config/command-line.ts";
+import type { GraftedNode } from "../../../src/fleet/grafted-node.ts";
+import { nodeEntry } from "../../../src/fleet/node-entry.ts";
+import { type GraftedNodePool, withDefaults } from "../../../src/fleet/pool.ts";
 import { isRecord } from "../../../src/lib/record.ts";
 import { manifestPods } from "../../../src/sources/manifest-reader.ts";
 import { readSshConfig } from "../../../providers/ssh/config.ts";
@@ -62,6 +66,26 @@ function readProviders(text: string): void {
   assert.equal(node?.credentialProviders?.providers.length, providers.length);
 }
 
+/** Reads GraftedNodes, each with the template of the pool beside it, as a release that allows their names. */
+function readMachines(text: string): void {
+  const file = "kubeletAddress: service\nfleet: { release: edge, nodeNames: [edge-*] }\n";
+  const kind = "apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n";
+  const io = filesIo({ "/nodes.yaml": kind + file }, { KUBERNETES_SERVICE_HOST: "10.0.0.1" });
+  const asked = parseCommandLine(["--nodes=/nodes.yaml"], io);
+  assert.ok(asked.kind === "run" && asked.fleet);
+  const objects = parseAllDocuments(text).map((document) => document.toJS() as GraftedNode & { readonly kind: string });
+  const pool = objects.find((object) => object.kind === "GraftedNodePool") as GraftedNodePool | undefined;
+  const machines = objects.filter((object) => object.kind === "GraftedNode");
+  assert.ok(machines.length > 0);
+  for (const machine of machines) {
+    const logins = [{ privateKeyFile: "/key", knownHostsFile: "/known_hosts" }];
+    const input = { providerID: "graftlet://a/b/c", port: 10_250, kubeletService: "edge-1", logins };
+    const entry = nodeEntry(withDefaults(machine, pool), input);
+    const node = asked.fleet.decodeNode(entry, { title: machine.metadata.name, certificateSecret: "c" });
+    readSshConfig(node.providerConfig);
+  }
+}
+
 /** How graftlet reads an example, by what it is for. What the cluster alone reads is only YAML here. */
 const readers: Readonly<Record<string, (text: string) => void>> = {
   KubeletConfiguration: readKubelet,
@@ -71,12 +95,15 @@ const readers: Readonly<Record<string, (text: string) => void>> = {
   "values of the chart": readValues,
   "part of a pod's spec": readPodPart,
   Pod: (text) => readPod(parse(text) as Record<string, unknown>),
+  GraftedNode: readMachines,
+  GraftedNodePool: readMachines,
   RuntimeClass: () => undefined,
   ResourceClaimTemplate: () => undefined,
   // The API server alone accepts claims and certificates.
   "part of the spec of a pod with claims": () => undefined,
   "part of the spec of a pod with certificates": () => undefined,
   "part of a DaemonSet": () => undefined,
+  "entry of the ConfigMap argocd-cm": () => undefined,
 };
 
 describe("YAML examples", () => {

@@ -34,8 +34,7 @@ test("the bundle runs alone, responds in under 0.3 s, and includes the licences 
   const endsAtOnce = ["--provider=none-such", ...own, "--hostname-override=n"];
   const { stderr } = spawnSync(process.execPath, [built, "--logging-format=text", ...endsAtOnce], { encoding: "utf8" });
   const source = readFileSync(join(root, "src/process/nodes.ts"), "utf8").split("\n");
-  const line =
-    1 + source.findIndex((text, index) => text.endsWith("log.info(") && source[index + 2]?.includes("starts"));
+  const line = 1 + source.findIndex((text) => text.includes("log.info(") && text.includes("graftlet starts"));
   const places = readFileSync(built, "utf8");
   for (const name of ["src/api/absent.ts", "src/status/delivery.ts"]) {
     const lines = readFileSync(join(root, name), "utf8").split("\n");
