@@ -78,12 +78,13 @@ export async function prepareInCluster(
   const { client, fleet, port } = deps;
   const { name, namespace } = object.metadata;
   const node = await ignoreNotFound(client.get<Node>(`/api/v1/nodes/${name}`, { signal }));
-  const owner = node?.spec?.providerID ?? "";
-  if (node && owner !== "" && owner !== `graftlet://${namespace}/${fleet.release}/${name}`)
+  const shown = node?.spec?.providerID || "none";
+  // A kubelet's own Node may have none.
+  if (node && shown !== `graftlet://${namespace}/${fleet.release}/${name}`)
     throw new RefusedObject(
       "NameTaken",
       "already_exists",
-      `Node ${name} is not this object's (its spec.providerID is ${JSON.stringify(owner)}): give the object another name, or delete that Node`,
+      `Node ${name} is not this object's (its spec.providerID is ${shown}): give the object another name, or delete that Node`,
     );
   await createCertificateSecret(client, object, signal);
   if (fleet.hasServices)

@@ -1,5 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import { CodedError } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { createFailureLog } from "../lib/retry.ts";
@@ -60,6 +61,8 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   const changed = createTrigger();
   const causes: MemberCauses = { refused: undefined, stopped: undefined, hasLeft: false };
   let latest = first;
+  /** Ends the current attempt to leave. */
+  let attempt = new AbortController();
   const status = createStatusWriter(deps, () => ({ object: latest, ...causes }));
   const steps = createSteps(deps, { causes, reported: status.changed });
   const failures = createFailureLog(log, "cannot serve GraftedNode; retrying");
@@ -67,13 +70,14 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
     while (!signal.aborted) {
       const object = latest;
       let again: boolean;
+      attempt = new AbortController();
       try {
-        if (await steps.step(object, signal)) return;
+        if (await steps.step(object, AbortSignal.any([signal, attempt.signal]))) return;
         again = isDeleted(object) || causes.refused !== undefined || (!deps.isActive() && !causes.hasLeft);
         failures.succeeded();
       } catch (error) {
         if (signal.aborted) return;
-        failures.failed(error);
+        if (!attempt.signal.aborted) failures.failed(error);
         again = true;
       }
       status.changed();
@@ -84,6 +88,8 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   return {
     update(object) {
       const isOther = significantParts(object) !== significantParts(latest);
+      if (isForced(object) && !isForced(latest))
+        attempt.abort(new CodedError("cancelled", "the machine is not waited for"));
       latest = object;
       if (isOther) changed.fire();
     },
@@ -99,6 +105,11 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
       }
     },
   };
+}
+
+/** True if a machine that leaves is not waited for. */
+function isForced(object: GraftedNode): boolean {
+  return isDeleted(object) && object.metadata.annotations?.[forceLeaveAnnotation] !== undefined;
 }
 
 /** What of an object a step depends on: the object changes with each status that is written. */

@@ -8,7 +8,7 @@ import type { ApiClient } from "../../../src/api/client.ts";
 import type { NodeConfig } from "../../../src/config/node-config.ts";
 import type { FleetCondition, GraftedNode, GraftedNodeSpec } from "../../../src/fleet/grafted-node.ts";
 import { createMember, type MemberDeps } from "../../../src/fleet/member.ts";
-import { CodedError } from "../../../src/lib/errors.ts";
+import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { ConfiguredMetadataSource } from "../../../src/node/configured-metadata.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { onAbort } from "../../../src/lib/runnables.ts";
@@ -32,6 +32,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
   const written: Written[] = [];
   const did: string[] = [];
   let active = true;
+  let isCleanable = true;
   let source: ConfiguredMetadataSource | undefined;
   const client: ApiClient = {
     ...absentApi(),
@@ -41,6 +42,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
       if (!node) throw new CodedError("not_found", path);
       return node as T;
     },
+    list: async () => ({ items: [] }),
     create: async <T>(path: string) => {
       did.push(`create ${path.split("/").at(-1)}`);
       return {} as T;
@@ -85,7 +87,12 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
       did.push("stop");
     },
     withNodeClient: (_config, work) => work(client),
-    clean: () => Promise.resolve(true),
+    async clean(_config, _graceMs, _say, signal) {
+      did.push("clean");
+      if (!isCleanable) await onAbort(signal);
+      throwIfAborted(signal);
+      return true;
+    },
   };
   let object: GraftedNode = {
     metadata: { name: "edge-1", namespace: "edge", uid: "1", generation: 1 },
@@ -145,6 +152,8 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     ended,
     stop,
     source: () => source,
+    /** The machine does not answer while it is cleaned. */
+    hang: () => void (isCleanable = false),
     async setActive(now: boolean) {
       active = now;
       member.wake();
@@ -255,6 +264,27 @@ test("a deleted object leaves the cluster, and ends", async (t) => {
   assert.ok(did.includes("stop"));
   assert.ok(did.includes("delete /api/v1/nodes/edge-1"));
   assert.deepEqual(written.findLast(({ body }) => body.metadata?.finalizers)?.body.metadata?.finalizers, []);
+});
+
+test("a forced object does not wait for the machine any longer", async (t) => {
+  const { clock, did, nodes, started, until, change, ended, hang } = start(t);
+  await started();
+  hang();
+  nodes.set("edge-1", { metadata: { name: "edge-1" }, spec: { providerID: "graftlet://edge/r/edge-1" } });
+  const deleted = { deletionTimestamp: rfc3339(clock.now()), finalizers: ["graftlet.dev/leave"] };
+  await change({}, deleted);
+  await until(() => did.includes("clean"));
+  assert.ok(nodes.has("edge-1"));
+  await change({}, { ...deleted, annotations: { "graftlet.dev/force-leave": "gone" } });
+  await ended;
+  assert.ok(!nodes.has("edge-1"));
+});
+
+test("does not take over a Node without a provider ID, such as a kubelet's", async (t) => {
+  const { did, nodes, says } = start(t);
+  nodes.set("edge-1", { metadata: { name: "edge-1" } });
+  await says("Accepted", "NameTaken");
+  assert.equal(did.includes("start edge-1"), false);
 });
 
 test("a stopped process stops the node, and leaves the object as it is", async (t) => {
