@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test, type TestContext } from "node:test";
+import { absentApi } from "../../../src/api/absent.ts";
+import type { ApiClient, WatchEvent } from "../../../src/api/client.ts";
+import type { NodeConfig } from "../../../src/config/node-config.ts";
+import { createFleet } from "../../../src/fleet/fleet.ts";
+import type { GraftedNode, GraftedNodeSpec } from "../../../src/fleet/grafted-node.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { silentLog } from "../../../src/lib/log.ts";
+import { onAbort } from "../../../src/lib/runnables.ts";
+import { createTrigger } from "../../../src/lib/trigger.ts";
+import { createReportedNode } from "../../../src/report/reported-node.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const namespace = "edge";
+let uids = 0;
+const machine = (name: string, spec: Partial<GraftedNodeSpec> = {}): GraftedNode => ({
+  metadata: { name, namespace, uid: `${(uids += 1)}`, generation: 1, resourceVersion: "1" },
+  spec: { ssh: { host: "machine" }, ...spec },
+});
+
+/** A namespace with objects that come, change and go. */
+function cluster() {
+  const kinds = ["secrets", "graftednodes", "graftednodepools"] as const;
+  const lists = new Map<string, GraftedNode[]>(kinds.map((kind) => [kind, []]));
+  const events = new Map<
+    string,
+    { readonly queue: WatchEvent<GraftedNode>[]; readonly news: ReturnType<typeof createTrigger> }
+  >(kinds.map((kind) => [kind, { queue: [], news: createTrigger() }]));
+  const kindOf = (path: string) => path.split("/").at(-1) ?? "";
+  const client: ApiClient = {
+    ...absentApi(),
+    get: (path) => Promise.reject(new CodedError("not_found", path)),
+    list: async <T>(path: string) => ({
+      items: (lists.get(kindOf(path)) ?? []) as T[],
+      metadata: { resourceVersion: "1" },
+    }),
+    create: async <T>() => ({}) as T,
+    patch: async <T>() => ({}) as T,
+    delete: async () => undefined,
+    async *watch<T>(path: string, { signal }: { readonly signal: AbortSignal }) {
+      const feed = events.get(kindOf(path));
+      if (!feed) return;
+      while (!signal.aborted) {
+        for (const event of feed.queue.splice(0)) yield event as WatchEvent<T>;
+        await feed.news.fired(signal);
+      }
+    },
+  };
+  return {
+    client,
+    lists,
+    send(type: "ADDED" | "MODIFIED" | "DELETED", object: GraftedNode, kind = "graftednodes") {
+      const feed = events.get(kind);
+      feed?.queue.push({ type, object });
+      feed?.news.fire();
+    },
+  };
+}
+
+function start(t: TestContext, first: readonly GraftedNode[] = []) {
+  const clock = fakeClock();
+  const { client, lists, send } = cluster();
+  lists.get("graftednodes")?.push(...first);
+  const directory = mkdtempSync(join(tmpdir(), "graftlet-fleet-"));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  const did: string[] = [];
+  const reported = new Set<string>();
+  let listed = 0;
+  const fleet = createFleet({
+    clock,
+    log: silentLog(),
+    client,
+    namespace,
+    usedPorts: [10_250],
+    addresses: () => ["10.0.0.9"],
+    fleet: {
+      release: "r",
+      nodeNames: ["m-*"],
+      mayHave: () => true,
+      directory,
+      hasServices: false,
+      decodeNode: ({ name, port }) => ({ nodeName: name, kubelet: { port } }) as unknown as NodeConfig,
+    },
+    addNode(name) {
+      reported.add(name);
+      return {
+        report: createReportedNode({ name, provider: "ssh" }),
+        log: silentLog(),
+        [Symbol.dispose]: () => void reported.delete(name),
+      };
+    },
+    onListed: () => (listed += 1),
+    async run({ nodeName, kubelet: { port } }, _parts, signal) {
+      did.push(`start ${nodeName} ${port}`);
+      await onAbort(signal);
+      did.push(`stop ${nodeName}`);
+    },
+    withNodeClient: () => Promise.reject(new Error("unused")),
+    clean: () => Promise.reject(new Error("unused")),
+  });
+  const stop = new AbortController();
+  const ended = fleet.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await ended;
+  });
+  const until = async (holds: () => boolean) => {
+    for (let turn = 0; turn < 2_000 && !holds(); turn += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      await clock.advance(10);
+    }
+    assert.ok(holds(), did.join());
+  };
+  return { did, reported, send, until, listed: () => listed, stop, ended };
+}
+
+test("serves each object at a port of its own, which no other listener of the process has", async (t) => {
+  const { did, reported, until, listed } = start(t, [machine("a"), machine("b")]);
+  await until(() => did.length === 2);
+  assert.deepEqual(did.toSorted(), ["start a 10251", "start b 10252"]);
+  assert.deepEqual([...reported], ["a", "b"]);
+  assert.equal(listed(), 1);
+});
+
+test("one more object beside three hundred starts alone; one that is gone stops alone, and frees its port", async (t) => {
+  const many = Array.from({ length: 300 }, (_, index) => machine(`m-${index}`));
+  const { did, reported, send, until } = start(t, many);
+  await until(() => did.length === 300);
+  did.length = 0;
+  const more = machine("more");
+  send("ADDED", more);
+  await until(() => did.length > 0);
+  assert.deepEqual(did, [`start more ${10_251 + 300}`]);
+  const [first] = many;
+  assert.ok(first);
+  send("DELETED", first);
+  await until(() => !reported.has("m-0"));
+  assert.deepEqual(did.slice(1), ["stop m-0"]);
+  send("ADDED", machine("again"));
+  await until(() => did.length === 3);
+  assert.equal(did[2], "start again 10251");
+});
+
+test("an object that is created again under its name is another machine", async (t) => {
+  const old = machine("a");
+  const { did, send, until } = start(t, [old]);
+  await until(() => did.length === 1);
+  send("DELETED", old);
+  send("ADDED", machine("a"));
+  await until(() => did.length === 3);
+  assert.deepEqual(did, ["start a 10251", "stop a", "start a 10251"]);
+});
+
+test("a process that is stopped stops all nodes", async (t) => {
+  const { did, until, stop, ended } = start(t, [machine("a"), machine("b")]);
+  await until(() => did.length === 2);
+  stop.abort();
+  await ended;
+  assert.deepEqual(did.slice(2).toSorted(), ["stop a", "stop b"]);
+});
