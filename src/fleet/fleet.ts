@@ -1,5 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
-import { createReflector, type ReflectorHandler } from "../api/reflector.ts";
+import { createEventRecorder } from "../api/events.ts";
+import { type ApiObject, createReflector, type Reflector, type ReflectorHandler } from "../api/reflector.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Runnable, runGroup } from "../lib/runnables.ts";
 import type { Secret } from "../objects.ts";
@@ -11,7 +12,8 @@ import { createLoginProtection } from "./login-protection.ts";
 import { createMember, type Member, type MemberDeps } from "./member.ts";
 import { createPools } from "./pools.ts";
 
-export interface FleetDeps extends Omit<MemberDeps, "report" | "port" | "secret" | "hasPool" | "isActive" | "client"> {
+export interface FleetDeps
+  extends Omit<MemberDeps, "report" | "port" | "secret" | "hasPool" | "isActive" | "events" | "client"> {
   readonly client: ApiClient;
   /** Namespace of the objects and their Secrets. */
   readonly namespace: string;
@@ -26,6 +28,8 @@ export interface FleetDeps extends Omit<MemberDeps, "report" | "port" | "secret"
 const unlisted = "cannot list GraftedNodes yet: see whether their definition is installed";
 /** Time after which a first list that is missing is a warning, milliseconds. */
 const listingMs = 15_000;
+/** Rate of events about objects, those a second and their burst. */
+const eventRates = { qps: 5, burst: 50 };
 /** The first port for a node's kubelet API. */
 const firstPort = 10_250;
 
@@ -33,8 +37,7 @@ const firstPort = 10_250;
  *  no other. A member whose object cannot be served waits for a change of the object, or of a Secret that it names. */
 export function createFleet(deps: FleetDeps): Runnable {
   const { client, namespace, clock, log } = deps;
-  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`;
-  const handler: ReflectorHandler<Secret> = {
+  const secrets = reflectorOf<Secret>(deps, `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`, {
     replace() {
       members.wake(() => true);
       protection.check();
@@ -43,8 +46,7 @@ export function createFleet(deps: FleetDeps): Runnable {
       members.wake((object) => loginSecretNames(object).includes(name));
       protection.check();
     },
-  };
-  const secrets = createReflector<Secret>({ client, path, handler, clock, log });
+  });
   let isListed = false;
   const named = () => (isListed ? new Set(members.objects().flatMap(loginSecretNames)) : undefined);
   const protection = createLoginProtection({ client, secrets: secrets.list, named, clock, log });
@@ -64,7 +66,9 @@ export function createFleet(deps: FleetDeps): Runnable {
     active = pools.decide();
     members.wake(({ metadata: { name } }) => before.has(name) !== active.has(name));
   };
+  const events = createEventRecorder({ client, component: "graftlet", host: "", ...eventRates, clock, log });
   const members = createMembers(deps, {
+    events,
     secret: (name) => secrets.get(namespace, name),
     hasPool: (name) => pools.has(name),
     isActive: (name) => active.has(name),
@@ -74,26 +78,20 @@ export function createFleet(deps: FleetDeps): Runnable {
   return {
     name: "fleet",
     async run(signal) {
-      const objects = createReflector<GraftedNode>({
-        client,
-        path: graftedNodePath(namespace),
-        handler: {
-          replace(all) {
-            decide();
-            members.replace(all, signal);
-            isListed = true;
-            protection.check();
-            deps.onListed();
-          },
-          changed(object, type) {
-            decide();
-            if (type === "deleted") members.remove(object);
-            else members.update(object, signal);
-            protection.check();
-          },
+      const objects = reflectorOf<GraftedNode>(deps, graftedNodePath(namespace), {
+        replace(all) {
+          decide();
+          members.replace(all, signal);
+          isListed = true;
+          protection.check();
+          deps.onListed();
         },
-        clock,
-        log,
+        changed(object, type) {
+          decide();
+          if (type === "deleted") members.remove(object);
+          else members.update(object, signal);
+          protection.check();
+        },
       });
       listed = objects.list;
       const late = clock.after(listingMs, () => isListed || log.warn({ namespace }, unlisted));
@@ -101,6 +99,7 @@ export function createFleet(deps: FleetDeps): Runnable {
         [
           secrets,
           protection,
+          events,
           ...pools.running,
           { ...objects, run: (stop) => afterOthers([secrets, pools], objects, stop) },
         ],
@@ -112,9 +111,17 @@ export function createFleet(deps: FleetDeps): Runnable {
   };
 }
 
+function reflectorOf<T extends ApiObject>(
+  { client, clock, log }: FleetDeps,
+  path: string,
+  handler: ReflectorHandler<T>,
+): Reflector<T> {
+  return createReflector<T>({ client, path, handler, clock, log });
+}
+
 /** The members of a fleet by the names of their objects. */
 function createMembers(deps: FleetDeps, parts: MembersParts) {
-  const { secret, hasPool, isActive, effective, onGone } = parts;
+  const { secret, hasPool, events, isActive, effective, onGone } = parts;
   const members = new Map<string, ServedMember>();
   const freePort = () => {
     const used = new Set([...deps.usedPorts, ...[...members.values()].map(({ port }) => port)]);
@@ -127,7 +134,7 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     const port = freePort();
     const added = deps.addNode(name);
     const { report, log } = added;
-    const own = { report, port, secret, hasPool, isActive: () => isActive(name), log };
+    const own = { report, port, secret, hasPool, events, isActive: () => isActive(name), log };
     const member = createMember({ ...deps, ...own }, effective(object));
     const stop = new AbortController();
     const ended = member
@@ -182,7 +189,7 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
   };
 }
 
-interface MembersParts extends Pick<MemberDeps, "secret" | "hasPool"> {
+interface MembersParts extends Pick<MemberDeps, "secret" | "hasPool" | "events"> {
   isActive(name: string): boolean;
   /** The object with its pool's defaults. */
   effective(object: GraftedNode): GraftedNode;

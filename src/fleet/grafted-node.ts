@@ -1,4 +1,4 @@
-import type { NamespacedMeta, Taint } from "../objects.ts";
+import type { NamespacedMeta, ObjectReference, Taint } from "../objects.ts";
 
 /** A machine that becomes a node, as an object of the cluster. The schema is in the chart's CustomResourceDefinition. */
 export interface GraftedNode {
@@ -97,6 +97,11 @@ export function graftedNodeKind(name: string): { apiVersion: string; kind: strin
 /** The object as the owner of others, which end with it. */
 export function ownedBy({ metadata: { name, uid } }: GraftedNode): { readonly ownerReferences: readonly object[] } {
   return { ownerReferences: [{ apiVersion, kind: "GraftedNode", name, uid }] };
+}
+
+/** The object as the subject of events. */
+export function machineReference({ metadata: { name, namespace, uid } }: GraftedNode): ObjectReference {
+  return { apiVersion, kind: "GraftedNode", namespace, name, uid };
 }
 
 /** True while the object is deleted, and waits for its machine to leave. */

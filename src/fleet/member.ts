@@ -5,10 +5,11 @@ import type { ClockAndLog } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { createTrigger } from "../lib/trigger.ts";
+import type { EventSink } from "../pipeline.ts";
 import type { NodeReporter, ReportedNode } from "../report/reported-node.ts";
 import type { Cause } from "./conditions.ts";
 import { addFinalizer, isHeld, removeFinalizer } from "./finalizer.ts";
-import { forceLeaveAnnotation, type GraftedNode, isDeleted } from "./grafted-node.ts";
+import { forceLeaveAnnotation, type GraftedNode, isDeleted, machineReference } from "./grafted-node.ts";
 import { leaveCluster, type Leaving, type LeavingDeps } from "./leaving.ts";
 import { deleteLogins } from "./login-files.ts";
 import {
@@ -27,6 +28,7 @@ export interface MemberDeps
     Omit<LeavingDeps, "client">,
     Pick<MemberNodeDeps, "run"> {
   readonly client: ApiClient;
+  readonly events: EventSink;
   /** True if the object's machine shall be a node. */
   readonly isActive: () => boolean;
   /** Receives the node's reports for as long as the object exists. */
@@ -207,13 +209,15 @@ async function takeOut(
   { causes, reported, ...leaving }: TakeOutOptions,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const { log } = deps;
+  const { log, events } = deps;
+  const about = machineReference(leaving.object);
   const say = (message: string) => {
     causes.stopped = { reason: "Leaving", message };
     log.info({ step: message }, "node leaves the cluster");
     reported();
   };
   say("the machine leaves the cluster");
+  events.event(about, "Normal", "Leaving", `policy ${leaving.policy}: the machine leaves the cluster`);
   const config = await configurationOf(deps, leaving.object).catch((error: unknown) => {
     log.warn({ err: error }, "cannot read the specification of a machine that leaves");
     return undefined;
@@ -221,8 +225,17 @@ async function takeOut(
   const result = await leaveCluster(deps, { ...leaving, config, say }, signal);
   if (!result.left) {
     say(result.message);
+    events.event(about, "Warning", "CannotLeave", result.message);
     return false;
   }
-  if (result.left === "dirty") log.warn({ reason: result.message }, "cannot clean a machine that leaves");
+  if (result.left === "dirty") {
+    log.warn({ reason: result.message }, "cannot clean a machine that leaves");
+    events.event(about, "Warning", "LeftDirty", `${result.message}; ${identityOf(leaving.object)}`);
+  }
   return true;
+}
+
+/** The machine for an event that outlives its object. */
+function identityOf({ status }: GraftedNode): string {
+  return `machine ID ${status?.machine?.machineID ?? "unknown"}`;
 }

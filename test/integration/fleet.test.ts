@@ -263,6 +263,9 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
         explain,
       });
       assert.equal(await cluster.get<Node>("node", "edge-3"), undefined);
+      const about = "--field-selector=involvedObject.name=edge-3,reason=LeftDirty";
+      const told = await cluster.mustKubectl(["get", "events", inNamespace, about, "--output=jsonpath={..message}"]);
+      assert.match(told, /was not cleaned \(forced: it burnt down\); machine ID [0-9a-f]{32}/);
       const secretIsGone = async () => (await cluster.get<Secret>("secret", "later", namespace)) === undefined;
       await cluster.waitFor("the Secret to be gone", secretIsGone, { explain });
     } finally {

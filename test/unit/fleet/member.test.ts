@@ -31,6 +31,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
   const secrets = new Map<string, Secret>();
   const written: Written[] = [];
   const did: string[] = [];
+  const told: string[] = [];
   let active = true;
   let isCleanable = true;
   let source: ConfiguredMetadataSource | undefined;
@@ -78,6 +79,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     secret: (name) => secrets.get(name),
     hasPool: (name) => name === "pool",
     isActive: () => active,
+    events: { event: (_about, _type, reason, message) => void told.push(`${reason}: ${message}`) },
     port: 10_255,
     report,
     async run(config, { metadata }, signal) {
@@ -143,6 +145,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     secret,
     written,
     did,
+    told,
     report,
     until,
     started,
@@ -267,7 +270,7 @@ test("a deleted object leaves the cluster, and ends", async (t) => {
 });
 
 test("a forced object does not wait for the machine any longer", async (t) => {
-  const { clock, did, nodes, started, until, change, ended, hang } = start(t);
+  const { clock, did, told, nodes, started, until, change, ended, hang } = start(t);
   await started();
   hang();
   nodes.set("edge-1", { metadata: { name: "edge-1" }, spec: { providerID: "graftlet://edge/r/edge-1" } });
@@ -278,6 +281,10 @@ test("a forced object does not wait for the machine any longer", async (t) => {
   await change({}, { ...deleted, annotations: { "graftlet.dev/force-leave": "gone" } });
   await ended;
   assert.ok(!nodes.has("edge-1"));
+  assert.equal(
+    told.at(-1),
+    "LeftDirty: the Node is deleted, but its machine was not cleaned (forced: gone); machine ID unknown",
+  );
 });
 
 test("does not take over a Node without a provider ID, such as a kubelet's", async (t) => {
