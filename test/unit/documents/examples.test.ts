@@ -78,9 +78,12 @@ function readMachines(text: string): void {
   const machines = objects.filter((object) => object.kind === "GraftedNode");
   assert.ok(machines.length > 0);
   for (const machine of machines) {
-    const logins = [{ privateKeyFile: "/key", knownHostsFile: "/known_hosts" }];
+    const whole = withDefaults(machine, pool);
+    const { hostKeyFingerprints, hostCertificateAuthorities } = whole.spec.ssh;
+    const isKnown = hostKeyFingerprints !== undefined || hostCertificateAuthorities !== undefined;
+    const logins = [{ privateKeyFile: "/key", ...(!isKnown && { knownHostsFile: "/known_hosts" }) }];
     const input = { providerID: "graftlet://a/b/c", port: 10_250, kubeletService: "edge-1", logins };
-    const entry = nodeEntry(withDefaults(machine, pool), input);
+    const entry = nodeEntry(whole, input);
     const node = asked.fleet.decodeNode(entry, { title: machine.metadata.name, certificateSecret: "c" });
     readSshConfig(node.providerConfig);
   }
