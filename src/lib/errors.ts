@@ -105,6 +105,12 @@ export function throwIfAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw abortError(signal);
 }
 
+/** True for the error of a signal that was aborted without a reason: whoever asked has ended, and nothing has failed. */
+export function isAbort(error: unknown): boolean {
+  const cause = error instanceof CodedError && error.code === "cancelled" ? error.cause : error;
+  return cause instanceof DOMException && cause.name === "AbortError";
+}
+
 /** The error of an aborted signal: its reason if that is a CodedError, otherwise `cancelled`. */
 export function abortError(signal: AbortSignal): CodedError {
   const reason: unknown = signal.reason;

@@ -1,6 +1,6 @@
 import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
+import { CodedError, hasCode, isAbort, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/runnables.ts";
 import { timed } from "../lib/timed.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
@@ -154,6 +154,8 @@ function createAttempt(deps: CommonDeps, retries: Backoff) {
       if (lost?.aborted) return attempt(state, volume);
       if (error instanceof UnprocessedVolumeError || error instanceof VolumePendingError) throw error;
       retries.next(retryKey(state, volume));
+      // The node stops, and its target refuses changes before its volumes end.
+      if (isAbort(error)) throw error;
       deps.events.event(
         podReference(state.pod),
         "Warning",

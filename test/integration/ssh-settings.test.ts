@@ -139,8 +139,11 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     const { cluster } = lab;
     const rootDir = join(cluster.layout.dir, "small");
     mkdirSync(rootDir);
-    await cluster.runInside(["mount", "-n", "-t", "tmpfs", "-o", "size=64k,nr_inodes=3", "tmpfs", rootDir]);
-    await cluster.runInside(["touch", `${rootDir}/a`, `${rootDir}/b`]);
+    await cluster.runInside(["mount", "-n", "-t", "tmpfs", "-o", "size=64k,nr_inodes=5", "tmpfs", rootDir]);
+    // A node that was there before is not refused for a root directory in memory.
+    const record = JSON.stringify({ version: 1, node: cluster.nodeName, made: [] });
+    const fill = 'mkdir "$1/graftlet"; echo "$2" > "$1/graftlet/node.json"; touch "$1/a" "$1/b"';
+    await cluster.runInside(["sh", "-ec", fill, "sh", rootDir, record]);
     await restart({ providerConfig: { rootDir } });
     const message = await nodeSays("False", "RootDirFull");
     assert.match(
@@ -160,7 +163,8 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     {
       name: "a name that nobody has",
       providerConfig: { host: "no-such-machine.invalid" },
-      sentence: /^root@no-such-machine\.invalid:2222 cannot be reached \(.*\): .*(check host|check this machine's DNS)/,
+      sentence:
+        /^root@no-such-machine\.invalid:2222 cannot be reached \(.*\): .*looked up on graftlet's machine: check/,
     },
   ])
     test(`${name}: the Node reports what to check`, async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CodedError } from "../../../src/lib/errors.ts";
+import { abortError, CodedError } from "../../../src/lib/errors.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { never } from "../../fakes/signals.ts";
 import { directoryOf, podWith, rootDir, volumeBench } from "./volume-bench.ts";
@@ -199,6 +199,17 @@ test("renews a token when due, without a sync", async () => {
   stage.stop();
   await bench.clock.advance(120_000);
   assert.equal(bench.requests.length, 3);
+});
+
+test("a set-up that is aborted because the node stops is no event of the pod", async () => {
+  const bench = volumeBench();
+  const stage = bench.start();
+  await stage.mount(podWith([token]), never);
+  bench.issue = async () => {
+    throw abortError(AbortSignal.abort());
+  };
+  await bench.clock.advance(60_000);
+  assert.deepEqual(bench.events, []);
 });
 
 test("retries a failed token renewal", async () => {
