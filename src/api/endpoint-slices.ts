@@ -1,5 +1,6 @@
 import { ignoreNotFound } from "../lib/errors.ts";
-import type { ClusterMeta, EndpointSlice, WrittenSlice } from "../objects.ts";
+import type { ClusterMeta, WrittenSlice } from "../objects.ts";
+import { applyObject } from "./apply.ts";
 import type { ApiClient } from "./client.ts";
 import { type ListerDeps, createEndpointWatch } from "./listers.ts";
 
@@ -9,21 +10,28 @@ export type OwnSlices = ReturnType<typeof createOwnSlices>;
  *  @param labelSelector distinguishes them from others. */
 export function createOwnSlices(deps: ListerDeps, labelSelector: string) {
   const { client } = deps;
-  const pathOf = ({ metadata: { namespace, name } }: WrittenSlice) =>
-    `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices/${encodeURIComponent(name)}`;
-  const query = { fieldManager: "graftlet", force: true };
   return {
     ...createEndpointWatch(deps, "own endpoints", labelSelector),
-    /** Creates or replaces the slice. */
-    async put(slice: WrittenSlice, signal: AbortSignal) {
-      await client.patch<EndpointSlice>(pathOf(slice), { type: "apply", body: slice }, { signal, query });
-    },
+    put: (slice: WrittenSlice, signal: AbortSignal) => putSlice(client, slice, signal),
     /** Deletes the slice, if it exists. */
     async delete(slice: WrittenSlice, signal: AbortSignal) {
       const { uid } = slice.metadata;
       await ignoreNotFound(client.delete(pathOf(slice), uid ? { preconditions: { uid } } : undefined, { signal }));
     },
   };
+}
+
+/** Creates or replaces a slice. */
+export async function putSlice(
+  client: Pick<ApiClient, "patch">,
+  slice: WrittenSlice,
+  signal: AbortSignal,
+): Promise<void> {
+  await applyObject(client, pathOf(slice), slice, signal);
+}
+
+function pathOf({ metadata: { namespace, name } }: WrittenSlice): string {
+  return `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices/${encodeURIComponent(name)}`;
 }
 
 /** Cluster-scoped owner of the slices, which garbage-collects them. It has no namespace, as theirs differ. */

@@ -1,12 +1,14 @@
 import { createHash } from "node:crypto";
 import { isIPv4 } from "node:net";
 import type { ApiClient } from "../api/client.ts";
+import { applyObject } from "../api/apply.ts";
+import { putSlice } from "../api/endpoint-slices.ts";
 import { ignoreCode } from "../lib/errors.ts";
+import type { WrittenSlice } from "../objects.ts";
 import { type GraftedNode, ownedBy } from "./grafted-node.ts";
 
 /** Port of a node's kubelet API at its Service. */
 const kubeletPort = 10_250;
-const query = { fieldManager: "graftlet", force: true };
 const managed = { "app.kubernetes.io/managed-by": "graftlet" };
 
 /** Name of the Service of a node's kubelet API: a DNS label, never the same for two nodes. */
@@ -52,7 +54,7 @@ export async function publishKubeletService(
   const spec = { ports: [{ name: "kubelet", port: kubeletPort, targetPort: at.port, protocol: "TCP" }] };
   const service = { apiVersion: "v1", kind: "Service", metadata, spec };
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/services/${name}`;
-  await client.patch(path, { type: "apply", body: service }, { signal, query });
+  await applyObject(client, path, service, signal);
   const ofService = {
     ...labels,
     "kubernetes.io/service-name": name,
@@ -61,7 +63,7 @@ export async function publishKubeletService(
   for (const addressType of ["IPv4", "IPv6"] as const) {
     const addresses = at.addresses.filter((address) => isIPv4(address) === (addressType === "IPv4")).slice(0, 1);
     if (addresses.length === 0) continue;
-    const slice = {
+    const slice: WrittenSlice = {
       apiVersion: "discovery.k8s.io/v1",
       kind: "EndpointSlice",
       metadata: { ...metadata, name: `${name}-${addressType.toLowerCase()}`, labels: ofService },
@@ -69,7 +71,6 @@ export async function publishKubeletService(
       ports: [{ name: "kubelet", port: at.port, protocol: "TCP" }],
       endpoints: [{ addresses, conditions: { ready: true } }],
     };
-    const slicePath = `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices/${slice.metadata.name}`;
-    await client.patch(slicePath, { type: "apply", body: slice }, { signal, query });
+    await putSlice(client, slice, signal);
   }
 }

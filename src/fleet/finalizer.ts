@@ -1,3 +1,4 @@
+import { applyObject } from "../api/apply.ts";
 import type { ApiClient } from "../api/client.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import { type GraftedNode, graftedNodeKind, graftedNodePath, leaveFinalizer } from "./grafted-node.ts";
@@ -15,13 +16,12 @@ export async function addFinalizer(client: ApiClient, object: GraftedNode, signa
 /** Removes the finalizer: the object ends, unless others hold it. */
 export async function removeFinalizer(client: ApiClient, object: GraftedNode, signal: AbortSignal): Promise<void> {
   const path = graftedNodePath(object.metadata.namespace, object.metadata.name);
-  // Applied to an object that is gone, it would be a request to create one.
+  // Applying to a deleted object would count as creating one, which the account may not.
   const now = await ignoreNotFound(client.get<GraftedNode>(path, { signal }));
   if (now?.metadata.uid === object.metadata.uid) await applyFinalizers(client, object, [], signal);
 }
 
-/** Applies the finalizers of graftlet's own field manager. The UID keeps an object that is gone from being created again.
- *  @see https://kubernetes.io/docs/reference/using-api/server-side-apply/ */
+/** Applies the finalizers of graftlet's own field manager. The UID keeps an object that is gone from being created again. */
 async function applyFinalizers(
   client: ApiClient,
   { metadata: { name, namespace, uid } }: GraftedNode,
@@ -30,6 +30,5 @@ async function applyFinalizers(
 ): Promise<void> {
   const kind = graftedNodeKind(name);
   const body = { ...kind, metadata: { ...kind.metadata, uid, finalizers } };
-  const query = { fieldManager: "graftlet-finalizer", force: true };
-  await client.patch(graftedNodePath(namespace, name), { type: "apply", body }, { signal, query });
+  await applyObject(client, graftedNodePath(namespace, name), body, signal, "graftlet-finalizer");
 }

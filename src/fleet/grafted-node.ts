@@ -1,4 +1,4 @@
-import type { NamespacedMeta, ObjectReference, Taint } from "../objects.ts";
+import type { NamespacedMeta, ObjectMeta, ObjectReference, Taint } from "../objects.ts";
 
 /** A machine that becomes a node, as an object of the cluster. The schema is in the chart's CustomResourceDefinition. */
 export interface GraftedNode {
@@ -95,7 +95,7 @@ export function graftedNodeKind(name: string): { apiVersion: string; kind: strin
 }
 
 /** The object as the owner of others, which end with it. */
-export function ownedBy({ metadata: { name, uid } }: GraftedNode): { readonly ownerReferences: readonly object[] } {
+export function ownedBy({ metadata: { name, uid } }: GraftedNode): Pick<ObjectMeta, "ownerReferences"> {
   return { ownerReferences: [{ apiVersion, kind: "GraftedNode", name, uid }] };
 }
 

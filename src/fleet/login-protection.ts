@@ -1,5 +1,6 @@
+import { applyObject } from "../api/apply.ts";
 import type { ApiClient } from "../api/client.ts";
-import { hasCode } from "../lib/errors.ts";
+import { ignoreCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createFailureLog } from "../lib/retry.ts";
 import { pause } from "../lib/pause.ts";
@@ -14,14 +15,14 @@ export interface LoginProtectionDeps extends ClockAndLog {
   readonly client: Pick<ApiClient, "patch">;
   /** The Secrets of the namespace. */
   readonly secrets: () => readonly Secret[];
-  /** Names of those that objects name; undefined before the objects are known. */
+  /** Names of the Secrets that objects refer to; undefined before the objects are known. */
   readonly named: () => ReadonlySet<string> | undefined;
 }
 
 /** Delay before failed writes are repeated, milliseconds. */
 const retryMs = 10_000;
 
-/** Keeps login Secrets for as long as an object names them: one that is deleted earlier ends with the last of these objects. */
+/** Keeps login Secrets for as long as objects refer to them: a Secret that is deleted earlier is removed with the last of its objects. */
 export function createLoginProtection(deps: LoginProtectionDeps): Runnable & {
   /** Looks again, as Secrets or objects have changed. */
   check(): void;
@@ -70,10 +71,5 @@ async function applyFinalizers(
 ): Promise<void> {
   const body = { apiVersion: "v1", kind: "Secret", metadata: { name, uid, finalizers } };
   const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(name)}`;
-  const query = { fieldManager: "graftlet-login", force: true };
-  try {
-    await client.patch(path, { type: "apply", body }, { signal, query });
-  } catch (error) {
-    if (!hasCode(error, "not_found", "conflict")) throw error;
-  }
+  await ignoreCode(applyObject(client, path, body, signal, "graftlet-login"), "not_found", "conflict");
 }

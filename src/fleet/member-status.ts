@@ -1,8 +1,8 @@
+import { applyObject } from "../api/apply.ts";
 import type { ApiClient } from "../api/client.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createFailureLog } from "../lib/retry.ts";
-import { forwardedAbort } from "../lib/runnables.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { Node } from "../objects.ts";
@@ -59,9 +59,8 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
     changed: changed.fire,
     /** Writes for as long as this work lasts, or until the signal aborts. */
     async during(work: () => Promise<void>, signal: AbortSignal): Promise<void> {
-      using writing = forwardedAbort(signal);
       const over = new AbortController();
-      const ended = write(AbortSignal.any([writing.signal, over.signal]));
+      const ended = write(AbortSignal.any([signal, over.signal]));
       try {
         await work();
       } finally {
@@ -97,8 +96,7 @@ async function applyStatus(
   signal: AbortSignal,
 ): Promise<void> {
   const path = `${graftedNodePath(metadata.namespace, metadata.name)}/status`;
-  const body = { ...graftedNodeKind(metadata.name), status };
-  await client.patch(path, { type: "apply", body }, { signal, query: { fieldManager: "graftlet", force: true } });
+  await applyObject(client, path, { ...graftedNodeKind(metadata.name), status }, signal);
 }
 
 function endpointOf(node: Node | undefined, { status }: GraftedNode): Pick<GraftedNodeStatus, "endpoint"> {

@@ -1,3 +1,4 @@
+import { applyObject } from "../api/apply.ts";
 import type { ApiClient } from "../api/client.ts";
 import { createReflector, type ReflectorHandler } from "../api/reflector.ts";
 import { hasCode } from "../lib/errors.ts";
@@ -53,12 +54,7 @@ export function createPools(deps: PoolsDeps) {
     const text = JSON.stringify(status);
     if (written.get(name) === text) return;
     const kind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftedNodePool", metadata: { name } };
-    const query = { fieldManager: "graftlet", force: true };
-    await client.patch(
-      `${poolPath(namespace, name)}/status`,
-      { type: "apply", body: { ...kind, status } },
-      { signal, query },
-    );
+    await applyObject(client, `${poolPath(namespace, name)}/status`, { ...kind, status }, signal);
     written.set(name, text);
   };
   const writer: Runnable = {
