@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import type { NodeConfig } from "../config/node-config.ts";
-import { type LeaveClient, leave } from "../leave/leave.ts";
+import { type LeaveClient, leave, nodePath } from "../leave/leave.ts";
 import type { Clock } from "../lib/clock.ts";
 import { ignoreNotFound, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { parseDuration } from "../lib/go-duration.ts";
@@ -85,13 +85,19 @@ async function drain(
     say(line);
   };
   const work = async (client: LeaveClient) => {
-    const both: LeaveClient = {
-      ...client,
-      delete: (path, body, options) => (path === nodePath(name) ? deps.client : client).delete(path, body, options),
-    };
     const clean = () => deps.clean(config, timeoutMs, told, signal);
     const stayed = await leave(
-      { client: both, clock: deps.clock, nodes: [name], deployment: undefined, timeoutMs, stop, say: told, clean },
+      {
+        client,
+        nodeDeleter: deps.client,
+        clock: deps.clock,
+        nodes: [name],
+        deployment: undefined,
+        timeoutMs,
+        stop,
+        say: told,
+        clean,
+      },
       signal,
     );
     return stayed.length === 0;
@@ -117,8 +123,4 @@ function drainTimeoutOf({ spec }: GraftedNode): number {
 
 async function deleteNode({ client }: LeavingDeps, name: string, signal: AbortSignal): Promise<void> {
   await ignoreNotFound(client.delete(nodePath(name), undefined, { signal }));
-}
-
-function nodePath(name: string): string {
-  return `/api/v1/nodes/${name}`;
 }

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { ApiClient } from "../api/client.ts";
 import type { FleetConfig } from "../config/fleet-configuration.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import { nodePath } from "../leave/leave.ts";
 import { CodedError, hasCode, ignoreNotFound, messageOf } from "../lib/errors.ts";
 import type { Node, Secret } from "../objects.ts";
 import type { Cause } from "./conditions.ts";
@@ -77,7 +78,7 @@ export async function prepareInCluster(
 ): Promise<void> {
   const { client, fleet, port } = deps;
   const { name, namespace } = object.metadata;
-  const node = await ignoreNotFound(client.get<Node>(`/api/v1/nodes/${name}`, { signal }));
+  const node = await ignoreNotFound(client.get<Node>(nodePath(name), { signal }));
   const shown = node?.spec?.providerID || "none";
   // A kubelet's own Node may have none.
   if (node && shown !== `graftlet://${namespace}/${fleet.release}/${name}`)

@@ -13,6 +13,8 @@ import { isMirrorPod } from "../pod/containers.ts";
 export interface LeaveDeps {
   /** A client that may cordon and delete the nodes, list and delete their pods, and scale the Deployment. */
   readonly client: LeaveClient;
+  /** Client that may delete the Nodes, if the other one may not: a node cannot delete its own. */
+  readonly nodeDeleter?: Pick<LeaveClient, "delete">;
   readonly clock: Clock;
   readonly nodes: readonly string[];
   /** graftlet's Deployment; undefined if someone else stops it. */
@@ -38,7 +40,9 @@ const unreachableTimeoutMs = 30_000;
  *  @returns the nodes that failed. */
 export async function leave(given: LeaveDeps, signal: AbortSignal): Promise<readonly string[]> {
   const { nodes, deployment, say } = given;
-  const deps = { ...given, client: retryingClient(given.client, given.clock, say) };
+  const client = retryingClient(given.client, given.clock, say);
+  const nodeDeleter = given.nodeDeleter && retryingClient({ ...given.client, ...given.nodeDeleter }, given.clock, say);
+  const deps = { ...given, client, ...(nodeDeleter && { nodeDeleter }) };
   const failed = new Set<string>();
   const forEachNode = async (step: (nodeName: string) => Promise<void>) =>
     void (await Promise.all(
@@ -86,7 +90,7 @@ async function removeNode(deps: LeaveDeps, nodeName: string, signal: AbortSignal
       "its target is not clean (see above); keeping its Node object, as its pods may still be running",
     );
   await clearVolumesInUse(deps, nodeName, signal);
-  await ignoreNotFound(deps.client.delete(nodePath(nodeName), undefined, { signal }));
+  await ignoreNotFound((deps.nodeDeleter ?? deps.client).delete(nodePath(nodeName), undefined, { signal }));
   await forceDeletePods(pods, signal);
   pods.say("removed: its target is clean, its Node object is deleted");
 }
@@ -131,7 +135,8 @@ function podsDeps(deps: LeaveDeps, nodeName: string): DeletePodsDeps {
   return { ...deps, nodeName, say: (line) => deps.say(`node ${nodeName}: ${line}`) };
 }
 
-function nodePath(nodeName: string): string {
+/** Path of a Node. */
+export function nodePath(nodeName: string): string {
   return `/api/v1/nodes/${nodeName}`;
 }
 
@@ -245,7 +250,7 @@ function listPods({ client, nodeName }: DeletePodsDeps, signal: AbortSignal): Pr
 
 /** Status of the node's Ready condition, or `gone`. */
 async function readyStatus({ client, nodeName }: DeletePodsDeps, signal: AbortSignal): Promise<string> {
-  const node = await ignoreNotFound(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
+  const node = await ignoreNotFound(client.get<Node>(nodePath(nodeName), { signal }));
   if (!node) return "gone";
   return node.status?.conditions?.find(({ type }) => type === "Ready")?.status ?? "Unknown";
 }
