@@ -28,8 +28,8 @@ type Verdict = Pick<FleetCondition, "status" | "reason" | "message">;
 /** Maximum length of a message, as of any condition. */
 const maxMessageLength = 32_768;
 
-/** The conditions of an object, in the order in which a machine becomes a node, each with reason and message. `Ready` sums them up: it has
- *  the reason of the first that is not True. Transition times are those of the conditions before, unless the status changes. Pure.
+/** Computes an object's conditions, in the order in which a machine becomes a node. `Ready` is the summary: it repeats the first condition
+ *  that is not True. A condition keeps its transition time until its status changes. Pure.
  *  @param now RFC 3339. */
 export function conditionsOf(
   state: MemberState,
@@ -77,7 +77,7 @@ function accepted({ refused }: MemberState): Verdict {
 function identified({ refused, progress: { isIdentified, trouble } }: MemberState): Verdict {
   if (isIdentified) return yes("CertificateIssued", "the node has its client certificate");
   if (refused) return unknown("NotAccepted", "the object is not accepted");
-  // A node that cannot open its target has no certificate yet.
+  // Problems of the link belong to the next condition: the certificate is still pending.
   if (trouble && !isOfLink(trouble)) return no(trouble);
   return unknown(
     "CertificatePending",

@@ -1,4 +1,3 @@
-import type { ApiClient } from "../api/client.ts";
 import { createEventRecorder } from "../api/events.ts";
 import { type ApiObject, createReflector, type Reflector, type ReflectorHandler } from "../api/reflector.ts";
 import type { Logger } from "../lib/log.ts";
@@ -12,9 +11,7 @@ import { createLoginProtection } from "./login-protection.ts";
 import { createMember, type Member, type MemberDeps } from "./member.ts";
 import { createPools } from "./pools.ts";
 
-export interface FleetDeps
-  extends Omit<MemberDeps, "report" | "port" | "secret" | "hasPool" | "isActive" | "events" | "client"> {
-  readonly client: ApiClient;
+export interface FleetDeps extends Omit<MemberDeps, "report" | "port" | "secret" | "hasPool" | "isActive" | "events"> {
   /** Namespace of the objects and their Secrets. */
   readonly namespace: string;
   /** Ports that other listeners of the process have. */
@@ -25,7 +22,7 @@ export interface FleetDeps
   onListed(): void;
 }
 
-const unlisted = "cannot list GraftedNodes yet: see whether their definition is installed";
+const unlisted = "cannot list GraftedNodes; check that their CustomResourceDefinition is installed";
 /** Time after which a first list that is missing is a warning, milliseconds. */
 const listingMs = 15_000;
 /** Rate of events about objects, those a second and their burst. */
@@ -139,7 +136,7 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     const stop = new AbortController();
     const ended = member
       .serve(AbortSignal.any([signal, stop.signal]))
-      .catch((error: unknown) => log.error({ err: error }, "cannot serve the object anymore"))
+      .catch((error: unknown) => log.error({ err: error }, "cannot serve GraftedNode; its node has stopped"))
       .finally(() => {
         added[Symbol.dispose]();
         if (members.get(name)?.object.metadata.uid === uid) members.delete(name);
@@ -207,7 +204,7 @@ interface ServedMember {
   readonly ended: Promise<void>;
 }
 
-/** Objects come after their Secrets and pools: otherwise each would be refused at the start for one that was not read yet. */
+/** Lists objects only after Secrets and pools: otherwise an object would be refused at startup because its Secret had not been read yet. */
 async function afterOthers(
   others: readonly { ready(signal: AbortSignal): Promise<void> }[],
   objects: Runnable,

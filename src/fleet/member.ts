@@ -1,4 +1,3 @@
-import type { ApiClient } from "../api/client.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
@@ -27,7 +26,6 @@ export interface MemberDeps
     MemberConfigurationDeps,
     Omit<LeavingDeps, "client">,
     Pick<MemberNodeDeps, "run"> {
-  readonly client: ApiClient;
   readonly events: EventSink;
   /** True if the object's machine shall be a node. */
   readonly isActive: () => boolean;
@@ -57,7 +55,7 @@ interface MemberCauses {
 const retryMs = 10_000;
 
 /** Creates the member for an object: it makes the machine what the object says, one step at a time, and writes what it finds to the
- *  object's status. A change of the specification restarts this node alone; one that cannot be served leaves the node as it runs. */
+ *  object's status. A changed specification restarts only this node; an invalid one does not affect the running node. */
 export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   const { clock, log, report } = deps;
   const changed = createTrigger();
@@ -219,7 +217,7 @@ async function takeOut(
   say("the machine leaves the cluster");
   events.event(about, "Normal", "Leaving", `policy ${leaving.policy}: the machine leaves the cluster`);
   const config = await configurationOf(deps, leaving.object).catch((error: unknown) => {
-    log.warn({ err: error }, "cannot read the specification of a machine that leaves");
+    log.warn({ err: error }, "cannot read the specification of a GraftedNode that leaves");
     return undefined;
   });
   const result = await leaveCluster(deps, { ...leaving, config, say }, signal);
@@ -229,7 +227,7 @@ async function takeOut(
     return false;
   }
   if (result.left === "dirty") {
-    log.warn({ reason: result.message }, "cannot clean a machine that leaves");
+    log.warn({ reason: result.message }, "cannot clean the machine of a GraftedNode that leaves");
     events.event(about, "Warning", "LeftDirty", `${result.message}; ${identityOf(leaving.object)}`);
   }
   return true;

@@ -16,7 +16,7 @@ export interface GraftedNodePool {
 
 export interface PoolStatus {
   readonly observedGeneration?: number;
-  /** Objects that name the pool, those of them that are active, and of these those that are Ready. */
+  /** Numbers of objects that refer to the pool, of active ones among them, and of active ones that are Ready. */
   readonly members: number;
   readonly replicas: number;
   readonly readyReplicas: number;

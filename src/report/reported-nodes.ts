@@ -1,13 +1,10 @@
 import { createSignal } from "../lib/signal.ts";
-import { createReportedNode, type EventObject, type NodeReporter, type ReportedNode } from "./reported-node.ts";
-
-/** Receives the events of all nodes. */
-type EventReceiver = (node: string, about: EventObject, ...event: EventDetails) => void;
-type EventDetails = Parameters<NonNullable<NodeReporter["event"]>> extends [unknown, ...infer Rest] ? Rest : never;
+import type { createNotes } from "./notes.ts";
+import { createReportedNode, type NodeReporter, type ReportedNode } from "./reported-node.ts";
 
 /** The nodes of a process that report, which may come and go.
  *  @param onEvent absent without readers. */
-export function createReportedNodes(onEvent?: EventReceiver) {
+export function createReportedNodes(onEvent?: ReturnType<typeof createNotes>["event"]) {
   const nodes: ReportedNode[] = [];
   const changed = createSignal();
   return {
