@@ -266,7 +266,7 @@ async function exchange(
     count("<error>");
     const lost = unreachable(credentials.server, error, call.signal);
     span.end(lost);
-    throw reportLost(parts, lost);
+    throw reportLost(parts, lost, call.signal);
   }
 }
 
@@ -318,7 +318,7 @@ async function* watch<T>(
     count("<error>");
     const lost = unreachable(credentials.server, error, call.signal);
     span.end(lost);
-    throw reportLost(parts, lost);
+    throw reportLost(parts, lost, call.signal);
   } finally {
     answer?.body.destroy();
     span.end();
@@ -330,8 +330,10 @@ async function refusal(parts: ApiClientParts, answer: RawResponse): Promise<ApiE
   return apiError(answer.status, (await bytesOf(answer.body)).toString("utf8"), answer.retryAfter);
 }
 
-function reportLost<E extends Error>(parts: ApiClientParts, error: E): E {
-  if (!(error instanceof ApiError) && hasCode(error, "unavailable")) parts.health.writer.failed(error);
+/** Records that the server was lost. An aborted call says nothing of the server, whatever the reason: the target's loss aborts calls, too. */
+function reportLost<E extends Error>(parts: ApiClientParts, error: E, signal: AbortSignal | undefined): E {
+  const isLost = !signal?.aborted && !(error instanceof ApiError) && hasCode(error, "unavailable");
+  if (isLost) parts.health.writer.failed(error);
   return error;
 }
 

@@ -30,7 +30,7 @@ const localUnmounter: PersistentVolumeUnmounter = {
   },
   async listStaged(deps, _known, signal) {
     const devices = namesOfKind(deps, localDevicesOf(deps.rootDir), "directory", signal);
-    return [...new Set([...(await stagedLocalVolumes(deps, signal)), ...(await devices)])];
+    return [...new Set((await Promise.all([stagedLocalVolumes(deps, signal), devices])).flat())];
   },
   async unstage(deps, name, signal) {
     const directory = `${localDevicesOf(deps.rootDir)}/${name}`;

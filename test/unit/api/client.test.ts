@@ -105,6 +105,15 @@ test("cancels a call when its signal aborts", async () => {
   await assert.rejects(call, { code: "cancelled" });
 });
 
+test("counts no call as the server's failure that its caller aborts as unavailable", async () => {
+  await using t = await overHttp((_request, response) => void setTimeout(() => response.end("{}"), 1_000).unref());
+  const stop = new AbortController();
+  const call = t.client.get("/a", { signal: stop.signal });
+  stop.abort(new CodedError("unavailable", "the target is lost"));
+  await assert.rejects(call, { code: "unavailable", message: "the target is lost" });
+  assert.equal(t.client.health.state().kind, "unknown");
+});
+
 const line = (type: string, name: string) => `${json({ type, object: { metadata: { name } } })}\n`;
 
 test("watches over HTTP/1.1, with events across chunks, and throws an error event", async () => {
