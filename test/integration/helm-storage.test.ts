@@ -32,9 +32,9 @@ describe("a vendor's CSI driver on a node of the chart", { timeout: 900_000 }, (
     edge = releaseOf(lab);
     const { ssh, kubeletConfiguration: machine, layout } = lab.edge;
     ownPodAddresses(layout);
-    // Of the machine's own, whatever else runs here; shared, as systemd has it.
-    const own = `mkdir -p ${kubeletRoot}; mount -t tmpfs tmpfs ${kubeletRoot}; mount --make-shared ${kubeletRoot}`;
-    await lab.edge.mustInside(["sh", "-ec", own]);
+    // Of the machine's own, whatever else runs here, and on a disk; shared, as systemd has it.
+    const own = 'mkdir -p "$1" "$2"; mount --bind "$1" "$2"; mount --make-shared "$2"';
+    await lab.edge.mustInside(["sh", "-ec", own, "sh", join(layout.dir, "kubelet-root"), kubeletRoot]);
     const cgroupRoot = `${layout.cgroup}/second`;
     createCgroup({ ...layout, cgroup: cgroupRoot });
     const common = { identity: "serviceAccount", ssh: { ...ssh, existingSecret: release.secret } };
