@@ -11,8 +11,8 @@ import { isRemote } from "./runtime-daemon.ts";
 import { sshdProcesses } from "./sshd.ts";
 
 /** How long graftlet may take to end, whatever hangs, milliseconds: over SSH until it notices that the link is dead, 10.5 s after the last
- *  answer at the latest. */
-const endWithinMs = { near: 10_000, remote: 12_000 };
+ *  answer at the latest, and a few seconds for its end itself on a machine that runs other tests. */
+const endWithinMs = { near: 10_000, remote: 15_000 };
 
 /** On connections: /switch is answered with 101, everything else not at all; none is ever closed. */
 const silentServer = `require("net").createServer((socket) => socket.on("error", () => {}).once("data", (head) => {

@@ -86,10 +86,6 @@ describe("the runtime killed and restarted under 20 pods", { timeout: 400_000 },
       pods.ready("victim"),
       ...tasks.map((name) => pods.until(name, "to run", (pod) => pod.status?.phase === "Running")),
     ]);
-    const asked = Date.now();
-    await pods.create("usual", {});
-    await pods.ready("usual");
-    const usual = Date.now() - asked;
     const late = pods.create("late", {});
 
     await cluster.killRuntime();
@@ -104,12 +100,15 @@ describe("the runtime killed and restarted under 20 pods", { timeout: 400_000 },
     await cluster.waitFor("a try to start it", () => /default\/later[^\n]*Error syncing pod/.test(agent.log()));
     await cluster.startRuntime();
     const backAt = Date.now();
-    // Of its own accord it would be tried again 10 to 15 s after it failed.
-    await pods.ready("later");
-    const waited = Date.now() - backAt;
-    t.diagnostic(`a pod that waited for the runtime was ready after ${waited} ms; a pod takes ${usual} ms here`);
-    // The runtime itself starts meanwhile, and a busy machine takes longer for that, too.
-    assert.ok(waited < Math.max(6_000, 4 * usual), `${waited} ms, where a pod takes ${usual} ms`);
+    const readyAfter = async (name: string) => {
+      await pods.ready(name);
+      return Date.now() - backAt;
+    };
+    await pods.create("fresh", {});
+    const [waited, fresh] = await Promise.all([readyAfter("later"), readyAfter("fresh")]);
+    t.diagnostic(`a pod that waited for the runtime was ready after ${waited} ms; one that came with it, after ${fresh}`);
+    // Of its own accord it would be tried again 10 to 15 s after it failed. How long a start takes depends on the machine's load.
+    assert.ok(waited < fresh + 6_000, `${waited} ms, where a pod that came with the runtime took ${fresh} ms`);
 
     const ended = particulars[cluster.provider].remembersEnds(cluster)
       ? { phase: "Succeeded", exitCode: 137, withinSeconds: 4 }
