@@ -106,7 +106,9 @@ describe("the runtime killed and restarted under 20 pods", { timeout: 400_000 },
     };
     await pods.create("fresh", {});
     const [waited, fresh] = await Promise.all([readyAfter("later"), readyAfter("fresh")]);
-    t.diagnostic(`a pod that waited for the runtime was ready after ${waited} ms; one that came with it, after ${fresh}`);
+    t.diagnostic(
+      `a pod that waited for the runtime was ready after ${waited} ms; one that came with it, after ${fresh}`,
+    );
     // Of its own accord it would be tried again 10 to 15 s after it failed. How long a start takes depends on the machine's load.
     assert.ok(waited < fresh + 6_000, `${waited} ms, where a pod that came with the runtime took ${fresh} ms`);
 
