@@ -23,18 +23,18 @@ export interface MemberState {
   readonly node: Node | undefined;
 }
 
-type Verdict = Pick<FleetCondition, "status" | "reason" | "message">;
+/** A condition without its times. */
+export type Verdict = Pick<FleetCondition, "status" | "reason" | "message">;
 
 /** Maximum length of a message, as of any condition. */
 const maxMessageLength = 32_768;
 
 /** Computes an object's conditions, in the order in which a machine becomes a node. `Ready` is the summary: it repeats the first condition
- *  that is not True. A condition keeps its transition time until its status changes. Pure.
- *  @param now RFC 3339. */
+ *  that is not True. Pure. */
 export function conditionsOf(
   state: MemberState,
   before: readonly FleetCondition[],
-  { generation, now }: { readonly generation: number | undefined; readonly now: string },
+  observed: Observation,
 ): readonly FleetCondition[] {
   const steps: readonly (readonly [type: string, verdict: Verdict])[] = [
     ["Accepted", accepted(state)],
@@ -45,16 +45,37 @@ export function conditionsOf(
   ];
   const failed = steps.find(([, { status }]) => status !== "True")?.[1];
   const ready = state.stopped ? no(state.stopped) : failed ? { ...failed, status: "False" as const } : nodeReady(state);
-  return [...steps, ["Ready", ready] as const].map(([type, verdict]) => {
-    const old = before.find((condition) => condition.type === type);
-    return {
-      type,
-      ...verdict,
-      message: verdict.message.slice(0, maxMessageLength),
-      ...(generation !== undefined && { observedGeneration: generation }),
-      lastTransitionTime: old?.status === verdict.status ? old.lastTransitionTime : now,
-    };
-  });
+  return [...steps, ["Ready", ready] as const].map(([type, verdict]) => conditionOf(type, verdict, before, observed));
+}
+
+/** What an object's controller saw, and when. */
+export interface Observation {
+  readonly generation: number | undefined;
+  /** RFC 3339. */
+  readonly now: string;
+}
+
+/** Builds a condition, which keeps its transition time until its status changes. Pure. */
+export function conditionOf(
+  type: string,
+  verdict: Verdict,
+  before: readonly FleetCondition[],
+  { generation, now }: Observation,
+): FleetCondition {
+  const old = before.find((condition) => condition.type === type);
+  return {
+    type,
+    ...verdict,
+    message: verdict.message.slice(0, maxMessageLength),
+    ...(generation !== undefined && { observedGeneration: generation }),
+    lastTransitionTime: old?.status === verdict.status ? old.lastTransitionTime : now,
+  };
+}
+
+/** A status as text, to compare it with another: without the times of its conditions. */
+export function comparableStatus(status: { readonly conditions?: readonly FleetCondition[] }): string {
+  const conditions = status.conditions?.map(({ lastTransitionTime: _time, ...rest }) => rest);
+  return JSON.stringify({ ...status, conditions });
 }
 
 function yes(reason: string, message: string): Verdict {

@@ -108,3 +108,8 @@ export function machineReference({ metadata: { name, namespace, uid } }: Grafted
 export function isDeleted({ metadata }: GraftedNode): boolean {
   return metadata.deletionTimestamp !== undefined;
 }
+
+/** True if the status says that the node is Ready. */
+export function isReady(status: GraftedNodeStatus | undefined): boolean {
+  return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is === "True") ?? false;
+}

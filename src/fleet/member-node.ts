@@ -3,7 +3,7 @@ import { CodedError } from "../lib/errors.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { ConfiguredMetadata, ConfiguredMetadataSource } from "../node/configured-metadata.ts";
 import type { NodeReporter } from "../report/reported-node.ts";
-import type { GraftedNode } from "./grafted-node.ts";
+import type { GraftedNode, GraftedNodeSpec } from "./grafted-node.ts";
 
 export interface RunParts {
   readonly report: NodeReporter;
@@ -20,6 +20,8 @@ export interface MemberNodeDeps {
 interface RunningNode {
   /** The specification that it runs with. */
   readonly specification: string;
+  /** What of that is its pool's. */
+  readonly template: string;
   readonly metadata: ReturnType<typeof changeableMetadata>;
   readonly stop: AbortController;
   readonly ended: Promise<unknown>;
@@ -33,14 +35,16 @@ export function createMemberNode({ run, report }: MemberNodeDeps) {
   return {
     isRunning: () => running !== undefined,
     /** True if a running node can take over this specification without a new start. */
-    runsWith: (object: GraftedNode) => running?.specification === specificationOf(object),
+    runsWith: (object: GraftedNode) => running?.specification === startingPart(object.spec),
+    /** The template that the node was started with; undefined if none runs. */
+    template: () => running?.template,
     /** Replaces the Node's labels, annotations and taints. */
     replaceMetadata: (config: NodeConfig) => running?.metadata.replace(config),
-    start(config: NodeConfig, object: GraftedNode): void {
+    start(config: NodeConfig, { spec }: GraftedNode, template: string): void {
       const stop = new AbortController();
       const metadata = changeableMetadata(config);
       const ended = run(config, { report, metadata }, stop.signal).finally(() => report.onProgress(noProgress));
-      running = { specification: specificationOf(object), metadata, stop, ended };
+      running = { specification: startingPart(spec), template, metadata, stop, ended };
     },
     /** Stops the node, and waits for its end. Its pods run on. */
     async stop(): Promise<void> {
@@ -66,8 +70,8 @@ const changeable: readonly string[] = [
   "terminationGracePeriod",
 ];
 
-/** The part of a specification for which a node has to start again. */
-function specificationOf({ spec }: GraftedNode): string {
+/** The part of a specification, or of a pool's template, for which a node has to start again. */
+export function startingPart(spec: Partial<GraftedNodeSpec>): string {
   return JSON.stringify(Object.entries(spec).filter(([field]) => !changeable.includes(field)));
 }
 

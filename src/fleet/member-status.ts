@@ -7,8 +7,8 @@ import { rfc3339 } from "../lib/rfc3339.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { Node } from "../objects.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
-import { type Cause, conditionsOf } from "./conditions.ts";
-import { type GraftedNode, graftedNodeKind, graftedNodePath, type GraftedNodeStatus } from "./grafted-node.ts";
+import { type Cause, comparableStatus, conditionsOf } from "./conditions.ts";
+import { type GraftedNode, graftedNodeKind, graftedNodePath, type GraftedNodeStatus, isReady } from "./grafted-node.ts";
 
 export interface StatusWriterDeps extends ClockAndLog {
   readonly client: Pick<ApiClient, "patch">;
@@ -57,6 +57,8 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
   return {
     /** The status may have changed. */
     changed: changed.fire,
+    /** True if the node is Ready now, whatever was written last. */
+    isReady: () => isReady(statusOf({ ...input(), report, now: clock.now() })),
     /** Writes for as long as this work lasts, or until the signal aborts. */
     async during(work: () => Promise<void>, signal: AbortSignal): Promise<void> {
       const over = new AbortController();
@@ -118,10 +120,4 @@ function machineOf(node: Node | undefined, { status }: GraftedNode): Pick<Grafte
     containerRuntimeVersion: runtime,
   } = info;
   return { machine: { machineID, bootID, architecture, operatingSystem, kernel, runtime } };
-}
-
-/** A status as text, to compare it with another: without the times of its conditions. */
-function comparableStatus(status: GraftedNodeStatus): string {
-  const conditions = status.conditions?.map(({ lastTransitionTime: _time, ...rest }) => rest);
-  return JSON.stringify({ ...status, conditions });
 }

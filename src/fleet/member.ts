@@ -20,6 +20,7 @@ import {
 } from "./member-configuration.ts";
 import { createMemberNode, type MemberNodeDeps } from "./member-node.ts";
 import { createStatusWriter } from "./member-status.ts";
+import type { RunningNode } from "./roll-out.ts";
 
 export interface MemberDeps
   extends ClockAndLog,
@@ -29,12 +30,24 @@ export interface MemberDeps
   readonly events: EventSink;
   /** True if the object's machine shall be a node. */
   readonly isActive: () => boolean;
+  /** The template of the object's pool, and its roll-out. */
+  readonly rollOut: MemberRollOut;
   /** Receives the node's reports for as long as the object exists. */
   readonly report: ReportedNode & NodeReporter;
 }
 
+/** The roll-out of a pool's template, as one member sees it. */
+export interface MemberRollOut {
+  /** The part of the template for which a node has to start again; the same for all members of a pool. */
+  template(): string;
+  /** True if the node may restart to run with that template. */
+  hasTurn(): boolean;
+}
+
 /** One object of the fleet, and its machine. */
 export interface Member {
+  /** The running node; undefined if none runs. */
+  running(): RunningNode | undefined;
   /** Follows the object. */
   update(object: GraftedNode): void;
   /** Looks again at what the object needs, such as a Secret that has changed. */
@@ -86,6 +99,10 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
     }
   };
   return {
+    running() {
+      const template = steps.template();
+      return template === undefined ? undefined : { template, isReady: status.isReady() };
+    },
     update(object) {
       const isOther = significantParts(object) !== significantParts(latest);
       if (isForced(object) && !isForced(latest))
@@ -133,7 +150,7 @@ function createSteps(
   deps: MemberDeps,
   { causes, reported }: { readonly causes: MemberCauses; readonly reported: () => void },
 ) {
-  const { client, clock } = deps;
+  const { client, clock, rollOut } = deps;
   const node = createMemberNode(deps);
   /** The node's configuration; undefined, with the cause in `refused`, if the object cannot be served as it is. */
   const configure = async (object: GraftedNode, signal: AbortSignal): Promise<NodeConfig | undefined> => {
@@ -166,6 +183,7 @@ function createSteps(
   };
   return {
     stop: node.stop,
+    template: node.template,
     /** @returns true once the object needs nothing anymore. */
     async step(object: GraftedNode, signal: AbortSignal): Promise<boolean> {
       if (isDeleted(object)) return isHeld(object) && (await leaveForEver(object, signal));
@@ -186,9 +204,11 @@ function createSteps(
         node.replaceMetadata(config);
         return false;
       }
+      const template = rollOut.template();
+      if (node.isRunning() && node.template() !== template && !rollOut.hasTurn()) return false;
       await node.stop();
       await addFinalizer(client, object, signal);
-      node.start(config, object);
+      node.start(config, object, template);
       return false;
     },
   };

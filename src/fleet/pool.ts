@@ -1,6 +1,7 @@
 import { isRecord } from "../lib/record.ts";
 import type { NamespacedMeta } from "../objects.ts";
-import type { GraftedNode, GraftedNodeSpec } from "./grafted-node.ts";
+import type { FleetCondition, GraftedNode, GraftedNodeSpec } from "./grafted-node.ts";
+import type { Disruption } from "./roll-out.ts";
 
 /** Machines that share settings, and of which a number is active. */
 export interface GraftedNodePool {
@@ -10,16 +11,20 @@ export interface GraftedNodePool {
     readonly template?: Partial<GraftedNodeSpec>;
     /** How many members are active; all unless given. */
     readonly replicas?: number;
+    readonly disruption?: Disruption;
   };
   readonly status?: PoolStatus;
 }
 
 export interface PoolStatus {
   readonly observedGeneration?: number;
-  /** Numbers of objects that refer to the pool, of active ones among them, and of active ones that are Ready. */
+  /** Numbers of objects that refer to the pool, of active ones among them, and of active ones that are Ready, and that run with the
+   *  template. */
   readonly members: number;
   readonly replicas: number;
   readonly readyReplicas: number;
+  readonly updatedReplicas: number;
+  readonly conditions: readonly FleetCondition[];
 }
 
 /** A member of a pool, as far as the choice of active ones needs it. */

@@ -4,10 +4,15 @@ import { createReflector, type ReflectorHandler } from "../api/reflector.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createFailureLog } from "../lib/retry.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Runnable } from "../lib/runnables.ts";
 import { createTrigger } from "../lib/trigger.ts";
-import { type GraftedNode, isDeleted } from "./grafted-node.ts";
+import { comparableStatus, conditionOf } from "./conditions.ts";
+import { type GraftedNode, isDeleted, isReady } from "./grafted-node.ts";
+import type { MemberRollOut } from "./member.ts";
+import { startingPart } from "./member-node.ts";
 import { activeMembers, type GraftedNodePool, poolPath, type PoolStatus, withDefaults } from "./pool.ts";
+import { createRollOut, type RollOut, type RunningNode } from "./roll-out.ts";
 
 export interface PoolsDeps extends ClockAndLog {
   readonly client: ApiClient;
@@ -16,18 +21,28 @@ export interface PoolsDeps extends ClockAndLog {
   readonly objects: () => readonly GraftedNode[];
   /** Number of pods on the node of that name. */
   readonly podsOn: (name: string) => number;
+  /** The node that runs for the object of that name. */
+  readonly runningOf: (name: string) => RunningNode | undefined;
+  /** Has members of those names look again at what they may do. */
+  readonly wake: (names: readonly string[]) => void;
   /** Called when a pool has changed. */
   readonly onChange: () => void;
 }
 
-/** Minimum interval between two writes of statuses, milliseconds. */
+/** Minimum interval between two looks at the pools, and so between two writes of a status, milliseconds. */
 const minIntervalMs = 1_000;
 
-/** Watches the pools of a namespace, decides which members are active, and writes the pools' statuses. */
+/** Watches the pools of a namespace, decides which members are active, rolls out templates, and writes the pools' statuses. */
 export function createPools(deps: PoolsDeps) {
   const { client, namespace, clock, log } = deps;
   const changed = createTrigger();
   const written = new Map<string, string>();
+  const rollOuts = new Map<string, RollOut>();
+  const rollOutOf = ({ metadata: { uid } }: GraftedNodePool): RollOut => {
+    const rollOut = rollOuts.get(uid) ?? createRollOut();
+    rollOuts.set(uid, rollOut);
+    return rollOut;
+  };
   const notify = () => deps.onChange();
   const handler: ReflectorHandler<GraftedNodePool> = { replace: notify, changed: notify };
   const pools = createReflector<GraftedNodePool>({ client, path: poolPath(namespace), handler, clock, log });
@@ -44,27 +59,55 @@ export function createPools(deps: PoolsDeps) {
         pods: deps.podsOn(member.metadata.name),
       })),
     );
-  const writeStatus = async (pool: GraftedNodePool, signal: AbortSignal) => {
+  const advance = (pool: GraftedNodePool, members: readonly GraftedNode[], active: ReadonlySet<string>) => {
+    const served = members.filter(({ metadata: { name } }) => active.has(name));
+    const rolled = served.filter((member) => !withDefaults(member, pool).spec.paused);
+    const input = {
+      template: templateOf(pool),
+      disruption: pool.spec.disruption ?? {},
+      members: rolled.map(({ metadata: { name } }) => ({ name, node: deps.runningOf(name) })),
+    };
+    const progress = rollOutOf(pool).advance(input, clock.monotonic());
+    if (progress.woken.length > 0) {
+      log.info({ pool: pool.metadata.name, nodes: progress.woken }, "nodes restart with their pool's template");
+      deps.wake(progress.woken);
+    }
+    if (progress.isUnderWay) changed.fire();
+    return progress;
+  };
+  const updatePool = async (pool: GraftedNodePool, signal: AbortSignal) => {
     const members = membersOf(pool);
     const active = activeOf(pool, members);
-    const { name, generation } = pool.metadata;
-    const ready = members.filter((member) => active.has(member.metadata.name) && isReady(member));
+    const { verdict, updated } = advance(pool, members, active);
+    const { name, uid, generation } = pool.metadata;
+    const observed = { generation, now: rfc3339(clock.now()) };
+    const ready = members.filter((member) => active.has(member.metadata.name) && isReady(member.status));
     const counts = { members: members.length, replicas: active.size, readyReplicas: ready.length };
-    const status: PoolStatus = { ...(generation !== undefined && { observedGeneration: generation }), ...counts };
-    const text = JSON.stringify(status);
-    if (written.get(name) === text) return;
+    const status: PoolStatus = {
+      ...(generation !== undefined && { observedGeneration: generation }),
+      ...counts,
+      updatedReplicas: updated,
+      conditions: [conditionOf("RolledOut", verdict, pool.status?.conditions ?? [], observed)],
+    };
+    const text = comparableStatus(status);
+    if (written.get(uid) === text) return;
     const kind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftedNodePool", metadata: { name } };
     await applyObject(client, `${poolPath(namespace, name)}/status`, { ...kind, status }, signal);
-    written.set(name, text);
+    written.set(uid, text);
+  };
+  const forgetGone = () => {
+    const uids = new Set(pools.list().map(({ metadata: { uid } }) => uid));
+    for (const known of [written, rollOuts]) for (const uid of known.keys()) if (!uids.has(uid)) known.delete(uid);
   };
   const writer: Runnable = {
-    name: "statuses of pools",
+    name: "pools",
     async run(signal) {
       const failures = createFailureLog(log, "cannot write the status of a GraftedNodePool; retrying");
       while (!signal.aborted) {
         await changed.fired(signal);
+        forgetGone();
         for (const pool of signal.aborted ? [] : pools.list())
-          await writeStatus(pool, signal).catch((error: unknown) => {
+          await updatePool(pool, signal).catch((error: unknown) => {
             if (signal.aborted || hasCode(error, "not_found")) return;
             failures.failed(error, { pool: pool.metadata.name });
             changed.fire();
@@ -77,6 +120,14 @@ export function createPools(deps: PoolsDeps) {
     running: [pools, writer] as const,
     ready: pools.ready,
     has: (name: string) => pools.get(namespace, name) !== undefined,
+    /** The roll-out of the pool that the object is a member of now. */
+    rollOutOf: (object: () => GraftedNode): MemberRollOut => ({
+      template: () => templateOf(poolOf(object())),
+      hasTurn() {
+        const pool = poolOf(object());
+        return !pool || rollOutOf(pool).hasTurn(object().metadata.name, templateOf(pool));
+      },
+    }),
     /** The object with its pool's defaults. */
     effective: (object: GraftedNode) => withDefaults(object, poolOf(object)),
     /** Names of the objects whose machines shall be nodes. */
@@ -89,6 +140,7 @@ export function createPools(deps: PoolsDeps) {
   };
 }
 
-function isReady({ status }: GraftedNode): boolean {
-  return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is === "True") ?? false;
+/** The part of a pool's template for which nodes start again. */
+function templateOf(pool: GraftedNodePool | undefined): string {
+  return startingPart(pool?.spec.template ?? {});
 }

@@ -238,6 +238,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     await untilReady("edge-6");
     await cluster.apply(parrotOn("edge-6"));
     await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/on-edge-6", "--timeout=55s"]);
+    await rollOut();
     await cluster.mustKubectl(["scale", "gnp/edge", inNamespace, "--replicas=1"]);
     // The member with a pod stays.
     await untilSays("edge-5", "Ready", "Inactive");
@@ -247,6 +248,36 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     await cluster.mustKubectl(gone, { timeoutMs: 130_000 });
     assert.equal(await cluster.get<Node>("node", "edge-6"), undefined);
   });
+
+  /** Changes the template of the pool with two members: their nodes restart in turn, and their pods run on. */
+  async function rollOut(): Promise<void> {
+    const { cluster } = lab;
+    const container = async () => (await cluster.get<Pod>("pod", "on-edge-6"))?.status?.containerStatuses?.[0];
+    const before = await container();
+    const spec = { template: { kubeletConfiguration: { maxPods: 77 } }, disruption: { maxUnavailable: 1 } };
+    await cluster.mustKubectl([
+      "patch",
+      "gnp",
+      "edge",
+      inNamespace,
+      "--type=merge",
+      `--patch=${JSON.stringify({ spec })}`,
+    ]);
+    const restarting = "{.status.updatedReplicas} {.status.conditions[0].reason}";
+    await cluster.waitFor(
+      "one node to run with the template, and the other not yet",
+      async () =>
+        (await cluster.mustKubectl(["get", "gnp", "edge", inNamespace, `--output=jsonpath=${restarting}`])) ===
+        "1 Progressing",
+      { explain },
+    );
+    const done = ["wait", "--for=condition=RolledOut", "gnp/edge", inNamespace, "--timeout=100s"];
+    await cluster.mustKubectl(done, { timeoutMs: 110_000 });
+    for (const name of ["edge-5", "edge-6"])
+      assert.equal((await cluster.get<Node>("node", name))?.status?.capacity?.["pods"], "77", name);
+    const { containerID, restartCount } = (await container()) ?? {};
+    assert.deepEqual([containerID, restartCount], [before?.containerID, before?.restartCount]);
+  }
 
   test("deleting an object whose machine is off ends once it is forced", async () => {
     const { cluster, edge } = lab;

@@ -73,6 +73,19 @@ drainTimeout: { type: string, pattern: '^([0-9]+(h|m|s))+$', maxLength: 16, desc
 terminationGracePeriod: { type: string, pattern: '^([0-9]+(h|m|s))+$', maxLength: 16, description: Time after drainTimeout for which a machine that cannot be cleaned is waited for; then the Node is deleted whatever is on it. 1h unless given. }
 {{- end -}}
 
+{{/* Schema of a condition. */}}
+{{- define "graftlet.crd.condition" -}}
+type: object
+required: [type, status, reason, message, lastTransitionTime]
+properties:
+  type: { type: string, maxLength: 316 }
+  status: { type: string, enum: ["True", "False", Unknown] }
+  reason: { type: string, minLength: 1, maxLength: 1024 }
+  message: { type: string, maxLength: 32768 }
+  observedGeneration: { type: integer, format: int64 }
+  lastTransitionTime: { type: string, format: date-time }
+{{- end -}}
+
 {{/* Metadata of a definition, beside its name. */}}
 {{- define "graftlet.crd.metadata" -}}
 labels: {{- include "graftlet.labels" . | nindent 2 }}

@@ -8,11 +8,13 @@ import type { ApiClient, WatchEvent } from "../../../src/api/client.ts";
 import type { NodeConfig } from "../../../src/config/node-config.ts";
 import { createFleet } from "../../../src/fleet/fleet.ts";
 import type { GraftedNode, GraftedNodeSpec } from "../../../src/fleet/grafted-node.ts";
+import type { GraftedNodePool } from "../../../src/fleet/pool.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
 import { onAbort } from "../../../src/lib/runnables.ts";
 import { createTrigger } from "../../../src/lib/trigger.ts";
-import { createReportedNode } from "../../../src/report/reported-node.ts";
+import type { Node } from "../../../src/objects.ts";
+import { createReportedNode, type NodeIntrospection } from "../../../src/report/reported-node.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const namespace = "edge";
@@ -22,13 +24,15 @@ const machine = (name: string, spec: Partial<GraftedNodeSpec> = {}): GraftedNode
   spec: { ssh: { host: "machine" }, ...spec },
 });
 
+type FleetObject = GraftedNode | GraftedNodePool;
+
 /** A namespace with objects that come, change and go. */
 function cluster() {
   const kinds = ["secrets", "graftednodes", "graftednodepools"] as const;
-  const lists = new Map<string, GraftedNode[]>(kinds.map((kind) => [kind, []]));
+  const lists = new Map<string, FleetObject[]>(kinds.map((kind) => [kind, []]));
   const events = new Map<
     string,
-    { readonly queue: WatchEvent<GraftedNode>[]; readonly news: ReturnType<typeof createTrigger> }
+    { readonly queue: WatchEvent<FleetObject>[]; readonly news: ReturnType<typeof createTrigger> }
   >(kinds.map((kind) => [kind, { queue: [], news: createTrigger() }]));
   const kindOf = (path: string) => path.split("/").at(-1) ?? "";
   const client: ApiClient = {
@@ -53,7 +57,7 @@ function cluster() {
   return {
     client,
     lists,
-    send(type: "ADDED" | "MODIFIED" | "DELETED", object: GraftedNode, kind = "graftednodes") {
+    send(type: "ADDED" | "MODIFIED" | "DELETED", object: FleetObject, kind = "graftednodes") {
       const feed = events.get(kind);
       feed?.queue.push({ type, object });
       feed?.news.fire();
@@ -61,10 +65,24 @@ function cluster() {
   };
 }
 
-function start(t: TestContext, first: readonly GraftedNode[] = []) {
+/** A running node whose Node is Ready. */
+function readyNode(name: string): NodeIntrospection {
+  const conditions = [{ type: "Ready", status: "True", reason: "KubeletReady", message: "" }];
+  const node = { metadata: { name, uid: name }, status: { conditions } } as unknown as Node;
+  return {
+    standalone: false,
+    node: () => node,
+    onNodeChange: () => () => undefined,
+    pods: () => [],
+    summary: () => Promise.reject(new Error("unused")),
+  };
+}
+
+function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readonly GraftedNodePool[] = []) {
   const clock = fakeClock();
   const { client, lists, send } = cluster();
   lists.get("graftednodes")?.push(...first);
+  lists.get("graftednodepools")?.push(...pools);
   const directory = mkdtempSync(join(tmpdir(), "graftlet-fleet-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const did: string[] = [];
@@ -94,9 +112,13 @@ function start(t: TestContext, first: readonly GraftedNode[] = []) {
       };
     },
     onListed: () => (listed += 1),
-    async run({ nodeName, kubelet: { port } }, _parts, signal) {
+    async run({ nodeName, kubelet: { port } }, { report }, signal) {
       did.push(`start ${nodeName} ${port}`);
+      report.onTargetOpened("local");
+      report.onProgress({ isIdentified: true, isClaimed: true });
+      report.onRunning(readyNode(nodeName));
       await onAbort(signal);
+      report.onRunning(undefined);
       did.push(`stop ${nodeName}`);
     },
     withNodeClient: () => Promise.reject(new Error("unused")),
@@ -115,7 +137,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = []) {
     }
     assert.ok(holds(), did.join());
   };
-  return { did, reported, send, until, listed: () => listed, stop, ended };
+  return { did, reported, send, until, listed: () => listed, now: () => clock.now(), stop, ended };
 }
 
 test("serves each object at a port of its own, which no other listener of the process has", async (t) => {
@@ -153,6 +175,33 @@ test("an object that is created again under its name is another machine", async 
   send("ADDED", machine("a"));
   await until(() => did.length === 3);
   assert.deepEqual(did, ["start a 10251", "stop a", "start a 10251"]);
+});
+
+test("a pool's template reaches its members one after another; labels reach all at once", async (t) => {
+  const poolOf = (template: GraftedNodePool["spec"]["template"]): GraftedNodePool => ({
+    metadata: { name: "edge", namespace, uid: "pool" },
+    spec: { ...(template && { template }), disruption: { maxUnavailable: 1 } },
+  });
+  const members = ["a", "b", "c"].map((name) => machine(name, { poolRef: { name: "edge" } }));
+  const { did, send, until, now } = start(t, [...members, machine("own")], [poolOf({})]);
+  await until(() => did.length === 4);
+  did.length = 0;
+  send("MODIFIED", poolOf({ labels: { tier: "edge" } }), "graftednodepools");
+  const from = now();
+  await until(() => now() - from > 3_000);
+  assert.equal(did.length, 0, did.join());
+  send("MODIFIED", poolOf({ reserved: { cpu: 1 } }), "graftednodepools");
+  const times: number[] = [];
+  for (const restarts of [1, 2, 3]) {
+    await until(() => did.length >= 2 * restarts);
+    times.push(now());
+  }
+  assert.deepEqual(
+    did.map((line) => line.split(" ").slice(0, 2).join(" ")),
+    ["stop a", "start a", "stop b", "start b", "stop c", "start c"],
+  );
+  const [first = 0, second = 0, third = 0] = times;
+  assert.ok(second - first >= 10_000 && third - second >= 10_000, times.join());
 });
 
 test("a process that is stopped stops all nodes", async (t) => {

@@ -33,6 +33,8 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
   const did: string[] = [];
   const told: string[] = [];
   let active = true;
+  let template = "";
+  let hasTurn = false;
   let isCleanable = true;
   let source: ConfiguredMetadataSource | undefined;
   const client: ApiClient = {
@@ -78,6 +80,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     addresses: () => ["10.0.0.9"],
     secret: (name) => secrets.get(name),
     hasPool: (name) => name === "pool",
+    rollOut: { template: () => template, hasTurn: () => hasTurn },
     isActive: () => active,
     events: { event: (_about, _type, reason, message) => void told.push(`${reason}: ${message}`) },
     port: 10_255,
@@ -155,6 +158,12 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     ended,
     stop,
     source: () => source,
+    /** The pool has another template. */
+    setTemplate: (text: string) => void (template = text),
+    giveTurn() {
+      hasTurn = true;
+      member.wake();
+    },
     /** The machine does not answer while it is cleaned. */
     hang: () => void (isCleanable = false),
     async setActive(now: boolean) {
@@ -204,6 +213,25 @@ test("a change of the specification restarts the node; paused stops it; labels a
   assert.deepEqual(did, ["stop"]);
   await change({ paused: false });
   await started();
+});
+
+test("a node restarts for its pool's template once it has a turn, and for its own change at once", async (t) => {
+  const { did, started, until, change, setTemplate, giveTurn, member } = start(t);
+  await started();
+  did.length = 0;
+  setTemplate("other");
+  await change({ reserved: { cpu: 1 } });
+  await until(() => true);
+  assert.deepEqual(did, []);
+  assert.deepEqual(member.running(), { template: "", isReady: false });
+  giveTurn();
+  await started();
+  assert.deepEqual(did, ["stop", "start edge-1"]);
+  assert.equal(member.running()?.template, "other");
+  did.length = 0;
+  await change({ reserved: { cpu: 2 } });
+  await started();
+  assert.deepEqual(did, ["stop", "start edge-1"]);
 });
 
 test("a specification that cannot be served leaves the node as it runs, and says so", async (t) => {

@@ -1,0 +1,137 @@
+import type { Verdict } from "./conditions.ts";
+
+/** Limits for the roll-out of a pool's template. */
+export interface Disruption {
+  /** How many nodes may be restarted and not Ready again at a time: a number, or a percentage of the active ones, rounded down; at least
+   *  one. 25% unless given, as in a Deployment. */
+  readonly maxUnavailable?: number | string;
+  /** The roll-out pauses when so many restarted nodes are not Ready again; 1 unless given. */
+  readonly pauseOnFailures?: number;
+}
+
+/** The running node of a member. */
+export interface RunningNode {
+  /** The template that it was started with. */
+  readonly template: string;
+  readonly isReady: boolean;
+}
+
+/** A member whose machine shall be a node. */
+export interface RollOutMember {
+  readonly name: string;
+  /** Undefined while its node is stopped, or cannot start. */
+  readonly node: RunningNode | undefined;
+}
+
+/** What is to be rolled out, and where. */
+export interface RollOutInput {
+  readonly template: string;
+  readonly disruption: Disruption;
+  readonly members: readonly RollOutMember[];
+}
+
+export interface RollOutProgress {
+  /** Members that may restart, and might not before. */
+  readonly woken: readonly string[];
+  /** Number of members that run with the template. */
+  readonly updated: number;
+  /** True while nodes have turns, whose time limits pass without any other change. */
+  readonly isUnderWay: boolean;
+  readonly verdict: Verdict;
+}
+
+/** A member's permission to restart. */
+interface Turn {
+  /** Milliseconds. */
+  readonly since: number;
+  /** True once the node was Ready for a while, and from the start for one that was not Ready before: it loses nothing. */
+  isOver: boolean;
+}
+
+const defaultMaxUnavailable = "25%";
+/** Time for which a restarted node has to be Ready, so that one that fails soon after its start counts as failed, and time after which
+ *  one that is not Ready has failed, milliseconds. */
+const [minReadyMs, failureMs] = [10_000, 60_000];
+/** How many members a message names. */
+const maxNamed = 10;
+
+export type RollOut = ReturnType<typeof createRollOut>;
+
+/** The roll-out of one pool's template: its members restart in turn, in the order of their names. A member that is not Ready anyway restarts
+ *  at once. Members that start for another reason start with the present template. */
+export function createRollOut() {
+  let current: string | undefined;
+  const turns = new Map<string, Turn>();
+  const readySince = new Map<string, number>();
+  const follow = ({ template, members }: RollOutInput, now: number): void => {
+    if (template !== current) {
+      current = template;
+      turns.clear();
+      readySince.clear();
+    }
+    const names = new Set(members.map(({ name }) => name));
+    for (const name of turns.keys()) if (!names.has(name)) turns.delete(name);
+    for (const { name, node } of members) {
+      const turn = turns.get(name);
+      if (!turn || node?.template !== template || !node.isReady) readySince.delete(name);
+      else if (!readySince.has(name)) readySince.set(name, now);
+      const since = readySince.get(name);
+      if (turn && since !== undefined && now - since >= minReadyMs) turn.isOver = true;
+    }
+  };
+  return {
+    /** True if the member may restart to run with this template. */
+    hasTurn: (name: string, template: string): boolean => template === current && turns.has(name),
+    /** Gives turns to as many members as may have one. @param now milliseconds. */
+    advance(input: RollOutInput, now: number): RollOutProgress {
+      follow(input, now);
+      const { template, members, disruption } = input;
+      const running = members.flatMap(({ name, node }) => (node ? [{ name, ...node }] : []));
+      const outdated = running.filter((node) => node.template !== template);
+      const busy = [...turns].filter(([, { isOver }]) => !isOver);
+      const failed = busy.filter(([, { since }]) => now - since >= failureMs).map(([name]) => name);
+      const waiting = outdated.filter(({ name }) => !turns.has(name));
+      const isPaused = waiting.length > 0 && failed.length >= (disruption.pauseOnFailures ?? 1);
+      const room = isPaused ? 0 : Math.max(0, allowedUnavailable(disruption, members.length) - busy.length);
+      const ready = waiting.filter(({ isReady }) => isReady).toSorted((one, other) => (one.name < other.name ? -1 : 1));
+      const next = [...ready.slice(0, room), ...(isPaused ? [] : waiting.filter(({ isReady }) => !isReady))];
+      for (const { name, isReady } of next) turns.set(name, { since: now, isOver: !isReady });
+      return {
+        woken: next.map(({ name }) => name),
+        updated: running.length - outdated.length,
+        isUnderWay: turns.values().some(({ isOver }) => !isOver),
+        verdict: verdictOf(running.length, { outdated: outdated.length, busy: busy.length, failed, isPaused }),
+      };
+    },
+  };
+}
+
+interface RollOutState {
+  readonly outdated: number;
+  readonly busy: number;
+  readonly failed: readonly string[];
+  readonly isPaused: boolean;
+}
+
+function verdictOf(all: number, { outdated, busy, failed, isPaused }: RollOutState): Verdict {
+  if (outdated === 0 && busy === 0)
+    return { status: "True", reason: "Complete", message: "all nodes run with the template" };
+  const named = [...failed.slice(0, maxNamed), ...(failed.length > maxNamed ? ["…"] : [])].join(", ");
+  const progress = `${all - outdated} of ${all} nodes run with the template`;
+  if (isPaused) {
+    const remedy = "mend the template or these machines, or raise disruption.pauseOnFailures";
+    return { status: "False", reason: "Paused", message: `${progress}; restarted and not Ready: ${named}: ${remedy}` };
+  }
+  return {
+    status: "False",
+    reason: "Progressing",
+    message: named === "" ? progress : `${progress}; restarted and not Ready: ${named}`,
+  };
+}
+
+/** Number of members that may be unavailable. @param all number of active ones. */
+export function allowedUnavailable({ maxUnavailable = defaultMaxUnavailable }: Disruption, all: number): number {
+  const percentage = /^(\d+)%$/.exec(String(maxUnavailable))?.[1];
+  const most = percentage === undefined ? Number(maxUnavailable) : Math.floor((all * Number(percentage)) / 100);
+  return Math.max(1, Number.isNaN(most) ? 1 : most);
+}

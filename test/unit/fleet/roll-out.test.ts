@@ -1,0 +1,160 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  allowedUnavailable,
+  createRollOut,
+  type Disruption,
+  type RollOutMember,
+  type RunningNode,
+} from "../../../src/fleet/roll-out.ts";
+
+/** A pool's nodes: each restarts as soon as it may. */
+function pool(names: readonly string[], disruption: Disruption = {}) {
+  const rollOut = createRollOut();
+  const nodes = new Map<string, RunningNode | undefined>(
+    names.map((name) => [name, { template: "old", isReady: true }]),
+  );
+  let template = "old";
+  let now = 0;
+  const advance = (ms = 0) => {
+    now += ms;
+    const members = [...nodes].map(([name, node]) => ({ name, node }));
+    return rollOut.advance({ template, disruption, members }, now);
+  };
+  return {
+    rollOut,
+    advance,
+    change: (text: string) => (template = text),
+    set: (name: string, node: { readonly template?: string; readonly isReady: boolean }) =>
+      nodes.set(name, { template, ...node }),
+  };
+}
+
+test("a template that did not change restarts nothing", () => {
+  const { advance } = pool(["a", "b"]);
+  assert.deepEqual(advance(), {
+    woken: [],
+    updated: 2,
+    isUnderWay: false,
+    verdict: { status: "True", reason: "Complete", message: "all nodes run with the template" },
+  });
+});
+
+test("restarts the next node once the one before has been Ready for ten seconds", () => {
+  const { advance, change, set, rollOut } = pool(["b", "a", "c"], { maxUnavailable: 1 });
+  change("new");
+  assert.deepEqual(advance().woken, ["a"]);
+  assert.deepEqual(
+    [rollOut.hasTurn("a", "new"), rollOut.hasTurn("a", "old"), rollOut.hasTurn("b", "new")],
+    [true, false, false],
+  );
+  set("a", { isReady: false });
+  assert.deepEqual(advance(30_000).woken, []);
+  set("a", { isReady: true });
+  assert.deepEqual([advance().woken, advance(9_999).woken], [[], []]);
+  const { woken, updated, verdict } = advance(1);
+  assert.deepEqual([woken, updated, verdict.reason], [["b"], 1, "Progressing"]);
+  assert.equal(verdict.message, "1 of 3 nodes run with the template");
+});
+
+test("a restarted node that fails within ten seconds of its start keeps its turn", () => {
+  const { advance, change, set } = pool(["a", "b"]);
+  change("new");
+  advance();
+  set("a", { isReady: true });
+  advance();
+  set("a", { isReady: false });
+  advance(5_000);
+  set("a", { isReady: true });
+  advance(5_000);
+  assert.deepEqual(advance(9_000).woken, []);
+  assert.deepEqual(advance(1_000).woken, ["b"]);
+});
+
+test("pauses when a restarted node is not Ready after a minute, and goes on once it is", () => {
+  const { advance, change, set, rollOut } = pool(["a", "b", "c"], { maxUnavailable: 2 });
+  change("new");
+  assert.deepEqual(advance().woken, ["a", "b"]);
+  set("a", { isReady: false });
+  set("b", { isReady: true });
+  advance();
+  const { woken, isUnderWay, verdict } = advance(60_000);
+  assert.deepEqual([woken, isUnderWay, verdict.status, verdict.reason], [[], true, "False", "Paused"]);
+  assert.equal(
+    verdict.message,
+    "2 of 3 nodes run with the template; restarted and not Ready: a: mend the template or these machines, or raise disruption.pauseOnFailures",
+  );
+  assert.equal(rollOut.hasTurn("c", "new"), false);
+  set("a", { isReady: true });
+  advance();
+  assert.deepEqual(advance(10_000).woken, ["c"]);
+});
+
+test("goes on beside as many failures as the pool allows, within maxUnavailable", () => {
+  const { advance, change, set } = pool(["a", "b", "c"], { maxUnavailable: 2, pauseOnFailures: 2 });
+  change("new");
+  advance();
+  set("a", { isReady: false });
+  set("b", { isReady: true });
+  advance(50_000);
+  assert.deepEqual(advance(10_000).woken, ["c"]);
+});
+
+test("a node that is not Ready anyway restarts at once, and its failure pauses nothing", () => {
+  const { advance, change, set } = pool(["a", "b"], { maxUnavailable: 1 });
+  change("new");
+  set("b", { template: "old", isReady: false });
+  assert.deepEqual(advance().woken, ["a", "b"]);
+  set("a", { isReady: true });
+  set("b", { isReady: false });
+  advance();
+  assert.equal(advance(60_000).verdict.reason, "Complete");
+});
+
+test("a mended template begins the roll-out again, with the nodes that failed first", () => {
+  const { advance, change, set } = pool(["a", "b"], { maxUnavailable: 1 });
+  change("broken");
+  advance();
+  set("a", { isReady: false });
+  assert.equal(advance(60_000).verdict.reason, "Paused");
+  change("mended");
+  assert.deepEqual(advance().woken, ["b", "a"]);
+});
+
+test("a node keeps its turn while it is stopped; a member that is gone ends it", () => {
+  const rollOut = createRollOut();
+  const advance = (members: readonly RollOutMember[]) => {
+    const { woken, isUnderWay } = rollOut.advance({ template: "new", disruption: { maxUnavailable: 1 }, members }, 0);
+    return [woken, isUnderWay];
+  };
+  const node = { template: "old", isReady: true };
+  const b = { name: "b", node };
+  assert.deepEqual(advance([{ name: "a", node }, b]), [["a"], true]);
+  assert.deepEqual(advance([{ name: "a", node: undefined }, b]), [[], true]);
+  assert.deepEqual(advance([b]), [["b"], true]);
+  assert.deepEqual(advance([]), [[], false]);
+});
+
+test("names at most ten nodes that failed", () => {
+  const names = Array.from({ length: 12 }, (_, index) => `n-${String(index).padStart(2, "0")}`);
+  const { advance, change, set } = pool([...names, "z"], { maxUnavailable: 12 });
+  change("new");
+  advance();
+  for (const name of names) set(name, { isReady: false });
+  assert.match(advance(60_000).verdict.message, /Ready: n-00, .*n-09, …: mend/);
+});
+
+test("maxUnavailable is a number or a percentage, a quarter unless given, and at least one", () => {
+  assert.deepEqual(
+    [{}, { maxUnavailable: "50%" }, { maxUnavailable: 3 }, { maxUnavailable: "2" }, { maxUnavailable: 0 }].map(
+      (disruption) => [allowedUnavailable(disruption, 10), allowedUnavailable(disruption, 1)],
+    ),
+    [
+      [2, 1],
+      [5, 1],
+      [3, 3],
+      [2, 2],
+      [1, 1],
+    ],
+  );
+});
