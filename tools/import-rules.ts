@@ -64,7 +64,7 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   doctor: ["service-tunnel", "node", "admission", "sources", "server", ...stage],
   fleet: ["leave", "node", "report", "config", ...stage],
   process: ["fleet", "kubelet", ...stages, ...stage, "server", "report", "page", "streams", "config"],
-  commands: ["process", "kubelet", "doctor", ...stages, ...stage, "report", "config"],
+  commands: ["process", "fleet", "kubelet", "doctor", ...stages, ...stage, "report", "config"],
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };
 

@@ -3,9 +3,10 @@ import type { OptionsOf } from "../config/command-line.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { type ServiceAccountAccess, serviceAccount } from "../api/service-account.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import { deleteGraftedNodes } from "../fleet/deletion.ts";
 import type { DeploymentName } from "../leave/deployment.ts";
-import { type LeaveDeps, leave } from "../leave/leave.ts";
-import { systemClock } from "../lib/clock.ts";
+import { type LeaveClient, type LeaveDeps, leave, retryingClient } from "../leave/leave.ts";
+import { type Clock, systemClock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
@@ -30,6 +31,10 @@ export async function runLeave(options: LeaveOptions): Promise<boolean> {
   const clock = systemClock();
   const log = silentLog();
   await using client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
+  const waiting = options.fleet && account ? await deleteObjects(options, { client, account, clock }) : [];
+  for (const line of remainingObjects(waiting)) terminal.print(line);
+  // graftlet has to run on until their machines have left.
+  if (waiting.length > 0) return false;
   const names = nodes.map(({ nodeName }) => nodeName);
   const clean = createCleaner(options);
   const stayed = await leave(
@@ -38,6 +43,30 @@ export async function runLeave(options: LeaveOptions): Promise<boolean> {
   );
   for (const line of remainingSteps(stayed, deployment)) terminal.print(line);
   return stayed.length === 0;
+}
+
+/** Deletes the GraftedNodes of the account's namespace. @returns the names of those that have not left in time. */
+function deleteObjects(
+  { fleet, timeoutMs, terminal, signal }: LeaveOptions,
+  { client, account, clock }: { client: LeaveClient; account: ServiceAccountAccess; clock: Clock },
+): Promise<readonly string[]> {
+  const say = terminal.print;
+  const objects = {
+    client: retryingClient(client, clock, say),
+    namespace: account.namespace(),
+    mayHave: fleet?.mayHave ?? (() => false),
+    // For their pods, and then for the machine.
+    timeoutMs: 2 * timeoutMs,
+  };
+  return deleteGraftedNodes({ ...objects, clock, say }, signal);
+}
+
+/** Instructions for GraftedNodes whose machines have not left. */
+function remainingObjects(names: readonly string[]): readonly string[] {
+  if (names.length === 0) return [];
+  return [
+    `not left: ${names.join(", ")}. Their machines go on leaving; run this again. For one that will not come back: kubectl annotate gn NAME graftlet.dev/force-leave=REASON`,
+  ];
 }
 
 function deploymentIn(
@@ -50,7 +79,7 @@ function deploymentIn(
 }
 
 async function confirmLeave({ nodes, terminal, signal }: LeaveOptions): Promise<boolean> {
-  const names = nodes.map(({ nodeName }) => nodeName).join(", ");
+  const names = nodes.map(({ nodeName }) => nodeName).join(", ") || "the machines of GraftedNodes";
   terminal.print(
     `leaving the cluster: ${names}. Their pods are deleted, their machines are cleaned, their Nodes are deleted.`,
   );

@@ -4,7 +4,7 @@ import { withCredentialProviders } from "./credential-providers.ts";
 import { defaultsOf, unsupportedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import { flagValues } from "./flag-values.ts";
-import { type FleetConfig, readFleet } from "./fleet-configuration.ts";
+import { type FleetConfig, fleetOfPod, readFleet } from "./fleet-configuration.ts";
 import {
   type Endpoint,
   nodeWarnings,
@@ -92,6 +92,8 @@ export type ParseResult =
       readonly kind: "leave";
       /** The nodes that leave; their kubeconfigs are not read. */
       readonly nodes: readonly NodeConfig[];
+      /** The machines of GraftedNodes that leave before, in a Pod of a release that has some. */
+      readonly fleet: Pick<FleetConfig, "mayHave"> | undefined;
       /** The administrator's kubeconfig; undefined in a Pod, which uses its service account. */
       readonly kubeconfig: string | undefined;
       /** Deployment that runs graftlet; the default namespace is the Pod's. */
@@ -266,10 +268,9 @@ function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields, leaveFields));
   if (read.kind === "help") return { kind: "help", text: leaveHelpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };
-  const { values } = read;
-  const options = optionsFrom(values);
-  const deployment = values.get("deployment") as string | undefined;
-  if (deployment !== undefined && values.has("node"))
+  const options = optionsFrom(read.values);
+  const deployment = read.values.get("deployment") as string | undefined;
+  if (deployment !== undefined && read.values.has("node"))
     throw refuse("--deployment", deployment, "stops graftlet for all nodes of the file; omit --node, or this flag");
   const [name = "", namespace, ...more] = deployment?.split("/").reverse() ?? [];
   if (deployment !== undefined && (![name, namespace ?? name].every(isSubdomain) || more.length > 0))
@@ -278,11 +279,12 @@ function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
     throw refuse("--deployment", deployment, "it has no namespace, and graftlet is not in a Pod; give NAMESPACE/NAME");
   return {
     kind: "leave",
-    nodes: chosenNodes(io, options, values),
+    nodes: chosenNodes(io, options, read.values),
+    fleet: read.values.has("node") ? undefined : fleetOfPod(io, options),
     kubeconfig: kubeconfigFrom(io, "--kubeconfig", options.kubeconfig),
     deployment: deployment === undefined ? undefined : { namespace, name },
-    timeoutMs: (values.get("timeout") as number | undefined) ?? defaultsOf(leaveFields).timeout,
-    yes: values.get("yes") === true,
+    timeoutMs: (read.values.get("timeout") as number | undefined) ?? defaultsOf(leaveFields).timeout,
+    yes: read.values.get("yes") === true,
   };
 }
 
@@ -336,13 +338,12 @@ function severalNodes(
   flags: Flags,
 ): Omit<Extract<ParseResult, { kind: "run" }>, "flags"> {
   const single = [...flags.keys()].find((flag) => !sharedFlags.has(flag));
-  if (single !== undefined) {
+  if (single !== undefined)
     throw refuse(
       `--${single}`,
       undefined,
       "describes a single node and cannot be used with --nodes; set it for each node in that file",
     );
-  }
   const ofProcess = applyFlags(defaultConfiguration(), flags);
   checkConfiguration(ofProcess);
   const { nodes, shared, health, page } = readGraftletConfiguration(io, path, options);

@@ -1,7 +1,7 @@
 import { withCredentialProviders } from "./credential-providers.ts";
 import { type ConfigDocument, decode } from "./decode.ts";
 import type { ConfigIo } from "./documents.ts";
-import { decodeNode, type SharedSettings } from "./graftlet-configuration.ts";
+import { decodeNode, readGraftletConfiguration, type SharedSettings } from "./graftlet-configuration.ts";
 import { absoluteDirectory, type NodeConfig } from "./node-config.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
@@ -68,6 +68,13 @@ export function readFleet(
       return withCredentialProviders(io, options, [node])[0] ?? node;
     },
   };
+}
+
+/** The fleet of the file of --nodes, for a command of the release's own Pod; undefined elsewhere. @throws CodedError invalid_argument */
+export function fleetOfPod(io: ConfigIo, options: Options): FleetConfig | undefined {
+  const { nodes: path, kubeconfig } = options;
+  if (path === undefined || kubeconfig || !io.env["KUBERNETES_SERVICE_HOST"]) return undefined;
+  return readFleet(io, path, readGraftletConfiguration(io, path, options, "remove").shared, options);
 }
 
 function patternShape(pattern: string): RegExp {

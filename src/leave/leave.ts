@@ -154,7 +154,7 @@ const outageTimeoutMs = 60_000;
 
 /** Adds retries to a client: requests to an API server that does not answer are repeated for a minute.
  *  @param say called once per outage. */
-function retryingClient(client: LeaveClient, clock: Clock, say: (line: string) => void): LeaveClient {
+export function retryingClient(client: LeaveClient, clock: Clock, say: (line: string) => void): LeaveClient {
   const until = async <T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> => {
     const deadline = clock.monotonic() + outageTimeoutMs;
     for (let isReported = false; ; isReported = true) {

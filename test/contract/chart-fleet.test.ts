@@ -117,4 +117,20 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     const both = text.match(/\(([^()]|\([^()]*\))* in \[\\"press\\"\] \|\| size\(/g) ?? [];
     assert.ok(both.length >= 5, `${both.length}`);
   });
+
+  test("onUninstall: drain has a Job that may delete GraftedNodes, and no right on any Node without nodes in values", async () => {
+    const isOfJob = ({ metadata }: Rendered) => metadata.name.endsWith("leave");
+    const objects = (await rendered('onUninstall="drain"')).filter(isOfJob);
+    assert.deepEqual(objects.map(({ kind }) => kind).toSorted(), ["Job", "Role", "RoleBinding", "ServiceAccount"]);
+    const rules = rulesOf(objects).map(({ resources, resourceNames, verbs }) => [resources, resourceNames, verbs]);
+    assert.deepEqual(rules, [
+      [["deployments/scale"], ["edge-graftlet"], ["get", "patch"]],
+      [["graftednodes"], undefined, ["list", "delete"]],
+    ]);
+    const node = { name: "press", ssh: { host: "192.0.2.7", existingSecret: "press-ssh" } };
+    const both = (await rendered('onUninstall="drain"', `nodes=${JSON.stringify([node])}`)).filter(isOfJob);
+    const [ofNodes] = rulesOf(both);
+    assert.deepEqual([ofNodes?.resources, ofNodes?.resourceNames], [["nodes"], ["press"]]);
+    assert.deepEqual((await rendered()).filter(isOfJob), []);
+  });
 });

@@ -304,4 +304,24 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     }
     await untilReady("edge-1");
   });
+
+  test("helm uninstall with onUninstall: drain takes the machines out of the cluster first", async () => {
+    const { cluster } = lab;
+    assert.notEqual(await object("edge-1"), undefined);
+    await lab.mustHelm([
+      "upgrade",
+      release.name,
+      chart,
+      inNamespace,
+      "--reuse-values",
+      "--set=onUninstall=drain",
+      "--wait",
+    ]);
+    await untilReady("edge-1");
+    const said = await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=240s"]);
+    assert.match(said, /GraftedNode edge-1: deleted/);
+    assert.equal(await object("edge-1"), undefined);
+    assert.equal(await cluster.get<Node>("node", "edge-1"), undefined);
+    assert.deepEqual(lab.edge.podProcesses(), []);
+  });
 });

@@ -12,6 +12,8 @@ nodes:
   - { name: one, provider: docker, kubeconfig: /gone }
   - { name: two, provider: ssh, providerConfig: { host: two.example } }
 `,
+  "/fleet.yaml":
+    'apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\nkubeletAddress: service\nfleet: { release: edge, nodeNames: ["edge-*"] }\n',
 };
 
 function leavingOf(argv: readonly string[], env: Readonly<Record<string, string>> = {}) {
@@ -25,6 +27,7 @@ test("leave: all nodes of the file or the selected one leave, with a kubeconfig 
   assert.deepEqual(leavingOf([admin, "--nodes=/n.yaml"]), {
     kind: "leave",
     nodes: ["one", "two"],
+    fleet: undefined,
     kubeconfig: "/kubeconfig",
     deployment: undefined,
     timeoutMs: 300_000,
@@ -41,6 +44,15 @@ test("leave: uses the service account and its namespace in a Pod", () => {
   assert.deepEqual([own.kubeconfig, own.deployment], [undefined, { namespace: undefined, name: "edge" }]);
   const elsewhere = leavingOf(["--nodes=/n.yaml", "--kubeconfig=/kubeconfig", "--deployment=other/edge"]);
   assert.deepEqual(elsewhere.deployment, { namespace: "other", name: "edge" });
+});
+
+test("leave: the GraftedNodes of a release leave with its nodes, in its Pod alone", () => {
+  const pod = { KUBERNETES_SERVICE_HOST: "10.0.0.1" };
+  const own = leavingOf(["--nodes=/fleet.yaml", "--deployment=edge"], pod);
+  assert.deepEqual(own.nodes, []);
+  assert.deepEqual([own.fleet?.mayHave("edge-1"), own.fleet?.mayHave("other")], [true, false]);
+  assert.equal(leavingOf(["--nodes=/n.yaml"], pod).fleet, undefined);
+  assert.equal(leavingOf(["--nodes=/fleet.yaml", "--kubeconfig=/kubeconfig"]).fleet, undefined);
 });
 
 test("leave: refuses invalid combinations in a sentence", () => {
