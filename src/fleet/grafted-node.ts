@@ -81,6 +81,9 @@ export const leaveFinalizer = "graftlet.dev/leave";
 /** Annotation of an object that is deleted: its machine is not waited for. The value says why. */
 export const forceLeaveAnnotation = "graftlet.dev/force-leave";
 
+/** Annotation with the ID of a machine that replaces the one before. */
+const acceptMachineAnnotation = "graftlet.dev/accept-machine";
+
 const apiVersion = "graftlet.dev/v1alpha1";
 
 /** Path of a namespace's GraftedNodes, or of one of them. */
@@ -102,6 +105,16 @@ export function ownedBy({ metadata: { name, uid } }: GraftedNode): Pick<ObjectMe
 /** The object as the subject of events. */
 export function machineReference({ metadata: { name, namespace, uid } }: GraftedNode): ObjectReference {
   return { apiVersion, kind: "GraftedNode", namespace, name, uid };
+}
+
+/** The machine ID that was accepted in place of the one before. */
+export function acceptedMachine({ metadata }: GraftedNode): string | undefined {
+  return metadata.annotations?.[acceptMachineAnnotation];
+}
+
+/** The ID of the only machine that may serve the object; undefined before there was one. */
+export function expectedMachine(object: GraftedNode): string | undefined {
+  return acceptedMachine(object) ?? object.status?.machine?.machineID;
 }
 
 /** True while the object is deleted, and waits for its machine to leave. */

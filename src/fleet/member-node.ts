@@ -3,18 +3,25 @@ import { CodedError } from "../lib/errors.ts";
 import { createTrigger } from "../lib/trigger.ts";
 import type { ConfiguredMetadata, ConfiguredMetadataSource } from "../node/configured-metadata.ts";
 import type { NodeReporter } from "../report/reported-node.ts";
-import type { GraftedNode, GraftedNodeSpec } from "./grafted-node.ts";
+import { acceptedMachine, type GraftedNode, type GraftedNodeSpec } from "./grafted-node.ts";
 
 export interface RunParts {
   readonly report: NodeReporter;
   /** What the object says of the Node's labels, annotations and taints. */
   readonly metadata: ConfiguredMetadataSource;
+  /** ID of the only machine on which the node may run, as far as it is known. */
+  readonly expectedMachine: () => string | undefined;
 }
 
 export interface MemberNodeDeps {
   /** Runs a node until the signal aborts. */
   run(config: NodeConfig, parts: RunParts, signal: AbortSignal): Promise<unknown>;
   readonly report: NodeReporter;
+}
+
+export interface StartParts extends Pick<RunParts, "expectedMachine"> {
+  /** What of the specification is the pool's. */
+  readonly template: string;
 }
 
 interface RunningNode {
@@ -35,16 +42,17 @@ export function createMemberNode({ run, report }: MemberNodeDeps) {
   return {
     isRunning: () => running !== undefined,
     /** True if a running node can take over this specification without a new start. */
-    runsWith: (object: GraftedNode) => running?.specification === startingPart(object.spec),
+    runsWith: (object: GraftedNode) => running?.specification === specificationOf(object),
     /** The template that the node was started with; undefined if none runs. */
     template: () => running?.template,
     /** Replaces the Node's labels, annotations and taints. */
     replaceMetadata: (config: NodeConfig) => running?.metadata.replace(config),
-    start(config: NodeConfig, { spec }: GraftedNode, template: string): void {
+    start(config: NodeConfig, object: GraftedNode, { template, expectedMachine }: StartParts): void {
       const stop = new AbortController();
       const metadata = changeableMetadata(config);
-      const ended = run(config, { report, metadata }, stop.signal).finally(() => report.onProgress(noProgress));
-      running = { specification: startingPart(spec), template, metadata, stop, ended };
+      const parts = { report, metadata, expectedMachine };
+      const ended = run(config, parts, stop.signal).finally(() => report.onProgress(noProgress));
+      running = { specification: specificationOf(object), template, metadata, stop, ended };
     },
     /** Stops the node, and waits for its end. Its pods run on. */
     async stop(): Promise<void> {
@@ -69,6 +77,11 @@ const changeable: readonly string[] = [
   "drainTimeout",
   "terminationGracePeriod",
 ];
+
+/** What of an object makes its node start again when it changes: an accepted machine is tried at once. */
+function specificationOf(object: GraftedNode): string {
+  return `${startingPart(object.spec)} ${acceptedMachine(object) ?? ""}`;
+}
 
 /** The part of a specification, or of a pool's template, for which a node has to start again. */
 export function startingPart(spec: Partial<GraftedNodeSpec>): string {

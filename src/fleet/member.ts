@@ -8,7 +8,14 @@ import type { EventSink } from "../pipeline.ts";
 import type { NodeReporter, ReportedNode } from "../report/reported-node.ts";
 import type { Cause } from "./conditions.ts";
 import { addFinalizer, isHeld, removeFinalizer } from "./finalizer.ts";
-import { forceLeaveAnnotation, type GraftedNode, isDeleted, machineReference } from "./grafted-node.ts";
+import {
+  acceptedMachine,
+  expectedMachine,
+  forceLeaveAnnotation,
+  type GraftedNode,
+  isDeleted,
+  machineReference,
+} from "./grafted-node.ts";
 import { leaveCluster, type Leaving, type LeavingDeps } from "./leaving.ts";
 import { deleteLogins } from "./login-files.ts";
 import {
@@ -77,7 +84,7 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   /** Ends the current attempt to leave. */
   let attempt = new AbortController();
   const status = createStatusWriter(deps, () => ({ object: latest, ...causes }));
-  const steps = createSteps(deps, { causes, reported: status.changed });
+  const steps = createSteps(deps, { causes, reported: status.changed, latest: () => latest });
   const failures = createFailureLog(log, "cannot serve GraftedNode; retrying");
   const takeSteps = async (signal: AbortSignal) => {
     while (!signal.aborted) {
@@ -130,9 +137,11 @@ function isForced(object: GraftedNode): boolean {
 }
 
 /** What of an object a step depends on: the object changes with each status that is written. */
-function significantParts({ metadata, spec }: GraftedNode): string {
+function significantParts(object: GraftedNode): string {
+  const { metadata, spec } = object;
   const { generation, deletionTimestamp, finalizers, annotations } = metadata;
-  return JSON.stringify([generation, spec, deletionTimestamp, finalizers, annotations?.[forceLeaveAnnotation]]);
+  const told = [annotations?.[forceLeaveAnnotation], acceptedMachine(object)];
+  return JSON.stringify([generation, spec, deletionTimestamp, finalizers, ...told]);
 }
 
 const paused: Cause = {
@@ -145,11 +154,15 @@ const inactive: Cause = {
   message: "the machine is not a node: spec.active is false, or its pool has enough active members",
 };
 
+interface StepsState {
+  readonly causes: MemberCauses;
+  /** The object as it is at any time. */
+  readonly latest: () => GraftedNode;
+  readonly reported: () => void;
+}
+
 /** What a machine needs next, with the causes of what it does not get. */
-function createSteps(
-  deps: MemberDeps,
-  { causes, reported }: { readonly causes: MemberCauses; readonly reported: () => void },
-) {
+function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState) {
   const { client, clock, rollOut } = deps;
   const node = createMemberNode(deps);
   /** The node's configuration; undefined, with the cause in `refused`, if the object cannot be served as it is. */
@@ -208,7 +221,7 @@ function createSteps(
       if (node.isRunning() && node.template() !== template && !rollOut.hasTurn()) return false;
       await node.stop();
       await addFinalizer(client, object, signal);
-      node.start(config, object, template);
+      node.start(config, object, { template, expectedMachine: () => expectedMachine(latest()) });
       return false;
     },
   };

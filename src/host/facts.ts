@@ -52,7 +52,7 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
   const [hostname = "", kernelVersion = "", machine = ""] = uname.stdout.trim().split(" ");
   const memory = parseMeminfo(meminfo);
   const cpuList = [...cpuinfo.matchAll(/^processor\s*:\s*(\d+)/gm)].map(([, number]) => number);
-  const machineID = ((await read("/etc/machine-id")) || (await read("/var/lib/dbus/machine-id"))).trim();
+  const machineID = await readMachineID(host, signal);
   return {
     hostname,
     machineID,
@@ -72,6 +72,12 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
     cgroupVersion: await cgroupVersion(host.fs, signal),
     appArmor,
   };
+}
+
+/** The target's machine ID; empty if it has none. @see https://man7.org/linux/man-pages/man5/machine-id.5.html */
+export async function readMachineID(host: Host, signal: AbortSignal): Promise<string> {
+  const read = async (path: string) => ((await readText(host, path, signal)) ?? "").trim();
+  return (await read("/etc/machine-id")) || (await read("/var/lib/dbus/machine-id"));
 }
 
 /** Boot time of the target, milliseconds since the epoch by our clock; undefined if unknown. */

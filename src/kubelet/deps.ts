@@ -72,6 +72,8 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly standalone: boolean;
   /** Labels, annotations and taints of the Node that may change while it runs; absent: those of the configuration stay. */
   readonly configuredMetadata?: ConfiguredMetadataSource;
+  /** ID of the only machine on which the node may run, as far as it is known; absent: any. */
+  readonly expectedMachine?: () => string | undefined;
   /** The service account of graftlet's Pod, if it has one. */
   readonly account?: { readonly client: ApiClient };
   /** The node's credentials for the API server; undefined without one. */

@@ -64,8 +64,8 @@ export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
       };
     },
     onListed: () => readiness.markReady(listName),
-    run: (config, { report, metadata: configuredMetadata }, signal) =>
-      runNode({ ...common, config, report, configuredMetadata, log: logOf(config.nodeName) }, signal),
+    run: (config, { metadata: configuredMetadata, ...parts }, signal) =>
+      runNode({ ...common, ...parts, config, configuredMetadata, log: logOf(config.nodeName) }, signal),
     async withNodeClient(config, work, signal) {
       const asking = { config, env, clock, log: logOf(config.nodeName), measures: unreadMeasures(config, clock) };
       await using identity = await obtainIdentity(asking, clock.within(identityTimeoutMs, signal));

@@ -5,6 +5,7 @@ import type { KubeletDeps } from "../kubelet/deps.ts";
 import { runKubelet } from "../kubelet/kubelet.ts";
 import { lastRenewed } from "../node/lease.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
+import { refuseOtherMachine } from "./other-machine.ts";
 import { resolveNetwork } from "./pod-network.ts";
 import {
   createFailureReporter,
@@ -65,6 +66,7 @@ async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal)
 /** Reserves the target for the node. @throws TargetError. */
 async function claimNode(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<Claim> {
   try {
+    await refuseOtherMachine(deps.target.host, deps.expectedMachine?.(), signal);
     await refuseMemoryRoot(deps, deps.config, signal);
     return await claimTarget(deps, deps.config, signal);
   } catch (error) {

@@ -22,6 +22,7 @@ export const troubleReasons = [
   "NoSftp",
   "ReverseTunnelDown",
   "LimitExceeded",
+  "OtherMachine",
   "RuntimeInUse",
   "RootDirFull",
   "RootDirUnusable",

@@ -305,6 +305,50 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     await untilReady("edge-1");
   });
 
+  test("another machine at the address is not used until it is accepted", async () => {
+    const { cluster, edge } = lab;
+    const pause = (paused: boolean) =>
+      cluster.mustKubectl([
+        "patch",
+        "gn",
+        "edge-1",
+        inNamespace,
+        "--type=merge",
+        `--patch={"spec":{"paused":${paused}}}`,
+      ]);
+    const accept = (id: string) =>
+      cluster.mustKubectl([
+        "annotate",
+        "gn",
+        "edge-1",
+        inNamespace,
+        "--overwrite",
+        `graftlet.dev/accept-machine=${id}`,
+      ]);
+    const machineID = async () => (await object("edge-1"))?.status?.machine?.machineID;
+    const before = (await machineID()) ?? "";
+    const other = "4e0d1f4b0c2a4c8fb8f5a9a3f1d2e6b7";
+    const file = join(edge.layout.dir, "other-machine-id");
+    await pause(true);
+    await untilSays("edge-1", "Ready", "Paused");
+    const replace = 'echo "$1" > "$2"; mount -n --bind "$2" /etc/machine-id';
+    await edge.mustInside(["sh", "-ec", replace, "sh", other, file]);
+    try {
+      await pause(false);
+      const { message } = await untilSays("edge-1", "Claimed", "OtherMachine");
+      assert.ok(message.includes(`its machine ID is ${other}, and the node was on ${before}`), message);
+      assert.equal(await machineID(), before);
+      await accept(other);
+      await untilReady("edge-1");
+      await cluster.waitFor("the status to name the machine", async () => (await machineID()) === other, { explain });
+    } finally {
+      await edge.mustInside(["umount", "-n", "/etc/machine-id"]);
+    }
+    await accept(before);
+    await cluster.waitFor("the machine of before to serve it", async () => (await machineID()) === before, { explain });
+    await untilReady("edge-1");
+  });
+
   test("helm uninstall with onUninstall: drain takes the machines out of the cluster first", async () => {
     const { cluster } = lab;
     assert.notEqual(await object("edge-1"), undefined);

@@ -37,6 +37,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
   let hasTurn = false;
   let isCleanable = true;
   let source: ConfiguredMetadataSource | undefined;
+  let expected: () => string | undefined = () => undefined;
   const client: ApiClient = {
     ...absentApi(),
     async get<T>(path: string): Promise<T> {
@@ -85,9 +86,10 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     events: { event: (_about, _type, reason, message) => void told.push(`${reason}: ${message}`) },
     port: 10_255,
     report,
-    async run(config, { metadata }, signal) {
+    async run(config, { metadata, expectedMachine }, signal) {
       did.push(`start ${config.nodeName}`);
       source = metadata;
+      expected = expectedMachine;
       await onAbort(signal);
       did.push("stop");
     },
@@ -158,6 +160,12 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     ended,
     stop,
     source: () => source,
+    expectedMachine: () => expected(),
+    /** The object's status names its machine. */
+    setMachine(machineID: string) {
+      object = { ...object, status: { machine: { machineID } } };
+      member.update(object);
+    },
     /** The pool has another template. */
     setTemplate: (text: string) => void (template = text),
     giveTurn() {
@@ -232,6 +240,19 @@ test("a node restarts for its pool's template once it has a turn, and for its ow
   await change({ reserved: { cpu: 2 } });
   await started();
   assert.deepEqual(did, ["stop", "start edge-1"]);
+});
+
+test("the node may run on the machine of the status alone, or on the one that is accepted, which is tried at once", async (t) => {
+  const { did, started, until, change, setMachine, expectedMachine } = start(t);
+  await started();
+  assert.equal(expectedMachine(), undefined);
+  setMachine("first");
+  assert.equal(expectedMachine(), "first");
+  await until(() => true);
+  did.length = 0;
+  await change({}, { annotations: { "graftlet.dev/accept-machine": "second" } });
+  await started();
+  assert.deepEqual([did, expectedMachine()], [["stop", "start edge-1"], "second"]);
 });
 
 test("a specification that cannot be served leaves the node as it runs, and says so", async (t) => {

@@ -1,0 +1,22 @@
+import { readMachineID } from "../host/facts.ts";
+import type { Host } from "../seams/host.ts";
+import { TargetError } from "../seams/provider.ts";
+
+/** Refuses a machine that is not the one on which the node was before, such as another one that has got its address. A machine without an ID
+ *  is not refused.
+ *  @param expected machine ID; undefined for a node without a machine so far.
+ *  @throws TargetError OtherMachine, one sentence; unavailable and deadline_exceeded like the host. */
+export async function refuseOtherMachine(host: Host, expected: string | undefined, signal: AbortSignal): Promise<void> {
+  if (expected === undefined) return;
+  const found = await readMachineID(host, signal);
+  if (found === "" || found === expected) return;
+  const isReadable = /^[0-9a-f]{32}$/.test(found);
+  const remedy = isReadable
+    ? `correct its address, or accept this machine with the annotation graftlet.dev/accept-machine=${found}`
+    : "correct its address";
+  throw new TargetError(
+    "OtherMachine",
+    "failed_precondition",
+    `the machine at this address is another one: its machine ID is ${isReadable ? found : "not valid"}, and the node was on ${expected}: ${remedy}`,
+  );
+}
