@@ -1,7 +1,7 @@
 #!/usr/bin/env -S MALLOC_ARENA_MAX=2 node --max-semi-space-size=1 --no-parallel-scavenge --heap-growing-percent=100
 import { isMainThread } from "node:worker_threads";
 import { parseCommandLine } from "./config/command-line.ts";
-import type { NodeConfig } from "./config/node-config.ts";
+import type { RunNodesOptions } from "./process/nodes.ts";
 import { processIo } from "./config/process-io.ts";
 import { systemClock } from "./lib/clock.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
@@ -41,9 +41,13 @@ async function main(stop: AbortController): Promise<number> {
     return (await runDoctor({ ...command, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
   }
   const { runNodes } = await import("./process/nodes.ts");
-  const cleanMachine = async (node: NodeConfig, graceMs: number, print: (line: string) => void, stop: AbortSignal) => {
+  const cleanMachine: RunNodesOptions["cleanMachine"] = async (
+    node,
+    { graceMs, expectedMachine, say: print },
+    stop,
+  ) => {
     const { runRemoval } = await import("./commands/remove.ts");
-    const leaving = { longestGraceSeconds: Math.ceil(graceMs / 1000) };
+    const leaving = { longestGraceSeconds: Math.ceil(graceMs / 1000), expectedMachine };
     return runRemoval({ node, yes: true, providers, terminal: { print }, leaving, signal: stop });
   };
   return (await runNodes({ ...command, providers, env: io.env, cleanMachine, signal })) ? 0 : 1;

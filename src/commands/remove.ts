@@ -7,6 +7,7 @@ import { silentLog } from "../lib/log.ts";
 import { createCsiVolumeRelease } from "./release-csi-volumes.ts";
 import { createIscsiUnstaging } from "./unstage-iscsi.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
+import { refuseOtherMachine } from "../process/other-machine.ts";
 import { managerFiles } from "../kubelet/resource-managers.ts";
 import { logLinksDirectory, makesIptablesChains, staticSources } from "../kubelet/settings.ts";
 import { ownedIptablesChains } from "../node/iptables-chains.ts";
@@ -25,7 +26,11 @@ import { ownDirectory } from "../host/layout.ts";
 
 export interface RemovalOptions extends OptionsOf<"remove">, Omit<CommandContext, "env"> {
   /** Set by `graftlet leave`, which has deleted the node's pods already, and deletes the Node afterwards: caps the grace period of containers. */
-  readonly leaving?: { readonly longestGraceSeconds: number };
+  readonly leaving?: {
+    readonly longestGraceSeconds: number;
+    /** ID of the only machine that may be cleaned; undefined if none is known. */
+    readonly expectedMachine?: string | undefined;
+  };
 }
 
 /** Removes everything that a node created on its target, and nothing else: lists it, asks for confirmation, removes it, and reports. Idempotent.
@@ -46,6 +51,7 @@ export interface RemovalDeps extends Pick<RemovalOptions, "node" | "yes" | "term
 export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promise<boolean> {
   const { yes, terminal, clock } = deps;
   const node = { ...deps.node, rootDir: deps.target.rootDir ?? deps.node.rootDir };
+  await refuseOtherMachine(deps.target.host, deps.leaving?.expectedMachine, signal);
   const isOnly = await isOnlyAgent({ target: deps.target, clock }, signal);
   await using held = await lockForRemoval(deps, node.rootDir, signal);
   const target = fencedTarget(deps.target, held, signal);

@@ -5,7 +5,7 @@ import type { Clock } from "../lib/clock.ts";
 import { ignoreNotFound, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { parseDuration } from "../lib/go-duration.ts";
 import type { Node } from "../objects.ts";
-import { forceLeaveAnnotation, type GraftedNode } from "./grafted-node.ts";
+import { expectedMachine, forceLeaveAnnotation, type GraftedNode } from "./grafted-node.ts";
 
 export interface LeavingDeps {
   readonly clock: Clock;
@@ -16,7 +16,16 @@ export interface LeavingDeps {
   withNodeClient<T>(config: NodeConfig, work: (client: LeaveClient) => Promise<T>, signal: AbortSignal): Promise<T>;
   /** Removes what the node created on its machine. @returns true if nothing is left.
    *  @throws TargetError, CodedError like `graftlet remove`. */
-  clean(config: NodeConfig, graceMs: number, say: (line: string) => void, signal: AbortSignal): Promise<boolean>;
+  clean(config: NodeConfig, cleaning: Cleaning, signal: AbortSignal): Promise<boolean>;
+}
+
+/** How a machine is cleaned. */
+export interface Cleaning {
+  /** Longest grace period of a container, milliseconds. */
+  readonly graceMs: number;
+  /** ID of the only machine that may be cleaned; undefined if none is known. */
+  readonly expectedMachine: string | undefined;
+  readonly say: (line: string) => void;
 }
 
 /** A machine that leaves the cluster. */
@@ -85,7 +94,8 @@ async function drain(
     say(line);
   };
   const work = async (client: LeaveClient) => {
-    const clean = () => deps.clean(config, timeoutMs, told, signal);
+    const cleaning = { graceMs: timeoutMs, expectedMachine: expectedMachine(object), say: told };
+    const clean = () => deps.clean(config, cleaning, signal);
     const stayed = await leave(
       {
         client,

@@ -39,8 +39,8 @@ function start({
     clock,
     client: { get, delete: deletes("account") },
     withNodeClient: (_config, work) => work(nodeClient),
-    clean: async () => {
-      did.push("clean");
+    clean: async (_config, { expectedMachine = "any machine" }) => {
+      did.push(`clean ${expectedMachine}`);
       return cleaned;
     },
   };
@@ -71,7 +71,7 @@ test("Drain ends the pods, stops the node, cleans the machine, and then deletes 
   assert.deepEqual(did, [
     "node patches /api/v1/nodes/edge-1",
     "stop",
-    "clean",
+    "clean m",
     "node patches /api/v1/nodes/edge-1/status",
     "account deletes /api/v1/nodes/edge-1",
   ]);
@@ -112,7 +112,7 @@ test("the force annotation does not wait for the machine, and its reason is told
     left: "dirty",
     message: "the Node is deleted, but its machine was not cleaned (forced: it burnt down)",
   });
-  assert.ok(!did.includes("clean"));
+  assert.ok(!did.includes("clean m"));
 });
 
 test("an object that was never served ends at once; one that cannot be served anymore waits", async () => {

@@ -94,7 +94,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
       did.push("stop");
     },
     withNodeClient: (_config, work) => work(client),
-    async clean(_config, _graceMs, _say, signal) {
+    async clean(_config, _cleaning, signal) {
       did.push("clean");
       if (!isCleanable) await onAbort(signal);
       throwIfAborted(signal);
