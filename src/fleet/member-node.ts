@@ -45,8 +45,12 @@ export function createMemberNode({ run, report }: MemberNodeDeps) {
     runsWith: (object: GraftedNode) => running?.specification === specificationOf(object),
     /** The template that the node was started with; undefined if none runs. */
     template: () => running?.template,
-    /** Replaces the Node's labels, annotations and taints. */
-    replaceMetadata: (config: NodeConfig) => running?.metadata.replace(config),
+    /** Takes over what changes while the node runs: the Node's labels, annotations and taints. @param template as of `start`: all else of
+     *  a changed one is overruled by the object. */
+    takeOver(config: NodeConfig, template: string): void {
+      running?.metadata.replace(config);
+      if (running) running = { ...running, template };
+    },
     start(config: NodeConfig, object: GraftedNode, { template, expectedMachine }: StartParts): void {
       const stop = new AbortController();
       const metadata = changeableMetadata(config);

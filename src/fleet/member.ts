@@ -213,11 +213,11 @@ function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState)
       }
       const config = await configure(object, signal);
       if (!config) return false;
+      const template = rollOut.template();
       if (node.runsWith(object)) {
-        node.replaceMetadata(config);
+        node.takeOver(config, template);
         return false;
       }
-      const template = rollOut.template();
       if (node.isRunning() && node.template() !== template && !rollOut.hasTurn()) return false;
       await node.stop();
       await addFinalizer(client, object, signal);

@@ -120,12 +120,12 @@ function verdictOf(all: number, { outdated, busy, failed, isPaused }: RollOutSta
   const progress = `${all - outdated} of ${all} nodes run with the template`;
   if (isPaused) {
     const remedy = "mend the template or these machines, or raise disruption.pauseOnFailures";
-    return { status: "False", reason: "Paused", message: `${progress}; restarted and not Ready: ${named}: ${remedy}` };
+    return { status: "False", reason: "Paused", message: `${progress}; not Ready with it: ${named}: ${remedy}` };
   }
   return {
     status: "False",
     reason: "Progressing",
-    message: named === "" ? progress : `${progress}; restarted and not Ready: ${named}`,
+    message: named === "" ? progress : `${progress}; not Ready with it: ${named}`,
   };
 }
 

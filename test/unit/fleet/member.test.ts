@@ -242,6 +242,16 @@ test("a node restarts for its pool's template once it has a turn, and for its ow
   assert.deepEqual(did, ["stop", "start edge-1"]);
 });
 
+test("a node whose own object overrules all of a changed template runs on with it", async (t) => {
+  const { did, started, until, setTemplate, member } = start(t);
+  await started();
+  did.length = 0;
+  setTemplate("other");
+  member.wake();
+  await until(() => member.running()?.template === "other");
+  assert.deepEqual(did, []);
+});
+
 test("the node may run on the machine of the status alone, or on the one that is accepted, which is tried at once", async (t) => {
   const { did, started, until, change, setMachine, expectedMachine } = start(t);
   await started();

@@ -82,7 +82,7 @@ test("pauses when a restarted node is not Ready after a minute, and goes on once
   assert.deepEqual([woken, isUnderWay, verdict.status, verdict.reason], [[], true, "False", "Paused"]);
   assert.equal(
     verdict.message,
-    "2 of 3 nodes run with the template; restarted and not Ready: a: mend the template or these machines, or raise disruption.pauseOnFailures",
+    "2 of 3 nodes run with the template; not Ready with it: a: mend the template or these machines, or raise disruption.pauseOnFailures",
   );
   assert.equal(rollOut.hasTurn("c", "new"), false);
   set("a", { isReady: true });
@@ -141,7 +141,7 @@ test("names at most ten nodes that failed", () => {
   change("new");
   advance();
   for (const name of names) set(name, { isReady: false });
-  assert.match(advance(60_000).verdict.message, /Ready: n-00, .*n-09, …: mend/);
+  assert.match(advance(60_000).verdict.message, /Ready with it: n-00, .*n-09, …: mend/);
 });
 
 test("maxUnavailable is a number or a percentage, a quarter unless given, and at least one", () => {
