@@ -8,7 +8,11 @@ import type { CertificateSigningRequest } from "../objects.ts";
 import type { Approve } from "./approver.ts";
 import { type Subject, requestName, signingRequest } from "./signing-request.ts";
 
-export type SignerName = "kubernetes.io/kube-apiserver-client-kubelet" | "kubernetes.io/kubelet-serving";
+/** Kubernetes' own signer of kubelets' serving certificates. */
+export const kubeletServingSigner = "kubernetes.io/kubelet-serving";
+
+/** What a certificate is for. */
+export type CertificateUsage = "client auth" | "server auth";
 
 export interface ApprovalDeps extends ClockAndLog {
   /** API for creating and reading certificate signing requests. */
@@ -18,7 +22,8 @@ export interface ApprovalDeps extends ClockAndLog {
 }
 
 export interface CertificateRequestSpec {
-  readonly signerName: SignerName;
+  readonly signerName: string;
+  readonly usage: CertificateUsage;
   readonly subject: Subject;
   /** Private key in PEM: the same key and subject result in the same request. */
   readonly key: string;
@@ -27,10 +32,6 @@ export interface CertificateRequestSpec {
 }
 
 const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-const usages = {
-  "kubernetes.io/kube-apiserver-client-kubelet": ["digital signature", "client auth"],
-  "kubernetes.io/kubelet-serving": ["digital signature", "server auth"],
-} as const;
 
 /** Requests a certificate from the cluster and waits for it until the signal aborts. @returns the chain in PEM. @throws CodedError
  *  permission_denied if the request was denied, failed_precondition if the signer failed: a new key is needed then; not_found if the
@@ -42,14 +43,14 @@ export async function requestCertificate(
   signal: AbortSignal,
 ): Promise<string> {
   const { client } = deps;
-  const { signerName, subject, key, onWaiting } = spec;
+  const { signerName, usage, subject, key, onWaiting } = spec;
   const name = requestName(key, signerName, subject);
   const request = Buffer.from(await signingRequest(subject, key)).toString("base64");
   const body = {
     apiVersion: "certificates.k8s.io/v1",
     kind: "CertificateSigningRequest",
     metadata: { name },
-    spec: { request, signerName, usages: usages[signerName] },
+    spec: { request, signerName, usages: ["digital signature", usage] },
   };
   try {
     await client.create(path, body, { signal });

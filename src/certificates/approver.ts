@@ -11,15 +11,15 @@ import { retryUntilDone } from "../lib/retry.ts";
 export type Approve = (request: CertificateSigningRequest, signal: AbortSignal) => Promise<void>;
 
 export interface ApproverDeps extends ClockAndLog {
-  /** API with permission to update certificatesigningrequests/approval for the signer kubernetes.io/kubelet-serving: a Pod's service
-   *  account. */
+  /** API with permission to update certificatesigningrequests/approval for the signer: a Pod's service account. */
   readonly client: ApiClient;
   readonly nodeName: string;
+  /** Signer of the node's serving certificates. */
+  readonly signer: string;
   /** The node's current addresses. */
   readonly addresses: (signal: AbortSignal) => Promise<readonly string[]>;
 }
 
-const signer = "kubernetes.io/kubelet-serving";
 const group = "system:nodes";
 /** Usages that the signer allows. */
 const allowedUsages = ["digital signature,server auth", "digital signature,key encipherment,server auth"];
@@ -31,7 +31,7 @@ const retryBackoff = { initialMs: 500, maxMs: 30_000 };
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
 export function rejectionReason(
   { spec }: CertificateSigningRequest,
-  { nodeName, addresses }: { readonly nodeName: string; readonly addresses: readonly string[] },
+  { nodeName, signer, addresses }: Pick<ApproverDeps, "nodeName" | "signer"> & { readonly addresses: readonly string[] },
 ): string | undefined {
   const { signerName, username = "", groups = [], usages = [], request } = spec;
   const user = `system:node:${nodeName}`;
@@ -57,10 +57,10 @@ export function rejectionReason(
 
 /** Approves one node's requests for the kubelet API's certificate. Invalid requests are left to other approvers: if denied, they would
  *  only be repeated. */
-export function createApprover({ client, nodeName, addresses, clock, log }: ApproverDeps): Approve {
+export function createApprover({ client, nodeName, signer, addresses, clock, log }: ApproverDeps): Approve {
   const attempt = async (request: CertificateSigningRequest, signal: AbortSignal): Promise<void> => {
     const { name } = request.metadata;
-    const why = rejectionReason(request, { nodeName, addresses: await addresses(signal) });
+    const why = rejectionReason(request, { nodeName, signer, addresses: await addresses(signal) });
     if (why !== undefined) {
       log.warn(
         { request: name, why },

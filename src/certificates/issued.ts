@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import { type Runnable, untilAborted } from "../lib/runnables.ts";
-import { type ApprovalDeps, type SignerName, requestCertificate } from "./approval.ts";
+import { type ApprovalDeps, type CertificateUsage, requestCertificate } from "./approval.ts";
 import { type PairStore, isValid, parsePair } from "./pair-store.ts";
 import type { KeyPair } from "./self-signed.ts";
 import { type Subject, newKey } from "./signing-request.ts";
@@ -20,7 +20,8 @@ export interface CertificateMeasures {
 export interface IssuedOptions extends ApprovalDeps {
   /** Name in logs. */
   readonly name: string;
-  readonly signerName: SignerName;
+  readonly signerName: string;
+  readonly usage: CertificateUsage;
   /** The names that the certificate must contain now. */
   readonly subject: () => Subject;
   readonly store: PairStore;
@@ -143,11 +144,12 @@ function createCurrentPair(clock: IssuedOptions["clock"]) {
 
 /** Completes one request; its key survives a restart, so that the same request is found again. */
 async function issue(options: IssuedOptions, onWaiting: (name: string) => void, signal: AbortSignal): Promise<KeyPair> {
-  const { store, clock, signerName, subject } = options;
+  const { store, clock, signerName, usage } = options;
   const key = (await store.pendingKey(signal)) ?? (await newKey());
   await store.storePendingKey(key, signal);
   try {
-    const certificate = await requestCertificate(options, { signerName, subject: subject(), key, onWaiting }, signal);
+    const asked = { signerName, usage, subject: options.subject(), key, onWaiting };
+    const certificate = await requestCertificate(options, asked, signal);
     const pair = parsePair(`${certificate}\n${key}`);
     if (!pair) throw new CodedError("failed_precondition", "the issued certificate is for a different key");
     await store.write(pair, clock.now(), signal);

@@ -18,12 +18,21 @@ import {
   nodeNameFrom,
   type PublishedEndpoints,
 } from "./node-config.ts";
+import { isSubdomain } from "./names.ts";
 import { checkAnnotations, checkConfiguredLabels, topologyKeys } from "./node-metadata.ts";
 import { group, groups, taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
 import { bool, int32, ipAddress, oneOf, text, textMap, texts } from "./value-types.ts";
+
+/** @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#signers */
+function checkSigner(name: string): string | undefined {
+  const [domain = "", path = ""] = name.split(/\/(.*)/s);
+  return name === "" || (domain.includes(".") && isSubdomain(domain) && isSubdomain(path))
+    ? undefined
+    : "write DOMAIN/NAME, such as example.com/serving";
+}
 
 const graftletConfigurationKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
 
@@ -35,6 +44,7 @@ const sharedFields = {
   kubeletAddress: field(oneOf("service", "podIP", "host"), "host"),
   kubeletService: field(text, ""),
   approveServingCertificates: field(bool, false),
+  servingCertificateSigner: field(text, "", { check: checkSigner }),
   endpointsOwner: field(text, ""),
   endpointsNamespaces: field(texts, []),
   egressTunnel: field(oneOf("auto", "none", "k3s", "rke2"), "auto"),
@@ -278,7 +288,7 @@ function inPod(
   { path, place }: EntryPlace,
   entry: NodeEntry,
   shared: SharedSettings,
-): Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "endpoints"> {
+): Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "servingSigner" | "endpoints"> {
   const { certificateSecret, kubeletAddress: of, approveServingCertificates, endpointsOwner: name } = shared;
   const service = entry.kubeletService || shared.kubeletService;
   const named = entry.kubeletService === "" ? "kubeletService" : `${place}.kubeletService`;
@@ -310,6 +320,7 @@ function inPod(
     certificateSecret: certificateSecret || undefined,
     kubeletAddress: of === "service" ? { of, service } : { of },
     approvesServing: approveServingCertificates,
+    ...(shared.servingCertificateSigner !== "" && { servingSigner: shared.servingCertificateSigner }),
     ...(name !== "" && { endpoints: endpointsOf(name, shared, io) }),
   };
 }

@@ -40,6 +40,8 @@ export interface NodeConfig {
   readonly kubeletAddress: KubeletAddress;
   /** The node's identity for the API server in a Pod. */
   readonly approvesServing: boolean;
+  /** Signer of the kubelet API's certificate, if it is not Kubernetes' own for kubelets. */
+  readonly servingSigner?: string;
   /** Publishes this node's pods as endpoints through the Pod's service account, if the target is isolated; absent if disabled. */
   readonly endpoints?: PublishedEndpoints;
   /** Tunnel from the API server to the kubelet API; undefined to detect it from the API server's version. */

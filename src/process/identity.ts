@@ -187,6 +187,7 @@ function clientCertificate(
     {
       name: storeName,
       signerName,
+      usage: "client auth",
       subject: () => subject,
       store,
       client,

@@ -154,6 +154,20 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["nodes[0].kubeletConfiguration.port=1"], /nodes\[0\]\.kubeletConfiguration\.port: say it as nodes\[0\]\.port/],
   [["image.digest=latest"], /image\.digest "latest" is no digest/],
   [["kubeletAddress=host"], /kubeletAddress: host is the address of the machine that the Pod runs on/],
+  [
+    ["nodes[0].identity=serviceAccount"],
+    /rbac\.namespaces is empty, and the identity of \S+ is graftlet's account, .*: list the namespaces .*, or set rbac\.allNamespaces: true/,
+  ],
+  [
+    ["nodes[0].identity=serviceAccount", "rbac.namespaces[0]=shop", "rbac.allNamespaces=true"],
+    /rbac\.allNamespaces and rbac\.namespaces exclude each other/,
+  ],
+  [["platform=gke"], /'\/platform': value must be one of '', 'eks', 'openshift'/],
+  [["servingCertificateSigner=serving"], /'\/servingCertificateSigner': 'serving' does not match pattern/],
+  [
+    ["platform=eks", "rbac.namespaces[0]=shop", "fleet.enabled=true", "fleet.nodeNames[0]=edge-*"],
+    /fleet\.enabled: GraftedNodes need client certificates, which EKS does not sign/,
+  ],
   [["rbac.namespaces[0]=shop"], /rbac\.namespaces: no node has identity: serviceAccount/],
   [["serviceAccount.create=false"], /serviceAccount\.name is not given/],
   [["networkPolicy.create=true"], /networkPolicy\.apiServer is empty: name the control plane's addresses/],

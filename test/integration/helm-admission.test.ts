@@ -41,6 +41,7 @@ const values = {
     { name: `long-${"x".repeat(58)}`, ssh },
   ],
   onUninstall: "drain",
+  rbac: { allNamespaces: true },
   networkPolicy: { create: true, apiServer: ["192.0.2.10/32", "2001:db8::10/128"], from: [{ podSelector: {} }] },
 };
 

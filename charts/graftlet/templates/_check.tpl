@@ -43,6 +43,15 @@
 {{- if and $values.rbac.namespaces (not (include "graftlet.namesOf" (list . "serviceAccount") | fromJsonArray)) -}}
 {{- fail "rbac.namespaces: no node has identity: serviceAccount, and other nodes have their rights from the cluster: leave it empty" -}}
 {{- end -}}
+{{- if and $values.rbac.allNamespaces $values.rbac.namespaces }}{{ fail "rbac.allNamespaces and rbac.namespaces exclude each other: keep one of them" }}{{ end -}}
+{{- with include "graftlet.namesOf" (list . "serviceAccount") | fromJsonArray -}}
+{{- if not (or $values.rbac.namespaces $values.rbac.allNamespaces) -}}
+{{- printf "rbac.namespaces is empty, and the identity of %s is graftlet's account, which would read the Secrets and create tokens of all namespaces: list the namespaces whose pods may run there, or set rbac.allNamespaces: true" (join ", " .) | fail -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq $values.platform "eks") $values.fleet.enabled -}}
+{{- fail "fleet.enabled: GraftedNodes need client certificates, which EKS does not sign: list the machines in nodes" -}}
+{{- end -}}
 {{- if and (eq $values.kubeletAddress "host") (not (include "graftlet.local" .)) -}}
 {{- fail "kubeletAddress: host is the address of the machine that the Pod runs on, which only nodes with local: true share: write service or podIP" -}}
 {{- end -}}

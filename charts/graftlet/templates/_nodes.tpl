@@ -165,7 +165,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- $node := .node -}}
 {{/* The signer of serving certificates serves nodes alone: an account shows a certificate that it has signed itself. */}}
 {{/* A provider that no cloud controller knows: none deletes the Node for not finding a machine of it. */}}
-{{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" (include "graftlet.namespace" .root) .root.Release.Name $node.name) "serverTLSBootstrap" (ne ($node.identity | default "node") "serviceAccount") -}}
+{{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" (include "graftlet.namespace" .root) .root.Release.Name $node.name) "serverTLSBootstrap" (or (ne (include "graftlet.identity" (list .root $node)) "serviceAccount") (eq .root.Values.platform "eks")) -}}
 {{- $reserved := dict -}}
 {{- range $resource, $amount := $node.reserved }}{{ $_ := set $reserved $resource (toJson $amount | trimAll "\"") }}{{ end -}}
 {{- if $reserved }}{{ $_ := set $kubelet "systemReserved" $reserved }}{{ end -}}
@@ -199,7 +199,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- with $node.annotations }}{{ $_ := set $entry "annotations" . }}{{ end -}}
 {{- $_ := set $entry "taints" (include "graftlet.taints" $node | fromJsonArray) -}}
 {{- $_ := set $entry "kubeletConfiguration" (include "graftlet.kubeletConfiguration" . | fromJson) -}}
-{{- if eq ($node.identity | default "node") "serviceAccount" }}{{ $_ := set $entry "identity" "serviceAccount" }}{{ end -}}
+{{- if eq (include "graftlet.identity" (list .root $node)) "serviceAccount" }}{{ $_ := set $entry "identity" "serviceAccount" }}{{ end -}}
 {{- toJson $entry -}}
 {{- end -}}
 
@@ -217,6 +217,9 @@ certificateSecret: {{ include "graftlet.certificates" . }}
 kubeletAddress: {{ .Values.kubeletAddress }}
 {{- if include "graftlet.approves" . }}
 approveServingCertificates: true
+{{- end }}
+{{- if ne (include "graftlet.servingSigner" .) "kubernetes.io/kubelet-serving" }}
+servingCertificateSigner: {{ include "graftlet.servingSigner" . }}
 {{- end }}
 {{- if include "graftlet.publishes" . }}
 endpointsOwner: {{ include "graftlet.clusterName" . }}.endpoints
@@ -246,12 +249,23 @@ nodes:
 {{- range .Values.nodes }}{{ if .local }}true{{ break }}{{ end }}{{ end -}}
 {{- end -}}
 
+{{/* A node's identity: EKS signs no client certificates. Takes (list ROOT NODE). */}}
+{{- define "graftlet.identity" -}}
+{{- (index . 1).identity | default (ternary "serviceAccount" "node" (eq (index . 0).Values.platform "eks")) -}}
+{{- end -}}
+
+{{/* The signer of the nodes' serving certificates. That of EKS for kubelets signs only for its own machines. */}}
+{{- define "graftlet.servingSigner" -}}
+{{- .Values.servingCertificateSigner | default (ternary "beta.eks.amazonaws.com/app-serving" "kubernetes.io/kubelet-serving" (eq .Values.platform "eks")) -}}
+{{- end -}}
+
 {{/* The nodes with that identity ("node" or "serviceAccount"): their names, as JSON. Takes (list ROOT IDENTITY). */}}
 {{- define "graftlet.namesOf" -}}
 {{- $names := list -}}
 {{- $identity := index . 1 -}}
-{{- range (index . 0).Values.nodes -}}
-{{- if eq (.identity | default "node") $identity }}{{ $names = append $names .name }}{{ end -}}
+{{- $root := index . 0 -}}
+{{- range $root.Values.nodes -}}
+{{- if eq (include "graftlet.identity" (list $root .)) $identity }}{{ $names = append $names .name }}{{ end -}}
 {{- end -}}
 {{- toJson $names -}}
 {{- end -}}
@@ -259,9 +273,10 @@ nodes:
 {{/* Not empty if a node with identity: serviceAccount has a feature gate of the kubelet on. Takes (list ROOT GATE). */}}
 {{- define "graftlet.gateOfAccount" -}}
 {{- $gate := index . 1 -}}
-{{- range (index . 0).Values.nodes -}}
+{{- $root := index . 0 -}}
+{{- range $root.Values.nodes -}}
 {{- $gates := dig "featureGates" dict (.kubeletConfiguration | default dict) -}}
-{{- if and (eq (.identity | default "node") "serviceAccount") (dig $gate (dig "AllBeta" false $gates) $gates) }}true{{ break }}{{ end -}}
+{{- if and (eq (include "graftlet.identity" (list $root .)) "serviceAccount") (dig $gate (dig "AllBeta" false $gates) $gates) }}true{{ break }}{{ end -}}
 {{- end -}}
 {{- end -}}
 
@@ -270,7 +285,7 @@ nodes:
 {{- define "graftlet.approvedNames" -}}
 {{- $names := list -}}
 {{- range ternary .Values.nodes list .Values.approveServingCertificates -}}
-{{- if and (eq (.identity | default "node") "node") (ne (dig "serverTLSBootstrap" true (.kubeletConfiguration | default dict)) false) -}}
+{{- if and (eq (include "graftlet.identity" (list $ .)) "node") (ne (dig "serverTLSBootstrap" true (.kubeletConfiguration | default dict)) false) -}}
 {{- $names = append $names .name -}}
 {{- end -}}
 {{- end -}}

@@ -15,9 +15,12 @@ runAsUser: 0
 runAsGroup: 0
 {{- else -}}
 runAsNonRoot: true
+{{- /* OpenShift gives each namespace user and group IDs of its own, and refuses others. */}}
+{{- if ne .Values.platform "openshift" }}
 runAsUser: 65532
 runAsGroup: 65532
 fsGroup: 65532
+{{- end }}
 seccompProfile: { type: RuntimeDefault }
 {{- end }}
 {{- end -}}

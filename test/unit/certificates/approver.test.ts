@@ -17,7 +17,7 @@ import {
 } from "../../harness/request-variants.ts";
 import { bodyOf, type Call, fakeClient, silent } from "../api/fake-client.ts";
 
-const own = { nodeName: "edge-1", addresses: ["10.0.0.9", "fd00:0:0::9"] };
+const own = { nodeName: "edge-1", signer: "kubernetes.io/kubelet-serving", addresses: ["10.0.0.9", "fd00:0:0::9"] };
 const user = "system:node:edge-1";
 const usages = ["digital signature", "server auth"];
 
@@ -52,6 +52,13 @@ const by = (variant: RequestVariant, subject = [nodes, named(user)]) => pemOf(re
 describe("validation of serving certificate requests", () => {
   const why = (pem: string, spec?: Partial<CertificateSigningRequest["spec"]>) =>
     rejectionReason(request(pem, spec), own);
+
+  test("accepts requests for the cluster's own signer alone", () => {
+    const signer = "example.com/serving";
+    const of = (signerName: string) => rejectionReason(request(right, { signerName }), { ...own, signer });
+    assert.equal(of(signer), undefined);
+    assert.equal(of(own.signer), "it is for the signer kubernetes.io/kubelet-serving, not example.com/serving");
+  });
 
   test("accepts the node's own request, with its name and addresses, with any key", async () => {
     assert.equal(why(right), undefined);

@@ -49,6 +49,7 @@ async function place(refuse?: () => Error | undefined): Promise<Place> {
         {
           name: "kubelet-server",
           signerName: "kubernetes.io/kubelet-serving",
+          usage: "server auth",
           subject: () => subject,
           store,
           client: signer.client,
