@@ -31,7 +31,11 @@ const retryBackoff = { initialMs: 500, maxMs: 30_000 };
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
 export function rejectionReason(
   { spec }: CertificateSigningRequest,
-  { nodeName, signer, addresses }: Pick<ApproverDeps, "nodeName" | "signer"> & { readonly addresses: readonly string[] },
+  {
+    nodeName,
+    signer,
+    addresses,
+  }: Pick<ApproverDeps, "nodeName" | "signer"> & { readonly addresses: readonly string[] },
 ): string | undefined {
   const { signerName, username = "", groups = [], usages = [], request } = spec;
   const user = `system:node:${nodeName}`;

@@ -199,30 +199,6 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     );
   });
 
-  test("on EKS the account is each node's identity, and all of the chart names EKS' own signer alone", async () => {
-    const [node] = nodesOf("eks");
-    const signer = "beta.eks.amazonaws.com/app-serving";
-    assert.deepEqual([node?.identity, node?.servingSigner, node?.kubelet.serverTLSBootstrap], [
-      "serviceAccount",
-      signer,
-      true,
-    ]);
-    const text = texts.get("eks") ?? "";
-    assert.ok(text.includes(`'${signer}': ["edge-1"]`), text);
-    assert.ok(!text.includes("kubernetes.io/kubelet-serving"));
-    // Approval is a person's: the account would approve what it asked for itself.
-    assert.doesNotMatch(text, /approveServingCertificates: true|certificatesigningrequests\/approval/);
-    const other = "--set=servingCertificateSigner=example.com/serving";
-    const own = await must([helm, ...templateArguments("--values", valuesOf("one-over-ssh"), other)]);
-    assert.match(own, /resources: \[signers\]\s+resourceNames: \[example\.com\/serving\]/);
-    assert.ok(own.includes("oldObject.spec.signerName == 'example.com/serving'"));
-  });
-
-  test("on OpenShift the platform gives the Pod its user", () => {
-    const { securityContext } = podIn("openshift").pod;
-    assert.deepEqual(securityContext, { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } });
-  });
-
   test("gives each node its own root directory, and mounts only directories that are not inside another mount", () => {
     const roots = (name: string) => nodesOf(name).map(({ rootDir }) => rootDir);
     assert.deepEqual(roots("root-directories"), ["/var/lib/kubelet", "/var/lib/kubelet/beside", "/var/lib/kubelet"]);

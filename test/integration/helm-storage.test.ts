@@ -53,7 +53,10 @@ describe("a vendor's CSI driver on a node of the chart", { timeout: 900_000 }, (
       ssh: { ...common.ssh, network: "isolated" },
       kubeletConfiguration: { ...machine, cgroupRoot, podLogsDir: join(layout.dir, "second-logs") },
     };
-    writeFileSync(lab.values, stringify({ onUninstall: "drain", rbac: { allNamespaces: true }, nodes: [first, second] }));
+    writeFileSync(
+      lab.values,
+      stringify({ onUninstall: "drain", rbac: { allNamespaces: true }, nodes: [first, second] }),
+    );
     await Promise.all([startDns(lab.cluster), edge.install()]);
     await nodeReady(lab.cluster, below.node);
   });

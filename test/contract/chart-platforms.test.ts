@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { before, describe, test } from "node:test";
+import type { V1ConfigMap } from "@kubernetes/client-node";
+import { parse } from "yaml";
+import { objectsIn, ofKind, podOf, templateArguments, valueFiles } from "../harness/chart.ts";
+import { findHelm } from "../harness/helm.ts";
+import { must } from "../harness/processes.ts";
+
+describe("the chart on platforms that differ from Kubernetes' own", { timeout: 300_000 }, () => {
+  let helm: string;
+  const rendered = (name: string, ...more: readonly string[]): Promise<string> => {
+    const { path = "" } = valueFiles().find((file) => file.name === name) ?? {};
+    return must([helm, ...templateArguments("--values", path, ...more)]);
+  };
+  before(async () => {
+    helm = await findHelm();
+  });
+
+  test("on EKS the account is each node's identity, and all of the chart names EKS' own signer alone", async () => {
+    const signer = "beta.eks.amazonaws.com/app-serving";
+    const text = await rendered("eks");
+    const [map] = ofKind<V1ConfigMap>(objectsIn(text), "ConfigMap");
+    const { nodes, servingCertificateSigner } = parse(map?.data?.["nodes.yaml"] ?? "") as {
+      readonly nodes: readonly { identity?: string; kubeletConfiguration?: { serverTLSBootstrap?: boolean } }[];
+      readonly servingCertificateSigner?: string;
+    };
+    assert.equal(servingCertificateSigner, signer);
+    assert.deepEqual(
+      nodes.map(({ identity, kubeletConfiguration }) => [identity, kubeletConfiguration?.serverTLSBootstrap]),
+      [["serviceAccount", true]],
+    );
+    assert.ok(text.includes(`'${signer}': ["edge-1"]`), text);
+    assert.ok(!text.includes("kubernetes.io/kubelet-serving"));
+    // Approval is a person's: the account would approve what it asked for itself.
+    assert.doesNotMatch(text, /approveServingCertificates: true|certificatesigningrequests\/approval/);
+  });
+
+  test("another signer is the one that the account approves for, and no other", async () => {
+    const text = await rendered("one-over-ssh", "--set=servingCertificateSigner=example.com/serving");
+    assert.match(text, /resources: \[signers\]\s+resourceNames: \[example\.com\/serving\]/);
+    assert.ok(text.includes("oldObject.spec.signerName == 'example.com/serving'"));
+    assert.ok(!text.includes("kubernetes.io/kubelet-serving"));
+  });
+
+  test("on OpenShift the platform gives the Pod its user", async () => {
+    const deployment = objectsIn(await rendered("openshift")).find(({ kind }) => kind === "Deployment");
+    const { securityContext } = (deployment && podOf(deployment)?.spec) ?? {};
+    assert.deepEqual(securityContext, { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } });
+  });
+});
