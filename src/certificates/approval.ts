@@ -8,9 +8,6 @@ import type { CertificateSigningRequest } from "../objects.ts";
 import type { Approve } from "./approver.ts";
 import { type Subject, requestName, signingRequest } from "./signing-request.ts";
 
-/** Kubernetes' own signer of kubelets' serving certificates. */
-export const kubeletServingSigner = "kubernetes.io/kubelet-serving";
-
 /** What a certificate is for. */
 export type CertificateUsage = "client auth" | "server auth";
 

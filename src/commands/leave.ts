@@ -3,10 +3,10 @@ import type { OptionsOf } from "../config/command-line.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { type ServiceAccountAccess, serviceAccount } from "../api/service-account.ts";
 import type { NodeConfig } from "../config/node-config.ts";
-import { deleteGraftedNodes } from "../fleet/deletion.ts";
+import { type DeleteGraftedNodesDeps, deleteGraftedNodes } from "../fleet/deletion.ts";
 import type { DeploymentName } from "../leave/deployment.ts";
 import { type LeaveClient, type LeaveDeps, leave, retryingClient } from "../leave/leave.ts";
-import { type Clock, systemClock } from "../lib/clock.ts";
+import { systemClock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
@@ -31,10 +31,12 @@ export async function runLeave(options: LeaveOptions): Promise<boolean> {
   const clock = systemClock();
   const log = silentLog();
   await using client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
-  const waiting = options.fleet && account ? await deleteObjects(options, { client, account, clock }) : [];
-  for (const line of remainingObjects(waiting)) terminal.print(line);
-  // graftlet has to run on until their machines have left.
-  if (waiting.length > 0) return false;
+  if (options.fleet && account) {
+    const namespace = account.namespace();
+    const remaining = await deleteObjects({ ...options, client, clock, namespace, mayHave: options.fleet.mayHave });
+    // Graftlet must keep running until their machines have left.
+    if (remaining.length > 0) return false;
+  }
   const names = nodes.map(({ nodeName }) => nodeName);
   const clean = createCleaner(options);
   const stayed = await leave(
@@ -45,28 +47,24 @@ export async function runLeave(options: LeaveOptions): Promise<boolean> {
   return stayed.length === 0;
 }
 
-/** Deletes the GraftedNodes of the account's namespace. @returns the names of those that have not left in time. */
-function deleteObjects(
-  { fleet, timeoutMs, terminal, signal }: LeaveOptions,
-  { client, account, clock }: { client: LeaveClient; account: ServiceAccountAccess; clock: Clock },
-): Promise<readonly string[]> {
-  const say = terminal.print;
-  const objects = {
-    client: retryingClient(client, clock, say),
-    namespace: account.namespace(),
-    mayHave: fleet?.mayHave ?? (() => false),
-    // For their pods, and then for the machine.
-    timeoutMs: 2 * timeoutMs,
-  };
-  return deleteGraftedNodes({ ...objects, clock, say }, signal);
+interface DeleteObjectsOptions
+  extends Pick<LeaveOptions, "timeoutMs" | "terminal" | "signal">,
+    Pick<DeleteGraftedNodesDeps, "clock" | "namespace" | "mayHave"> {
+  readonly client: LeaveClient;
 }
 
-/** Instructions for GraftedNodes whose machines have not left. */
-function remainingObjects(names: readonly string[]): readonly string[] {
-  if (names.length === 0) return [];
-  return [
-    `not left: ${names.join(", ")}. Their machines go on leaving; run this again. For one that will not come back: kubectl annotate gn NAME graftlet.dev/force-leave=REASON`,
-  ];
+/** Deletes the release's GraftedNodes, and says what to do about those that remain. @returns their names. */
+async function deleteObjects(options: DeleteObjectsOptions): Promise<readonly string[]> {
+  const { client, clock, terminal, timeoutMs, signal } = options;
+  const say = terminal.print;
+  // One time limit for their pods, and another one for their machines.
+  const deps = { ...options, client: retryingClient(client, clock, say), timeoutMs: 2 * timeoutMs, say };
+  const remaining = await deleteGraftedNodes(deps, signal);
+  if (remaining.length > 0)
+    say(
+      `not left: ${remaining.join(", ")}. Graftlet continues to remove their machines; run this again. For a machine that will not come back: kubectl annotate gn NAME graftlet.dev/force-leave=REASON`,
+    );
+  return remaining;
 }
 
 function deploymentIn(

@@ -28,7 +28,7 @@ export interface RemovalOptions extends OptionsOf<"remove">, Omit<CommandContext
   /** Set by `graftlet leave`, which has deleted the node's pods already, and deletes the Node afterwards: caps the grace period of containers. */
   readonly leaving?: {
     readonly longestGraceSeconds: number;
-    /** ID of the only machine that may be cleaned; undefined if none is known. */
+    /** ID of the only machine that may be cleaned; undefined if the node has had none. */
     readonly expectedMachine?: string | undefined;
   };
 }

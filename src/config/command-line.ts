@@ -41,6 +41,7 @@ import {
   type NodeConfig,
   nodeIPsFrom,
   nodeNameFrom,
+  outsidePod,
 } from "./node-config.ts";
 import { doctorFields, leaveFields, type Options, optionFields, removeFields, statusFields } from "./option-fields.ts";
 import { isSubdomain } from "./names.ts";
@@ -92,7 +93,7 @@ export type ParseResult =
       readonly kind: "leave";
       /** The nodes that leave; their kubeconfigs are not read. */
       readonly nodes: readonly NodeConfig[];
-      /** The machines of GraftedNodes that leave before, in a Pod of a release that has some. */
+      /** The fleet whose GraftedNodes leave first; undefined outside a Pod, and without a fleet. */
       readonly fleet: Pick<FleetConfig, "mayHave"> | undefined;
       /** The administrator's kubeconfig; undefined in a Pod, which uses its service account. */
       readonly kubeconfig: string | undefined;
@@ -375,9 +376,7 @@ function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
     kubeconfig: undefined,
     bootstrapKubeconfig: options.bootstrapKubeconfig || undefined,
     identity: "node",
-    certificateSecret: undefined,
-    kubeletAddress: { of: "host" },
-    approvesServing: false,
+    ...outsidePod,
     kubelet,
     rootDir: absoluteDirectory("--root-dir", options.rootDir),
     certDir: absoluteDirectory("--cert-dir", options.certDir),

@@ -1,7 +1,7 @@
 import { withCredentialProviders } from "./credential-providers.ts";
 import { type ConfigDocument, decode } from "./decode.ts";
 import type { ConfigIo } from "./documents.ts";
-import { decodeNode, readGraftletConfiguration, type SharedSettings } from "./graftlet-configuration.ts";
+import { decodeNode, readShared, type SharedSettings } from "./graftlet-configuration.ts";
 import { absoluteDirectory, type NodeConfig } from "./node-config.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
@@ -70,11 +70,12 @@ export function readFleet(
   };
 }
 
-/** The fleet of the file of --nodes, for a command of the release's own Pod; undefined elsewhere. @throws CodedError invalid_argument */
+/** Reads the fleet from the file of --nodes, in a Pod that uses its service account; undefined elsewhere.
+ *  @throws CodedError invalid_argument, one sentence */
 export function fleetOfPod(io: ConfigIo, options: Options): FleetConfig | undefined {
   const { nodes: path, kubeconfig } = options;
   if (path === undefined || kubeconfig || !io.env["KUBERNETES_SERVICE_HOST"]) return undefined;
-  return readFleet(io, path, readGraftletConfiguration(io, path, options, "remove").shared, options);
+  return readFleet(io, path, readShared(io, path), options);
 }
 
 function patternShape(pattern: string): RegExp {

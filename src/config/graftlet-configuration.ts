@@ -14,8 +14,10 @@ import {
   daemonSetChoices,
   deadContainersOf,
   kubeconfigFrom,
+  kubeletServingSigner,
   type NodeConfig,
   nodeNameFrom,
+  outsidePod,
   type PublishedEndpoints,
 } from "./node-config.ts";
 import { isSubdomain } from "./names.ts";
@@ -26,12 +28,12 @@ import { refuse } from "./refusal.ts";
 import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
 import { bool, int32, ipAddress, oneOf, text, textMap, texts } from "./value-types.ts";
 
-/** @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#signers */
+/** Says what is wrong with the name of a signer.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#signers */
 function checkSigner(name: string): string | undefined {
   const [domain = "", path = ""] = name.split(/\/(.*)/s);
-  return name === "" || (domain.includes(".") && isSubdomain(domain) && isSubdomain(path))
-    ? undefined
-    : "write DOMAIN/NAME, such as example.com/serving";
+  const isValid = name === "" || (domain.includes(".") && isSubdomain(domain) && isSubdomain(path));
+  return isValid ? undefined : "write DOMAIN/NAME, such as example.com/serving";
 }
 
 const graftletConfigurationKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
@@ -145,7 +147,8 @@ export function pageFrom(
   return { address, port };
 }
 
-function readShared(io: ConfigIo, path: string): SharedSettings {
+/** Reads what the nodes of a GraftletConfiguration share, without decoding the nodes. @throws CodedError invalid_argument, one sentence */
+export function readShared(io: ConfigIo, path: string): SharedSettings {
   return decode(sharedFields, readKind(io, "--nodes", path, graftletConfigurationKind), { file: path });
 }
 
@@ -250,9 +253,7 @@ function draftOf(io: ConfigIo, entry: NodeEntry, at: NodePlace): Draft {
       kubeconfig: at.shared && kubeconfigOf(io, entry, at),
       bootstrapKubeconfig: undefined,
       identity: entry.identity,
-      ...(at.shared
-        ? inPod(io, at, entry, at.shared)
-        : { certificateSecret: undefined, kubeletAddress: { of: "host" }, approvesServing: false }),
+      ...(at.shared ? inPod(io, at, entry, at.shared) : outsidePod),
       ...(at.shared && at.shared.egressTunnel !== "auto" && { egressTunnel: at.shared.egressTunnel }),
       kubelet: {
         ...kubelet,
@@ -320,7 +321,7 @@ function inPod(
     certificateSecret: certificateSecret || undefined,
     kubeletAddress: of === "service" ? { of, service } : { of },
     approvesServing: approveServingCertificates,
-    ...(shared.servingCertificateSigner !== "" && { servingSigner: shared.servingCertificateSigner }),
+    servingSigner: shared.servingCertificateSigner || kubeletServingSigner,
     ...(name !== "" && { endpoints: endpointsOf(name, shared, io) }),
   };
 }

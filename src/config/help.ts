@@ -172,8 +172,8 @@ The steps for each node, in this order:
   4. clean its machine, as graftlet remove does;
   5. delete its Node, and its remaining pods in the cluster.
 
-In a Pod of a release with a fleet, the GraftedNodes of its namespace are deleted before, and graftlet takes their machines
-out of the cluster.
+In a Pod of a release with a fleet, its GraftedNodes are deleted first, and the running graftlet removes their machines
+from the cluster.
 
 A node that fails is named and stays; the others continue. The command can be repeated after any step. Files that pods
 wrote to the machine through hostPath stay, and so do images.

@@ -40,8 +40,8 @@ export interface NodeConfig {
   readonly kubeletAddress: KubeletAddress;
   /** The node's identity for the API server in a Pod. */
   readonly approvesServing: boolean;
-  /** Signer of the kubelet API's certificate, if it is not Kubernetes' own for kubelets. */
-  readonly servingSigner?: string;
+  /** Signer of the kubelet API's certificate. */
+  readonly servingSigner: string;
   /** Publishes this node's pods as endpoints through the Pod's service account, if the target is isolated; absent if disabled. */
   readonly endpoints?: PublishedEndpoints;
   /** Tunnel from the API server to the kubelet API; undefined to detect it from the API server's version. */
@@ -69,6 +69,18 @@ export interface NodeConfig {
   /** Credential provider plugins; read only to run the node. */
   readonly credentialProviders?: CredentialProviders;
 }
+
+/** Kubernetes' own signer of kubelets' serving certificates.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers */
+export const kubeletServingSigner = "kubernetes.io/kubelet-serving";
+
+/** Settings of a node outside a Pod. */
+export const outsidePod = {
+  certificateSecret: undefined,
+  kubeletAddress: { of: "host" },
+  approvesServing: false,
+  servingSigner: kubeletServingSigner,
+} as const;
 
 export interface PublishedEndpoints {
   /** The ClusterRole that owns them. */

@@ -48,7 +48,7 @@ export function conditionsOf(
   return [...steps, ["Ready", ready] as const].map(([type, verdict]) => conditionOf(type, verdict, before, observed));
 }
 
-/** What an object's controller saw, and when. */
+/** The generation that a condition describes, and the time of the observation. */
 export interface Observation {
   readonly generation: number | undefined;
   /** RFC 3339. */
@@ -72,7 +72,7 @@ export function conditionOf(
   };
 }
 
-/** A status as text, to compare it with another: without the times of its conditions. */
+/** Serializes a status for comparison, without the transition times of its conditions. */
 export function comparableStatus(status: { readonly conditions?: readonly FleetCondition[] }): string {
   const conditions = status.conditions?.map(({ lastTransitionTime: _time, ...rest }) => rest);
   return JSON.stringify({ ...status, conditions });

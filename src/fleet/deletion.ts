@@ -1,27 +1,27 @@
 import type { ApiClient } from "../api/client.ts";
 import { listAll } from "../api/list-all.ts";
-import { type GraftedNode, graftedNodePath, isDeleted } from "./grafted-node.ts";
+import { type GraftedNode, graftedNodePath, isDeleted, readyCondition } from "./grafted-node.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, ignoreNotFound } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 
 export interface DeleteGraftedNodesDeps {
-  /** A client that may list and delete GraftedNodes. */
+  /** Needs the permissions to list and delete GraftedNodes. */
   readonly client: Pick<ApiClient, "list" | "delete">;
   readonly clock: Clock;
   readonly namespace: string;
-  /** True for the names of the release's own; other releases may have objects in the namespace. */
+  /** True for names of this release's nodes: objects of other releases may be in the same namespace. */
   readonly mayHave: (nodeName: string) => boolean;
-  /** Timeout for the machines to leave, milliseconds. */
+  /** Time limit for the running graftlet to remove the machines, milliseconds. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
 }
 
 const pollIntervalMs = 2_000;
 
-/** Deletes a namespace's GraftedNodes and waits until the running graftlet has taken their machines out of the cluster, each as its
- *  deletionPolicy says. Safe to repeat.
- *  @returns the names of those that are still there at the timeout; graftlet goes on with them. */
+/** Deletes the release's GraftedNodes in a namespace, and waits until the running graftlet has removed their machines from the cluster, each
+ *  according to its deletionPolicy. Safe to repeat.
+ *  @returns the names of the objects that remain at the time limit. */
 export async function deleteGraftedNodes(
   deps: DeleteGraftedNodesDeps,
   signal: AbortSignal,
@@ -37,7 +37,7 @@ export async function deleteGraftedNodes(
     }
     for (const object of objects.filter(isDeleted)) {
       const { name } = object.metadata;
-      const message = object.status?.conditions?.find(({ type }) => type === "Ready")?.message ?? "";
+      const message = readyCondition(object.status)?.message ?? "";
       if (message !== "" && told.get(name) !== message) say(`GraftedNode ${name}: ${message}`);
       told.set(name, message);
     }
@@ -51,7 +51,7 @@ export async function deleteGraftedNodes(
   return [];
 }
 
-/** Lists the objects; none if their kind is not defined. */
+/** Lists the release's objects; none if the CustomResourceDefinition is missing. */
 async function listOwn(
   { client, namespace, mayHave }: DeleteGraftedNodesDeps,
   signal: AbortSignal,

@@ -8,11 +8,11 @@ import { isHeld } from "./finalizer.ts";
 import { type GraftedNode, graftedNodePath, isDeleted } from "./grafted-node.ts";
 import { loginSecretNames } from "./login-files.ts";
 import { createLoginProtection } from "./login-protection.ts";
-import { createMember, type Member, type MemberDeps, type MemberRollOut } from "./member.ts";
+import { createMember, type Member, type MemberDeps } from "./member.ts";
 import { createPools } from "./pools.ts";
 
 export interface FleetDeps
-  extends Omit<MemberDeps, "report" | "port" | "secret" | "hasPool" | "isActive" | "rollOut" | "events"> {
+  extends Omit<MemberDeps, "report" | "port" | "secret" | "hasPool" | "isActive" | "rollOuts" | "events"> {
   /** Namespace of the objects and their Secrets. */
   readonly namespace: string;
   /** Ports that other listeners of the process have. */
@@ -72,7 +72,7 @@ export function createFleet(deps: FleetDeps): Runnable {
     secret: (name) => secrets.get(namespace, name),
     hasPool: (name) => pools.has(name),
     isActive: (name) => active.has(name),
-    rollOutOf: pools.rollOutOf,
+    rollOuts: pools.rollOuts,
     effective: pools.effective,
     onGone: protection.check,
   });
@@ -122,7 +122,7 @@ function reflectorOf<T extends ApiObject>(
 
 /** The members of a fleet by the names of their objects. */
 function createMembers(deps: FleetDeps, parts: MembersParts) {
-  const { secret, hasPool, events, isActive, rollOutOf, effective, onGone } = parts;
+  const { secret, hasPool, events, isActive, rollOuts, effective, onGone } = parts;
   const members = new Map<string, ServedMember>();
   const freePort = () => {
     const used = new Set([...deps.usedPorts, ...[...members.values()].map(({ port }) => port)]);
@@ -135,8 +135,7 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     const port = freePort();
     const added = deps.addNode(name);
     const { report, log } = added;
-    const rollOut = rollOutOf(() => members.get(name)?.object ?? object);
-    const own = { report, port, secret, hasPool, events, isActive: () => isActive(name), rollOut, log };
+    const own = { report, port, secret, hasPool, events, isActive: () => isActive(name), rollOuts, log };
     const member = createMember({ ...deps, ...own }, effective(object));
     const stop = new AbortController();
     const ended = member
@@ -192,10 +191,8 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
   };
 }
 
-interface MembersParts extends Pick<MemberDeps, "secret" | "hasPool" | "events"> {
+interface MembersParts extends Pick<MemberDeps, "secret" | "hasPool" | "rollOuts" | "events"> {
   isActive(name: string): boolean;
-  /** The roll-out of the pool that the object is a member of now. */
-  rollOutOf(object: () => GraftedNode): MemberRollOut;
   /** The object with its pool's defaults. */
   effective(object: GraftedNode): GraftedNode;
   /** Called when an object is served no more. */

@@ -81,7 +81,7 @@ export const leaveFinalizer = "graftlet.dev/leave";
 /** Annotation of an object that is deleted: its machine is not waited for. The value says why. */
 export const forceLeaveAnnotation = "graftlet.dev/force-leave";
 
-/** Annotation with the ID of a machine that replaces the one before. */
+/** Annotation with the ID of a machine that may replace the previous one. */
 const acceptMachineAnnotation = "graftlet.dev/accept-machine";
 
 const apiVersion = "graftlet.dev/v1alpha1";
@@ -107,12 +107,12 @@ export function machineReference({ metadata: { name, namespace, uid } }: Grafted
   return { apiVersion, kind: "GraftedNode", namespace, name, uid };
 }
 
-/** The machine ID that was accepted in place of the one before. */
+/** Returns the ID of the machine that the user has accepted as a replacement. */
 export function acceptedMachine({ metadata }: GraftedNode): string | undefined {
   return metadata.annotations?.[acceptMachineAnnotation];
 }
 
-/** The ID of the only machine that may serve the object; undefined before there was one. */
+/** Returns the ID of the only machine that may serve the object; undefined if none has served it yet. */
 export function expectedMachine(object: GraftedNode): string | undefined {
   return acceptedMachine(object) ?? object.status?.machine?.machineID;
 }
@@ -122,7 +122,12 @@ export function isDeleted({ metadata }: GraftedNode): boolean {
   return metadata.deletionTimestamp !== undefined;
 }
 
+/** Returns the condition Ready of a status. */
+export function readyCondition(status: GraftedNodeStatus | undefined): FleetCondition | undefined {
+  return status?.conditions?.find(({ type }) => type === "Ready");
+}
+
 /** True if the status says that the node is Ready. */
 export function isReady(status: GraftedNodeStatus | undefined): boolean {
-  return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is === "True") ?? false;
+  return readyCondition(status)?.status === "True";
 }

@@ -19,11 +19,11 @@ export interface LeavingDeps {
   clean(config: NodeConfig, cleaning: Cleaning, signal: AbortSignal): Promise<boolean>;
 }
 
-/** How a machine is cleaned. */
+/** Limits of a clean-up, and where it reports. */
 export interface Cleaning {
   /** Longest grace period of a container, milliseconds. */
   readonly graceMs: number;
-  /** ID of the only machine that may be cleaned; undefined if none is known. */
+  /** ID of the only machine that may be cleaned; undefined if the node has had none. */
   readonly expectedMachine: string | undefined;
   readonly say: (line: string) => void;
 }

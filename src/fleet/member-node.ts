@@ -9,7 +9,7 @@ export interface RunParts {
   readonly report: NodeReporter;
   /** What the object says of the Node's labels, annotations and taints. */
   readonly metadata: ConfiguredMetadataSource;
-  /** ID of the only machine on which the node may run, as far as it is known. */
+  /** Returns the ID of the only machine on which the node may run; undefined if it has had none. */
   readonly expectedMachine: () => string | undefined;
 }
 
@@ -20,14 +20,14 @@ export interface MemberNodeDeps {
 }
 
 export interface StartParts extends Pick<RunParts, "expectedMachine"> {
-  /** What of the specification is the pool's. */
+  /** The pool's template when the node starts. */
   readonly template: string;
 }
 
 interface RunningNode {
   /** The specification that it runs with. */
   readonly specification: string;
-  /** What of that is its pool's. */
+  /** The pool's template at that time. */
   readonly template: string;
   readonly metadata: ReturnType<typeof changeableMetadata>;
   readonly stop: AbortController;
@@ -45,8 +45,8 @@ export function createMemberNode({ run, report }: MemberNodeDeps) {
     runsWith: (object: GraftedNode) => running?.specification === specificationOf(object),
     /** The template that the node was started with; undefined if none runs. */
     template: () => running?.template,
-    /** Takes over what changes while the node runs: the Node's labels, annotations and taints. @param template as of `start`: all else of
-     *  a changed one is overruled by the object. */
+    /** Applies what changes without a restart: the Node's labels, annotations and taints. @param template the pool's current template,
+     *  whose other fields the object overrides. */
     takeOver(config: NodeConfig, template: string): void {
       running?.metadata.replace(config);
       if (running) running = { ...running, template };
@@ -82,7 +82,7 @@ const changeable: readonly string[] = [
   "terminationGracePeriod",
 ];
 
-/** What of an object makes its node start again when it changes: an accepted machine is tried at once. */
+/** The part of an object whose changes restart the node. A newly accepted machine is part of it, so that it is tried at once. */
 function specificationOf(object: GraftedNode): string {
   return `${startingPart(object.spec)} ${acceptedMachine(object) ?? ""}`;
 }

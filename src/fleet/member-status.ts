@@ -57,7 +57,7 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
   return {
     /** The status may have changed. */
     changed: changed.fire,
-    /** True if the node is Ready now, whatever was written last. */
+    /** True if the node is Ready now, even if that has not been written yet. */
     isReady: () => isReady(statusOf({ ...input(), report, now: clock.now() })),
     /** Writes for as long as this work lasts, or until the signal aborts. */
     async during(work: () => Promise<void>, signal: AbortSignal): Promise<void> {

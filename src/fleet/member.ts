@@ -37,18 +37,17 @@ export interface MemberDeps
   readonly events: EventSink;
   /** True if the object's machine shall be a node. */
   readonly isActive: () => boolean;
-  /** The template of the object's pool, and its roll-out. */
-  readonly rollOut: MemberRollOut;
+  readonly rollOuts: MemberRollOuts;
   /** Receives the node's reports for as long as the object exists. */
   readonly report: ReportedNode & NodeReporter;
 }
 
-/** The roll-out of a pool's template, as one member sees it. */
-export interface MemberRollOut {
-  /** The part of the template for which a node has to start again; the same for all members of a pool. */
-  template(): string;
-  /** True if the node may restart to run with that template. */
-  hasTurn(): boolean;
+/** The roll-outs of pools' templates, as their members see them. */
+export interface MemberRollOuts {
+  /** Returns the part of the template of the object's pool for which a node has to start again; the same for all members of the pool. */
+  template(object: GraftedNode): string;
+  /** True if the object's node may restart to apply that template. */
+  hasTurn(object: GraftedNode): boolean;
 }
 
 /** One object of the fleet, and its machine. */
@@ -156,14 +155,14 @@ const inactive: Cause = {
 
 interface StepsState {
   readonly causes: MemberCauses;
-  /** The object as it is at any time. */
+  /** Returns the newest version of the object. */
   readonly latest: () => GraftedNode;
   readonly reported: () => void;
 }
 
 /** What a machine needs next, with the causes of what it does not get. */
 function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState) {
-  const { client, clock, rollOut } = deps;
+  const { client, clock, rollOuts } = deps;
   const node = createMemberNode(deps);
   /** The node's configuration; undefined, with the cause in `refused`, if the object cannot be served as it is. */
   const configure = async (object: GraftedNode, signal: AbortSignal): Promise<NodeConfig | undefined> => {
@@ -213,12 +212,12 @@ function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState)
       }
       const config = await configure(object, signal);
       if (!config) return false;
-      const template = rollOut.template();
+      const template = rollOuts.template(object);
       if (node.runsWith(object)) {
         node.takeOver(config, template);
         return false;
       }
-      if (node.isRunning() && node.template() !== template && !rollOut.hasTurn()) return false;
+      if (node.isRunning() && node.template() !== template && !rollOuts.hasTurn(object)) return false;
       await node.stop();
       await addFinalizer(client, object, signal);
       node.start(config, object, { template, expectedMachine: () => expectedMachine(latest()) });

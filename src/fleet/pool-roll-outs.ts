@@ -1,27 +1,38 @@
 import type { ClockAndLog } from "../lib/log.ts";
 import type { GraftedNode } from "./grafted-node.ts";
-import type { MemberRollOut } from "./member.ts";
+import type { MemberRollOuts } from "./member.ts";
 import { startingPart } from "./member-node.ts";
 import { type GraftedNodePool, withDefaults } from "./pool.ts";
 import { createRollOut, type RollOut, type RollOutProgress, type RunningNode } from "./roll-out.ts";
 
 export interface PoolRollOutsDeps extends ClockAndLog {
-  /** The node that runs for the object of that name. */
+  /** Returns the running node of the object with that name. */
   readonly runningOf: (name: string) => RunningNode | undefined;
-  /** Has members of those names look again at what they may do. */
+  /** Wakes the members with these names, which then check whether they have a turn. */
   readonly wake: (names: readonly string[]) => void;
 }
 
-/** The roll-outs of all pools of a namespace. */
-export function createPoolRollOuts({ runningOf, wake, clock, log }: PoolRollOutsDeps) {
+/** Creates the roll-outs of all pools of a namespace. @param poolOf returns the pool of an object. */
+export function createPoolRollOuts(
+  { runningOf, wake, clock, log }: PoolRollOutsDeps,
+  poolOf: (object: GraftedNode) => GraftedNodePool | undefined,
+) {
   const rollOuts = new Map<string, RollOut>();
   const rollOutOf = ({ metadata: { uid } }: GraftedNodePool): RollOut => {
     const rollOut = rollOuts.get(uid) ?? createRollOut();
     rollOuts.set(uid, rollOut);
     return rollOut;
   };
+  const ofMembers: MemberRollOuts = {
+    template: (object) => templateOf(poolOf(object)),
+    hasTurn(object) {
+      const pool = poolOf(object);
+      return !pool || rollOutOf(pool).hasTurn(object.metadata.name, templateOf(pool));
+    },
+  };
   return {
-    /** Gives turns to members of a pool. @param active objects whose machines shall be nodes. */
+    ofMembers,
+    /** Gives turns to as many members of a pool as may restart now. @param active the pool's active members. */
     advance(pool: GraftedNodePool, active: readonly GraftedNode[]): RollOutProgress {
       const { disruption = {} } = pool.spec;
       const served = active.filter((member) => !withDefaults(member, pool).spec.paused);
@@ -29,23 +40,12 @@ export function createPoolRollOuts({ runningOf, wake, clock, log }: PoolRollOuts
       const progress = rollOutOf(pool).advance({ template: templateOf(pool), disruption, members }, clock.monotonic());
       const { woken } = progress;
       if (woken.length > 0) {
-        log.info({ pool: pool.metadata.name, nodes: woken }, "nodes restart with their pool's template");
+        log.info({ pool: pool.metadata.name, nodes: woken }, "restarting nodes to apply their pool's template");
         wake(woken);
       }
       return progress;
     },
-    /** The roll-out of the pool that an object is a member of now. */
-    memberOf: (
-      object: () => GraftedNode,
-      poolOf: (object: GraftedNode) => GraftedNodePool | undefined,
-    ): MemberRollOut => ({
-      template: () => templateOf(poolOf(object())),
-      hasTurn() {
-        const pool = poolOf(object());
-        return !pool || rollOutOf(pool).hasTurn(object().metadata.name, templateOf(pool));
-      },
-    }),
-    /** Forgets other pools than these. */
+    /** Forgets all other pools. */
     keepOnly(uids: ReadonlySet<string>): void {
       for (const uid of rollOuts.keys()) if (!uids.has(uid)) rollOuts.delete(uid);
     },

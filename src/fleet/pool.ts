@@ -18,8 +18,8 @@ export interface GraftedNodePool {
 
 export interface PoolStatus {
   readonly observedGeneration?: number;
-  /** Numbers of objects that refer to the pool, of active ones among them, and of active ones that are Ready, and that run with the
-   *  template. */
+  /** Number of objects that refer to the pool; of these, the number of active ones; and of the active ones, how many are Ready, and how many
+   *  run with the template. */
   readonly members: number;
   readonly replicas: number;
   readonly readyReplicas: number;

@@ -22,7 +22,7 @@ export interface PoolsDeps extends PoolRollOutsDeps {
   readonly onChange: () => void;
 }
 
-/** Minimum interval between two looks at the pools, and so between two writes of a status, milliseconds. */
+/** Minimum interval between two updates of the pools, milliseconds. */
 const minIntervalMs = 1_000;
 
 /** Watches the pools of a namespace, decides which members are active, rolls out templates, and writes the pools' statuses. */
@@ -30,11 +30,11 @@ export function createPools(deps: PoolsDeps) {
   const { client, namespace, clock, log } = deps;
   const changed = createTrigger();
   const written = new Map<string, string>();
-  const rollOuts = createPoolRollOuts(deps);
   const notify = () => deps.onChange();
   const handler: ReflectorHandler<GraftedNodePool> = { replace: notify, changed: notify };
   const pools = createReflector<GraftedNodePool>({ client, path: poolPath(namespace), handler, clock, log });
   const poolOf = ({ spec: { poolRef } }: GraftedNode) => (poolRef ? pools.get(namespace, poolRef.name) : undefined);
+  const rollOuts = createPoolRollOuts(deps, poolOf);
   const membersOf = ({ metadata: { name } }: GraftedNodePool) =>
     deps.objects().filter((object) => object.spec.poolRef?.name === name && !isDeleted(object));
   const activeOf = (pool: GraftedNodePool, members: readonly GraftedNode[]) =>
@@ -95,8 +95,7 @@ export function createPools(deps: PoolsDeps) {
     running: [pools, writer] as const,
     ready: pools.ready,
     has: (name: string) => pools.get(namespace, name) !== undefined,
-    /** The roll-out of the pool that the object is a member of now. */
-    rollOutOf: (object: () => GraftedNode) => rollOuts.memberOf(object, poolOf),
+    rollOuts: rollOuts.ofMembers,
     /** The object with its pool's defaults. */
     effective: (object: GraftedNode) => withDefaults(object, poolOf(object)),
     /** Names of the objects whose machines shall be nodes. */

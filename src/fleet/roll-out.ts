@@ -23,7 +23,7 @@ export interface RollOutMember {
   readonly node: RunningNode | undefined;
 }
 
-/** What is to be rolled out, and where. */
+/** The template to roll out, and the nodes to roll it out to. */
 export interface RollOutInput {
   readonly template: string;
   readonly disruption: Disruption;
@@ -31,7 +31,7 @@ export interface RollOutInput {
 }
 
 export interface RollOutProgress {
-  /** Members that may restart, and might not before. */
+  /** Names of the members that were given a turn just now. */
   readonly woken: readonly string[];
   /** Number of members that run with the template. */
   readonly updated: number;
@@ -42,41 +42,40 @@ export interface RollOutProgress {
 
 /** A member's permission to restart. */
 interface Turn {
-  /** Milliseconds. */
+  /** When it was given, milliseconds. */
   readonly since: number;
-  /** True once the node was Ready for a while, and from the start for one that was not Ready before: it loses nothing. */
+  /** Since when the restarted node has been Ready, milliseconds; undefined while it is not. */
+  readySince: number | undefined;
+  /** True once the restarted node has been Ready for long enough. A node that was not Ready before the restart ends its turn at once, because
+   *  the restart makes nothing unavailable. */
   isOver: boolean;
 }
 
 const defaultMaxUnavailable = "25%";
-/** Time for which a restarted node has to be Ready, so that one that fails soon after its start counts as failed, and time after which
- *  one that is not Ready has failed, milliseconds. */
+/** How long a restarted node must stay Ready to end its turn, and how long after its turn began it counts as failed, milliseconds. */
 const [minReadyMs, failureMs] = [10_000, 60_000];
 /** How many members a message names. */
 const maxNamed = 10;
 
 export type RollOut = ReturnType<typeof createRollOut>;
 
-/** The roll-out of one pool's template: its members restart in turn, in the order of their names. A member that is not Ready anyway restarts
- *  at once. Members that start for another reason start with the present template. */
+/** Creates the roll-out of one pool's template: ready nodes restart a few at a time, in the order of their names; nodes that are not Ready
+ *  restart at once. A node that starts for any other reason starts with the current template. */
 export function createRollOut() {
   let current: string | undefined;
   const turns = new Map<string, Turn>();
-  const readySince = new Map<string, number>();
   const follow = ({ template, members }: RollOutInput, now: number): void => {
     if (template !== current) {
       current = template;
       turns.clear();
-      readySince.clear();
     }
     const names = new Set(members.map(({ name }) => name));
     for (const name of turns.keys()) if (!names.has(name)) turns.delete(name);
     for (const { name, node } of members) {
       const turn = turns.get(name);
-      if (!turn || node?.template !== template || !node.isReady) readySince.delete(name);
-      else if (!readySince.has(name)) readySince.set(name, now);
-      const since = readySince.get(name);
-      if (turn && since !== undefined && now - since >= minReadyMs) turn.isOver = true;
+      if (!turn) continue;
+      turn.readySince = node?.template === template && node.isReady ? (turn.readySince ?? now) : undefined;
+      if (turn.readySince !== undefined && now - turn.readySince >= minReadyMs) turn.isOver = true;
     }
   };
   return {
@@ -92,10 +91,10 @@ export function createRollOut() {
       const failed = busy.filter(([, { since }]) => now - since >= failureMs).map(([name]) => name);
       const waiting = outdated.filter(({ name }) => !turns.has(name));
       const isPaused = waiting.length > 0 && failed.length >= (disruption.pauseOnFailures ?? 1);
-      const room = isPaused ? 0 : Math.max(0, allowedUnavailable(disruption, members.length) - busy.length);
+      const room = Math.max(0, allowedUnavailable(disruption, members.length) - busy.length);
       const ready = waiting.filter(({ isReady }) => isReady).toSorted((one, other) => (one.name < other.name ? -1 : 1));
-      const next = [...ready.slice(0, room), ...(isPaused ? [] : waiting.filter(({ isReady }) => !isReady))];
-      for (const { name, isReady } of next) turns.set(name, { since: now, isOver: !isReady });
+      const next = isPaused ? [] : [...ready.slice(0, room), ...waiting.filter(({ isReady }) => !isReady)];
+      for (const { name, isReady } of next) turns.set(name, { since: now, readySince: undefined, isOver: !isReady });
       return {
         woken: next.map(({ name }) => name),
         updated: running.length - outdated.length,
@@ -118,18 +117,14 @@ function verdictOf(all: number, { outdated, busy, failed, isPaused }: RollOutSta
     return { status: "True", reason: "Complete", message: "all nodes run with the template" };
   const named = [...failed.slice(0, maxNamed), ...(failed.length > maxNamed ? ["…"] : [])].join(", ");
   const progress = `${all - outdated} of ${all} nodes run with the template`;
-  if (isPaused) {
-    const remedy = "mend the template or these machines, or raise disruption.pauseOnFailures";
-    return { status: "False", reason: "Paused", message: `${progress}; not Ready with it: ${named}: ${remedy}` };
-  }
-  return {
-    status: "False",
-    reason: "Progressing",
-    message: named === "" ? progress : `${progress}; not Ready with it: ${named}`,
-  };
+  const message = named === "" ? progress : `${progress}; not Ready with it: ${named}`;
+  if (!isPaused) return { status: "False", reason: "Progressing", message };
+  const remedy = "mend the template or these machines, or raise disruption.pauseOnFailures";
+  return { status: "False", reason: "Paused", message: `${message}: ${remedy}` };
 }
 
-/** Number of members that may be unavailable. @param all number of active ones. */
+/** Number of members that may be unavailable. Percentages are exact, unlike those of eviction thresholds, which have the kubelet's single
+ *  precision. @param all number of active members. */
 export function allowedUnavailable({ maxUnavailable = defaultMaxUnavailable }: Disruption, all: number): number {
   const percentage = /^(\d+)%$/.exec(String(maxUnavailable))?.[1];
   const most = percentage === undefined ? Number(maxUnavailable) : Math.floor((all * Number(percentage)) / 100);

@@ -72,7 +72,7 @@ export interface KubeletDeps extends ProcessParts, ClockAndLog {
   readonly standalone: boolean;
   /** Labels, annotations and taints of the Node that may change while it runs; absent: those of the configuration stay. */
   readonly configuredMetadata?: ConfiguredMetadataSource;
-  /** ID of the only machine on which the node may run, as far as it is known; absent: any. */
+  /** Returns the ID of the only machine on which the node may run; absent, or undefined, if any machine will do. */
   readonly expectedMachine?: () => string | undefined;
   /** The service account of graftlet's Pod, if it has one. */
   readonly account?: { readonly client: ApiClient };

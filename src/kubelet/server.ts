@@ -1,7 +1,6 @@
 import { countActiveResizes } from "../allocation/resize-states.ts";
 import { createAccessReview, readClusterClientCA } from "../api/access.ts";
 import { type ClientCA, clientCAFromCluster, clientCAFromFile, noClientCA } from "../certificates/client-ca.ts";
-import { kubeletServingSigner } from "../certificates/approval.ts";
 import { createIssuedCertificate } from "../certificates/issued.ts";
 import type { KeyPair } from "../certificates/self-signed.ts";
 import { createServingCertificate } from "../certificates/serving.ts";
@@ -139,11 +138,10 @@ function servingCertificate(
   if (kubelet.serverTLSBootstrap && !kubelet.tlsCertFile && !standalone) {
     const subject = { commonName: `system:node:${nodeName}`, organization: "system:nodes", names };
     const name = "kubelet-server";
-    const signerName = config.servingSigner ?? kubeletServingSigner;
     return createIssuedCertificate(
       {
         name,
-        signerName,
+        signerName: config.servingSigner,
         usage: "server auth",
         subject: () => subject,
         store: store(name),

@@ -3,7 +3,6 @@ import { implementedGates } from "../config/feature-gates.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { absentApi } from "../api/absent.ts";
 import type { AccessFile } from "../api/kubeconfig.ts";
-import { kubeletServingSigner } from "../certificates/approval.ts";
 import { type Approve, createApprover } from "../certificates/approver.ts";
 import { filePairStore } from "../certificates/pair-store.ts";
 import { type Account, type Identity, clientFor, obtainIdentity, ownCertificate } from "./identity.ts";
@@ -147,7 +146,7 @@ function approverOf({ config, clock, log }: NodeRun, account: Account): Approve 
     const { nodeIPs } = await kubeletEndpoint(config, { account, clock, log }, signal);
     return nodeIPs.length > 0 ? nodeIPs : ownAddresses();
   };
-  const { nodeName, servingSigner: signer = kubeletServingSigner } = config;
+  const { nodeName, servingSigner: signer } = config;
   return createApprover({ client: account.client, nodeName, signer, addresses, clock, log });
 }
 

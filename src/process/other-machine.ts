@@ -2,9 +2,9 @@ import { readMachineID } from "../host/facts.ts";
 import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
 
-/** Refuses a machine that is not the one on which the node was before, such as another one that has got its address. A machine without an ID
- *  is not refused.
- *  @param expected machine ID; undefined for a node without a machine so far.
+/** Refuses a machine whose ID differs from the expected one, for example because DHCP has reassigned the address. A machine without an ID is
+ *  accepted.
+ *  @param expected the machine's ID; undefined accepts any machine.
  *  @throws TargetError OtherMachine, one sentence; unavailable and deadline_exceeded like the host. */
 export async function refuseOtherMachine(host: Host, expected: string | undefined, signal: AbortSignal): Promise<void> {
   if (expected === undefined) return;

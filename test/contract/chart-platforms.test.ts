@@ -16,7 +16,7 @@ describe("the chart on platforms that differ from Kubernetes' own", { timeout: 3
     helm = await findHelm();
   });
 
-  test("on EKS the account is each node's identity, and all of the chart names EKS' own signer alone", async () => {
+  test("on EKS nodes use the account's identity, and all objects name EKS' signer instead of Kubernetes'", async () => {
     const signer = "beta.eks.amazonaws.com/app-serving";
     const text = await rendered("eks");
     const [map] = ofKind<V1ConfigMap>(objectsIn(text), "ConfigMap");
@@ -35,14 +35,14 @@ describe("the chart on platforms that differ from Kubernetes' own", { timeout: 3
     assert.doesNotMatch(text, /approveServingCertificates: true|certificatesigningrequests\/approval/);
   });
 
-  test("another signer is the one that the account approves for, and no other", async () => {
+  test("with servingCertificateSigner the account may approve for that signer alone", async () => {
     const text = await rendered("one-over-ssh", "--set=servingCertificateSigner=example.com/serving");
     assert.match(text, /resources: \[signers\]\s+resourceNames: \[example\.com\/serving\]/);
     assert.ok(text.includes("oldObject.spec.signerName == 'example.com/serving'"));
     assert.ok(!text.includes("kubernetes.io/kubelet-serving"));
   });
 
-  test("on OpenShift the platform gives the Pod its user", async () => {
+  test("on OpenShift the Pod sets no user or group", async () => {
     const deployment = objectsIn(await rendered("openshift")).find(({ kind }) => kind === "Deployment");
     const { securityContext } = (deployment && podOf(deployment)?.spec) ?? {};
     assert.deepEqual(securityContext, { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } });

@@ -49,9 +49,6 @@
 {{- printf "rbac.namespaces is empty, and the identity of %s is graftlet's account, which would read the Secrets and create tokens of all namespaces: list the namespaces whose pods may run there, or set rbac.allNamespaces: true" (join ", " .) | fail -}}
 {{- end -}}
 {{- end -}}
-{{- if and (eq $values.platform "eks") $values.fleet.enabled -}}
-{{- fail "fleet.enabled: GraftedNodes need client certificates, which EKS does not sign: list the machines in nodes" -}}
-{{- end -}}
 {{- if and (eq $values.kubeletAddress "host") (not (include "graftlet.local" .)) -}}
 {{- fail "kubeletAddress: host is the address of the machine that the Pod runs on, which only nodes with local: true share: write service or podIP" -}}
 {{- end -}}

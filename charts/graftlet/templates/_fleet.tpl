@@ -101,6 +101,7 @@ size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpress
 {{- end -}}
 {{- if $fleet.enabled -}}
 {{- if not $fleet.nodeNames }}{{ fail "fleet.nodeNames is empty: list the names that nodes of GraftedNodes may have, such as edge-*" }}{{ end -}}
+{{- if eq .Values.platform "eks" }}{{ fail "fleet.enabled: GraftedNodes need client certificates, which EKS does not sign: list the machines in nodes" }}{{ end -}}
 {{- if include "graftlet.local" . }}{{ fail "fleet.enabled: a Pod of nodes with local: true is in the machine's own network and controls its runtime: give these nodes a release of their own" }}{{ end -}}
 {{- end -}}
 {{- end -}}

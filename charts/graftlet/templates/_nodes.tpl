@@ -163,7 +163,8 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{/* The KubeletConfiguration of a node, as JSON; what the values say of it wins. */}}
 {{- define "graftlet.kubeletConfiguration" -}}
 {{- $node := .node -}}
-{{/* The signer of serving certificates serves nodes alone: an account shows a certificate that it has signed itself. */}}
+{{/* Kubernetes' signer of serving certificates signs for nodes alone, so that an account serves a self-signed certificate. EKS' signs for any
+     subject. */}}
 {{/* A provider that no cloud controller knows: none deletes the Node for not finding a machine of it. */}}
 {{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" (include "graftlet.namespace" .root) .root.Release.Name $node.name) "serverTLSBootstrap" (or (ne (include "graftlet.identity" (list .root $node)) "serviceAccount") (eq .root.Values.platform "eks")) -}}
 {{- $reserved := dict -}}
@@ -249,12 +250,12 @@ nodes:
 {{- range .Values.nodes }}{{ if .local }}true{{ break }}{{ end }}{{ end -}}
 {{- end -}}
 
-{{/* A node's identity: EKS signs no client certificates. Takes (list ROOT NODE). */}}
+{{/* A node's identity. On EKS it is the account by default, because EKS signs no client certificates. Takes (list ROOT NODE). */}}
 {{- define "graftlet.identity" -}}
 {{- (index . 1).identity | default (ternary "serviceAccount" "node" (eq (index . 0).Values.platform "eks")) -}}
 {{- end -}}
 
-{{/* The signer of the nodes' serving certificates. That of EKS for kubelets signs only for its own machines. */}}
+{{/* The signer of the nodes' serving certificates. On EKS kubernetes.io/kubelet-serving signs only for EC2 instances. */}}
 {{- define "graftlet.servingSigner" -}}
 {{- .Values.servingCertificateSigner | default (ternary "beta.eks.amazonaws.com/app-serving" "kubernetes.io/kubelet-serving" (eq .Values.platform "eks")) -}}
 {{- end -}}

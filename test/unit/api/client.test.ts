@@ -105,7 +105,7 @@ test("cancels a call when its signal aborts", async () => {
   await assert.rejects(call, { code: "cancelled" });
 });
 
-test("counts no call as the server's failure that its caller aborts as unavailable", async () => {
+test("does not report the server as lost when a caller aborts a call with the code unavailable", async () => {
   await using t = await overHttp((_request, response) => void setTimeout(() => response.end("{}"), 1_000).unref());
   const stop = new AbortController();
   const call = t.client.get("/a", { signal: stop.signal });

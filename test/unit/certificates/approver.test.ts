@@ -53,7 +53,7 @@ describe("validation of serving certificate requests", () => {
   const why = (pem: string, spec?: Partial<CertificateSigningRequest["spec"]>) =>
     rejectionReason(request(pem, spec), own);
 
-  test("accepts requests for the cluster's own signer alone", () => {
+  test("accepts only requests for the configured signer", () => {
     const signer = "example.com/serving";
     const of = (signerName: string) => rejectionReason(request(right, { signerName }), { ...own, signer });
     assert.equal(of(signer), undefined);

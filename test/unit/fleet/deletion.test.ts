@@ -51,7 +51,7 @@ function start(objects: FakeObject[], { isDefined = true } = {}) {
   return { run, said, deleted, clock };
 }
 
-test("deletes the objects of the release's own names, and waits until they are gone", async () => {
+test("deletes only objects with names of the release's nodes, and waits until they are gone", async () => {
   const { run, said, deleted } = start([
     { name: "edge-1", endsAfter: 3_000, message: "cleaning the machine" },
     { name: "edge-2", endsAfter: 9_000, message: "pods end" },
@@ -68,7 +68,7 @@ test("deletes the objects of the release's own names, and waits until they are g
   ]);
 });
 
-test("names those that have not left in time, and deletes none twice", async () => {
+test("names the objects that remain at the time limit, and deletes none twice", async () => {
   const { run, said, deleted } = start([
     { name: "edge-1", endsAfter: 1_000 },
     { name: "edge-2" },
@@ -79,7 +79,7 @@ test("names those that have not left in time, and deletes none twice", async () 
   assert.equal(said.at(-1), "GraftedNodes that have not left within 1m0s: edge-2, edge-3");
 });
 
-test("has nothing to do in a cluster without the definition", async () => {
+test("does nothing if the CustomResourceDefinition is missing", async () => {
   const { run, said } = start([], { isDefined: false });
   assert.deepEqual(await run(), []);
   assert.deepEqual(said, ["no GraftedNodes are left"]);

@@ -81,7 +81,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     addresses: () => ["10.0.0.9"],
     secret: (name) => secrets.get(name),
     hasPool: (name) => name === "pool",
-    rollOut: { template: () => template, hasTurn: () => hasTurn },
+    rollOuts: { template: () => template, hasTurn: () => hasTurn },
     isActive: () => active,
     events: { event: (_about, _type, reason, message) => void told.push(`${reason}: ${message}`) },
     port: 10_255,
@@ -161,12 +161,12 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     stop,
     source: () => source,
     expectedMachine: () => expected(),
-    /** The object's status names its machine. */
+    /** Records the machine in the object's status. */
     setMachine(machineID: string) {
       object = { ...object, status: { machine: { machineID } } };
       member.update(object);
     },
-    /** The pool has another template. */
+    /** Changes the pool's template. */
     setTemplate: (text: string) => void (template = text),
     giveTurn() {
       hasTurn = true;
@@ -242,7 +242,7 @@ test("a node restarts for its pool's template once it has a turn, and for its ow
   assert.deepEqual(did, ["stop", "start edge-1"]);
 });
 
-test("a node whose own object overrules all of a changed template runs on with it", async (t) => {
+test("a node keeps running if its object overrides all fields of the template that changed", async (t) => {
   const { did, started, until, setTemplate, member } = start(t);
   await started();
   did.length = 0;

@@ -30,7 +30,7 @@ function pool(names: readonly string[], disruption: Disruption = {}) {
   };
 }
 
-test("a template that did not change restarts nothing", () => {
+test("an unchanged template restarts nothing", () => {
   const { advance } = pool(["a", "b"]);
   assert.deepEqual(advance(), {
     woken: [],
@@ -57,7 +57,7 @@ test("restarts the next node once the one before has been Ready for ten seconds"
   assert.equal(verdict.message, "1 of 3 nodes run with the template");
 });
 
-test("a restarted node that fails within ten seconds of its start keeps its turn", () => {
+test("a restarted node that fails within ten seconds of becoming Ready keeps its turn", () => {
   const { advance, change, set } = pool(["a", "b"]);
   change("new");
   advance();
@@ -71,7 +71,7 @@ test("a restarted node that fails within ten seconds of its start keeps its turn
   assert.deepEqual(advance(1_000).woken, ["b"]);
 });
 
-test("pauses when a restarted node is not Ready after a minute, and goes on once it is", () => {
+test("pauses when a restarted node is not Ready after a minute, and continues once it is", () => {
   const { advance, change, set, rollOut } = pool(["a", "b", "c"], { maxUnavailable: 2 });
   change("new");
   assert.deepEqual(advance().woken, ["a", "b"]);
@@ -90,7 +90,7 @@ test("pauses when a restarted node is not Ready after a minute, and goes on once
   assert.deepEqual(advance(10_000).woken, ["c"]);
 });
 
-test("goes on beside as many failures as the pool allows, within maxUnavailable", () => {
+test("continues while fewer nodes have failed than pauseOnFailures, within maxUnavailable", () => {
   const { advance, change, set } = pool(["a", "b", "c"], { maxUnavailable: 2, pauseOnFailures: 2 });
   change("new");
   advance();
@@ -111,7 +111,7 @@ test("a node that is not Ready anyway restarts at once, and its failure pauses n
   assert.equal(advance(60_000).verdict.reason, "Complete");
 });
 
-test("a mended template begins the roll-out again, with the nodes that failed first", () => {
+test("a corrected template starts the roll-out again, and restarts failed nodes at once", () => {
   const { advance, change, set } = pool(["a", "b"], { maxUnavailable: 1 });
   change("broken");
   advance();

@@ -14,7 +14,7 @@ function machine(id: string | undefined, path = "/etc/machine-id") {
   return async (expected: string | undefined) => refuseOtherMachine(host, expected, never);
 }
 
-test("accepts the machine of before, any machine for a node without one, and a machine without an ID", async () => {
+test("accepts the expected machine, any machine if none is expected, and a machine without an ID", async () => {
   await machine(`${first}\n`)(first);
   await machine(first, "/var/lib/dbus/machine-id")(first);
   await machine(second)(undefined);
@@ -31,7 +31,7 @@ test("refuses another machine, and says how to accept it", async () => {
   );
 });
 
-test("repeats nothing of a file that holds no machine ID", async () => {
+test("does not quote a file that contains no valid machine ID", async () => {
   await assert.rejects(machine("<b>x</b>")(first), {
     message: /its machine ID is not valid, and .*: correct its address$/,
   });
