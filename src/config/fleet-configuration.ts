@@ -6,12 +6,19 @@ import { absoluteDirectory, type NodeConfig } from "./node-config.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { field, type Shape } from "./schema.ts";
-import { text, texts } from "./value-types.ts";
+import { int32, text, texts } from "./value-types.ts";
 
 const fleetFields = {
   release: field(text, ""),
   nodeNames: field(texts, []),
+  listener: { port: field(int32, 0), hostKeyFile: field(text, "") },
 } satisfies Shape;
+
+/** Where machines open their reverse tunnels: a port of graftlet's Pod, and the file of its host key. */
+export interface FleetListener {
+  readonly port: number;
+  readonly hostKeyFile: string;
+}
 
 /** Settings of the machines that are GraftedNode objects of the Pod's namespace. */
 export interface FleetConfig {
@@ -25,6 +32,8 @@ export interface FleetConfig {
   readonly directory: string;
   /** True if each node's kubelet API is reached at a Service of its own. */
   readonly hasServices: boolean;
+  /** Undefined if no machine can open a reverse tunnel. */
+  readonly listener: FleetListener | undefined;
   /** Decodes a node like one of the list `nodes`.
    *  @param entry with the fields of a node of a GraftletConfiguration.
    *  @throws CodedError invalid_argument, one sentence with the path of the field. */
@@ -46,7 +55,7 @@ export function readFleet(
   options: Options,
 ): FleetConfig | undefined {
   if (!shared.fleet) return undefined;
-  const { release, nodeNames } = decode(fleetFields, shared.fleet, { file: path, path: "fleet" });
+  const { release, nodeNames, listener } = decode(fleetFields, shared.fleet, { file: path, path: "fleet" });
   if (release === "") throw refuse(`${path}: fleet.release`, undefined, "is not given; name the Helm release");
   const wrong = nodeNames.find((pattern) => !/^[a-z0-9.*-]*[a-z0-9][a-z0-9.*-]*$/.test(pattern));
   if (wrong !== undefined || nodeNames.length === 0)
@@ -55,6 +64,8 @@ export function readFleet(
     throw refuse(`${path}: fleet`, release, "needs graftlet to run in a Pod; omit it elsewhere");
   if (shared.kubeletAddress === "host")
     throw refuse(`${path}: kubeletAddress`, "host", "is not the address of a fleet's machines; set service or podIP");
+  if (listener.port !== 0 && listener.hostKeyFile === "")
+    throw refuse(`${path}: fleet.listener.hostKeyFile`, undefined, "is not given; name the file of the listener's key");
   const shapes = nodeNames.map(patternShape);
   return {
     release,
@@ -62,6 +73,7 @@ export function readFleet(
     mayHave: (nodeName) => shapes.some((shape) => shape.test(nodeName)),
     directory: `${absoluteDirectory("--cert-dir", options.certDir)}/_logins`,
     hasServices: shared.kubeletAddress === "service",
+    listener: listener.port === 0 ? undefined : listener,
     decodeNode(entry, { title, certificateSecret }) {
       const where = { path: title, place: "spec", options, shared: { ...shared, certificateSecret } };
       const node = decodeNode(io, entry, where);

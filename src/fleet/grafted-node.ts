@@ -11,8 +11,12 @@ export interface GraftedNodeSpec {
   /** The pool that gives defaults, and says whether the machine is active. */
   readonly poolRef?: { readonly name: string };
   readonly ssh: SshLoginSpec & {
+    /** May be missing only with `reverse`. */
+    readonly host?: string;
+    /** The machine connects to graftlet's listener. */
+    readonly reverse?: ReverseSpec;
     /** Each reached from the previous one. */
-    readonly proxyJump?: readonly SshLoginSpec[];
+    readonly proxyJump?: readonly JumpHostSpec[];
     /** Further fields of the ssh provider. */
     readonly [field: string]: unknown;
   };
@@ -36,14 +40,23 @@ export interface GraftedNodeSpec {
   readonly terminationGracePeriod?: string;
 }
 
+/** How a machine that opens a reverse tunnel is recognized. */
+export interface ReverseSpec {
+  /** Its public keys, in the format of sshd's authorized_keys; those of the login's Secret unless given. */
+  readonly authorizedKeys?: readonly string[];
+}
+
 /** An sshd, and the Secret by which graftlet logs in to it. */
 export interface SshLoginSpec {
-  readonly host: string;
   readonly port?: number;
   readonly user?: string;
   readonly secretRef?: { readonly name: string };
   readonly hostKeyFingerprints?: readonly string[];
   readonly hostCertificateAuthorities?: readonly string[];
+}
+
+export interface JumpHostSpec extends SshLoginSpec {
+  readonly host: string;
 }
 
 export interface GraftedNodeStatus {

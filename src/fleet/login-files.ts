@@ -41,7 +41,7 @@ export async function writeLogin(
   { directory, at }: { readonly directory: string; readonly at: string },
 ): Promise<LoginFiles> {
   if (!secretRef) return {};
-  const title = `${at}.secretRef names Secret ${JSON.stringify(secretRef.name)}, which`;
+  const title = secretTitle(secretRef.name, at);
   if (!secret)
     throw new RefusedObject(
       "LoginSecretMissing",
@@ -71,17 +71,51 @@ export async function writeLogin(
       await rm(path, { force: true });
       continue;
     }
-    const text = Buffer.from(secret.data?.[key] ?? "", "base64").toString("utf8");
-    if (text.length > maxFileBytes)
-      throw new RefusedObject(
-        "LoginSecretUnusable",
-        "invalid_argument",
-        `${title} has more than 64 KiB in ${key}: that is no login`,
-      );
-    if ((await currentText(path)) !== text) await writeFileAtomically(path, text, 0o600);
+    await writeChanged(path, textOfKey(secret, key, title));
     fields[field] = path;
   }
   return fields;
+}
+
+/** Writes the public keys with which a machine opens its reverse tunnel: those of the specification, or the Secret's `authorized_keys`.
+ *  @param directory of the machine's login files. @returns the file's path.
+ *  @throws RefusedObject, one sentence, if there are none. */
+export async function writeAuthorizedKeys(
+  { reverse, secretRef }: GraftedNode["spec"]["ssh"],
+  secret: Secret | undefined,
+  directory: string,
+): Promise<string> {
+  const path = join(directory, "authorized_keys");
+  const title = secretRef ? secretTitle(secretRef.name, "spec.ssh") : "";
+  const text = reverse?.authorizedKeys?.join("\n") ?? textOfKey(secret, "authorized_keys", title);
+  if (text.trim() === "")
+    throw new RefusedObject(
+      "MachineKeyMissing",
+      "failed_precondition",
+      "spec.ssh.reverse needs the public key with which the machine connects: write it in reverse.authorizedKeys, or as authorized_keys in the Secret of spec.ssh.secretRef",
+    );
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await writeChanged(path, `${text}\n`);
+  return path;
+}
+
+function secretTitle(name: string, at: string): string {
+  return `${at}.secretRef names Secret ${JSON.stringify(name)}, which`;
+}
+
+/** Decodes an entry of a Secret; empty if there is none. @throws RefusedObject if it is too long. */
+function textOfKey(secret: Secret | undefined, key: string, title: string): string {
+  const text = Buffer.from(secret?.data?.[key] ?? "", "base64").toString("utf8");
+  if (text.length <= maxFileBytes) return text;
+  throw new RefusedObject(
+    "LoginSecretUnusable",
+    "invalid_argument",
+    `${title} has more than 64 KiB in ${key}: that is no login`,
+  );
+}
+
+async function writeChanged(path: string, text: string): Promise<void> {
+  if ((await currentText(path)) !== text) await writeFileAtomically(path, text, 0o600);
 }
 
 async function currentText(path: string): Promise<string | undefined> {

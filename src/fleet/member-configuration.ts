@@ -13,7 +13,7 @@ import {
   publishKubeletService,
 } from "./endpoint.ts";
 import type { GraftedNode } from "./grafted-node.ts";
-import { loginsOf, writeLogin } from "./login-files.ts";
+import { loginsOf, writeAuthorizedKeys, writeLogin } from "./login-files.ts";
 import { nodeEntry } from "./node-entry.ts";
 import { RefusedObject } from "./refusal.ts";
 
@@ -50,19 +50,46 @@ export async function configurationOf(deps: MemberConfigurationDeps, object: Gra
       "not_found",
       `${title}: spec.poolRef names GraftedNodePool ${JSON.stringify(poolRef.name)}, which does not exist: create it, or remove the reference`,
     );
-  const directory = loginDirectory(fleet, object);
+  const { host, reverse: dialsIn } = object.spec.ssh;
+  if (host === undefined && !dialsIn)
+    throw new RefusedObject(
+      "InvalidConfiguration",
+      "invalid_argument",
+      `${title}: spec.ssh.host is not given: write the machine's name or address, here or in its pool`,
+    );
   const logins = await Promise.all(
     loginsOf(object).map((login, index) =>
       writeLogin(login, login.secretRef && deps.secret(login.secretRef.name), {
-        directory: join(directory, String(index)),
+        directory: loginDirectoryOf(fleet, object, index),
         at: index === 0 ? "spec.ssh" : `spec.ssh.proxyJump[${index - 1}]`,
       }),
     ),
   );
   const providerID = `graftlet://${namespace}/${fleet.release}/${name}`;
   const kubeletService = fleet.hasServices ? kubeletServiceName(name) : undefined;
-  const entry = nodeEntry(object, { providerID, port, kubeletService, logins });
+  const reverse = dialsIn && (await reverseOf(deps, object));
+  const entry = nodeEntry(object, { providerID, port, kubeletService, logins, reverse });
   return fleet.decodeNode(entry, { title, certificateSecret: certificateSecretName(name) });
+}
+
+/** The listener for a machine that opens a reverse tunnel, and the file of its public keys. @throws RefusedObject if there is no
+ *  listener, or no key. */
+async function reverseOf({ fleet, secret }: MemberConfigurationDeps, object: GraftedNode) {
+  const { ssh } = object.spec;
+  if (!fleet.listener)
+    throw new RefusedObject(
+      "ListenerMissing",
+      "failed_precondition",
+      `GraftedNode ${object.metadata.name}: spec.ssh.reverse needs a listener, which release ${fleet.release} does not have: set reverse.existingSecret in its values`,
+    );
+  const keys = ssh.secretRef && secret(ssh.secretRef.name);
+  const authorizedKeysFile = await writeAuthorizedKeys(ssh, keys, loginDirectoryOf(fleet, object, 0));
+  return { ...fleet.listener, authorizedKeysFile };
+}
+
+/** Directory of the files of one login of a node. @param index 0 for the machine, then its jump hosts. */
+function loginDirectoryOf(fleet: FleetConfig, object: GraftedNode, index: number): string {
+  return join(loginDirectory(fleet, object), String(index));
 }
 
 /** Directory of a node's login files. */

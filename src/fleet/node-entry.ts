@@ -1,5 +1,6 @@
 import type { ConfigDocument } from "../config/decode.ts";
-import type { GraftedNode, SshLoginSpec } from "./grafted-node.ts";
+import type { FleetListener } from "../config/fleet-configuration.ts";
+import type { GraftedNode, JumpHostSpec } from "./grafted-node.ts";
 import type { LoginFiles } from "./login-files.ts";
 
 export interface NodeEntryInput {
@@ -11,13 +12,15 @@ export interface NodeEntryInput {
   readonly kubeletService: string | undefined;
   /** The files of the machine's login and of each jump host's. */
   readonly logins: readonly LoginFiles[];
+  /** The listener to which the machine connects, and the file of its public keys; undefined if graftlet connects to the machine. */
+  readonly reverse: (FleetListener & { readonly authorizedKeysFile: string }) | undefined;
 }
 
 /** An object as a node of a GraftletConfiguration, with what a node of the chart's values has by default: the label and the taint
  *  `graftlet.dev/target`, no load balancer, a certificate from the cluster's signer. Pure. */
 export function nodeEntry({ metadata: { name }, spec }: GraftedNode, input: NodeEntryInput): ConfigDocument {
   const [login = {}, ...hops] = input.logins;
-  const { proxyJump = [], secretRef: _secret, ...ssh } = spec.ssh;
+  const { proxyJump = [], secretRef: _secret, reverse: _keys, ...ssh } = spec.ssh;
   const target = { key: "graftlet.dev/target", value: name, effect: "NoSchedule" };
   const reserved: Record<string, string> = {};
   for (const [resource, amount] of Object.entries(spec.reserved ?? {})) reserved[resource] = String(amount);
@@ -26,6 +29,8 @@ export function nodeEntry({ metadata: { name }, spec }: GraftedNode, input: Node
     provider: "ssh",
     providerConfig: {
       user: "root",
+      // The name in known_hosts of a machine that has no address.
+      ...(input.reverse && { host: name, reverse: input.reverse }),
       ...ssh,
       ...login,
       network: spec.network ?? "tunneled",
@@ -52,6 +57,6 @@ export function nodeEntry({ metadata: { name }, spec }: GraftedNode, input: Node
   };
 }
 
-function jumpHost({ secretRef: _secret, ...hop }: SshLoginSpec, login: LoginFiles | undefined): object {
+function jumpHost({ secretRef: _secret, ...hop }: JumpHostSpec, login: LoginFiles | undefined): object {
   return { user: "root", ...hop, ...login };
 }

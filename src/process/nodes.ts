@@ -107,8 +107,8 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
 }
 
 /** Ports that the process itself, or one of its configured nodes, listens on. */
-function usedPorts({ nodes, health, page }: RunNodesOptions): readonly number[] {
-  const ofProcess = [health?.port, page?.port].filter((port) => port !== undefined);
+function usedPorts({ nodes, health, page, fleet }: RunNodesOptions): readonly number[] {
+  const ofProcess = [health?.port, page?.port, fleet?.listener?.port].filter((port) => port !== undefined);
   return [...ofProcess, ...nodes.flatMap(({ kubelet: { port, healthzPort } }) => [port, healthzPort])];
 }
 

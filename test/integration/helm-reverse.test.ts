@@ -16,6 +16,12 @@ import { argvOf } from "../harness/argv.ts";
 
 const nodePort = 30022;
 const { target, agent, sshPort } = agentAddresses;
+/** What the chart's values say of the listener. */
+const listener = [
+  "reverse.existingSecret=listener",
+  "reverse.service.type=NodePort",
+  `reverse.service.nodePort=${nodePort}`,
+];
 
 describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 }, () => {
   let lab: HelmLab;
@@ -79,9 +85,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
       `nodes[0].name=${release.node}`,
       `nodes[0].ssh.existingSecret=${release.secret}`,
       "nodes[0].ssh.reverse=true",
-      "reverse.existingSecret=listener",
-      "reverse.service.type=NodePort",
-      `reverse.service.nodePort=${nodePort}`,
+      ...listener,
       "onUninstall=drain",
     ].map((setting) => `--set=${setting}`);
     await lab.mustHelm(["install", release.name, chart, inNamespace, `--values=${lab.values}`, ...settings]);
@@ -116,6 +120,28 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=5m", `--description=${marker}`], {
       timeoutMs: 320_000,
     });
+    assert.equal(await edge.node(), undefined);
+    assert.deepEqual(lab.edge.podProcesses(), []);
+  });
+
+  test("a GraftedNode is served through the tunnel, and its machine is cleaned through it", async () => {
+    const { cluster } = lab;
+    const settings = ["fleet.enabled=true", "fleet.nodeNames={edge-*}", ...listener];
+    const set = settings.map((setting) => `--set=${setting}`);
+    await lab.mustHelm(["install", release.name, chart, inNamespace, "--wait", "--timeout=120s", ...set]);
+    const { kubeletConfiguration } = lab.edge;
+    const ssh = { port: sshPort, secretRef: { name: release.secret }, reverse: {} };
+    await cluster.apply({
+      apiVersion: "graftlet.dev/v1alpha1",
+      kind: "GraftedNode",
+      metadata: { name: release.node, namespace: release.namespace },
+      spec: { ssh, network: "isolated", kubeletConfiguration },
+    });
+    const machine = `gn/${release.node}`;
+    await cluster.mustKubectl(["wait", "--for=condition=Ready", machine, inNamespace, "--timeout=90s"]);
+    await edge.runWorkload();
+    await edge.reachIn();
+    await cluster.mustKubectl(["delete", machine, inNamespace, "--timeout=120s"]);
     assert.equal(await edge.node(), undefined);
     assert.deepEqual(lab.edge.podProcesses(), []);
   });

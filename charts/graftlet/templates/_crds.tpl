@@ -27,6 +27,17 @@ proxyJump:
     required: [host]
     properties:
       {{- include "graftlet.crd.login" . | nindent 6 }}
+reverse:
+  description: |
+    The machine connects to graftlet's listener, with ssh -R; host is then its name in known_hosts, and the object's name unless given.
+  type: object
+  properties:
+    authorizedKeys:
+      description: The public keys with which it connects; those in authorized_keys of the Secret unless given.
+      type: array
+      minItems: 1
+      maxItems: 16
+      items: { type: string, minLength: 1, maxLength: 16384 }
 proxy: { type: string, maxLength: 2048, description: "Proxy for the connection to the first machine, such as http://proxy.example:3128." }
 runtime: { type: string, maxLength: 1024, description: "auto, or the path of the container runtime's socket on the machine." }
 sudo: { type: string, enum: [auto, never] }

@@ -64,9 +64,19 @@
 {{- $ssh.existingSecret | default (ternary (printf "%s-login-%s" (include "graftlet.fullname" (index . 0)) (index . 1).name) "" (not (empty $ssh.privateKey))) -}}
 {{- end -}}
 
-{{/* "true" where a machine dials in itself. */}}
-{{- define "graftlet.reversed" -}}
+{{/* "true" where a machine of nodes[] opens a reverse tunnel. */}}
+{{- define "graftlet.reversedNodes" -}}
 {{- range .Values.nodes }}{{ if dig "ssh" "reverse" false . }}true{{ break }}{{ end }}{{ end -}}
+{{- end -}}
+
+{{/* "true" where graftlet has a listener for reverse tunnels: of machines in nodes[], or of GraftedNodes. */}}
+{{- define "graftlet.reversed" -}}
+{{- if or (include "graftlet.reversedNodes" .) (and .Values.fleet.enabled .Values.reverse.existingSecret) }}true{{ end -}}
+{{- end -}}
+
+{{/* Path of the listener's key in the Pod. */}}
+{{- define "graftlet.listenerKey" -}}
+{{ include "graftlet.listenerDirectory" . }}/ssh-privatekey
 {{- end -}}
 
 {{/* Where the listener's key is in the Pod. No node can have that name. */}}
@@ -103,7 +113,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- if and $ssh.existingSecret (contains "@" ($ssh.proxy | default "")) (not $ssh.proxyPasswordFile) }}{{ $_ := set $config "proxyPasswordFile" (printf "%s/proxy-password" (include "graftlet.secretDirectory" $name)) }}{{ end -}}
 {{- if $ssh.reverse -}}
 {{- $_ := set $config "host" (include "graftlet.sshHost" (index . 1)) -}}
-{{- $_ := set $config "reverse" (dict "port" (int $root.Values.reverse.port) "hostKeyFile" (printf "%s/ssh-privatekey" (include "graftlet.listenerDirectory" $root)) "authorizedKeysFile" (printf "%s/authorized_keys" (include "graftlet.secretDirectory" $name))) -}}
+{{- $_ := set $config "reverse" (dict "port" (int $root.Values.reverse.port) "hostKeyFile" (include "graftlet.listenerKey" $root) "authorizedKeysFile" (printf "%s/authorized_keys" (include "graftlet.secretDirectory" $name))) -}}
 {{- end -}}
 {{- if $ssh.proxyJump -}}
 {{- $hops := list -}}
@@ -240,6 +250,9 @@ pagePort: {{ int . }}
 fleet:
   release: {{ .Release.Name | quote }}
   nodeNames: {{ toJson .Values.fleet.nodeNames }}
+{{- if .Values.reverse.existingSecret }}
+  listener: { port: {{ int .Values.reverse.port }}, hostKeyFile: {{ include "graftlet.listenerKey" . | quote }} }
+{{- end }}
 {{- end }}
 nodes:
 {{ toYaml $nodes | indent 2 }}

@@ -71,3 +71,17 @@ test("a fleet that cannot be is refused with the remedy", () => {
   );
   assert.match(refused("nodes: []\n"), /nodes.*list at least one node/);
 });
+
+test("a listener for reverse tunnels needs the file of its key", () => {
+  const withListener = (listener: string) =>
+    `kubeletAddress: service\nfleet: { release: edge, nodeNames: ["edge-*"], listener: ${listener} }\n`;
+  assert.deepEqual(fleetOf(withListener("{ port: 2222, hostKeyFile: /k }")).fleet.listener, {
+    port: 2222,
+    hostKeyFile: "/k",
+  });
+  assert.equal(fleetOf(fleet()).fleet.listener, undefined);
+  assert.match(
+    sentenceOf(() => fleetOf(withListener("{ port: 2222 }"))),
+    /fleet\.listener\.hostKeyFile is not given/,
+  );
+});

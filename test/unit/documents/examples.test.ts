@@ -82,7 +82,9 @@ function readMachines(text: string): void {
     const { hostKeyFingerprints, hostCertificateAuthorities } = whole.spec.ssh;
     const isKnown = hostKeyFingerprints !== undefined || hostCertificateAuthorities !== undefined;
     const logins = [{ privateKeyFile: "/key", ...(!isKnown && { knownHostsFile: "/known_hosts" }) }];
-    const input = { providerID: "graftlet://a/b/c", port: 10_250, kubeletService: "edge-1", logins };
+    const listener = { port: 2222, hostKeyFile: "/listener", authorizedKeysFile: "/authorized_keys" };
+    const reverse = whole.spec.ssh.reverse && listener;
+    const input = { providerID: "graftlet://a/b/c", port: 10_250, kubeletService: "edge-1", logins, reverse };
     const entry = nodeEntry(whole, input);
     const node = asked.fleet.decodeNode(entry, { title: machine.metadata.name, certificateSecret: "c" });
     readSshConfig(node.providerConfig);

@@ -101,6 +101,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
       mayHave: () => true,
       directory,
       hasServices: false,
+      listener: undefined,
       decodeNode: ({ name, port }) => ({ nodeName: name, kubelet: { port } }) as unknown as NodeConfig,
     },
     addNode(name) {

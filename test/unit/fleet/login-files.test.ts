@@ -3,14 +3,14 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { deleteLogins, writeLogin } from "../../../src/fleet/login-files.ts";
+import { deleteLogins, writeAuthorizedKeys, writeLogin } from "../../../src/fleet/login-files.ts";
 import { RefusedObject } from "../../../src/fleet/refusal.ts";
 
 const secretWith = (data: Readonly<Record<string, string>>) => ({
   metadata: { name: "login", namespace: "edge", uid: "1" },
   data: Object.fromEntries(Object.entries(data).map(([key, text]) => [key, Buffer.from(text).toString("base64")])),
 });
-const login = { host: "edge-1.example", secretRef: { name: "login" } };
+const login = { secretRef: { name: "login" } };
 
 function place(t: { after(fn: () => void): void }) {
   const root = mkdtempSync(join(tmpdir(), "graftlet-login-"));
@@ -74,5 +74,26 @@ test("refuses a Secret that is missing, has no login, or is far too large, in on
     await refusal(secretWith({ "ssh-privatekey": "x".repeat(70_000) })),
     /more than 64 KiB in ssh-privatekey/,
   );
-  assert.deepEqual(await writeLogin({ host: "x" }, undefined, where), {});
+  assert.deepEqual(await writeLogin({}, undefined, where), {});
+});
+
+test("takes the keys of a machine that opens a reverse tunnel from the specification, or else from the Secret", async (t) => {
+  const { directory } = place(t);
+  const secret = secretWith({ authorized_keys: "ssh-ed25519 SECRET" });
+  const secretRef = { name: "login" };
+  const written = async (reverse: object) =>
+    readFileSync(await writeAuthorizedKeys({ secretRef, reverse }, secret, directory), "utf8");
+  assert.equal(await written({}), "ssh-ed25519 SECRET\n");
+  assert.equal(await written({ authorizedKeys: ["ssh-ed25519 A", "ssh-rsa B"] }), "ssh-ed25519 A\nssh-rsa B\n");
+  const refusal = (empty: typeof secret | undefined) =>
+    writeAuthorizedKeys({ secretRef, reverse: {} }, empty, directory).then(
+      () => "",
+      (error: unknown) => (error instanceof RefusedObject ? `${error.reason}: ${error.message}` : String(error)),
+    );
+  assert.match(await refusal(undefined), /^MachineKeyMissing: spec\.ssh\.reverse needs the public key/);
+  assert.match(await refusal(secretWith({ "ssh-privatekey": "K" })), /^MachineKeyMissing/);
+  assert.match(
+    await refusal(secretWith({ authorized_keys: "x".repeat(70_000) })),
+    /^LoginSecretUnusable: .* more than 64 KiB in authorized_keys/,
+  );
 });

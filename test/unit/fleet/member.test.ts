@@ -71,6 +71,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
       mayHave: (name) => name.startsWith("edge-"),
       directory,
       hasServices: true,
+      listener: undefined,
       decodeNode(entry) {
         const { maxPods } = entry["kubeletConfiguration"] as { maxPods?: unknown };
         if (maxPods === "many") throw new CodedError("invalid_argument", "maxPods is wrong");

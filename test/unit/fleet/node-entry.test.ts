@@ -12,6 +12,7 @@ const input = {
   port: 10_251,
   kubeletService: "graftlet-edge-1",
   logins: [{ privateKeyFile: "/k/0" }],
+  reverse: undefined,
 };
 
 test("a minimal object has the defaults of a node of the chart's values", () => {
@@ -68,4 +69,13 @@ test("what an object says overrides the defaults, and each jump host gets its ow
     systemReserved: { cpu: "1", memory: "512Mi" },
     maxPods: 30,
   });
+});
+
+test("a machine that opens a reverse tunnel needs no address, and keeps the name that its object gives", () => {
+  const listener = { port: 2222, hostKeyFile: "/k/listener", authorizedKeysFile: "/k/0/authorized_keys" };
+  const configOf = (ssh: GraftedNodeSpec["ssh"]) =>
+    nodeEntry(objectWith({ ssh }), { ...input, reverse: listener })["providerConfig"] as Record<string, unknown>;
+  const nameless = configOf({ reverse: { authorizedKeys: ["ssh-ed25519 AAAA"] } });
+  assert.deepEqual([nameless["host"], nameless["reverse"]], ["edge-1", listener]);
+  assert.equal(configOf({ host: "edge-1.example", reverse: {} })["host"], "edge-1.example");
 });
