@@ -24,8 +24,8 @@ async function main(stop: AbortController): Promise<number> {
     const { runStatus } = await import("./commands/status.ts");
     return (await runStatus({ ...command, terminal: processTerminal(), signal: stop.signal })) ? 0 : 1;
   }
-  const { createProviders } = await import("../providers/index.ts");
-  const providers = createProviders();
+  const { createMachineAccess } = await import("../providers/index.ts");
+  const { providers, enrolments } = createMachineAccess();
   for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new Stopped(name)));
   const { signal } = stop;
   if (command.kind === "remove") {
@@ -35,6 +35,11 @@ async function main(stop: AbortController): Promise<number> {
   if (command.kind === "leave") {
     const { runLeave } = await import("./commands/leave.ts");
     return (await runLeave({ ...command, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
+  }
+  if (command.kind === "enrol") {
+    const { runEnrol } = await import("./commands/enrol.ts");
+    await runEnrol({ ...command, enrolments, env: io.env, terminal: processTerminal(), signal });
+    return 0;
   }
   if (command.kind === "doctor") {
     const { runDoctor } = await import("./commands/doctor.ts");
@@ -50,7 +55,7 @@ async function main(stop: AbortController): Promise<number> {
     const leaving = { longestGraceSeconds: Math.ceil(graceMs / 1000), expectedMachine };
     return runRemoval({ node, yes: true, providers, terminal: { print }, leaving, signal: stop });
   };
-  return (await runNodes({ ...command, providers, env: io.env, cleanMachine, signal })) ? 0 : 1;
+  return (await runNodes({ ...command, providers, enrolments, env: io.env, cleanMachine, signal })) ? 0 : 1;
 }
 
 class Stopped extends CodedError {

@@ -1,6 +1,6 @@
 import { flagsOf } from "./arguments.ts";
 import { kubeletFields } from "./kubelet-fields.ts";
-import { doctorFields, leaveFields, optionFields, removeFields, statusFields } from "./option-fields.ts";
+import { doctorFields, enrolFields, leaveFields, optionFields, removeFields, statusFields } from "./option-fields.ts";
 import type { Shape } from "./schema.ts";
 
 /** Shells with completion. */
@@ -8,6 +8,7 @@ export const shells = ["bash", "zsh", "fish"] as const;
 /** The commands, with a description and the flags that they have in addition to a node's. */
 const commands: Readonly<Record<string, { readonly does: string; readonly own: Shape }>> = {
   leave: { does: "drains and deletes nodes, and cleans their machines", own: leaveFields },
+  enrol: { does: "prints the script by which a machine behind NAT joins", own: enrolFields },
   remove: { does: "cleans a node's machine", own: removeFields },
   doctor: { does: "checks a node's machine and cluster", own: doctorFields },
   status: { does: "shows the nodes of a running graftlet", own: statusFields },

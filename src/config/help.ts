@@ -31,6 +31,7 @@ Usage:
   graftlet --kubeconfig FILE [--config FILE] [flags]
   graftlet --nodes FILE [--kubeconfig FILE]
   graftlet leave [flags]              drains and deletes nodes, and cleans their machines: graftlet leave --help
+  graftlet enrol NODE [flags]         prints the script by which a machine behind NAT joins: graftlet enrol --help
   graftlet remove [flags]             cleans a node's machine: graftlet remove --help
   graftlet completion bash|zsh|fish   prints the shell's completion; graftlet help COMMAND explains a command
   graftlet doctor [flags]             checks a node's machine and cluster: graftlet doctor --help
@@ -188,10 +189,32 @@ Exit code 0 means that all of these nodes have left.
 `;
 }
 
+/** Output of `graftlet enrol --help`. */
+export function enrolHelpText(): string {
+  return `graftlet enrol: prints the script by which a machine behind NAT becomes the machine of a GraftedNode.
+
+Usage, in graftlet's Pod:
+  graftlet enrol NODE --address HOST[:PORT] [flags]
+
+The script runs on the machine, as root. It makes a key, sends it and the machine's host key to graftlet's listener with a
+one-time token, authorizes graftlet's login, and starts the reverse tunnel as a unit of systemd. The GraftedNode needs
+spec.ssh.reverse without authorizedKeys. It is served once you have approved the machine's host key:
+
+  kubectl annotate gn NODE graftlet.dev/approve-host-key=SHA256:...
+
+  --address HOST[:PORT]               where machines reach the Service of the listener
+  --valid-for DURATION                lifetime of the token (default 1h, at most 168h)
+  --approved                          the token alone is enough: nobody has to approve the machine
+
+Another call replaces a token that has not been used.
+`;
+}
+
 /** Help texts of graftlet itself and of its commands. */
 const helps: Readonly<Record<string, () => string>> = {
   "": helpText,
   leave: leaveHelpText,
+  enrol: enrolHelpText,
   remove: removeHelpText,
   doctor: doctorHelpText,
   status: statusHelpText,

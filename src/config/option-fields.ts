@@ -81,6 +81,15 @@ export const leaveFields = {
   timeout: field(duration, 5 * 60_000, { flag: "timeout" }),
 } satisfies Shape;
 
+/** Flags of `graftlet enrol` only. */
+export const enrolFields = {
+  address: optional(text, { flag: "address" }),
+  validFor: field(duration, 60 * 60_000, { flag: "valid-for" }),
+  approved: field(bool, false, { flag: "approved" }),
+} satisfies Shape;
+
+export type EnrolOptions = ValueOf<typeof enrolFields>;
+
 /** Flags of `graftlet doctor` only. */
 export const doctorFields = {
   node: removeFields.node,

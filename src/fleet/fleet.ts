@@ -1,9 +1,12 @@
 import { createEventRecorder } from "../api/events.ts";
 import { type ApiObject, createReflector, type Reflector, type ReflectorHandler } from "../api/reflector.ts";
-import type { Logger } from "../lib/log.ts";
+import type { ClockAndLog, Logger } from "../lib/log.ts";
 import { type Runnable, runGroup } from "../lib/runnables.ts";
 import type { Secret } from "../objects.ts";
+import type { EnrolmentListeners } from "../seams/enrolment.ts";
 import type { NodeReporter, ReportedNode } from "../report/reported-node.ts";
+import { createEnrolment, enrolmentSecretName, nodeOfEnrolment, withEnrolledKeys } from "./enrolment.ts";
+import { createEnrolmentService } from "./enrolment-service.ts";
 import { isHeld } from "./finalizer.ts";
 import { type GraftedNode, graftedNodePath, isDeleted } from "./grafted-node.ts";
 import { loginSecretNames } from "./login-files.ts";
@@ -19,6 +22,8 @@ export interface FleetDeps
   readonly usedPorts: readonly number[];
   /** Starts to report a node. */
   addNode(name: string): Disposable & { readonly report: ReportedNode & NodeReporter; readonly log: Logger };
+  /** Returns where machines enrol. */
+  enrolments(deps: ClockAndLog): Promise<EnrolmentListeners>;
   /** Called once the first list of objects is known. */
   onListed(): void;
 }
@@ -37,11 +42,13 @@ export function createFleet(deps: FleetDeps): Runnable {
   const { client, namespace, clock, log } = deps;
   const secrets = reflectorOf<Secret>(deps, `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`, {
     replace() {
-      members.wake(() => true);
+      members.updateAll();
       protection.check();
     },
     changed({ metadata: { name } }) {
       members.wake((object) => loginSecretNames(object).includes(name));
+      const enrolling = nodeOfEnrolment(name);
+      if (enrolling !== undefined) members.refresh(enrolling);
       protection.check();
     },
   });
@@ -66,16 +73,29 @@ export function createFleet(deps: FleetDeps): Runnable {
     active = pools.decide();
     members.wake(({ metadata: { name } }) => before.has(name) !== active.has(name));
   };
+  const secret = (name: string) => secrets.get(namespace, name);
+  /** The object with the defaults of its pool, and the keys of a machine that has enrolled. */
+  const effective = (object: GraftedNode) =>
+    withEnrolledKeys(pools.effective(object), secret(enrolmentSecretName(object.metadata.name)));
   const events = createEventRecorder({ client, component: "graftlet", host: "", ...eventRates, clock, log });
   const members = createMembers(deps, {
     events,
-    secret: (name) => secrets.get(namespace, name),
+    secret,
     hasPool: (name) => pools.has(name),
     isActive: (name) => active.has(name),
     rollOuts: pools.rollOuts,
-    effective: pools.effective,
+    effective,
     onGone: protection.check,
   });
+  const { listener } = deps.fleet;
+  const enrolment =
+    listener &&
+    createEnrolmentService({
+      ...deps,
+      listener,
+      handler: ({ publicKeyOf }) =>
+        createEnrolment({ client, clock, events, object: members.effective, secret, publicKeyOf }),
+    });
   return {
     name: "fleet",
     async run(signal) {
@@ -102,6 +122,7 @@ export function createFleet(deps: FleetDeps): Runnable {
           protection,
           events,
           ...pools.running,
+          ...(enrolment ? [enrolment] : []),
           { ...objects, run: (stop) => afterOthers([secrets, pools], objects, stop) },
         ],
         signal,
@@ -168,6 +189,16 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     runningOf: (name: string) => members.get(name)?.member.running(),
     podsOn: (name: string) => members.get(name)?.report.introspection()?.pods().length ?? 0,
     update,
+    effective(name: string) {
+      const member = members.get(name);
+      return member && effective(member.object);
+    },
+    /** Has a member follow what it is given beside its own specification. */
+    refresh(name: string) {
+      const known = members.get(name);
+      known?.member.update(effective(known.object));
+      known?.member.wake();
+    },
     /** Has all members follow what their pools say now. */
     updateAll() {
       for (const { object, member } of members.values()) {

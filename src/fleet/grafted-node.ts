@@ -97,6 +97,9 @@ export const forceLeaveAnnotation = "graftlet.dev/force-leave";
 /** Annotation with the ID of a machine that may replace the previous one. */
 const acceptMachineAnnotation = "graftlet.dev/accept-machine";
 
+/** Annotation with the fingerprint of the host key of a machine that may enrol. */
+export const approveHostKeyAnnotation = "graftlet.dev/approve-host-key";
+
 const apiVersion = "graftlet.dev/v1alpha1";
 
 /** Path of a namespace's GraftedNodes, or of one of them. */
@@ -123,6 +126,11 @@ export function machineReference({ metadata: { name, namespace, uid } }: Grafted
 /** Returns the ID of the machine that the user has accepted as a replacement. */
 export function acceptedMachine({ metadata }: GraftedNode): string | undefined {
   return metadata.annotations?.[acceptMachineAnnotation];
+}
+
+/** Returns the fingerprint of the host key of the machine that the user has approved to enrol. */
+export function approvedHostKey({ metadata }: GraftedNode): string | undefined {
+  return metadata.annotations?.[approveHostKeyAnnotation];
 }
 
 /** Returns the ID of the only machine that may serve the object; undefined if none has served it yet. */

@@ -92,7 +92,7 @@ export async function writeAuthorizedKeys(
     throw new RefusedObject(
       "MachineKeyMissing",
       "failed_precondition",
-      "spec.ssh.reverse needs the public key with which the machine connects: write it in reverse.authorizedKeys, or as authorized_keys in the Secret of spec.ssh.secretRef",
+      "spec.ssh.reverse needs the public key with which the machine connects: write it in reverse.authorizedKeys, or as authorized_keys in the Secret of spec.ssh.secretRef, or let the machine enrol (graftlet enrol)",
     );
   await mkdir(directory, { recursive: true, mode: 0o700 });
   await writeChanged(path, `${text}\n`);

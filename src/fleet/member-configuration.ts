@@ -12,7 +12,8 @@ import {
   kubeletServiceName,
   publishKubeletService,
 } from "./endpoint.ts";
-import type { GraftedNode } from "./grafted-node.ts";
+import { enrolledMessage, enrolmentSecretName, isMachineApproved, readEnrolment } from "./enrolment.ts";
+import { approveHostKeyAnnotation, type GraftedNode } from "./grafted-node.ts";
 import { loginsOf, writeAuthorizedKeys, writeLogin } from "./login-files.ts";
 import { nodeEntry } from "./node-entry.ts";
 import { RefusedObject } from "./refusal.ts";
@@ -81,6 +82,13 @@ async function reverseOf({ fleet, secret }: MemberConfigurationDeps, object: Gra
       "ListenerMissing",
       "failed_precondition",
       `GraftedNode ${object.metadata.name}: spec.ssh.reverse needs a listener, which release ${fleet.release} does not have: set reverse.existingSecret in its values`,
+    );
+  const enrolment = readEnrolment(secret(enrolmentSecretName(object.metadata.name)));
+  if (enrolment?.machine && !ssh.reverse?.authorizedKeys && !isMachineApproved(object, enrolment))
+    throw new RefusedObject(
+      "EnrolmentPending",
+      "failed_precondition",
+      `${enrolledMessage(enrolment.machine)}; if it is the right one, approve it: kubectl annotate gn ${object.metadata.name} --overwrite ${approveHostKeyAnnotation}=${enrolment.machine.hostKeyFingerprint}`,
     );
   const keys = ssh.secretRef && secret(ssh.secretRef.name);
   const authorizedKeysFile = await writeAuthorizedKeys(ssh, keys, loginDirectoryOf(fleet, object, 0));

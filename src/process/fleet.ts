@@ -2,7 +2,7 @@ import { createApiClient } from "../api/client.ts";
 import { serviceAccount } from "../api/service-account.ts";
 import type { FleetConfig } from "../config/fleet-configuration.ts";
 import type { NodeConfig } from "../config/node-config.ts";
-import { createFleet } from "../fleet/fleet.ts";
+import { createFleet, type FleetDeps } from "../fleet/fleet.ts";
 import type { LeavingDeps } from "../fleet/leaving.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
@@ -23,6 +23,7 @@ export interface FleetRunDeps {
   readonly usedPorts: readonly number[];
   readonly reported: Pick<ReturnType<typeof createReportedNodes>, "add">;
   readonly cleanMachine: LeavingDeps["clean"];
+  readonly enrolments: FleetDeps["enrolments"];
 }
 
 /** Rate limit of the account's requests, for all objects together. */
@@ -73,6 +74,7 @@ export function createFleetRun(deps: FleetRunDeps): Runnable & AsyncDisposable {
       return await work(nodeClient);
     },
     clean: cleanMachine,
+    enrolments: deps.enrolments,
   });
   return { ...run, [Symbol.asyncDispose]: () => client[Symbol.asyncDispose]() };
 }

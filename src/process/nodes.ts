@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { OptionsOf } from "../config/command-line.ts";
+import type { OptionsOf } from "../config/parse-result.ts";
 import { systemClock } from "../lib/clock.ts";
 import { limitInformationalAnswers } from "../lib/informational-answers.ts";
 import { createProcessLog } from "../lib/log.ts";
@@ -27,6 +27,8 @@ export interface RunNodesOptions extends OptionsOf<"run"> {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Removes what a node created on its machine, as `graftlet remove`. */
   readonly cleanMachine: FleetRunDeps["cleanMachine"];
+  /** Returns where machines enrol. */
+  readonly enrolments: FleetRunDeps["enrolments"];
   readonly signal: AbortSignal;
 }
 

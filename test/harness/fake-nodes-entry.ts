@@ -1,6 +1,6 @@
 // Graftlet with one more provider, `fake`: started as its program is, for nodes whose machines are in memory.
 import { fakeProvider } from "../fakes/provider.ts";
-import { createProviders } from "../../providers/index.ts";
+import { createMachineAccess } from "../../providers/index.ts";
 import { parseCommandLine } from "../../src/config/command-line.ts";
 import { processIo } from "../../src/config/process-io.ts";
 import { runNodes } from "../../src/process/nodes.ts";
@@ -10,9 +10,11 @@ const asked = parseCommandLine(process.argv.slice(2), io);
 if (asked.kind !== "run") throw new Error(`${process.argv.join(" ")} runs no nodes`);
 const stop = new AbortController();
 process.once("SIGTERM", () => stop.abort());
+const access = createMachineAccess();
 const ok = await runNodes({
   ...asked,
-  providers: { ...createProviders(), fake: fakeProvider },
+  ...access,
+  providers: { ...access.providers, fake: fakeProvider },
   env: io.env,
   cleanMachine: () => Promise.reject(new Error("no fleet here")),
   signal: stop.signal,

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import type { GraftedNode } from "../../src/fleet/grafted-node.ts";
 import type { HostProcess } from "../../src/seams/host.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
 import { nodeReady } from "../harness/agent.ts";
@@ -22,6 +23,20 @@ const listener = [
   "reverse.service.type=NodePort",
   `reverse.service.nodePort=${nodePort}`,
 ];
+
+/** Runs a command of the tests' own machine that may change /etc and /root: it sees copies of them.
+ *  @param directory where the command runs, with the machine's public host key in host.pub. */
+const apart = (directory: string, command: string) => {
+  const steps = [
+    `cd ${directory}`,
+    "mkdir -p up && mount -t tmpfs tmpfs up && mkdir up/etc up/etc-work up/root up/root-work",
+    "mount -t overlay overlay -o lowerdir=/etc,upperdir=up/etc,workdir=up/etc-work /etc",
+    "mount -t overlay overlay -o lowerdir=/root,upperdir=up/root,workdir=up/root-work /root",
+    "mkdir -p /etc/ssh && rm -f /etc/ssh/ssh_host_* && cp host.pub /etc/ssh/ssh_host_ed25519_key.pub",
+    command,
+  ];
+  return ["unshare", "-m", "sh", "-c", steps.join(" && ")];
+};
 
 describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 }, () => {
   let lab: HelmLab;
@@ -144,5 +159,70 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     await cluster.mustKubectl(["delete", machine, inNamespace, "--timeout=120s"]);
     assert.equal(await edge.node(), undefined);
     assert.deepEqual(lab.edge.podProcesses(), []);
+  });
+
+  test("a machine enrols with a token, and is served once its host key is approved", async () => {
+    const { cluster } = lab;
+    unit?.kill("SIGKILL");
+    unit = undefined;
+    const login = { "ssh-privatekey": lab.edge.login["ssh-privatekey"] };
+    const { kubeletConfiguration } = lab.edge;
+    await cluster.apply([
+      {
+        apiVersion: "v1",
+        kind: "Secret",
+        metadata: { name: "login", namespace: release.namespace },
+        stringData: login,
+      },
+      {
+        apiVersion: "graftlet.dev/v1alpha1",
+        kind: "GraftedNode",
+        metadata: { name: release.node, namespace: release.namespace },
+        spec: {
+          ssh: { port: sshPort, secretRef: { name: "login" }, reverse: {} },
+          network: "isolated",
+          kubeletConfiguration,
+        },
+      },
+    ]);
+    const machine = `gn/${release.node}`;
+    const says = (reason: string) =>
+      cluster.mustKubectl([
+        "wait",
+        `--for=jsonpath={.status.conditions[?(@.type=="Accepted")].reason}=${reason}`,
+        machine,
+        inNamespace,
+        "--timeout=60s",
+      ]);
+    await says("MachineKeyMissing");
+    const enrol = ["graftlet", "enrol", release.node, `--address=${agent}:${nodePort}`];
+    const script = await cluster.mustKubectl(["exec", inNamespace, "deploy/edge-graftlet", "--", ...enrol]);
+    const own = join(cluster.layout.dir, "enrolling");
+    mkdirSync(own, { mode: 0o700 });
+    writeFileSync(join(own, "enrol.sh"), script);
+    writeFileSync(join(own, "host.pub"), `${lab.edge.login.known_hosts.trim().split(" ").slice(1, 3).join(" ")}\n`);
+    const kept = "/etc/graftlet-machine /etc/graftlet-listener /root/.ssh/authorized_keys";
+    const said = await lab.edge.mustInside(apart(own, `sh enrol.sh && cp ${kept} .`));
+    assert.match(said, /the machine has enrolled as edge-1; there is no systemd/);
+    const authorized = readFileSync(join(own, "authorized_keys"), "utf8").trim().split("\n").at(-1) ?? "";
+    assert.match(authorized, /^ssh-\S+ \S+ graftlet$/);
+    await says("EnrolmentPending");
+    // The token has been used.
+    assert.match(await lab.edge.mustInside(apart(own, "sh enrol.sh 2>&1 || true")), /Permission denied/);
+
+    const tunnel = (said.trim().split("\n").at(-1) ?? "")
+      .replace("22:127.0.0.1:22", `22:${target}:${sshPort}`)
+      .replaceAll("/etc/graftlet-", `${own}/graftlet-`);
+    unit = await lab.edge.host.spawn(argvOf(["sh", "-c", `while :; do ${tunnel}; sleep 1; done`]));
+    unit.stdout.resume();
+    unit.stderr.resume();
+    const object = JSON.parse(await cluster.mustKubectl(["get", machine, inNamespace, "--output=json"])) as GraftedNode;
+    const message = object.status?.conditions?.find(({ type }) => type === "Accepted")?.message ?? "";
+    const approval = /graftlet\.dev\/approve-host-key=SHA256:\S+/.exec(message)?.[0];
+    assert.ok(approval, message);
+    await cluster.mustKubectl(["annotate", machine, inNamespace, approval]);
+    await cluster.mustKubectl(["wait", "--for=condition=Ready", machine, inNamespace, "--timeout=90s"]);
+    await edge.runWorkload();
+    await cluster.mustKubectl(["delete", machine, inNamespace, "--timeout=120s"]);
   });
 });

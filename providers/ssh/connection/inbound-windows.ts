@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import { BoundedBuffer } from "../../../src/lib/bounded-buffer.ts";
 import type { LimitErrorFactory } from "./limit-exceeded.ts";
-import { type PeerChannel, type SshPeer, isChannel, channelOpeners } from "./ssh2-peer.ts";
+import { type PeerChannel, type SshPeer, channelOpeners, openChannel } from "./ssh2-peer.ts";
 
 /** Limits of one channel's window, bytes: the maximum, while there are few channels, and the minimum that each channel gets. */
 const [maxWindow, minWindow] = [2 * 2 ** 20, 8 * 1024];
@@ -49,8 +49,7 @@ export function enforceWindows(peer: SshPeer, exceeded: LimitErrorFactory) {
   };
   handlers.CHANNEL_CLOSE = (of, id) => {
     flows.flush(id);
-    const channel = channels.get(id);
-    flows.close(id, isChannel(channel) ? channel : undefined);
+    flows.close(id, openChannel(channels.get(id)));
     close(of, id);
   };
   rejectUnhandledChannels(peer);
@@ -102,8 +101,8 @@ class ConnectionFlows {
   }
 
   receive(id: number, data: Buffer, to: "stdout" | "stderr" | "dropped"): void {
-    const [channel, flow] = [this.#peer.channels.get(id), this.#flows.get(id)];
-    if (!isChannel(channel) || !flow) return;
+    const [channel, flow] = [openChannel(this.#peer.channels.get(id)), this.#flows.get(id)];
+    if (!channel || !flow) return;
     if (data.length > flow.window)
       throw this.#exceeded(`sent ${data.length} bytes on a channel with a window of ${flow.window}`);
     flow.window -= data.length;

@@ -14,7 +14,7 @@ export interface PeerChannels {
   /** ID of the newest channel; the next one gets the next number. */
   _cur: number;
   /** @returns true for a channel that the peer is opening and that has been neither accepted nor refused. */
-  get(id: number): PeerChannel | ((...args: never[]) => void) | true | undefined;
+  get(id: number): PeerChannel | PeerSession | ((...args: never[]) => void) | true | undefined;
   remove(id: number): void;
 }
 
@@ -57,6 +57,11 @@ export interface PeerChannel extends Duplex {
   readonly incoming: { readonly state: "open" | "eof" | "closed" };
   /** Not readable on the server's side. */
   readonly stderr: Readable | Writable;
+}
+
+/** A session as ssh2 keeps it on a server's side: its channel exists once the session begins. */
+export interface PeerSession {
+  readonly _channel: PeerChannel | undefined;
 }
 
 /** Functions that open a channel from this side; their second argument is the peer's first window. */
@@ -108,9 +113,10 @@ function hasFunctions(value: unknown, names: readonly string[]): value is Record
   );
 }
 
-/** True for a channel that is open. */
-export function isChannel(value: ReturnType<SshPeer["channels"]["get"]>): value is PeerChannel {
-  return typeof value === "object";
+/** Returns a channel that is open; undefined for one that is not, and for a session of a server that has not begun. */
+export function openChannel(value: ReturnType<SshPeer["channels"]["get"]>): PeerChannel | undefined {
+  if (typeof value !== "object") return undefined;
+  return "_channel" in value ? value._channel : value;
 }
 
 /** Clips a peer's text for use in messages: a Node's condition and the log have room for one sentence. */

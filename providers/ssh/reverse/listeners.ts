@@ -7,6 +7,7 @@ import { hasErrno, errnoOf } from "../../local/errors.ts";
 import { readSecretFile } from "../connection/credentials.ts";
 import { LinkError } from "../connection/link-state.ts";
 import type { ReverseTunnelConfig } from "./config.ts";
+import type { EnrolmentDeps } from "./enrolment.ts";
 import { type ReverseConnections, createReverseConnections } from "./connections.ts";
 import type { ReverseTunnel } from "./tunnel.ts";
 import { type KeyOwner, type ReverseServer, parseHostKey, startReverseServer } from "./server.ts";
@@ -28,8 +29,18 @@ export function createReverseListeners() {
       listeners.set(name, listener);
       return listener.join(reverse, node, () => void listeners.delete(name));
     },
+    /** Accepts enrolments at a listener until the result is disposed. @throws LinkError if the listener cannot be opened. */
+    async acceptEnrolments(on: ListenerConfig, deps: EnrolmentDeps): Promise<AsyncDisposable> {
+      const name = joinHostPort(on.address, on.port);
+      const listener = listeners.get(name) ?? new ReverseListener(name);
+      listeners.set(name, listener);
+      return listener.acceptEnrolments(on, deps, () => void listeners.delete(name));
+    },
   };
 }
+
+/** Where to listen, and with which host key. */
+export type ListenerConfig = Omit<ReverseTunnelConfig, "authorizedKeysFile">;
 
 interface NodeEntry extends ReverseNode {
   readonly reverse: ReverseTunnelConfig;
@@ -61,6 +72,7 @@ function createKeyReader({ authorizedKeysFile }: ReverseTunnelConfig, { clock, l
 class ReverseListener {
   readonly #name: string;
   readonly #nodes = new Set<NodeEntry>();
+  #enrolment: EnrolmentDeps | undefined;
   #server: Promise<ReverseServer> | undefined;
 
   constructor(name: string) {
@@ -76,7 +88,7 @@ class ReverseListener {
       onConnected: connections.onConnected,
       reportHostKey: connections.reportHostKey,
       open: async (signal) => {
-        await this.#listen(entry);
+        await this.#listen(reverse, node);
         try {
           return await connections.open(signal);
         } catch (error) {
@@ -89,15 +101,35 @@ class ReverseListener {
       [Symbol.asyncDispose]: async () => {
         if (!this.#nodes.delete(entry)) return;
         connections.close();
-        if (this.#nodes.size > 0) return;
-        empty();
-        const server = await this.#server?.catch(() => undefined);
-        await server?.[Symbol.asyncDispose]();
+        await this.#closeIfUnused(empty);
       },
     };
   }
 
-  async #listen({ reverse, clock, log }: NodeEntry): Promise<void> {
+  /** @param empty called when the listener is not used any more. */
+  async acceptEnrolments(on: ListenerConfig, deps: EnrolmentDeps, empty: () => void): Promise<AsyncDisposable> {
+    this.#enrolment = deps;
+    const stop = async () => {
+      this.#enrolment = undefined;
+      await this.#closeIfUnused(empty);
+    };
+    try {
+      await this.#listen(on, deps);
+    } catch (error) {
+      await stop();
+      throw error;
+    }
+    return { [Symbol.asyncDispose]: stop };
+  }
+
+  async #closeIfUnused(empty: () => void): Promise<void> {
+    if (this.#nodes.size > 0 || this.#enrolment) return;
+    empty();
+    const server = await this.#server?.catch(() => undefined);
+    await server?.[Symbol.asyncDispose]();
+  }
+
+  async #listen(reverse: ListenerConfig, { clock, log }: ClockAndLog): Promise<void> {
     const [first = reverse] = [...this.#nodes].map((member) => member.reverse);
     if (first.hostKeyFile !== reverse.hostKeyFile)
       throw listenError(
@@ -111,6 +143,7 @@ class ReverseListener {
         port,
         hostKey,
         findKeyOwner: (key) => this.#findKeyOwner(key),
+        enrolment: () => this.#enrolment?.handler,
         clock,
         log,
       });

@@ -17,6 +17,8 @@ import { enforceWindows } from "../connection/inbound-windows.ts";
 import { isLimitError, limitErrorOf } from "../connection/limit-exceeded.ts";
 import { limitMessages } from "../connection/message-limits.ts";
 import { awaitOrDestroy } from "../connection/await-or-destroy.ts";
+import { type EnrolmentHandler, parseEnrolmentUser } from "../../../src/seams/enrolment.ts";
+import { type EnrollingMachine, acceptEnrolment } from "./enrolment.ts";
 import { peerOf } from "../connection/ssh2-peer.ts";
 import { coalesceWrites } from "../connection/coalesce-writes.ts";
 import type { ReverseConnection } from "./connections.ts";
@@ -37,6 +39,8 @@ export interface ReverseServerOptions extends ClockAndLog {
   readonly hostKey: Buffer;
   /** Looks up the machine of a public key. @param key in SSH's wire format. @returns undefined for an unknown key. */
   readonly findKeyOwner: (key: Buffer) => Promise<KeyOwner | undefined>;
+  /** Returns what decides about machines that enrol; undefined if none may. */
+  readonly enrolment: () => EnrolmentHandler | undefined;
 }
 
 export type ReverseServer = Awaited<ReturnType<typeof startReverseServer>>;
@@ -55,8 +59,8 @@ const keepaliveIntervalMs = 5_000;
 /** Interval of log lines about rejected connections, milliseconds. */
 const logIntervalMs = 60_000;
 
-/** Starts the SSH server for reverse tunnels. It accepts logins with known keys and one forward (`-R`) per connection, and nothing else: no
- *  sessions, other forwards or passwords. @throws Error when the host key is invalid, or the address cannot be listened on. */
+/** Starts the SSH server for reverse tunnels. It accepts logins with known keys and one forward (`-R`) per connection, enrolments with a
+ *  token, and nothing else: no other sessions or forwards, and no passwords. @throws Error when the host key is invalid, or the address cannot be listened on. */
 export async function startReverseServer(options: ReverseServerOptions) {
   const { address, port, hostKey, clock, log } = options;
   const limiter = createLoginLimiter(clock);
@@ -182,6 +186,13 @@ function serve(client: ServerConnection, pending: PendingLogin, options: ServeOp
     });
   });
   client.once("ready", () => {
+    const enrolling = login.enrolling();
+    const handler = options.enrolment();
+    if (enrolling && handler) {
+      loggedIn();
+      const from = socket.remoteAddress ?? "";
+      return acceptEnrolment(client, { ...enrolling, from }, { handler, clock, log });
+    }
     const owner = login.owner();
     const slot = owner && options.forwardLimiter.admit(owner.name, () => void socket.destroy());
     if (!owner || !slot) return void socket.destroy();
@@ -194,9 +205,10 @@ function serve(client: ServerConnection, pending: PendingLogin, options: ServeOp
 function createAuthentication(
   client: ServerConnection,
   { socket }: PendingLogin,
-  { clock, findKeyOwner }: ReverseServerOptions,
+  { clock, findKeyOwner, enrolment }: ReverseServerOptions,
 ) {
   let owner: KeyOwner | undefined;
+  let enrolling: Omit<EnrollingMachine, "from"> | undefined;
   let [requests, tried] = [0, 0];
   const reject = async (ctx: AuthContext): Promise<void> => {
     tried += 1;
@@ -204,7 +216,16 @@ function createAuthentication(
     if (tried >= maxKeysTried) client.end();
     else ctx.reject(["publickey"]);
   };
+  /** Reads who enrols from the user name, if its token is valid; the key is any. */
+  const enrollingOf = (ctx: PublicKeyAuthContext): Omit<EnrollingMachine, "from"> | undefined => {
+    const named = parseEnrolmentUser(ctx.username);
+    if (!named || !enrolment()?.isValid(named.nodeName, named.token)) return undefined;
+    const key = ssh2.utils.parseKey(`${ctx.key.algo} ${ctx.key.data.toString("base64")}`);
+    return key instanceof Error ? undefined : { ...named, key };
+  };
   return {
+    /** Returns the machine that has logged in to enrol. */
+    enrolling: () => enrolling,
     /** Returns the machine that has logged in. */
     owner: (): KeyOwner | undefined => owner,
     async answer(ctx: AuthContext): Promise<void> {
@@ -212,9 +233,11 @@ function createAuthentication(
       if (requests > maxAuthRequests) return void socket.destroy();
       if (ctx.method === "none" && requests === 1) return ctx.reject(["publickey"]);
       if (ctx.method !== "publickey") return reject(ctx);
-      const known = await findKeyOwner(ctx.key.data);
-      if (!known || !isAuthorized(known.key, ctx)) return reject(ctx);
-      if (ctx.signature) owner = known;
+      const enrols = enrollingOf(ctx);
+      const known = enrols ? undefined : await findKeyOwner(ctx.key.data);
+      const key = enrols?.key ?? known?.key;
+      if (!key || !isAuthorized(key, ctx)) return reject(ctx);
+      if (ctx.signature) [owner, enrolling] = [known, enrols];
       else nameAlgorithm(ctx);
       ctx.accept();
     },

@@ -89,6 +89,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
   const reported = new Set<string>();
   let listed = 0;
   const fleet = createFleet({
+    enrolments: () => Promise.reject(new Error("there is no listener")),
     clock,
     log: silentLog(),
     client,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createProviders } from "../../../../providers/index.ts";
+import { createMachineAccess } from "../../../../providers/index.ts";
 import { systemClock } from "../../../../src/lib/clock.ts";
 import type { Logger } from "../../../../src/lib/log.ts";
 import type { ProviderOptions } from "../../../../src/seams/provider.ts";
@@ -20,7 +20,7 @@ const options: ProviderOptions = {
 };
 
 test("the cri provider creates a target without waiting for its runtime", async () => {
-  const target = await createProviders().cri?.(options);
+  const target = await createMachineAccess().providers.cri?.(options);
   assert.ok(target);
   assert.equal(target.sharing, "shared");
   await assert.rejects(target.runtime.version(AbortSignal.timeout(5000)), { code: "unavailable" });
@@ -29,7 +29,7 @@ test("the cri provider creates a target without waiting for its runtime", async 
 });
 
 test("rejects an unknown field", async () => {
-  await assert.rejects(async () => createProviders().cri?.({ ...options, config: { socket: "x" } }), {
+  await assert.rejects(async () => createMachineAccess().providers.cri?.({ ...options, config: { socket: "x" } }), {
     code: "invalid_argument",
     message: /providerConfig\.socket is not a field/,
   });

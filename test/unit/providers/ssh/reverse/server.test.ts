@@ -33,6 +33,7 @@ async function listener(t: TestContext, clock = systemClock()) {
     port: 0,
     hostKey: Buffer.from(sshKey("rsa").privateKey.export({ type: "pkcs1", format: "pem" })),
     findKeyOwner: async (shown) => (isMachines(shown) ? holder : undefined),
+    enrolment: () => undefined,
     clock,
     log: silentLog(),
   });

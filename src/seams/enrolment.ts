@@ -1,0 +1,44 @@
+/** A machine that enrols: it has logged in to the listener for reverse tunnels with a one-time token. */
+export interface EnrolmentRequest {
+  readonly nodeName: string;
+  readonly token: string;
+  /** The public key with which it has logged in, as a line of sshd's authorized_keys. */
+  readonly machineKey: string;
+  /** Fingerprint of the host key that it has sent, as `SHA256:…`. */
+  readonly hostKeyFingerprint: string;
+  /** Its address. */
+  readonly from: string;
+}
+
+/** Decides which machines may enrol. */
+export interface EnrolmentHandler {
+  /** True if the token is valid for the node now. Called before the login, for any peer. */
+  isValid(nodeName: string, token: string): boolean;
+  /** Records the machine, which uses up the token.
+   *  @returns what the machine appends to its authorized_keys; empty if it has nothing to append.
+   *  @throws CodedError, one sentence for the machine's administrator. */
+  enrol(request: EnrolmentRequest, signal: AbortSignal): Promise<string>;
+}
+
+/** Listeners at which machines enrol. */
+export interface EnrolmentListeners {
+  /** Accepts enrolments at a listener, which is opened unless a node has opened it, until the result is disposed.
+   *  @throws CodedError if the address cannot be listened on, or the host key is not usable. */
+  open(
+    listener: { readonly port: number; readonly hostKeyFile: string },
+    handler: EnrolmentHandler,
+  ): Promise<AsyncDisposable>;
+  /** Returns the public half of a private key, as a line of authorized_keys. @throws CodedError for an unusable key. */
+  publicKeyOf(privateKey: string, passphrase: string | undefined): string;
+}
+
+/** The user name with which a machine enrols. */
+export function enrolmentUser(nodeName: string, token: string): string {
+  return `enrol.${nodeName}.${token}`;
+}
+
+/** Reads such a user name; undefined for any other. Node names may have dots, tokens have none. */
+export function parseEnrolmentUser(user: string): { readonly nodeName: string; readonly token: string } | undefined {
+  const [, nodeName, token] = /^enrol\.([a-z0-9.-]{1,63})\.([0-9a-f]{32})$/.exec(user) ?? [];
+  return nodeName === undefined || token === undefined ? undefined : { nodeName, token };
+}
