@@ -17,8 +17,14 @@ describe("helm install where graftlet runs the first node, in place of the kubel
   test("a release without nodes installs, says what to configure, and uninstalls", async () => {
     const at = ["--namespace=bare", "--timeout=60s"];
     const said = await lab.mustHelm(["install", "bare", chart, ...at, "--create-namespace", "--wait"]);
-    assert.match(said, /Release bare has no node yet[^]*nodes\[0\]\.name=edge-1/);
+    assert.match(said, /Release bare has no node yet[^]*nodes\.edge-1\.ssh\.host=/);
     assert.equal((await lab.cluster.mustKubectl(["get", "pods", "--namespace=bare"])).trim(), "");
+    for (const entry of ["nodes.edge-9", "nodes[0].name=edge-9,nodes[0]"]) {
+      const set = `--set=${entry}.ssh.host=192.0.2.7,${entry.split(",").at(-1)}.ssh.existingSecret=edge-9-ssh`;
+      const done = await lab.helm(["upgrade", "bare", chart, ...at, "--reuse-values", "--dry-run=server", set]);
+      assert.deepEqual([done.code, done.stderr], [0, ""]);
+      assert.match(done.stdout, /Release bare serves edge-9\./);
+    }
     await lab.mustHelm(["uninstall", "bare", ...at, "--wait"]);
   });
 

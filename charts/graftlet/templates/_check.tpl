@@ -6,13 +6,16 @@
 {{- include "graftlet.check.network" . -}}
 {{- $names := dict -}}
 {{- $ports := dict -}}
-{{- range $index, $node := .Values.nodes -}}
-{{- $at := printf "nodes[%d]" $index -}}
-{{- include "graftlet.check.name" (dict "at" $at "name" .name "names" $names) -}}
-{{- with .port -}}
+{{- include "graftlet.check.keys" . -}}
+{{- $health := include "graftlet.healthPort" . -}}
+{{- $byKey := kindIs "map" .Values.nodes -}}
+{{- range $node := include "graftlet.nodes" . | fromJsonArray -}}
+{{- $at := $node.at -}}
+{{- include "graftlet.check.name" (dict "at" $at "field" (ternary (printf "%s: the key" $at) (printf "%s.name" $at) $byKey) "name" $node.name "names" $names) -}}
+{{- with $node.port -}}
 {{- $port := int . | toString -}}
 {{- if hasKey $ports $port }}{{ printf "%s.port: %s has port %s too: give each node its own, or none" $at (get $ports $port) $port | fail }}{{ end -}}
-{{- if eq $port (include "graftlet.healthPort" $) }}{{ printf "%s.port: %s is where graftlet answers probes: choose another, or none" $at $port | fail }}{{ end -}}
+{{- if eq $port $health }}{{ printf "%s.port: %s is where graftlet answers probes: choose another, or none" $at $port | fail }}{{ end -}}
 {{- $_ := set $ports $port $at -}}
 {{- end -}}
 {{- include "graftlet.check.provider" (dict "at" $at "node" $node) -}}
@@ -71,10 +74,19 @@
 {{- end -}}
 {{- end -}}
 
+{{/* A key of nodes is the node's name. */}}
+{{- define "graftlet.check.keys" -}}
+{{- if kindIs "map" .Values.nodes -}}
+{{- range $key, $node := .Values.nodes -}}
+{{- if and $node (ne (dig "name" $key ($node | default dict)) $key) }}{{ printf "%s.name: the node is already called %s by its key, and not %q: leave name out, or change the key" (include "graftlet.keyPath" $key) $key $node.name | fail }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "graftlet.check.name" -}}
 {{- $name := .name -}}
 {{- if not (and (le (len $name) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" $name)) -}}
-{{- printf "%s.name %q cannot be a node's name: write at most 63 lower-case letters, digits, - and ., such as edge-1" .at $name | fail -}}
+{{- printf "%s %q cannot be a node's name: write at most 63 lower-case letters, digits, - and ., such as edge-1" .field $name | fail -}}
 {{- end -}}
 {{- if hasKey .names $name }}{{ printf "%s.name: %s is called %s too: give each node its own name" .at (get .names $name) $name | fail }}{{ end -}}
 {{- $_ := set .names $name .at -}}

@@ -3,7 +3,7 @@
 
 {{/* "true" where graftlet has machines to serve, or may come to have. */}}
 {{- define "graftlet.serves" -}}
-{{- if or .Values.nodes .Values.fleet.enabled }}true{{ end -}}
+{{- if or (include "graftlet.nodes" . | fromJsonArray) .Values.fleet.enabled }}true{{ end -}}
 {{- end -}}
 
 {{/* "true" where machines of GraftedNodes are reached at Services of their own, which graftlet makes. */}}

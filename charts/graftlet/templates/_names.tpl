@@ -90,7 +90,7 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
 {{- define "graftlet.tunneledNames" -}}
 {{- $networks := include "graftlet.networks" . | fromJson -}}
 {{- $names := list -}}
-{{- range .Values.nodes }}{{ if has (get $networks .name) (list "auto" "tunneled") }}{{ $names = append $names .name }}{{ end }}{{ end -}}
+{{- range include "graftlet.nodes" . | fromJsonArray }}{{ if has (get $networks .name) (list "auto" "tunneled") }}{{ $names = append $names .name }}{{ end }}{{ end -}}
 {{- toJson $names -}}
 {{- end -}}
 
@@ -116,7 +116,7 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
 
 {{- define "graftlet.nodeNames" -}}
 {{- $names := list -}}
-{{- range .Values.nodes }}{{ $names = append $names .name }}{{ end -}}
+{{- range include "graftlet.nodes" . | fromJsonArray }}{{ $names = append $names .name }}{{ end -}}
 {{- toJson $names -}}
 {{- end -}}
 

@@ -1,4 +1,23 @@
-{{/* From nodes[] of the values to nodes[] of graftlet's own configuration. */}}
+{{/* From nodes of the values to nodes[] of graftlet's own configuration. */}}
+
+{{/* The machines in nodes of the values, as JSON: a list in its own order, a map in that of its keys without entries that are null. Each has
+     its `name`, and says in `at` where it is in the values, for messages. */}}
+{{- define "graftlet.nodes" -}}
+{{- $nodes := list -}}
+{{- if kindIs "map" .Values.nodes -}}
+{{- range $name, $node := .Values.nodes -}}
+{{- if not (kindIs "invalid" $node) }}{{ $nodes = append $nodes (set (set (omit $node "name") "name" $name) "at" (include "graftlet.keyPath" $name)) }}{{ end -}}
+{{- end -}}
+{{- else -}}
+{{- range $index, $node := .Values.nodes }}{{ $nodes = append $nodes (set (omit $node "at") "at" (printf "nodes[%d]" $index)) }}{{ end -}}
+{{- end -}}
+{{- toJson $nodes -}}
+{{- end -}}
+
+{{/* A key of nodes, with a dot in it as --set takes it. */}}
+{{- define "graftlet.keyPath" -}}
+nodes.{{ . | replace "." "\\." }}
+{{- end -}}
 
 {{/* The provider of a node of the values. */}}
 {{- define "graftlet.provider" -}}
@@ -18,15 +37,16 @@
 {{/* The ports of the nodes' kubelet APIs in their order, as JSON: what a node names, else the next free from 10250 (or 10350) up. */}}
 {{- define "graftlet.ports" -}}
 {{- $first := include "graftlet.healthPort" . | int | add 2 -}}
+{{- $nodes := include "graftlet.nodes" . | fromJsonArray -}}
 {{- $named := list -}}
-{{- range .Values.nodes }}{{ with .port }}{{ $named = append $named (int .) }}{{ end }}{{ end -}}
+{{- range $nodes }}{{ with .port }}{{ $named = append $named (int .) }}{{ end }}{{ end -}}
 {{- $free := list -}}
-{{- range $offset := until (add (len .Values.nodes) (len $named) | int) -}}
+{{- range $offset := until (add (len $nodes) (len $named) | int) -}}
 {{- $port := add $first $offset | int -}}
 {{- if not (has $port $named) }}{{ $free = append $free $port }}{{ end -}}
 {{- end -}}
 {{- $ports := list -}}
-{{- range .Values.nodes -}}
+{{- range $nodes -}}
 {{- if .port -}}
 {{- $ports = append $ports (int .port) -}}
 {{- else -}}
@@ -41,7 +61,7 @@
      `directory` is in the Pod. */}}
 {{- define "graftlet.loginSecrets" -}}
 {{- $secrets := list -}}
-{{- range $index, $node := .Values.nodes -}}
+{{- range $index, $node := include "graftlet.nodes" . | fromJsonArray -}}
 {{- $ssh := .ssh | default dict -}}
 {{- with include "graftlet.loginSecret" (list $ $node) -}}
 {{- $secrets = append $secrets (dict "name" (printf "ssh-%d" $index) "secret" . "directory" (include "graftlet.secretDirectory" $node.name)) -}}
@@ -66,7 +86,7 @@
 
 {{/* "true" where a machine of nodes[] opens a reverse tunnel. */}}
 {{- define "graftlet.reversedNodes" -}}
-{{- range .Values.nodes }}{{ if dig "ssh" "reverse" false . }}true{{ break }}{{ end }}{{ end -}}
+{{- range include "graftlet.nodes" . | fromJsonArray }}{{ if dig "ssh" "reverse" false . }}true{{ break }}{{ end }}{{ end -}}
 {{- end -}}
 
 {{/* "true" where graftlet has a listener for reverse tunnels: of machines in nodes[], or of GraftedNodes. */}}
@@ -138,7 +158,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- if ne ($config.network | default "isolated") "auto" }}{{ $_ := set $old .name ($config.host | default "") }}{{ end -}}
 {{- end -}}
 {{- $networks := dict -}}
-{{- range .Values.nodes -}}
+{{- range include "graftlet.nodes" . | fromJsonArray -}}
 {{- if eq (include "graftlet.provider" .) "ssh" -}}
 {{- $network := dig "network" "auto" (.ssh | default dict) -}}
 {{- if and (eq $network "auto") (hasKey $old .name) (eq (get $old .name) (include "graftlet.sshHost" .)) }}{{ $network = "isolated" }}{{ end -}}
@@ -219,7 +239,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- $ports := include "graftlet.ports" . | fromJsonArray -}}
 {{- $networks := include "graftlet.networks" . | fromJson -}}
 {{- $nodes := list -}}
-{{- range $index, $node := .Values.nodes -}}
+{{- range $index, $node := include "graftlet.nodes" . | fromJsonArray -}}
 {{- $nodes = append $nodes (include "graftlet.node" (dict "root" $ "node" $node "port" (index $ports $index) "network" (get $networks $node.name)) | fromJson) -}}
 {{- end -}}
 apiVersion: graftlet.dev/v1alpha1
@@ -260,7 +280,7 @@ nodes:
 
 {{/* "true" where a node is a machine that the Pod itself runs on. */}}
 {{- define "graftlet.local" -}}
-{{- range .Values.nodes }}{{ if .local }}true{{ break }}{{ end }}{{ end -}}
+{{- range include "graftlet.nodes" . | fromJsonArray }}{{ if .local }}true{{ break }}{{ end }}{{ end -}}
 {{- end -}}
 
 {{/* A node's identity. On EKS it is the account by default, because EKS signs no client certificates. Takes (list ROOT NODE). */}}
@@ -278,7 +298,7 @@ nodes:
 {{- $names := list -}}
 {{- $identity := index . 1 -}}
 {{- $root := index . 0 -}}
-{{- range $root.Values.nodes -}}
+{{- range include "graftlet.nodes" $root | fromJsonArray -}}
 {{- if eq (include "graftlet.identity" (list $root .)) $identity }}{{ $names = append $names .name }}{{ end -}}
 {{- end -}}
 {{- toJson $names -}}
@@ -288,7 +308,7 @@ nodes:
 {{- define "graftlet.gateOfAccount" -}}
 {{- $gate := index . 1 -}}
 {{- $root := index . 0 -}}
-{{- range $root.Values.nodes -}}
+{{- range include "graftlet.nodes" $root | fromJsonArray -}}
 {{- $gates := dig "featureGates" dict (.kubeletConfiguration | default dict) -}}
 {{- if and (eq (include "graftlet.identity" (list $root .)) "serviceAccount") (dig $gate (dig "AllBeta" false $gates) $gates) }}true{{ break }}{{ end -}}
 {{- end -}}
@@ -298,7 +318,7 @@ nodes:
      approve what it has asked for itself. */}}
 {{- define "graftlet.approvedNames" -}}
 {{- $names := list -}}
-{{- range ternary .Values.nodes list .Values.approveServingCertificates -}}
+{{- range ternary (include "graftlet.nodes" . | fromJsonArray) list .Values.approveServingCertificates -}}
 {{- if and (eq (include "graftlet.identity" (list $ .)) "node") (ne (dig "serverTLSBootstrap" true (.kubeletConfiguration | default dict)) false) -}}
 {{- $names = append $names .name -}}
 {{- end -}}

@@ -42,10 +42,11 @@ capabilities: { drop: [ALL] }
   emptyDir: {}
 - name: tmp
   emptyDir: {}
+{{- $mode := ternary "0400" "0440" (not (empty (include "graftlet.local" .))) }}
 {{- range include "graftlet.loginSecrets" . | fromJsonArray }}
 # One that is not there is that node's trouble alone: its files appear when it is made.
 - name: {{ .name }}
-  secret: { secretName: {{ .secret | quote }}, optional: true, defaultMode: {{ ternary "0400" "0440" (not (empty (include "graftlet.local" $))) }} }
+  secret: { secretName: {{ .secret | quote }}, optional: true, defaultMode: {{ $mode }} }
 {{- end }}
 {{- range include "graftlet.machinePaths" . | fromJsonArray }}
 - name: {{ .name }}
@@ -76,7 +77,7 @@ capabilities: { drop: [ALL] }
 {{- define "graftlet.machinePaths" -}}
 {{- $paths := list -}}
 {{- $roots := include "graftlet.localRoots" . | fromJsonArray -}}
-{{- range $index, $node := .Values.nodes -}}
+{{- range $index, $node := include "graftlet.nodes" . | fromJsonArray -}}
 {{- if .local -}}
 {{- if not $paths -}}
 {{- $paths = list (dict "name" "run" "path" "/run" "propagation" "HostToContainer") (dict "name" "pod-logs" "path" "/var/log/pods" "propagation" "HostToContainer") (dict "name" "container-logs" "path" "/var/log/containers" "propagation" "HostToContainer") (dict "name" "cgroups" "path" "/sys/fs/cgroup" "propagation" "HostToContainer") -}}
@@ -97,8 +98,7 @@ capabilities: { drop: [ALL] }
 {{/* The user's affinity, and never a node of the release: what serves a machine must not run on it. The nodes of a fleet are not known
      by name; all of graftlet's nodes have the label. */}}
 {{- define "graftlet.affinity" -}}
-{{- $names := list -}}
-{{- range .Values.nodes }}{{ $names = append $names .name }}{{ end -}}
+{{- $names := include "graftlet.nodeNames" . | fromJsonArray -}}
 {{- $elsewhere := ternary (dict "key" "graftlet.dev/target" "operator" "DoesNotExist") (dict "key" "graftlet.dev/target" "operator" "NotIn" "values" $names) .Values.fleet.enabled -}}
 {{- $affinity := deepCopy .Values.affinity -}}
 {{- $node := $affinity.nodeAffinity | default dict -}}

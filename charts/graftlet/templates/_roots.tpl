@@ -19,7 +19,7 @@
      machine. */}}
 {{- define "graftlet.localRoots" -}}
 {{- $all := list -}}
-{{- range .Values.nodes }}{{ if .local }}{{ $all = append $all (include "graftlet.root" .) }}{{ end }}{{ end -}}
+{{- range include "graftlet.nodes" . | fromJsonArray }}{{ if .local }}{{ $all = append $all (include "graftlet.root" .) }}{{ end }}{{ end -}}
 {{- $outermost := list -}}
 {{- range $root := $all -}}
 {{- $within := false -}}
@@ -31,20 +31,20 @@
 
 {{/* Each node has its own, and none lies where another has files of its own. Takes the root. */}}
 {{- define "graftlet.check.roots" -}}
-{{- $nodes := .Values.nodes -}}
+{{- $nodes := include "graftlet.nodes" . | fromJsonArray -}}
 {{- range $index, $node := $nodes -}}
-{{- $at := printf "nodes[%d]" $index -}}
+{{- $at := $node.at -}}
 {{- include "graftlet.check.root" (dict "at" $at "node" $node) -}}
 {{- $root := include "graftlet.root" $node -}}
 {{- range $other, $of := $nodes -}}
 {{- if and (ne $other $index) (eq (include "graftlet.machine" $node) (include "graftlet.machine" $of)) -}}
 {{- $theirs := include "graftlet.root" $of -}}
 {{- if and (lt $other $index) (eq $root $theirs) -}}
-{{- printf "%s.%s: nodes[%d] has %s on that machine too: give each node its own, or none" $at (include "graftlet.rootField" $node) $other $root | fail -}}
+{{- printf "%s.%s: %s has %s on that machine too: give each node its own, or none" $at (include "graftlet.rootField" $node) $of.at $root | fail -}}
 {{- end -}}
 {{- $below := trimPrefix (printf "%s/" $theirs) $root | splitList "/" | first -}}
 {{- if and (hasPrefix (printf "%s/" $theirs) $root) (has $below (list "checkpoints" "device-plugins" "graftlet" "pki" "plugins" "plugins_registry" "pod-resources" "pods")) -}}
-{{- printf "%s.%s: %s is where nodes[%d] has files of its own: give another directory" $at (include "graftlet.rootField" $node) $root $other | fail -}}
+{{- printf "%s.%s: %s is where %s has files of its own: give another directory" $at (include "graftlet.rootField" $node) $root $of.at | fail -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -64,13 +64,14 @@
 
 {{/* Pods that run, and volumes that are mounted, are in the root directory that a node has: with another one they would be lost. */}}
 {{- define "graftlet.check.sameRoots" -}}
+{{- $nodes := include "graftlet.nodes" . | fromJsonArray -}}
 {{- range include "graftlet.standing" . | fromJsonArray -}}
 {{- $old := . -}}
 {{- $config := $old.providerConfig | default dict -}}
 {{- $had := $old.rootDir | default $config.rootDir | default (printf "/var/lib/kubelet/%s" $old.name) -}}
-{{- range $index, $node := $.Values.nodes -}}
+{{- range $node := $nodes -}}
 {{- if and (eq $node.name $old.name) (eq (include "graftlet.sshHost" $node) ($config.host | default "")) (ne (include "graftlet.root" $node) $had) -}}
-{{- printf "nodes[%d].%s: %s has %s, and an upgrade cannot move it to %s: keep it, or take the node out of nodes, remove it from its machine and add it again" $index (include "graftlet.rootField" $node) $node.name $had (include "graftlet.root" $node) | fail -}}
+{{- printf "%s.%s: %s has %s, and an upgrade cannot move it to %s: keep it, or take the node out of nodes, remove it from its machine and add it again" $node.at (include "graftlet.rootField" $node) $node.name $had (include "graftlet.root" $node) | fail -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

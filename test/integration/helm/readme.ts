@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parse, stringify } from "yaml";
 import { helmArgv } from "../../harness/helm.ts";
-import type { HelmLab } from "../../harness/helm-lab.ts";
+import { type HelmLab, release } from "../../harness/helm-lab.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
 import { run } from "../../harness/processes.ts";
 
@@ -72,7 +73,10 @@ function fill(folder: string, { lab: { cluster, edge, values, program }, release
   write("known_hosts", edge.login.known_hosts, 0o644);
   const kubectl = [cluster.tools.path("kubectl"), `--kubeconfig=${cluster.adminKubeconfig}`];
   write("kubectl", script(networkArgv(cluster.layout, kubectl)), 0o755);
-  const more = `--values ${values}${released ? " --plain-http" : ""}`;
+  const { nodes } = parse(readFileSync(values, "utf8")) as { readonly nodes: readonly object[] };
+  // The README names the node by its key, and a list would be replaced.
+  write("values.yaml", stringify({ nodes: { [release.node]: nodes[0] } }), 0o644);
+  const more = `--values ${join(folder, "values.yaml")}${released ? " --plain-http" : ""}`;
   const withMore = `[ "$1" != install ] || set -- "$@" ${more}`;
   write("helm", script(helmArgv(cluster, program, []), withMore), 0o755);
 }

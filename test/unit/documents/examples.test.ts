@@ -49,8 +49,9 @@ function readPodPart(text: string): void {
 
 /** The kubelet's settings of each node in values of the chart; the chart itself reads all else (test/contract/documents.test.ts). */
 function readValues(text: string): void {
-  const { nodes = [] } = parse(text) as { nodes?: readonly Record<string, unknown>[] };
-  for (const { kubeletConfiguration } of nodes) if (kubeletConfiguration) readKubelet(stringify(kubeletConfiguration));
+  const { nodes = {} } = parse(text) as { nodes?: Readonly<Record<string, Readonly<Record<string, unknown>> | null>> };
+  for (const { kubeletConfiguration } of Object.values(nodes).filter((node) => node !== null))
+    if (kubeletConfiguration) readKubelet(stringify(kubeletConfiguration));
 }
 
 function readNodes(text: string): void {
@@ -98,6 +99,7 @@ const readers: Readonly<Record<string, (text: string) => void>> = {
   CredentialProviderConfig: readProviders,
   "settings of the ssh provider": readSsh,
   "values of the chart": readValues,
+  "overlay of the chart's values": readValues,
   "part of a pod's spec": readPodPart,
   Pod: (text) => readPod(parse(text) as Record<string, unknown>),
   GraftedNode: readMachines,

@@ -55,7 +55,7 @@ const isGroup = (name: string) =>
 
 /** Whether the chart has a value: one that its README explains, a part of one that is the user's to fill, or a group. */
 function isValue(name: string): boolean {
-  const known = name.replaceAll(/\[\d*\]/g, "[]");
+  const known = name.replace(/^nodes\.(?:\\.|[^.\\])+(?=\.)/, "nodes[]").replaceAll(/\[\d*\]/g, "[]");
   const parts = known.split(/(?<!\\)\./);
   const starts = parts.map((_, index) => parts.slice(0, index + 1).join("."));
   return isGroup(known) || starts.some((start) => values.has(start) && !isGroup(start));
@@ -76,6 +76,8 @@ test("values files in the documents have only values of the chart", () => {
     if (at !== "" && values.has(at) && !isGroup(at)) return [at];
     if (Array.isArray(value)) return value.flatMap((item) => namesIn(item, `${at}[]`));
     if (!isRecord(value)) return [at];
+    // A node's name is a key.
+    if (at === "nodes") return Object.values(value).flatMap((node) => namesIn(node, "nodes[]"));
     return Object.entries(value).flatMap(([key, inner]) => namesIn(inner, at === "" ? key : `${at}.${key}`));
   };
   const files = pages.flatMap((page) =>
