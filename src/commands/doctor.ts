@@ -4,7 +4,7 @@ import { createCredentials } from "../api/credentials.ts";
 import { type ContainerCommand, execInContainer } from "../api/exec.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { serviceAccount } from "../api/service-account.ts";
-import type { OptionsOf, ServedByProcess } from "../config/command-line.ts";
+import type { OptionsOf, ServedByProcess } from "../config/parse-result.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { TargetNetworks } from "../doctor/cidrs.ts";
 import { examineCluster } from "../doctor/cluster.ts";

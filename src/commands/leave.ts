@@ -1,5 +1,5 @@
 import { createApiClient } from "../api/client.ts";
-import type { OptionsOf } from "../config/command-line.ts";
+import type { OptionsOf } from "../config/parse-result.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { type ServiceAccountAccess, serviceAccount } from "../api/service-account.ts";
 import type { NodeConfig } from "../config/node-config.ts";

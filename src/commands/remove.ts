@@ -1,5 +1,5 @@
 import { isOnlyAgent, lockFile, lockTarget } from "../process/claim.ts";
-import type { OptionsOf } from "../config/command-line.ts";
+import type { OptionsOf } from "../config/parse-result.ts";
 import { cgroupVersion, exists } from "../host/exists.ts";
 import type { HeldLocks } from "../host/lock.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";

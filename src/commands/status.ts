@@ -1,5 +1,5 @@
 import { systemClock } from "../lib/clock.ts";
-import type { OptionsOf } from "../config/command-line.ts";
+import type { OptionsOf } from "../config/parse-result.ts";
 import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { NodeReport, PodReport } from "../report/node-report.ts";

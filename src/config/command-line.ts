@@ -4,15 +4,8 @@ import { withCredentialProviders } from "./credential-providers.ts";
 import { defaultsOf, unsupportedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import { flagValues } from "./flag-values.ts";
-import { type FleetConfig, fleetOfPod, readFleet } from "./fleet-configuration.ts";
-import {
-  type Endpoint,
-  nodeWarnings,
-  pageFrom,
-  readGraftletConfiguration,
-  readNodes,
-  type Warning,
-} from "./graftlet-configuration.ts";
+import { fleetOfPod, readFleet } from "./fleet-configuration.ts";
+import { nodeWarnings, pageFrom, readGraftletConfiguration, readNodes } from "./graftlet-configuration.ts";
 import {
   doctorHelpText,
   helpText,
@@ -31,7 +24,6 @@ import {
   mergeDropIns,
   readConfiguration,
 } from "./kubelet-configuration.ts";
-import type { Logging } from "./kubelet-groups.ts";
 import { kubeletFields, type KubeletConfiguration } from "./kubelet-fields.ts";
 import {
   absoluteDirectory,
@@ -45,88 +37,10 @@ import {
 } from "./node-config.ts";
 import { doctorFields, leaveFields, type Options, optionFields, removeFields, statusFields } from "./option-fields.ts";
 import { isSubdomain } from "./names.ts";
+import type { ParseResult, ServedByProcess } from "./parse-result.ts";
 import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
 import { topologyKeys } from "./node-metadata.ts";
-import type { TextMap } from "./value-types.ts";
-
-/** Result of parsing a command line. */
-export type ParseResult =
-  | { readonly kind: "help"; readonly text: string }
-  | { readonly kind: "version"; readonly text: string }
-  | {
-      readonly kind: "run";
-      readonly nodes: readonly NodeConfig[];
-      /** Machines that are objects of the cluster. */
-      readonly fleet?: FleetConfig | undefined;
-      readonly logging: Logging;
-      /** The values of all flags, by flag. */
-      readonly flags: TextMap;
-      readonly warnings: readonly Warning[];
-      /** Clauses about default kubelet features that are not supported yet: the actual behaviour of each. */
-      readonly defaults: readonly string[];
-      /** True with --nodes: a node that fails is retried and does not affect the others. */
-      readonly several: boolean;
-      /** Health endpoint of the process, in addition to those of its nodes. */
-      readonly health: Endpoint | undefined;
-      /** The status page of the process's nodes. */
-      readonly page: Endpoint | undefined;
-      /** Path of the socket for `graftlet status`; undefined for none. */
-      readonly statusSocket: string | undefined;
-    }
-  | {
-      readonly kind: "status";
-      /** Path of the running process' socket. */
-      readonly socket: string;
-      /** The only node to show; undefined for all. */
-      readonly node: string | undefined;
-      readonly output: "text" | "json";
-    }
-  | {
-      readonly kind: "remove";
-      /** The node to remove; its kubeconfig is not read. */
-      readonly node: NodeConfig;
-      /** True to skip the confirmation. */
-      readonly yes: boolean;
-    }
-  | {
-      readonly kind: "leave";
-      /** The nodes that leave; their kubeconfigs are not read. */
-      readonly nodes: readonly NodeConfig[];
-      /** The fleet whose GraftedNodes leave first; undefined outside a Pod, and without a fleet. */
-      readonly fleet: Pick<FleetConfig, "mayHave"> | undefined;
-      /** The administrator's kubeconfig; undefined in a Pod, which uses its service account. */
-      readonly kubeconfig: string | undefined;
-      /** Deployment that runs graftlet; the default namespace is the Pod's. */
-      readonly deployment: { readonly namespace: string | undefined; readonly name: string } | undefined;
-      /** Time limit for pods to end, milliseconds. */
-      readonly timeoutMs: number;
-      /** True to skip the confirmation. */
-      readonly yes: boolean;
-    }
-  | {
-      readonly kind: "doctor";
-      /** The nodes to examine; their kubeconfigs are not read. */
-      readonly nodes: readonly NodeConfig[];
-      /** Kubeconfig for the checks of the cluster; undefined to check only the targets, or in a Pod. */
-      readonly kubeconfig: string | undefined;
-      /** Endpoints of the process that runs the nodes. */
-      readonly process: ServedByProcess;
-      readonly output: "text" | "json";
-      /** Manifest of a pod or workload to check instead of targets and cluster. */
-      readonly manifest: Readonly<Record<string, unknown>> | undefined;
-    };
-
-/** What the command line says about a command. */
-export type OptionsOf<Kind extends ParseResult["kind"]> = Omit<Extract<ParseResult, { kind: Kind }>, "kind">;
-
-/** Endpoints of a graftlet process, in addition to those of its nodes; undefined ones are disabled. */
-export interface ServedByProcess {
-  readonly health: Endpoint | undefined;
-  readonly page: Endpoint | undefined;
-  /** Path of the socket for `graftlet status`. */
-  readonly statusSocket: string | undefined;
-}
 
 type Flags = ReadonlyMap<string, unknown>;
 

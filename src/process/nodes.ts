@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { OptionsOf } from "../config/command-line.ts";
+import type { OptionsOf } from "../config/parse-result.ts";
 import { systemClock } from "../lib/clock.ts";
 import { limitInformationalAnswers } from "../lib/informational-answers.ts";
 import { createProcessLog } from "../lib/log.ts";

@@ -1,5 +1,6 @@
 import { CodedError } from "../../../src/lib/errors.ts";
-import { type ParseResult, parseCommandLine } from "../../../src/config/command-line.ts";
+import { parseCommandLine } from "../../../src/config/command-line.ts";
+import type { ParseResult } from "../../../src/config/parse-result.ts";
 import type { ConfigIo } from "../../../src/config/documents.ts";
 import type { NodeConfig } from "../../../src/config/node-config.ts";
 
