@@ -94,7 +94,9 @@ async function* examineObjects(
   );
 }
 
-const unreachable = warning("not checked: the machine connects to the running graftlet, and cannot be reached from here");
+const unreachable = warning(
+  "not checked: the machine connects to the running graftlet, and cannot be reached from here",
+);
 
 function openClient(access: AccessFile, clock: Clock): ApiClient & AsyncDisposable {
   return createApiClient({ access, clock, log: silentLog(), userAgent: `graftlet/${graftletVersion}`, ...requests });

@@ -197,7 +197,10 @@ test("reports the condition Linked of a machine that connects to the running gra
     ],
   });
   const links = found.filter((line) => line.includes("|link|"));
-  assert.match(links[0] ?? "", /^edge-1\|link\|ok\|\|the machine is connected, by its reverse tunnel .* is not checked$/);
+  assert.match(
+    links[0] ?? "",
+    /^edge-1\|link\|ok\|\|the machine is connected, by its reverse tunnel .* is not checked$/,
+  );
   assert.equal(links[1], "edge-2|link|failure|ReverseTunnelDown|no tunnel is open");
   assert.match(links[2] ?? "", /^edge-3\|link\|warning\|\|not known/);
   assert.ok(found.includes("edge-2|node|ok||edge-2"));
@@ -210,7 +213,10 @@ test("has one finding with the remedy if the objects cannot be listed, or there 
     return (await examined({ objects: [machine("edge-1")], refusal })).found;
   };
   const [missing, ...others] = await refused("not_found", 404);
-  assert.match(missing ?? "", /^\|GraftedNodes\|failure\|\|.*CustomResourceDefinition.*helm upgrade --set crds\.enabled/);
+  assert.match(
+    missing ?? "",
+    /^\|GraftedNodes\|failure\|\|.*CustomResourceDefinition.*helm upgrade --set crds\.enabled/,
+  );
   assert.deepEqual(others, []);
   assert.match((await refused("permission_denied", 403)).join(), /the server said no: upgrade the release with rbac/);
   assert.deepEqual(await refused("unavailable", 503), ["|GraftedNodes|failure||the server said no"]);
@@ -225,10 +231,15 @@ test("examines only the object that is named", async () => {
     ["edge-2"],
   );
   const { found } = await examined({ objects, node: "edge-9" });
-  assert.match(found.join(), /^\|GraftedNodes\|failure\|\|no node .* and no GraftedNode in namespace edge is called edge-9/);
+  assert.match(
+    found.join(),
+    /^\|GraftedNodes\|failure\|\|no node .* and no GraftedNode in namespace edge is called edge-9/,
+  );
 });
 
-test("examines four machines at once, reports them in order, and of many only what is not ok", { timeout: 20_000 }, async () => {
+test("examines four machines at once, reports them in order, and of many only what is not ok", {
+  timeout: 20_000,
+}, async () => {
   const four = Promise.withResolvers<void>();
   let now = 0;
   let most = 0;
