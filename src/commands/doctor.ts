@@ -1,14 +1,14 @@
 import { join } from "node:path";
-import { createApiClient } from "../api/client.ts";
+import { type ApiClient, createApiClient } from "../api/client.ts";
 import { createCredentials } from "../api/credentials.ts";
 import { type ContainerCommand, execInContainer } from "../api/exec.ts";
-import { kubeconfigFile } from "../api/kubeconfig.ts";
+import { type AccessFile, kubeconfigFile } from "../api/kubeconfig.ts";
 import { serviceAccount } from "../api/service-account.ts";
 import type { OptionsOf, ServedByProcess } from "../config/parse-result.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { TargetNetworks } from "../doctor/cidrs.ts";
 import { examineCluster } from "../doctor/cluster.ts";
-import type { Finding } from "../doctor/findings.ts";
+import { type Finding, warning } from "../doctor/findings.ts";
 import { examinePod, podOf } from "../doctor/pod.ts";
 import { examineTarget } from "../doctor/target.ts";
 import { readNetworks } from "../host/networks.ts";
@@ -24,6 +24,7 @@ import { describeNuma, openAlignment } from "../topology/open.ts";
 import { cpuSettings, memorySettings, refusesSwap, topologySettings } from "../kubelet/settings.ts";
 import { describeMemory, openMemory } from "../memory-manager/open.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
+import { examineFleet, type FleetReport } from "./doctor-fleet.ts";
 import { type CommandContext, printJson } from "./terminal.ts";
 import { currentFile } from "../certificates/pair-store.ts";
 import { type CertificateFile, examineCertificates } from "../doctor/certificates.ts";
@@ -36,20 +37,69 @@ type DoctorOptions = OptionsOf<"doctor"> & CommandContext;
 const podTimeoutMs = 60_000;
 const requests = { qps: 50, burst: 100 };
 
-/** Checks the targets of nodes, and the cluster if there is access to it, and prints the findings, one per line. It changes nothing.
- *  @returns true if there are no failures; warnings do not count. */
+/** Checks the targets of nodes and of GraftedNodes, and the cluster if there is access to it, and prints the findings, one per line. It
+ *  changes nothing.
+ *  @returns true if there are no failures; warnings do not count.
+ *  @throws CodedError, one sentence, if a node's settings are wrong, or the Pod's service account cannot be read. */
 export async function runDoctor(options: DoctorOptions): Promise<boolean> {
   const { nodes, output, terminal } = options;
   const clock = systemClock();
-  const reports = [];
+  const reports: FleetReport[] = [];
+  const add = (report: FleetReport) => {
+    reports.push(report);
+    if (output === "text") for (const line of lines(report)) terminal.print(line);
+  };
   const pod = options.manifest && podOf(options.manifest);
   for (const node of nodes) {
     const findings = pod ? await examinePodOnNode(pod, options, node, clock) : await examineNode(options, node, clock);
-    reports.push({ node: node.nodeName, findings });
-    if (output === "text") for (const line of lines(node.nodeName, findings)) terminal.print(line);
+    add({ node: node.nodeName, findings });
   }
-  if (output === "json") printJson(terminal, { nodes: reports });
+  for await (const report of examineObjects(options, pod, clock)) add(report);
+  if (output === "json") printJson(terminal, jsonOf(reports));
   return !reports.some(({ findings }) => findings.some(({ level }) => level === "failure"));
+}
+
+function jsonOf(reports: readonly FleetReport[]): object {
+  const ofAll = reports.filter(({ node }) => node === undefined).flatMap(({ findings }) => findings);
+  return { nodes: reports.filter(({ node }) => node !== undefined), ...(ofAll.length > 0 && { fleet: ofAll }) };
+}
+
+/** Checks the machines of GraftedNodes with the Pod's service account. */
+async function* examineObjects(
+  options: DoctorOptions,
+  pod: Pod | undefined,
+  clock: Clock,
+): AsyncGenerator<FleetReport> {
+  const { fleet, signal } = options;
+  const account = serviceAccount(options.env);
+  if (!fleet || !account) return;
+  await using client = openClient(account, clock);
+  yield* examineFleet(
+    {
+      fleet: fleet.config,
+      node: fleet.node,
+      client,
+      namespace: account.namespace(),
+      clock,
+      async examineMachine(node, reported) {
+        if (pod) return await examinePodOnNode(pod, options, node, clock);
+        return [...reported, ...(await examineNode(options, node, clock))];
+      },
+      async examineNode(nodeName, reported) {
+        if (pod) return [{ check: `pod ${pod.metadata.name}`, ...unreachable }];
+        return [...reported, ...(await examineNodeCluster(options, { nodeName }, undefined, clock))];
+      },
+    },
+    signal,
+  );
+}
+
+const unreachable = warning(
+  "not checked: the machine connects to the running graftlet, and cannot be reached from here",
+);
+
+function openClient(access: AccessFile, clock: Clock): ApiClient & AsyncDisposable {
+  return createApiClient({ access, clock, log: silentLog(), userAgent: `graftlet/${graftletVersion}`, ...requests });
 }
 
 async function examinePodOnNode(
@@ -123,16 +173,14 @@ async function networksOf(opened: Target, rootDir: string, signal: AbortSignal):
 
 async function examineNodeCluster(
   { kubeconfig, env, signal }: DoctorOptions,
-  { nodeName }: NodeConfig,
+  { nodeName }: Pick<NodeConfig, "nodeName">,
   networks: TargetNetworks | undefined,
   clock: Clock,
 ): Promise<readonly Finding[]> {
   const access = kubeconfig === undefined ? serviceAccount(env) : kubeconfigFile(kubeconfig);
   if (!access) return [];
-  const userAgent = `graftlet/${graftletVersion}`;
-  const log = silentLog();
-  await using client = createApiClient({ access, clock, log, userAgent, ...requests });
-  const credentials = createCredentials({ from: access, clock, log });
+  await using client = openClient(access, clock);
+  const credentials = createCredentials({ from: access, clock, log: silentLog() });
   const exec = async (command: ContainerCommand, until: AbortSignal) =>
     execInContainer(await credentials.current(), command, until);
   return await examineCluster({ client, nodeName, exec, target: networks, clock }, signal);
@@ -140,10 +188,10 @@ async function examineNodeCluster(
 
 const marks: Readonly<Record<Finding["level"], string>> = { ok: "ok", warning: "warning", failure: "FAILURE" };
 
-function lines(nodeName: string, findings: readonly Finding[]): readonly string[] {
+function lines({ node, findings }: FleetReport): readonly string[] {
   const width = Math.max(...findings.map(({ check }) => check.length));
   return [
-    `node ${nodeName}`,
+    node === undefined ? "fleet" : `node ${node}`,
     ...findings.map(({ check, level, reason, message }) => {
       const why = reason === undefined ? "" : `${reason}: `;
       return `  ${marks[level].padEnd(8)} ${check.padEnd(width)}  ${why}${message}`;

@@ -38,7 +38,7 @@ import {
 } from "./node-config.ts";
 import { doctorFields, leaveFields, type Options, optionFields, removeFields, statusFields } from "./option-fields.ts";
 import { isSubdomain } from "./names.ts";
-import type { ParseResult, ServedByProcess } from "./parse-result.ts";
+import type { OptionsOf, ParseResult } from "./parse-result.ts";
 import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
 import { topologyKeys } from "./node-metadata.ts";
@@ -65,7 +65,7 @@ const sharedFlags = new Set([
   "image-credential-provider-bin-dir",
 ]);
 
-/** `graftlet doctor`: the same flags; examines all nodes of the file of --nodes, or only the one of --node. */
+/** `graftlet doctor`: the same flags; examines all nodes of the file of --nodes and all GraftedNodes, or only the one of --node. */
 function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   const ofPod = argv[0] === "pod";
   const file = ofPod && argv[1]?.startsWith("-") === false ? argv[1] : undefined;
@@ -91,15 +91,21 @@ function nodesWithProcess(
   io: ConfigIo,
   options: Options,
   values: Flags,
-): { readonly nodes: readonly NodeConfig[]; readonly process: ServedByProcess } {
+): Pick<OptionsOf<"doctor">, "nodes" | "fleet" | "process"> {
   const socket = statusSocket(io, options);
   if (options.nodes === undefined) {
     const nodes = [nodeOfFlags(io, options, values)];
     const page = pageFrom(options, nodes, "--page-port");
-    return { nodes, process: { health: undefined, page, statusSocket: socket } };
+    return { nodes, fleet: undefined, process: { health: undefined, page, statusSocket: socket } };
   }
-  const { nodes, health, page } = readGraftletConfiguration(io, options.nodes, options, "remove");
-  return { nodes: chosenOf(nodes, values), process: { health, page, statusSocket: socket } };
+  const { nodes, shared, health, page } = readGraftletConfiguration(io, options.nodes, options, "remove");
+  const process = { health, page, statusSocket: socket };
+  const name = values.get("node") as string | undefined;
+  const config = fleetOfPod(io, options, shared);
+  if (!config || nodes.some(({ nodeName }) => nodeName === name))
+    return { nodes: chosenOf(nodes, values), fleet: undefined, process };
+  // Whether there is an object of that name, only the API server knows.
+  return { nodes: name === undefined ? nodes : [], fleet: { config, node: name }, process };
 }
 
 /** `graftlet status`: accepts the process's flags, and uses those that determine its socket. */

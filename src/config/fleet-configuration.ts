@@ -83,11 +83,12 @@ export function readFleet(
 }
 
 /** Reads the fleet from the file of --nodes, in a Pod that uses its service account; undefined elsewhere.
+ *  @param known what the nodes of that file share, if it has been read already.
  *  @throws CodedError invalid_argument, one sentence */
-export function fleetOfPod(io: ConfigIo, options: Options): FleetConfig | undefined {
+export function fleetOfPod(io: ConfigIo, options: Options, known?: SharedSettings): FleetConfig | undefined {
   const { nodes: path, kubeconfig } = options;
   if (path === undefined || kubeconfig || !io.env["KUBERNETES_SERVICE_HOST"]) return undefined;
-  return readFleet(io, path, readShared(io, path), options);
+  return readFleet(io, path, known ?? readShared(io, path), options);
 }
 
 function patternShape(pattern: string): RegExp {

@@ -131,10 +131,12 @@ its swap, cgroups, runtime, disk, clock and name servers, other agents there, re
 --kubeconfig (or in graftlet's Pod) also: the API server, the Node's conditions and Lease, and whether the API server
 reaches the kubelet API and a pod's log.
 
+In a Pod of a release with a fleet, the machines of its GraftedNodes are checked too, with the Pod's service account.
+
 doctor pod reports which parts of a manifest (a Pod, or a Deployment, a Job and so on) the node does not support, and why.
 
   -o, --output text|json              text (default): ok, warning or FAILURE, with the node condition's reason and the remedy
-  --node NAME                         only this node of the file of --nodes
+  --node NAME                         only this node of the file of --nodes, or this GraftedNode
 
 Exit code 1 means that something fails; warnings do not.
 `;

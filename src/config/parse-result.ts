@@ -64,6 +64,9 @@ export type ParseResult =
       readonly kind: "doctor";
       /** The nodes to examine; their kubeconfigs are not read. */
       readonly nodes: readonly NodeConfig[];
+      /** The fleet whose GraftedNodes are examined too: all, or the one of --node; undefined outside a Pod, without a fleet, and if --node
+       *  names a node of the file. */
+      readonly fleet: { readonly config: FleetConfig; readonly node: string | undefined } | undefined;
       /** Kubeconfig for the checks of the cluster; undefined to check only the targets, or in a Pod. */
       readonly kubeconfig: string | undefined;
       /** Endpoints of the process that runs the nodes. */

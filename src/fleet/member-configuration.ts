@@ -18,12 +18,9 @@ import { loginsOf, writeAuthorizedKeys, writeLogin } from "./login-files.ts";
 import { nodeEntry } from "./node-entry.ts";
 import { RefusedObject } from "./refusal.ts";
 
-export interface MemberConfigurationDeps {
+/** What an object is decoded with. */
+export interface MemberDecoding {
   readonly fleet: FleetConfig;
-  /** Graftlet's own account. */
-  readonly client: ApiClient;
-  /** Addresses of graftlet's Pod. */
-  readonly addresses: () => readonly string[];
   /** The Secret of that name in the fleet's namespace. */
   secret(name: string): Secret | undefined;
   /** True if the pool of that name exists. */
@@ -32,9 +29,16 @@ export interface MemberConfigurationDeps {
   readonly port: number;
 }
 
+export interface MemberConfigurationDeps extends MemberDecoding {
+  /** Graftlet's own account. */
+  readonly client: ApiClient;
+  /** Addresses of graftlet's Pod. */
+  readonly addresses: () => readonly string[];
+}
+
 /** Writes the logins' files, and decodes the specification. @throws RefusedObject, CodedError invalid_argument, one sentence with the
  *  path of the field. */
-export async function configurationOf(deps: MemberConfigurationDeps, object: GraftedNode): Promise<NodeConfig> {
+export async function configurationOf(deps: MemberDecoding, object: GraftedNode): Promise<NodeConfig> {
   const { fleet, port } = deps;
   const { name, namespace } = object.metadata;
   const title = `GraftedNode ${name}`;
@@ -75,7 +79,7 @@ export async function configurationOf(deps: MemberConfigurationDeps, object: Gra
 
 /** The listener for a machine that opens a reverse tunnel, and the file of its public keys. @throws RefusedObject if there is no
  *  listener, or no key. */
-async function reverseOf({ fleet, secret }: MemberConfigurationDeps, object: GraftedNode) {
+async function reverseOf({ fleet, secret }: MemberDecoding, object: GraftedNode) {
   const { ssh } = object.spec;
   if (!fleet.listener)
     throw new RefusedObject(

@@ -8,6 +8,7 @@ import { converse } from "../harness/conversation.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, loginSecret, release, startHelmLab } from "../harness/helm-lab.ts";
 import { images } from "../harness/pods.ts";
+import { doctorKnows } from "./helm/doctor.ts";
 import { inNamespace, releaseOf } from "./helm/release.ts";
 
 const { namespace } = release;
@@ -188,6 +189,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     );
     const ready = (await cluster.get<Node>("node", "edge-3"))?.status?.conditions?.find(({ type }) => type === "Ready");
     assert.equal(ready?.status, "True");
+    await doctorKnows(cluster, { served: "edge-1", refused: "edge-3" });
 
     await cluster.apply(machine("other"));
     assert.match((await untilSays("other", "Accepted", "NameNotAllowed")).message, /fleet\.nodeNames .* edge-\*/);

@@ -14,7 +14,16 @@ nodes:
   - { name: one, provider: docker, kubeconfig: /gone }
   - { name: two, provider: ssh, providerConfig: { host: two.example } }
 `,
+  "/fleet.yaml": `apiVersion: graftlet.dev/v1alpha1
+kind: GraftletConfiguration
+kubeletAddress: service
+kubeletService: one
+fleet: { release: edge, nodeNames: ["edge-*"] }
+nodes:
+  - { name: one, provider: ssh, providerConfig: { host: one.example } }
+`,
 };
+const inPod = { KUBERNETES_SERVICE_HOST: "10.0.0.1" };
 
 function asked(...argv: readonly string[]) {
   const parsed = parseCommandLine(["doctor", ...argv], filesIo(files));
@@ -26,6 +35,7 @@ test("doctor: examines the nodes of a file, one chosen node, or the node that th
   assert.deepEqual(asked("--nodes=/n.yaml"), {
     kind: "doctor",
     nodes: ["one by docker", "two by ssh"],
+    fleet: undefined,
     kubeconfig: undefined,
     process: {
       health: { address: "127.0.0.1", port: 10248 },
@@ -48,6 +58,24 @@ test("doctor: examines the nodes of a file, one chosen node, or the node that th
   assert.deepEqual(asked("--nodes=/n.yaml", "--node=two").nodes, ["two by ssh"]);
 });
 
+test("doctor: examines GraftedNodes in the Pod of a fleet: all with the nodes of the file, or the one that no node of the file is", () => {
+  const examined = (argv: readonly string[], env: Readonly<Record<string, string>> = inPod) => {
+    const parsed = parseCommandLine(["doctor", "--nodes=/fleet.yaml", ...argv], filesIo(files, env));
+    assert.ok(parsed.kind === "doctor");
+    const { nodes, fleet } = parsed;
+    return [nodes.map(({ nodeName }) => nodeName), fleet && { release: fleet.config.release, node: fleet.node }];
+  };
+  assert.deepEqual(examined([]), [["one"], { release: "edge", node: undefined }]);
+  assert.deepEqual(examined(["--node=edge-1"]), [[], { release: "edge", node: "edge-1" }]);
+  assert.deepEqual(examined(["--node=one"]), [["one"], undefined]);
+  assert.deepEqual(examined(["--kubeconfig=/kubeconfig"]), [["one"], undefined]);
+  assert.deepEqual(examined([], {}), [["one"], undefined]);
+  assert.match(
+    sentenceOf(() => examined(["--node=edge-1"], {})),
+    /--node is "edge-1": name one of the nodes in \/fleet\.yaml: one/,
+  );
+});
+
 test("reads a file of nodes once per command", () => {
   const commands = [
     ["doctor"],
@@ -56,7 +84,7 @@ test("reads a file of nodes once per command", () => {
     ["--kubeconfig=/kubeconfig"],
   ];
   for (const command of commands) {
-    const io = filesIo({ ...files, "/gone": "" }, { KUBERNETES_SERVICE_HOST: "10.0.0.1" });
+    const io = filesIo({ ...files, "/gone": "" }, inPod);
     const read: string[] = [];
     parseCommandLine([...command, "--nodes=/n.yaml"], {
       ...io,
