@@ -10,6 +10,7 @@ import { nodeReady } from "../harness/agent.ts";
 import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { must } from "../harness/processes.ts";
+import { images } from "../harness/pods.ts";
 import { makeKey } from "../harness/sshd.ts";
 import { type Release, inNamespace, releaseOf } from "./helm/release.ts";
 import { standing } from "./helm/workload.ts";
@@ -58,6 +59,24 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     unit = await lab.edge.host.spawn(argvOf(["sh", "-c", `while :; do ${ssh}; sleep 1; done`]));
     unit.stdout.resume();
     unit.stderr.resume();
+  };
+
+  /** Runs a pod on the machine, and reads its log. */
+  const answers = async (name: string) => {
+    const { cluster } = lab;
+    await cluster.apply({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name },
+      spec: {
+        nodeName: release.node,
+        tolerations: [{ operator: "Exists" }],
+        terminationGracePeriodSeconds: 1,
+        containers: [{ name: "c", image: images.busybox, command: ["sh", "-c", "echo started; sleep 3600"] }],
+      },
+    });
+    await cluster.mustKubectl(["wait", "--for=condition=Ready", `pod/${name}`, "--timeout=60s"]);
+    assert.equal(await cluster.mustKubectl(["logs", name]), "started\n");
   };
 
   before(async () => {
@@ -154,8 +173,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     });
     const machine = `gn/${release.node}`;
     await cluster.mustKubectl(["wait", "--for=condition=Ready", machine, inNamespace, "--timeout=90s"]);
-    await edge.runWorkload();
-    await edge.reachIn();
+    await answers("first");
     await cluster.mustKubectl(["delete", machine, inNamespace, "--timeout=120s"]);
     assert.equal(await edge.node(), undefined);
     assert.deepEqual(lab.edge.podProcesses(), []);
@@ -202,7 +220,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     writeFileSync(join(own, "enrol.sh"), script);
     writeFileSync(join(own, "host.pub"), `${lab.edge.login.known_hosts.trim().split(" ").slice(1, 3).join(" ")}\n`);
     const kept = "/etc/graftlet-machine /etc/graftlet-listener /root/.ssh/authorized_keys";
-    const said = await lab.edge.mustInside(apart(own, `sh enrol.sh && cp ${kept} .`));
+    const said = await lab.edge.mustInside(apart(own, `sh -x enrol.sh >log 2>&1; cat log >&2; cp ${kept} .`));
     assert.match(said, /the machine has enrolled as edge-1; there is no systemd/);
     const authorized = readFileSync(join(own, "authorized_keys"), "utf8").trim().split("\n").at(-1) ?? "";
     assert.match(authorized, /^ssh-\S+ \S+ graftlet$/);
@@ -222,7 +240,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     assert.ok(approval, message);
     await cluster.mustKubectl(["annotate", machine, inNamespace, approval]);
     await cluster.mustKubectl(["wait", "--for=condition=Ready", machine, inNamespace, "--timeout=90s"]);
-    await edge.runWorkload();
+    await answers("second");
     await cluster.mustKubectl(["delete", machine, inNamespace, "--timeout=120s"]);
   });
 });

@@ -58,11 +58,11 @@ describe("completion", () => {
   });
 
   test("prints the help of each command, and refuses unknown ones", () => {
-    for (const command of ["leave", "remove", "doctor", "status"])
+    for (const command of ["leave", "enrol", "remove", "doctor", "status"])
       assert.equal(printed("help", command), printed(command, "--help"));
     assert.equal(printed("help"), printed("--help"));
     const refused = (...argv: readonly string[]) => sentenceOf(() => printed(...argv));
-    assert.match(refused("help", "me"), /help is "me": use one of leave, remove, doctor, status, or none/);
+    assert.match(refused("help", "me"), /help is "me": use one of leave, enrol, remove, doctor, status, or none/);
     assert.match(refused("completion", "csh"), /completion is "csh": use one of bash, zsh, fish/);
     assert.match(refused("completion"), /completion .*use one of bash, zsh, fish/);
   });
