@@ -11,6 +11,7 @@ const always = {
 const more = {
   egress: 150,
   fleet: 120,
+  "fleet-many": 120,
   "helm-admission": 45,
   "helm-first": 120,
   "helm-monitoring": 100,

@@ -10,12 +10,16 @@ import { createEnrolmentService } from "./enrolment-service.ts";
 import { isHeld } from "./finalizer.ts";
 import { type GraftedNode, graftedNodePath, isDeleted } from "./grafted-node.ts";
 import { loginSecretNames } from "./login-files.ts";
-import { createLoginProtection } from "./login-protection.ts";
+import { createLoginProtection, loginFinalizer } from "./login-protection.ts";
 import { createMember, type Member, type MemberDeps } from "./member.ts";
 import { createPools } from "./pools.ts";
+import { createStarts } from "./starts.ts";
 
 export interface FleetDeps
-  extends Omit<MemberDeps, "report" | "port" | "secret" | "hasPool" | "isActive" | "rollOuts" | "events"> {
+  extends Omit<
+    MemberDeps,
+    "report" | "port" | "secret" | "hasPool" | "isActive" | "rollOuts" | "startInTurn" | "events"
+  > {
   /** Namespace of the objects and their Secrets. */
   readonly namespace: string;
   /** Ports that other listeners of the process have. */
@@ -45,16 +49,18 @@ export function createFleet(deps: FleetDeps): Runnable {
       members.updateAll();
       protection.check();
     },
-    changed({ metadata: { name } }) {
-      members.wake((object) => loginSecretNames(object).includes(name));
+    changed({ metadata: { name, finalizers } }) {
       const enrolling = nodeOfEnrolment(name);
       if (enrolling !== undefined) members.refresh(enrolling);
+      // Most Secrets have nodes' certificates.
+      if (!members.logins().has(name) && !finalizers?.includes(loginFinalizer)) return;
+      members.wake((object) => loginSecretNames(object).includes(name));
       protection.check();
     },
   });
   let isListed = false;
-  const named = () => (isListed ? new Set(members.objects().flatMap(loginSecretNames)) : undefined);
-  const protection = createLoginProtection({ client, secrets: secrets.list, named, clock, log });
+  const named = () => (isListed ? members.logins() : undefined);
+  const protection = createLoginProtection({ ...deps, secrets: secrets.list, named });
   let listed: () => readonly GraftedNode[] = () => [];
   const pools = createPools({
     ...deps,
@@ -84,6 +90,7 @@ export function createFleet(deps: FleetDeps): Runnable {
     hasPool: (name) => pools.has(name),
     isActive: (name) => active.has(name),
     rollOuts: pools.rollOuts,
+    startInTurn: createStarts(clock),
     effective,
     onGone: protection.check,
   });
@@ -94,7 +101,7 @@ export function createFleet(deps: FleetDeps): Runnable {
       ...deps,
       listener,
       handler: ({ publicKeyOf }) =>
-        createEnrolment({ client, clock, events, object: members.effective, secret, publicKeyOf }),
+        createEnrolment({ client, clock, events, object: members.completed, secret, publicKeyOf }),
     });
   return {
     name: "fleet",
@@ -108,10 +115,10 @@ export function createFleet(deps: FleetDeps): Runnable {
           deps.onListed();
         },
         changed(object, type) {
-          decide();
-          if (type === "deleted") members.remove(object);
-          else members.update(object, signal);
-          protection.check();
+          const isStatus = type === "modified" && members.needsSame(object);
+          (isStatus ? pools.statusChanged : decide)();
+          members.follow(object, type, signal);
+          if (!isStatus) protection.check();
         },
       });
       listed = objects.list;
@@ -133,6 +140,17 @@ export function createFleet(deps: FleetDeps): Runnable {
   };
 }
 
+/** True if a change of an object, such as of its conditions, alters neither which objects are active nor which Secrets they need. */
+function hasSameNeeds(before: GraftedNode, after: GraftedNode): boolean {
+  const [one, other] = [before.metadata, after.metadata];
+  return (
+    one.uid === other.uid &&
+    one.generation === other.generation &&
+    isDeleted(before) === isDeleted(after) &&
+    (before.status?.machine === undefined) === (after.status?.machine === undefined)
+  );
+}
+
 function reflectorOf<T extends ApiObject>(
   { client, clock, log }: FleetDeps,
   path: string,
@@ -143,21 +161,17 @@ function reflectorOf<T extends ApiObject>(
 
 /** The members of a fleet by the names of their objects. */
 function createMembers(deps: FleetDeps, parts: MembersParts) {
-  const { secret, hasPool, events, isActive, rollOuts, effective, onGone } = parts;
+  const { isActive, effective, onGone, ...shared } = parts;
   const members = new Map<string, ServedMember>();
-  const freePort = () => {
-    const used = new Set([...deps.usedPorts, ...[...members.values()].map(({ port }) => port)]);
-    let port = firstPort;
-    while (used.has(port)) port += 1;
-    return port;
-  };
+  let logins: ReadonlySet<string> | undefined;
   const serve = (object: GraftedNode, signal: AbortSignal) => {
     const { name, uid } = object.metadata;
-    const port = freePort();
+    const port = freePort([...deps.usedPorts, ...[...members.values()].map((served) => served.port)]);
     const added = deps.addNode(name);
     const { report, log } = added;
-    const own = { report, port, secret, hasPool, events, isActive: () => isActive(name), rollOuts, log };
-    const member = createMember({ ...deps, ...own }, effective(object));
+    const own = { ...shared, report, port, isActive: () => isActive(name), log };
+    const completed = effective(object);
+    const member = createMember({ ...deps, ...own }, completed);
     const stop = new AbortController();
     const ended = member
       .serve(AbortSignal.any([signal, stop.signal]))
@@ -165,15 +179,23 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
       .finally(() => {
         added[Symbol.dispose]();
         if (members.get(name)?.object.metadata.uid === uid) members.delete(name);
+        logins = undefined;
         onGone();
       });
-    members.set(name, { object, member, report, port, stop, ended });
+    members.set(name, { object, completed, member, report, port, stop, ended });
+    logins = undefined;
   };
   /** Serves an object once the one of that name before it has ended. */
   const replaceMember = async (old: ServedMember, object: GraftedNode, signal: AbortSignal) => {
     old.stop.abort();
     await old.ended;
     if (!signal.aborted && !members.has(object.metadata.name)) serve(object, signal);
+  };
+  const follow = (served: ServedMember) => {
+    const before = loginSecretNames(served.completed);
+    served.completed = effective(served.object);
+    if (before.join() !== loginSecretNames(served.completed).join()) logins = undefined;
+    served.member.update(served.completed);
   };
   const update = (object: GraftedNode, signal: AbortSignal) => {
     const known = members.get(object.metadata.name);
@@ -182,32 +204,39 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     if (!known) return serve(object, signal);
     if (known.object.metadata.uid !== object.metadata.uid) return void replaceMember(known, object, signal);
     known.object = object;
-    known.member.update(effective(object));
+    follow(known);
   };
   return {
-    objects: () => [...members.values()].map(({ object }) => effective(object)),
+    /** True if the object differs from the one that is served in its status alone. */
+    needsSame(object: GraftedNode): boolean {
+      const known = members.get(object.metadata.name);
+      return known !== undefined && hasSameNeeds(known.object, object);
+    },
+    /** Names of the Secrets that the objects' logins need. */
+    logins: () => (logins ??= new Set([...members.values()].flatMap(({ completed }) => loginSecretNames(completed)))),
     runningOf: (name: string) => members.get(name)?.member.running(),
     podsOn: (name: string) => members.get(name)?.report.introspection()?.pods().length ?? 0,
-    update,
-    effective(name: string) {
-      const member = members.get(name);
-      return member && effective(member.object);
-    },
+    /** The object of that name, with the defaults of its pool and the keys of a machine that has enrolled. */
+    completed: (name: string) => members.get(name)?.completed,
     /** Has a member follow what it is given beside its own specification. */
     refresh(name: string) {
-      const known = members.get(name);
-      known?.member.update(effective(known.object));
-      known?.member.wake();
+      const served = members.get(name);
+      if (!served) return;
+      follow(served);
+      served.member.wake();
     },
     /** Has all members follow what their pools say now. */
     updateAll() {
-      for (const { object, member } of members.values()) {
-        member.update(effective(object));
-        member.wake();
+      for (const served of members.values()) {
+        follow(served);
+        served.member.wake();
       }
     },
-    /** Stops the node of an object that is gone. */
-    remove: ({ metadata: { name } }: GraftedNode) => members.get(name)?.stop.abort(),
+    /** Follows a change of an object: the node of one that is gone stops. */
+    follow(object: GraftedNode, type: "added" | "modified" | "deleted", signal: AbortSignal) {
+      if (type === "deleted") members.get(object.metadata.name)?.stop.abort();
+      else update(object, signal);
+    },
     /** Serves these objects and no others. */
     replace(all: readonly GraftedNode[], signal: AbortSignal) {
       const names = new Set(all.map(({ metadata }) => metadata.name));
@@ -216,13 +245,21 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     },
     /** Has the members of some objects look again at what they need. */
     wake(concerned: (object: GraftedNode) => boolean) {
-      for (const { object, member } of members.values()) if (concerned(effective(object))) member.wake();
+      for (const { completed, member } of members.values()) if (concerned(completed)) member.wake();
     },
     ended: () => Promise.all([...members.values()].map(({ ended }) => ended)),
   };
 }
 
-interface MembersParts extends Pick<MemberDeps, "secret" | "hasPool" | "rollOuts" | "events"> {
+/** The first port that is not used. */
+function freePort(used: readonly number[]): number {
+  const taken = new Set(used);
+  let port = firstPort;
+  while (taken.has(port)) port += 1;
+  return port;
+}
+
+interface MembersParts extends Pick<MemberDeps, "secret" | "hasPool" | "rollOuts" | "startInTurn" | "events"> {
   isActive(name: string): boolean;
   /** The object with its pool's defaults. */
   effective(object: GraftedNode): GraftedNode;
@@ -233,6 +270,8 @@ interface MembersParts extends Pick<MemberDeps, "secret" | "hasPool" | "rollOuts
 interface ServedMember {
   /** As it is in the cluster. */
   object: GraftedNode;
+  /** With its pool's defaults, and the keys of a machine that has enrolled. */
+  completed: GraftedNode;
   readonly member: Member;
   readonly report: ReportedNode;
   readonly port: number;

@@ -28,6 +28,7 @@ import {
 import { createMemberNode, type MemberNodeDeps } from "./member-node.ts";
 import { createStatusWriter } from "./member-status.ts";
 import type { RunningNode } from "./roll-out.ts";
+import type { StartInTurn } from "./starts.ts";
 
 export interface MemberDeps
   extends ClockAndLog,
@@ -38,6 +39,7 @@ export interface MemberDeps
   /** True if the object's machine shall be a node. */
   readonly isActive: () => boolean;
   readonly rollOuts: MemberRollOuts;
+  readonly startInTurn: StartInTurn;
   /** Receives the node's reports for as long as the object exists. */
   readonly report: ReportedNode & NodeReporter;
 }
@@ -162,7 +164,7 @@ interface StepsState {
 
 /** What a machine needs next, with the causes of what it does not get. */
 function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState) {
-  const { client, clock, rollOuts } = deps;
+  const { client, clock, rollOuts, startInTurn, report } = deps;
   const node = createMemberNode(deps);
   /** The node's configuration; undefined, with the cause in `refused`, if the object cannot be served as it is. */
   const configure = async (object: GraftedNode, signal: AbortSignal): Promise<NodeConfig | undefined> => {
@@ -193,6 +195,21 @@ function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState)
     await removeFinalizer(client, object, signal);
     return true;
   };
+  /** Runs the node with the object's specification. @returns true if it has started the node. */
+  const run = async (object: GraftedNode, signal: AbortSignal): Promise<boolean> => {
+    const config = await configure(object, signal);
+    if (!config) return false;
+    const template = rollOuts.template(object);
+    if (node.runsWith(object)) {
+      node.takeOver(config, template);
+      return false;
+    }
+    if (node.isRunning() && node.template() !== template && !rollOuts.hasTurn(object)) return false;
+    await node.stop();
+    await addFinalizer(client, object, signal);
+    node.start(config, object, { template, expectedMachine: () => expectedMachine(latest()) });
+    return true;
+  };
   return {
     stop: node.stop,
     template: node.template,
@@ -210,17 +227,8 @@ function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState)
         await node.stop();
         return false;
       }
-      const config = await configure(object, signal);
-      if (!config) return false;
-      const template = rollOuts.template(object);
-      if (node.runsWith(object)) {
-        node.takeOver(config, template);
-        return false;
-      }
-      if (node.isRunning() && node.template() !== template && !rollOuts.hasTurn(object)) return false;
-      await node.stop();
-      await addFinalizer(client, object, signal);
-      node.start(config, object, { template, expectedMachine: () => expectedMachine(latest()) });
+      const work = () => run(object, signal);
+      await (node.isRunning() ? work() : startInTurn(work, report, signal));
       return false;
     },
   };

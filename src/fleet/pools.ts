@@ -18,7 +18,7 @@ export interface PoolsDeps extends PoolRollOutsDeps {
   readonly objects: () => readonly GraftedNode[];
   /** Number of pods on the node of that name. */
   readonly podsOn: (name: string) => number;
-  /** Called when a pool has changed. */
+  /** Called when a pool has come, changed its specification, or gone. */
   readonly onChange: () => void;
 }
 
@@ -30,8 +30,7 @@ export function createPools(deps: PoolsDeps) {
   const { client, namespace, clock, log } = deps;
   const changed = createTrigger();
   const written = new Map<string, string>();
-  const notify = () => deps.onChange();
-  const handler: ReflectorHandler<GraftedNodePool> = { replace: notify, changed: notify };
+  const handler = specificationChanges(deps.onChange);
   const pools = createReflector<GraftedNodePool>({ client, path: poolPath(namespace), handler, clock, log });
   const poolOf = ({ spec: { poolRef } }: GraftedNode) => (poolRef ? pools.get(namespace, poolRef.name) : undefined);
   const rollOuts = createPoolRollOuts(deps, poolOf);
@@ -42,9 +41,9 @@ export function createPools(deps: PoolsDeps) {
       pool,
       members.map((member) => ({
         name: member.metadata.name,
-        mayBeActive: withDefaults(member, pool).spec.active !== false,
+        mayBeActive: (member.spec.active ?? pool.spec.template?.active) !== false,
         isServed: member.status?.machine !== undefined,
-        pods: deps.podsOn(member.metadata.name),
+        pods: pool.spec.replicas === undefined ? 0 : deps.podsOn(member.metadata.name),
       })),
     );
   const updatePool = async (pool: GraftedNodePool, signal: AbortSignal) => {
@@ -98,12 +97,34 @@ export function createPools(deps: PoolsDeps) {
     rollOuts: rollOuts.ofMembers,
     /** The object with its pool's defaults. */
     effective: (object: GraftedNode) => withDefaults(object, poolOf(object)),
+    /** The status of an object has changed, which those of pools are made of. */
+    statusChanged: changed.fire,
     /** Names of the objects whose machines shall be nodes. */
     decide(): ReadonlySet<string> {
       changed.fire();
       const single = deps.objects().filter((object) => !poolOf(object) && object.spec.active !== false);
       const pooled = pools.list().flatMap((pool) => [...activeOf(pool, membersOf(pool))]);
       return new Set([...single.map(({ metadata }) => metadata.name), ...pooled]);
+    },
+  };
+}
+
+/** Calls back unless only the status of a pool has changed. Statuses are this process's own: following them would have all members look
+ *  again each second. */
+function specificationChanges(onChange: () => void): ReflectorHandler<GraftedNodePool> {
+  const known = new Map<string, string>();
+  return {
+    replace(all) {
+      known.clear();
+      for (const { metadata, spec } of all) known.set(metadata.uid, JSON.stringify(spec));
+      onChange();
+    },
+    changed({ metadata: { uid }, spec }, type) {
+      const specification = JSON.stringify(spec);
+      if (type === "modified" && known.get(uid) === specification) return;
+      if (type === "deleted") known.delete(uid);
+      else known.set(uid, specification);
+      onChange();
     },
   };
 }

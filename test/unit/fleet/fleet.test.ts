@@ -86,6 +86,8 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
   const directory = mkdtempSync(join(tmpdir(), "graftlet-fleet-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const did: string[] = [];
+  /** Names of the nodes whose specifications were read, each time. */
+  const decoded: string[] = [];
   const reported = new Set<string>();
   let listed = 0;
   const fleet = createFleet({
@@ -103,7 +105,10 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
       directory,
       hasServices: false,
       listener: undefined,
-      decodeNode: ({ name, port }) => ({ nodeName: name, kubelet: { port } }) as unknown as NodeConfig,
+      decodeNode({ name, port }) {
+        decoded.push(String(name));
+        return { nodeName: name, kubelet: { port } } as unknown as NodeConfig;
+      },
     },
     addNode(name) {
       reported.add(name);
@@ -139,7 +144,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
     }
     assert.ok(holds(), did.join());
   };
-  return { did, reported, send, until, listed: () => listed, now: () => clock.now(), stop, ended };
+  return { did, decoded, reported, send, until, listed: () => listed, now: () => clock.now(), stop, ended };
 }
 
 test("serves each object at a port of its own, which no other listener of the process has", async (t) => {
@@ -204,6 +209,29 @@ test("a pool's template reaches its members one after another; labels reach all 
   );
   const [first = 0, second = 0, third = 0] = times;
   assert.ok(second - first >= 10_000 && third - second >= 10_000, times.join());
+});
+
+test("statuses of objects and pools, and Secrets that are no logins, have no node look again at its specification", async (t) => {
+  const pool: GraftedNodePool = { metadata: { name: "edge", namespace, uid: "pool" }, spec: {} };
+  const members = ["a", "b", "c"].map((name) => machine(name, { poolRef: { name: "edge" } }));
+  const { did, decoded, send, until, now } = start(t, members, [pool]);
+  await until(() => did.length === 3);
+  const settle = async () => {
+    const from = now();
+    await until(() => now() - from > 3_000);
+  };
+  await settle();
+  decoded.length = 0;
+  const [first] = members;
+  assert.ok(first);
+  const replicas = { members: 3, replicas: 3, readyReplicas: 1, updatedReplicas: 3, conditions: [] };
+  send("MODIFIED", { ...pool, status: replicas }, "graftednodepools");
+  send("MODIFIED", { ...first, status: { conditions: [] } });
+  send("ADDED", { metadata: { name: "certificates-of-a", namespace, uid: "secret" }, spec: {} }, "secrets");
+  await settle();
+  assert.deepEqual(decoded, []);
+  send("MODIFIED", { ...pool, spec: { template: { labels: { tier: "edge" } } } }, "graftednodepools");
+  await until(() => decoded.length >= 3);
 });
 
 test("a process that is stopped stops all nodes", async (t) => {

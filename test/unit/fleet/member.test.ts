@@ -8,6 +8,7 @@ import type { ApiClient } from "../../../src/api/client.ts";
 import type { NodeConfig } from "../../../src/config/node-config.ts";
 import type { FleetCondition, GraftedNode, GraftedNodeSpec } from "../../../src/fleet/grafted-node.ts";
 import { createMember, type MemberDeps } from "../../../src/fleet/member.ts";
+import { createStarts } from "../../../src/fleet/starts.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { ConfiguredMetadataSource } from "../../../src/node/configured-metadata.ts";
 import { silentLog } from "../../../src/lib/log.ts";
@@ -83,6 +84,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
     secret: (name) => secrets.get(name),
     hasPool: (name) => name === "pool",
     rollOuts: { template: () => template, hasTurn: () => hasTurn },
+    startInTurn: createStarts(clock),
     isActive: () => active,
     events: { event: (_about, _type, reason, message) => void told.push(`${reason}: ${message}`) },
     port: 10_255,

@@ -1,0 +1,95 @@
+import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { V1ConfigMap, V1Deployment } from "@kubernetes/client-node";
+import { stringify } from "yaml";
+import { agentAddresses } from "./agent-machine.ts";
+import { type Agent, startGraftletWith } from "./agent.ts";
+import { certificatesIn } from "./certificates.ts";
+import { objectsIn, ofKind, type Rendered, templateArguments } from "./chart.ts";
+import type { Cluster } from "./cluster.ts";
+import { findHelm, helmOf } from "./helm.ts";
+import { addresses } from "./namespaces.ts";
+
+/** The release whose account and configuration graftlet has. */
+export const fleetRelease = { account: "edge-graftlet", namespace: "graftlet" } as const;
+
+const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
+/** Kinds of a release that start pods. */
+const workloads = ["Deployment", "Job", "Pod"];
+/** The Pod that the policies take graftlet for, and its Node, which nothing runs. */
+const [podName, homeName] = [`${fleetRelease.account}-1`, "home"];
+
+/** Starts graftlet as a release of the chart does, with its configuration, account, rights and policies, but on the agent's machine in place
+ *  of a Pod, and with machines in memory behind the provider `ssh`. The cluster's provider is one over SSH: there the agent has a network of
+ *  its own, as a Pod does. @param name of its log. @param env of the process, beside a Pod's. */
+export async function startFakeFleet(
+  cluster: Cluster,
+  name: string,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Agent> {
+  const { layout } = cluster;
+  const objects = await installed(cluster);
+  const configuration = ofKind<V1ConfigMap>(objects, "ConfigMap").find(({ data }) => data?.["nodes.yaml"])?.data;
+  const file = join(layout.dir, `${name}.yaml`);
+  writeFileSync(file, configuration?.["nodes.yaml"] ?? "");
+  await createPod(cluster, objects);
+  const files = await accountFiles(cluster);
+  const script = `mkdir -p ${mounted}; cp ${files}/* ${mounted}; exec "$@"`;
+  const spawnAtAgent: Cluster["spawnAtAgent"] = (argv, options) =>
+    cluster.spawnAtAgent(["sh", "-ec", script, "sh", ...argv], options);
+  const flags = [`--nodes=${file}`, `--cert-dir=${join(layout.dir, `${name}-pki`)}`];
+  const server = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: String(addresses.apiServerPort) };
+  const program = "test/harness/fake-fleet-entry.ts";
+  return startGraftletWith({ layout, spawnAtAgent }, name, flags, { ...server, ...env }, program);
+}
+
+/** Applies what a release consists of, without its pods. @returns all of its objects. */
+async function installed(cluster: Cluster): Promise<readonly Rendered[]> {
+  const values = ["--set=fleet.enabled=true", "--set=fleet.nodeNames={edge-*}"];
+  const text = await helmOf(cluster, await findHelm()).mustHelm(templateArguments(...values));
+  const objects = objectsIn(text);
+  await cluster.apply({ apiVersion: "v1", kind: "Namespace", metadata: { name: fleetRelease.namespace } });
+  const applied = objects.filter(({ kind }) => !workloads.includes(kind));
+  const stdin = applied.map((object) => stringify(object)).join("---\n");
+  await cluster.mustKubectl(["apply", "--server-side", "--filename=-"], { stdin });
+  const definitions = ofKind<Rendered>(objects, "CustomResourceDefinition").map(({ metadata }) => metadata.name);
+  const waited = definitions.map((definition) => `crd/${definition}`);
+  await cluster.mustKubectl(["wait", "--for=condition=Established", "--timeout=30s", ...waited]);
+  return objects;
+}
+
+/** Creates the Pod of the release's Deployment, which runs nowhere, with the agent's address: the policies hold graftlet to it. */
+async function createPod(cluster: Cluster, objects: readonly Rendered[]): Promise<void> {
+  const { namespace } = fleetRelease;
+  const [deployment] = ofKind<V1Deployment>(objects, "Deployment");
+  const { labels } = deployment?.spec?.template.metadata ?? {};
+  const home = { apiVersion: "v1", kind: "Node", metadata: { name: homeName } };
+  const pod = {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: podName, namespace, ...(labels && { labels }) },
+    spec: {
+      serviceAccountName: fleetRelease.account,
+      nodeName: homeName,
+      tolerations: [{ operator: "Exists" }],
+      containers: [{ name: "graftlet", image: "graftlet" }],
+    },
+  };
+  await cluster.apply([home, pod]);
+  const { agent } = agentAddresses;
+  const patch = JSON.stringify({ status: { phase: "Running", podIP: agent, podIPs: [{ ip: agent }] } });
+  await cluster.mustKubectl(["patch", "pod", podName, `--namespace=${namespace}`, "--subresource=status", "-p", patch]);
+}
+
+/** Writes what a Pod finds of its service account. @returns their folder. */
+async function accountFiles({ layout, mustKubectl }: Cluster): Promise<string> {
+  const { account, namespace } = fleetRelease;
+  const folder = join(layout.dir, "account");
+  mkdirSync(folder);
+  const bound = ["--bound-object-kind=Pod", `--bound-object-name=${podName}`, "--duration=2h"];
+  const token = await mustKubectl(["create", "token", account, `--namespace=${namespace}`, ...bound]);
+  writeFileSync(join(folder, "token"), token.trim());
+  writeFileSync(join(folder, "namespace"), namespace);
+  copyFileSync(certificatesIn(layout.pki).ca.cert, join(folder, "ca.crt"));
+  return folder;
+}
