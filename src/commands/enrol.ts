@@ -28,7 +28,10 @@ export async function runEnrol(options: EnrolCommandOptions): Promise<void> {
   const { nodeName, fleet, address, validForMs, isApproved, env, terminal, signal } = options;
   const access = serviceAccount(env);
   if (!access || !fleet.listener)
-    throw new CodedError("failed_precondition", "graftlet enrol needs a Pod's service account; run it in graftlet's Pod");
+    throw new CodedError(
+      "failed_precondition",
+      "graftlet enrol needs a Pod's service account; run it in graftlet's Pod",
+    );
   const clock = systemClock();
   const log = silentLog();
   await using client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });

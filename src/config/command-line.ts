@@ -246,8 +246,7 @@ function nameOne(values: Flags, nodes: readonly NodeConfig[]): string {
   return `name one of the nodes in ${String(values.get("nodes"))}: ${names}`;
 }
 
-/** The options that flags set, and the defaults of the others. */
-export function optionsFrom(flags: Flags): Options {
+function optionsFrom(flags: Flags): Options {
   let options = defaultsOf(optionFields);
   for (const [path, field] of fieldsOf(optionFields)) {
     if (field.flag !== undefined && flags.has(field.flag)) options = withValue(options, path, flags.get(field.flag));

@@ -1,24 +1,11 @@
 import { readArguments, flagsOf } from "./arguments.ts";
 import type { ConfigIo } from "./documents.ts";
 import { defaultsOf } from "./decode.ts";
-import { type FleetConfig, fleetOfPod } from "./fleet-configuration.ts";
+import { fleetOfPod } from "./fleet-configuration.ts";
 import { enrolHelpText, versionText } from "./help.ts";
 import { enrolFields, type EnrolOptions, optionFields } from "./option-fields.ts";
-import type { ParseResult } from "./parse-result.ts";
+import type { EnrolCommand, ParseResult } from "./parse-result.ts";
 import { refuse } from "./refusal.ts";
-
-/** `graftlet enrol`: makes the one-time token by which a machine enrols for an object. */
-export interface EnrolCommand {
-  readonly kind: "enrol";
-  readonly nodeName: string;
-  readonly fleet: FleetConfig;
-  /** Where the machine reaches the listener. */
-  readonly address: { readonly host: string; readonly port: number };
-  /** Lifetime of the token, milliseconds. */
-  readonly validForMs: number;
-  /** True if the token alone is enough, and nobody approves the machine. */
-  readonly isApproved: boolean;
-}
 
 /** Longest lifetime of a token, milliseconds. */
 const maxValidForMs = 7 * 24 * 60 * 60_000;

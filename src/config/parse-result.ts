@@ -1,4 +1,3 @@
-import type { EnrolCommand } from "./enrol-command.ts";
 import type { FleetConfig } from "./fleet-configuration.ts";
 import type { Endpoint, Warning } from "./graftlet-configuration.ts";
 import type { Logging } from "./kubelet-groups.ts";
@@ -85,4 +84,17 @@ export interface ServedByProcess {
   readonly page: Endpoint | undefined;
   /** Path of the socket for `graftlet status`. */
   readonly statusSocket: string | undefined;
+}
+
+/** `graftlet enrol`: makes the one-time token by which a machine enrols for an object. */
+export interface EnrolCommand {
+  readonly kind: "enrol";
+  readonly nodeName: string;
+  readonly fleet: FleetConfig;
+  /** Where the machine reaches the listener. */
+  readonly address: { readonly host: string; readonly port: number };
+  /** Lifetime of the token, milliseconds. */
+  readonly validForMs: number;
+  /** True if the token alone is enough, and nobody approves the machine. */
+  readonly isApproved: boolean;
 }

@@ -130,7 +130,12 @@ export function createEnrolment(deps: EnrolmentDeps): EnrolmentHandler {
       } catch (error) {
         throw hasCode(error, "conflict", "not_found") ? usedToken() : error;
       }
-      events.event(machineReference(object), "Normal", "MachineEnrolled", enrolledMessage({ hostKeyFingerprint, from }));
+      events.event(
+        machineReference(object),
+        "Normal",
+        "MachineEnrolled",
+        enrolledMessage({ hostKeyFingerprint, from }),
+      );
       return answer;
     },
   };

@@ -5,7 +5,13 @@ import { type Runnable, runGroup } from "../lib/runnables.ts";
 import type { Secret } from "../objects.ts";
 import type { EnrolmentListeners } from "../seams/enrolment.ts";
 import type { NodeReporter, ReportedNode } from "../report/reported-node.ts";
-import { createEnrolment, enrolmentSecretName, nodeOfEnrolment, withEnrolledKeys } from "./enrolment.ts";
+import {
+  createEnrolment,
+  type EnrolmentDeps,
+  enrolmentSecretName,
+  nodeOfEnrolment,
+  withEnrolledKeys,
+} from "./enrolment.ts";
 import { createEnrolmentService } from "./enrolment-service.ts";
 import { isHeld } from "./finalizer.ts";
 import { type GraftedNode, graftedNodePath, isDeleted } from "./grafted-node.ts";
@@ -94,15 +100,7 @@ export function createFleet(deps: FleetDeps): Runnable {
     effective,
     onGone: protection.check,
   });
-  const { listener } = deps.fleet;
-  const enrolment =
-    listener &&
-    createEnrolmentService({
-      ...deps,
-      listener,
-      handler: ({ publicKeyOf }) =>
-        createEnrolment({ client, clock, events, object: members.completed, secret, publicKeyOf }),
-    });
+  const enrolment = enrolmentServices({ ...deps, events, object: members.completed, secret });
   return {
     name: "fleet",
     async run(signal) {
@@ -123,17 +121,8 @@ export function createFleet(deps: FleetDeps): Runnable {
       });
       listed = objects.list;
       const late = clock.after(listingMs, () => isListed || log.warn({ namespace }, unlisted));
-      await runGroup(
-        [
-          secrets,
-          protection,
-          events,
-          ...pools.running,
-          ...(enrolment ? [enrolment] : []),
-          { ...objects, run: (stop) => afterOthers([secrets, pools], objects, stop) },
-        ],
-        signal,
-      );
+      const last = afterOthers([secrets, pools], objects);
+      await runGroup([secrets, protection, events, ...pools.running, ...enrolment, last], signal);
       late.cancel();
       await members.ended();
     },
@@ -280,11 +269,20 @@ interface ServedMember {
 }
 
 /** Lists objects only after Secrets and pools: otherwise an object would be refused at startup because its Secret had not been read yet. */
-async function afterOthers(
-  others: readonly { ready(signal: AbortSignal): Promise<void> }[],
-  objects: Runnable,
-  signal: AbortSignal,
-): Promise<void> {
-  await Promise.all(others.map((other) => other.ready(signal))).catch(() => undefined);
-  if (!signal.aborted) await objects.run(signal);
+function afterOthers(others: readonly { ready(signal: AbortSignal): Promise<void> }[], objects: Runnable): Runnable {
+  return {
+    ...objects,
+    async run(signal) {
+      await Promise.all(others.map((other) => other.ready(signal))).catch(() => undefined);
+      if (!signal.aborted) await objects.run(signal);
+    },
+  };
+}
+
+/** Lets machines enrol if the release has a listener. */
+function enrolmentServices(deps: FleetDeps & Omit<EnrolmentDeps, "publicKeyOf">): readonly Runnable[] {
+  const { listener } = deps.fleet;
+  if (!listener) return [];
+  const handler = ({ publicKeyOf }: EnrolmentListeners) => createEnrolment({ ...deps, publicKeyOf });
+  return [createEnrolmentService({ ...deps, listener, handler })];
 }

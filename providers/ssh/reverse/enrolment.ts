@@ -29,12 +29,14 @@ export function acceptEnrolment(client: ServerConnection, machine: EnrollingMach
   limit.addEventListener("abort", () => client.end(), { once: true });
   let isServed = false;
   client.on("session", (accept, reject) => {
-    if (isServed) return void reject();
+    if (isServed) return reject();
     isServed = true;
     const session = accept();
+    session.on("error", () => undefined);
     const begin = (acceptCommand: () => ServerChannel) => {
       const channel = acceptCommand();
       channel.on("error", () => undefined);
+      channel.stderr.on("error", () => undefined);
       serveSession(channel, machine, { ...deps, signal: limit }).catch((error: unknown) =>
         deps.log.warn({ err: error }, "cannot answer a machine that enrols"),
       );

@@ -24,7 +24,7 @@ const request = {
 };
 const encoded = (text: string) => Buffer.from(text).toString("base64");
 
-function lab({ isApproved = false, annotations = {} as Record<string, string>, ssh = {} } = {}) {
+function lab({ isApproved = false, annotations = {}, ssh = {} } = {}) {
   const clock = fakeClock();
   const events: string[] = [];
   const object: GraftedNode = {
@@ -52,7 +52,10 @@ function lab({ isApproved = false, annotations = {} as Record<string, string>, s
     publicKeyOf: (key) => `ssh-ed25519 of-${key}`,
     client: {
       async patch<T>(path: string, { body }: { readonly body: unknown }): Promise<T> {
-        const { metadata, data } = body as { metadata: { resourceVersion: string }; data: Record<string, string | null> };
+        const { metadata, data } = body as {
+          metadata: { resourceVersion: string };
+          data: Record<string, string | null>;
+        };
         if (metadata.resourceVersion !== String(version)) throw new CodedError("conflict", "changed");
         version += 1;
         const old = secrets.get(path.split("/").at(-1) ?? "");
@@ -70,7 +73,11 @@ function lab({ isApproved = false, annotations = {} as Record<string, string>, s
 test("a token is valid for its node, until it expires", async () => {
   const { clock, enrolment } = lab();
   assert.deepEqual(
-    [enrolment.isValid("edge-1", token), enrolment.isValid("edge-2", token), enrolment.isValid("edge-1", "0".repeat(32))],
+    [
+      enrolment.isValid("edge-1", token),
+      enrolment.isValid("edge-2", token),
+      enrolment.isValid("edge-1", "0".repeat(32)),
+    ],
     [true, false, false],
   );
   await clock.advance(60_000);

@@ -13,7 +13,7 @@ import { sshKey } from "../../../../harness/ssh-keys.ts";
 
 const token = "0123456789abcdef0123456789abcdef";
 const user = enrolmentUser("edge-1.north", token);
-const pem = () => sshKey("rsa").privateKey.export({ type: "pkcs1", format: "pem" }).toString();
+const pem = () => sshKey("rsa").privateKey.export({ type: "pkcs1", format: "pem" });
 const [machineKey, hostKey] = [pem(), publicKeyOf(pem(), undefined)];
 
 /** A listener at which a machine may enrol with the token. */
