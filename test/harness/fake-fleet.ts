@@ -39,8 +39,8 @@ export async function startFakeFleet(
     cluster.spawnAtAgent(["sh", "-ec", script, "sh", ...argv], options);
   const flags = [`--nodes=${file}`, `--cert-dir=${join(layout.dir, `${name}-pki`)}`];
   const server = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: String(addresses.apiServerPort) };
-  const program = "test/harness/fake-fleet-entry.ts";
-  return startGraftletWith({ layout, spawnAtAgent }, name, flags, { ...server, ...env }, program);
+  const program = "test/harness/fake-nodes-entry.ts";
+  return startGraftletWith({ layout, spawnAtAgent }, name, flags, { ...server, FAKE_SSH: "1", ...env }, program);
 }
 
 /** Applies what a release consists of, without its pods. @returns all of its objects. */

@@ -1,4 +1,5 @@
-// Graftlet with one more provider, `fake`: started as its program is, for nodes whose machines are in memory.
+// Graftlet with one more provider, `fake`: started as its program is, for nodes whose machines are in memory. Those of GraftedNodes, whose
+// provider is always `ssh`, are in memory if FAKE_SSH is set.
 import { fakeProvider } from "../fakes/provider.ts";
 import { createMachineAccess } from "../../providers/index.ts";
 import { parseCommandLine } from "../../src/config/command-line.ts";
@@ -14,9 +15,10 @@ const access = createMachineAccess();
 const ok = await runNodes({
   ...asked,
   ...access,
-  providers: { ...access.providers, fake: fakeProvider },
+  providers: { ...access.providers, fake: fakeProvider, ...(io.env["FAKE_SSH"] && { ssh: fakeProvider }) },
   env: io.env,
-  cleanMachine: () => Promise.reject(new Error("no fleet here")),
+  // A machine in memory is gone with its node.
+  cleanMachine: async () => true,
   signal: stop.signal,
 });
 process.exit(ok ? 0 : 1);
