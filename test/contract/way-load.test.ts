@@ -22,6 +22,9 @@ const leastOfCat = 0.35;
  *  what else runs. It is 0.7 to 1.5. */
 const mostOfCat = 1.9;
 
+/** Connections a second of eight threads, at least, in the best round. */
+const leastConnections = 200;
+
 /** Bytes for a link that a network bounds, as that between two machines, and its speed, MiB/s: one of a gigabit. */
 const [bytesOfCable, speedOfCable] = [64 * 1024 * 1024, 1_000 / 8 / 1.048576] as const;
 /** Part of a cat's throughput over it that the pods' way has at least, each in its best round: it is 1 where the network is what bounds both.
@@ -230,9 +233,12 @@ for (const { interpreter } of relayPrograms("", [])) {
       ["in", () => rig.besideArgv(python("many", own, door, "800"))],
     ] as const)
       test(`${name}: opens more than two hundred connections a second, none of them refused`, async (t) => {
-        const each = 800 / (await secondsOf(argv()));
-        t.diagnostic(`${each.toFixed(0)} a second`);
-        assert.ok(each > 200, `${each} a second`);
+        let best = 0;
+        // Further rounds are for what other programs have taken of the first one.
+        for (let round = 0; round < rounds && best <= leastConnections; round += 1)
+          best = Math.max(best, 800 / (await secondsOf(argv())));
+        t.diagnostic(`${best.toFixed(0)} a second`);
+        assert.ok(best > leastConnections, `${best} a second`);
       });
   });
 }
