@@ -185,7 +185,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     const refused = await untilSays("edge-3", "Accepted", "InvalidConfiguration");
     assert.match(
       refused.message,
-      /GraftedNode edge-3: spec\.kubeletConfiguration\.maxPods .*; the node runs on as it was$/,
+      /GraftedNode edge-3: spec\.kubeletConfiguration\.maxPods .*; the node keeps running unchanged$/,
     );
     const ready = (await cluster.get<Node>("node", "edge-3"))?.status?.conditions?.find(({ type }) => type === "Ready");
     assert.equal(ready?.status, "True");

@@ -275,7 +275,7 @@ test("a specification that cannot be served leaves the node as it runs, and says
   await change({ kubeletConfiguration: { maxPods: "many" } });
   await says("Accepted", "InvalidConfiguration");
   assert.deepEqual(did, []);
-  assert.equal(condition("Accepted")?.message, "maxPods is wrong; the node runs on as it was");
+  assert.equal(condition("Accepted")?.message, "maxPods is wrong; the node keeps running unchanged");
   await change({ kubeletConfiguration: { maxPods: 9 } });
   await until(() => condition("Accepted")?.status === "True");
   assert.deepEqual(did, ["stop", "start edge-1"]);

@@ -82,7 +82,7 @@ test("pauses when a restarted node is not Ready after a minute, and continues on
   assert.deepEqual([woken, isUnderWay, verdict.status, verdict.reason], [[], true, "False", "Paused"]);
   assert.equal(
     verdict.message,
-    "2 of 3 nodes run with the template; not Ready with it: a: mend the template or these machines, or raise disruption.pauseOnFailures",
+    "2 of 3 nodes run with the template; not Ready with it: a: fix the template or these machines, or raise disruption.pauseOnFailures",
   );
   assert.equal(rollOut.hasTurn("c", "new"), false);
   set("a", { isReady: true });
