@@ -148,7 +148,7 @@ function podResourcesSocket(
   return {
     socket,
     prepare: [(signal) => fs.apply(changes, signal)],
-    failureMessage: "cannot serveSocket the PodResources API",
+    failureMessage: "cannot serve the PodResources API",
   };
 }
 
