@@ -1,4 +1,4 @@
-{{/* Fields of an sshd and of the login there, for the schema of GraftedNodes. */}}
+{{/* Fields of an sshd and its login, for the schema of GraftedNodes. */}}
 {{- define "graftlet.crd.login" -}}
 host: { type: string, minLength: 1, maxLength: 253, pattern: '^[A-Za-z0-9_.:%-]+$', description: A name or an address. }
 port: { type: integer, minimum: 1, maximum: 65535, description: 22 unless given. }
@@ -53,7 +53,7 @@ cri: { type: object, x-kubernetes-preserve-unknown-fields: true, description: Fi
 docker: { type: object, x-kubernetes-preserve-unknown-fields: true, description: Fields of the docker provider. }
 {{- end -}}
 
-{{/* Fields of the spec of a GraftedNode beside ssh, which its pool may give too. */}}
+{{/* Fields of the spec of a GraftedNode other than ssh. A pool can set them too. */}}
 {{- define "graftlet.crd.machine" -}}
 network: { type: string, enum: [isolated, tunneled, routed], description: How pods of the machine reach the cluster; tunneled unless given. }
 daemonSets: { type: string, enum: [none, selected, all], description: DaemonSets whose pods run on the machine. }
@@ -97,7 +97,7 @@ properties:
   lastTransitionTime: { type: string, format: date-time }
 {{- end -}}
 
-{{/* Metadata of a definition, beside its name. */}}
+{{/* Metadata of a CustomResourceDefinition, except its name. */}}
 {{- define "graftlet.crd.metadata" -}}
 labels: {{- include "graftlet.labels" . | nindent 2 }}
 {{- if .Values.crds.keep }}
