@@ -44,13 +44,13 @@ export interface StartFailure {
   readonly message: string;
 }
 
-/** Reason for which an admission handler rejected a pod, or the node ended it. */
+/** Why an admission handler rejected a pod, or why the node ended it. */
 export interface Rejection {
   readonly reason: string;
   readonly message: string;
 }
 
-/** Reason for which the node ends a pod that should run. */
+/** Why the node ends a pod that should run. */
 export interface Eviction extends Rejection {
   /** Message of the pod's DisruptionTarget condition; undefined: no such condition. */
   readonly disruption?: string;

@@ -22,7 +22,7 @@ export const unaligned: TopologyHint = { nodes: undefined, preferred: false };
 
 /** A request for a resource that belongs to NUMA nodes. */
 export interface NodeDemand {
-  /** Numbers of the nodes that have the resource, in ascending order. */
+  /** IDs of the NUMA nodes that have the resource, in ascending order. */
   readonly ids: readonly number[];
   /** True if these nodes could satisfy the request on an idle machine. */
   readonly couldSatisfy: (nodes: NumaNodes) => boolean;

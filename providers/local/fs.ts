@@ -117,7 +117,7 @@ async function openNoFollow(path: string): Promise<HostFile> {
     }
     await file.close();
   }
-  throw new CodedError("failed_precondition", `${path} leads elsewhere by a link`);
+  throw new CodedError("failed_precondition", `${path} leads elsewhere through a symbolic link`);
 }
 
 /** Opens without blocking, so that a FIFO in the file's place cannot hang the caller. */

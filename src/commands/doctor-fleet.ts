@@ -191,7 +191,7 @@ function statusOf({ status }: GraftedNode): CheckResult {
   return ready.status === "True" ? ok(messageIn(ready)) : failure(messageIn(ready), ready.reason);
 }
 
-/** What the running process reports of the connection that a machine has opened to it. */
+/** What the running process reports about the reverse tunnel of a machine. */
 function linkOf({ status }: GraftedNode): CheckResult {
   const linked = status?.conditions?.find(({ type }) => type === "Linked");
   if (!linked) return warning("not known: the machine connects to the running graftlet, which has not reported on it");

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154
-# Makes this machine the machine of a GraftedNode: it enrols with a one-time token, and opens its reverse tunnel. Its variables are set
-# before: node, login (of the enrolment), user (of graftlet on this machine), host, port, listener_key.
+# Enrols this machine for a GraftedNode with a one-time token, and opens its reverse tunnel. These variables are set above: node, login
+# (user name of the enrolment), user (graftlet's on this machine), host, port, listener_key.
 set -eu
 umask 077
 [ "$(id -u)" = 0 ] || { echo "graftlet: run this script as root" >&2; exit 1; }
@@ -15,7 +15,7 @@ home=$({ getent passwd "$user" 2>/dev/null || grep "^$user:" /etc/passwd; } | cu
 echo "graftlet-listener $listener_key" >/etc/graftlet-listener
 options="-F none -p $port -i /etc/graftlet-machine -o IdentitiesOnly=yes -o BatchMode=yes -o ConnectTimeout=5"
 options="$options -o HostKeyAlias=graftlet-listener -o UserKnownHostsFile=/etc/graftlet-listener -o StrictHostKeyChecking=yes"
-# shellcheck disable=SC2086 # The options are words.
+# shellcheck disable=SC2086 # Not quoted: the options are separate words.
 answer=$(ssh $options -T -l "$login" "$host" <"$host_key")
 if [ -n "$answer" ]; then
   mkdir -p "$home/.ssh"

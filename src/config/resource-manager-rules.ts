@@ -62,8 +62,8 @@ function checkOptions({ cpuManagerPolicyOptions: options, featureGates }: Kubele
   if (pair) throw wrong(`static policy options ${pair[0]} and ${pair[1]} can not be used at the same time`);
 }
 
-/** Checks that a resource is reserved once on a NUMA node, with the kubelet's message; its type and amount are checked where it is read.
- *  (kubelet, apis/config/validation/validation_reserved_memory.go) @throws CodedError invalid_argument */
+/** Checks that no resource is reserved twice on a NUMA node; the error has the kubelet's message. Types and amounts are checked when the
+ *  field is parsed. (kubelet, apis/config/validation/validation_reserved_memory.go) @throws CodedError invalid_argument */
 export function reservedMemory({ reservedMemory: reservations }: KubeletConfiguration): void {
   const seen = new Set<string>();
   for (const { numaNode, limits } of reservations) {

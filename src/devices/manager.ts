@@ -88,7 +88,7 @@ export function createDeviceManager(deps: DeviceManagerDeps): DeviceManager {
       log,
     }),
     prepare: [record.load, directory.prepare],
-    failureMessage: "cannot serveSocket device plugin registration",
+    failureMessage: "cannot serve device plugin registration",
   };
   const loaded = async (signal: AbortSignal) => void (await record.loaded(signal));
   const monitors = podResourcesSocket(host.fs, deps.rootDir);
@@ -148,7 +148,7 @@ function podResourcesSocket(
   return {
     socket,
     prepare: [(signal) => fs.apply(changes, signal)],
-    failureMessage: "cannot serveSocket the PodResources API",
+    failureMessage: "cannot serve the PodResources API",
   };
 }
 

@@ -118,7 +118,7 @@ async function kernel(
 
 function swap({ kubelet }: TargetExamination, facts: HostFacts): CheckResult {
   checkTargetRequirements({ ...kubelet, failCgroupV1: false }, facts);
-  return ok(facts.swapBytes > 0 ? "on: swap is no reason to refuse the machine (failSwapOn)" : "off");
+  return ok(facts.swapBytes > 0 ? "on, and failSwapOn is false" : "off");
 }
 
 function resourceManagerChecks({ exclusiveCpus, numaMemory, numaNodes }: TargetExamination): readonly Check[] {

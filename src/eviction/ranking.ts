@@ -55,7 +55,7 @@ function orders(signal: NodeSignal, disks: DiskLayout): readonly Order[] {
   ];
 }
 
-/** Parts of a pod on the file system of a signal. */
+/** Returns the kinds of a pod's files that are on the file system which an eviction signal measures. */
 function fileKindsOn(signal: NodeSignal, { dedicatedImageFs, splitContainerFs }: DiskLayout): readonly FileKind[] {
   if (!dedicatedImageFs) return ["layers", "logs", "volumes"];
   const ofNode: readonly FileKind[] = splitContainerFs ? ["logs", "volumes", "layers"] : ["logs", "volumes"];

@@ -10,11 +10,11 @@ export interface Cause {
   readonly message: string;
 }
 
-/** What is known of a machine and its node. */
+/** What is known about a machine and its node. */
 export interface MemberState {
   /** Why the object cannot be served as it is; undefined if it can. */
   readonly refused: Cause | undefined;
-  /** Why the machine is not served now though it could be: it is paused, or leaves. */
+  /** Why the machine is not served now although it could be: it is paused, inactive, or leaving the cluster. */
   readonly stopped: Cause | undefined;
   readonly progress: NodeProgress;
   /** Undefined before there is a connection. */
@@ -86,7 +86,7 @@ function no({ reason, message }: Cause): Verdict {
   return { status: "False", reason, message };
 }
 
-/** A step that waits for an earlier one. */
+/** The verdict on a step that waits for an earlier one. */
 function unknown(reason: string, message: string): Verdict {
   return { status: "Unknown", reason, message };
 }
@@ -98,7 +98,7 @@ function accepted({ refused }: MemberState): Verdict {
 function identified({ refused, progress: { isIdentified, trouble } }: MemberState): Verdict {
   if (isIdentified) return yes("CertificateIssued", "the node has its client certificate");
   if (refused) return unknown("NotAccepted", "the object is not accepted");
-  // Problems of the link belong to the next condition: the certificate is still pending.
+  // A problem of the link is shown in the next condition. In this one the certificate is pending.
   if (trouble && !isOfLink(trouble)) return no(trouble);
   return unknown(
     "CertificatePending",

@@ -11,7 +11,7 @@ import { type GraftedNode, ownedBy } from "./grafted-node.ts";
 const kubeletPort = 10_250;
 const managed = { "app.kubernetes.io/managed-by": "graftlet" };
 
-/** Name of the Service of a node's kubelet API: a DNS label, never the same for two nodes. */
+/** Name of the Service of a node's kubelet API: a DNS label that is unique for each node. */
 export function kubeletServiceName(nodeName: string): string {
   const name = `graftlet-${nodeName}`;
   if (name.length <= 63 && !name.includes(".")) return name;
@@ -19,12 +19,12 @@ export function kubeletServiceName(nodeName: string): string {
   return `${name.replaceAll(".", "-").slice(0, 54).replace(/-+$/, "")}-${digest}`;
 }
 
-/** Name of the Secret that keeps a node's certificates beyond graftlet's Pod. */
+/** Name of the Secret that stores a node's certificates, so that they outlive graftlet's Pod. */
 export function certificateSecretName(nodeName: string): string {
   return `graftlet-certificates-${nodeName}`;
 }
 
-/** Creates the Secret of a node's certificates unless it exists. It ends with the object. */
+/** Creates the Secret of a node's certificates unless it exists. It is deleted with the object. */
 export async function createCertificateSecret(
   client: Pick<ApiClient, "create">,
   object: GraftedNode,
@@ -36,10 +36,10 @@ export async function createCertificateSecret(
   await ignoreCode(client.create(path, { apiVersion: "v1", kind: "Secret", metadata }, { signal }), "already_exists");
 }
 
-/** Creates or updates the Service of a node's kubelet API. Its address stays the same for as long as the object exists; it has no
- *  selector: its endpoint is the Pod that serves the node, at the port that it listens on there.
- *  A ServiceMonitor of the release finds it by its label, and names the node by its annotation.
- *  @param at.addresses of graftlet's Pod. */
+/** Creates or updates the Service of a node's kubelet API. Its address stays the same for as long as the object exists. It has no
+ *  selector: its endpoint is the Pod that serves the node, at the node's port in that Pod.
+ *  The release's ServiceMonitor selects it by its label, and takes the node's name from its annotation.
+ *  @param at.addresses addresses of graftlet's Pod. */
 export async function publishKubeletService(
   client: Pick<ApiClient, "patch">,
   object: GraftedNode,

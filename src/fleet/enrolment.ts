@@ -7,7 +7,7 @@ import type { Secret } from "../objects.ts";
 import type { EnrolmentHandler } from "../seams/enrolment.ts";
 import { approvedHostKey, type GraftedNode, isDeleted, machineReference } from "./grafted-node.ts";
 
-/** What the Secret of an enrolment has: a token until a machine has used it, and then that machine. */
+/** The content of an enrolment's Secret: an unused token, the machine that has enrolled, or both while another machine may replace it. */
 export interface Enrolment {
   /** SHA-256 of the token, in hexadecimal, and when it expires, RFC 3339. */
   readonly token: { readonly hash: string; readonly expires: string } | undefined;
@@ -44,7 +44,7 @@ export function enrolmentSecretName(nodeName: string): string {
   return `${secretPrefix}${nodeName}`;
 }
 
-/** Returns the node whose enrolment a Secret of that name is; undefined for any other Secret. */
+/** Returns the name of the node whose enrolment is in the Secret with this name; undefined for any other Secret. */
 export function nodeOfEnrolment(secretName: string): string | undefined {
   return secretName.startsWith(secretPrefix) ? secretName.slice(secretPrefix.length) : undefined;
 }
@@ -77,8 +77,7 @@ export function isMachineApproved(object: GraftedNode, { isApproved, machine }: 
   return machine !== undefined && (isApproved || approvedHostKey(object) === machine.hostKeyFingerprint);
 }
 
-/** The object with the keys of the machine that has enrolled for it, as if its specification had them; the specification's own keys win.
- *  Pure. */
+/** Adds the keys of the enrolled machine to an object's specification. Keys that the specification already has take precedence. Pure. */
 export function withEnrolledKeys(object: GraftedNode, secret: Secret | undefined): GraftedNode {
   const { ssh } = object.spec;
   const enrolment = ssh.reverse && !ssh.reverse.authorizedKeys ? readEnrolment(secret) : undefined;
@@ -92,14 +91,14 @@ export function withEnrolledKeys(object: GraftedNode, secret: Secret | undefined
   return { ...object, spec: { ...object.spec, ssh: { ...ssh, ...keys } } };
 }
 
-/** Creates what lets machines enrol for objects with `spec.ssh.reverse`, each with the one-time token that `graftlet enrol` has made. */
+/** Creates the handler that lets machines enrol for objects with `spec.ssh.reverse`, each with a one-time token from `graftlet enrol`. */
 export function createEnrolment(deps: EnrolmentDeps): EnrolmentHandler {
   const { client, clock, events, object: objectOf, secret: secretOf, publicKeyOf } = deps;
   const found = (nodeName: string, token: string) => {
     const [object, secret] = [objectOf(nodeName), secretOf(enrolmentSecretName(nodeName))];
     const expected = readEnrolment(secret)?.token;
     const reverse = object?.spec.ssh.reverse;
-    // After an enrolment the object has the keys of that machine, which another may replace.
+    // The key of an earlier enrolment may be replaced; keys of the object's own specification may not.
     const isOwnKey = reverse?.authorizedKeys?.[0] === readEnrolment(secret)?.machine?.key;
     const mayEnrol = object && reverse && (!reverse.authorizedKeys || isOwnKey) && !isDeleted(object);
     if (!mayEnrol || !secret || !expected || !(Date.parse(expected.expires) > clock.now())) return undefined;
@@ -125,7 +124,7 @@ export function createEnrolment(deps: EnrolmentDeps): EnrolmentHandler {
       };
       const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(name)}`;
       try {
-        // The version makes it the only machine that uses the token.
+        // The resourceVersion ensures that only one machine can use the token.
         await client.patch(path, { type: "merge", body: { metadata: { resourceVersion }, data } }, { signal });
       } catch (error) {
         throw hasCode(error, "conflict", "not_found") ? usedToken() : error;
@@ -146,7 +145,8 @@ export function enrolledMessage({ hostKeyFingerprint, from }: Omit<EnrolledMachi
   return `a machine has enrolled from ${from}; its host key is ${hostKeyFingerprint}`;
 }
 
-/** The public half of graftlet's login key for the machine; empty if it logs in otherwise. */
+/** Returns the line for the machine's authorized_keys, with the public half of graftlet's login key; empty if graftlet logs in with a
+ *  certificate or a password. */
 function authorizedKeysFor(
   { spec: { ssh } }: GraftedNode,
   secretOf: EnrolmentDeps["secret"],
@@ -155,7 +155,7 @@ function authorizedKeysFor(
   const data = ssh.secretRef && secretOf(ssh.secretRef.name)?.data;
   const text = (key: string) => Buffer.from(data?.[key] ?? "", "base64").toString("utf8");
   const privateKey = text("ssh-privatekey");
-  // A machine that trusts an authority needs no key.
+  // With a certificate, the machine trusts the authority that has signed it, and needs no key.
   if (privateKey === "" || text("ssh-certificate") !== "") return "";
   return `${publicKeyOf(privateKey, text("ssh-passphrase") || undefined)} graftlet\n`;
 }

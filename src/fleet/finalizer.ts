@@ -3,25 +3,25 @@ import type { ApiClient } from "../api/client.ts";
 import { ignoreNotFound } from "../lib/errors.ts";
 import { type GraftedNode, graftedNodeKind, graftedNodePath, leaveFinalizer } from "./grafted-node.ts";
 
-/** True while the object waits for its machine. */
+/** True if the object has graftlet's finalizer, which keeps it until its machine has left the cluster. */
 export function isHeld({ metadata }: GraftedNode): boolean {
   return metadata.finalizers?.includes(leaveFinalizer) ?? false;
 }
 
-/** Adds the finalizer, before anything is made on the machine. Finalizers of others stay as they are. */
+/** Adds graftlet's finalizer, before anything is created on the machine. Other finalizers stay as they are. */
 export async function addFinalizer(client: ApiClient, object: GraftedNode, signal: AbortSignal): Promise<void> {
   if (!isHeld(object)) await applyFinalizers(client, object, [leaveFinalizer], signal);
 }
 
-/** Removes the finalizer: the object ends, unless others hold it. */
+/** Removes graftlet's finalizer. The cluster then deletes the object, unless it has other finalizers. */
 export async function removeFinalizer(client: ApiClient, object: GraftedNode, signal: AbortSignal): Promise<void> {
   const path = graftedNodePath(object.metadata.namespace, object.metadata.name);
-  // Applying to a deleted object would count as creating one, which the account may not.
+  // Applying to an object that is gone would create it, which the account is not allowed to do.
   const now = await ignoreNotFound(client.get<GraftedNode>(path, { signal }));
   if (now?.metadata.uid === object.metadata.uid) await applyFinalizers(client, object, [], signal);
 }
 
-/** Applies the finalizers of graftlet's own field manager. The UID keeps an object that is gone from being created again. */
+/** Applies the finalizers of graftlet's own field manager. With the UID, an object that is gone is not created again. */
 async function applyFinalizers(
   client: ApiClient,
   { metadata: { name, namespace, uid } }: GraftedNode,

@@ -28,26 +28,26 @@ export interface FleetDeps
   > {
   /** Namespace of the objects and their Secrets. */
   readonly namespace: string;
-  /** Ports that other listeners of the process have. */
+  /** Ports that other listeners of the process use. */
   readonly usedPorts: readonly number[];
-  /** Starts to report a node. */
+  /** Adds a node to the process's reports, until the result is disposed. */
   addNode(name: string): Disposable & { readonly report: ReportedNode & NodeReporter; readonly log: Logger };
-  /** Returns where machines enrol. */
+  /** Returns the listeners at which machines enrol. */
   enrolments(deps: ClockAndLog): Promise<EnrolmentListeners>;
   /** Called once the first list of objects is known. */
   onListed(): void;
 }
 
 const unlisted = "cannot list GraftedNodes; check that their CustomResourceDefinition is installed";
-/** Time after which a first list that is missing is a warning, milliseconds. */
+/** Time after which a warning is logged if the first list has not arrived, milliseconds. */
 const listingMs = 15_000;
-/** Rate of events about objects, those a second and their burst. */
+/** Rate limit of events about objects: events per second, and burst. */
 const eventRates = { qps: 5, burst: 50 };
-/** The first port for a node's kubelet API. */
+/** Lowest port for the nodes' kubelet APIs. */
 const firstPort = 10_250;
 
-/** Serves the GraftedNodes of a namespace: an object that is added, changed or deleted starts, restarts or removes its node, and touches
- *  no other. A member whose object cannot be served waits for a change of the object, or of a Secret that it names. */
+/** Serves the GraftedNodes of a namespace. Adding, changing or deleting an object starts, restarts or removes its node, and affects no
+ *  other node. A member whose object cannot be served waits for a change of the object, or of a Secret that it names. */
 export function createFleet(deps: FleetDeps): Runnable {
   const { client, namespace, clock, log } = deps;
   const secrets = reflectorOf<Secret>(deps, `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`, {
@@ -58,7 +58,7 @@ export function createFleet(deps: FleetDeps): Runnable {
     changed({ metadata: { name, finalizers } }) {
       const enrolling = nodeOfEnrolment(name);
       if (enrolling !== undefined) members.refresh(enrolling);
-      // Most Secrets have nodes' certificates.
+      // Most Secrets of the namespace contain certificates of nodes, which members do not use.
       if (!members.logins().has(name) && !finalizers?.includes(loginFinalizer)) return;
       members.wake((object) => loginSecretNames(object).includes(name));
       protection.check();
@@ -86,7 +86,7 @@ export function createFleet(deps: FleetDeps): Runnable {
     members.wake(({ metadata: { name } }) => before.has(name) !== active.has(name));
   };
   const secret = (name: string) => secrets.get(namespace, name);
-  /** The object with the defaults of its pool, and the keys of a machine that has enrolled. */
+  /** Returns the object with the defaults of its pool, and the keys of its enrolled machine. */
   const effective = (object: GraftedNode) =>
     withEnrolledKeys(pools.effective(object), secret(enrolmentSecretName(object.metadata.name)));
   const events = createEventRecorder({ client, component: "graftlet", host: "", ...eventRates, clock, log });
@@ -129,7 +129,8 @@ export function createFleet(deps: FleetDeps): Runnable {
   };
 }
 
-/** True if a change of an object, such as of its conditions, alters neither which objects are active nor which Secrets they need. */
+/** True if a change of an object affects neither which objects are active nor which Secrets they need: only conditions have changed, for
+ *  example. */
 function hasSameNeeds(before: GraftedNode, after: GraftedNode): boolean {
   const [one, other] = [before.metadata, after.metadata];
   return (
@@ -174,7 +175,7 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     members.set(name, { object, completed, member, report, port, stop, ended });
     logins = undefined;
   };
-  /** Serves an object once the one of that name before it has ended. */
+  /** Serves an object once the member of the previous object with the same name has ended. */
   const replaceMember = async (old: ServedMember, object: GraftedNode, signal: AbortSignal) => {
     old.stop.abort();
     await old.ended;
@@ -188,7 +189,7 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
   };
   const update = (object: GraftedNode, signal: AbortSignal) => {
     const known = members.get(object.metadata.name);
-    // One that has left is about to go.
+    // Its machine has left the cluster, and the object is about to be gone.
     if (!known && isDeleted(object) && !isHeld(object)) return;
     if (!known) return serve(object, signal);
     if (known.object.metadata.uid !== object.metadata.uid) return void replaceMember(known, object, signal);
@@ -196,7 +197,7 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     follow(known);
   };
   return {
-    /** True if the object differs from the one that is served in its status alone. */
+    /** True if the object is served, and the change concerns only its status. */
     needsSame(object: GraftedNode): boolean {
       const known = members.get(object.metadata.name);
       return known !== undefined && hasSameNeeds(known.object, object);
@@ -205,23 +206,23 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     logins: () => (logins ??= new Set([...members.values()].flatMap(({ completed }) => loginSecretNames(completed)))),
     runningOf: (name: string) => members.get(name)?.member.running(),
     podsOn: (name: string) => members.get(name)?.report.introspection()?.pods().length ?? 0,
-    /** The object of that name, with the defaults of its pool and the keys of a machine that has enrolled. */
+    /** Returns the object with that name, with the defaults of its pool and the keys of its enrolled machine. */
     completed: (name: string) => members.get(name)?.completed,
-    /** Has a member follow what it is given beside its own specification. */
+    /** Completes a member's object again after a change outside it, such as an enrolment, and wakes the member. */
     refresh(name: string) {
       const served = members.get(name);
       if (!served) return;
       follow(served);
       served.member.wake();
     },
-    /** Has all members follow what their pools say now. */
+    /** Completes the objects of all members again after a change of pools or Secrets, and wakes the members. */
     updateAll() {
       for (const served of members.values()) {
         follow(served);
         served.member.wake();
       }
     },
-    /** Follows a change of an object: the node of one that is gone stops. */
+    /** Applies a change of an object. The node of an object that is gone stops. */
     follow(object: GraftedNode, type: "added" | "modified" | "deleted", signal: AbortSignal) {
       if (type === "deleted") members.get(object.metadata.name)?.stop.abort();
       else update(object, signal);
@@ -232,7 +233,7 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
       for (const [name, { stop }] of members) if (!names.has(name)) stop.abort();
       for (const object of all) update(object, signal);
     },
-    /** Has the members of some objects look again at what they need. */
+    /** Wakes the members of the objects for which `concerned` returns true. */
     wake(concerned: (object: GraftedNode) => boolean) {
       for (const { completed, member } of members.values()) if (concerned(completed)) member.wake();
     },
@@ -240,7 +241,7 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
   };
 }
 
-/** The first port that is not used. */
+/** Returns the lowest unused port. */
 function freePort(used: readonly number[]): number {
   const taken = new Set(used);
   let port = firstPort;
@@ -250,16 +251,16 @@ function freePort(used: readonly number[]): number {
 
 interface MembersParts extends Pick<MemberDeps, "secret" | "hasPool" | "rollOuts" | "startInTurn" | "events"> {
   isActive(name: string): boolean;
-  /** The object with its pool's defaults. */
+  /** Returns the object with its pool's defaults, and the keys of its enrolled machine. */
   effective(object: GraftedNode): GraftedNode;
-  /** Called when an object is served no more. */
+  /** Called when an object is no longer served. */
   onGone(): void;
 }
 
 interface ServedMember {
-  /** As it is in the cluster. */
+  /** The object as it is in the cluster. */
   object: GraftedNode;
-  /** With its pool's defaults, and the keys of a machine that has enrolled. */
+  /** The object with its pool's defaults, and the keys of its enrolled machine. */
   completed: GraftedNode;
   readonly member: Member;
   readonly report: ReportedNode;

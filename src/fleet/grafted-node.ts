@@ -8,14 +8,14 @@ export interface GraftedNode {
 }
 
 export interface GraftedNodeSpec {
-  /** The pool that gives defaults, and says whether the machine is active. */
+  /** The pool that provides defaults, and decides whether the machine is active. */
   readonly poolRef?: { readonly name: string };
   readonly ssh: SshLoginSpec & {
-    /** May be missing only with `reverse`. */
+    /** Optional with `reverse`, required otherwise. */
     readonly host?: string;
-    /** The machine connects to graftlet's listener. */
+    /** Set if the machine connects to graftlet's listener. */
     readonly reverse?: ReverseSpec;
-    /** Each reached from the previous one. */
+    /** Jump hosts, each reached from the previous one. */
     readonly proxyJump?: readonly JumpHostSpec[];
     /** Further fields of the ssh provider. */
     readonly [field: string]: unknown;
@@ -26,7 +26,7 @@ export interface GraftedNodeSpec {
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
   readonly taints?: readonly Taint[];
-  /** False: without the taint graftlet.dev/target. */
+  /** False: the Node does not have the taint graftlet.dev/target. */
   readonly defaultTaint?: boolean;
   readonly reserved?: Readonly<Record<string, string | number>>;
   readonly kubeletConfiguration?: Readonly<Record<string, unknown>>;
@@ -42,7 +42,7 @@ export interface GraftedNodeSpec {
 
 /** How a machine that opens a reverse tunnel is recognized. */
 export interface ReverseSpec {
-  /** Its public keys, in the format of sshd's authorized_keys; those of the login's Secret unless given. */
+  /** Its public keys, in the format of sshd's authorized_keys; by default those in the login's Secret. */
   readonly authorizedKeys?: readonly string[];
 }
 
@@ -91,7 +91,7 @@ export interface FleetCondition {
 
 /** Keeps an object until its machine has left the cluster. */
 export const leaveFinalizer = "graftlet.dev/leave";
-/** Annotation of an object that is deleted: its machine is not waited for. The value says why. */
+/** Annotation of a deleted object: graftlet does not wait for its machine. The value is the reason. */
 export const forceLeaveAnnotation = "graftlet.dev/force-leave";
 
 /** Annotation with the ID of a machine that may replace the previous one. */
@@ -108,7 +108,7 @@ export function graftedNodePath(namespace: string, name?: string): string {
   return name === undefined ? all : `${all}/${encodeURIComponent(name)}`;
 }
 
-/** What identifies an object in a request that applies a part of it. */
+/** Identifies an object in a server-side apply request. */
 export function graftedNodeKind(name: string): { apiVersion: string; kind: string; metadata: { name: string } } {
   return { apiVersion, kind: "GraftedNode", metadata: { name } };
 }
@@ -138,7 +138,7 @@ export function expectedMachine(object: GraftedNode): string | undefined {
   return acceptedMachine(object) ?? object.status?.machine?.machineID;
 }
 
-/** True while the object is deleted, and waits for its machine to leave. */
+/** True once the object is being deleted: it remains until its machine has left the cluster. */
 export function isDeleted({ metadata }: GraftedNode): boolean {
   return metadata.deletionTimestamp !== undefined;
 }

@@ -11,8 +11,8 @@ export interface LeavingDeps {
   readonly clock: Clock;
   /** Graftlet's own account, which may delete the nodes of the fleet. */
   readonly client: Pick<ApiClient, "get" | "delete">;
-  /** Does work with the node's own client, which may cordon it and delete its pods. @throws CodedError if the node has no certificate
-   *  and gets none. */
+  /** Runs work with the node's own client, which may cordon the node and delete its pods. @throws CodedError if the node has no
+   *  certificate and cannot get one. */
   withNodeClient<T>(config: NodeConfig, work: (client: LeaveClient) => Promise<T>, signal: AbortSignal): Promise<T>;
   /** Removes what the node created on its machine. @returns true if nothing is left.
    *  @throws TargetError, CodedError like `graftlet remove`. */
@@ -42,7 +42,7 @@ export interface Leaving {
 }
 
 export type LeaveResult =
-  /** Nothing of the node is left, or it stays by the object's own policy. */
+  /** Nothing of the node is left, or the object's deletionPolicy leaves it in place. */
   | { readonly left: true }
   /** The Node is deleted, but the machine could not be cleaned within the time limits. */
   | { readonly left: "dirty"; readonly message: string }
@@ -50,14 +50,15 @@ export type LeaveResult =
 
 const [defaultDrainMs, defaultGraceMs] = [15 * 60_000, 60 * 60_000];
 
-/** Takes a machine out of the cluster as its object's deletionPolicy says. `Drain`: its pods end, the machine is cleaned, the Node is
- *  deleted. `Release`: the Node is deleted, containers run on. `Orphan`: both stay. To be repeated until it has left. After drainTimeout
- *  and terminationGracePeriod, or with the annotation graftlet.dev/force-leave, the Node is deleted whatever is on the machine. */
+/** Takes a machine out of the cluster according to its object's deletionPolicy. `Drain`: the pods end, the machine is cleaned, and the Node
+ *  is deleted. `Release`: the Node is deleted, and the containers keep running. `Orphan`: both stay. Call it again until the machine has
+ *  left. After drainTimeout and terminationGracePeriod, or with the annotation graftlet.dev/force-leave, the Node is deleted even if the
+ *  machine has not been cleaned. */
 export async function leaveCluster(deps: LeavingDeps, leaving: Leaving, signal: AbortSignal): Promise<LeaveResult> {
   const { object, config, policy, since, stop } = leaving;
   const { name } = object.metadata;
   const isRegistered = (await ignoreNotFound(deps.client.get<Node>(nodePath(name), { signal }))) !== undefined;
-  // Otherwise nothing was ever made on the machine.
+  // A machine that was never served needs no cleaning.
   const wasServed = isRegistered || object.status?.machine !== undefined;
   if (policy !== "Drain") {
     await stop();
@@ -77,7 +78,7 @@ export async function leaveCluster(deps: LeavingDeps, leaving: Leaving, signal: 
     await stop();
     return { left: true };
   }
-  if (!config) return { left: false, message: "the machine cannot be cleaned, as the object cannot be served" };
+  if (!config) return { left: false, message: "the machine cannot be cleaned, because the object cannot be served" };
   return await drain(deps, { ...leaving, config }, signal);
 }
 
@@ -121,7 +122,7 @@ async function drain(
   }
 }
 
-/** When the machine is no longer waited for, milliseconds since the epoch. */
+/** Returns the time at which graftlet stops waiting for the machine, milliseconds since the epoch. */
 function hardLimit(object: GraftedNode, since: number): number {
   const grace = parseDuration(object.spec.terminationGracePeriod ?? "") ?? defaultGraceMs;
   return since + drainTimeoutOf(object) + grace;

@@ -48,7 +48,7 @@ export async function writeLogin(
       "not_found",
       `${title} does not exist in the object's namespace: create it, or name another`,
     );
-  // A password and a key at once would be two logins.
+  // A key takes precedence over a password: a login has only one of them.
   const hasKey = secret.data?.["ssh-privatekey"] !== undefined;
   const trustsOtherwise = hostKeyFingerprints !== undefined || hostCertificateAuthorities !== undefined;
   const used = Object.keys(fieldOfKey).filter(
@@ -110,7 +110,7 @@ function textOfKey(secret: Secret | undefined, key: string, title: string): stri
   throw new RefusedObject(
     "LoginSecretUnusable",
     "invalid_argument",
-    `${title} has more than 64 KiB in ${key}: that is no login`,
+    `${title} has more than 64 KiB in ${key}: a login is smaller`,
   );
 }
 

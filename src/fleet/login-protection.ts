@@ -24,7 +24,7 @@ const retryMs = 10_000;
 
 /** Keeps login Secrets for as long as objects refer to them: a Secret that is deleted earlier is removed with the last of its objects. */
 export function createLoginProtection(deps: LoginProtectionDeps): Runnable & {
-  /** Looks again, as Secrets or objects have changed. */
+  /** Checks again. Call it after Secrets or objects have changed. */
   check(): void;
 } {
   const { client, secrets, named, clock, log } = deps;
@@ -36,7 +36,7 @@ export function createLoginProtection(deps: LoginProtectionDeps): Runnable & {
     for (const { metadata } of secrets()) {
       const isNamed = names.has(metadata.name);
       const isProtected = metadata.finalizers?.includes(loginFinalizer) ?? false;
-      // A Secret that is being deleted takes no further finalizer.
+      // No finalizer can be added to a Secret that is being deleted.
       if (isNamed === isProtected || (isNamed && metadata.deletionTimestamp)) continue;
       await applyFinalizers(client, metadata, isNamed ? [loginFinalizer] : [], signal);
     }

@@ -18,7 +18,7 @@ import { loginsOf, writeAuthorizedKeys, writeLogin } from "./login-files.ts";
 import { nodeEntry } from "./node-entry.ts";
 import { RefusedObject } from "./refusal.ts";
 
-/** What an object is decoded with. */
+/** What is needed to decode an object. */
 export interface MemberDecoding {
   readonly fleet: FleetConfig;
   /** The Secret of that name in the fleet's namespace. */
@@ -119,7 +119,7 @@ export async function prepareInCluster(
   const { name, namespace } = object.metadata;
   const node = await ignoreNotFound(client.get<Node>(nodePath(name), { signal }));
   const shown = node?.spec?.providerID || "none";
-  // A kubelet's own Node may have none.
+  // The Node of a kubelet may have no providerID.
   if (node && shown !== `graftlet://${namespace}/${fleet.release}/${name}`)
     throw new RefusedObject(
       "NameTaken",
@@ -131,7 +131,7 @@ export async function prepareInCluster(
     await publishKubeletService(client, object, { addresses: deps.addresses(), port, release: fleet.release }, signal);
 }
 
-/** Why an object is refused; undefined for an error that may pass by itself. */
+/** Returns why an object is refused; undefined for a temporary error. */
 export function refusalOf(error: unknown): Cause | undefined {
   if (error instanceof RefusedObject) return { reason: error.reason, message: error.message };
   if (hasCode(error, "permission_denied")) return { reason: "ForbiddenByCluster", message: messageOf(error) };

@@ -7,7 +7,7 @@ import { acceptedMachine, type GraftedNode, type GraftedNodeSpec } from "./graft
 
 export interface RunParts {
   readonly report: NodeReporter;
-  /** What the object says of the Node's labels, annotations and taints. */
+  /** The Node's labels, annotations and taints according to the object. */
   readonly metadata: ConfiguredMetadataSource;
   /** Returns the ID of the only machine on which the node may run; undefined if it has had none. */
   readonly expectedMachine: () => string | undefined;
@@ -41,12 +41,12 @@ export function createMemberNode({ run, report }: MemberNodeDeps) {
   let running: RunningNode | undefined;
   return {
     isRunning: () => running !== undefined,
-    /** True if a running node can take over this specification without a new start. */
+    /** True if a node is running and this specification does not require a restart. */
     runsWith: (object: GraftedNode) => running?.specification === specificationOf(object),
     /** The template that the node was started with; undefined if none runs. */
     template: () => running?.template,
-    /** Applies what changes without a restart: the Node's labels, annotations and taints. @param template the pool's current template,
-     *  whose other fields the object overrides. */
+    /** Applies changes that need no restart: the Node's labels, annotations and taints. @param template the pool's current template. Its
+     *  other changes have no effect on this node, because the object overrides these fields. */
     takeOver(config: NodeConfig, template: string): void {
       running?.metadata.replace(config);
       if (running) running = { ...running, template };
@@ -58,7 +58,7 @@ export function createMemberNode({ run, report }: MemberNodeDeps) {
       const ended = run(config, parts, stop.signal).finally(() => report.onProgress(noProgress));
       running = { specification: specificationOf(object), template, metadata, stop, ended };
     },
-    /** Stops the node, and waits for its end. Its pods run on. */
+    /** Stops the node and waits until it has ended. Its pods keep running. */
     async stop(): Promise<void> {
       const node = running;
       running = undefined;
@@ -82,17 +82,18 @@ const changeable: readonly string[] = [
   "terminationGracePeriod",
 ];
 
-/** The part of an object whose changes restart the node. A newly accepted machine is part of it, so that it is tried at once. */
+/** The part of an object whose changes restart the node. It includes the ID of an accepted replacement, so that the new machine is tried
+ *  at once. */
 function specificationOf(object: GraftedNode): string {
   return `${startingPart(object.spec)} ${acceptedMachine(object) ?? ""}`;
 }
 
-/** The part of a specification, or of a pool's template, for which a node has to start again. */
+/** The part of a specification, or of a pool's template, whose changes restart a node. */
 export function startingPart(spec: Partial<GraftedNodeSpec>): string {
   return JSON.stringify(Object.entries(spec).filter(([field]) => !changeable.includes(field)));
 }
 
-/** The metadata of a node's configuration, which a later configuration replaces. */
+/** The metadata of a node's configuration, until `replace` is called with a later configuration. */
 function changeableMetadata(first: NodeConfig): ConfiguredMetadataSource & { replace(config: NodeConfig): void } {
   const changed = createTrigger();
   let current = metadataOf(first);

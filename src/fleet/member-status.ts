@@ -15,12 +15,12 @@ export interface StatusWriterDeps extends ClockAndLog {
   readonly report: ReportedNode;
 }
 
-/** What a status is made of, beside the reports of the node. */
+/** The inputs of a status, in addition to the reports of the node. */
 export interface StatusInput {
   readonly object: GraftedNode;
   readonly refused: Cause | undefined;
   readonly stopped: Cause | undefined;
-  /** True once the machine of an object that stays has left. */
+  /** True once the machine of an inactive object has left the cluster. */
   readonly hasLeft: boolean;
 }
 
@@ -55,11 +55,11 @@ export function createStatusWriter(deps: StatusWriterDeps, input: () => StatusIn
     }
   };
   return {
-    /** The status may have changed. */
+    /** To be called when the status may have changed. */
     changed: changed.fire,
     /** True if the node is Ready now, even if that has not been written yet. */
     isReady: () => isReady(statusOf({ ...input(), report, now: clock.now() })),
-    /** Writes for as long as this work lasts, or until the signal aborts. */
+    /** Writes the status while `work` is running, or until the signal aborts. */
     async during(work: () => Promise<void>, signal: AbortSignal): Promise<void> {
       const over = new AbortController();
       const ended = write(AbortSignal.any([signal, over.signal]));

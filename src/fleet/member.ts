@@ -36,7 +36,7 @@ export interface MemberDeps
     Omit<LeavingDeps, "client">,
     Pick<MemberNodeDeps, "run"> {
   readonly events: EventSink;
-  /** True if the object's machine shall be a node. */
+  /** True if the object's machine should be a node. */
   readonly isActive: () => boolean;
   readonly rollOuts: MemberRollOuts;
   readonly startInTurn: StartInTurn;
@@ -46,7 +46,7 @@ export interface MemberDeps
 
 /** The roll-outs of pools' templates, as their members see them. */
 export interface MemberRollOuts {
-  /** Returns the part of the template of the object's pool for which a node has to start again; the same for all members of the pool. */
+  /** Returns the part of the pool's template whose changes restart a node. It is the same for all members of the pool. */
   template(object: GraftedNode): string;
   /** True if the object's node may restart to apply that template. */
   hasTurn(object: GraftedNode): boolean;
@@ -56,26 +56,26 @@ export interface MemberRollOuts {
 export interface Member {
   /** The running node; undefined if none runs. */
   running(): RunningNode | undefined;
-  /** Follows the object. */
+  /** Applies a new version of the object. */
   update(object: GraftedNode): void;
-  /** Looks again at what the object needs, such as a Secret that has changed. */
+  /** Takes the next step now, for example because a Secret has changed. */
   wake(): void;
-  /** Serves the machine until the object is gone from the cluster, or the signal aborts; then its pods run on. */
+  /** Serves the machine until the object is gone from the cluster, or the signal aborts, which leaves the pods running. */
   serve(signal: AbortSignal): Promise<void>;
 }
 
-/** Why the machine is not Ready though its node may be. */
+/** Causes for which the object is not Ready, even if its Node is. */
 interface MemberCauses {
   refused: Cause | undefined;
   stopped: Cause | undefined;
-  /** True once the machine of an object that stays has left. */
+  /** True once the machine of an inactive object has left the cluster. */
   hasLeft: boolean;
 }
 
-/** Delay before a step that failed, or whose object cannot be served, is repeated, milliseconds. */
+/** Delay before a step is repeated after a failure, or while the object cannot be served, milliseconds. */
 const retryMs = 10_000;
 
-/** Creates the member for an object: it makes the machine what the object says, one step at a time, and writes what it finds to the
+/** Creates the member for an object. It reconciles the machine with the object, one step at a time, and writes the results to the
  *  object's status. A changed specification restarts only this node; an invalid one does not affect the running node. */
 export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   const { clock, log, report } = deps;
@@ -132,12 +132,12 @@ export function createMember(deps: MemberDeps, first: GraftedNode): Member {
   };
 }
 
-/** True if a machine that leaves is not waited for. */
+/** True if the object is deleted and graftlet must not wait for its machine. */
 function isForced(object: GraftedNode): boolean {
   return isDeleted(object) && object.metadata.annotations?.[forceLeaveAnnotation] !== undefined;
 }
 
-/** What of an object a step depends on: the object changes with each status that is written. */
+/** Serializes the parts of an object that its steps depend on. The rest, such as the status that is written, does not wake the member. */
 function significantParts(object: GraftedNode): string {
   const { metadata, spec } = object;
   const { generation, deletionTimestamp, finalizers, annotations } = metadata;
@@ -147,7 +147,7 @@ function significantParts(object: GraftedNode): string {
 
 const paused: Cause = {
   reason: "Paused",
-  message: "spec.paused is true: the node is not served, and its pods run on",
+  message: "spec.paused is true: the node is not served, and its pods keep running",
 };
 
 const inactive: Cause = {
@@ -162,7 +162,7 @@ interface StepsState {
   readonly reported: () => void;
 }
 
-/** What a machine needs next, with the causes of what it does not get. */
+/** Creates the steps of a member. `step` does what the machine needs next; if it cannot, it records why in `causes`. */
 function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState) {
   const { client, clock, rollOuts, startInTurn, report } = deps;
   const node = createMemberNode(deps);
@@ -176,7 +176,9 @@ function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState)
     } catch (error) {
       const cause = refusalOf(error);
       if (!cause || signal.aborted) throw error;
-      causes.refused = node.isRunning() ? { ...cause, message: `${cause.message}; the node runs on as it was` } : cause;
+      causes.refused = node.isRunning()
+        ? { ...cause, message: `${cause.message}; the node keeps running unchanged` }
+        : cause;
       return undefined;
     }
   };
@@ -213,7 +215,7 @@ function createSteps(deps: MemberDeps, { causes, reported, latest }: StepsState)
   return {
     stop: node.stop,
     template: node.template,
-    /** @returns true once the object needs nothing anymore. */
+    /** Takes the next step for the object. @returns true once no further step is needed. */
     async step(object: GraftedNode, signal: AbortSignal): Promise<boolean> {
       if (isDeleted(object)) return isHeld(object) && (await leaveForEver(object, signal));
       if (!deps.isActive()) {
@@ -241,7 +243,7 @@ interface TakeOutOptions extends LeaveOptions, Pick<Leaving, "object" | "stop"> 
   readonly reported: () => void;
 }
 
-/** Has a machine leave the cluster, and tells in the causes how far that is. @returns true once it has left. */
+/** Takes the machine out of the cluster, and records the progress in `causes`. @returns true once it has left. */
 async function takeOut(
   deps: MemberDeps,
   { causes, reported, ...leaving }: TakeOutOptions,
@@ -267,13 +269,13 @@ async function takeOut(
     return false;
   }
   if (result.left === "dirty") {
-    log.warn({ reason: result.message }, "cannot clean the machine of a GraftedNode that leaves");
+    log.warn({ reason: result.message }, "cannot clean the machine of a GraftedNode that leaves the cluster");
     events.event(about, "Warning", "LeftDirty", `${result.message}; ${identityOf(leaving.object)}`);
   }
   return true;
 }
 
-/** The machine for an event that outlives its object. */
+/** Identifies the machine in an event, which outlives the object. */
 function identityOf({ status }: GraftedNode): string {
   return `machine ID ${status?.machine?.machineID ?? "unknown"}`;
 }

@@ -4,7 +4,7 @@ import type { GraftedNode, JumpHostSpec } from "./grafted-node.ts";
 import type { LoginFiles } from "./login-files.ts";
 
 export interface NodeEntryInput {
-  /** The ID of the node that no cloud controller knows. */
+  /** The Node's providerID, which no cloud controller manager recognizes. */
   readonly providerID: string;
   /** Port of the kubelet API in graftlet's Pod. */
   readonly port: number;
@@ -16,8 +16,8 @@ export interface NodeEntryInput {
   readonly reverse: (FleetListener & { readonly authorizedKeysFile: string }) | undefined;
 }
 
-/** An object as a node of a GraftletConfiguration, with what a node of the chart's values has by default: the label and the taint
- *  `graftlet.dev/target`, no load balancer, a certificate from the cluster's signer. Pure. */
+/** Converts an object to a node of a GraftletConfiguration, with the defaults of the chart's nodes: the label and the taint
+ *  `graftlet.dev/target`, the label that excludes it from load balancers, and a certificate from the cluster's signer. Pure. */
 export function nodeEntry({ metadata: { name }, spec }: GraftedNode, input: NodeEntryInput): ConfigDocument {
   const [login = {}, ...hops] = input.logins;
   const { proxyJump = [], secretRef: _secret, reverse: _keys, ...ssh } = spec.ssh;
@@ -29,7 +29,7 @@ export function nodeEntry({ metadata: { name }, spec }: GraftedNode, input: Node
     provider: "ssh",
     providerConfig: {
       user: "root",
-      // The name in known_hosts of a machine that has no address.
+      // In known_hosts, a machine without an address has the object's name.
       ...(input.reverse && { host: name, reverse: input.reverse }),
       ...ssh,
       ...login,

@@ -52,7 +52,7 @@ export function createPoolRollOuts(
   };
 }
 
-/** The part of a pool's template for which nodes start again. */
+/** The part of a pool's template whose changes restart nodes. */
 function templateOf(pool: GraftedNodePool | undefined): string {
   return startingPart(pool?.spec.template ?? {});
 }

@@ -3,13 +3,13 @@ import type { NamespacedMeta } from "../objects.ts";
 import type { FleetCondition, GraftedNode, GraftedNodeSpec } from "./grafted-node.ts";
 import type { Disruption } from "./roll-out.ts";
 
-/** Machines that share settings, and of which a number is active. */
+/** Machines that share settings; `replicas` of them are active. */
 export interface GraftedNodePool {
   readonly metadata: NamespacedMeta;
   readonly spec: {
-    /** Defaults of its members, each of which wins field by field. */
+    /** Defaults for the members. A field that a member sets itself takes precedence. */
     readonly template?: Partial<GraftedNodeSpec>;
-    /** How many members are active; all unless given. */
+    /** Number of active members; all by default. */
     readonly replicas?: number;
     readonly disruption?: Disruption;
   };
@@ -18,8 +18,8 @@ export interface GraftedNodePool {
 
 export interface PoolStatus {
   readonly observedGeneration?: number;
-  /** Number of objects that refer to the pool; of these, the number of active ones; and of the active ones, how many are Ready, and how many
-   *  run with the template. */
+  /** Number of objects that refer to the pool (`members`), of active ones among them (`replicas`), and of active ones that are Ready, or
+   *  that run with the template. */
   readonly members: number;
   readonly replicas: number;
   readonly readyReplicas: number;
@@ -27,10 +27,10 @@ export interface PoolStatus {
   readonly conditions: readonly FleetCondition[];
 }
 
-/** A member of a pool, as far as the choice of active ones needs it. */
+/** The facts of a pool's member on which the choice of active members depends. */
 export interface PoolMember {
   readonly name: string;
-  /** False if its own specification takes it out. */
+  /** False if `active` is false in its specification, or in the template. */
   readonly mayBeActive: boolean;
   /** True if its machine is a node now. */
   readonly isServed: boolean;
@@ -44,7 +44,7 @@ export function withDefaults(object: GraftedNode, pool: GraftedNodePool | undefi
   return template ? { ...object, spec: merged(template, object.spec) } : object;
 }
 
-/** Own values win; records are merged, lists replaced. */
+/** Own values take precedence; records are merged, lists are replaced. */
 function merged<T extends object>(defaults: object, own: T): T {
   const before = new Map<string, unknown>(Object.entries(defaults));
   const records: Record<string, unknown> = {};
@@ -55,8 +55,8 @@ function merged<T extends object>(defaults: object, own: T): T {
   return { ...defaults, ...own, ...records };
 }
 
-/** Names of the members that are active. Those that are nodes already stay so, as far as there is room, and of these those with the most
- *  pods: scaled down, a pool loses the fewest pods. Pure. */
+/** Chooses the active members. Members that are nodes already come first, those with the most pods before others: scaling down a pool then
+ *  ends the fewest pods. Pure. */
 export function activeMembers({ spec: { replicas } }: GraftedNodePool, members: readonly PoolMember[]): Set<string> {
   const candidates = members.filter(({ mayBeActive }) => mayBeActive);
   const ranked = candidates.toSorted(

@@ -18,7 +18,7 @@ export interface PoolsDeps extends PoolRollOutsDeps {
   readonly objects: () => readonly GraftedNode[];
   /** Number of pods on the node of that name. */
   readonly podsOn: (name: string) => number;
-  /** Called when a pool has come, changed its specification, or gone. */
+  /** Called when a pool is added or deleted, or its specification changes. */
   readonly onChange: () => void;
 }
 
@@ -97,9 +97,9 @@ export function createPools(deps: PoolsDeps) {
     rollOuts: rollOuts.ofMembers,
     /** The object with its pool's defaults. */
     effective: (object: GraftedNode) => withDefaults(object, poolOf(object)),
-    /** The status of an object has changed, which those of pools are made of. */
+    /** To be called when the status of an object has changed: the statuses of pools summarize them. */
     statusChanged: changed.fire,
-    /** Names of the objects whose machines shall be nodes. */
+    /** Returns the names of the objects whose machines should be nodes. */
     decide(): ReadonlySet<string> {
       changed.fire();
       const single = deps.objects().filter((object) => !poolOf(object) && object.spec.active !== false);
@@ -109,8 +109,8 @@ export function createPools(deps: PoolsDeps) {
   };
 }
 
-/** Calls back unless only the status of a pool has changed. Statuses are this process's own: following them would have all members look
- *  again each second. */
+/** Calls back unless only the status of a pool has changed. This process writes the statuses itself: reacting to them would wake all
+ *  members every second. */
 function specificationChanges(onChange: () => void): ReflectorHandler<GraftedNodePool> {
   const known = new Map<string, string>();
   return {

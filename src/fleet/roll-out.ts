@@ -2,10 +2,10 @@ import type { Verdict } from "./conditions.ts";
 
 /** Limits for the roll-out of a pool's template. */
 export interface Disruption {
-  /** How many nodes may be restarted and not Ready again at a time: a number, or a percentage of the active ones, rounded down; at least
-   *  one. 25% unless given, as in a Deployment. */
+  /** Maximum number of restarted nodes that are not Ready again yet: a number, or a percentage of the active ones, rounded down; at least
+   *  one. By default 25%, as in a Deployment. */
   readonly maxUnavailable?: number | string;
-  /** The roll-out pauses when so many restarted nodes are not Ready again; 1 unless given. */
+  /** The roll-out pauses when this many restarted nodes have failed to become Ready; 1 by default. */
   readonly pauseOnFailures?: number;
 }
 
@@ -16,7 +16,7 @@ export interface RunningNode {
   readonly isReady: boolean;
 }
 
-/** A member whose machine shall be a node. */
+/** A member whose machine should be a node. */
 export interface RollOutMember {
   readonly name: string;
   /** Undefined while its node is stopped, or cannot start. */
@@ -35,7 +35,7 @@ export interface RollOutProgress {
   readonly woken: readonly string[];
   /** Number of members that run with the template. */
   readonly updated: number;
-  /** True while nodes have turns, whose time limits pass without any other change. */
+  /** True while members have turns. `advance` must then be called again, because their time limits may pass without any other change. */
   readonly isUnderWay: boolean;
   readonly verdict: Verdict;
 }
@@ -54,7 +54,7 @@ interface Turn {
 const defaultMaxUnavailable = "25%";
 /** How long a restarted node must stay Ready to end its turn, and how long after its turn began it counts as failed, milliseconds. */
 const [minReadyMs, failureMs] = [10_000, 60_000];
-/** How many members a message names. */
+/** Maximum number of members that a message names. */
 const maxNamed = 10;
 
 export type RollOut = ReturnType<typeof createRollOut>;
@@ -119,7 +119,7 @@ function verdictOf(all: number, { outdated, busy, failed, isPaused }: RollOutSta
   const progress = `${all - outdated} of ${all} nodes run with the template`;
   const message = named === "" ? progress : `${progress}; not Ready with it: ${named}`;
   if (!isPaused) return { status: "False", reason: "Progressing", message };
-  const remedy = "mend the template or these machines, or raise disruption.pauseOnFailures";
+  const remedy = "fix the template or these machines, or raise disruption.pauseOnFailures";
   return { status: "False", reason: "Paused", message: `${message}: ${remedy}` };
 }
 

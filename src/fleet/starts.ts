@@ -3,7 +3,7 @@ import { pause } from "../lib/pause.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
 import type { ReportedNode } from "../report/reported-node.ts";
 
-/** Does what starts a node once it is its turn. @param work returns true if it has started the node. */
+/** Calls `work`, which may start a node, when it is the node's turn. @param work returns true if it has started the node. */
 export type StartInTurn = (
   work: () => Promise<boolean>,
   report: Pick<ReportedNode, "introspection" | "progress" | "onChange">,

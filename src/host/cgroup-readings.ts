@@ -55,9 +55,9 @@ const procFiles = [
 ].map((name) => `/proc/${name}`);
 
 /** Lists the files to read, and reads them with one program: a few processes in total, for any number of pods. Runtimes name a
- *  container's cgroup by its ID, with systemd `PREFIX-ID.scope`; conmon's cgroup is not a container's. A cgroup's processes
- *  are read from the first hierarchy; those of the root, the only one with processes in addition to its children's, from the
- *  cpu hierarchy. Standard input: one cgroup per line, `PATH NETWORK-ID ID…`. */
+ *  container's cgroup by the container's ID, or with systemd `PREFIX-ID.scope`; conmon's cgroup is skipped. The processes of a
+ *  cgroup are read from the first hierarchy. Those of the root cgroup, which has processes of its own in addition to those of
+ *  its children, are read from the cpu hierarchy. Standard input: one cgroup per line, `PATH NETWORK-ID ID…`. */
 const readScript = `cd ${mount} || exit 1
 first=$1; shift
 tell() { for file in $files; do echo "$dir/$file"; done; }

@@ -183,7 +183,7 @@ interface DeletePodsDeps {
   readonly say: (line: string) => void;
 }
 
-/** Poll interval while they terminate. */
+/** Poll interval while the node's pods terminate, milliseconds. */
 const pollIntervalMs = 1_000;
 /** A node that has been unready for this long is not expected to terminate pods. */
 const unreadyTimeoutMs = 30_000;

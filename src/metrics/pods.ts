@@ -172,7 +172,7 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): StatusMeas
   let firstSeconds: number | undefined;
   metrics.gauge(
     "kubelet_first_network_pod_start_sli_duration_seconds",
-    "The same of the first pod with a network of its own; 0 before it.",
+    "Value of kubelet_pod_start_sli_duration_seconds for the first pod with its own network; 0 before that.",
     { values: () => [[{}, firstSeconds ?? 0]] },
   );
   return {

@@ -15,7 +15,7 @@ export function requestMetrics(metrics: Metrics): RequestMeasures {
   } as const;
   const durations = metrics.histogram(
     "rest_client_request_duration_seconds",
-    "Latency of requests to the API server, seconds; a watch ends when it starts.",
+    "Latency of requests to the API server, seconds; for a watch, until it starts.",
     histogram,
   );
   const delays = metrics.histogram(

@@ -76,7 +76,7 @@ const first = /invoked oom-killer:/;
 /** Parts of the victim's line, in the kernel's order. Names of cgroups and processes may contain commas. */
 const parts = ["oom-kill:constraint=", ",nodemask=", ",cpuset=", ",mems_allowed=", ",oom_memcg=", ",task_memcg="];
 const lastParts = [",task=", ",pid=", ",uid="] as const;
-/** Line of kernels before 5.0. */
+/** The line that names the victim's cgroup in kernels before 5.0. */
 const inCgroupBefore = /Task in .* killed as a result of limit of (?<cgroup>.*)/;
 const last = /Killed process (?<pid>\d+) \((?<name>.+)\)/;
 

@@ -27,7 +27,7 @@ export function createPodsApi(deps: PodsApiDeps): Runnable {
       const server = createPodsServer({ ...deps, encode: createPodEncoder(), budget: host.budget });
       const prepare = [() => host.fs.apply(changes, signal)];
       await serveSocket(
-        { host, socket, server, prepare, failureMessage: "cannot serveSocket the Pods API", clock, log },
+        { host, socket, server, prepare, failureMessage: "cannot serve the Pods API", clock, log },
         signal,
       );
     },

@@ -6,7 +6,7 @@ export interface EnrolmentRequest {
   readonly machineKey: string;
   /** Fingerprint of the host key that it has sent, as `SHA256:…`. */
   readonly hostKeyFingerprint: string;
-  /** Its address. */
+  /** The machine's address. */
   readonly from: string;
 }
 
@@ -22,8 +22,8 @@ export interface EnrolmentHandler {
 
 /** Listeners at which machines enrol. */
 export interface EnrolmentListeners {
-  /** Accepts enrolments at a listener, which is opened unless a node has opened it, until the result is disposed.
-   *  @throws CodedError if the address cannot be listened on, or the host key is not usable. */
+  /** Accepts enrolments at a listener until the result is disposed. Opens the listener unless a node has opened it already.
+   *  @throws CodedError if it cannot listen on the address, or the host key is not usable. */
   open(
     listener: { readonly port: number; readonly hostKeyFile: string },
     handler: EnrolmentHandler,

@@ -25,7 +25,7 @@ const idleMs = 90_000;
 const maxHeaderBytes = 1 << 20;
 /** Header limits for clients without a client certificate of the cluster: long commands arrive through the API server. */
 const unauthenticatedHeaderLimits = { maxHeaderSize: 64 << 10, maxHeadersCount: 100 };
-/** Header limits for other clients; Node's default number of headers. */
+/** Header limits for all other clients. The number of headers is the default of Node.js. */
 const authenticatedHeaderLimits = { maxHeaderSize: maxHeaderBytes, maxHeadersCount: 2000 };
 export const tlsHandshakeMs = 10_000;
 /** Time for a client to close after a refused upgrade, milliseconds. */

@@ -49,7 +49,7 @@ function checkPorts({ ports = [] }: Container, { at, hostNetwork }: ContainerCon
     if (!isPort(port.containerPort)) throw refused(`${field}.containerPort`, "write a number from 1 to 65535");
     if (port.hostPort && !isPort(port.hostPort)) throw refused(`${field}.hostPort`, "write a number from 1 to 65535");
     if (!["TCP", "UDP", "SCTP"].includes(port.protocol ?? ""))
-      throw refused(`${field}.protocol`, `${JSON.stringify(port.protocol)} is none of TCP, UDP, SCTP`);
+      throw refused(`${field}.protocol`, `${JSON.stringify(port.protocol)} is not TCP, UDP or SCTP`);
     if (hostNetwork && port.hostPort !== port.containerPort)
       throw refused(`${field}.hostPort`, "differs from containerPort, and the pod has the host's network");
   }

@@ -56,7 +56,8 @@ async function readFolder(path: string): Promise<readonly ManifestFile[]> {
   return files;
 }
 
-/** Beyond the limit, the valid files are unknown: no new file may replace a running pod. */
+/** Error for a directory above a limit. None of its files is read, because a partial read could replace the pod of a file that was not
+ *  read. */
 function directoryTooLarge(most: string): CodedError {
   return new CodedError("invalid_argument", `it contains more than ${most}: it is not read until there are fewer`);
 }

@@ -67,8 +67,8 @@ function machineFamilies(machine: Machine): readonly Family[] {
     gauge("cpu_cores", "Logical processors.", machine.cpus),
     gauge("cpu_physical_cores", "Cores.", machine.cores),
     gauge("cpu_sockets", "Number of CPU sockets.", machine.sockets),
-    gauge("cpu_books", "CPU books; 0 but on mainframes.", machine.books),
-    gauge("cpu_drawers", "CPU drawers; 0 but on mainframes.", machine.drawers),
+    gauge("cpu_books", "CPU books; 0 except on mainframes.", machine.books),
+    gauge("cpu_drawers", "CPU drawers; 0 except on mainframes.", machine.drawers),
     gauge("memory_bytes", "Memory, bytes.", machine.memoryBytes),
     gauge("swap_bytes", "Swap, bytes.", machine.swapBytes),
     // Non-volatile memory is not detected, as in the kubelet.

@@ -24,7 +24,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     helm = await findHelm();
   });
 
-  test("runs one Pod without any node in values, on no node of graftlet's", async () => {
+  test("runs one Pod without any node in the values, and never on a node of graftlet", async () => {
     const objects = await rendered();
     const [deployment] = ofKind<V1Deployment>(objects, "Deployment");
     assert.equal(deployment?.spec?.replicas, 1);
@@ -38,7 +38,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     );
   });
 
-  test("passes the fleet to the configuration, with approvals and endpoints as for nodes", async () => {
+  test("passes the fleet to the configuration, with approvals and endpoints as for nodes of the values", async () => {
     const [map] = ofKind<V1ConfigMap>(await rendered('publishServices={"enabled":true}'), "ConfigMap");
     const { fleet, nodes, approveServingCertificates, endpointsOwner } = parse(
       map?.data?.["nodes.yaml"] ?? "",
@@ -51,7 +51,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     assert.doesNotMatch(without?.data?.["nodes.yaml"] ?? "", /approveServingCertificates|endpointsOwner/);
   });
 
-  test("grants rights for any number of machines, named by none of them", async () => {
+  test("grants permissions for any number of machines, without their names", async () => {
     const objects = await rendered();
     const of = (resource: string) => rulesOf(objects).filter(({ resources }) => resources?.includes(resource));
     const unnamed = (rules: readonly V1PolicyRule[]) =>
@@ -70,7 +70,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     assert.deepEqual(subjects, [{ apiGroup: "rbac.authorization.k8s.io", kind: "Group", name: "system:nodes" }]);
   });
 
-  test("without admission policies grants nothing on any node that it grants on named ones", async () => {
+  test("without admission policies, the account may only get and delete Nodes", async () => {
     const objects = await rendered('admissionPolicy={"create":false}');
     assert.deepEqual(policiesIn(objects), []);
     const verbs = rulesOf(objects)
@@ -79,7 +79,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     assert.deepEqual(verbs, [[["nodes"], ["get", "delete"]]]);
   });
 
-  test("restricts the account by policies for Services of machines only where it makes these", async () => {
+  test("has policies for the machines' Services only if graftlet creates these Services", async () => {
     const always = ["approvals", "certificates", "fleet", "machines", "proxy", "taints"];
     const ofServices = ["approvals.server", "approvals.services", "endpoints", "endpoints.addresses"];
     assert.deepEqual(policiesIn(await rendered()), [...always, ...ofServices].toSorted());
@@ -89,7 +89,7 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
     assert.ok(!resources.includes("services"));
   });
 
-  test("has one expression for a node's name in all policies, anchored and without wildcards of its own", async () => {
+  test("uses the same anchored expression for node names in all policies, with only * as a wildcard", async () => {
     const objects = await rendered('fleet.nodeNames=["edge-*","*.hall-2.example","press"]');
     const expressions = new Set(
       [...JSON.stringify(objects).matchAll(/matches\('(\^\([^']*)'\)/g)].map(([, one]) => one),
@@ -111,14 +111,14 @@ describe("the chart for GraftedNodes", { timeout: 600_000 }, () => {
       assert.doesNotMatch(name, expression);
   });
 
-  test("admits nodes in values beside those of GraftedNodes, in the policies for both", async () => {
+  test("policies allow the nodes of the values in addition to those of GraftedNodes", async () => {
     const node = { name: "press", ssh: { host: "192.0.2.7", existingSecret: "press-ssh" } };
     const text = JSON.stringify(await rendered(`nodes=${JSON.stringify([node])}`));
     const both = text.match(/\(([^()]|\([^()]*\))* in \[\\"press\\"\] \|\| size\(/g) ?? [];
     assert.ok(both.length >= 5, `${both.length}`);
   });
 
-  test("onUninstall: drain has a Job that may delete GraftedNodes, and no right on any Node without nodes in values", async () => {
+  test("onUninstall: drain has a Job that may delete GraftedNodes, and Nodes only if the values have nodes", async () => {
     const isOfJob = ({ metadata }: Rendered) => metadata.name.endsWith("leave");
     const objects = (await rendered('onUninstall="drain"')).filter(isOfJob);
     assert.deepEqual(objects.map(({ kind }) => kind).toSorted(), ["Job", "Role", "RoleBinding", "ServiceAccount"]);

@@ -83,14 +83,14 @@ describe("nodes in the chart's values by name", { timeout: 600_000 }, () => {
   after(() => rmSync(folder, { recursive: true, force: true }));
 
   for (const { name, path } of valueFiles())
-    test(`renders the nodes of ${name} by their names as a list in the order of the names`, async () => {
+    test(`renders the nodes of ${name} as a map like a list in the order of the names`, async () => {
       const values = parse(readFileSync(path, "utf8")) as { readonly nodes: readonly Entry[] };
       const list = values.nodes.toSorted((a, b) => (a.name < b.name ? -1 : 1));
       const map = Object.fromEntries(values.nodes.map(({ name: key, ...entry }) => [key, entry]));
       assert.equal(await render([{ ...values, nodes: map }]), await render([{ ...values, nodes: list }]));
     });
 
-  test("leaves out a node that a further file says is null, and all objects of nodes if it is the last", async () => {
+  test("removes a node that a later file sets to null, and all objects of nodes if it was the last one", async () => {
     const ssh = { host: "192.0.2.7", existingSecret: "key" };
     const one = { nodes: { "edge-1": { ssh } } };
     const gone = { nodes: { "edge-2": null } };
@@ -100,7 +100,7 @@ describe("nodes in the chart's values by name", { timeout: 600_000 }, () => {
     assert.equal(await render([gone]), await render([]));
   });
 
-  test("changes only what an overlay and --set say, as in the documents", async () => {
+  test("the overlay of the documents and --set change only the values that they contain", async () => {
     const example = (page: string, use: string) =>
       parse(blocksOf(page).find((block) => yamlIsFor(block) === use)?.text ?? "") as object;
     const base = example("docs/chart-nodes.md", "values of the chart");
@@ -117,7 +117,7 @@ describe("nodes in the chart's values by name", { timeout: 600_000 }, () => {
     ]);
   });
 
-  test("takes nodes from --set alone, also ones with a dot in their names", async () => {
+  test("accepts nodes from --set only, also with a dot in a name", async () => {
     const set = [...node("press\\.hall"), ...node("edge-1")].map((each) => `--set=${each}`);
     const names = nodesIn(await render([], ...set)).map(({ name }) => name);
     assert.deepEqual(names, ["edge-1", "press.hall"]);

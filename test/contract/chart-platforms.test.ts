@@ -35,7 +35,7 @@ describe("the chart on platforms that differ from Kubernetes' own", { timeout: 3
     assert.doesNotMatch(text, /approveServingCertificates: true|certificatesigningrequests\/approval/);
   });
 
-  test("with servingCertificateSigner the account may approve for that signer alone", async () => {
+  test("with servingCertificateSigner the account may approve only for that signer", async () => {
     const text = await rendered("one-over-ssh", "--set=servingCertificateSigner=example.com/serving");
     assert.match(text, /resources: \[signers\]\s+resourceNames: \[example\.com\/serving\]/);
     assert.ok(text.includes("oldObject.spec.signerName == 'example.com/serving'"));

@@ -83,13 +83,13 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
   });
 
   for (const { name, golden } of files)
-    test(`renders ${name} as its golden file, without definitions of kinds (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)`, () => {
+    test(`renders ${name} as its golden file, which has no CRDs (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)`, () => {
       const text = goldenOf(texts.get(name) ?? "");
       if (process.env["GRAFTLET_UPDATE_GOLDEN"] === "1") writeFileSync(golden, text);
       assert.equal(text, readFileSync(golden, "utf8"));
     });
 
-  test("gives every object the standard labels, and a namespace where it has one", () => {
+  test("gives every object the standard labels, and every namespaced object a namespace", () => {
     for (const { name } of files) {
       for (const { kind, metadata } of objects(name)) {
         const what = `${kind} ${metadata.name} of ${name}`;
@@ -343,7 +343,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     }
   });
 
-  test("lets reverse tunnels reach the Deployment's Pod and the drain Pod alone", () => {
+  test("lets reverse tunnels reach only the Deployment's Pod and the drain Pod", () => {
     const services = ofKind<V1Service>(objects("dials-in"), "Service").filter((service) => !isOfNode(service));
     assert.equal(services.length, 1);
     const selector = Object.entries(services[0]?.spec?.selector ?? {});
@@ -358,7 +358,7 @@ describe("the rendered chart", { timeout: 600_000 }, () => {
     );
   });
 
-  test("the Service and the Deployment select the Deployment's Pod alone", () => {
+  test("the Service and the Deployment select only the Deployment's Pod", () => {
     for (const { name } of files) {
       const selectors = [
         ...ofKind<V1Service>(objects(name), "Service")

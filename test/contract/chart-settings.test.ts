@@ -62,7 +62,7 @@ describe("the chart under changed settings", { timeout: 600_000 }, () => {
         assert.ok(metadata?.annotations?.["helm.sh/hook"], `${kind} ${metadata?.name}`);
   });
 
-  test("watches API servers where egress tunnels lead to them", async () => {
+  test("may watch the API servers' endpoints only if egress tunnels lead to them", async () => {
     const values = valuesOf("one-over-ssh");
     const role = async (...more: readonly string[]) => {
       const text = await must([helm, ...templateArguments("--values", values, ...more)]);

@@ -223,7 +223,7 @@ describe("invalid chart values", { timeout: 600_000 }, () => {
     helm = await findHelm();
   });
 
-  test("renders a release without nodes from no settings at all", async () => {
+  test("renders a release without nodes if no value is set", async () => {
     const { code, stdout, stderr } = await refusal([]);
     assert.deepEqual([code, stderr], [0, ""]);
     assert.match(stdout, /replicas: 0/);

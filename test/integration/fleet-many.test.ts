@@ -21,7 +21,7 @@ const count = whole ? 300 : 60;
 const names = Array.from({ length: count }, (_, index) => `edge-${index + 1}`);
 /** Requests that create objects at the same time. */
 const parallel = 30;
-/** How long nothing may have been written before what stands is compared, milliseconds. */
+/** Time without any write before the state is compared, milliseconds. */
 const settledMs = 5_000;
 
 const machine = (name: string) => ({
@@ -95,7 +95,7 @@ describe("many GraftedNodes with in-memory machines in one process", { timeout: 
       },
       { timeoutMs: 120_000, explain },
     );
-  /** What shows that a node was touched: its object, its Node but for heartbeats, and how often it has started. */
+  /** The state that changes if a node is affected: its object, its Node without heartbeats, and its number of starts. */
   const standing = async (among: readonly string[]) => {
     const { items } = await api.get<{ items: readonly Node[] }>("/api/v1/nodes");
     const nodes = new Map(items.map((node) => [node.metadata.name, node]));
@@ -131,7 +131,7 @@ describe("many GraftedNodes with in-memory machines in one process", { timeout: 
     assert.deepEqual(new Set((await standing(names)).map(({ starts }) => starts)), new Set([1]));
   });
 
-  test("are not touched by one more object, which is a Ready Node within two seconds", async () => {
+  test("do not change when one more object is added, whose Node is Ready within two seconds", async () => {
     const before = await standing(names);
     const times: number[] = [];
     for (const name of ["edge-more-1", "edge-more-2", "edge-more-3"]) {
@@ -146,7 +146,7 @@ describe("many GraftedNodes with in-memory machines in one process", { timeout: 
     assert.ok(Math.min(...times) <= 2_000, times.join());
   });
 
-  test("are not touched by the deletion of one of them, which leaves within seconds", async () => {
+  test("do not change when one of them is deleted, which leaves within seconds", async () => {
     const [leaving, ...others] = names;
     assert.ok(leaving !== undefined);
     const before = await standing(others);

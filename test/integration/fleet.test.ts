@@ -77,7 +77,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
   });
   after(async () => lab?.[Symbol.asyncDispose]());
 
-  test("an object becomes a Node that runs pods, within reach of kubectl", async () => {
+  test("an object becomes a Node that runs pods, with kubectl logs and exec", async () => {
     await lab.cluster.apply(machine("edge-1"));
     await untilReady("edge-1");
     await lab.cluster.apply(parrotOn("edge-1"));
@@ -98,7 +98,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     assert.match(printed, /^edge-1 +True +NodeReady +\S+ +containerd:/);
   });
 
-  test("a second object comes, changes, pauses and goes, and the first node notices nothing", async () => {
+  test("adding, changing, pausing and deleting a second object does not affect the first node", async () => {
     const { cluster } = lab;
     await using session = converse(
       cluster.startKubectl([
@@ -165,7 +165,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     assert.equal(await session.ended(), 0);
   });
 
-  test("an object that cannot be served says why, and is served once that is mended", async () => {
+  test("an object that cannot be served says why, and is served once that is fixed", async () => {
     const { cluster } = lab;
     const missing = { secretRef: { name: "later" } };
     const later = machine("edge-3");
@@ -185,7 +185,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     const refused = await untilSays("edge-3", "Accepted", "InvalidConfiguration");
     assert.match(
       refused.message,
-      /GraftedNode edge-3: spec\.kubeletConfiguration\.maxPods .*; the node runs on as it was$/,
+      /GraftedNode edge-3: spec\.kubeletConfiguration\.maxPods .*; the node keeps running unchanged$/,
     );
     const ready = (await cluster.get<Node>("node", "edge-3"))?.status?.conditions?.find(({ type }) => type === "Ready");
     assert.equal(ready?.status, "True");
@@ -207,7 +207,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     assert.notEqual(await cluster.get<Node>("node", "edge-4"), undefined);
   });
 
-  test("a pool gives its members defaults, and kubectl scale says how many of them are nodes", async () => {
+  test("a pool sets defaults for its members, and kubectl scale sets how many of them are nodes", async () => {
     const { cluster } = lab;
     const { ssh, kubeletConfiguration } = machine("edge-5").spec;
     const template = {
@@ -281,7 +281,7 @@ describe("machines as objects: GraftedNodes of a release's namespace", { timeout
     assert.deepEqual([containerID, restartCount], [before?.containerID, before?.restartCount]);
   }
 
-  test("deleting an object whose machine is off ends once it is forced", async () => {
+  test("deleting an object whose machine is off completes with the force annotation", async () => {
     const { cluster, edge } = lab;
     await edge.unplug();
     try {

@@ -279,7 +279,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
     await undisturbed(["stays"], () => leaves("plain", "init", "done"));
   });
 
-  test("a second graftlet with the same root directory or target exits with one sentence and changes nothing", async () => {
+  test("a second graftlet with the same root directory or target exits with an error and changes nothing", async () => {
     const argv = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8")
       .split("\0")
       .filter((word) => word !== "");

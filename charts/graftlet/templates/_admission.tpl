@@ -1,4 +1,4 @@
-{{/* CEL that decodes a list of base64 digits, each a number, to a list of bytes: three of every four digits begin a byte. */}}
+{{/* CEL that decodes a list of base64 digits, each as a number, to a list of bytes. Three of every four digits begin a byte. */}}
 {{- define "graftlet.base64" -}}
 {{ . }}.transformList(i, d, i % 4 < 3 && i + 1 < size({{ . }}),
   i % 4 == 0 ? d * 4 + {{ . }}[i + 1] / 16
@@ -6,14 +6,15 @@
   : d % 4 * 64 + {{ . }}[i + 1])
 {{- end -}}
 
-{{/* CEL of the lower-case ASCII text in a variable, as a list of bytes: letters, digits and -./: are in a node's name. */}}
+{{/* CEL that converts the text in a variable to a list of bytes. The text has the characters of node names: lower-case letters, digits
+     and -./: */}}
 {{- define "graftlet.ascii" -}}
 {{ . }}.split('').map(c, c >= 'a' ? 97 + 'abcdefghijklmnopqrstuvwxyz'.indexOf(c) : 45 + '-./0123456789:'.indexOf(c))
 {{- end -}}
 
-{{/* Variables that take the request of a CertificateSigningRequest apart, which CEL cannot: there is no PKCS #10. Takes the object.
-     It is PEM of DER, and the API shows it in base64 once more. A text is decoded to a list of numbers; the subject then lies at one
-     place, for what is before it (two lengths and a version) has a few forms only, and whatever has another form is refused. */}}
+{{/* Variables that parse the request of a CertificateSigningRequest, because CEL has no function for PKCS #10. Takes the object. The
+     request is DER in PEM, which the API shows in base64. The text is decoded to a list of numbers. The position of the subject follows
+     from what is before it (two lengths and a version), which can have only a few forms; a request with any other form is rejected. */}}
 {{- define "graftlet.request.variables" -}}
 - name: alphabet
   expression: |
@@ -47,14 +48,14 @@
     i >= variables.version + 3 && i < variables.version + 5 + variables.der[variables.version + 4], b)
 {{- end -}}
 
-{{/* CEL that says whether a request is a single block of PEM. Takes the object. */}}
+{{/* CEL that is true if a request is a single PEM block. Takes the object. */}}
 {{- define "graftlet.request.isBlock" -}}
 size(dyn({{ . }}.spec.request)) < 4096 &&
 dyn({{ . }}.spec.request).startsWith({{ "-----BEGIN CERTIFICATE REQUEST-----\n" | b64enc | squote }}) &&
 variables.body.all(b, (b > 96 && b < 123) || (b > 64 && b < 91) || (b > 46 && b < 58) || b == 43)
 {{- end -}}
 
-{{/* CEL that says whether the subject is where it is looked for. */}}
+{{/* CEL that is true if the subject is at the expected position. */}}
 {{- define "graftlet.request.hasSubject" -}}
 variables.der[0] == 48 && variables.der[1] in [129, 130] &&
 variables.der[variables.second] == 48 && variables.der[variables.second + 1] in [129, 130] &&
@@ -62,7 +63,7 @@ variables.der[variables.version] == 2 && variables.der[variables.version + 1] ==
 variables.der[variables.version + 2] == 0
 {{- end -}}
 
-{{/* CEL of the subjects of nodes in DER: SEQUENCE of SET of SEQUENCE of 2.5.4.10 and "system:nodes", and of the same of 2.5.4.3 and
+{{/* CEL of the subjects of nodes in DER: SEQUENCE of SET of SEQUENCE of 2.5.4.10 and "system:nodes", and the same of 2.5.4.3 and
      "system:node:NAME". Takes CEL of the names. */}}
 {{- define "graftlet.subjects" -}}
 {{ . }}.map(name, 'system:node:' + name).map(name,
@@ -72,14 +73,14 @@ variables.der[variables.version + 2] == 0
   {{ include "graftlet.ascii" "name" }})
 {{- end -}}
 
-{{/* CEL of what the API server says of the token that a request comes with, as a list: uid or name of the Pod it is bound to, or that Pod's
-     node. Empty for a token that is bound to none. Takes pod-uid, pod-name or node-name. */}}
+{{/* CEL of the UID or name of the Pod to which the request's token is bound, or of that Pod's node, as a list; empty if the token is not
+     bound to a Pod. Takes pod-uid, pod-name or node-name. */}}
 {{- define "graftlet.asking" -}}
 request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
 {{- end -}}
 
-{{/* Validation that a request comes with a token of the Deployment's Pod: what belongs to that one Pod is compared by policies that have the
-     Pods for parameters, and that pass over tokens of others. Those on nodes of the release itself are not graftlet's. */}}
+{{/* Validation that a request comes with a token of the Deployment's Pod. Pods on the release's own nodes are not graftlet's. Other
+     policies, which have the Pods as parameters and skip tokens of other Pods, compare the request with that one Pod. */}}
 {{- define "graftlet.asking.validation" -}}
 - expression: |
     size({{ include "graftlet.asking" "pod-uid" }}) == 1 &&
@@ -89,8 +90,8 @@ request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
   reason: Forbidden
 {{- end -}}
 
-{{/* Conditions of a policy that has the Deployment's Pods for parameters: of all that there are, with those of lost nodes and those that were
-     evicted, it looks at the one whose token is used. */}}
+{{/* Conditions of a policy that has the Deployment's Pods as parameters. There may be several, such as evicted Pods and those of lost
+     nodes: the policy applies only to the Pod whose token is used. */}}
 {{- define "graftlet.asking.conditions" -}}
 - name: of-this-release
   expression: request.userInfo.username == '{{ include "graftlet.account" . }}'
@@ -99,7 +100,7 @@ request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
     params.metadata.uid in {{ include "graftlet.asking" "pod-uid" }}
 {{- end -}}
 
-{{/* Validation that the Pod that asks has not ended. */}}
+{{/* Validation that the requesting Pod has not ended. */}}
 {{- define "graftlet.asking.isRunning" -}}
 - expression: |
     !(params.status.?phase.orValue('') in ['Succeeded', 'Failed'])
@@ -107,8 +108,8 @@ request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
   reason: Forbidden
 {{- end -}}
 
-{{/* Parameters of such a policy. A missing parameter denies the requests of everybody, before any condition counts: a release without a Pod
-     would stop the cluster's own controllers. */}}
+{{/* Parameters of a policy that has the Deployment's Pods as parameters. Without `Allow`, missing parameters would deny everybody's
+     requests, before any condition is evaluated: a release without a Pod would block the cluster's own controllers. */}}
 {{- define "graftlet.asking.params" -}}
 paramRef:
   namespace: {{ include "graftlet.namespace" . }}
@@ -117,7 +118,7 @@ paramRef:
   parameterNotFoundAction: Allow
 {{- end -}}
 
-{{/* Variables of a request for a serving certificate that is to be approved, behind "graftlet.request.variables". */}}
+{{/* Variables of a request for a serving certificate that is about to be approved. They follow "graftlet.request.variables". */}}
 {{- define "graftlet.approvals.variables" -}}
 # The node that asks: one name, or none.
 - name: nodes

@@ -1,4 +1,4 @@
-{{/* Refuses values that the schema lets through, each with a sentence that names the field and the remedy. */}}
+{{/* Rejects values that the schema accepts, each with a sentence that names the field and the remedy. */}}
 
 {{- define "graftlet.check" -}}
 {{- include "graftlet.check.fleet" . -}}
@@ -25,7 +25,7 @@
 {{- include "graftlet.check.roots" . -}}
 {{- end -}}
 
-{{/* What concerns the release as a whole. */}}
+{{/* Checks of the release as a whole. */}}
 {{- define "graftlet.check.release" -}}
 {{- $values := .Values -}}
 {{- if and $values.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" $values.image.digest)) -}}
@@ -57,7 +57,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Who may call. */}}
+{{/* Checks of the NetworkPolicy, and of published Services. */}}
 {{- define "graftlet.check.network" -}}
 {{- $policy := .Values.networkPolicy -}}
 {{- if and $policy.create (include "graftlet.local" .) -}}
@@ -74,7 +74,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* A key of nodes is the node's name. */}}
+{{/* Checks that the key of an entry of nodes is the node's name. */}}
 {{- define "graftlet.check.keys" -}}
 {{- if kindIs "map" .Values.nodes -}}
 {{- range $key, $node := .Values.nodes -}}
@@ -92,7 +92,7 @@
 {{- $_ := set .names $name .at -}}
 {{- end -}}
 
-{{/* One provider, and said on purpose where the machine is the Pod's own. */}}
+{{/* Checks that a node has one provider, and that the use of the Pod's own machine is explicit. */}}
 {{- define "graftlet.check.provider" -}}
 {{- $node := .node -}}
 {{- $given := list -}}
@@ -117,7 +117,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels that a node may not give itself, and what other values say already. */}}
+{{/* Checks for labels that a node is not allowed to set, and for fields that have a value of their own. */}}
 {{- define "graftlet.check.kubelet" -}}
 {{- $at := .at -}}
 {{- range $key, $value := .node.labels -}}
@@ -136,7 +136,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Who logs in where, and how the machine is known. */}}
+{{/* Checks of the login, and of how the machine is identified. */}}
 {{- define "graftlet.check.ssh" -}}
 {{- $at := .at -}}
 {{- $ssh := .ssh -}}

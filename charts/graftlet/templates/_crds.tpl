@@ -1,4 +1,4 @@
-{{/* Fields of an sshd and of the login there, for the schema of GraftedNodes. */}}
+{{/* Fields of an sshd and its login, for the schema of GraftedNodes. */}}
 {{- define "graftlet.crd.login" -}}
 host: { type: string, minLength: 1, maxLength: 253, pattern: '^[A-Za-z0-9_.:%-]+$', description: A name or an address. }
 port: { type: integer, minimum: 1, maximum: 65535, description: 22 unless given. }
@@ -29,11 +29,11 @@ proxyJump:
       {{- include "graftlet.crd.login" . | nindent 6 }}
 reverse:
   description: |
-    The machine connects to graftlet's listener, with ssh -R; host is then its name in known_hosts, and the object's name unless given.
+    The machine connects to graftlet's listener with ssh -R. host is then only its name in known_hosts; the object's name unless given.
   type: object
   properties:
     authorizedKeys:
-      description: The public keys with which it connects; those in authorized_keys of the Secret unless given.
+      description: "Public keys with which the machine connects; unless given, those in authorized_keys of the Secret, or of the enrolled machine."
       type: array
       minItems: 1
       maxItems: 16
@@ -53,7 +53,7 @@ cri: { type: object, x-kubernetes-preserve-unknown-fields: true, description: Fi
 docker: { type: object, x-kubernetes-preserve-unknown-fields: true, description: Fields of the docker provider. }
 {{- end -}}
 
-{{/* Fields of the spec of a GraftedNode beside ssh, which its pool may give too. */}}
+{{/* Fields of the spec of a GraftedNode other than ssh. A pool can set them too. */}}
 {{- define "graftlet.crd.machine" -}}
 network: { type: string, enum: [isolated, tunneled, routed], description: How pods of the machine reach the cluster; tunneled unless given. }
 daemonSets: { type: string, enum: [none, selected, all], description: DaemonSets whose pods run on the machine. }
@@ -73,15 +73,15 @@ defaultTaint: { type: boolean, description: "Whether the Node has the taint graf
 reserved: { type: object, maxProperties: 16, additionalProperties: { x-kubernetes-int-or-string: true }, description: Resources that pods cannot have. }
 kubeletConfiguration: { type: object, x-kubernetes-preserve-unknown-fields: true, description: Fields of a KubeletConfiguration. }
 driverTopologyKeys: { type: array, maxItems: 64, items: { type: string, maxLength: 253 } }
-paused: { type: boolean, description: "True: graftlet lets go of the machine; its pods run on." }
+paused: { type: boolean, description: "True: graftlet disconnects from the machine; its pods keep running." }
 deletionPolicy:
   description: |
-    What the deletion of the object does. Drain, unless given: pods end, the machine is cleaned, the Node is deleted. Release: the Node
-    is deleted, containers run on. Orphan: both stay.
+    Effect of deleting the object. Drain (the default): pods end, the machine is cleaned, the Node is deleted. Release: the Node is
+    deleted, containers keep running. Orphan: both stay.
   type: string
   enum: [Drain, Release, Orphan]
 drainTimeout: { type: string, pattern: '^([0-9]+(h|m|s))+$', maxLength: 16, description: Time limit for the pods to end when the object is deleted; 15m unless given. }
-terminationGracePeriod: { type: string, pattern: '^([0-9]+(h|m|s))+$', maxLength: 16, description: Time after drainTimeout for which a machine that cannot be cleaned is waited for; then the Node is deleted whatever is on it. 1h unless given. }
+terminationGracePeriod: { type: string, pattern: '^([0-9]+(h|m|s))+$', maxLength: 16, description: "Additional time, after drainTimeout, to clean the machine; then the Node is deleted even if the machine is not clean. 1h unless given." }
 {{- end -}}
 
 {{/* Schema of a condition. */}}
@@ -97,7 +97,7 @@ properties:
   lastTransitionTime: { type: string, format: date-time }
 {{- end -}}
 
-{{/* Metadata of a definition, beside its name. */}}
+{{/* Metadata of a CustomResourceDefinition, except its name. */}}
 {{- define "graftlet.crd.metadata" -}}
 labels: {{- include "graftlet.labels" . | nindent 2 }}
 {{- if .Values.crds.keep }}

@@ -1,36 +1,36 @@
-{{/* Machines that are GraftedNode objects. Their names are not known to the chart: patterns bound them, and no object of the chart
+{{/* Machines that are GraftedNode objects. The chart does not know their names, only patterns for them, and none of the chart's objects
      grows with their number. */}}
 
-{{/* "true" where graftlet has machines to serve, or may come to have. */}}
+{{/* "true" if graftlet has machines to serve, or may have some later. */}}
 {{- define "graftlet.serves" -}}
 {{- if or (include "graftlet.nodes" . | fromJsonArray) .Values.fleet.enabled }}true{{ end -}}
 {{- end -}}
 
-{{/* "true" where machines of GraftedNodes are reached at Services of their own, which graftlet makes. */}}
+{{/* "true" if graftlet creates a Service for each GraftedNode, through which its kubelet API is reached. */}}
 {{- define "graftlet.fleetServices" -}}
 {{- if and .Values.fleet.enabled (eq .Values.kubeletAddress "service") }}true{{ end -}}
 {{- end -}}
 
-{{/* A pattern of a name, in which * stands for any part, as an expression of RE2 without its anchors. */}}
+{{/* Converts a pattern of a name, with * as a wildcard, to an RE2 expression without anchors. */}}
 {{- define "graftlet.nameExpression" -}}
 {{ . | replace "." "[.]" | replace "*" "[a-z0-9.-]*" }}
 {{- end -}}
 
-{{/* The patterns of fleet.nodeNames, as one expression of RE2. */}}
+{{/* The patterns of fleet.nodeNames, as one RE2 expression. */}}
 {{- define "graftlet.fleetExpression" -}}
 {{- $parts := list -}}
 {{- range .Values.fleet.nodeNames }}{{ $parts = append $parts (include "graftlet.nameExpression" .) }}{{ end -}}
 {{ printf "^(%s)$" (join "|" $parts) }}
 {{- end -}}
 
-{{/* CEL that says whether the node of a GraftedNode may have a name. Takes (list ROOT CEL-OF-THE-NAME). */}}
+{{/* CEL that is true if the node of a GraftedNode may have a name. Takes (list ROOT CEL-OF-THE-NAME). */}}
 {{- define "graftlet.isFleets" -}}
 {{- $name := index . 1 -}}
 size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpression" (index . 0) }}')
 {{- end -}}
 
-{{/* CEL that says whether a name is that of a node of the release: one of a list, or one that nodes of GraftedNodes may have. Takes
-     (list ROOT CEL-OF-THE-NAME NAMES), the names as JSON. */}}
+{{/* CEL that is true if a name is that of a node of the release: in a list, or allowed for GraftedNodes. Takes (list ROOT CEL-OF-THE-NAME
+     NAMES), the names as JSON. */}}
 {{- define "graftlet.isOwn" -}}
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
@@ -44,35 +44,36 @@ size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpress
 {{- end -}}
 {{- end -}}
 
-{{/* Which values name the nodes of the release, for messages. */}}
+{{/* Names the values that list the release's nodes, for messages. */}}
 {{- define "graftlet.namedBy" -}}
 {{- printf (ternary "nodes[].name and fleet.nodeNames of release %s say which they are" "nodes[].name of release %s says which they are" .Values.fleet.enabled) .Release.Name -}}
 {{- end -}}
 
-{{/* "true" where the account approves serving certificates. */}}
+{{/* "true" if the account approves serving certificates. */}}
 {{- define "graftlet.approves" -}}
 {{- if or (include "graftlet.approvedNames" . | fromJsonArray) (and .Values.fleet.enabled .Values.approveServingCertificates) }}true{{ end -}}
 {{- end -}}
 
-{{/* "true" where nodes are tunneled, or may come to be. */}}
+{{/* "true" if nodes are tunneled, or may become so. */}}
 {{- define "graftlet.tunnels" -}}
 {{- if or (include "graftlet.tunneledNames" . | fromJsonArray) .Values.fleet.enabled }}true{{ end -}}
 {{- end -}}
 
-{{/* "true" where nodes have certificates of the cluster's signer. */}}
+{{/* "true" if nodes have certificates from the cluster's signer. */}}
 {{- define "graftlet.certified" -}}
 {{- if or (include "graftlet.namesOf" (list . "node") | fromJsonArray) .Values.fleet.enabled }}true{{ end -}}
 {{- end -}}
 
-{{/* The name of the node in the subject of a request, as a list with one name, behind "graftlet.request.variables": a byte that no name
-     has becomes one that no pattern allows. Of another form of subject it is some text; the subject is compared as a whole. */}}
+{{/* The name of the node in the subject of a request, as a list with one name. It follows "graftlet.request.variables". A byte that no
+     name has becomes _, which no pattern allows. For a subject of another form the name is arbitrary text, because the subject is
+     compared as a whole. */}}
 {{- define "graftlet.request.name" -}}
 [variables.subject.transformList(i, b, i >= 48,
   b > 96 && b < 123 ? 'abcdefghijklmnopqrstuvwxyz'.charAt(b - 97)
   : b > 44 && b < 58 ? '-./0123456789'.charAt(b - 45) : '_').join('')]
 {{- end -}}
 
-{{/* Variables of a request for a serving certificate, behind "graftlet.approvals.variables": the addresses that it asks for, as texts. */}}
+{{/* Variables of a request for a serving certificate: the requested addresses as texts. They follow "graftlet.approvals.variables". */}}
 {{- define "graftlet.approvals.addresses" -}}
 - name: parts
   expression: |
@@ -88,7 +89,7 @@ size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpress
           '0123456789abcdef'.charAt(byte / 16) + '0123456789abcdef'.charAt(byte % 16)).join('')).join(':'))
 {{- end -}}
 
-{{/* Refuses values of a fleet that the schema lets through. */}}
+{{/* Rejects values of a fleet that the schema accepts. */}}
 {{- define "graftlet.check.fleet" -}}
 {{- $fleet := .Values.fleet -}}
 {{- range $index, $pattern := $fleet.nodeNames -}}
@@ -106,19 +107,19 @@ size({{ $name }}) < 64 && {{ $name }}.matches('{{ include "graftlet.fleetExpress
 {{- end -}}
 {{- end -}}
 
-{{/* CEL that says whether an object belongs to a GraftedNode whose node may have its name. Takes (list ROOT CEL-OF-THE-OBJECT). */}}
+{{/* CEL that is true if an object belongs to a GraftedNode whose node may have its name. Takes (list ROOT CEL-OF-THE-OBJECT). */}}
 {{- define "graftlet.ownedByMachine" -}}
 {{ index . 1 }}.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind == 'GraftedNode' &&
   owner.apiVersion.startsWith('graftlet.dev/') && {{ include "graftlet.isFleets" (list (index . 0) "owner.name") }})
 {{- end -}}
 
-{{/* CEL that says whether an EndpointSlice leads to a GraftedNode's kubelet API. Takes (list ROOT CEL-OF-THE-SLICE). */}}
+{{/* CEL that is true if an EndpointSlice leads to a GraftedNode's kubelet API. Takes (list ROOT CEL-OF-THE-SLICE). */}}
 {{- define "graftlet.isKubeletSlice" -}}
 request.namespace == '{{ include "graftlet.namespace" (index . 0) }}' && {{ include "graftlet.ownedByMachine" . }}
 {{- end -}}
 
-{{/* "true" where the CustomResourceDefinition of a name is the release's to install: it is not there, or the release's own. A cluster has
-     one for all releases. Takes (list ROOT NAME). */}}
+{{/* "true" if the release may install the CustomResourceDefinition with a name: it does not exist, or belongs to the release. All
+     releases of a cluster share one. Takes (list ROOT NAME). */}}
 {{- define "graftlet.ownsDefinition" -}}
 {{- $root := index . 0 -}}
 {{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" (index . 1) | default dict -}}

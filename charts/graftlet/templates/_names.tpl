@@ -4,31 +4,31 @@
 {{ .Values.nameOverride | default .Chart.Name }}
 {{- end -}}
 
-{{/* The release's name, with the chart's where that is not in it; short enough for what is put behind it. */}}
+{{/* The release's name, followed by the chart's name unless it is part of it; short enough for suffixes. */}}
 {{- define "graftlet.fullname" -}}
 {{- $own := include "graftlet.name" . -}}
 {{- $name := .Values.fullnameOverride | default (ternary .Release.Name (printf "%s-%s" .Release.Name $own) (contains $own .Release.Name)) -}}
 {{- $name | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* Where the release's objects are. */}}
+{{/* Namespace of the release's objects. */}}
 {{- define "graftlet.namespace" -}}
 {{ .Values.namespaceOverride | default .Release.Namespace }}
 {{- end -}}
 
-{{/* A name for what lies outside of the release's namespace: no namespace has a dot, so that no two releases share it. */}}
+{{/* Name of the release's cluster-scoped objects. Namespaces have no dots, so no two releases share this name. */}}
 {{- define "graftlet.clusterName" -}}
 {{ include "graftlet.fullname" . }}.{{ include "graftlet.namespace" . }}
 {{- end -}}
 
-{{/* Of the Deployment's Pod, and not of those of hooks: the Service leads to it alone. */}}
+{{/* Labels of the Deployment's Pod, but not of the hooks' Pods: the Service selects only the former. */}}
 {{- define "graftlet.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "graftlet.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: kubelet
 {{- end -}}
 
-{{/* The chart's own labels of all objects. */}}
+{{/* The chart's own labels, which all objects have. */}}
 {{- define "graftlet.standardLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 app.kubernetes.io/name: {{ include "graftlet.name" . }}
@@ -42,14 +42,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- include "graftlet.commonLabels" . }}
 {{- end -}}
 
-{{/* The labels of an object that has further ones in the values: these replace common labels, but not the chart's own. Takes
-     (list ROOT LABELS). */}}
+{{/* The labels of an object with additional labels in the values. These override common labels, but not those of the chart. Takes (list
+     ROOT LABELS). */}}
 {{- define "graftlet.labelsWith" -}}
 {{- $root := index . 0 -}}
 {{- merge (include "graftlet.standardLabels" $root | fromYaml) (index . 1) (include "graftlet.commonLabels" $root | fromYaml) | toYaml -}}
 {{- end -}}
 
-{{/* The user's own labels, but for those that objects are found by. Each on a line of its own, after a newline. */}}
+{{/* The user's own labels, except keys that select objects. Each is on its own line, after a newline. */}}
 {{- define "graftlet.commonLabels" -}}
 {{- with omit .Values.commonLabels "helm.sh/chart" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "graftlet.dev/listener" }}
 {{ toYaml . }}
@@ -68,7 +68,7 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
 {{ include "graftlet.fullname" . }}-certificates
 {{- end -}}
 
-{{/* The Service of a node's kubelet API: a label of DNS, and of two nodes never the same. Takes (list ROOT NODE-NAME). */}}
+{{/* Name of the Service of a node's kubelet API: a DNS label that is unique for each node. Takes (list ROOT NODE-NAME). */}}
 {{- define "graftlet.kubeletService" -}}
 {{- $node := index . 1 -}}
 {{- $name := printf "%s-kubelet-%s" (include "graftlet.fullname" (index . 0)) $node -}}
@@ -78,7 +78,7 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
 {{- $name -}}
 {{- end -}}
 
-{{/* The Services of nodes' kubelet APIs, a node's name to each, as JSON. Takes (list ROOT NODE-NAMES). */}}
+{{/* The names of the Services of nodes' kubelet APIs, as a JSON map to the nodes' names. Takes (list ROOT NODE-NAMES). */}}
 {{- define "graftlet.kubeletServices" -}}
 {{- $root := index . 0 -}}
 {{- $services := dict -}}
@@ -86,7 +86,7 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
 {{- toJson $services -}}
 {{- end -}}
 
-{{/* The nodes whose pods are reached over the link, or may come to be: their names, as JSON. */}}
+{{/* Names of the nodes whose pods are reached over the link, or may be later, as JSON. */}}
 {{- define "graftlet.tunneledNames" -}}
 {{- $networks := include "graftlet.networks" . | fromJson -}}
 {{- $names := list -}}
@@ -94,21 +94,21 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
 {{- toJson $names -}}
 {{- end -}}
 
-{{/* "true" where API servers reach the nodes through tunnels. */}}
+{{/* "true" if API servers reach the nodes through tunnels. */}}
 {{- define "graftlet.egressTunnels" -}}
 {{- $wanted := .Values.egressTunnel -}}
 {{- if or (has $wanted (list "k3s" "rke2")) (and (eq $wanted "auto") (regexMatch "\\+(k3s|rke2)" .Capabilities.KubeVersion.Version)) }}true{{ end -}}
 {{- end -}}
 
-{{/* The version of MutatingAdmissionPolicy that the cluster has, if any. */}}
+{{/* API version of the cluster's MutatingAdmissionPolicy, if any. */}}
 {{- define "graftlet.mutatingPolicies" -}}
 {{- range list "v1" "v1beta1" -}}
 {{- if $.Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/%s/MutatingAdmissionPolicy" .) }}admissionregistration.k8s.io/{{ . }}{{ break }}{{ end -}}
 {{- end -}}
 {{- end -}}
 
-{{/* "true" where pods of tunneled nodes are published as endpoints of Services: not beside local nodes, whose Pod is in the network of its
-     machine and would open the ports to that. */}}
+{{/* "true" if pods of tunneled nodes are published as endpoints of Services. This excludes releases with local nodes: their Pod is in its
+     machine's network, where the ports would be open to others. */}}
 {{- define "graftlet.publishes" -}}
 {{- $wanted := .Values.publishServices.enabled | toString -}}
 {{- if and (include "graftlet.tunnels" .) (not (include "graftlet.local" .)) (or (eq $wanted "true") (and (eq $wanted "auto") (include "graftlet.mutatingPolicies" .))) }}true{{ end -}}
@@ -120,7 +120,7 @@ system:serviceaccount:{{ include "graftlet.namespace" . }}:{{ include "graftlet.
 {{- toJson $names -}}
 {{- end -}}
 
-{{- /* Its registry is what is before the first slash. */ -}}
+{{- /* The image that helm test runs. Its registry is the part before the first slash. */ -}}
 {{- define "graftlet.testImage" -}}
 {{- with .Values.global.imageRegistry }}{{ . }}/{{ regexReplaceAll "^[^/]*/" $.Values.test.image "" }}{{ else }}{{ .Values.test.image }}{{ end -}}
 {{- end -}}

@@ -1,7 +1,7 @@
-{{/* From nodes of the values to nodes[] of graftlet's own configuration. */}}
+{{/* Converts `nodes` of the values to `nodes` of graftlet's configuration. */}}
 
-{{/* The machines in nodes of the values, as JSON: a list in its own order, a map in that of its keys without entries that are null. Each has
-     its `name`, and says in `at` where it is in the values, for messages. */}}
+{{/* The machines in `nodes` of the values, as JSON: a list in its own order, or a map in the order of its keys, without null entries.
+     Each has its `name`, and in `at` its path in the values, for messages. */}}
 {{- define "graftlet.nodes" -}}
 {{- $nodes := list -}}
 {{- if kindIs "map" .Values.nodes -}}
@@ -14,7 +14,7 @@
 {{- toJson $nodes -}}
 {{- end -}}
 
-{{/* A key of nodes, with a dot in it as --set takes it. */}}
+{{/* The path of an entry of nodes. Dots in its key are escaped as in --set. */}}
 {{- define "graftlet.keyPath" -}}
 nodes.{{ . | replace "." "\\." }}
 {{- end -}}
@@ -24,17 +24,19 @@ nodes.{{ . | replace "." "\\." }}
 {{- .provider | default (ternary "ssh" (ternary "docker" "cri" (hasKey . "docker")) (hasKey . "ssh")) -}}
 {{- end -}}
 
-{{/* Of the health endpoint. On a machine of its own network the kubelet that runs the Pod has the usual ones. */}}
+{{/* Port of the health endpoint. On the network of the Pod's machine, the machine's own kubelet uses the default ports. */}}
 {{- define "graftlet.healthPort" -}}
 {{ ternary 10348 10248 (not (empty (include "graftlet.local" .))) }}
 {{- end -}}
 
-{{/* Where it listens: in a network of its own for the machine's probes; in the machine's own for nobody from outside. */}}
+{{/* Address of the health endpoint: in a Pod network it must answer the machine's probes; on the machine's network it must not be
+     reachable from outside. */}}
 {{- define "graftlet.healthAddress" -}}
 {{ ternary "127.0.0.1" "0.0.0.0" (not (empty (include "graftlet.local" .))) }}
 {{- end -}}
 
-{{/* The ports of the nodes' kubelet APIs in their order, as JSON: what a node names, else the next free from 10250 (or 10350) up. */}}
+{{/* The ports of the nodes' kubelet APIs in the order of the nodes, as JSON: a node's own `port`, otherwise the next free one from 10250
+     (or 10350). */}}
 {{- define "graftlet.ports" -}}
 {{- $first := include "graftlet.healthPort" . | int | add 2 -}}
 {{- $nodes := include "graftlet.nodes" . | fromJsonArray -}}
@@ -57,8 +59,8 @@ nodes.{{ . | replace "." "\\." }}
 {{- toJson $ports -}}
 {{- end -}}
 
-{{/* The Secrets by which nodes log in, at their machines and on the way there, as JSON: {name, secret, directory} of each, where
-     `directory` is in the Pod. */}}
+{{/* The Secrets of nodes' logins, at their machines and jump hosts, as JSON: {name, secret, directory} for each, with `directory` in the
+     Pod. */}}
 {{- define "graftlet.loginSecrets" -}}
 {{- $secrets := list -}}
 {{- range $index, $node := include "graftlet.nodes" . | fromJsonArray -}}
@@ -78,18 +80,18 @@ nodes.{{ . | replace "." "\\." }}
 {{- toJson $secrets -}}
 {{- end -}}
 
-{{/* The Secret by which a node logs in: one that is there, or the chart's own for a key in the values. Takes (list ROOT NODE). */}}
+{{/* Name of the Secret of a node's login: an existing one, or the chart's own for a key in the values. Takes (list ROOT NODE). */}}
 {{- define "graftlet.loginSecret" -}}
 {{- $ssh := (index . 1).ssh | default dict -}}
 {{- $ssh.existingSecret | default (ternary (printf "%s-login-%s" (include "graftlet.fullname" (index . 0)) (index . 1).name) "" (not (empty $ssh.privateKey))) -}}
 {{- end -}}
 
-{{/* "true" where a machine of nodes[] opens a reverse tunnel. */}}
+{{/* "true" if a machine of `nodes` opens a reverse tunnel. */}}
 {{- define "graftlet.reversedNodes" -}}
 {{- range include "graftlet.nodes" . | fromJsonArray }}{{ if dig "ssh" "reverse" false . }}true{{ break }}{{ end }}{{ end -}}
 {{- end -}}
 
-{{/* "true" where graftlet has a listener for reverse tunnels: of machines in nodes[], or of GraftedNodes. */}}
+{{/* "true" if graftlet has a listener for reverse tunnels, of machines in `nodes` or of GraftedNodes. */}}
 {{- define "graftlet.reversed" -}}
 {{- if or (include "graftlet.reversedNodes" .) (and .Values.fleet.enabled .Values.reverse.existingSecret) }}true{{ end -}}
 {{- end -}}
@@ -99,32 +101,32 @@ nodes.{{ . | replace "." "\\." }}
 {{ include "graftlet.listenerDirectory" . }}/ssh-privatekey
 {{- end -}}
 
-{{/* Where the listener's key is in the Pod. No node can have that name. */}}
+{{/* Directory of the listener's key in the Pod. No node can have its name. */}}
 {{- define "graftlet.listenerDirectory" -}}
 {{ include "graftlet.secretDirectory" "_listener" }}
 {{- end -}}
 
-{{/* By which the listener's Service finds its Pod: the release's, or the one that drains it. */}}
+{{/* Labels by which the listener's Service selects its Pod: the release's, or the one that drains it. */}}
 {{- define "graftlet.listenerLabels" -}}
 graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- end -}}
 
-{{/* A machine on the way to a node: no node can have that name. Takes (list NODE-NAME INDEX). */}}
+{{/* Name for a jump host of a node, which no node can have. Takes (list NODE-NAME INDEX). */}}
 {{- define "graftlet.hopName" -}}
 {{ printf "%s_%d" (index . 0) (index . 1) }}
 {{- end -}}
 
-{{/* Where a Secret is in the Pod. Takes the name of a node, or of a machine on the way there. */}}
+{{/* Directory of a Secret in the Pod. Takes the name of a node or jump host. */}}
 {{- define "graftlet.secretDirectory" -}}
 /etc/graftlet/nodes/{{ . }}
 {{- end -}}
 
-{{/* The machine's name or address; of one that dials in, the name in known_hosts alone. Takes a node. */}}
+{{/* The machine's name or address. For a machine with a reverse tunnel, it is only the name in known_hosts. Takes a node. */}}
 {{- define "graftlet.sshHost" -}}
 {{ dig "ssh" "host" "" . | default (ternary .name "" (dig "ssh" "reverse" false .)) }}
 {{- end -}}
 
-{{/* The ssh provider's configuration, as JSON: what the values say, and the files of the Secrets. Takes (list ROOT NODE). */}}
+{{/* The ssh provider's configuration, as JSON, from the values and the files of the Secrets. Takes (list ROOT NODE). */}}
 {{- define "graftlet.sshConfig" -}}
 {{- $root := index . 0 -}}
 {{- $name := (index . 1).name -}}
@@ -143,14 +145,14 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- toJson $config -}}
 {{- end -}}
 
-{{/* The nodes of the release as it stands, as graftlet's configuration has them, in JSON; none where it is not asked for. */}}
+{{/* The installed release's nodes from its ConfigMap, as JSON; empty if the chart is rendered without the cluster. */}}
 {{- define "graftlet.standing" -}}
 {{- $map := lookup "v1" "ConfigMap" (include "graftlet.namespace" .) (include "graftlet.fullname" .) | default dict -}}
 {{- (dig "data" "nodes.yaml" "" $map | fromYaml).nodes | default list | toJson -}}
 {{- end -}}
 
-{{/* The networks of the pods of nodes over SSH by their names, as JSON. "auto" is left to the machine. A node that stands, and was not left
-     to its machine, stays isolated: an upgrade gives neither it nor the account a way more. */}}
+{{/* The pod networks of nodes over SSH by node name, as JSON. With "auto" the machine decides. An installed node whose network was not
+     "auto" stays isolated: an upgrade opens no new path for the node or the account. */}}
 {{- define "graftlet.networks" -}}
 {{- $old := dict -}}
 {{- range include "graftlet.standing" . | fromJsonArray -}}
@@ -168,7 +170,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- toJson $networks -}}
 {{- end -}}
 
-{{/* How graftlet logs in at an sshd, as JSON. Takes (list VALUES NAME), the name as graftlet.secretDirectory takes it. */}}
+{{/* The configuration of a login at an sshd, as JSON. Takes (list VALUES NAME), with the name for graftlet.secretDirectory. */}}
 {{- define "graftlet.sshDoor" -}}
 {{- $ssh := index . 0 -}}
 {{- $config := omit $ssh "existingSecret" "login" "privateKey" "knownHosts" "reverse" -}}
@@ -190,12 +192,12 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- toJson $config -}}
 {{- end -}}
 
-{{/* The KubeletConfiguration of a node, as JSON; what the values say of it wins. */}}
+{{/* The KubeletConfiguration of a node, as JSON; the node's own kubeletConfiguration takes precedence. */}}
 {{- define "graftlet.kubeletConfiguration" -}}
 {{- $node := .node -}}
-{{/* Kubernetes' signer of serving certificates signs for nodes alone, so that an account serves a self-signed certificate. EKS' signs for any
-     subject. */}}
-{{/* A provider that no cloud controller knows: none deletes the Node for not finding a machine of it. */}}
+{{/* Kubernetes' signer of serving certificates signs only for nodes, so a node with the account's identity has a self-signed certificate.
+     EKS's signer signs for any subject. */}}
+{{/* No cloud controller manager recognizes this providerID, so none deletes the Node because its machine is missing. */}}
 {{- $kubelet := dict "providerID" (printf "graftlet://%s/%s/%s" (include "graftlet.namespace" .root) .root.Release.Name $node.name) "serverTLSBootstrap" (or (ne (include "graftlet.identity" (list .root $node)) "serviceAccount") (eq .root.Values.platform "eks")) -}}
 {{- $reserved := dict -}}
 {{- range $resource, $amount := $node.reserved }}{{ $_ := set $reserved $resource (toJson $amount | trimAll "\"") }}{{ end -}}
@@ -216,7 +218,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- define "graftlet.node" -}}
 {{- $node := .node -}}
 {{- $provider := include "graftlet.provider" $node -}}
-{{/* DaemonSets, and load balancers, can leave the node out by these. */}}
+{{/* DaemonSets and load balancers can exclude the node by these labels. */}}
 {{- $labels := dict "graftlet.dev/target" $node.name "node.kubernetes.io/exclude-from-external-load-balancers" "" -}}
 {{- $config := ternary (include "graftlet.sshConfig" (list .root $node) | fromJson) (merge (dict "inPod" true) (get $node $provider | default dict)) (eq $provider "ssh") -}}
 {{- with .network }}{{ $_ := set $config "network" . }}{{ end -}}
@@ -278,7 +280,7 @@ nodes:
 {{ toYaml $nodes | indent 2 }}
 {{- end -}}
 
-{{/* "true" where a node is a machine that the Pod itself runs on. */}}
+{{/* "true" if the release has a local node, whose machine is the one that the Pod runs on. */}}
 {{- define "graftlet.local" -}}
 {{- range include "graftlet.nodes" . | fromJsonArray }}{{ if .local }}true{{ break }}{{ end }}{{ end -}}
 {{- end -}}
@@ -293,7 +295,7 @@ nodes:
 {{- .Values.servingCertificateSigner | default (ternary "beta.eks.amazonaws.com/app-serving" "kubernetes.io/kubelet-serving" (eq .Values.platform "eks")) -}}
 {{- end -}}
 
-{{/* The nodes with that identity ("node" or "serviceAccount"): their names, as JSON. Takes (list ROOT IDENTITY). */}}
+{{/* Names of the nodes with an identity ("node" or "serviceAccount"), as JSON. Takes (list ROOT IDENTITY). */}}
 {{- define "graftlet.namesOf" -}}
 {{- $names := list -}}
 {{- $identity := index . 1 -}}
@@ -304,7 +306,7 @@ nodes:
 {{- toJson $names -}}
 {{- end -}}
 
-{{/* Not empty if a node with identity: serviceAccount has a feature gate of the kubelet on. Takes (list ROOT GATE). */}}
+{{/* "true" if a node with identity: serviceAccount has enabled a feature gate of the kubelet. Takes (list ROOT GATE). */}}
 {{- define "graftlet.gateOfAccount" -}}
 {{- $gate := index . 1 -}}
 {{- $root := index . 0 -}}
@@ -314,8 +316,8 @@ nodes:
 {{- end -}}
 {{- end -}}
 
-{{/* The nodes whose serving certificates the account approves: their names, as JSON. One with identity: serviceAccount would have it
-     approve what it has asked for itself. */}}
+{{/* Names of the nodes whose serving certificates the account approves, as JSON. Nodes with identity: serviceAccount are not among them:
+     the account would approve its own requests. */}}
 {{- define "graftlet.approvedNames" -}}
 {{- $names := list -}}
 {{- range ternary (include "graftlet.nodes" . | fromJsonArray) list .Values.approveServingCertificates -}}

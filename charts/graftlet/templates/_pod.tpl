@@ -1,13 +1,14 @@
-{{/* What the Deployment's Pod and those of the hooks have in common. */}}
+{{/* Parts that the Deployment's Pod and the hooks' Pods share. */}}
 
-{{/* The values' labels of Pods, as YAML, except those by which the Services and the Deployment find their Pods: only the chart sets these. */}}
+{{/* The values' labels for Pods, as YAML, except the labels that the Services and the Deployment select Pods by: only the chart sets
+     these. */}}
 {{- define "graftlet.podLabels" -}}
 {{- with merge (omit .Values.podLabels "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "graftlet.dev/listener") (include "graftlet.commonLabels" . | fromYaml) }}
 {{- toYaml . }}
 {{- end }}
 {{- end -}}
 
-{{/* The Pod's user. The secrets' files are readable by the group alone, which is the Pod's. */}}
+{{/* Security context of the Pod. Only the Pod's group can read the files of Secrets. */}}
 {{- define "graftlet.podSecurity" -}}
 {{- if include "graftlet.local" . -}}
 # What serves the machine that it runs on has to be root there.
@@ -15,7 +16,7 @@ runAsUser: 0
 runAsGroup: 0
 {{- else -}}
 runAsNonRoot: true
-{{- /* OpenShift gives each namespace user and group IDs of its own, and refuses others. */}}
+{{- /* OpenShift assigns user and group IDs to each namespace, and rejects others. */}}
 {{- if ne .Values.platform "openshift" }}
 runAsUser: 65532
 runAsGroup: 65532
@@ -72,8 +73,8 @@ capabilities: { drop: [ALL] }
 {{- end }}
 {{- end -}}
 
-{{/* Where the machine's own files have to be for nodes that are local, as JSON: at the same paths as on the machine. What graftlet
-     mounts in a root directory is mounted on the machine. */}}
+{{/* Paths of the machine that the Pod mounts for local nodes, as JSON. They are the same in the Pod and on the machine: mounts that
+     graftlet creates in a root directory appear on the machine. */}}
 {{- define "graftlet.machinePaths" -}}
 {{- $paths := list -}}
 {{- $roots := include "graftlet.localRoots" . | fromJsonArray -}}
@@ -95,8 +96,8 @@ capabilities: { drop: [ALL] }
 {{- toJson $paths -}}
 {{- end -}}
 
-{{/* The user's affinity, and never a node of the release: what serves a machine must not run on it. The nodes of a fleet are not known
-     by name; all of graftlet's nodes have the label. */}}
+{{/* The user's affinity, with a rule that keeps the Pod off the release's own nodes: a Pod that serves a machine must not run on it. The
+     names of a fleet's nodes are unknown, so it avoids all nodes with graftlet's label. */}}
 {{- define "graftlet.affinity" -}}
 {{- $names := include "graftlet.nodeNames" . | fromJsonArray -}}
 {{- $elsewhere := ternary (dict "key" "graftlet.dev/target" "operator" "DoesNotExist") (dict "key" "graftlet.dev/target" "operator" "NotIn" "values" $names) .Values.fleet.enabled -}}
@@ -110,7 +111,7 @@ capabilities: { drop: [ALL] }
 {{- toYaml (set $affinity "nodeAffinity" $node) -}}
 {{- end -}}
 
-{{/* A probe, at the address where it is answered. Takes (list ROOT PROBE). */}}
+{{/* A probe, with the address that answers it. Takes (list ROOT PROBE). */}}
 {{- define "graftlet.probe" -}}
 {{- $probe := deepCopy (index . 1) -}}
 {{- if and (include "graftlet.local" (index . 0)) $probe.httpGet -}}
@@ -119,7 +120,7 @@ capabilities: { drop: [ALL] }
 {{- toYaml $probe -}}
 {{- end -}}
 
-{{/* Where its Pods may run, and with which priority. */}}
+{{/* Scheduling of the release's Pods, and their priority. */}}
 {{- define "graftlet.placement" -}}
 {{- if include "graftlet.serves" . }}
 affinity: {{- include "graftlet.affinity" . | nindent 2 }}
@@ -204,7 +205,7 @@ volumeMounts: {{- include "graftlet.volumeMounts" . | nindent 2 }}
 - --v={{ .Values.logVerbosity }}
 {{- end -}}
 
-{{/* What a hook's Pod needs is there before it, and for as long as it. Takes the hook's name. */}}
+{{/* Annotations for objects that a hook's Pod needs: created before the Pod, and deleted after it. Takes the hook's name. */}}
 {{- define "graftlet.hook" -}}
 helm.sh/hook: {{ . }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed

@@ -5,17 +5,17 @@
 {{- .rootDir | default (dig "rootDir" "" (.ssh | default dict)) | default (printf "/var/lib/kubelet/%s" .name) -}}
 {{- end -}}
 
-{{/* The field that says it. */}}
+{{/* The field that sets a node's root directory. */}}
 {{- define "graftlet.rootField" -}}
 {{- ternary "ssh.rootDir" "rootDir" (and (not .rootDir) (not (empty (dig "rootDir" "" (.ssh | default dict))))) -}}
 {{- end -}}
 
-{{/* By which nodes of one machine are told: all that are local share the Pod's. */}}
+{{/* Identifies a node's machine. All local nodes share the Pod's machine. */}}
 {{- define "graftlet.machine" -}}
 {{- if .local }}local{{ else }}{{ $ssh := .ssh | default dict }}{{ printf "%s %d" (include "graftlet.sshHost" .) ($ssh.port | default 22 | int) }}{{ end -}}
 {{- end -}}
 
-{{/* The root directories that the Pod mounts, as JSON. One below another is in it already: mounted again, it would stay mounted on the
+{{/* The root directories that the Pod mounts, as JSON, without those inside another one: mounting them again would leave mounts on the
      machine. */}}
 {{- define "graftlet.localRoots" -}}
 {{- $all := list -}}
@@ -29,7 +29,7 @@
 {{- toJson $outermost -}}
 {{- end -}}
 
-{{/* Each node has its own, and none lies where another has files of its own. Takes the root. */}}
+{{/* Checks that each node of a machine has its own root directory, which is not where another node stores files. Takes the root. */}}
 {{- define "graftlet.check.roots" -}}
 {{- $nodes := include "graftlet.nodes" . | fromJsonArray -}}
 {{- range $index, $node := $nodes -}}
@@ -62,7 +62,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Pods that run, and volumes that are mounted, are in the root directory that a node has: with another one they would be lost. */}}
+{{/* Checks that an upgrade changes no node's root directory: the running pods and mounted volumes in the old one would be lost. */}}
 {{- define "graftlet.check.sameRoots" -}}
 {{- $nodes := include "graftlet.nodes" . | fromJsonArray -}}
 {{- range include "graftlet.standing" . | fromJsonArray -}}

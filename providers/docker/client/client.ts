@@ -9,7 +9,8 @@ import { type EngineVersion, negotiateVersion } from "./api-version.ts";
 import { DialAgent } from "./dial-agent.ts";
 import { isConnectionReset, codedDockerError } from "./errors.ts";
 
-/** Deadline of a call: milliseconds, milliseconds in addition to an ordinary call's, or none except the signal (streams, pulls, waits). */
+/** Timeout of a call in milliseconds; `beyondMs` is added to an ordinary call's timeout; `none`: only the signal ends the call (streams,
+ *  pulls, waits). */
 export type EngineCallTimeout = number | { readonly beyondMs: number } | "none";
 
 /** Client of a Docker daemon. It connects on first use; while the daemon does not respond, calls fail at once with `unavailable`. */

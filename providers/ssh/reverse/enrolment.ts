@@ -19,11 +19,11 @@ export interface EnrolmentDeps extends ClockAndLog {
 
 /** Time limit for an enrolment, milliseconds. */
 const timeoutMs = 15_000;
-/** Limit of what a machine sends, bytes: one public key. */
+/** Maximum input from a machine, bytes: it is one public key. */
 const maxInputBytes = 16 * 1024;
 
-/** Serves a machine that has logged in to enrol: one session, which reads the machine's public host key from standard input, and writes
- *  what its authorized_keys needs. The machine ends the connection, or else the time limit. */
+/** Serves one session of a machine that has logged in to enrol. It reads the machine's public host key from standard input, and writes the
+ *  lines for its authorized_keys. The connection ends when the machine closes it, or at the time limit. */
 export function acceptEnrolment(client: ServerConnection, machine: EnrollingMachine, deps: EnrolmentDeps): void {
   const limit = deps.clock.within(timeoutMs);
   limit.addEventListener("abort", () => client.end(), { once: true });

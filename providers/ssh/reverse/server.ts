@@ -39,7 +39,7 @@ export interface ReverseServerOptions extends ClockAndLog {
   readonly hostKey: Buffer;
   /** Looks up the machine of a public key. @param key in SSH's wire format. @returns undefined for an unknown key. */
   readonly findKeyOwner: (key: Buffer) => Promise<KeyOwner | undefined>;
-  /** Returns what decides about machines that enrol; undefined if none may. */
+  /** Returns the handler that decides which machines may enrol; undefined if none may. */
   readonly enrolment: () => EnrolmentHandler | undefined;
 }
 
@@ -148,7 +148,7 @@ function logRejections(limiter: LoginLimiter, clock: Clock, log: Logger): { stop
     if (refused > logged)
       log.warn(
         { refused: refused - logged },
-        "rejected connections to the reverse-tunnel listener, or closed without a login",
+        "connections to the reverse-tunnel listener were rejected, or closed before a login",
       );
     logged = refused;
     timer = clock.after(logIntervalMs, logNew);
@@ -216,7 +216,7 @@ function createAuthentication(
     if (tried >= maxKeysTried) client.end();
     else ctx.reject(["publickey"]);
   };
-  /** Reads who enrols from the user name, if its token is valid; the key is any. */
+  /** Reads the machine that enrols from the user name, if its token is valid; any key is accepted. */
   const enrollingOf = (ctx: PublicKeyAuthContext): Omit<EnrollingMachine, "from"> | undefined => {
     const named = parseEnrolmentUser(ctx.username);
     if (!named || !enrolment()?.isValid(named.nodeName, named.token)) return undefined;

@@ -77,8 +77,8 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
 
 /** Error for a socket whose path does not fit into a socket address, so that sshd cannot forward to it. */
 function pathTooLongError(path: string): CodedError {
-  const why = `a socket's path is limited to ${maxSocketPathBytes} bytes, and the target has no program to connect from its directory`;
-  return new CodedError("unavailable", `${path}: ${why} (python3, perl, socat or nc)`);
+  const why = `a socket's path is limited to ${maxSocketPathBytes} bytes; connecting to a longer one needs`;
+  return new CodedError("unavailable", `${path}: ${why} python3, perl, socat or nc on the target`);
 }
 
 /** Creates the error for a failed connection, as reported by sshd or a relay. Its cause is the system error, if known. */

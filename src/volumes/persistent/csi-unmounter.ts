@@ -84,7 +84,7 @@ function volumeIdOf({ data: { driverName = "", volumeHandle = "" } }: VolumeData
   return csiVolumeId({ driver: driverName, volumeHandle });
 }
 
-/** Parses the identity: driver names contain no caret. */
+/** Splits a volume ID, `DRIVER^HANDLE`, at its first caret: driver names contain none. */
 function parseVolumeId(id: string): CsiVolumeHandle {
   const end = id.indexOf("^");
   return { driver: id.slice(0, end), volumeHandle: id.slice(end + 1) };

@@ -143,11 +143,12 @@ async function logIn({ log }: AttachDeps, { disk, chap, iscsiadm }: Attachment, 
   const node = { portal, iqn, iface };
   await iscsiadm.discover(portal, iface, chap.discovery);
   const warning = await iscsiadm.configure(node, chap.session);
-  if (warning !== undefined) log.warn({ iqn, portal, output: warning }, "cannot turn off the scan of an iSCSI session");
+  if (warning !== undefined)
+    log.warn({ iqn, portal, output: warning }, "cannot turn off the LUN scans of an iSCSI session");
   await iscsiadm.login(node);
   const startup = await iscsiadm.setManualStartup(node);
   if (startup !== undefined)
-    log.warn({ iqn, portal, output: startup }, "cannot set the start of an iSCSI session to manual");
+    log.warn({ iqn, portal, output: startup }, "cannot set an iSCSI session to manual startup");
 }
 
 /** Waits until udev has named a disk. @param isTcp otherwise the name begins with that of a PCI device.

@@ -172,7 +172,7 @@ test("does not warn of implemented gates and their settings", () => {
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
-test("a gate's state is its setting, else its stage's, else the default", () => {
+test("a gate's state is its own setting, else that of AllAlpha or AllBeta, else the default", () => {
   assert.equal(gateEnabled({}, "GracefulNodeShutdown"), true);
   assert.equal(gateEnabled({ GracefulNodeShutdown: false }, "GracefulNodeShutdown"), false);
   assert.equal(gateEnabled({}, "EventedPLEG"), false);

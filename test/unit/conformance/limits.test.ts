@@ -8,7 +8,7 @@ const listed: readonly ListedTest[] = [
   { suite: "e2e_node", name: "[sig-node] A" },
 ];
 
-test("attributes failures to a limit for the tests that it names, in their suite only", () => {
+test("attributes a failure to a limit only if the limit lists that test of that suite", () => {
   const text = 'docker:\n  - cause: no such thing\n    tests: ["e2e [sig-node] A"]\n';
   const limits = parseLimits(text, "limits", listed);
   assert.deepEqual(limits.cri, []);

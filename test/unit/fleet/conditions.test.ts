@@ -19,7 +19,7 @@ const shown = (state: MemberState) =>
   conditionsOf(state, [], at).map(({ type, status, reason }) => `${type} ${status} ${reason}`);
 const readyOf = (state: MemberState) => conditionsOf(state, [], at).find(({ type }) => type === "Ready");
 
-test("all conditions of a node that is served are True, in the order of its start", () => {
+test("all conditions of a Ready node are True, in the order in which a machine becomes a node", () => {
   assert.deepEqual(shown(served), [
     "Accepted True Valid",
     "Identified True CertificateIssued",
@@ -52,13 +52,13 @@ test("Ready has the reason and the message of the first condition that is not Tr
   assert.equal(readyOf({ ...served, node: node("Unknown") })?.status, "Unknown");
 });
 
-test("a machine that is paused or leaves is not Ready, whatever its node says", () => {
+test("a machine that is paused or leaving is not Ready, even if its Node is", () => {
   const stopped = { reason: "Paused", message: "paused" };
   assert.equal(readyOf({ ...served, stopped })?.reason, "Paused");
   assert.equal(readyOf({ ...served, stopped })?.status, "False");
 });
 
-test("a transition time changes with the status alone", () => {
+test("a transition time changes only when the status changes", () => {
   const before = conditionsOf(served, [], { generation: 1, now: "2026-01-01T00:00:00Z" });
   const after = conditionsOf({ ...served, node: node("False", "KubeletNotReady") }, before, at);
   const times = after.map(({ lastTransitionTime }) => lastTransitionTime);

@@ -97,18 +97,18 @@ test("a machine that enrols uses up the token, is recorded, and gets graftlet's 
   assert.deepEqual(events, ["MachineEnrolled: a machine has enrolled from 203.0.113.7; its host key is SHA256:HOST"]);
 });
 
-test("of two machines that use a token at once, one enrols", async () => {
+test("only one of two machines that use a token at the same time enrols", async () => {
   const { enrolment } = lab();
   const both = await Promise.allSettled([enrolment.enrol(request, signal), enrolment.enrol(request, signal)]);
   assert.deepEqual(both.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
 });
 
-test("no machine enrols for an object with its own keys of the machine, or without a reverse tunnel", () => {
+test("rejects enrolments for an object with authorizedKeys, or without a reverse tunnel", () => {
   assert.equal(lab({ ssh: { reverse: undefined } }).enrolment.isValid("edge-1", token), false);
   assert.equal(lab({ ssh: { reverse: { authorizedKeys: ["k"] } } }).enrolment.isValid("edge-1", token), false);
 });
 
-test("an enrolled machine is served once its host key is approved, or if the token was enough", async () => {
+test("an enrolled machine is served once its host key is approved, or at once after an approved token", async () => {
   const keysOf = async (options: Parameters<typeof lab>[0]) => {
     const { enrolment, object, secret } = lab(options);
     await enrolment.enrol(request, signal);
@@ -125,7 +125,7 @@ test("an enrolled machine is served once its host key is approved, or if the tok
   assert.deepEqual(await keysOf(trusted), [["ssh-ed25519 MACHINE"], ["SHA256:OWN"]]);
 });
 
-test("a new token leaves the machine that has enrolled before as it is", async () => {
+test("a new token does not affect the machine that has enrolled before", async () => {
   const { enrolment, object, secret } = lab({ isApproved: true });
   await enrolment.enrol(request, signal);
   const before = secret();
@@ -134,7 +134,7 @@ test("a new token leaves the machine that has enrolled before as it is", async (
   assert.deepEqual(withEnrolledKeys(object, renewed).spec.ssh.reverse, { authorizedKeys: ["ssh-ed25519 MACHINE"] });
 });
 
-test("the Secret of an enrolment is known by its name", () => {
+test("recognizes the Secret of an enrolment by its name", () => {
   assert.equal(nodeOfEnrolment(enrolmentSecretName("edge-1.north")), "edge-1.north");
   assert.equal(nodeOfEnrolment("edge-1-ssh"), undefined);
 });

@@ -147,7 +147,7 @@ function start(t: TestContext, first: readonly GraftedNode[] = [], pools: readon
   return { did, decoded, reported, send, until, listed: () => listed, now: () => clock.now(), stop, ended };
 }
 
-test("serves each object at a port of its own, which no other listener of the process has", async (t) => {
+test("serves each object at its own port, which no other listener of the process uses", async (t) => {
   const { did, reported, until, listed } = start(t, [machine("a"), machine("b")]);
   await until(() => did.length === 2);
   assert.deepEqual(did.toSorted(), ["start a 10251", "start b 10252"]);
@@ -155,7 +155,7 @@ test("serves each object at a port of its own, which no other listener of the pr
   assert.equal(listed(), 1);
 });
 
-test("one more object beside three hundred starts alone; one that is gone stops alone, and frees its port", async (t) => {
+test("adding an object to three hundred starts only its node; deleting one stops only its node and frees the port", async (t) => {
   const many = Array.from({ length: 300 }, (_, index) => machine(`m-${index}`));
   const { did, reported, send, until } = start(t, many);
   await until(() => did.length === 300);
@@ -174,7 +174,7 @@ test("one more object beside three hundred starts alone; one that is gone stops 
   assert.equal(did[2], "start again 10251");
 });
 
-test("an object that is created again under its name is another machine", async (t) => {
+test("an object that is deleted and created again under its name restarts its node", async (t) => {
   const old = machine("a");
   const { did, send, until } = start(t, [old]);
   await until(() => did.length === 1);
@@ -184,7 +184,7 @@ test("an object that is created again under its name is another machine", async 
   assert.deepEqual(did, ["start a 10251", "stop a", "start a 10251"]);
 });
 
-test("a pool's template reaches its members one after another; labels reach all at once", async (t) => {
+test("a changed pool template restarts its members one after another; changed labels restart none", async (t) => {
   const poolOf = (template: GraftedNodePool["spec"]["template"]): GraftedNodePool => ({
     metadata: { name: "edge", namespace, uid: "pool" },
     spec: { ...(template && { template }), disruption: { maxUnavailable: 1 } },
@@ -211,7 +211,7 @@ test("a pool's template reaches its members one after another; labels reach all 
   assert.ok(second - first >= 10_000 && third - second >= 10_000, times.join());
 });
 
-test("statuses of objects and pools, and Secrets that are no logins, have no node look again at its specification", async (t) => {
+test("changed statuses, and Secrets that are not logins, do not make a node read its specification again", async (t) => {
   const pool: GraftedNodePool = { metadata: { name: "edge", namespace, uid: "pool" }, spec: {} };
   const members = ["a", "b", "c"].map((name) => machine(name, { poolRef: { name: "edge" } }));
   const { did, decoded, send, until, now } = start(t, members, [pool]);
@@ -234,7 +234,7 @@ test("statuses of objects and pools, and Secrets that are no logins, have no nod
   await until(() => decoded.length >= 3);
 });
 
-test("a process that is stopped stops all nodes", async (t) => {
+test("stopping the process stops all nodes", async (t) => {
   const { did, until, stop, ended } = start(t, [machine("a"), machine("b")]);
   await until(() => did.length === 2);
   stop.abort();

@@ -77,14 +77,14 @@ test("Drain ends the pods, stops the node, cleans the machine, and then deletes 
   ]);
 });
 
-test("a machine that is not clean keeps its Node, and the object waits", async () => {
+test("the Node and the object stay while the machine cannot be cleaned", async () => {
   const { did, object, run } = start({ cleaned: false });
   const result = await run(object());
   assert.equal(result.left, false);
   assert.ok(!did.some((what) => what.startsWith("account deletes")));
 });
 
-test("Release deletes the Node alone, Orphan nothing", async () => {
+test("Release deletes only the Node, and Orphan deletes nothing", async () => {
   const released = start();
   assert.deepEqual(await released.run(released.object({ deletionPolicy: "Release" })), { left: true });
   assert.deepEqual(released.did, ["stop", "account deletes /api/v1/nodes/edge-1"]);
@@ -93,7 +93,7 @@ test("Release deletes the Node alone, Orphan nothing", async () => {
   assert.deepEqual(orphaned.did, ["stop"]);
 });
 
-test("nothing is waited for beyond drainTimeout and terminationGracePeriod", async () => {
+test("after drainTimeout and terminationGracePeriod, deletes the Node without waiting for the machine", async () => {
   const { clock, did, object, run } = start({ cleaned: false });
   const deleted = object({ drainTimeout: "1m", terminationGracePeriod: "10m" });
   await clock.advance(11 * 60_000 - 1);
@@ -105,7 +105,7 @@ test("nothing is waited for beyond drainTimeout and terminationGracePeriod", asy
   assert.deepEqual(did, ["stop", "account deletes /api/v1/nodes/edge-1"]);
 });
 
-test("the force annotation does not wait for the machine, and its reason is told", async () => {
+test("with the force annotation, does not wait for the machine, and reports the reason", async () => {
   const { did, object, run } = start();
   const result = await run(object({}, { "graftlet.dev/force-leave": "it burnt down" }));
   assert.deepEqual(result, {
@@ -115,13 +115,16 @@ test("the force annotation does not wait for the machine, and its reason is told
   assert.ok(!did.includes("clean m"));
 });
 
-test("an object that was never served ends at once; one that cannot be served anymore waits", async () => {
+test("an object that was never served leaves at once; one that can no longer be served waits", async () => {
   const never = start({ registered: false });
   assert.deepEqual(await never.run(never.object()), { left: true });
   assert.deepEqual(never.did, ["stop"]);
   const unserved = start();
   const result = await leaveUnserved(unserved);
-  assert.deepEqual(result, { left: false, message: "the machine cannot be cleaned, as the object cannot be served" });
+  assert.deepEqual(result, {
+    left: false,
+    message: "the machine cannot be cleaned, because the object cannot be served",
+  });
 });
 
 function leaveUnserved({ clock, object }: ReturnType<typeof start>) {

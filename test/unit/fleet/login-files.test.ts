@@ -18,7 +18,7 @@ function place(t: { after(fn: () => void): void }) {
   return { directory: join(root, "edge-1", "0"), at: "spec.ssh" };
 }
 
-test("writes a login's files for graftlet alone, and names them by the provider's fields", async (t) => {
+test("writes files of a login that only graftlet can read, and returns the provider's fields for them", async (t) => {
   const where = place(t);
   const secret = secretWith({ "ssh-privatekey": "KEY", "ssh-passphrase": "word", known_hosts: "a b c", other: "x" });
   assert.deepEqual(await writeLogin(login, secret, where), {
@@ -54,7 +54,7 @@ test("prefers a key to a password, and host keys of the specification to those o
   assert.deepEqual(Object.keys(password), ["passwordFile"]);
 });
 
-test("refuses a Secret that is missing, has no login, or is far too large, in one sentence", async (t) => {
+test("rejects a Secret that is missing, has no login, or is far too large, with a one-sentence error", async (t) => {
   const where = place(t);
   const refusal = async (secret: Parameters<typeof writeLogin>[1]) => {
     const error = await writeLogin(login, secret, where).catch((thrown: unknown) => thrown);
@@ -77,7 +77,7 @@ test("refuses a Secret that is missing, has no login, or is far too large, in on
   assert.deepEqual(await writeLogin({}, undefined, where), {});
 });
 
-test("takes the keys of a machine that opens a reverse tunnel from the specification, or else from the Secret", async (t) => {
+test("reads the keys of a machine with a reverse tunnel from the specification, otherwise from the Secret", async (t) => {
   const { directory } = place(t);
   const secret = secretWith({ authorized_keys: "ssh-ed25519 SECRET" });
   const secretRef = { name: "login" };

@@ -185,7 +185,7 @@ function start(t: TestContext, spec: Partial<GraftedNodeSpec> = {}) {
   };
 }
 
-test("publishes the Service and keeps the object before the node starts", async (t) => {
+test("publishes the Service and adds the finalizer before the node starts", async (t) => {
   const { written, did, started, says, condition } = start(t);
   await started();
   await says("Ready", "CertificatePending");
@@ -226,7 +226,7 @@ test("a change of the specification restarts the node; paused stops it; labels a
   await started();
 });
 
-test("a node restarts for its pool's template once it has a turn, and for its own change at once", async (t) => {
+test("a node restarts for a changed pool template in its turn, and for a change of its object at once", async (t) => {
   const { did, started, until, change, setTemplate, giveTurn, member } = start(t);
   await started();
   did.length = 0;
@@ -255,7 +255,7 @@ test("a node keeps running if its object overrides all fields of the template th
   assert.deepEqual(did, []);
 });
 
-test("the node may run on the machine of the status alone, or on the one that is accepted, which is tried at once", async (t) => {
+test("a node may run only on the machine in the status, or on an accepted replacement, which is tried at once", async (t) => {
   const { did, started, until, change, setMachine, expectedMachine } = start(t);
   await started();
   assert.equal(expectedMachine(), undefined);
@@ -268,20 +268,20 @@ test("the node may run on the machine of the status alone, or on the one that is
   assert.deepEqual([did, expectedMachine()], [["stop", "start edge-1"], "second"]);
 });
 
-test("a specification that cannot be served leaves the node as it runs, and says so", async (t) => {
+test("a specification that cannot be served leaves the node running unchanged, and Accepted says why", async (t) => {
   const { did, started, says, until, condition, change } = start(t);
   await started();
   did.length = 0;
   await change({ kubeletConfiguration: { maxPods: "many" } });
   await says("Accepted", "InvalidConfiguration");
   assert.deepEqual(did, []);
-  assert.equal(condition("Accepted")?.message, "maxPods is wrong; the node runs on as it was");
+  assert.equal(condition("Accepted")?.message, "maxPods is wrong; the node keeps running unchanged");
   await change({ kubeletConfiguration: { maxPods: 9 } });
   await until(() => condition("Accepted")?.status === "True");
   assert.deepEqual(did, ["stop", "start edge-1"]);
 });
 
-test("waits for a missing Secret, and starts when it comes", async (t) => {
+test("waits for a missing Secret, and starts when it is created", async (t) => {
   const { did, secrets, secret, started, says, member } = start(t, {
     ssh: { host: "machine", secretRef: { name: "later" } },
   });
@@ -292,7 +292,7 @@ test("waits for a missing Secret, and starts when it comes", async (t) => {
   await started();
 });
 
-test("does not take over the Node of others", async (t) => {
+test("does not take over a Node with another provider ID", async (t) => {
   const { did, nodes, started, says } = start(t);
   nodes.set("edge-1", { metadata: { name: "edge-1" }, spec: { providerID: "aws:///x" } });
   await says("Accepted", "NameTaken");
@@ -301,7 +301,7 @@ test("does not take over the Node of others", async (t) => {
   await started();
 });
 
-test("an inactive machine leaves while its object stays, and comes back once it is active", async (t) => {
+test("an inactive machine leaves the cluster while its object stays, and returns once it is active", async (t) => {
   const { did, written, started, says, setActive } = start(t);
   await started();
   did.length = 0;
@@ -314,13 +314,13 @@ test("an inactive machine leaves while its object stays, and comes back once it 
   await started();
 });
 
-test("a pool that is missing is a reason not to serve the object", async (t) => {
+test("does not serve an object whose pool is missing", async (t) => {
   const { did, says } = start(t, { poolRef: { name: "other" } });
   await says("Ready", "PoolMissing");
   assert.deepEqual(did, []);
 });
 
-test("a deleted object leaves the cluster, and ends", async (t) => {
+test("after a deletion, the machine leaves the cluster and the finalizer is removed", async (t) => {
   const { clock, did, written, started, change, ended } = start(t);
   await started();
   const deletionTimestamp = rfc3339(clock.now());
@@ -331,7 +331,7 @@ test("a deleted object leaves the cluster, and ends", async (t) => {
   assert.deepEqual(written.findLast(({ body }) => body.metadata?.finalizers)?.body.metadata?.finalizers, []);
 });
 
-test("a forced object does not wait for the machine any longer", async (t) => {
+test("the force annotation ends the wait for a machine that hangs", async (t) => {
   const { clock, did, told, nodes, started, until, change, ended, hang } = start(t);
   await started();
   hang();

@@ -30,7 +30,7 @@ test("a minimal object has the defaults of a node of the chart's values", () => 
   });
 });
 
-test("what an object says overrides the defaults, and each jump host gets its own login", () => {
+test("an object's fields override the defaults, and each jump host gets its own login", () => {
   const object = objectWith({
     ssh: {
       host: "edge-1",
@@ -71,7 +71,7 @@ test("what an object says overrides the defaults, and each jump host gets its ow
   });
 });
 
-test("a machine that opens a reverse tunnel needs no address, and keeps the name that its object gives", () => {
+test("a machine with a reverse tunnel has the object's name as its host, unless the object gives a host", () => {
   const listener = { port: 2222, hostKeyFile: "/k/listener", authorizedKeysFile: "/k/0/authorized_keys" };
   const configOf = (ssh: GraftedNodeSpec["ssh"]) =>
     nodeEntry(objectWith({ ssh }), { ...input, reverse: listener })["providerConfig"] as Record<string, unknown>;

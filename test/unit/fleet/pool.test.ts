@@ -17,7 +17,7 @@ const member = (name: string, more: Partial<PoolMember> = {}): PoolMember => ({
 const active = (replicas: number | undefined, members: readonly PoolMember[]) =>
   [...activeMembers(pool(replicas === undefined ? {} : { replicas }), members)].toSorted();
 
-test("an object wins over its pool field by field, also within records; lists are replaced", () => {
+test("fields of an object override those of its pool, also within records; lists are replaced", () => {
   const object: GraftedNode = {
     metadata: { name: "edge-1", namespace: "graftlet", uid: "1" },
     spec: { ssh: { host: "a" }, labels: { site: "north" }, taints: [], kubeletConfiguration: { maxPods: 9 } },
@@ -40,7 +40,7 @@ test("an object wins over its pool field by field, also within records; lists ar
   assert.equal(withDefaults(object, pool({})), object);
 });
 
-test("all members are active without a number", () => {
+test("all members are active unless replicas is lower than their number", () => {
   assert.deepEqual(active(undefined, [member("b"), member("a")]), ["a", "b"]);
   assert.deepEqual(active(5, [member("b"), member("a")]), ["a", "b"]);
   assert.deepEqual(active(0, [member("b"), member("a")]), []);
@@ -51,11 +51,11 @@ test("members that are nodes stay active; others join by name", () => {
   assert.deepEqual(active(3, members), ["a", "b", "d"]);
 });
 
-test("scaled down, a pool keeps the members with the most pods", () => {
+test("scaling down a pool keeps the members with the most pods", () => {
   const served = (name: string, pods: number) => member(name, { isServed: true, pods });
   assert.deepEqual(active(2, [served("a", 1), served("b", 7), served("c", 3)]), ["b", "c"]);
 });
 
-test("a member that its own specification takes out is never active", () => {
+test("a member with active: false is never active", () => {
   assert.deepEqual(active(2, [member("a", { mayBeActive: false, isServed: true, pods: 9 }), member("b")]), ["b"]);
 });

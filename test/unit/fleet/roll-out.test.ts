@@ -40,7 +40,7 @@ test("an unchanged template restarts nothing", () => {
   });
 });
 
-test("restarts the next node once the one before has been Ready for ten seconds", () => {
+test("restarts the next node once the previous one has been Ready for ten seconds", () => {
   const { advance, change, set, rollOut } = pool(["b", "a", "c"], { maxUnavailable: 1 });
   change("new");
   assert.deepEqual(advance().woken, ["a"]);
@@ -82,7 +82,7 @@ test("pauses when a restarted node is not Ready after a minute, and continues on
   assert.deepEqual([woken, isUnderWay, verdict.status, verdict.reason], [[], true, "False", "Paused"]);
   assert.equal(
     verdict.message,
-    "2 of 3 nodes run with the template; not Ready with it: a: mend the template or these machines, or raise disruption.pauseOnFailures",
+    "2 of 3 nodes run with the template; not Ready with it: a: fix the template or these machines, or raise disruption.pauseOnFailures",
   );
   assert.equal(rollOut.hasTurn("c", "new"), false);
   set("a", { isReady: true });
@@ -100,7 +100,7 @@ test("continues while fewer nodes have failed than pauseOnFailures, within maxUn
   assert.deepEqual(advance(10_000).woken, ["c"]);
 });
 
-test("a node that is not Ready anyway restarts at once, and its failure pauses nothing", () => {
+test("a node that is not Ready restarts at once, and its failure does not pause the roll-out", () => {
   const { advance, change, set } = pool(["a", "b"], { maxUnavailable: 1 });
   change("new");
   set("b", { template: "old", isReady: false });
@@ -121,7 +121,7 @@ test("a corrected template starts the roll-out again, and restarts failed nodes 
   assert.deepEqual(advance().woken, ["b", "a"]);
 });
 
-test("a node keeps its turn while it is stopped; a member that is gone ends it", () => {
+test("a node keeps its turn while it is stopped; a member that is gone gives it up", () => {
   const rollOut = createRollOut();
   const advance = (members: readonly RollOutMember[]) => {
     const { woken, isUnderWay } = rollOut.advance({ template: "new", disruption: { maxUnavailable: 1 }, members }, 0);
@@ -141,10 +141,10 @@ test("names at most ten nodes that failed", () => {
   change("new");
   advance();
   for (const name of names) set(name, { isReady: false });
-  assert.match(advance(60_000).verdict.message, /Ready with it: n-00, .*n-09, …: mend/);
+  assert.match(advance(60_000).verdict.message, /Ready with it: n-00, .*n-09, …: fix/);
 });
 
-test("maxUnavailable is a number or a percentage, a quarter unless given, and at least one", () => {
+test("maxUnavailable is a number or a percentage, 25% by default, and at least one", () => {
   assert.deepEqual(
     [{}, { maxUnavailable: "50%" }, { maxUnavailable: 3 }, { maxUnavailable: "2" }, { maxUnavailable: 0 }].map(
       (disruption) => [allowedUnavailable(disruption, 10), allowedUnavailable(disruption, 1)],

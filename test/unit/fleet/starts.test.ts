@@ -26,7 +26,7 @@ function waiting(count: number, hasStarted = true) {
   return { clock, started, reports, ended, stop };
 }
 
-test("sixteen nodes start at once; the next one once one of them has reported a problem", async () => {
+test("sixteen nodes start at once; the next one starts when one of them reports a problem", async () => {
   const { clock, started, reports } = waiting(20);
   await clock.advance(10);
   assert.equal(started.length, 16);
@@ -35,7 +35,7 @@ test("sixteen nodes start at once; the next one once one of them has reported a 
   assert.equal(started.length, 17);
 });
 
-test("nodes that are not Ready after five seconds delay others no longer", async () => {
+test("nodes that are not Ready after five seconds no longer delay others", async () => {
   const { clock, started } = waiting(20);
   await clock.advance(4_000);
   assert.equal(started.length, 16);

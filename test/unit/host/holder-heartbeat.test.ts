@@ -91,7 +91,7 @@ test("an answer to a heartbeat sent before the suspension does not renew the lea
   assert.equal(t.held.isVerified(), true);
 });
 
-test("more answers than heartbeats do not renew the lease", async () => {
+test("answers without a heartbeat do not renew the lease", async () => {
   const t = await start();
   t.say(".".repeat(1000));
   await t.clock.advance(0);

@@ -23,7 +23,7 @@ test("records a range that a pod has, and rejects one that is not available", ()
   assert.equal(ranges.get("b"), undefined);
 });
 
-test("fails in the kubelet's words once all ranges are taken", () => {
+test("fails with the kubelet's message once all ranges are taken", () => {
   const ranges = createIdRanges({ first: unit, length: 2 * unit }, unit, () => 1);
   assert.deepEqual([ranges.allocate("a").first, ranges.allocate("b").first], [2 * unit, unit]);
   assert.equal(ranges.isFull(), true);

@@ -32,7 +32,7 @@ test("retries every five seconds until the volumes are reconstructed, and logs o
   assert.equal(calls.at(-1), "stop");
 });
 
-test("waits for the target, and stops the volumes at the end even if it never comes", async () => {
+test("waits for the target, and stops the volumes at shutdown even if the target was never reachable", async () => {
   const { clock, calls, stop, done } = rig(
     0,
     () => new Promise((_, reject) => stop.signal.addEventListener("abort", reject)),
