@@ -6,7 +6,7 @@ import type { ProviderFactory } from "../src/seams/provider.ts";
 export interface MachineAccess {
   /** Provider factories by the names in `--provider` and GraftletConfiguration. */
   readonly providers: Readonly<Record<string, ProviderFactory>>;
-  /** Returns where machines enrol that open reverse tunnels. */
+  /** Returns the listeners at which machines that open reverse tunnels enrol. */
   enrolments(deps: ClockAndLog): Promise<EnrolmentListeners>;
 }
 

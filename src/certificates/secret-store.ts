@@ -1,4 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
+import { secretPath, secretText } from "../api/secrets.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
 import type { Secret } from "../objects.ts";
 import { type PairStore, parsePair } from "./pair-store.ts";
@@ -17,7 +18,7 @@ export interface SecretStoreOptions {
  *  Pod finds them again. Several pairs may share a Secret.
  *  @see https://kubernetes.io/docs/concepts/configuration/secret/ */
 export function secretPairStore({ client, namespace, secret, name }: SecretStoreOptions): PairStore {
-  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(secret)}`;
+  const path = secretPath(namespace, secret);
   const request = async <T>(what: () => Promise<T>): Promise<T> => {
     try {
       return await what();
@@ -31,8 +32,7 @@ export function secretPairStore({ client, namespace, secret, name }: SecretStore
     }
   };
   const valueOf = async (key: string, signal: AbortSignal): Promise<string> => {
-    const { data } = await request(() => client.get<Secret>(path, { signal }));
-    return Buffer.from(data?.[key] ?? "", "base64").toString("utf8");
+    return secretText(await request(() => client.get<Secret>(path, { signal })), key);
   };
   const setValue = async (key: string, value: string | undefined, signal: AbortSignal): Promise<void> => {
     const data = { [key]: value === undefined ? null : Buffer.from(value).toString("base64") };

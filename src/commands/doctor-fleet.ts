@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ApiClient } from "../api/client.ts";
 import { listAll } from "../api/list-all.ts";
+import { secretPath } from "../api/secrets.ts";
 import type { FleetConfig } from "../config/fleet-configuration.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { type CheckResult, failure, type Finding, ok, warning } from "../doctor/findings.ts";
@@ -167,8 +168,7 @@ async function readSecrets(
 ): Promise<ReadonlyMap<string, Secret>> {
   const secrets = new Map<string, Secret>();
   for (const name of new Set(loginSecretNames(object))) {
-    const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(name)}`;
-    const secret = await ignoreNotFound(client.get<Secret>(path, { signal }));
+    const secret = await ignoreNotFound(client.get<Secret>(secretPath(namespace, name), { signal }));
     if (secret) secrets.set(name, secret);
   }
   return secrets;

@@ -1,8 +1,7 @@
 import { join } from "node:path";
-import { type ApiClient, createApiClient } from "../api/client.ts";
 import { createCredentials } from "../api/credentials.ts";
 import { type ContainerCommand, execInContainer } from "../api/exec.ts";
-import { type AccessFile, kubeconfigFile } from "../api/kubeconfig.ts";
+import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { serviceAccount } from "../api/service-account.ts";
 import type { OptionsOf, ServedByProcess } from "../config/parse-result.ts";
 import type { NodeConfig } from "../config/node-config.ts";
@@ -17,7 +16,6 @@ import { silentLog } from "../lib/log.ts";
 import { predictNetwork } from "../service-tunnel/network-mode.ts";
 import type { Pod } from "../objects.ts";
 import { type Target, hasOwnNetwork } from "../seams/provider.ts";
-import { graftletVersion } from "../version.ts";
 import { openTarget } from "../process/open-target.ts";
 import { describeCpus, openPolicy } from "../cpus/open.ts";
 import { describeNuma, openAlignment } from "../topology/open.ts";
@@ -25,6 +23,7 @@ import { cpuSettings, memorySettings, refusesSwap, topologySettings } from "../k
 import { describeMemory, openMemory } from "../memory-manager/open.ts";
 import { refuseOtherAgent } from "../process/other-agent.ts";
 import { examineFleet, type FleetReport } from "./doctor-fleet.ts";
+import { openClient } from "./open-client.ts";
 import { type CommandContext, printJson } from "./terminal.ts";
 import { currentFile } from "../certificates/pair-store.ts";
 import { type CertificateFile, examineCertificates } from "../doctor/certificates.ts";
@@ -35,7 +34,6 @@ import { requestStatus } from "../process/status-socket.ts";
 type DoctorOptions = OptionsOf<"doctor"> & CommandContext;
 
 const podTimeoutMs = 60_000;
-const requests = { qps: 50, burst: 100 };
 
 /** Checks the targets of nodes and of GraftedNodes, and the cluster if there is access to it, and prints the findings, one per line. It
  *  changes nothing.
@@ -97,10 +95,6 @@ async function* examineObjects(
 const unreachable = warning(
   "not checked: the machine connects to the running graftlet, and cannot be reached from here",
 );
-
-function openClient(access: AccessFile, clock: Clock): ApiClient & AsyncDisposable {
-  return createApiClient({ access, clock, log: silentLog(), userAgent: `graftlet/${graftletVersion}`, ...requests });
-}
 
 async function examinePodOnNode(
   pod: Pod,

@@ -1,26 +1,25 @@
 import { randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { applyObject } from "../api/apply.ts";
-import { createApiClient } from "../api/client.ts";
+import type { ApiClient } from "../api/client.ts";
+import { secretPath } from "../api/secrets.ts";
 import { serviceAccount } from "../api/service-account.ts";
 import type { OptionsOf } from "../config/parse-result.ts";
 import { enrolmentSecretName, tokenData } from "../fleet/enrolment.ts";
 import { type GraftedNode, graftedNodePath, isDeleted, ownedBy } from "../fleet/grafted-node.ts";
 import { type GraftedNodePool, poolPath, withDefaults } from "../fleet/pool.ts";
-import { type Clock, systemClock } from "../lib/clock.ts";
+import { systemClock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
-import { type Logger, silentLog } from "../lib/log.ts";
+import { type ClockAndLog, silentLog } from "../lib/log.ts";
 import { programText } from "../lib/program-text.ts";
 import { type EnrolmentListeners, enrolmentUser } from "../seams/enrolment.ts";
-import { graftletVersion } from "../version.ts";
+import { openClient } from "./open-client.ts";
 import type { CommandContext } from "./terminal.ts";
 
 type EnrolCommandOptions = OptionsOf<"enrol"> &
   Omit<CommandContext, "providers"> & {
-    enrolments(deps: { readonly clock: Clock; readonly log: Logger }): Promise<Pick<EnrolmentListeners, "publicKeyOf">>;
+    enrolments(deps: ClockAndLog): Promise<Pick<EnrolmentListeners, "publicKeyOf">>;
   };
-
-const requests = { qps: 50, burst: 100 };
 
 /** Makes a one-time token for a GraftedNode, and prints the script that its machine runs.
  *  @throws CodedError, one sentence, if the object is missing, or its machine cannot enrol. */
@@ -33,18 +32,16 @@ export async function runEnrol(options: EnrolCommandOptions): Promise<void> {
       "graftlet enrol needs a Pod's service account; run it in graftlet's Pod",
     );
   const clock = systemClock();
-  const log = silentLog();
-  await using client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
+  await using client = openClient(access, clock);
   const namespace = access.namespace();
   const object = await enrollingObject(client, { namespace, nodeName }, signal);
-  const { publicKeyOf } = await options.enrolments({ clock, log });
+  const { publicKeyOf } = await options.enrolments({ clock, log: silentLog() });
   const listenerKey = publicKeyOf(await readFile(fleet.listener.hostKeyFile, "utf8"), undefined);
   const token = randomBytes(16).toString("hex");
   const name = enrolmentSecretName(nodeName);
   const data = tokenData(token, new Date(clock.now() + validForMs), isApproved);
   const secret = { apiVersion: "v1", kind: "Secret", metadata: { name, ...ownedBy(object) }, data };
-  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(name)}`;
-  await applyObject(client, path, secret, signal, "graftlet-enrolment");
+  await applyObject(client, secretPath(namespace, name), secret, signal, "graftlet-enrolment");
   const variables = {
     node: nodeName,
     login: enrolmentUser(nodeName, token),
@@ -68,7 +65,7 @@ function quoted(value: string): string {
 
 /** Reads the object, with the defaults of its pool. @throws CodedError, one sentence, if no machine can enrol for it. */
 async function enrollingObject(
-  client: Pick<ReturnType<typeof createApiClient>, "get">,
+  client: Pick<ApiClient, "get">,
   { namespace, nodeName }: { readonly namespace: string; readonly nodeName: string },
   signal: AbortSignal,
 ): Promise<GraftedNode> {

@@ -1,4 +1,3 @@
-import { createApiClient } from "../api/client.ts";
 import type { OptionsOf } from "../config/parse-result.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { type ServiceAccountAccess, serviceAccount } from "../api/service-account.ts";
@@ -8,15 +7,12 @@ import type { DeploymentName } from "../leave/deployment.ts";
 import { type LeaveClient, type LeaveDeps, leave, retryingClient } from "../leave/leave.ts";
 import { systemClock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
-import { silentLog } from "../lib/log.ts";
 import { createSemaphore } from "../lib/semaphore.ts";
+import { openClient } from "./open-client.ts";
 import { runRemoval } from "./remove.ts";
 import { type CommandContext, confirm } from "./terminal.ts";
-import { graftletVersion } from "../version.ts";
 
 type LeaveOptions = OptionsOf<"leave"> & CommandContext;
-
-const requests = { qps: 50, burst: 100 };
 
 /** Removes nodes from the cluster: their pods, their files on the targets, and their Node objects. Idempotent.
  *  @returns true if all of them have been removed.
@@ -29,8 +25,7 @@ export async function runLeave(options: LeaveOptions): Promise<boolean> {
   const deployment = options.deployment && deploymentIn(options.deployment, account);
   if (!options.yes && !(await confirmLeave(options))) return false;
   const clock = systemClock();
-  const log = silentLog();
-  await using client = createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, ...requests });
+  await using client = openClient(access, clock);
   if (options.fleet && account) {
     const namespace = account.namespace();
     const remaining = await deleteObjects({ ...options, client, clock, namespace, mayHave: options.fleet.mayHave });

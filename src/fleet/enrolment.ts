@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { ApiClient } from "../api/client.ts";
+import { secretPath, secretText } from "../api/secrets.ts";
 import type { EventSink } from "../pipeline.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode } from "../lib/errors.ts";
@@ -62,7 +63,7 @@ export function tokenData(token: string, expires: Date, isApproved: boolean): Re
 /** Reads the Secret of an enrolment. */
 export function readEnrolment(secret: Secret | undefined): Enrolment | undefined {
   if (!secret) return undefined;
-  const text = (key: string) => Buffer.from(secret.data?.[key] ?? "", "base64").toString("utf8");
+  const text = (key: string) => secretText(secret, key);
   const [hash, key] = [text("token-hash"), text("authorized_keys")];
   const machine = { key, hostKeyFingerprint: text("host-key-fingerprint"), from: text("from") };
   return {
@@ -96,10 +97,10 @@ export function createEnrolment(deps: EnrolmentDeps): EnrolmentHandler {
   const { client, clock, events, object: objectOf, secret: secretOf, publicKeyOf } = deps;
   const found = (nodeName: string, token: string) => {
     const [object, secret] = [objectOf(nodeName), secretOf(enrolmentSecretName(nodeName))];
-    const expected = readEnrolment(secret)?.token;
+    const { token: expected, machine } = readEnrolment(secret) ?? {};
     const reverse = object?.spec.ssh.reverse;
     // The key of an earlier enrolment may be replaced; keys of the object's own specification may not.
-    const isOwnKey = reverse?.authorizedKeys?.[0] === readEnrolment(secret)?.machine?.key;
+    const isOwnKey = reverse?.authorizedKeys?.[0] === machine?.key;
     const mayEnrol = object && reverse && (!reverse.authorizedKeys || isOwnKey) && !isDeleted(object);
     if (!mayEnrol || !secret || !expected || !(Date.parse(expected.expires) > clock.now())) return undefined;
     return isSame(hashOf(token), expected.hash) ? { object, secret } : undefined;
@@ -122,10 +123,13 @@ export function createEnrolment(deps: EnrolmentDeps): EnrolmentHandler {
         from: encoded(from),
         "machine-approved": approved ?? null,
       };
-      const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(name)}`;
       try {
         // The resourceVersion ensures that only one machine can use the token.
-        await client.patch(path, { type: "merge", body: { metadata: { resourceVersion }, data } }, { signal });
+        await client.patch(
+          secretPath(namespace, name),
+          { type: "merge", body: { metadata: { resourceVersion }, data } },
+          { signal },
+        );
       } catch (error) {
         throw hasCode(error, "conflict", "not_found") ? usedToken() : error;
       }
@@ -152,8 +156,8 @@ function authorizedKeysFor(
   secretOf: EnrolmentDeps["secret"],
   publicKeyOf: EnrolmentDeps["publicKeyOf"],
 ): string {
-  const data = ssh.secretRef && secretOf(ssh.secretRef.name)?.data;
-  const text = (key: string) => Buffer.from(data?.[key] ?? "", "base64").toString("utf8");
+  const login = ssh.secretRef && secretOf(ssh.secretRef.name);
+  const text = (key: string) => secretText(login, key);
   const privateKey = text("ssh-privatekey");
   // With a certificate, the machine trusts the authority that has signed it, and needs no key.
   if (privateKey === "" || text("ssh-certificate") !== "") return "";

@@ -187,6 +187,10 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     if (before.join() !== loginSecretNames(served.completed).join()) logins = undefined;
     served.member.update(served.completed);
   };
+  const completeAgain = (served: ServedMember) => {
+    follow(served);
+    served.member.wake();
+  };
   const update = (object: GraftedNode, signal: AbortSignal) => {
     const known = members.get(object.metadata.name);
     // Its machine has left the cluster, and the object is about to be gone.
@@ -211,16 +215,11 @@ function createMembers(deps: FleetDeps, parts: MembersParts) {
     /** Completes a member's object again after a change outside it, such as an enrolment, and wakes the member. */
     refresh(name: string) {
       const served = members.get(name);
-      if (!served) return;
-      follow(served);
-      served.member.wake();
+      if (served) completeAgain(served);
     },
     /** Completes the objects of all members again after a change of pools or Secrets, and wakes the members. */
     updateAll() {
-      for (const served of members.values()) {
-        follow(served);
-        served.member.wake();
-      }
+      for (const served of members.values()) completeAgain(served);
     },
     /** Applies a change of an object. The node of an object that is gone stops. */
     follow(object: GraftedNode, type: "added" | "modified" | "deleted", signal: AbortSignal) {

@@ -1,5 +1,6 @@
 import { mkdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { secretText } from "../api/secrets.ts";
 import { writeFileAtomically } from "../lib/write-file-atomically.ts";
 import type { Secret } from "../objects.ts";
 import type { GraftedNode, SshLoginSpec } from "./grafted-node.ts";
@@ -105,7 +106,7 @@ function secretTitle(name: string, at: string): string {
 
 /** Decodes an entry of a Secret; empty if there is none. @throws RefusedObject if it is too long. */
 function textOfKey(secret: Secret | undefined, key: string, title: string): string {
-  const text = Buffer.from(secret?.data?.[key] ?? "", "base64").toString("utf8");
+  const text = secretText(secret, key);
   if (text.length <= maxFileBytes) return text;
   throw new RefusedObject(
     "LoginSecretUnusable",

@@ -1,5 +1,6 @@
 import { applyObject } from "../api/apply.ts";
 import type { ApiClient } from "../api/client.ts";
+import { secretPath } from "../api/secrets.ts";
 import { ignoreCode } from "../lib/errors.ts";
 import type { ClockAndLog } from "../lib/log.ts";
 import { createFailureLog } from "../lib/retry.ts";
@@ -70,6 +71,9 @@ async function applyFinalizers(
   signal: AbortSignal,
 ): Promise<void> {
   const body = { apiVersion: "v1", kind: "Secret", metadata: { name, uid, finalizers } };
-  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets/${encodeURIComponent(name)}`;
-  await ignoreCode(applyObject(client, path, body, signal, "graftlet-login"), "not_found", "conflict");
+  await ignoreCode(
+    applyObject(client, secretPath(namespace, name), body, signal, "graftlet-login"),
+    "not_found",
+    "conflict",
+  );
 }

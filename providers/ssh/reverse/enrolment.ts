@@ -70,14 +70,14 @@ async function serveSession(channel: ServerChannel, machine: EnrollingMachine, d
   channel.end();
 }
 
-/** Reads standard input to its end, or to the limit. */
+/** Reads standard input to its end. @throws CodedError, one sentence, if it is longer than the limit. */
 function readInput(channel: ServerChannel, signal: AbortSignal): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   let text = "";
   channel.setEncoding("utf8");
   channel.on("data", (chunk: string) => {
     if (text.length <= maxInputBytes) text += chunk;
-    if (text.length > maxInputBytes) resolve(text);
+    if (text.length > maxInputBytes) reject(noHostKey());
   });
   channel.once("end", () => resolve(text));
   channel.once("close", () => reject(new CodedError("cancelled", "the machine has closed its session")));
@@ -86,13 +86,16 @@ function readInput(channel: ServerChannel, signal: AbortSignal): Promise<string>
 
 /** Returns the fingerprint of a public host key. @throws CodedError, one sentence, if the text is not one. */
 function hostKeyOf(text: string): string {
-  const key = text.length > maxInputBytes ? new Error("it is too long") : ssh2.utils.parseKey(text.trim());
-  if (key instanceof Error || key.isPrivateKey())
-    throw new CodedError(
-      "invalid_argument",
-      "standard input is not a public host key: pass one, such as /etc/ssh/ssh_host_ed25519_key.pub",
-    );
+  const key = ssh2.utils.parseKey(text.trim());
+  if (key instanceof Error || key.isPrivateKey()) throw noHostKey();
   return fingerprintOf(key.getPublicSSH());
+}
+
+function noHostKey(): CodedError {
+  return new CodedError(
+    "invalid_argument",
+    "standard input is not a public host key: pass one, such as /etc/ssh/ssh_host_ed25519_key.pub",
+  );
 }
 
 /** Returns the public half of a private key. @throws CodedError, one sentence. */

@@ -22,19 +22,21 @@ export type ReverseListeners = ReturnType<typeof createReverseListeners>;
 
 export function createReverseListeners() {
   const listeners = new Map<string, ReverseListener>();
+  const listenerAt = ({ address, port }: ListenerConfig) => {
+    const name = joinHostPort(address, port);
+    const listener = listeners.get(name) ?? new ReverseListener(name);
+    listeners.set(name, listener);
+    return { listener, forget: () => void listeners.delete(name) };
+  };
   return {
     join(reverse: ReverseTunnelConfig, node: ReverseNode): ReverseTunnel {
-      const name = joinHostPort(reverse.address, reverse.port);
-      const listener = listeners.get(name) ?? new ReverseListener(name);
-      listeners.set(name, listener);
-      return listener.join(reverse, node, () => void listeners.delete(name));
+      const { listener, forget } = listenerAt(reverse);
+      return listener.join(reverse, node, forget);
     },
     /** Accepts enrolments at a listener until the result is disposed. @throws LinkError if the listener cannot be opened. */
     async acceptEnrolments(on: ListenerConfig, deps: EnrolmentDeps): Promise<AsyncDisposable> {
-      const name = joinHostPort(on.address, on.port);
-      const listener = listeners.get(name) ?? new ReverseListener(name);
-      listeners.set(name, listener);
-      return listener.acceptEnrolments(on, deps, () => void listeners.delete(name));
+      const { listener, forget } = listenerAt(on);
+      return listener.acceptEnrolments(on, deps, forget);
     },
   };
 }

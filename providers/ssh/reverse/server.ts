@@ -60,7 +60,8 @@ const keepaliveIntervalMs = 5_000;
 const logIntervalMs = 60_000;
 
 /** Starts the SSH server for reverse tunnels. It accepts logins with known keys and one forward (`-R`) per connection, enrolments with a
- *  token, and nothing else: no other sessions or forwards, and no passwords. @throws Error when the host key is invalid, or the address cannot be listened on. */
+ *  token, and nothing else: no other sessions or forwards, and no passwords.
+ *  @throws Error when the host key is invalid, or the address cannot be listened on. */
 export async function startReverseServer(options: ReverseServerOptions) {
   const { address, port, hostKey, clock, log } = options;
   const limiter = createLoginLimiter(clock);

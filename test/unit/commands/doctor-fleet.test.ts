@@ -237,7 +237,7 @@ test("examines only the object that is named", async () => {
   );
 });
 
-test("examines four machines at once, reports them in order, and of many only what is not ok", {
+test("examines four machines at once, and reports them in order; of a large fleet, it reports only problems", {
   timeout: 20_000,
 }, async () => {
   const four = Promise.withResolvers<void>();
